@@ -127,8 +127,9 @@ void PrintResult(const SourceIndexing& result) {
     return;
   }
   std::cout << result.source << ": " << report.samples << " samples, "
-            << report.images << " images, " << report.skipped << " skipped, "
-            << report.bad.size() << " bad\n";
+            << report.images << " images, ";
+  if (report.videos > 0) std::cout << report.videos << " videos, ";
+  std::cout << report.skipped << " skipped, " << report.bad.size() << " bad\n";
   if (!result.stale.empty()) {
     std::cout << "  rebuilt: " << result.stale << "\n";
   }

@@ -126,7 +126,23 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
 }
 
 void AddImages(const v1::Model& model, const Found& found, Json* json) {
-  for (const ImageGrid& grid : found.grids) {
+  const v1::MicroBatchSchedule& columns = found.columns();
+  const uint32_t first = FirstEntriesOf(columns).image[found.index];
+  size_t crop = 0;
+  for (uint32_t k = first; k < first + columns.images(found.index); ++k) {
+    const ImageGrid& grid = found.grids[crop];
+    const uint32_t crops = CropsOf(columns, k);
+    crop += crops;
+    if (const uint32_t t = GridT(columns, k); t != 0) {
+      (*json)["videos"].push_back(
+          {{"frames", crops},
+           {"resized_h", grid.height},
+           {"resized_w", grid.width},
+           {"grid_thw", {t, grid.grid_h, grid.grid_w}},
+           {"video_tokens", t * ImageTokens(grid, model)},
+           {"second_per_grid_ts", columns.seconds_per_patch(k)}});
+      continue;
+    }
     (*json)["images"].push_back({{"resized_h", grid.height},
                                  {"resized_w", grid.width},
                                  {"grid_thw", {1, grid.grid_h, grid.grid_w}},
@@ -207,6 +223,8 @@ void AddInspectSample(CommandLine* line, Command* inspect) {
 One JSON object with the keys: position, sample, step, micro_batch, tokens,
 label_tokens, images [{resized_h, resized_w, grid_thw, image_tokens}] (of a
 family [{height, width, crops [{height, width, grid_thw}], image_tokens}]),
+videos [{frames, resized_h, resized_w, grid_thw, video_tokens,
+second_per_grid_ts}] if there are any,
 cost {module: x}, input_ids, labels, position_ids [axis][token].)",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });

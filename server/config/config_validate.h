@@ -22,6 +22,7 @@ void ValidatePacking(const v1::Config& config, KeyReport* report);
 void ValidatePlacement(const v1::Config& config, KeyReport* report);
 void ValidateStorage(const v1::Config& config, KeyReport* report);
 void ValidateTopology(const v1::Config& config, KeyReport* report);
+void ValidateVideo(const v1::Model& model, KeyReport* report);
 
 }  // namespace ballast
 

@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "server/config/image_family_config.h"
 #include "server/image/image_header.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {
@@ -29,6 +30,7 @@ absl::Status CheckCanvases(const ImagePlan& plan) {
 
 absl::StatusOr<ModelImages> ModelImages::Create(const v1::Model& model) {
   ModelImages images(model);
+  images.video_ = VideoModelOf(model);
   if (!model.has_image_family()) return images;
   const ImageFamily family = FamilyOfConfig(model.image_family());
   images.wants_sides_ = family.rule == ImageRule::kPinpoints;

@@ -9,11 +9,13 @@
 #include "proto/model.pb.h"
 #include "server/config/model_profile.h"
 #include "server/image_plan/image_planner.h"
+#include "server/video/video_model.h"
 
 namespace ballast {
 
-// What a model makes of images, from their sizes alone. Qwen's models are one
-// case: one crop an image. Immutable, so that threads may share it.
+// What a model makes of images, from their sizes alone, and its rule for
+// videos. Qwen's models are one case: one crop an image. Immutable, so that
+// threads may share it.
 class ModelImages {
  public:
   // `model` is a complete one. Errors: INVALID_ARGUMENT naming the number of
@@ -40,6 +42,10 @@ class ModelImages {
   const ImagePlanner* planner() const {
     return planner_.has_value() ? &*planner_ : nullptr;
   }
+  // How the model samples videos; nullptr if it takes none.
+  const VideoModel* video() const {
+    return video_.has_value() ? &*video_ : nullptr;
+  }
   // Whether the model itself asks for an image's sides (rule `pinpoints`).
   bool wants_sides() const { return wants_sides_; }
   // Whether every image is one crop, and its placeholders are its merged
@@ -51,6 +57,7 @@ class ModelImages {
 
   v1::Model model_;
   std::optional<ImagePlanner> planner_;
+  std::optional<VideoModel> video_;
   bool wants_sides_ = false;
 };
 

@@ -119,11 +119,7 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
   CheckDecode(model, report);
   ValidateImageFamily(model.image_family(), report);
   ValidateModelFamily(model, report);
-  if (model.has_video() && !report->IsFaulty("model.video")) {
-    report->AddFault("model.video",
-                     "found it; no source carries videos yet: wanted to leave "
-                     "it out");
-  }
+  ValidateVideo(model, report);
   const auto check_three = [report](const std::string& key, int size) {
     if (!report->Has(key) || report->HasFaultWithin(key) || size == 3) return;
     report->AddFault(

@@ -310,6 +310,12 @@ absl::StatusOr<const char*> File::Map() const {
   return static_cast<const char*>(data);
 }
 
+absl::StatusOr<OwnedFd> File::Duplicate() const {
+  OwnedFd copy(fcntl(descriptor_, F_DUPFD_CLOEXEC, 0));
+  if (copy.get() < 0) return FileError(errno, "duplicate", path_);
+  return copy;
+}
+
 absl::StatusOr<std::string> File::RealPath() const {
   std::error_code error;
   std::string real = std::filesystem::read_symlink(

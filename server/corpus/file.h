@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/owned_fd.h"
 #include "server/corpus/file_stamp.h"
 #include "server/corpus/read_from.h"
 #include "server/storage/stored_object.h"
@@ -87,6 +88,8 @@ class File {
   // read-only; the size must not be 0. The caller unmaps; the mapping outlives
   // the File.
   absl::StatusOr<const char*> Map() const;
+  // Another descriptor of a mounted file. Errors: as FileError.
+  absl::StatusOr<OwnedFd> Duplicate() const;
   // The path of the opened file with all links resolved; later changes of the
   // links do not affect it. Needs /proc.
   absl::StatusOr<std::string> RealPath() const;
@@ -133,6 +136,9 @@ class FileView {
   }
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const;
   absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
+
+  // As File::Duplicate.
+  absl::StatusOr<OwnedFd> Duplicate() const { return file_->Duplicate(); }
 
   // The file's object, or null; and how to fetch more for the same owner.
   const StoredObject* object() const { return file_->object().get(); }

@@ -1,7 +1,9 @@
 #include "server/corpus/file_source.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -26,16 +28,41 @@ absl::Status CheckImageCount(size_t found, const IndexSampleRecord& record) {
   return Differs(found, " images, the index has ", record.num_images);
 }
 
-// Checks that the lengths and headers of the images are those indexed.
-absl::Status CheckImages(const std::vector<std::string>& images,
-                         const IndexSampleRecord& record) {
-  ImagesHash hash;
-  for (const std::string& image : images) {
-    hash.Add(image.size(),
-             absl::string_view(image).substr(0, ImagesHash::kHeadBytes));
+// Adds an image to the hash of a sample's.
+void AddImage(const std::string& image, ImagesHash* hash) {
+  hash->Add(image.size(),
+            absl::string_view(image).substr(0, ImagesHash::kHeadBytes));
+}
+
+// Opens the video in [offset, offset + size) of the file, and adds it to the
+// hash.
+absl::Status AddVideo(FileView file, uint64_t offset, uint64_t size,
+                      ImagesHash* hash, RawSample* sample) {
+  if (file.object() != nullptr) {
+    uint64_t left = kMaxSampleBytes;
+    for (const RawVideo& other : sample->videos) left -= other.size;
+    if (size > left) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its videos in a store have over ", kMaxSampleBytes,
+                       " bytes in all"));
+    }
   }
+  BALLAST_ASSIGN_OR_RETURN(RawVideo video, OpenVideo(file, offset, size));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::string head,
+      file.ReadAt(offset, std::min<uint64_t>(size, ImagesHash::kHeadBytes)));
+  hash->Add(size, head);
+  sample->videos.push_back(std::move(video));
+  return absl::OkStatus();
+}
+
+// Checks that the lengths and headers of the images and videos are those
+// indexed.
+absl::Status CheckImages(const ImagesHash& hash,
+                         const IndexSampleRecord& record) {
   if (hash.value() == record.image_check) return absl::OkStatus();
-  return Differs("the length or the header of an image is not the index's");
+  return Differs(
+      "the length or the header of an image or a video is not the index's");
 }
 
 }  // namespace
@@ -67,7 +94,8 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   absl::StatusOr<FaultOr<RawSample>> sample =
       SeparateFault(LoadAndRead(record, name, parts, &view));
   if (sample.ok() && sample->ok()) {
-    if (!parts.images || record.num_images == 0 || !HoldsImages()) {
+    const bool has_media = record.num_images != 0 || !(*sample)->videos.empty();
+    if (!parts.images || !has_media || !HoldsImages()) {
       return sample;
     }
     // Checked after the bytes have been read. Images are identified by their
@@ -197,12 +225,18 @@ absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
   }
   if (parts.text) sample.text = std::move(text);
   if (!parts.images) return sample;
+  ImagesHash hash;
   for (const TarMember& image : found->images) {
     BALLAST_ASSIGN_OR_RETURN(std::string bytes,
                              file.ReadAt(image.data, image.size));
+    AddImage(bytes, &hash);
     sample.images.push_back(std::move(bytes));
   }
-  BALLAST_RETURN_IF_ERROR(at_key(CheckImages(sample.images, record)));
+  for (const TarMember& video : found->videos) {
+    BALLAST_RETURN_IF_ERROR(
+        at_key(AddVideo(file, video.data, video.size, &hash, &sample)));
+  }
+  BALLAST_RETURN_IF_ERROR(at_key(CheckImages(hash, record)));
   return sample;
 }
 
@@ -230,6 +264,7 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
   uint64_t left = kMaxSampleBytes - line.size();
   if (parts.text) sample.text = std::move(line);
   if (!parts.images) return sample;
+  ImagesHash hash;
   for (const std::string& path : found->images) {
     const absl::StatusOr<File> image = media_.Open(path, parts.from);
     if (!image.ok()) return at_line(image.status());
@@ -241,16 +276,24 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
     left -= size;
     BALLAST_RETURN_IF_ERROR(view.Load({{0, size}}));
     BALLAST_ASSIGN_OR_RETURN(std::string bytes, view.ReadAt(0, size));
+    AddImage(bytes, &hash);
     sample.images.push_back(std::move(bytes));
   }
-  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(sample.images, record)));
+  for (const JsonVideo& named : found->videos) {
+    const absl::StatusOr<File> video = media_.Open(named.path, parts.from);
+    if (!video.ok()) return at_line(video.status());
+    const FileView view(&*video, parts.from, SampleOwner(record));
+    BALLAST_RETURN_IF_ERROR(
+        at_line(AddVideo(view, 0, view.size(), &hash, &sample)));
+  }
+  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(hash, record)));
   return sample;
 }
 
 absl::StatusOr<uint64_t> JsonlSource::FetchMore(
     const IndexSampleRecord& record, FileView file,
     const MakeRoom& make_room) const {
-  if (!media_.InStore() || record.num_images == 0 ||
+  if (!media_.InStore() || record.image_check == 0 ||
       record.length > kMaxTextBytes) {
     return 0;
   }
@@ -262,7 +305,9 @@ absl::StatusOr<uint64_t> JsonlSource::FetchMore(
   // Read says what is wrong with it.
   if (!found.ok()) return 0;
   uint64_t fetched = 0;
-  for (const std::string& path : found->images) {
+  std::vector<std::string> paths = found->images;
+  for (const JsonVideo& video : found->videos) paths.push_back(video.path);
+  for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File image, media_.Open(path));
     const uint64_t size = image.stamp().size;
     if (image.object() == nullptr || size > kMaxSampleBytes) continue;

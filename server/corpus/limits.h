@@ -8,9 +8,10 @@ namespace ballast {
 // Bounds on one sample, checked before memory is allocated for it. A sample
 // beyond them is bad.
 inline constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
-// Text and encoded images of a sample together.
+// Text and encoded images of a sample together; with the videos in a tar file.
 inline constexpr uint64_t kMaxSampleBytes = uint64_t{1} << 30;
 inline constexpr uint32_t kMaxImages = 10'000;
+inline constexpr uint32_t kMaxVideos = 1'000;
 // Memory that a row group of a Parquet file may take: a decoder reads it whole.
 inline constexpr uint64_t kMaxRowGroupBytes = uint64_t{2} << 30;
 // From a sample's first byte in its file to its last, including ignored

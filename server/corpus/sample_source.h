@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/source_index.h"
+#include "server/corpus/raw_video.h"
 #include "server/corpus/read_from.h"
 #include "server/storage/stored_object.h"
 
@@ -27,6 +28,10 @@ struct RawSample {
   std::string text;
   // Encoded image files, in the order in which the text refers to them.
   std::vector<std::string> images;
+  // Read with the images.
+  std::vector<RawVideo> videos;
+  // Facts of the videos, only while an index is built (SampleMeasure).
+  std::vector<IndexedVideo> video_facts;
 };
 
 // The place of a sample, for messages and lists.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/cores.h"
 #include "common/status_macros.h"
 #include "server/delivery/placeholder.h"
 #include "server/image/image.h"
@@ -18,8 +19,11 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      const FamilyText* family)
     : config_(config),
       family_(family),
+      videos_(config_.model(), ImageOptionsOf(config_.model()).resampling,
+              static_cast<int>(ThreadsOrCores(config_.serve().threads()))),
       reader_(std::move(sources), ImageOptionsOf(config_.model()),
-              family != nullptr ? &family->planner() : nullptr, instruments),
+              family != nullptr ? &family->planner() : nullptr, &videos_,
+              instruments),
       vision_(&reader_, &image_checks_),
       language_(&config_, tokenizer, family, &reader_, &image_checks_),
       active_(active),
@@ -76,7 +80,12 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
                              reader_.ImageSides(request));
     FillFamilyPlaceholder(request, *family_, sides);
   } else {
-    FillLanguagePlaceholder(request, config_.model());
+    BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
+                             reader_.VideosOf(request));
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
+                             reader_.ImageSides(request));
+    FillLanguagePlaceholder(request, config_.model(), sides.size(),
+                            videos.grids);
   }
   return SampleOutcome::kPlaceholder;
 }

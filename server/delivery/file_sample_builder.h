@@ -68,6 +68,7 @@ class FileSampleBuilder : public SampleBuilder {
 
   const v1::Config config_;
   const FamilyText* const family_;
+  const SampleVideoReader videos_;
   const SampleReader reader_;
   mutable ImageCheckCache image_checks_;
   mutable VisionBuilder vision_;

@@ -38,8 +38,12 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   if (text_options_.family != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(sides, reader_->ImageSides(request));
   }
+  BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
+                           reader_->VideosOf(request));
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const ImageGrid> images,
+                           ImageGrids(request, videos));
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<TextSample> text,
-                           Tokenize(request, *raw, sides));
+                           Tokenize(request, *raw, sides, images, videos));
   if (!text.ok()) return text.fault();
   if (instruments != nullptr) instruments->tokens.Add(text->ids.size());
   const LanguageArrays arrays =
@@ -47,7 +51,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   std::copy(text->ids.begin(), text->ids.end(), arrays.ids.begin());
   std::copy(text->labels.begin(), text->labels.end(), arrays.labels.begin());
   const absl::Status placed =
-      Place(request, text->ids, sides, arrays.positions);
+      Place(text->ids, sides, images, videos, arrays.positions);
   if (const auto fault = DataFaultOf(placed)) return fault;
   if (!placed.ok()) return placed;
   return std::nullopt;
@@ -55,14 +59,15 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
 
 absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
     const SampleRequest& request, const RawSample& raw,
-    absl::Span<const TileShape> sides) const {
+    absl::Span<const TileShape> sides, absl::Span<const ImageGrid> images,
+    const SampleVideoText& videos) const {
   const TextForm form = FormOf(raw.text_format);
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<TextSample> text,
-      SeparateFault(
-          text_options_.family != nullptr
-              ? BuildFamilyText(raw.text, form, sides, text_options_)
-              : BuildText(raw.text, form, request.grids, text_options_)));
+      SeparateFault(text_options_.family != nullptr
+                        ? BuildFamilyText(raw.text, form, sides, text_options_)
+                        : BuildText(raw.text, form, images, text_options_,
+                                    videos.texts)));
   if (!text.ok()) return text;
   if (text->ids.size() != request.record.tokens) {
     return CountDiffers("tokens", text->ids.size(), request.record.tokens);
@@ -70,18 +75,30 @@ absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
   return text;
 }
 
-absl::Status LanguageBuilder::Place(const SampleRequest& request,
-                                    absl::Span<const int32_t> ids,
+absl::StatusOr<absl::Span<const ImageGrid>> LanguageBuilder::ImageGrids(
+    const SampleRequest& request, const SampleVideoText& videos) const {
+  if (videos.texts.empty()) return request.grids;
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
+                           reader_->ImageSides(request));
+  if (sides.size() > request.grids.size()) {
+    return absl::InternalError("more images than crops");
+  }
+  return request.grids.first(sides.size());
+}
+
+absl::Status LanguageBuilder::Place(absl::Span<const int32_t> ids,
                                     absl::Span<const TileShape> sides,
+                                    absl::Span<const ImageGrid> images,
+                                    const SampleVideoText& videos,
                                     absl::Span<int32_t> out) const {
   if (text_options_.family != nullptr) {
     return text_options_.family->Place(ids, sides, out);
   }
   std::vector<GridThw> grids;
-  for (const ImageGrid& grid : request.grids) {
+  for (const ImageGrid& grid : images) {
     grids.push_back({1, grid.grid_h, grid.grid_w});
   }
-  return ComputePositions(ids, grids, model_, out);
+  return ComputePositions(ids, grids, model_, out, videos.grids);
 }
 
 absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(

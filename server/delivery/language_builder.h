@@ -36,14 +36,19 @@ class LanguageBuilder {
  private:
   absl::StatusOr<std::optional<DataFault>> CheckImages(
       const SampleRequest& request, SampleWork* work) const;
+  // The grids of the sample's images: without the frames of its videos.
+  absl::StatusOr<absl::Span<const ImageGrid>> ImageGrids(
+      const SampleRequest& request, const SampleVideoText& videos) const;
   // `sides`: of the sample's images; read only for a family.
   absl::StatusOr<FaultOr<TextSample>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
-      absl::Span<const TileShape> sides) const;
+      absl::Span<const TileShape> sides, absl::Span<const ImageGrid> images,
+      const SampleVideoText& videos) const;
   // Writes the position ids.
-  absl::Status Place(const SampleRequest& request,
-                     absl::Span<const int32_t> ids,
+  absl::Status Place(absl::Span<const int32_t> ids,
                      absl::Span<const TileShape> sides,
+                     absl::Span<const ImageGrid> images,
+                     const SampleVideoText& videos,
                      absl::Span<int32_t> out) const;
 
   const v1::Model& model_;

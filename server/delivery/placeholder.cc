@@ -49,23 +49,41 @@ void FillFamilyPlaceholder(const SampleRequest& request,
 }
 
 void FillLanguagePlaceholder(const SampleRequest& request,
-                             const v1::Model& model) {
+                             const v1::Model& model, size_t images,
+                             absl::Span<const GridThw> videos) {
   const LanguageArrays arrays =
       OpenLanguagePayload(request, model.position_axes());
   std::fill(arrays.ids.begin(), arrays.ids.end(), model.token_ids().pad());
   std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
-  std::vector<GridThw> grids;
   size_t at = 0;
-  for (const ImageGrid& grid : request.grids) {
-    const size_t tokens = ImageTokens(grid, model);
-    if (arrays.ids.size() - at < tokens + 2) break;
+  // Returns whether the run fits.
+  const auto add = [&](size_t tokens, int32_t id) {
+    if (arrays.ids.size() - at < tokens + 2) return false;
     arrays.ids[at] = model.token_ids().vision_start();
-    std::fill_n(arrays.ids.begin() + at + 1, tokens, model.token_ids().image());
+    std::fill_n(arrays.ids.begin() + at + 1, tokens, id);
     arrays.ids[at + 1 + tokens] = model.token_ids().vision_end();
     at += tokens + 2;
+    return true;
+  };
+  std::vector<GridThw> grids;
+  for (const ImageGrid& grid : request.grids.first(images)) {
+    if (!add(ImageTokens(grid, model), model.token_ids().image())) break;
     grids.push_back({1, grid.grid_h, grid.grid_w});
   }
-  if (ComputePositions(arrays.ids, grids, model, arrays.positions).ok()) return;
+  size_t runs = 0;
+  const size_t merged = size_t{model.merge()} * model.merge();
+  for (const GridThw& run : videos) {
+    if (!add(size_t{run.t} * run.h * run.w / merged,
+             model.token_ids().video())) {
+      break;
+    }
+    ++runs;
+  }
+  if (ComputePositions(arrays.ids, grids, model, arrays.positions,
+                       videos.first(runs))
+          .ok()) {
+    return;
+  }
   // ComputePositions fails if the model pads with its image id.
   CountUp(arrays);
 }

@@ -1,11 +1,14 @@
 #ifndef BALLAST_SERVER_DELIVERY_PLACEHOLDER_H_
 #define BALLAST_SERVER_DELIVERY_PLACEHOLDER_H_
 
+#include <cstddef>
+
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "server/delivery/sample_builder.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/family_text.h"
+#include "server/text/positions.h"
 
 namespace ballast {
 
@@ -26,8 +29,10 @@ void FillFamilyPlaceholder(const SampleRequest& request,
 // Fills in the images' tokens (vision start, image tokens, vision end) as far
 // as they fit, so that the language model still finds a token for each image
 // embedding; then pad ids. Nothing is supervised. Positions as for any sample.
+// The first `images` crops are of images; `videos` are the runs of videos.
 void FillLanguagePlaceholder(const SampleRequest& request,
-                             const v1::Model& model);
+                             const v1::Model& model, size_t images,
+                             absl::Span<const GridThw> videos);
 
 }  // namespace ballast
 

@@ -153,10 +153,12 @@ DataFault CountDiffers(absl::string_view what, uint64_t found,
 SampleReader::SampleReader(std::vector<const SampleSource*> sources,
                            const ImageOptions& image_options,
                            const ImagePlanner* planner,
+                           const SampleVideoReader* videos,
                            BuildInstruments* instruments)
     : sources_(std::move(sources)),
       image_options_(image_options),
       planner_(planner),
+      videos_(videos),
       instruments_(instruments) {}
 
 absl::StatusOr<FaultOr<RawSample>> SampleReader::ReadText(
@@ -183,6 +185,49 @@ absl::StatusOr<std::vector<TileShape>> SampleReader::ImageSides(
   return sides;
 }
 
+absl::StatusOr<SampleVideoText> SampleReader::VideosOf(
+    const SampleRequest& request) const {
+  BALLAST_ASSIGN_OR_RETURN(
+      const IndexedSample indexed,
+      source(request.record.source).index().sample(request.record.ordinal));
+  if (indexed.videos.empty()) return SampleVideoText();
+  return videos_->Text(indexed.videos);
+}
+
+absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideos(
+    const RawSample& raw, const IndexedSample& indexed,
+    const SampleRequest& request, Place place, SampleWork* work,
+    size_t* crop) const {
+  if (raw.videos.size() != indexed.videos.size()) {
+    return CountDiffers("videos", raw.videos.size(), indexed.videos.size());
+  }
+  for (size_t i = 0; i < raw.videos.size(); ++i) {
+    work->active->Stage("decoding a video");
+    const Stopwatch decoding(instruments_ ? &instruments_->decode : nullptr);
+    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
+                             videos_->Plan(indexed.videos[i]));
+    const size_t first = *crop;
+    if (first + plan.frames.size() > request.grids.size() ||
+        request.grids[first].height != plan.height ||
+        request.grids[first].width != plan.width) {
+      return absl::InternalError(absl::StrCat(
+          "video ", i, " has ", plan.frames.size(), " frames of ", plan.width,
+          "x", plan.height, " pixels, and the schedule other ones"));
+    }
+    *crop += plan.frames.size();
+    const absl::Status status = Annotate(
+        videos_->Read(raw.videos[i], indexed.videos[i], plan,
+                      [&](size_t frame) { return place(first + frame); }),
+        absl::StrCat("video ", i));
+    if (const auto fault = DataFaultOf(status)) return fault;
+    if (!status.ok()) return status;
+    if (instruments_ != nullptr) {
+      instruments_->image_bytes.Add(raw.videos[i].size);
+    }
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     const SampleRequest& request, Place place, Counter* decoded,
     SampleWork* work) const {
@@ -201,7 +246,8 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   if (raw->images.size() != sizes.size()) {
     return CountDiffers("images", raw->images.size(), sizes.size());
   }
-  if (planner_ == nullptr && sizes.size() != request.grids.size()) {
+  if (planner_ == nullptr && indexed.videos.empty() &&
+      sizes.size() != request.grids.size()) {
     return CountDiffers("images", sizes.size(), request.grids.size());
   }
   BALLAST_ASSIGN_OR_RETURN(
@@ -253,10 +299,14 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     instruments_->image_bytes.Add(file.size());
     if (decoded != nullptr) decoded->Add();
   }
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::optional<DataFault> of_videos,
+      ReadVideos(*raw, indexed, request, place, work, &crop));
+  if (of_videos.has_value()) return *of_videos;
   if (crop != request.grids.size()) {
-    return absl::InternalError(
-        absl::StrCat("its images have ", crop, " crops, and the schedule ",
-                     request.grids.size()));
+    return absl::InternalError(absl::StrCat("its images have ", crop,
+                                            " crops, and the schedule ",
+                                            request.grids.size()));
   }
   return warnings;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "server/delivery/active_samples.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/sample_builder.h"
+#include "server/delivery/sample_video_reader.h"
 #include "server/image/image.h"
 #include "server/image_plan/image_planner.h"
 
@@ -36,18 +38,18 @@ class SampleReader {
   // The sources are in order of the configuration. They and `instruments`,
   // which may be null, are not owned.
   // `planner`, not owned, is that of the model's image family; nullptr for
-  // Qwen's models.
+  // Qwen's models. `videos`, not owned, has the same model.
   SampleReader(std::vector<const SampleSource*> sources,
                const ImageOptions& image_options, const ImagePlanner* planner,
-               BuildInstruments* instruments);
+               const SampleVideoReader* videos, BuildInstruments* instruments);
 
   // Blocks on the disk. Non-OK statuses are transient faults.
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
                                               SampleWork* work) const;
 
-  // Reads the images of the sample. Writes crop i, as the model's processor
-  // makes it, to `place(i)`, its height*width*3 bytes; counts each image in
-  // `decoded`, which may be null. If crop i travels encoded
+  // Reads the images and videos of the sample. Writes crop i, as the model's
+  // processor makes it, to `place(i)`, its height*width*3 bytes; counts each
+  // image in `decoded`, which may be null. If crop i travels encoded
   // (request.EncodedBytes), copies its image's file there instead, once it is
   // known to be the one that was indexed. Returns how many images had faults
   // that were skipped. Blocks on the disk. Non-OK statuses are transient
@@ -62,6 +64,10 @@ class SampleReader {
   absl::StatusOr<std::vector<TileShape>> ImageSides(
       const SampleRequest& request) const;
 
+  // The sample's videos as its text has them, from the index. Errors: as
+  // SourceIndex::sample; INTERNAL.
+  absl::StatusOr<SampleVideoText> VideosOf(const SampleRequest& request) const;
+
   const SampleSource& source(uint32_t number) const {
     return *sources_[number];
   }
@@ -69,9 +75,17 @@ class SampleReader {
   BuildInstruments* instruments() const { return instruments_; }
 
  private:
+  // Decodes the videos; their frames are the crops from `crop` on, which is
+  // moved behind them.
+  absl::StatusOr<std::optional<DataFault>> ReadVideos(
+      const RawSample& raw, const IndexedSample& indexed,
+      const SampleRequest& request, Place place, SampleWork* work,
+      size_t* crop) const;
+
   const std::vector<const SampleSource*> sources_;
   const ImageOptions image_options_;
   const ImagePlanner* const planner_;
+  const SampleVideoReader* const videos_;
   BuildInstruments* const instruments_;
 };
 

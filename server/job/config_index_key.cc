@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/text/text_measure.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 
@@ -10,6 +11,10 @@ IndexKey IndexKeyOf(const v1::Config& config, const Tokenizer& tokenizer) {
   // A rotated image has its sides swapped.
   key.sizes =
       absl::StrCat("exif_orientation=", config.model().exif_orientation());
+  // Samples with videos are then bad, and not even measured.
+  if (!VideoModelOf(config.model()).has_value()) {
+    absl::StrAppend(&key.sizes, "\nvideos=none");
+  }
   key.lengths = TextLengthKey(config.model(), tokenizer);
   key.limits = TextLimitKey(config);
   return key;

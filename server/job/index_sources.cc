@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -25,6 +26,9 @@
 #include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
 #include "server/text/tokenizer.h"
+#include "server/text/video_text.h"
+#include "server/video/model_videos.h"
+#include "server/video/video_reader.h"
 
 namespace ballast {
 namespace {
@@ -50,6 +54,24 @@ ImageJudge JudgeOf(const v1::Model& model) {
                              ReadOrientation(bytes, header));
     return orientation == kUpright ? EngineRefusal::kNone
                                    : EngineRefusal::kTurned;
+  };
+}
+
+// Reads the facts of videos, in processes of their own.
+VideoProbe VideoProbeOf(VideoReader* reader) {
+  return [reader](const RawVideo& video) -> absl::StatusOr<IndexedVideo> {
+    const absl::StatusOr<VideoFacts> facts =
+        reader->ReadFacts({video.fd->get(), video.offset, video.size});
+    if (facts.ok()) return IndexedVideoOf(*facts);
+    // A file on which the process is silent is bad, as far as an index goes.
+    if (absl::IsDeadlineExceeded(facts.status())) {
+      return absl::InvalidArgumentError(facts.status().message());
+    }
+    // The machine lacks FFmpeg's libraries: no sample's fault.
+    if (absl::IsFailedPrecondition(facts.status())) {
+      return absl::UnavailableError(facts.status().message());
+    }
+    return facts.status();
   };
 }
 
@@ -80,6 +102,29 @@ struct MeasuredSample {
   uint64_t placeholders = 0;
 };
 
+// The texts of a sample's videos; adds their placeholders.
+absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
+                                                     const v1::Model& model,
+                                                     uint64_t* placeholders) {
+  std::vector<VideoText> texts;
+  if (sample.video_facts.empty()) return texts;
+  const std::optional<VideoModel> video = VideoModelOf(model);
+  if (!video.has_value()) {
+    return absl::InvalidArgumentError(
+        "video is not supported for this model.profile");
+  }
+  for (size_t i = 0; i < sample.video_facts.size(); ++i) {
+    const absl::StatusOr<VideoPlan> plan =
+        PlanIndexedVideo(*video, sample.video_facts[i]);
+    if (!plan.ok()) {
+      return Annotate(plan.status(), absl::StrCat("video ", i));
+    }
+    texts.push_back(TextOfVideo(video->rule, *plan, video->merge));
+    *placeholders += plan->tokens;
+  }
+  return texts;
+}
+
 absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
                                            absl::Span<const ImageSize> images,
                                            const TextOptions& text) {
@@ -98,8 +143,11 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   for (const ImageGrid& grid : grids) {
     measured.placeholders += ImageTokens(grid, *text.model);
   }
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<VideoText> videos,
+      MeasureVideos(sample, *text.model, &measured.placeholders));
   BALLAST_ASSIGN_OR_RETURN(measured.text,
-                           MeasureText(sample.text, form, grids, text));
+                           MeasureText(sample.text, form, grids, text, videos));
   return measured;
 }
 
@@ -195,6 +243,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   const IndexKey key = IndexKeyOf(c, *tokenizer);
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
                            FindSharedFiles(c, config.directory));
+  VideoReader videos(static_cast<int>(ThreadsOrCores(c.serve().threads())));
   std::vector<SourceIndexing> all;
   for (const v1::Source& source : c.sources()) {
     SourceIndexing result;
@@ -241,6 +290,9 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     };
     index_options.read_image_size = SizeReader(c.model());
     index_options.judge_image = JudgeOf(c.model());
+    if (VideoModelOf(c.model()).has_value()) {
+      index_options.read_video = VideoProbeOf(&videos);
+    }
     index_options.key = key;
     index_options.lengths_hold = [&](const TextLengths& lengths,
                                      absl::Span<const ImageSize> images) {

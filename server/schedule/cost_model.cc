@@ -1,6 +1,7 @@
 #include "server/schedule/cost_model.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -8,17 +9,52 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/image_columns.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 
 static_assert(ImageMark::kMostBytes <= kMostEncodedBytes);
+
+namespace {
+
+// Adds the videos behind `images` images; returns their placeholders.
+absl::StatusOr<uint64_t> AddVideos(absl::Span<const IndexedVideo> videos,
+                                   const ModelImages& model, uint32_t images,
+                                   SampleSize* size) {
+  uint64_t tokens = 0;
+  if (videos.empty()) return tokens;
+  if (model.video() == nullptr) {
+    return absl::InvalidArgumentError(
+        "video is not supported for this model.profile");
+  }
+  if (size->crops.empty()) size->crops.assign(images, 1);
+  size->grid_t.assign(images, 0);
+  size->seconds_per_patch.assign(images, 0);
+  for (const IndexedVideo& video : videos) {
+    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
+                             PlanIndexedVideo(*model.video(), video));
+    const ImageGrid grid = {plan.height, plan.width, plan.grid_h, plan.grid_w};
+    size->grids.insert(size->grids.end(), plan.frames.size(), grid);
+    size->crops.push_back(static_cast<uint32_t>(plan.frames.size()));
+    size->grid_t.push_back(plan.grid_t);
+    size->seconds_per_patch.push_back(
+        static_cast<float>(plan.seconds_per_patch));
+    size->patches += plan.grid_t * grid.patches();
+    tokens += plan.tokens;
+  }
+  return tokens;
+}
+
+}  // namespace
 
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const ModelImages& model) {
   SampleSize size;
   size.label_tokens = sample.label_tokens;
   uint64_t tokens = sample.text_tokens;
-  size.images = static_cast<uint32_t>(sample.images.size());
+  const auto images = static_cast<uint32_t>(sample.images.size());
+  size.videos = static_cast<uint32_t>(sample.videos.size());
+  size.images = images + size.videos;
   size.grids.reserve(sample.images.size());
   std::vector<uint32_t> encoded;
   std::vector<uint32_t> crops;
@@ -27,7 +63,7 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
     const ImageSize& image = sample.images[i];
     BALLAST_ASSIGN_OR_RETURN(
         const ModelImages::Share share,
-        model.Add(image.height, image.width, size.images, &size.grids));
+        model.Add(image.height, image.width, images, &size.grids));
     tokens += share.placeholders;
     const uint32_t bytes = sample.encoded_bytes(i);
     if (bytes != 0 && share.crops != 1) {
@@ -42,7 +78,13 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   }
   for (const ImageGrid& grid : size.grids) size.patches += grid.patches();
   if (size.grids.size() != sample.images.size()) size.crops = std::move(crops);
-  if (any_encoded) size.encoded_bytes = std::move(encoded);
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t of_videos,
+                           AddVideos(sample.videos, model, images, &size));
+  tokens += of_videos;
+  if (any_encoded) {
+    encoded.resize(size.grids.size(), 0);
+    size.encoded_bytes = std::move(encoded);
+  }
   if (tokens > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("sample has ", tokens, " tokens; wanted at most 2^32-1"));
@@ -60,9 +102,19 @@ double SampleCost(const SampleSize& size, v1::Module module,
   }
   const v1::Balance::Coefficients& c = coefficients.vision();
   double cost = c.linear() * static_cast<double>(size.patches);
-  for (const ImageGrid& grid : size.grids) {
+  const auto add = [&](const ImageGrid& grid) {
     const double m = static_cast<double>(grid.patches());
     cost += c.quadratic() * m * m;
+  };
+  if (size.grid_t.empty()) {
+    for (const ImageGrid& grid : size.grids) add(grid);
+    return cost;
+  }
+  size_t crop = 0;
+  for (size_t i = 0; i < size.crops.size(); ++i) {
+    const uint32_t count = size.grid_t[i] != 0 ? size.grid_t[i] : size.crops[i];
+    for (uint32_t k = 0; k < count; ++k) add(size.grids[crop + k]);
+    crop += size.crops[i];
   }
   return cost;
 }

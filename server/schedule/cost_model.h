@@ -22,22 +22,29 @@ struct SampleSize {
   // For each crop: IndexedSample::encoded_bytes of its image. Empty if all
   // travel as pixels.
   std::vector<uint32_t> encoded_bytes;
-  uint32_t images = 0;
+  uint32_t images = 0;  // and videos, which follow the images
+  uint32_t videos = 0;
   // For each image: number of its crops. Empty if each is one.
   std::vector<uint32_t> crops;
+  // For each image: temporal patches of a video and the seconds between two, as
+  // in MicroBatchSchedule. Empty if there is no video.
+  std::vector<uint32_t> grid_t;
+  std::vector<float> seconds_per_patch;
   // For each image, if the model asks for them; else empty.
   std::vector<ImageSize> sides;
 };
 
 // Computes a sample's size from its entry in the index. Errors:
 // INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens;
-// an image of several crops that the index lets travel encoded).
+// an image of several crops that the index lets travel encoded; a video that
+// cannot be planned, or of a model that takes none).
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const ModelImages& model);
 
 // The sample's cost for the module:
 //   vision    linear*n + sum over crops of quadratic*m*m; n = patches of the
-//             sample, m = those of the crop, since towers attend within one
+//             sample, m = those of the crop, since towers attend within one; a
+//             video counts its temporal patches as crops
 //   language  linear*n + quadratic*n*n; n = tokens
 // evaluated in that order in IEEE doubles, so every machine gets the same.
 double SampleCost(const SampleSize& size, v1::Module module,

@@ -16,7 +16,8 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   out->add_position(sample.position);
   out->add_source(sample.sample.source);
   out->add_ordinal(sample.sample.ordinal);
-  const int images_before = out->totals().images();
+  const int images_before =
+      static_cast<int>(out->totals().images() + out->totals().videos());
   out->add_images(sample.size.images);
   // One entry an image, as soon as one has several crops.
   auto& crops = *out->mutable_crops();
@@ -25,6 +26,20 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
     crops.Add(sample.size.crops.begin(), sample.size.crops.end());
   } else if (!crops.empty()) {
     crops.Resize(images_before + static_cast<int>(sample.size.images), 1);
+  }
+  // Likewise as soon as one is a video.
+  auto& grid_t = *out->mutable_grid_t();
+  auto& seconds = *out->mutable_seconds_per_patch();
+  if (!sample.size.grid_t.empty()) {
+    grid_t.Resize(images_before, 0);
+    seconds.Resize(images_before, 0);
+    grid_t.Add(sample.size.grid_t.begin(), sample.size.grid_t.end());
+    seconds.Add(sample.size.seconds_per_patch.begin(),
+                sample.size.seconds_per_patch.end());
+  } else if (!grid_t.empty()) {
+    const int images = images_before + static_cast<int>(sample.size.images);
+    grid_t.Resize(images, 0);
+    seconds.Resize(images, 0);
   }
   for (const ImageSize& sides : sample.size.sides) {
     out->add_image_height(sides.height);
@@ -51,7 +66,8 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
   totals.set_label_tokens(totals.label_tokens() + sample.size.label_tokens);
   totals.set_patches(totals.patches() + sample.size.patches);
-  totals.set_images(totals.images() + sample.size.images);
+  totals.set_images(totals.images() + sample.size.images - sample.size.videos);
+  totals.set_videos(totals.videos() + sample.size.videos);
 }
 
 // A sample with its group and its place in the micro-batch.
@@ -144,6 +160,7 @@ void AddTotals(const v1::Totals& more, v1::Totals* totals) {
   totals->set_label_tokens(totals->label_tokens() + more.label_tokens());
   totals->set_patches(totals->patches() + more.patches());
   totals->set_images(totals->images() + more.images());
+  totals->set_videos(totals->videos() + more.videos());
   if (!more.has_embeddings_moved()) return;
   const v1::EmbeddingsMoved& moved = more.embeddings_moved();
   v1::EmbeddingsMoved& sum = *totals->mutable_embeddings_moved();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/schedule/fingerprint.h"
+#include "server/schedule/job_videos.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
 
@@ -185,10 +186,12 @@ v1::Fingerprint ScheduleFingerprint(
       entries.erase("model.image_form");
     }
   }
-  // As order.epochs: no source has videos yet.
-  for (auto it = entries.lower_bound("model.video.");
-       it != entries.end() && absl::StartsWith(it->first, "model.video.");) {
-    it = entries.erase(it);
+  // As order.epochs: a job without videos.
+  if (!HaveVideos(indexes)) {
+    for (auto it = entries.lower_bound("model.video.");
+         it != entries.end() && absl::StartsWith(it->first, "model.video.");) {
+      it = entries.erase(it);
+    }
   }
   // Where images are decoded changes neither the data nor the batches, only
   // what blocks hold: a checkpoint made with one resumes with the other.

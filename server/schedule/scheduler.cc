@@ -15,6 +15,7 @@
 #include "server/config/model_images.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
+#include "server/schedule/job_videos.h"
 #include "server/schedule/micro_batch_schedule.h"
 #include "server/schedule/mixture_report.h"
 #include "server/schedule/ownership.h"
@@ -331,7 +332,9 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
-    const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
+    const v1::Config& given, const std::vector<const SourceIndex*>& indexes) {
+  v1::Config config = given;
+  BALLAST_RETURN_IF_ERROR(ResolveVideos(indexes, &config));
   if (SourcesOfSplit(config, v1::SPLIT_TRAIN).empty()) {
     return absl::InvalidArgumentError(
         "sources: none has `split: train`; wanted at least one");

@@ -33,9 +33,12 @@ std::string OneLine(const v1::ChatTemplate& chat) {
   return absl::StrJoin(fields, "|");
 }
 
-// Empty where nothing is given, so that older indexes stay fresh.
-std::string VideoKey(const v1::Model::Video& video) {
-  std::string key;
+// What decides on the frames of videos: the rule of the profile and its limits.
+std::string VideoKey(const v1::Model& model) {
+  const v1::Model::Video& video = model.video();
+  std::string key =
+      absl::StrCat("video.profile=", model.profile(),
+                   "\nvideo.temporal_patch=", model.temporal_patch(), "\n");
   const auto add = [&key](absl::string_view name, double value) {
     if (value != 0) absl::StrAppend(&key, "video.", name, "=", value, "\n");
   };
@@ -117,7 +120,7 @@ std::string TextLimitKey(const v1::Config& config) {
       "\npatch=", model.patch(), "\nmerge=", model.merge(),
       "\nmax_tokens=", config.batch().max_tokens(),
       "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n",
-      VideoKey(model.video()));
+      VideoKey(model));
 }
 
 }  // namespace ballast

@@ -87,13 +87,22 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
                                      absl::Span<const uint32_t> wanted,
                                      const FrameForm& form,
                                      absl::Span<uint8_t> out) {
-  BALLAST_RETURN_IF_ERROR(CheckWanted(facts, wanted));
   const uint64_t frame_bytes = uint64_t{form.width} * form.height * 3;
   if (out.size() != frame_bytes * wanted.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(wanted.size(), " frames of ", form.width, "x", form.height,
                      " pixels in ", out.size(), " bytes; a pixel takes 3"));
   }
+  return ReadFrames(video, facts, wanted, form, [&](size_t i) {
+    return out.subspan(i * frame_bytes, frame_bytes);
+  });
+}
+
+absl::Status VideoReader::ReadFrames(const VideoBytes& video,
+                                     const VideoFacts& facts,
+                                     absl::Span<const uint32_t> wanted,
+                                     const FrameForm& form, Place out) {
+  BALLAST_RETURN_IF_ERROR(CheckWanted(facts, wanted));
   std::vector<uint32_t> distinct(wanted.begin(), wanted.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   const Orientation orientation = OrientationOf(facts, form);
@@ -106,14 +115,15 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
       video, facts, distinct,
       [&](uint32_t place, const DecodedFrame& frame) -> absl::Status {
         const size_t first = place_of(distinct[place]);
-        const absl::Span<uint8_t> to =
-            out.subspan(first * frame_bytes, frame_bytes);
+        const absl::Span<uint8_t> to = out(first);
         BALLAST_RETURN_IF_ERROR(worker->resizer.Resize(
             {frame.rows, frame.stride, facts.width, facts.height}, orientation,
             form.resampling, form.width, form.height, to));
         for (size_t i = first + 1;
              i < wanted.size() && wanted[i] == wanted[first]; ++i) {
-          std::memcpy(out.data() + i * frame_bytes, to.data(), frame_bytes);
+          const absl::Span<uint8_t> same = out(i);
+          if (same.data() == to.data()) continue;
+          std::memcpy(same.data(), to.data(), to.size());
         }
         return absl::OkStatus();
       });

@@ -1,11 +1,13 @@
 #ifndef BALLAST_SERVER_VIDEO_VIDEO_READER_H_
 #define BALLAST_SERVER_VIDEO_VIDEO_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -48,6 +50,13 @@ class VideoReader {
   absl::Status ReadFrames(const VideoBytes& video, const VideoFacts& facts,
                           absl::Span<const uint32_t> wanted,
                           const FrameForm& form, absl::Span<uint8_t> out);
+
+  // As above, into places apart: `place(i)` is that of wanted[i]. Places may be
+  // one and the same, where only the errors are wanted.
+  using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
+  absl::Status ReadFrames(const VideoBytes& video, const VideoFacts& facts,
+                          absl::Span<const uint32_t> wanted,
+                          const FrameForm& form, Place place);
 
   // Processes started so far: more than `processes` if some ended on a file.
   uint64_t starts() const;

@@ -19,7 +19,7 @@ uint64_t PagesOf(uint64_t bytes) { return Aligned(bytes) / kIndexPageBytes; }
 
 }  // namespace
 
-std::string OldIndexOf(const std::string& index) {
+std::string OldIndexOf(const std::string& index, uint32_t version) {
   IndexHeader header;
   std::memcpy(&header, index.data(), sizeof(header));
   IndexMarksHeader marks;
@@ -29,15 +29,18 @@ std::string OldIndexOf(const std::string& index) {
   };
   const std::string files = part(header.file_table, header.table_checksums);
   std::string names = part(header.names, header.sample_table);
-  std::string records = part(header.sample_table, marks.hash_table);
+  std::string records =
+      part(header.sample_table,
+           version == 4 ? marks.hash_table : header.page_checksums);
   records.resize(Aligned(records.size()));
   // SealIndex writes the checksums.
   const std::string pages(8 * PagesOf(records.size()), '\0');
   const std::string table(8 * PagesOf(pages.size()), '\0');
 
   const uint64_t images = header.image_table - header.sample_table;
-  header.version = 4;
-  header.file_table = sizeof(header);
+  const uint64_t old_records = header.sample_table;
+  header.version = version;
+  header.file_table = sizeof(header) + (version == 4 ? 0 : sizeof(marks));
   header.table_checksums = header.file_table + files.size();
   header.names = header.table_checksums + table.size();
   header.sample_table = Aligned(header.names + names.size());
@@ -46,6 +49,11 @@ std::string OldIndexOf(const std::string& index) {
   header.page_checksums = header.sample_table + records.size();
   header.total_bytes = header.page_checksums + pages.size();
   std::string old(reinterpret_cast<const char*>(&header), sizeof(header));
+  if (version != 4) {
+    marks.hash_table += header.sample_table - old_records;
+    marks.mark_table += header.sample_table - old_records;
+    old.append(reinterpret_cast<const char*>(&marks), sizeof(marks));
+  }
   old += files + table + names + records + pages;
   SealIndex(&old);
   return old;

@@ -91,8 +91,9 @@ function showPictures(view, place) {
 }
 function showText(view) {
   let image = 0;
-  $('text').replaceChildren(...view.runs.map(run => run.image
-    ? el('span', {class: 'image'}, `image tokens ${++image}: ${grouped(run.tokens)}`)
+  let video = 0;
+  $('text').replaceChildren(...view.runs.map(run => run.image || run.video
+    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : `video tokens ${++video}: `) + grouped(run.tokens))
     : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text)));
   $('words').hidden = view.runs.length === 0;
 }

@@ -9,6 +9,7 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/split.h"
 #include "proto/schedule/step_ranges.h"
 #include "server/delivery/block_build.h"
@@ -187,9 +188,7 @@ absl::StatusOr<SampleView> SampleViewer::View(v1::Split split,
       view.fault = std::string(built.message());
     }
   }
-  for (const SampleView::Crop& crop : view.crops) {
-    view.patches += uint64_t{crop.grid_h} * crop.grid_w;
-  }
+  view.patches = SamplePatches(columns)[place.index];
   return view;
 }
 

@@ -56,15 +56,16 @@ std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
   std::vector<TokenRun> runs;
   for (uint32_t i = 0; i < ids.size(); ++i) {
     const bool image = special.has_image() && ids[i] == special.image();
+    const bool video = special.has_video() && ids[i] == special.video();
     const bool supervised = i > 0 && labels[i - 1] != kUnsupervised;
     if (runs.empty() || runs.back().image != image ||
-        runs.back().supervised != supervised) {
-      runs.push_back({i, 0, image, supervised, ""});
+        runs.back().video != video || runs.back().supervised != supervised) {
+      runs.push_back({i, 0, image, video, supervised, ""});
     }
     ++runs.back().tokens;
   }
   for (TokenRun& run : runs) {
-    if (!run.image) {
+    if (!run.image && !run.video) {
       run.text = TextOf(ids.subspan(run.first, run.tokens), special, tokenizer);
     }
   }

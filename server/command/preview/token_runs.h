@@ -16,6 +16,7 @@ struct TokenRun {
   uint32_t first = 0;   // of the sample's tokens
   uint32_t tokens = 0;  // at least 1
   bool image = false;   // placeholders of an image
+  bool video = false;   // likewise of a video
   // The loss counts these tokens: the model is to predict them.
   bool supervised = false;
   // The tokens' text, special tokens spelled out. Ids that the tokenizer does
@@ -27,7 +28,7 @@ struct TokenRun {
 // Splits a sample into the longest runs whose tokens are alike. `labels[i]` is
 // what the model is to predict after token i, -100 if nothing, so it supervises
 // token i + 1; both spans are of one length. `special` are the model's; its
-// `image` marks placeholders. Pure.
+// `image` and `video` mark placeholders. Pure.
 std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
                                     absl::Span<const int32_t> labels,
                                     const v1::TokenIds& special,

@@ -108,6 +108,7 @@ std::string ViewJson(const SampleView& view) {
     json["runs"].push_back({{"first", run.first},
                             {"tokens", run.tokens},
                             {"image", run.image},
+                            {"video", run.video},
                             {"supervised", run.supervised},
                             {"text", run.text}});
   }

@@ -23,8 +23,8 @@ std::string JobJson(const OpenedJob& job);
 // tokens, label_tokens, patches, fault (null, or why the sample cannot be
 // built), modules [{module, cost, reader, owner}], images [{width, height,
 // format, bytes} or {bytes, fault}]: as stored, crops [{width, height, grid_w,
-// grid_h}]: as the trainer gets them, runs [{first, tokens, image, supervised,
-// text}].
+// grid_h}]: as the trainer gets them, with the frames of videos, runs [{first,
+// tokens, image, video, supervised, text}].
 std::string ViewJson(const SampleView& view);
 
 }  // namespace ballast

@@ -85,7 +85,8 @@ absl::StatusOr<std::vector<const CheckedUnit*>> UnitsOfAll(
   return all;
 }
 
-IndexContents ContentsOf(const IndexFile& index) {
+// Errors: DATA_LOSS (damage).
+absl::StatusOr<IndexContents> ContentsOf(const IndexFile& index) {
   IndexContents contents;
   contents.format = index.format();
   contents.digests = index.digests();
@@ -105,6 +106,9 @@ IndexContents ContentsOf(const IndexFile& index) {
     append(index.images(i), &contents.images);
     append(index.marks(i), &contents.marks);
     append(index.hashes(i), &contents.content_hashes);
+    BALLAST_ASSIGN_OR_RETURN(const auto videos, index.videos(i));
+    append(videos, &contents.videos);
+    contents.video_records.resize(contents.videos.size(), i);
   }
   contents.content_hashes.resize(contents.images.size());
   return contents;
@@ -155,7 +159,7 @@ absl::StatusOr<ImageMarkCounts> MergeChecks(const std::string& path,
     if (incomplete.ok()) incomplete = all.status();
   }
   if (!results.has_value()) return incomplete;
-  IndexContents contents = ContentsOf(*index);
+  BALLAST_ASSIGN_OR_RETURN(IndexContents contents, ContentsOf(*index));
   Enter(*results, &contents);
   BALLAST_RETURN_IF_ERROR(WriteIndex(path, contents));
   for (const auto& [shards, journals] : found) {

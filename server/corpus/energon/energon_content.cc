@@ -182,6 +182,10 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
         "KEY.txt, and images");
   }
   BALLAST_RETURN_IF_ERROR(found->fault);
+  if (!found->videos.empty()) {
+    return Fault("video is not supported in format energon: \"",
+                 Printable(found->videos[0].name), "\"");
+  }
   BALLAST_ASSIGN_OR_RETURN(const auto more, reader.Next());
   if (more) return Fault("two keys for format webdataset");
   EnergonContent content;

@@ -31,7 +31,9 @@ void ImagesHash::Add(uint64_t length, absl::string_view head) {
 
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images,
-                       absl::Span<const uint64_t> group_starts) {
+                       absl::Span<const uint64_t> group_starts,
+                       absl::Span<const uint64_t> video_starts,
+                       absl::Span<const IndexedVideo> videos) {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
   for (const IndexSampleRecord& sample : samples) {
@@ -45,6 +47,13 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
   }
   XXH3_128bits_update(&state, group_starts.data(),
                       group_starts.size() * sizeof(uint64_t));
+  // A source whose only videos are of samples left out is as one without.
+  if (!videos.empty()) {
+    XXH3_128bits_update(&state, video_starts.data(),
+                        video_starts.size() * sizeof(uint64_t));
+    XXH3_128bits_update(&state, videos.data(),
+                        videos.size() * sizeof(IndexedVideo));
+  }
   const XXH128_hash_t hash = XXH3_128bits_digest(&state);
   return {hash.high64, hash.low64};
 }

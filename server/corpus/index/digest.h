@@ -43,10 +43,14 @@ class ImagesHash {
 // Implements SourceIndex::digest(). Covers text_tokens, label_tokens and the
 // number of images (32 bits each), text_check and image_check (64 bits each),
 // then each image's width and height (32 bits each), little-endian, of all
-// samples in order; then the first samples of the groups (64 bits each).
+// samples in order; then the first samples of the groups (64 bits each); then,
+// where there are videos, the number of each sample's first one and of all (64
+// bits each), and the videos.
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images,
-                       absl::Span<const uint64_t> group_starts);
+                       absl::Span<const uint64_t> group_starts,
+                       absl::Span<const uint64_t> video_starts = {},
+                       absl::Span<const IndexedVideo> videos = {});
 
 // Implements SourceIndex::encoded_digest(). Covers EncodedBytes (32 bits) of
 // each image of all samples in order and, if that is not 0, the content hash

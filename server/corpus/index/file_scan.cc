@@ -12,8 +12,8 @@ void Keep(IndexSampleRecord record, const ImageFactsView& images,
   record.file = 0;
   record.first_image = all_images->sizes.size();
   record.num_images = static_cast<uint32_t>(images.sizes.size()) & 0x7FFFFFFF;
+  all_images->Append(images, records->size());
   records->push_back(record);
-  all_images->Append(images);
 }
 
 }  // namespace

@@ -20,12 +20,13 @@ void Append(FileScan scan, IndexContents& contents, ImageFacts& images,
                              const ImageFacts& from_images,
                              std::vector<IndexSampleRecord>& to,
                              ImageFacts& to_images) {
+    const uint64_t first = to.size();
     for (IndexSampleRecord sample : from) {
       sample.file = file;
       sample.first_image += to_images.sizes.size();
       to.push_back(sample);
     }
-    to_images.Append(from_images.view());
+    to_images.Append(from_images.view(), first);
   };
   append(scan.samples, scan.images, contents.samples, images);
   append(scan.left_out, scan.left_out_images, contents.left_out,
@@ -78,10 +79,13 @@ AssembledIndex AssembleIndex(uint32_t format, const IndexDigests& digests,
   for (IndexSampleRecord& sample : contents.left_out) {
     sample.first_image += images.sizes.size();
   }
-  images.Append(left_out_images.view());
+  report.videos = images.videos.size();
+  images.Append(left_out_images.view(), contents.samples.size());
   contents.images = std::move(images.sizes);
   contents.marks = std::move(images.marks);
   contents.content_hashes = std::move(images.content_hashes);
+  contents.videos = std::move(images.videos);
+  contents.video_records = std::move(images.video_samples);
   return result;
 }
 

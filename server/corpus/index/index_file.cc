@@ -94,6 +94,14 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
         reinterpret_cast<const uint64_t*>(at(marks_header_->hash_table)),
         marks_header_->num_hashes);
   }
+  if (videos_header_ != nullptr && videos_header_->num_videos != 0) {
+    video_starts_ = absl::MakeConstSpan(
+        reinterpret_cast<const uint64_t*>(at(videos_header_->start_table)),
+        samples_.size() + 1);
+    videos_ = absl::MakeConstSpan(
+        reinterpret_cast<const IndexedVideo*>(at(videos_header_->video_table)),
+        videos_header_->num_videos);
+  }
   digests_.sizes = DigestAt(header_->sizes_digest);
   digests_.lengths = DigestAt(header_->lengths_digest);
   digests_.limits = DigestAt(header_->limits_digest);
@@ -116,11 +124,12 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
   if (version < oldest_version || version > kIndexVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         path_, ": index of version ", version, ", wanted ", kIndexVersion,
-        version < kIndexVersion ? ", which says what JPEG engines may decode"
-                                : ""));
+        version < kIndexVersion ? ", which has videos" : ""));
   }
-  const bool is_old = version < kIndexVersion;
-  const uint64_t size = is_old ? sizeof(IndexHeader) : kIndexHeaderBytes;
+  const uint64_t size = version == 4 ? sizeof(IndexHeader)
+                        : version == 5
+                            ? sizeof(IndexHeader) + sizeof(IndexMarksHeader)
+                            : kIndexHeaderBytes;
   if (mapped_.size() < size) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 size, " for its header alone"));
@@ -129,8 +138,12 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
       Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum)))) {
     return Damaged("the header's checksum differs");
   }
-  if (!is_old) {
+  if (version > 4) {
     marks_header_ = reinterpret_cast<const IndexMarksHeader*>(header_ + 1);
+  }
+  if (version > 5) {
+    videos_header_ =
+        reinterpret_cast<const IndexVideosHeader*>(marks_header_ + 1);
   }
   return absl::OkStatus();
 }
@@ -141,8 +154,9 @@ absl::Status IndexFile::CheckHeader() const {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 header.total_bytes));
   }
-  if (!TablesFit(*header_, marks_header_))
+  if (!TablesFit(*header_, marks_header_, videos_header_)) {
     return Damaged("its tables do not lie one after another");
+  }
   ReadAhead(mapped_.substr(0, header.sample_table));
   if (header.head_checksum !=
       Checksum(mapped_.substr(sizeof(IndexHeader),
@@ -225,7 +239,29 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
     sample.marks = marks(ordinal);
     sample.rule = rule_;
   }
+  BALLAST_ASSIGN_OR_RETURN(sample.videos, videos(ordinal));
   return sample;
+}
+
+absl::StatusOr<absl::Span<const IndexedVideo>> IndexFile::videos(
+    uint64_t number) const {
+  if (videos_.empty()) return absl::Span<const IndexedVideo>();
+  const absl::Span<const uint64_t> ends = video_starts_.subspan(number, 2);
+  BALLAST_RETURN_IF_ERROR(TouchPages(RangeOf(ends)));
+  if (ends[0] > ends[1] || ends[1] > videos_.size()) {
+    return Damaged(absl::StrCat("sample ", number, " has videos from ", ends[0],
+                                " to ", ends[1], ", of ", videos_.size()));
+  }
+  const auto found = videos_.subspan(ends[0], ends[1] - ends[0]);
+  if (found.empty()) return found;
+  BALLAST_RETURN_IF_ERROR(TouchPages(RangeOf(found)));
+  for (const IndexedVideo& video : found) {
+    if (video.width == 0 || video.height == 0 || video.frames == 0) {
+      return Damaged(absl::StrCat("a video of sample ", number,
+                                  " has no frames, or a side of 0"));
+    }
+  }
+  return found;
 }
 
 absl::StatusOr<absl::Span<const uint64_t>> IndexFile::content_hashes(
@@ -269,6 +305,7 @@ absl::Status IndexFile::Verify(
     if (progress && i % kSamplesOfProgress == 0) progress(i);
     BALLAST_RETURN_IF_ERROR(Touch(i));
     BALLAST_RETURN_IF_ERROR(CheckPlace(i, images));
+    BALLAST_RETURN_IF_ERROR(videos(i).status());
     images += samples_[i].num_images;
   }
   if (images != images_.size()) {

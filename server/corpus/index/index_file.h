@@ -51,6 +51,12 @@ class IndexFile final : public SourceIndex {
       uint64_t ordinal) const override;
   std::string encoded_digest() const override;
   ImageMarkCounts mark_counts() const override;
+  uint64_t num_videos() const override {
+    return videos_header_ == nullptr ? 0 : videos_header_->num_sample_videos;
+  }
+  // The videos of record `number`, which must be below num_records(). Blocks
+  // and fails as Touch.
+  absl::StatusOr<absl::Span<const IndexedVideo>> videos(uint64_t number) const;
 
   // Reads the whole file and checks that every page is as it was written, and
   // that the records are in order and inside the tables and files that they
@@ -101,9 +107,10 @@ class IndexFile final : public SourceIndex {
     return PartOf(hashes_, number);
   }
   uint64_t num_images() const { return header_->num_images; }
-  // Returns whether its images have been judged by the rules in force.
+  // Returns whether its images have been judged by the rules in force, and its
+  // videos read.
   bool HasMarks() const {
-    return marks_header_ != nullptr && marks_header_->rules == kMarkRules;
+    return videos_header_ != nullptr && marks_header_->rules == kMarkRules;
   }
   // Identifies the contents, to the byte.
   uint64_t checksum() const { return header_->header_checksum; }
@@ -129,7 +136,7 @@ class IndexFile final : public SourceIndex {
       const std::string& path, EncodedRule rule, uint32_t oldest_version);
 
   absl::Status CheckHead(uint32_t oldest_version);
-  // Sets header_ and marks_header_.
+  // Sets header_, marks_header_ and videos_header_.
   absl::Status ReadHeader(uint32_t oldest_version);
   absl::Status CheckHeader() const;
   absl::Status CheckFiles() const;
@@ -191,6 +198,14 @@ class IndexFile final : public SourceIndex {
     return table.subspan(samples_[number].first_image,
                          samples_[number].num_images);
   }
+  // The bytes of some entries of a table.
+  template <typename Entry>
+  Range RangeOf(absl::Span<const Entry> entries) const {
+    const char* begin = reinterpret_cast<const char*>(entries.data());
+    return {
+        static_cast<uint64_t>(begin - mapped_.data()) - header_->sample_table,
+        entries.size() * sizeof(Entry)};
+  }
   // Tells the system how the mapping will be used from now on (madvise).
   void Advise(int advice) const;
   absl::Status Damaged(absl::string_view reason) const;
@@ -201,6 +216,8 @@ class IndexFile final : public SourceIndex {
   const IndexHeader* header_ = nullptr;
   // Null in an index of a version without marks.
   const IndexMarksHeader* marks_header_ = nullptr;
+  // Null in an index of a version without videos.
+  const IndexVideosHeader* videos_header_ = nullptr;
   IndexDigests digests_;
   absl::Span<const IndexFileRecord> files_;
   absl::Span<const IndexSampleRecord> samples_;
@@ -208,6 +225,8 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> group_starts_;
   absl::Span<const ImageMark> marks_;
   absl::Span<const uint64_t> hashes_;
+  absl::Span<const uint64_t> video_starts_;
+  absl::Span<const IndexedVideo> videos_;
   IndexPages pages_;
 };
 

@@ -11,10 +11,9 @@ namespace ballast {
 // The index file, as docs/index_format.md specifies it. Little-endian; mapped
 // into memory and read in place:
 //
-//   head     both headers, files, checksums of the table's pages, groups,
-//   names;
+//   head     headers, files, checksums of the table's pages, groups, names;
 //            read whole when it is opened
-//   records  samples, images, content hashes and marks, in pages that are
+//   records  samples, images, hashes, videos and marks, in pages that are
 //            checked when they are first touched
 //   table    the checksums of those pages
 static_assert(std::endian::native == std::endian::little);
@@ -22,9 +21,10 @@ static_assert(std::endian::native == std::endian::little);
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised when the layout, or the rules by which files become samples, change.
 // An index of another version is rebuilt.
-inline constexpr uint32_t kIndexVersion = 5;
-// A build takes the lengths of texts from indexes of this version on. Version 4
-// has the same IndexHeader and no IndexMarksHeader, hashes or marks.
+inline constexpr uint32_t kIndexVersion = 6;
+// A build takes the lengths of texts from indexes of this version on. Version 5
+// has no IndexVideosHeader and no videos; version 4 has no IndexMarksHeader,
+// hashes or marks either.
 inline constexpr uint32_t kOldestReusedVersion = 4;
 // Raised when images are judged or checked for JPEG engines by other rules:
 // marks of other rules are made anew.
@@ -82,8 +82,20 @@ struct IndexMarksHeader {
   uint64_t unchecked_digest[2];
 };
 static_assert(sizeof(IndexMarksHeader) == 224);
+
+// Follows the IndexMarksHeader.
+struct IndexVideosHeader {
+  uint64_t num_videos;  // of samples and those left out
+  // Offsets of the numbers of each record's first video (u64), one more than
+  // records, which follow the content hashes; and of the videos, which the
+  // marks follow. Without a video both tables are empty.
+  uint64_t start_table;
+  uint64_t video_table;
+  uint64_t num_sample_videos;  // of samples alone
+};
+static_assert(sizeof(IndexVideosHeader) == 32);
 inline constexpr uint64_t kIndexHeaderBytes =
-    sizeof(IndexHeader) + sizeof(IndexMarksHeader);
+    sizeof(IndexHeader) + sizeof(IndexMarksHeader) + sizeof(IndexVideosHeader);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names
@@ -123,7 +135,8 @@ struct IndexSampleRecord {
 static_assert(sizeof(IndexSampleRecord) == 56);
 
 // An image is an ImageSize, a content hash (u64: XXH3-64 of its file if it is
-// clean, else 0) and an ImageMark, each in a table of its own.
+// clean, else 0) and an ImageMark, each in a table of its own. A video is an
+// IndexedVideo.
 
 }  // namespace ballast
 

@@ -30,16 +30,22 @@ struct TextLengths {
 
 // Measures the lengths of a sample. An error makes it bad, with its message as
 // the reason, except UNAVAILABLE, a failure of the machine, which ends the
-// build. The RawSample has a name and a text but no images; the sizes of its
-// images are passed separately. Called from several threads at once.
+// build. The RawSample has a name, a text and the facts of its videos, but
+// neither images nor videos; the sizes of its images are passed separately.
+// Called from several threads at once.
 using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
     const RawSample& sample, absl::Span<const ImageSize> images)>;
 
-// Whether lengths that were found under other limits, and are not `limited`,
-// also hold under the limits of this build. Called from several threads at
-// once.
+// Whether lengths that were found under other limits, and are not `limited`, as
+// those beside a video are, also hold under the limits of this build. Called
+// from several threads at once.
 using LengthsHold = std::function<bool(const TextLengths& lengths,
                                        absl::Span<const ImageSize> images)>;
+
+// Reads the facts of a video, without clip and sample_fps. INVALID_ARGUMENT: it
+// is damaged, or not read. Called from several threads at once; blocks.
+using VideoProbe =
+    std::function<absl::StatusOr<IndexedVideo>(const RawVideo& video)>;
 
 // Progress of building or checking one index.
 struct IndexProgress {
@@ -58,6 +64,8 @@ struct IndexOptions {
   SampleMeasure measure;
   ImageSizeReader read_image_size;
   ImageJudge judge_image = JudgeHeader;
+  // If empty, samples with videos are bad.
+  VideoProbe read_video;
   // An index built with another key is stale.
   IndexKey key;
   // If empty, all texts are measured again under other limits.
@@ -92,6 +100,7 @@ struct BadSample {
 struct IndexReport {
   uint64_t samples = 0;
   uint64_t images = 0;
+  uint64_t videos = 0;
   // Of these images, including those whose checks were taken from the old
   // index.
   ImageMarkCounts marks;

@@ -73,7 +73,8 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
     const std::optional<TextLengths> known =
         is_kept ? KnownLengths(next) : std::nullopt;
     if (known) {
-      scanner.AddMeasured(index_->record(next), *known, FactsOf(next));
+      BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, FactsOf(next));
+      scanner.AddMeasured(index_->record(next), *known, facts);
       ++lengths;
     } else {
       BALLAST_RETURN_IF_ERROR(Measure(next, scanner));
@@ -147,8 +148,9 @@ std::optional<TextLengths> IndexReuse::FindLengths(
 
 absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   const IndexSampleRecord& record = index_->record(number);
+  BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, FactsOf(number));
   BALLAST_ASSIGN_OR_RETURN(
-      const FaultOr<RawSample> sample,
+      FaultOr<RawSample> sample,
       texts_->ReadNumber(number, {.text = true, .images = false}));
   if (!sample.ok()) return absl::DataLossError(sample.fault().reason());
   absl::string_view key = sample->name;
@@ -158,12 +160,15 @@ absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   } else {
     absl::ConsumePrefix(&key, WebDatasetSampleName(scanner.name(), ""));
   }
-  return scanner.Add(record, key, *sample, FactsOf(number));
+  sample->video_facts.assign(facts.videos.begin(), facts.videos.end());
+  return scanner.Add(record, key, *sample, facts);
 }
 
-ImageFactsView IndexReuse::FactsOf(uint64_t number) const {
-  return {index_->images(number), index_->marks(number),
-          index_->hashes(number)};
+absl::StatusOr<ImageFactsView> IndexReuse::FactsOf(uint64_t number) const {
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
+                           index_->videos(number));
+  return ImageFactsView{index_->images(number), index_->marks(number),
+                        index_->hashes(number), videos};
 }
 
 }  // namespace ballast

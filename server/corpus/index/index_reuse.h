@@ -60,8 +60,8 @@ class IndexReuse {
   // The lengths of a sample, if those in the index hold.
   std::optional<TextLengths> KnownLengths(uint64_t number) const;
   absl::Status Measure(uint64_t number, FileScanner& scanner) const;
-  // Of all images of a record.
-  ImageFactsView FactsOf(uint64_t number) const;
+  // Of all images and videos of a record. Errors: DATA_LOSS.
+  absl::StatusOr<ImageFactsView> FactsOf(uint64_t number) const;
 
   const IndexOptions* options_;
   IndexDigests digests_;                    // of options_->key

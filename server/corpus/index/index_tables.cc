@@ -20,10 +20,25 @@ uint64_t RecordPages(const IndexHeader& header) {
   return (header.page_checksums - header.sample_table) / kIndexPageBytes;
 }
 
+// Returns whether both tables of videos end where the marks begin.
+bool VideosFit(const IndexHeader& header, const IndexMarksHeader& marks,
+               const IndexVideosHeader& videos) {
+  const uint64_t starts =
+      videos.num_videos == 0 ? 0 : header.num_samples + header.num_left_out + 1;
+  return videos.num_sample_videos <= videos.num_videos &&
+         videos.start_table <= marks.mark_table &&
+         videos.video_table <= marks.mark_table &&
+         Fills(videos.start_table, starts, sizeof(uint64_t),
+               videos.video_table) &&
+         Fills(videos.video_table, videos.num_videos, sizeof(IndexedVideo),
+               marks.mark_table);
+}
+
 // Returns the end of the last table of records, or nullopt if they do not fit
 // one after another.
 std::optional<uint64_t> EndOfRecords(const IndexHeader& header,
-                                     const IndexMarksHeader* marks) {
+                                     const IndexMarksHeader* marks,
+                                     const IndexVideosHeader* videos) {
   const uint64_t end = header.page_checksums;
   if (header.image_table > end ||
       header.num_images > (end - header.image_table) / sizeof(ImageSize)) {
@@ -36,7 +51,8 @@ std::optional<uint64_t> EndOfRecords(const IndexHeader& header,
   if (marks->hash_table != images_end || marks->mark_table > end ||
       (has_hashes && marks->num_hashes != header.num_images) ||
       !Fills(images_end, marks->num_hashes, sizeof(uint64_t),
-             marks->mark_table) ||
+             videos == nullptr ? marks->mark_table : videos->start_table) ||
+      (videos != nullptr && !VideosFit(header, *marks, *videos)) ||
       header.num_images > (end - marks->mark_table) / sizeof(ImageMark)) {
     return std::nullopt;
   }
@@ -50,7 +66,8 @@ uint64_t TablePages(const IndexHeader& header) {
          kIndexPageBytes;
 }
 
-bool TablesFit(const IndexHeader& header, const IndexMarksHeader* marks) {
+bool TablesFit(const IndexHeader& header, const IndexMarksHeader* marks,
+               const IndexVideosHeader* videos) {
   // Each is below 2^63, so that the sum does not wrap.
   if (header.num_samples > header.total_bytes ||
       header.num_left_out > header.total_bytes) {
@@ -65,8 +82,10 @@ bool TablesFit(const IndexHeader& header, const IndexMarksHeader* marks) {
     return false;
   }
   const uint64_t header_bytes =
-      marks == nullptr ? sizeof(IndexHeader) : kIndexHeaderBytes;
-  const std::optional<uint64_t> records_end = EndOfRecords(header, marks);
+      sizeof(IndexHeader) + (marks == nullptr ? 0 : sizeof(IndexMarksHeader)) +
+      (videos == nullptr ? 0 : sizeof(IndexVideosHeader));
+  const std::optional<uint64_t> records_end =
+      EndOfRecords(header, marks, videos);
   if (!records_end.has_value()) return false;
   return header.file_table == header_bytes &&
          Fills(header.file_table, header.num_files, sizeof(IndexFileRecord),

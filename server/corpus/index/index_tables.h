@@ -11,9 +11,10 @@ namespace ballast {
 uint64_t TablePages(const IndexHeader& header);
 
 // Returns whether the tables lie one after another inside total_bytes, as the
-// format wants it. `marks` is null in a file of version 4. Pure; any values are
-// safe.
-bool TablesFit(const IndexHeader& header, const IndexMarksHeader* marks);
+// format wants it. `marks` is null in a file of version 4, `videos` up to
+// version 5. Pure; any values are safe.
+bool TablesFit(const IndexHeader& header, const IndexMarksHeader* marks,
+               const IndexVideosHeader* videos);
 
 }  // namespace ballast
 

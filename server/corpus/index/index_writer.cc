@@ -48,14 +48,33 @@ std::vector<uint64_t> HashesOf(const IndexContents& contents,
   return hashes;
 }
 
+// The first video of each of `records` records, and their number; empty without
+// videos.
+std::vector<uint64_t> VideoStarts(const IndexContents& contents,
+                                  uint64_t records) {
+  std::vector<uint64_t> starts;
+  if (contents.videos.empty()) return starts;
+  starts.reserve(records + 1);
+  uint64_t video = 0;
+  for (uint64_t i = 0; i < records; ++i) {
+    starts.push_back(video);
+    while (video < contents.videos.size() &&
+           contents.video_records[video] == i) {
+      ++video;
+    }
+  }
+  starts.push_back(video);
+  return starts;
+}
+
 IndexMarksHeader MarksHeaderOf(const IndexContents& contents,
                                const std::vector<ImageMark>& marks,
                                const std::vector<uint64_t>& hashes,
-                               const IndexHeader& header) {
+                               const IndexVideosHeader& videos) {
   IndexMarksHeader found = {};
   found.rules = kMarkRules;
-  found.hash_table = header.image_table + Bytes(contents.images).size();
-  found.mark_table = found.hash_table + Bytes(hashes).size();
+  found.hash_table = videos.start_table - Bytes(hashes).size();
+  found.mark_table = videos.video_table + Bytes(contents.videos).size();
   found.num_hashes = hashes.size();
   ImageMarkCounts counts;
   for (const IndexSampleRecord& sample : contents.samples) {
@@ -92,14 +111,18 @@ absl::Status WriteIndex(const std::string& path,
       contents.samples.size() + contents.left_out.size();
   const std::vector<ImageMark> marks = MarksOf(contents);
   const std::vector<uint64_t> hashes = HashesOf(contents, marks);
-  const uint64_t record_bytes = num_records * sizeof(IndexSampleRecord) +
-                                Bytes(contents.images).size() +
-                                Bytes(hashes).size() + Bytes(marks).size();
+  const std::vector<uint64_t> starts = VideoStarts(contents, num_records);
+  const uint64_t record_bytes =
+      num_records * sizeof(IndexSampleRecord) + Bytes(contents.images).size() +
+      Bytes(hashes).size() + Bytes(starts).size() +
+      Bytes(contents.videos).size() + Bytes(marks).size();
   const std::string record_padding = Padding(record_bytes);
   const absl::string_view records[] = {Bytes(contents.samples),
                                        Bytes(contents.left_out),
                                        Bytes(contents.images),
                                        Bytes(hashes),
+                                       Bytes(starts),
+                                       Bytes(contents.videos),
                                        Bytes(marks),
                                        record_padding};
   const std::vector<uint64_t> page_checksums = PageChecksums(records);
@@ -125,8 +148,19 @@ absl::Status WriteIndex(const std::string& path,
   header.page_checksums =
       header.sample_table + record_bytes + record_padding.size();
   header.total_bytes = header.page_checksums + Bytes(page_checksums).size();
+  IndexVideosHeader videos_header = {};
+  videos_header.num_videos = contents.videos.size();
+  videos_header.start_table =
+      header.image_table + Bytes(contents.images).size() + Bytes(hashes).size();
+  videos_header.video_table = videos_header.start_table + Bytes(starts).size();
+  videos_header.num_sample_videos =
+      starts.empty() ? 0 : starts[contents.samples.size()];
   const Digest data =
-      DigestOfSamples(contents.samples, contents.images, contents.group_starts);
+      DigestOfSamples(contents.samples, contents.images, contents.group_starts,
+                      absl::MakeConstSpan(starts).first(
+                          starts.empty() ? 0 : contents.samples.size() + 1),
+                      absl::MakeConstSpan(contents.videos)
+                          .first(videos_header.num_sample_videos));
   for (int half = 0; half < 2; ++half) {
     header.sizes_digest[half] = contents.digests.sizes[half];
     header.lengths_digest[half] = contents.digests.lengths[half];
@@ -134,10 +168,12 @@ absl::Status WriteIndex(const std::string& path,
     header.data_digest[half] = data[half];
   }
   const IndexMarksHeader marks_header =
-      MarksHeaderOf(contents, marks, hashes, header);
+      MarksHeaderOf(contents, marks, hashes, videos_header);
   const std::string head = absl::StrCat(
       absl::string_view(reinterpret_cast<const char*>(&marks_header),
                         sizeof(marks_header)),
+      absl::string_view(reinterpret_cast<const char*>(&videos_header),
+                        sizeof(videos_header)),
       Bytes(files), Bytes(table_checksums), Bytes(contents.group_starts),
       names);
   header.head_checksum = Checksum(head);
@@ -146,8 +182,9 @@ absl::Status WriteIndex(const std::string& path,
   header.header_checksum =
       Checksum(header_bytes.substr(0, offsetof(IndexHeader, header_checksum)));
   return WriteFileAtomically(
-      path, {header_bytes, head, records[0], records[1], records[2], records[3],
-             records[4], records[5], Bytes(page_checksums)});
+      path,
+      {header_bytes, head, records[0], records[1], records[2], records[3],
+       records[4], records[5], records[6], records[7], Bytes(page_checksums)});
 }
 
 }  // namespace ballast

@@ -35,6 +35,10 @@ struct IndexContents {
   // One for each image, or empty: none is clean. Those of other images are
   // ignored.
   std::vector<uint64_t> content_hashes;
+  // In the order of their records, and the number of each one's record: those
+  // left out are numbered after the samples.
+  std::vector<IndexedVideo> videos;
+  std::vector<uint64_t> video_records;
 };
 
 // Writes `path` atomically: readers see the old file or the whole new one, and

@@ -9,6 +9,7 @@
 #include "server/corpus/bad_kind.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/probe_videos.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
 #include "server/corpus/jsonl/line_reader.h"
@@ -31,8 +32,9 @@ absl::StatusOr<JsonSample> ReadSample(const Line& line) {
   return ParseJsonSample(line.text);
 }
 
-// Why an image cannot be opened, with its kind. Looks for an archive in place
-// of one of its folders: "coco/train2017.zip" for "coco/train2017/1.jpg".
+// Why an image or a video cannot be opened, with its kind. Looks for an archive
+// in place of one of its folders: "coco/train2017.zip" for
+// "coco/train2017/1.jpg".
 absl::Status MissingImage(const absl::Status& status, absl::string_view path,
                           const MediaRoot& media) {
   if (!absl::IsNotFound(status)) return status;
@@ -50,13 +52,13 @@ absl::Status MissingImage(const absl::Status& status, absl::string_view path,
       kImageMissing);
 }
 
-// Reads the headers of the images that a line of `bytes` names.
-absl::StatusOr<ImageFacts> ReadImages(const std::vector<std::string>& paths,
-                                      uint64_t bytes, const MediaRoot& media,
+// Reads the headers of the images and videos that a line of `bytes` names.
+absl::StatusOr<ImageFacts> ReadImages(const JsonSample& sample, uint64_t bytes,
+                                      const MediaRoot& media,
                                       const IndexOptions& options,
                                       ImagesHash* hash) {
   ImageFacts images;
-  for (const std::string& path : paths) {
+  for (const std::string& path : sample.images) {
     const absl::StatusOr<File> opened = media.Open(path);
     if (!opened.ok()) return MissingImage(opened.status(), path, media);
     const File& file = *opened;
@@ -71,6 +73,14 @@ absl::StatusOr<ImageFacts> ReadImages(const std::vector<std::string>& paths,
     if (!image.ok()) return Annotate(image.status(), file.path());
     images.sizes.push_back(image->size);
     images.marks.push_back(image->mark);
+  }
+  for (const JsonVideo& named : sample.videos) {
+    const absl::StatusOr<File> file = media.Open(named.path);
+    if (!file.ok()) return MissingImage(file.status(), named.path, media);
+    const absl::StatusOr<IndexedVideo> video =
+        ProbeVideo(*file, 0, file->stamp().size, named, options, hash);
+    if (!video.ok()) return Annotate(video.status(), file->path());
+    images.videos.push_back(*video);
   }
   return images;
 }
@@ -103,13 +113,14 @@ absl::Status AddObject(const Line& line, const MediaRoot& media,
   const absl::StatusOr<JsonSample> found = ReadSample(line);
   if (!found.ok()) return scanner.AddBad(line.offset, key, found.status());
   ImagesHash image_hash;
-  const absl::StatusOr<ImageFacts> images = ReadImages(
-      found->images, line.length, media, scanner.options(), &image_hash);
+  const absl::StatusOr<ImageFacts> images =
+      ReadImages(*found, line.length, media, scanner.options(), &image_hash);
   if (!images.ok()) return scanner.AddBad(line.offset, key, images.status());
   RawSample sample;
   sample.name = JsonlSampleName(scanner.name(), line.number);
   sample.text_format = found->text_format;
   sample.text = std::string(line.text);
+  sample.video_facts = images->videos;
   IndexSampleRecord record = {};
   record.offset = line.offset;
   record.length = static_cast<uint32_t>(line.length);

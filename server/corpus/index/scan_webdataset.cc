@@ -5,10 +5,12 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/probe_videos.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/source_files.h"
@@ -22,6 +24,8 @@ absl::StatusOr<std::string> ReadText(const File& file,
   BALLAST_ASSIGN_OR_RETURN(std::string text,
                            file.ReadAt(sample.text.data, sample.text.size));
   absl::Status status;
+  // With videos the text's marks are counted when it is measured.
+  if (!sample.videos.empty()) return text;
   if (sample.text_format == RawSample::TextFormat::kConversation) {
     status = CheckConversation(text);
   } else if (sample.text_format == RawSample::TextFormat::kPlain) {
@@ -33,6 +37,7 @@ absl::StatusOr<std::string> ReadText(const File& file,
 
 absl::StatusOr<ImageFacts> ReadImages(const File& file,
                                       const WebDatasetSample& sample,
+                                      absl::Span<const JsonVideo> named,
                                       const IndexOptions& options,
                                       ImagesHash* hash) {
   ImageFacts images;
@@ -44,7 +49,31 @@ absl::StatusOr<ImageFacts> ReadImages(const File& file,
     images.sizes.push_back(image->size);
     images.marks.push_back(image->mark);
   }
+  for (size_t i = 0; i < sample.videos.size(); ++i) {
+    const TarMember& member = sample.videos[i];
+    const absl::StatusOr<IndexedVideo> video =
+        ProbeVideo(file, member.data, member.size,
+                   named.empty() ? JsonVideo() : named[i], options, hash);
+    if (!video.ok()) return Annotate(video.status(), member.name);
+    images.videos.push_back(*video);
+  }
   return images;
+}
+
+// The clips that the parts of the sample's conversation name, one for each
+// video; empty if it has none.
+absl::StatusOr<std::vector<JsonVideo>> ClipsOf(const WebDatasetSample& sample,
+                                               const std::string& text) {
+  std::vector<JsonVideo> clips;
+  if (sample.videos.empty() ||
+      sample.text_format != RawSample::TextFormat::kConversation) {
+    return clips;
+  }
+  BALLAST_ASSIGN_OR_RETURN(clips, ReadVideoParts(text));
+  if (clips.empty() || clips.size() == sample.videos.size()) return clips;
+  return absl::InvalidArgumentError(
+      absl::StrCat(clips.size(), " parts of type video and ",
+                   sample.videos.size(), " videos; wanted as many"));
 }
 
 // Adds the sample to the scan, or returns why it is bad.
@@ -60,10 +89,13 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
     return absl::InvalidArgumentError(absl::StrCat(
         "its members span ", span, " bytes, wanted at most ", kMaxSampleSpan));
   }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<JsonVideo> clips,
+                           ClipsOf(sample, raw.text));
   ImagesHash image_hash;
   BALLAST_ASSIGN_OR_RETURN(
       const ImageFacts images,
-      ReadImages(file, sample, scanner.options(), &image_hash));
+      ReadImages(file, sample, clips, scanner.options(), &image_hash));
+  raw.video_facts = images.videos;
   IndexSampleRecord record = {};
   record.offset = sample.begin;
   record.length = static_cast<uint32_t>(span);

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/corpus/index/image_mark.h"
+#include "server/corpus/index/indexed_video.h"
 
 namespace ballast {
 
@@ -20,7 +21,8 @@ static_assert(sizeof(ImageSize) == 8);
 
 // The facts of a sample that the schedule needs.
 struct IndexedSample {
-  // Tokens without image placeholders; vision start and end are counted.
+  // Tokens without placeholders; vision start and end are counted, and the
+  // times that are written for videos.
   uint32_t text_tokens = 0;
   // Tokens that the loss counts.
   uint32_t label_tokens = 0;
@@ -29,6 +31,7 @@ struct IndexedSample {
   // content hash.
   absl::Span<const ImageMark> marks = {};
   EncodedRule rule = EncodedRule::kNone;
+  absl::Span<const IndexedVideo> videos = {};
 
   // Length in bytes of the file of image `i` if it travels encoded; 0 if it
   // travels as pixels.
@@ -78,6 +81,9 @@ class SourceIndex {
   // have hashes. Equal for equal data on every machine. Empty if there are
   // neither.
   virtual std::string encoded_digest() const { return ""; }
+
+  // Videos of all samples. O(1).
+  virtual uint64_t num_videos() const { return 0; }
 
   // The marks of all samples' images. O(1). All 0: the source has no marks, and
   // its images travel as pixels.

@@ -1,5 +1,6 @@
 #include "server/corpus/jsonl/conversation_json.h"
 
+#include <initializer_list>
 #include <utility>
 
 #include <simdjson.h>
@@ -24,28 +25,29 @@ absl::string_view View(std::string_view text) {
   return absl::string_view(text.data(), text.size());
 }
 
-// Refuses what names an image somewhere else than in a file of its own.
-absl::Status CheckIsOnDisk(absl::string_view path) {
-  const auto refused = [path](const char* kind, absl::string_view reason) {
-    return OfKind(absl::InvalidArgumentError(
-                      absl::StrCat("image \"", Printable(path), "\" ", reason)),
+// Refuses what names an image or a video (`what`) somewhere else than in a file
+// of its own.
+absl::Status CheckIsOnDisk(absl::string_view what, absl::string_view path) {
+  const auto refused = [=](const char* kind, absl::string_view reason) {
+    return OfKind(absl::InvalidArgumentError(absl::StrCat(
+                      what, " \"", Printable(path), "\" ", reason)),
                   kind);
   };
   if (absl::StartsWith(path, "data:")) {
     return refused(kImageIsUrl,
-                   "is a data URL; images are read from files: write it to one "
+                   "is a data URL; media are read from files: write it to one "
                    "below media_root and name its path");
   }
   if (absl::StrContains(path, "://")) {
     return refused(kImageIsUrl,
-                   "is a URL; images are read from files: download it below "
+                   "is a URL; media are read from files: download it below "
                    "media_root and name its path");
   }
   if (absl::EndsWith(path, ".zip") || absl::StrContains(path, ".zip/") ||
       absl::StrContains(path, ".zip@")) {
     return refused(kImageInZip,
                    "is in a zip archive, which is not read: unpack it below "
-                   "media_root and name the image's path");
+                   "media_root and name its path");
   }
   return absl::OkStatus();
 }
@@ -55,51 +57,122 @@ absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
     return absl::InvalidArgumentError(
         absl::StrCat("over ", kMaxImages, " images"));
   }
-  BALLAST_RETURN_IF_ERROR(CheckIsOnDisk(path));
+  BALLAST_RETURN_IF_ERROR(CheckIsOnDisk("image", path));
   BALLAST_RETURN_IF_ERROR(CheckDataPath(path));
   paths->emplace_back(path);
   return absl::OkStatus();
 }
 
-// The image path that a part of a turn names, if any.
-absl::Status ReadPart(const element& part, std::vector<std::string>* paths) {
+absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
+  if (videos->size() == kMaxVideos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMaxVideos, " videos"));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckIsOnDisk("video", video.path));
+  BALLAST_RETURN_IF_ERROR(CheckDataPath(video.path));
+  videos->push_back(std::move(video));
+  return absl::OkStatus();
+}
+
+// What the turns of an object mention.
+struct Mentioned {
+  std::vector<std::string> images;
+  std::vector<JsonVideo> videos;
+  bool has_video_mark = false;
+};
+
+// The number of the first key of `names` that is there.
+absl::StatusOr<std::optional<double>> ReadSeconds(
+    const element& part, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    element value;
+    if (part[name].get(value) != SUCCESS || value.is_null()) continue;
+    double number = 0;
+    if (value.get(number) != SUCCESS || !(number >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("`", name, "` of a video is no number of at least 0"));
+    }
+    return number;
+  }
+  return std::optional<double>();
+}
+
+absl::Status ReadVideoPart(const element& part, Mentioned* mentioned) {
+  // What would change the frames and is not read.
+  for (const char* name :
+       {"nframes", "min_frames", "max_frames", "min_pixels", "max_pixels",
+        "total_pixels", "resized_height", "resized_width", "sample_fps"}) {
+    element value;
+    if (part[name].get(value) != SUCCESS || value.is_null()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("`", name,
+                     "` of one video is not supported; set it for "
+                     "all in model.video"));
+  }
+  JsonVideo video;
+  std::string_view path;
+  array pictures;
+  if (part["video"].get(pictures) == SUCCESS) {
+    return absl::InvalidArgumentError(
+        "video is not supported as a list of pictures; name a video file");
+  }
+  if (part["video"].get(path) == SUCCESS ||
+      part["video_url"]["url"].get(path) == SUCCESS ||
+      part["video_url"].get(path) == SUCCESS) {
+    video.path = std::string(path);
+  }
+  BALLAST_ASSIGN_OR_RETURN(video.start,
+                           ReadSeconds(part, {"video_start", "start"}));
+  BALLAST_ASSIGN_OR_RETURN(video.end, ReadSeconds(part, {"video_end", "end"}));
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<double> fps,
+                           ReadSeconds(part, {"fps"}));
+  video.fps = fps.value_or(0);
+  mentioned->videos.push_back(std::move(video));
+  return absl::OkStatus();
+}
+
+// The path that a part of a turn names, if any.
+absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   std::string_view type;
   if (part["type"].get(type) != SUCCESS) return absl::OkStatus();
   if (type == "video" || type == "video_url") {
-    return absl::InvalidArgumentError("video is not supported: part of type " +
-                                      std::string(type));
+    return ReadVideoPart(part, mentioned);
   }
   std::string_view path;
   if (type == "image" && part["image"].get(path) == SUCCESS) {
-    return AddPath(View(path), paths);
+    return AddPath(View(path), &mentioned->images);
   }
   if (type == "image_url" && (part["image_url"]["url"].get(path) == SUCCESS ||
                               part["image_url"].get(path) == SUCCESS)) {
-    return AddPath(View(path), paths);
+    return AddPath(View(path), &mentioned->images);
+  }
+  if (type == "text" && part["text"].get(path) == SUCCESS) {
+    mentioned->has_video_mark |= absl::StrContains(View(path), "<video>");
   }
   return absl::OkStatus();
 }
 
-// Adds the paths that parts name. Malformed turns are left to the text builder.
-absl::Status ReadTurns(const object& root, std::vector<std::string>* paths) {
+// What the turns mention. Malformed ones are left to the text builder.
+absl::StatusOr<Mentioned> ReadTurns(const object& root) {
+  Mentioned mentioned;
   array turns;
   if (root.at_key("conversations").get(turns) != SUCCESS &&
       root.at_key("messages").get(turns) != SUCCESS) {
-    return absl::OkStatus();
+    return mentioned;
   }
   for (const element turn : turns) {
     std::string_view said;
     array parts;
     if (turn["value"].get(said) == SUCCESS ||
         turn["content"].get(said) == SUCCESS) {
-      BALLAST_RETURN_IF_ERROR(CheckNoVideoMark(View(said)));
+      mentioned.has_video_mark |= absl::StrContains(View(said), "<video>");
     } else if (turn["content"].get(parts) == SUCCESS) {
       for (const element part : parts) {
-        BALLAST_RETURN_IF_ERROR(ReadPart(part, paths));
+        BALLAST_RETURN_IF_ERROR(ReadPart(part, &mentioned));
       }
     }
   }
-  return absl::OkStatus();
+  return mentioned;
 }
 
 // The object lives as long as the parser.
@@ -119,10 +192,6 @@ absl::StatusOr<object> ParseObject(absl::string_view json,
   object result;
   if (root.get(result) != SUCCESS) {
     return absl::InvalidArgumentError("not a JSON object");
-  }
-  element video;
-  if (result.at_key("video").get(video) == SUCCESS && !video.is_null()) {
-    return absl::InvalidArgumentError("video is not supported: key `video`");
   }
   return result;
 }
@@ -151,13 +220,71 @@ absl::StatusOr<bool> ReadImages(const object& root, const char* key,
       absl::StrCat("`", key, "` is neither a string nor a list of strings"));
 }
 
+// Adds the videos of the keys `video` and `videos`. Returns whether there are
+// any.
+absl::StatusOr<bool> ReadVideoKeys(const object& root,
+                                   std::vector<JsonVideo>* videos) {
+  for (const char* key : {"video", "videos"}) {
+    element value;
+    if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
+    if (std::string_view(key) == "video" && value.is_array()) {
+      return absl::InvalidArgumentError(
+          "video is not supported as a list of pictures: key `video`; several "
+          "videos are a list `videos`");
+    }
+    std::vector<std::string> paths;
+    std::string_view path;
+    array list;
+    bool is_sound = true;
+    if (value.get(path) == SUCCESS) {
+      paths.emplace_back(path);
+    } else if (value.get(list) == SUCCESS) {
+      for (const element item : list) {
+        is_sound = is_sound && item.get(path) == SUCCESS;
+        if (is_sound) paths.emplace_back(path);
+      }
+    } else {
+      is_sound = false;
+    }
+    if (!is_sound) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "`", key, "` is neither a string nor a list of strings"));
+    }
+    for (std::string& each : paths) {
+      BALLAST_RETURN_IF_ERROR(AddVideo({std::move(each), {}, {}, 0}, videos));
+    }
+    return true;
+  }
+  return false;
+}
+
+absl::Status NoVideo(absl::string_view found) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("video is not supported: ", found));
+}
+
 }  // namespace
 
 absl::Status CheckConversation(absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
-  std::vector<std::string> unused;
-  return ReadTurns(root, &unused);
+  for (const char* key : {"video", "videos"}) {
+    element value;
+    if (root.at_key(key).get(value) == SUCCESS && !value.is_null()) {
+      return NoVideo(absl::StrCat("key `", key, "`"));
+    }
+  }
+  BALLAST_ASSIGN_OR_RETURN(const Mentioned mentioned, ReadTurns(root));
+  if (mentioned.has_video_mark) return NoVideo("mark `<video>`");
+  if (!mentioned.videos.empty()) return NoVideo("part of type video");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json) {
+  simdjson::dom::parser parser;
+  BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
+  BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
+  return std::move(mentioned.videos);
 }
 
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
@@ -168,20 +295,36 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   if (root.at_key("tokens").get(tokens) == SUCCESS) {
     sample.text_format = RawSample::TextFormat::kPackedJson;
   }
-  std::vector<std::string> of_parts;
-  BALLAST_RETURN_IF_ERROR(ReadTurns(root, &of_parts));
+  BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
+  BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
+                           ReadVideoKeys(root, &sample.videos));
+  for (JsonVideo& video : mentioned.videos) {
+    if (!has_videos) {
+      BALLAST_RETURN_IF_ERROR(AddVideo(std::move(video), &sample.videos));
+    } else if (video.start.has_value() || video.end.has_value() ||
+               video.fps > 0) {
+      return absl::InvalidArgumentError(
+          "a part of type video has a clip or fps beside a key `video` or "
+          "`videos`; name its path in the part, and leave out the key");
+    }
+  }
+  if (sample.videos.empty() && mentioned.has_video_mark) {
+    return absl::InvalidArgumentError(
+        "mark `<video>` in a sample without a video; name its file by a key "
+        "`video`");
+  }
   for (const char* key : {"image", "images"}) {
     BALLAST_ASSIGN_OR_RETURN(const bool found,
                              ReadImages(root, key, &sample.images));
     if (found) return sample;
   }
-  sample.images = std::move(of_parts);
+  sample.images = std::move(mentioned.images);
   return sample;
 }
 
 absl::Status CheckNoVideoMark(absl::string_view text) {
   if (!absl::StrContains(text, "<video>")) return absl::OkStatus();
-  return absl::InvalidArgumentError("video is not supported: mark `<video>`");
+  return NoVideo("mark `<video>`");
 }
 
 }  // namespace ballast

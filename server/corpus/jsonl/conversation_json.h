@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_CORPUS_JSONL_CONVERSATION_JSON_H_
 #define BALLAST_SERVER_CORPUS_JSONL_CONVERSATION_JSON_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,29 @@
 namespace ballast {
 
 // The parts of a conversation's JSON that the corpus needs. server/text handles
-// the rest, and bytes that are not UTF-8, which count as U+FFFD here. Both
-// functions return INVALID_ARGUMENT with the reason if `json` is not an object,
-// or has a video: a key `video` that is not null, the mark `<video>` in a turn,
-// or a part of type `video` or `video_url`. Turns are `conversations` or
-// `messages`.
+// the rest, and bytes that are not UTF-8, which count as U+FFFD here. All
+// functions return INVALID_ARGUMENT with the reason if `json` is not an object.
+// Turns are `conversations` or `messages`.
+
+// INVALID_ARGUMENT also if the object mentions a video: a key `video` or
+// `videos` that is not null, the mark `<video>` in a turn, or a part of type
+// `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
+
+// A video that an object names.
+struct JsonVideo {
+  std::string path;
+  // The clip, in seconds: `start` or `video_start`, `end` or `video_end` beside
+  // the path in a part.
+  std::optional<double> start;
+  std::optional<double> end;
+  double fps = 0;  // `fps` there: frames sampled a second
+};
+
+// The parts of type video, in order; those of a sample whose videos are members
+// of a tar file need no path. Other keys that qwen-vl-utils reads there
+// (`nframes`, `max_pixels`, …) are refused by name.
+absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json);
 
 // A sample of a jsonl source.
 struct JsonSample {
@@ -29,6 +47,11 @@ struct JsonSample {
   // {"url": PATH}}. At most kMaxImages; each passes CheckDataPath. URLs and
   // members of zip archives are refused by their kind (bad_kind.h).
   std::vector<std::string> images;
+  // From `video`, a string, or `videos`, a string or a list of strings;
+  // otherwise from the parts, as {"type": "video", "video": PATH} or {"type":
+  // "video_url", "video_url": {"url": PATH}}. As the images. A sample without a
+  // video has no mark `<video>`.
+  std::vector<JsonVideo> videos;
 };
 
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json);

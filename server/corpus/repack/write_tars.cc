@@ -203,6 +203,11 @@ absl::StatusOr<RepackReport> Repack(const SampleSource& source,
   if (options.samples_per_tar == 0) {
     return absl::InvalidArgumentError("a tar has at least one sample");
   }
+  if (const uint64_t videos = source.index().num_videos(); videos != 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        "source ", options.name, " has ", videos,
+        " videos, which repack does not write: train on the source as it is"));
+  }
   std::error_code error;
   fs::create_directories(options.directory, error);
   if (error) {

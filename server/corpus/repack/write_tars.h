@@ -49,7 +49,8 @@ struct RepackReport {
 // Blocks until all is written. Errors: FAILED_PRECONDITION (the directory holds
 // a repack of other samples, or another process works on the shard); DATA_LOSS
 // (a sample is not as indexed); INVALID_ARGUMENT (an image that format
-// webdataset does not name); as SampleSource::Read and the file system.
+// webdataset does not name); UNIMPLEMENTED (the source has videos); as
+// SampleSource::Read and the file system.
 absl::StatusOr<RepackReport> Repack(const SampleSource& source,
                                     const RepackOptions& options);
 

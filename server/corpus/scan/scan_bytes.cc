@@ -1,5 +1,6 @@
 #include "server/corpus/scan/scan_bytes.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <utility>
@@ -36,6 +37,8 @@ void Put(const std::vector<IndexSampleRecord>& records,
   out->set_sizes(BytesOf(images.sizes));
   out->set_marks(BytesOf(images.marks));
   out->set_hashes(BytesOf(images.content_hashes));
+  out->set_videos(BytesOf(images.videos));
+  out->set_video_samples(BytesOf(images.video_samples));
 }
 
 absl::Status Take(const v1::ScanRecord::Samples& from,
@@ -44,6 +47,13 @@ absl::Status Take(const v1::ScanRecord::Samples& from,
       !TakeEntries(from.sizes(), &images->sizes) ||
       !TakeEntries(from.marks(), &images->marks) ||
       !TakeEntries(from.hashes(), &images->content_hashes) ||
+      !TakeEntries(from.videos(), &images->videos) ||
+      !TakeEntries(from.video_samples(), &images->video_samples) ||
+      images->video_samples.size() != images->videos.size() ||
+      !std::is_sorted(images->video_samples.begin(),
+                      images->video_samples.end()) ||
+      (!images->video_samples.empty() &&
+       images->video_samples.back() >= records->size()) ||
       images->marks.size() != images->sizes.size() ||
       images->content_hashes.size() > images->sizes.size()) {
     return absl::DataLossError("samples that no scan writes");

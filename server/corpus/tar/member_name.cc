@@ -55,6 +55,10 @@ MemberName ParseMemberName(absl::string_view name) {
     result.kind = MemberName::Kind::kImage;
   } else if (IsVideo(extension.substr(extension.rfind('.') + 1))) {
     result.kind = MemberName::Kind::kVideo;
+    const size_t second = extension.rfind('.');
+    if (second != extension.npos) {
+      result.number = ParseNumber(extension.substr(0, second));
+    }
   } else if (const size_t second = extension.find('.');
              second != extension.npos &&
              IsImage(extension.substr(second + 1))) {

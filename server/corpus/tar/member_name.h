@@ -25,7 +25,7 @@ struct MemberName {
   std::string key;
   // The rest of the name after that dot, in lower case.
   std::string extension;
-  // The N of KEY.N.jpg.
+  // The N of KEY.N.jpg or KEY.N.mp4.
   std::optional<uint32_t> number;
 };
 

@@ -26,9 +26,11 @@ class Grouper {
   WebDatasetSample Finish() && {
     if (sample_.fault.ok()) sample_.fault = CheckWhole();
     if (sample_.fault.ok()) {
-      sample_.images.reserve(images_.size());
-      for (auto& [number, member] : images_) {
+      for (auto& [number, member] : images_.members) {
         sample_.images.push_back(std::move(member));
+      }
+      for (auto& [number, member] : videos_.members) {
+        sample_.videos.push_back(std::move(member));
       }
     }
     return std::move(sample_);
@@ -56,10 +58,9 @@ class Grouper {
       case MemberName::Kind::kPackedJson:
         return AddText(RawSample::TextFormat::kPackedJson, std::move(member));
       case MemberName::Kind::kImage:
-        return AddImage(name, std::move(member));
+        return AddMedium(name, std::move(member), &images_);
       case MemberName::Kind::kVideo:
-        return Fault("video is not supported: \"", Printable(member.name),
-                     "\"");
+        return AddMedium(name, std::move(member), &videos_);
       case MemberName::Kind::kIgnored:
         break;
     }
@@ -80,20 +81,32 @@ class Grouper {
     return absl::OkStatus();
   }
 
-  absl::Status AddImage(const MemberName& name, TarMember member) {
-    if (!images_.empty() && numbered_ != name.number.has_value()) {
-      return Fault("images with and without a number");
+  // The members of one kind, by number.
+  struct Media {
+    absl::string_view kind;
+    uint32_t most;
+    absl::btree_map<uint32_t, TarMember> members = {};
+    bool numbered = false;
+  };
+
+  absl::Status AddMedium(const MemberName& name, TarMember member,
+                         Media* media) {
+    if (!media->members.empty() && media->numbered != name.number.has_value()) {
+      return Fault(media->kind, "s with and without a number");
     }
-    numbered_ = name.number.has_value();
+    media->numbered = name.number.has_value();
     const uint32_t number = name.number.value_or(0);
-    if (number >= kMaxImages) {
-      return Fault("image ", number, ", wanted less than ", kMaxImages);
+    if (number >= media->most) {
+      return Fault(media->kind, " ", number, ", wanted less than ",
+                   media->most);
     }
-    const auto [other, added] = images_.try_emplace(number, std::move(member));
+    const auto [other, added] =
+        media->members.try_emplace(number, std::move(member));
     if (!added) {
       // try_emplace leaves the member untouched if it adds nothing.
-      return Fault("two images in one place: \"", Printable(other->second.name),
-                   "\" and \"", Printable(member.name), "\"");
+      return Fault("two ", media->kind, "s in one place: \"",
+                   Printable(other->second.name), "\" and \"",
+                   Printable(member.name), "\"");
     }
     return absl::OkStatus();
   }
@@ -103,13 +116,15 @@ class Grouper {
       return Fault(
           "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
     }
-    uint32_t wanted = 0;
-    for (const auto& [number, member] : images_) {
-      if (number != wanted) {
-        return Fault("image ", wanted, " is missing before \"",
-                     Printable(member.name), "\"");
+    for (const Media* media : {&images_, &videos_}) {
+      uint32_t wanted = 0;
+      for (const auto& [number, member] : media->members) {
+        if (number != wanted) {
+          return Fault(media->kind, " ", wanted, " is missing before \"",
+                       Printable(member.name), "\"");
+        }
+        ++wanted;
       }
-      ++wanted;
     }
     return absl::OkStatus();
   }
@@ -120,8 +135,8 @@ class Grouper {
   }
 
   WebDatasetSample sample_;
-  absl::btree_map<uint32_t, TarMember> images_;
-  bool numbered_ = false;
+  Media images_ = {"image", kMaxImages};
+  Media videos_ = {"video", kMaxVideos};
   uint64_t bytes_ = 0;
 };
 

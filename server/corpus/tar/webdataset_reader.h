@@ -26,6 +26,7 @@ struct WebDatasetSample {
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   TarMember text;
   std::vector<TarMember> images;
+  std::vector<TarMember> videos;
   // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
   absl::Status fault;
 };
@@ -38,7 +39,8 @@ struct WebDatasetSample {
 //   KEY.tokens.bin, KEY.tokens.json    text that is token ids already
 //   KEY.jpg, .jpeg, .png, .webp        the image
 //   KEY.0.jpg, KEY.1.png, …            images, from 0 without a gap
-//   KEY.mp4, .avi, .webm, .mov, .mkv   video: a fault
+//   KEY.mp4, .avi, .webm, .mov, .mkv   the video
+//   KEY.0.mp4, KEY.1.webm, …           videos, from 0 without a gap
 // Other members are ignored, wherever they stand. Thread-compatible.
 class WebDatasetReader {
  public:

@@ -33,6 +33,24 @@ TEST(SampleCostTest, IsLinearPlusQuadratic) {
   EXPECT_EQ(JointCost(size, coefficients), vision + language);
 }
 
+// Of a video's five frames of 4*4 patches, three temporal patches attend, each
+// within itself; an image of two crops counts both.
+TEST(SampleCostTest, AVideoCountsItsTemporalPatches) {
+  v1::Balance::Cost coefficients;
+  coefficients.mutable_vision()->set_linear(2);
+  coefficients.mutable_vision()->set_quadratic(0.5);
+  SampleSize size = TwoImages();
+  size.crops = {2, 5};
+  size.grid_t = {0, 3};
+  ImageGrid frame = {};
+  frame.grid_h = 4;
+  frame.grid_w = 4;
+  size.grids.insert(size.grids.end(), 5, frame);
+  size.patches += 3 * 16;
+  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients),
+            2 * (40 + 48) + 0.5 * (24 * 24 + 16 * 16 + 3 * 16 * 16));
+}
+
 TEST(SampleCostTest, ASampleWithoutImagesCostsVisionNothing) {
   v1::Balance::Cost coefficients;
   coefficients.mutable_vision()->set_linear(2);

@@ -240,6 +240,33 @@ TEST_F(IndexCheckTest, ABuildKeepsTheChecksOfFilesThatStay) {
   EXPECT_EQ(ReadFile(folder_ + kIndex), in_parts);
 }
 
+TEST_F(IndexCheckTest, KeepsTheVideosOfSamples) {
+  WriteTar(folder_ + "/docs.tar", {{"a.txt", "text"},
+                                   {"a.jpg", MakeJpeg({})},
+                                   {"b.txt", "text"},
+                                   {"b.jpg", MakeJpeg({})},
+                                   {"b.mp4", "a video"}});
+  const v1::Source source =
+      MakeSource(v1::Source::FORMAT_WEBDATASET, "docs.tar");
+  IndexOptions options = RealImageOptions();
+  options.read_video = [](const RawVideo&) {
+    IndexedVideo video = {};
+    video.fps = 30;
+    video.frames = video.width = video.height = 60;
+    return absl::StatusOr<IndexedVideo>(video);
+  };
+  ASSERT_TRUE(BuildIndex(source, folder_, options).ok());
+  const std::string digest = (*IndexFile::Open(folder_ + kIndex))->digest();
+  const auto index = Checked(source, ScanOptions());
+  EXPECT_EQ(index->mark_counts().with(ImageCheckResult::kClean), 2);
+  EXPECT_EQ(index->digest(), digest);
+  EXPECT_EQ(index->num_videos(), 1u);
+  const auto sample = index->sample(1);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  ASSERT_EQ(sample->videos.size(), 1u);
+  EXPECT_EQ(sample->videos[0].frames, 60u);
+}
+
 class ChangedImageTest : public IndexCheckTest {
  protected:
   ChangedImageTest() {

@@ -243,7 +243,8 @@ TEST_F(EnergonTest, ReadsCrudeSamplesIfTold) {
                               {"1.1.jpg", FakeImage(3, 3)},
                               {"1.0.jpg", FakeImage(2, 2)},
                               {"1.other", "x"}});
-  WriteTar(nv_ + "/a-1.tar", {{"2.txt", "A document."}});
+  WriteTar(nv_ + "/a-1.tar",
+           {{"2.txt", "A document."}, {"4.txt", "x"}, {"4.mp4", "x"}});
   WriteTar(nv_ + "/b-0.tar", {{"3.txt", "x"}});
   Prepare(kCrudeDataset);
   const absl::Status status = Failure();
@@ -252,7 +253,10 @@ TEST_F(EnergonTest, ReadsCrudeSamplesIfTold) {
               HasSubstr("CrudeWebdataset: its samples are made by a cooker, "
                         "which is Python and cannot run here"));
   source_.mutable_energon()->set_crude(v1::Source::Energon::CRUDE_WEBDATASET);
-  Build();
+  const IndexReport report = Build();
+  ASSERT_EQ(report.bad.size(), 1u);
+  EXPECT_EQ(report.bad[0].reason,
+            "video is not supported in format energon: \"4.mp4\"");
   EXPECT_THAT(Samples(),
               ElementsAre("nv/a-0.tar: 1 {\"conversations\": [1]} 2x2 3x3",
                           "nv/a-1.tar: 2 A document."));

@@ -165,13 +165,11 @@ TEST(IndexMarksTest, TheEncodedDigestCoversLengthsAndHashes) {
 
 TEST(IndexMarksTest, AnOlderIndexIsOnlyReused) {
   const std::string path = Written(Contents())->path();
-  WriteFile(path, OldIndexOf(ReadFile(path)));
+  WriteFile(path, OldIndexOf(ReadFile(path), 4));
   const absl::Status status = IndexFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(),
-            path +
-                ": index of version 4, wanted 5, which says what JPEG "
-                "engines may decode");
+            path + ": index of version 4, wanted 6, which has videos");
   const auto old = IndexFile::OpenToReuse(path);
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_TRUE((*old)->Verify(nullptr).ok());
@@ -181,6 +179,19 @@ TEST(IndexMarksTest, AnOlderIndexIsOnlyReused) {
   EXPECT_EQ((*old)->mark_counts(), ImageMarkCounts());
   EXPECT_EQ((*old)->sample(1)->images.size(), 2);
   EXPECT_TRUE(Written(Contents())->HasMarks());
+}
+
+TEST(IndexMarksTest, AnIndexWithoutVideosIsOnlyReused) {
+  const std::string path = Written(Contents())->path();
+  WriteFile(path, OldIndexOf(ReadFile(path), 5));
+  EXPECT_EQ(IndexFile::Open(path).status().message(),
+            path + ": index of version 5, wanted 6, which has videos");
+  const auto old = IndexFile::OpenToReuse(path);
+  ASSERT_TRUE(old.ok()) << old.status();
+  EXPECT_TRUE((*old)->Verify(nullptr).ok());
+  EXPECT_FALSE((*old)->HasMarks());
+  EXPECT_FALSE((*old)->marks(0).empty());
+  EXPECT_EQ((*old)->num_videos(), 0u);
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ TEST_F(IndexReuseTest, IgnoresADamagedOrOlderIndex) {
 
 // The images' headers are read again, for the engines, and no text is measured
 // that need not be.
-TEST_F(IndexReuseTest, TakesLengthsFromAnIndexWithoutMarks) {
+TEST_F(IndexReuseTest, TakesLengthsFromOlderIndexes) {
   v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
   lines.set_media_root("media");
   WriteFile(folder_ + "/media/a.jpg", FakeImage(3, 4));
@@ -235,18 +235,21 @@ TEST_F(IndexReuseTest, TakesLengthsFromAnIndexWithoutMarks) {
     uint64_t samples;
   };
   for (const Case& each : {Case{WriteTars(), 7, 2, 4}, Case{lines, 1, 1, 2}}) {
-    Build(each.source, FakeOptions());
-    WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
-    EXPECT_FALSE(CheckIndexFresh(each.source, folder_, FakeKey()).ok());
-    const IndexReport report = BuildBothWays(each.source, FakeOptions());
-    EXPECT_EQ(reads_.images, each.images);
-    EXPECT_EQ(reads_.texts, each.left_out);
-    EXPECT_EQ(report.samples, each.samples);
-    EXPECT_EQ(report.reused_lengths, each.samples);
+    for (const uint32_t version : {4, 5}) {
+      Build(each.source, FakeOptions());
+      WriteFile(folder_ + kIndex,
+                OldIndexOf(ReadFile(folder_ + kIndex), version));
+      EXPECT_FALSE(CheckIndexFresh(each.source, folder_, FakeKey()).ok());
+      const IndexReport report = BuildBothWays(each.source, FakeOptions());
+      EXPECT_EQ(reads_.images, each.images);
+      EXPECT_EQ(reads_.texts, each.left_out);
+      EXPECT_EQ(report.samples, each.samples);
+      EXPECT_EQ(report.reused_lengths, each.samples);
+    }
   }
   // Under other limits, only lengths that hold are taken.
   Build(lines, FakeOptions());
-  WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
+  WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex), 4));
   IndexOptions options = FakeOptions();
   options.key.limits = "other";
   options.lengths_hold = [](const TextLengths& lengths,

@@ -118,5 +118,64 @@ TEST(ConversationJsonTest, RefusesVideo) {
   EXPECT_TRUE(CheckConversation(R"({"conversations": "no"})").ok());
 }
 
+TEST(ConversationJsonTest, ReadsVideos) {
+  const auto paths = [](absl::string_view json) {
+    const auto sample = ParseJsonSample(json);
+    std::vector<std::string> found;
+    if (!sample.ok())
+      return std::vector<std::string>{std::string(sample.status().message())};
+    for (const JsonVideo& video : sample->videos) found.push_back(video.path);
+    return found;
+  };
+  EXPECT_THAT(paths(R"({"video": "a/b.mp4", "conversations": [
+                  {"from": "human", "value": "<video>\nQ"}]})"),
+              ElementsAre("a/b.mp4"));
+  EXPECT_THAT(paths(R"({"videos": ["a.mp4", "b.webm"]})"),
+              ElementsAre("a.mp4", "b.webm"));
+  EXPECT_THAT(paths(R"({"video": null, "videos": null})"), IsEmpty());
+  EXPECT_THAT(paths(R"({"messages": [{"content": [
+                  {"type": "video", "video": "a.mp4"},
+                  {"type": "video_url", "video_url": {"url": "b.mp4"}}]}]})"),
+              ElementsAre("a.mp4", "b.mp4"));
+  EXPECT_THAT(paths(R"({"video": ["a.jpg", "b.jpg"]})"),
+              ElementsAre(HasSubstr("not supported as a list of pictures")));
+  EXPECT_THAT(paths(R"({"video": "https://x/a.mp4"})"),
+              ElementsAre(HasSubstr("video \"https://x/a.mp4\" is a URL")));
+  EXPECT_THAT(paths(R"({"conversations": [{"value": "<video>"}]})"),
+              ElementsAre(HasSubstr("in a sample without a video")));
+}
+
+TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
+  const auto sample = ParseJsonSample(R"({"messages": [{"content": [
+      {"type": "video", "video": "a.mp4", "video_start": 1.5, "end": 9,
+       "fps": 4}, {"type": "video", "video": "b.mp4"}]}]})");
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  ASSERT_EQ(sample->videos.size(), 2u);
+  EXPECT_EQ(sample->videos[0].start, 1.5);
+  EXPECT_EQ(sample->videos[0].end, 9);
+  EXPECT_EQ(sample->videos[0].fps, 4);
+  EXPECT_FALSE(sample->videos[1].start.has_value());
+  for (const char* key : {"nframes", "max_pixels", "total_pixels"}) {
+    EXPECT_THAT(
+        ParseJsonSample(absl::StrCat(
+                            R"({"messages": [{"content": [{"type": "video",
+                            "video": "a.mp4", ")",
+                            key, R"(": 8}]}]})"))
+            .status()
+            .message(),
+        HasSubstr("of one video is not supported"));
+  }
+  EXPECT_THAT(ParseJsonSample(R"({"video": "a.mp4", "messages": [{"content": [
+                                 {"type": "video", "start": 1}]}]})")
+                  .status()
+                  .message(),
+              HasSubstr("has a clip or fps beside a key `video`"));
+  EXPECT_THAT(ParseJsonSample(R"({"messages": [{"content": [{"type": "video",
+                                 "video": "a.mp4", "start": "x"}]}]})")
+                  .status()
+                  .message(),
+              HasSubstr("`start` of a video is no number"));
+}
+
 }  // namespace
 }  // namespace ballast

@@ -78,6 +78,26 @@ class WriteTarsTest : public ::testing::Test {
   }();
 };
 
+TEST_F(WriteTarsTest, RefusesASourceWithVideos) {
+  WriteFile(folder_ + "/chat.jsonl", R"({"video": "a.mp4"})");
+  WriteFile(folder_ + "/a.mp4", "a video");
+  IndexOptions options = Options();
+  options.read_video = [](const RawVideo&) {
+    IndexedVideo video = {};
+    video.fps = 30;
+    video.frames = video.width = video.height = 60;
+    return absl::StatusOr<IndexedVideo>(video);
+  };
+  const auto report = BuildIndex(lines_, folder_, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->videos, 1u);
+  const auto source = OpenSource(lines_, folder_, FakeKey());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const absl::Status status = Repack(**source, Repacking()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 videos"));
+}
+
 TEST_F(WriteTarsTest, TheTarsHaveTheSameSamples) {
   const auto lines = Open(lines_);
   ASSERT_EQ(lines->index().size(), 11);

@@ -115,10 +115,16 @@ TEST_F(WebDatasetReaderTest, GivesEachFaultItsReason) {
             "images with and without a number");
   EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.10000.jpg", "x"}}),
             "image 10000, wanted less than 10000");
-  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.mp4", "x"}}),
-            "video is not supported: \"a.0.mp4\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.1.mp4", "x"}}),
+            "video 0 is missing before \"a.1.mp4\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.mp4", "x"}, {"a.mkv", "x"}}),
+            "two videos in one place: \"a.mp4\" and \"a.mkv\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.1000.mp4", "x"}}),
+            "video 1000, wanted less than 1000");
+  // A sample may have images and videos, numbered apart.
   for (const std::string extension : {"mp4", "avi", "webm", "mov", "mkv"}) {
-    EXPECT_THAT(Fault({{"a." + extension, "x"}}), HasSubstr("video"));
+    EXPECT_EQ(
+        Fault({{"a.txt", "x"}, {"a.0.jpg", "x"}, {"a." + extension, "x"}}), "");
   }
 }
 

@@ -1,0 +1,52 @@
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_validate.h"
+
+namespace ballast {
+namespace {
+
+// Reports `key` if it is given and has no meaning where `wanted` does not hold.
+void CheckUse(const char* key, bool has_meaning, const char* wanted,
+              KeyReport* report) {
+  if (has_meaning || !report->Has(key) || report->IsFaulty(key)) return;
+  report->AddFault(key, absl::StrCat("found it, and it is not read; wanted ",
+                                     wanted, ", or to leave it out"));
+}
+
+// Reports the bound that is given, if the least is above the most.
+void CheckBounds(const char* least_key, uint64_t least, const char* most_key,
+                 uint64_t most, KeyReport* report) {
+  if (most == 0 || least <= most || report->IsFaulty(least_key) ||
+      report->IsFaulty(most_key)) {
+    return;
+  }
+  report->AddFault(
+      least_key, absl::StrCat("found ", least, ", above ", most_key, " ", most,
+                              "; wanted at most that"));
+}
+
+}  // namespace
+
+void ValidateVideo(const v1::Model& model, KeyReport* report) {
+  if (!model.has_video() || report->IsFaulty("model.video")) return;
+  if (model.has_image_family() || model.profile().empty()) {
+    report->AddFault("model.video",
+                     "found it; wanted model.profile qwen2_vl, qwen2_5_vl, "
+                     "qwen3_vl or qwen3_5_vl, whose videos are carried");
+    return;
+  }
+  const v1::Model::Video& video = model.video();
+  const bool by_class =
+      video.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS;
+  CheckUse("model.video.total_pixels", !by_class, "sampling: qwen_vl_utils",
+           report);
+  CheckUse("model.video.cap_pixels_per_frame", by_class,
+           "sampling: transformers", report);
+  CheckBounds("model.video.min_frames", video.min_frames(),
+              "model.video.max_frames", video.max_frames(), report);
+  CheckBounds("model.video.min_pixels", video.min_pixels(),
+              "model.video.max_pixels", video.max_pixels(), report);
+}
+
+}  // namespace ballast

@@ -1,0 +1,32 @@
+#ifndef BALLAST_SERVER_CORPUS_INDEX_INDEXED_VIDEO_H_
+#define BALLAST_SERVER_CORPUS_INDEX_INDEXED_VIDEO_H_
+
+#include <cstdint>
+
+namespace ballast {
+
+// The facts of a video that its plan and its cost follow from, as the index
+// stores them. Little-endian.
+struct IndexedVideo {
+  static constexpr uint32_t kIsVariable = 1;  // frames are not evenly spaced
+  static constexpr uint32_t kHasStart = 2;
+  static constexpr uint32_t kHasEnd = 4;
+
+  double fps;         // on average, above 0
+  double sample_fps;  // sampled a second, as the sample says; 0: the model's
+  // The clip, in seconds, where the flags say so; else 0.
+  double start;
+  double end;
+  uint32_t frames;
+  uint32_t width;  // in pixels, shown upright
+  uint32_t height;
+  uint32_t rotation;    // clockwise degrees that show it upright
+  uint32_t key_frames;  // frames with which decoding can begin
+  uint32_t flags;
+  char codec[16];  // libavcodec's name, and zeros
+};
+static_assert(sizeof(IndexedVideo) == 72);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_INDEX_INDEXED_VIDEO_H_

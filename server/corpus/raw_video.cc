@@ -1,0 +1,56 @@
+#include "server/corpus/raw_video.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "server/corpus/limits.h"
+
+namespace ballast {
+namespace {
+
+// A file in memory of these bytes.
+absl::StatusOr<OwnedFd> FileOf(absl::string_view bytes,
+                               const std::string& path) {
+  OwnedFd fd(memfd_create("ballast-video", MFD_CLOEXEC));
+  if (fd.get() < 0) return FileError(errno, "copy to memory", path);
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return FileError(errno, "copy to memory", path);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
+                                   uint64_t size) {
+  RawVideo video;
+  video.size = size;
+  if (file.object() == nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, file.Duplicate());
+    video.fd = std::make_shared<const OwnedFd>(std::move(fd));
+    video.offset = offset;
+    return video;
+  }
+  if (size > kMaxSampleBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a video of ", size, " bytes in a store; at most ",
+                     kMaxSampleBytes, " are fetched"));
+  }
+  BALLAST_RETURN_IF_ERROR(file.Load({{offset, size}}));
+  BALLAST_ASSIGN_OR_RETURN(const std::string bytes, file.ReadAt(offset, size));
+  BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, FileOf(bytes, file.path()));
+  video.fd = std::make_shared<const OwnedFd>(std::move(fd));
+  return video;
+}
+
+}  // namespace ballast

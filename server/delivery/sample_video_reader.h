@@ -1,0 +1,63 @@
+#ifndef BALLAST_SERVER_DELIVERY_SAMPLE_VIDEO_READER_H_
+#define BALLAST_SERVER_DELIVERY_SAMPLE_VIDEO_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/image/resample_weights.h"
+#include "proto/model.pb.h"
+#include "server/corpus/index/indexed_video.h"
+#include "server/corpus/raw_video.h"
+#include "server/text/positions.h"
+#include "server/text/video_text.h"
+#include "server/video/video_model.h"
+#include "server/video/video_plan.h"
+#include "server/video/video_reader.h"
+
+namespace ballast {
+
+// A sample's videos as its text has them.
+struct SampleVideoText {
+  std::vector<VideoText> texts;  // one for each video
+  std::vector<GridThw> grids;    // one for each run of placeholders
+};
+
+// The videos of samples: their plans from the index, their texts, and their
+// frames, which processes of their own decode (VideoReader). Thread-safe.
+class SampleVideoReader {
+ public:
+  // `model` is complete. At most `processes` videos are decoded at a time; no
+  // process is started before the first.
+  SampleVideoReader(const v1::Model& model, const Resampling& resampling,
+                    int processes);
+
+  // Errors: INTERNAL (the index has a video that cannot be planned, which the
+  // schedule would have reported).
+  absl::StatusOr<VideoPlan> Plan(const IndexedVideo& video) const;
+  absl::StatusOr<SampleVideoText> Text(
+      absl::Span<const IndexedVideo> videos) const;
+
+  // Decodes the planned frames, resizes each and writes it to place(i). Blocks
+  // on the file and the process. Errors: INVALID_ARGUMENT (damaged, or another
+  // video than the index has), all others are transient, as
+  // VideoReader::ReadFrames.
+  using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
+  absl::Status Read(const RawVideo& raw, const IndexedVideo& indexed,
+                    const VideoPlan& plan, Place place) const;
+
+ private:
+  const std::optional<VideoModel> model_;
+  const Resampling resampling_;
+  const std::unique_ptr<VideoReader> reader_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_SAMPLE_VIDEO_READER_H_

@@ -1,0 +1,103 @@
+#include "server/video/model_videos.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/image/image_header.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kMostGridSide = 65535;  // CheckColumns
+
+absl::Status CheckPlan(const VideoPlan& plan) {
+  const auto fault = [](const auto&... pieces) {
+    return absl::InvalidArgumentError(absl::StrCat("a video ", pieces...));
+  };
+  if (uint64_t{plan.height} * plan.width > kMaxImagePixels ||
+      plan.grid_h > kMostGridSide || plan.grid_w > kMostGridSide) {
+    return fault("would be resized to ", plan.width, "x", plan.height,
+                 " pixels; at most ", kMaxImagePixels, " are made, and ",
+                 kMostGridSide, " patches a side");
+  }
+  if (plan.tokens > std::numeric_limits<uint32_t>::max()) {
+    return fault("would take ", plan.tokens,
+                 " tokens; wanted at most 2^32-1: lower model.video.max_frames "
+                 "or max_pixels");
+  }
+  const auto seconds = static_cast<float>(plan.seconds_per_patch);
+  if (!(seconds > 0) || !std::isfinite(seconds)) {
+    return fault(
+        "has ", plan.seconds_per_patch,
+        " seconds between temporal patches; wanted more than 0: is its "
+        "frame rate right?");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
+  if (model.has_image_family()) return std::nullopt;
+  const v1::Model::Video& given = model.video();
+  std::optional<VideoModel> video =
+      FindVideoModel(model.profile(),
+                     given.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS
+                         ? VideoSampling::kTransformers
+                         : VideoSampling::kOwn);
+  if (!video.has_value()) return std::nullopt;
+  video->fps = given.fps();
+  video->min_frames = given.min_frames();
+  video->max_frames = given.max_frames();
+  video->min_pixels = given.min_pixels();
+  video->max_pixels = given.max_pixels();
+  video->total_pixels = given.total_pixels();
+  video->cap_pixels_per_frame = given.cap_pixels_per_frame();
+  video->patch = model.patch();
+  video->merge = model.merge();
+  video->temporal = model.temporal_patch();
+  return video;
+}
+
+IndexedVideo IndexedVideoOf(const VideoFacts& facts) {
+  IndexedVideo video = {};
+  video.fps = facts.fps;
+  video.frames = facts.frames();
+  video.width = facts.shown_width();
+  video.height = facts.shown_height();
+  video.rotation = facts.rotation;
+  for (const VideoFrame& frame : facts.table.frames) {
+    video.key_frames +=
+        facts.table.is_timed && frame.packet == frame.start ? 1 : 0;
+  }
+  video.flags = facts.is_variable ? IndexedVideo::kIsVariable : 0;
+  std::copy_n(facts.codec.begin(),
+              std::min(facts.codec.size(), sizeof(video.codec)), video.codec);
+  return video;
+}
+
+absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
+                                           const IndexedVideo& video) {
+  VideoClip clip;
+  if (video.flags & IndexedVideo::kHasStart) clip.start = video.start;
+  if (video.flags & IndexedVideo::kHasEnd) clip.end = video.end;
+  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, [&] {
+    if (!(video.sample_fps > 0)) {
+      return PlanVideo(model, {video.frames, video.fps}, video.height,
+                       video.width, clip);
+    }
+    VideoModel own = model;
+    own.fps = video.sample_fps;
+    return PlanVideo(own, {video.frames, video.fps}, video.height, video.width,
+                     clip);
+  }());
+  BALLAST_RETURN_IF_ERROR(CheckPlan(plan));
+  return plan;
+}
+
+}  // namespace ballast

@@ -1,0 +1,32 @@
+#ifndef BALLAST_SERVER_VIDEO_MODEL_VIDEOS_H_
+#define BALLAST_SERVER_VIDEO_MODEL_VIDEOS_H_
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "proto/model.pb.h"
+#include "server/corpus/index/indexed_video.h"
+#include "server/video/video_facts.h"
+#include "server/video/video_model.h"
+#include "server/video/video_plan.h"
+
+namespace ballast {
+
+// The configured model as far as videos go: the rule of model.profile with the
+// limits of model.video and the model's patches. nullopt: videos are not
+// carried for it (a family, or a model without a profile). `model` is complete.
+std::optional<VideoModel> VideoModelOf(const v1::Model& model);
+
+// The facts of a video as an index keeps them, without a clip.
+IndexedVideo IndexedVideoOf(const VideoFacts& facts);
+
+// Plans a video from its entry in the index: the same for the index, the
+// schedule and the block. `plan.frames` are those that travel. Errors: as
+// PlanVideo; INVALID_ARGUMENT also for frames that are larger than any image,
+// and for numbers that a schedule cannot hold.
+absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
+                                           const IndexedVideo& video);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_VIDEO_MODEL_VIDEOS_H_

@@ -1,0 +1,159 @@
+#include "tests/integration/video_job.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/command/inspect_video.h"
+#include "server/corpus/tar/tar_writer.h"
+#include "tests/fakes/made_jpegs.h"
+#include "tests/server/video/made_videos.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void WriteAll(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// A copy of the video whose header is sound, and the beginning of its one key
+// frame; the other bytes are not.
+void WriteTorn(const std::string& from, const std::string& to) {
+  std::string bytes = ReadAll(from);
+  const size_t data = bytes.find("mdat");
+  const size_t header = bytes.find("moov");
+  ASSERT_LT(data, header);
+  constexpr size_t kSound = 2000;
+  ASSERT_LT(data + 2 * kSound, header);
+  std::fill(bytes.begin() + data + kSound, bytes.begin() + header - 4, '\x55');
+  WriteAll(to, bytes);
+}
+
+std::string Turns(const std::string& question) {
+  return absl::StrCat(R"("conversations": [{"from": "human", "value": ")",
+                      question, R"("}, {"from": "gpt", "value": "A."}])");
+}
+
+}  // namespace
+
+const VideoDataSet& VideoData() {
+  static const VideoDataSet* const data = [] {
+    auto* made = new VideoDataSet{::testing::TempDir() + "/clips", {}};
+    std::filesystem::create_directories(made->folder);
+    const auto make = [&](const std::string& name, const std::string& size,
+                          const std::string& seconds, const std::string& how) {
+      return MakeVideo("clips/" + name, size, seconds, how);
+    };
+    const std::string a =
+        make("a.mp4", "160x120", "3", "-c:v libx264 -g 200 -pix_fmt yuv420p");
+    make("b.webm", "118x90", "1.5", "-c:v libvpx-vp9 -pix_fmt yuv420p");
+    make("c.mp4", "96x128", "1", "-c:v mpeg4 -qscale:v 3");
+    WriteTorn(a, made->folder + "/torn.mp4");
+    WriteAll(made->folder + "/bad.mp4", std::string(5000, 'x'));
+    WriteAll(made->folder + "/x.jpg", MakeJpeg({.width = 90, .height = 60}));
+    WriteAll(
+        made->folder + "/chat.jsonl",
+        absl::StrCat("{\"video\": \"a.mp4\", ", Turns("<video>\\nWhat?"), "}\n",
+                     "{\"image\": \"x.jpg\", \"videos\": [\"b.webm\", "
+                     "\"c.mp4\"], ",
+                     Turns("See <video>, <image> and <video>."), "}\n", "{",
+                     Turns("Words."), "}\n", "{\"image\": \"x.jpg\", ",
+                     Turns("<image>"), "}\n", "{\"video\": \"torn.mp4\", ",
+                     Turns("<video>"), "}\n", "{\"video\": \"bad.mp4\", ",
+                     Turns("<video>"), "}\n"));
+    auto& samples = made->samples;
+    samples[{"chat", 0}] = {"<video>\nWhat?", {{"a.mp4", {}}}};
+    samples[{"chat", 1}] = {"See <video>, <image> and <video>.",
+                            {{"b.webm", {}}, {"c.mp4", {}}},
+                            1};
+    samples[{"chat", 2}] = {"Words."};
+    samples[{"chat", 3}] = {"<image>", {}, 1};
+    samples[{"chat", 4}] = {"<video>", {{"a.mp4", {}}}, 0, true};
+    auto tar = *TarWriter::Create(made->folder + "/tapes.tar");
+    const auto add = [&](const std::string& name, const std::string& bytes) {
+      EXPECT_TRUE(tar->Add(name, bytes).ok());
+    };
+    add("0.webm", ReadAll(made->folder + "/b.webm"));
+    add("0.json", "{" + Turns("<video>") + "}");
+    add("1.mp4", ReadAll(a));
+    add("1.json", R"({"messages": [
+        {"role": "user", "content": [
+            {"type": "video", "start": 0.5, "end": 2.5},
+            {"type": "text", "text": "Q"}]},
+        {"role": "assistant", "content": "A."}]})");
+    EXPECT_TRUE(tar->Finish().ok());
+    VideoClip clip;
+    clip.start = 0.5;
+    clip.end = 2.5;
+    samples[{"tapes", 0}] = {"<video>", {{"b.webm", {}}}};
+    samples[{"tapes", 1}] = {"<video>Q", {{"a.mp4", clip}}};
+    return made;
+  }();
+  return *data;
+}
+
+LoadedConfig VideoConfig(const std::string& profile,
+                         const std::string& delivery,
+                         const std::string& video) {
+  const auto config = ParseConfig(
+      absl::StrCat(
+          "sources:\n"
+          "- {name: chat, format: jsonl, path: chat.jsonl, media_root: ., "
+          "index: '",
+          profile, ".chat.index'}\n",
+          "- {name: tapes, format: webdataset, path: tapes.tar, index: '",
+          profile, ".tapes.index'}\n", "model: {profile: ", profile,
+          ", min_pixels: 3136, max_pixels: 12544, video: {", video,
+          "}}\n"
+          "batch: {global: 8, micro: 8}\n"
+          "topology: {modules: {vision: {dp: 2}, language: {dp: 2}}}\n"
+          "balance: {delivery: ",
+          delivery,
+          ", cost: {vision: {linear: 1, quadratic: 0.5}}}\n"
+          "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n"),
+      "test.yaml", VideoData().folder);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+LoadedConfig VideoConfig(const std::string& profile,
+                         const std::string& delivery) {
+  return VideoConfig(profile, delivery,
+                     "fps: 2, min_frames: 2, max_frames: 6, min_pixels: 4096, "
+                     "max_pixels: 12544");
+}
+
+const Json& InspectedVideo(const std::string& profile, const Shown& shown) {
+  static auto* const known = new std::map<std::string, Json>();
+  const std::string key = absl::StrCat(profile, " ", shown.file, " ",
+                                       shown.clip.start.value_or(-1));
+  if (known->contains(key)) return (*known)[key];
+  InspectVideoOptions options;
+  options.model = *FindVideoModel(profile);
+  options.model.fps = 2;
+  options.model.min_frames = 2;
+  options.model.max_frames = 6;
+  options.model.min_pixels = 4096;
+  options.model.max_pixels = 12544;
+  options.clip = shown.clip;
+  std::ostringstream out;
+  EXPECT_TRUE(
+      InspectVideos(options, {VideoData().folder + "/" + shown.file}, out).ok())
+      << out.str();
+  return (*known)[key] = Json::parse(out.str());
+}
+
+}  // namespace ballast
