@@ -214,6 +214,13 @@ TEST_P(SplitPlacementTest, LanguageWithoutCostStaysAsRead) {
 INSTANTIATE_TEST_SUITE_P(DpSizes, SplitPlacementTest,
                          ::testing::Values(1, 2, 3, 4, 8));
 
+bool HasSplitRules(const v1::Config& config) {
+  const v1::Fingerprint fingerprint = Make(config)->fingerprint();
+  return std::any_of(
+      fingerprint.entries().begin(), fingerprint.entries().end(),
+      [](const auto& entry) { return entry.key() == "balance.split_rules"; });
+}
+
 TEST(PairedPlacementTest, IsTheDefaultAndLeavesSchedulesAndFingerprints) {
   v1::Config config = JobConfig(4, 4, 32, 16);
   const std::string before = ScheduleOf(config, 1).SerializeAsString();
@@ -222,6 +229,14 @@ TEST(PairedPlacementTest, IsTheDefaultAndLeavesSchedulesAndFingerprints) {
   config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
   EXPECT_NE(Make(config)->fingerprint().hash(),
             Make(JobConfig(4, 4, 32, 16))->fingerprint().hash());
+}
+
+// Servers of versions that split otherwise refuse each other.
+TEST(PairedPlacementTest, FingerprintsOfSplitAloneHaveItsRules) {
+  v1::Config config = JobConfig(4, 4, 32, 16);
+  EXPECT_FALSE(HasSplitRules(config));
+  config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+  EXPECT_TRUE(HasSplitRules(config));
 }
 
 struct Ratios {
