@@ -12,13 +12,13 @@
 namespace ballast {
 
 // Runs batches through two steps, each in a thread of its own: while a batch is
-// completed, the next one is fed. Batches take each step in the order in which
+// completed, the next ones are fed. Batches take each step in the order in which
 // they were begun. Begin, Finish and the destructor must be called from one
 // thread.
 class DecodeLine {
  public:
   // Batches that may be begun and not finished.
-  static constexpr size_t kBatches = 2;
+  static constexpr size_t kBatches = 3;
 
   // The work. `place` is below kBatches and is the batch's until it is
   // finished.

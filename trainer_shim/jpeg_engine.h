@@ -18,6 +18,7 @@ struct EncodedJpeg {
   // LayOutPlanes(form).bytes bytes at a multiple of kPlaneAlignment, in the
   // engine's memory. Bytes of a row beyond its plane's width may be written.
   uint8_t* planes = nullptr;
+  uint64_t position = 0;  // of its sample, for messages
 };
 
 // What an engine has done so far.
@@ -38,8 +39,8 @@ class JpegEngine {
   // Decodes each image to its planes; blocks until all planes are complete. An
   // image that the hardware does not take is decoded on the host. Damage that
   // libjpeg repairs is no error. Errors: INVALID_ARGUMENT (damaged beyond
-  // repair, or not of `form`; names the image by its index), others as the
-  // implementation says. After an error the content of all planes is
+  // repair, or not of `form`; names the position), others as the implementation
+  // says. After an error the content of all planes is
   // unspecified.
   virtual absl::Status Decode(absl::Span<const EncodedJpeg> images) = 0;
 

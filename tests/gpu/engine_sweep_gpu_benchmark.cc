@@ -4,9 +4,10 @@
 // parsing headers, of the call that decodes a batch and of the wait for it; in
 // the end what the process's threads were executing, by a profiling timer.
 //
-//   engine_sweep_gpu_benchmark [--blocking] [--on-device] [--no-pipeline]
-//       [SECONDS]
+//   engine_sweep_gpu_benchmark [--all] [--blocking] [--on-device]
+//       [--no-pipeline] [SECONDS]
 //
+// --all also measures without memory prepared, or prepared for 4:2:0 alone;
 // --blocking lets CUDA's own waits block instead of spin; --on-device tries
 // the backend that reads files in device memory; --no-pipeline nvJPEG's flag of
 // that name; SECONDS of each measurement, by default 0.3.
@@ -130,6 +131,8 @@ class Worker {
     }
   }
 
+  size_t at_a_time() const { return decoder_->at_a_time(); }
+
   absl::Status Decode(Times* times) {
     const std::vector<EncodedJpeg>& batch = batches_[next_++ % 2];
     jpegs_.clear();
@@ -243,9 +246,10 @@ void Measure(const Files& files, const Variant& variant, double seconds,
   }
   std::printf(
       "{\"files\": \"%s\", \"backend\": %d, \"flags\": %u, \"batch\": %zu, "
-      "\"threads\": %zu, \"prepare\": %d, \"sorted\": %d, ",
+      "\"threads\": %zu, \"prepare\": %d, \"sorted\": %d, \"at_a_time\": %zu, ",
       variant.files, variant.backend, variant.flags, variant.batch,
-      variant.threads, variant.prepare, variant.sorted);
+      variant.threads, variant.prepare, variant.sorted,
+      workers[0]->at_a_time());
   if (!status.ok()) {
     std::printf("\"error\": \"%s\"}\n", std::string(status.message()).c_str());
     return;
@@ -268,10 +272,13 @@ int Main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   double seconds = 0.3;
   bool blocking = false;
+  std::vector<int> prepares = {nvjpeg::kCss444};
   int backend = nvjpeg::kBackendHardware;
   unsigned flags = nvjpeg::kFlagsDefault;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--blocking") == 0) {
+    if (std::strcmp(argv[i], "--all") == 0) {
+      prepares = {-1, nvjpeg::kCss444, kCss420};
+    } else if (std::strcmp(argv[i], "--blocking") == 0) {
       blocking = true;
     } else if (std::strcmp(argv[i], "--on-device") == 0) {
       backend = kBackendHardwareDevice;
@@ -311,10 +318,10 @@ int Main(int argc, char** argv) {
   }
   all.emplace_back("made", std::make_unique<Files>(std::move(made)));
   for (const auto& [name, files] : all) {
-    for (const int prepare : {-1, nvjpeg::kCss444, kCss420}) {
+    for (const int prepare : prepares) {
       for (const bool sorted : {false, true}) {
         for (const size_t batch : {7, 8, 14, 16, 28, 32}) {
-          for (const size_t threads : {1, 2}) {
+          for (const size_t threads : {1, 2, 4}) {
             const Variant variant = {name,    backend, flags, batch,
                                      threads, prepare, sorted};
             const bool closely = batch == 14 && threads == 1 && !sorted;

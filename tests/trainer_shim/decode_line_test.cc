@@ -79,13 +79,12 @@ TEST(DecodeLineTest, NothingBegunIsFinished) {
 TEST(DecodeLineTest, BatchesTakePlacesInTurnAndBothSteps) {
   FakeSteps steps;
   DecodeLine line(&steps);
-  for (size_t batch = 0; batch < 5; ++batch) {
-    EXPECT_EQ(line.next(), batch % 2);
+  std::vector<std::string> want;
+  for (size_t batch = 0; batch < 7; ++batch) {
+    const size_t place = batch % DecodeLine::kBatches;
+    EXPECT_EQ(line.next(), place);
     line.Begin();
     EXPECT_TRUE(line.Finish().ok());
-  }
-  std::vector<std::string> want;
-  for (const char* place : {"0", "1", "0", "1", "0"}) {
     want.push_back(absl::StrCat("feed ", place));
     want.push_back(absl::StrCat("complete ", place));
   }
@@ -128,9 +127,9 @@ TEST(DecodeLineTest, EachBatchHasItsOwnStatus) {
   EXPECT_TRUE(line.Finish().ok());
   // What could not be fed is not completed.
   for (const std::string& step : steps.begun()) EXPECT_NE(step, "complete 0");
-  steps.FailAt("complete 0");
+  steps.FailAt("complete 2");
   line.Begin();
-  EXPECT_EQ(line.Finish().message(), "complete 0");
+  EXPECT_EQ(line.Finish().message(), "complete 2");
 }
 
 TEST(DecodeLineTest, NothingIsDoneInAThreadThatCouldNotBePrepared) {

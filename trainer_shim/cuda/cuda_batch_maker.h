@@ -34,7 +34,7 @@ class CudaBatchMaker : public BatchMaker {
     PixelType pixel_type = PixelType::kBfloat16;
     Normalisation normalisation = Normalisation::kTorchvision;
     // Next also enqueues the device work of the following batch, which then
-    // overlaps the trainer's step; of the following two where images travel
+    // overlaps the trainer's step; of the following three where images travel
     // encoded, so that the JPEG engines need not rest between batches. Off:
     // Next makes only the batch that it returns.
     bool overlap = true;

@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "client/batch_fetcher.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "trainer_shim/cuda/cuda_status.h"
@@ -26,6 +28,7 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
         on_enqueued_(std::move(on_enqueued)) {}
 
   void Set(size_t place, DeviceEntry* entry, StagedBatch* staged) {
+    MutexLock lock(&mutex_);
     jobs_[place] = {entry, staged};
   }
   const DeviceImageDecoder& decoder() const { return *decoder_; }
@@ -35,15 +38,33 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
   }
 
   absl::Status Feed(size_t place) override {
-    Job& job = jobs_[place];
-    return Explain(job, FeedFiles(*job.staged, &job.ticket));
+    const absl::Status status =
+        Explain(FeedFiles(*At(place).staged, &tickets_[place]));
+    if (!status.ok()) Set(place, nullptr, nullptr);
+    return status;
   }
 
   absl::Status Complete(size_t place) override {
-    const Job& job = jobs_[place];
+    const absl::Status status = CompleteJob(At(place), tickets_[place]);
+    Set(place, nullptr, nullptr);
+    return status;
+  }
+
+ private:
+  // A batch that is begun, until both steps are taken.
+  struct Job {
+    DeviceEntry* entry = nullptr;
+    StagedBatch* staged = nullptr;
+  };
+  Job At(size_t place) {
+    MutexLock lock(&mutex_);
+    return jobs_[place];
+  }
+
+  absl::Status CompleteJob(const Job& job, DeviceImageDecoder::Ticket ticket) {
     StagedBatch& staged = *job.staged;
     BALLAST_RETURN_IF_ERROR(
-        Explain(job, decoder_->Finish(job.ticket, stage_->stream())));
+        Explain(decoder_->Finish(ticket, stage_->stream())));
     BALLAST_RETURN_IF_ERROR(
         staged.timer->End(StagingTimer::kDecode, stage_->stream()));
     BALLAST_RETURN_IF_ERROR(stage_->Finish(job.entry, &staged));
@@ -51,26 +72,20 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
     return absl::OkStatus();
   }
 
- private:
-  // A batch that is begun, until it is finished.
-  struct Job {
-    DeviceEntry* entry = nullptr;
-    StagedBatch* staged = nullptr;
-    DeviceImageDecoder::Ticket ticket = 0;
-  };
-
-  // The cause of a batch's error in its decoding.
-  static absl::Status Explain(const Job& job, const absl::Status& decoded) {
+  // The cause of an error in decoding, which may lie in any batch in flight: a
+  // chunk may hold images of two.
+  absl::Status Explain(const absl::Status& decoded) {
     if (decoded.ok()) return decoded;
     // An overwritten block may look damaged in any way.
-    if (job.staged->block != nullptr) {
-      BALLAST_RETURN_IF_ERROR(CheckIntact(*job.staged->block));
+    for (size_t place = 0; place < kBatches; ++place) {
+      const StagedBatch* const staged = At(place).staged;
+      if (staged != nullptr && staged->block != nullptr) {
+        BALLAST_RETURN_IF_ERROR(CheckIntact(*staged->block));
+      }
     }
     if (!absl::IsInvalidArgument(decoded)) return decoded;
     return absl::DataLossError(
-        absl::StrCat("step ", job.entry->batch.step, " micro-batch ",
-                     job.entry->batch.micro_batch,
-                     ": an image that travelled encoded cannot be decoded: ",
+        absl::StrCat("an image that travelled encoded cannot be decoded: ",
                      decoded.message(), kCheckAdvice));
   }
 
@@ -92,7 +107,9 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
   DeviceStage* const stage_;
   const std::unique_ptr<DeviceImageDecoder> decoder_;
   const OnEnqueued on_enqueued_;
-  Job jobs_[kBatches];
+  Mutex mutex_;
+  Job jobs_[kBatches] ABSL_GUARDED_BY(mutex_);
+  DeviceImageDecoder::Ticket tickets_[kBatches] = {};  // fed, then completed
   std::vector<EncodedImage> images_;  // of the thread that feeds; reused
 };
 
@@ -150,8 +167,8 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Steps::Begin(
     piece.file = {reinterpret_cast<const char*>(bytes + source.file),
                   image.encoded_bytes};
     BALLAST_ASSIGN_OR_RETURN(const PlaneForm form, FormOf(piece));
-    images_.push_back(
-        {piece.file, form, image.width, image.height, source.pixels});
+    images_.push_back({piece.file, form, image.width, image.height,
+                       source.pixels, record.position});
   }
   // Earlier work on the stream may still read the landing buffer.
   return decoder_->Begin(images_, staged.landing, staged.arrived.get());

@@ -18,9 +18,9 @@ namespace ballast {
 
 // Decodes the encoded images of batches between the two parts of a DeviceStage:
 // JPEG engines are driven by the host, which must wait until the files have
-// arrived. Threads of its own do that, so that the trainer's does not. Two
+// arrived. Threads of its own do that, so that the trainer's does not. Three
 // batches are in flight: while one is resampled and packed, the engines have
-// the next one's files. Files of the rank's own block are read where it lies,
+// the next ones' files. Files of the rank's own block are read where it lies,
 // in pinned memory or the server's arena, while the exchange goes on; received
 // ones in StagedBatch::received. Begin, Finish and the destructor must be
 // called from one thread.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "common/align.h"
@@ -12,6 +13,7 @@ namespace ballast {
 namespace {
 
 constexpr uint64_t kTableAlignment = 16;
+constexpr size_t kOnHost = 8;  // images of a chunk that the host decodes
 
 // Where a plan's tables lie in one buffer.
 struct TableLayout {
@@ -39,16 +41,27 @@ absl::StatusOr<std::unique_ptr<DeviceImageDecoder>> DeviceImageDecoder::Create(
   BALLAST_ASSIGN_OR_RETURN(decoder->stream_, CudaStream::CreateUrgent());
   BALLAST_ASSIGN_OR_RETURN(PlaneKernels kernels, PlaneKernels::Create());
   decoder->kernels_ = std::make_unique<PlaneKernels>(std::move(kernels));
+  JpegFeed<Image>::Limits limits;
+  limits.images = options.images;
   std::vector<std::unique_ptr<JpegEngine>> engines;
   for (size_t i = 0; i < options.engines; ++i) {
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<DeviceJpegEngine> engine,
                              DeviceJpegEngine::Create(options.hardware));
     decoder->hardware_ = engine->hardware();
+    if (limits.images == 0) {
+      limits.images = engine->hardware().ok() ? engine->at_a_time() : kOnHost;
+    }
     engines.push_back(std::move(engine));
   }
   decoder->chunks_ = std::make_unique<JpegChunks>(
       std::move(engines), [raw = decoder.get()](size_t slot) {
         return raw->LaunchKernels(&raw->slots_[slot]);
+      });
+  limits.memory = options.memory / decoder->chunks_->slots();
+  decoder->feed_ = std::make_unique<JpegFeed<Image>>(
+      limits, decoder->chunks_.get(),
+      [raw = decoder.get()](size_t slot, absl::Span<const Image> images) {
+        return raw->Fill(slot, images);
       });
   decoder->slots_ = std::vector<Slot>(decoder->chunks_->slots());
   for (Slot& slot : decoder->slots_) {
@@ -65,53 +78,57 @@ DeviceImageDecoder::~DeviceImageDecoder() {
 
 absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
     absl::Span<const EncodedImage> images, uint8_t* out, cudaEvent_t free) {
-  const uint64_t most = options_.memory / slots_.size();
-  size_t begin = 0;
-  while (begin < images.size()) {
-    size_t end = begin;
-    uint64_t memory = 0;
-    while (end < images.size() && end - begin < options_.images) {
-      memory += DecodeMemory({images[end].form, images[end].out_width,
-                              images[end].out_height, 0, 0});
-      if (end > begin && memory > most) break;
-      ++end;
-    }
-    BALLAST_RETURN_IF_ERROR(
-        BeginChunk(images.subspan(begin, end - begin), out, free));
-    begin = end;
+  images_.clear();
+  for (const EncodedImage& image : images) {
+    const uint64_t memory =
+        DecodeMemory({image.form, image.out_width, image.out_height, 0, 0});
+    images_.push_back({image, memory, out, free});
   }
-  return chunks_->begun();
+  if (options_.by_size) {
+    // A chunk takes as long as its largest image. The end of this batch meets
+    // the beginning of the next one, which is of like size.
+    falling_ = !falling_;
+    std::stable_sort(images_.begin(), images_.end(),
+                     [falling = falling_](const Image& a, const Image& b) {
+                       return falling ? a.memory > b.memory
+                                      : a.memory < b.memory;
+                     });
+  }
+  return feed_->Begin(images_);
 }
 
 absl::Status DeviceImageDecoder::Finish(Ticket ticket, cudaStream_t stream) {
-  BALLAST_RETURN_IF_ERROR(chunks_->Finish(ticket));
+  BALLAST_RETURN_IF_ERROR(feed_->Finish(ticket));
   // Chunks end in order on one stream. Where a later chunk has the slot by now,
   // its kernels are waited for too.
   if (ticket == 0) return absl::OkStatus();
   return StreamWait(stream, slots_[(ticket - 1) % slots_.size()].done.get());
 }
 
-absl::Status DeviceImageDecoder::BeginChunk(
-    absl::Span<const EncodedImage> images, uint8_t* out, cudaEvent_t free) {
-  BALLAST_ASSIGN_OR_RETURN(const size_t slot, chunks_->Reserve());
-  const absl::Status status = Fill(images, out, free, &slots_[slot]);
-  return status.ok() ? chunks_->Begin(jpegs_) : chunks_->Fail(status);
-}
-
-absl::Status DeviceImageDecoder::Fill(absl::Span<const EncodedImage> images,
-                                      uint8_t* out, cudaEvent_t free,
-                                      Slot* slot) {
+absl::StatusOr<absl::Span<const EncodedJpeg>> DeviceImageDecoder::Fill(
+    size_t index, absl::Span<const Image> images) {
+  Slot* const slot = &slots_[index];
   // Kernels may still read the planes of the slot's last chunk. The host waits:
   // engines write as soon as they are called, in no stream's order.
   BALLAST_RETURN_IF_ERROR(slot->done.Wait());
-  slot->out = out;
-  slot->free = free;
+  slot->out = images.front().out;
+  for (const Image& image : images) {
+    if (std::less<>()(image.out, slot->out)) slot->out = image.out;
+  }
+  slot->free.clear();
   slot->requests.clear();
   uint64_t planes = 0;
-  for (const EncodedImage& image : images) {
+  for (const Image& each : images) {
+    const EncodedImage& image = each.image;
+    const uint64_t out = reinterpret_cast<uintptr_t>(each.out) -
+                         reinterpret_cast<uintptr_t>(slot->out) + image.out;
     slot->requests.push_back(
-        {image.form, image.out_width, image.out_height, planes, image.out});
+        {image.form, image.out_width, image.out_height, planes, out});
     planes += LayOutPlanes(image.form).bytes;
+    if (each.free != nullptr &&
+        (slot->free.empty() || slot->free.back() != each.free)) {
+      slot->free.push_back(each.free);
+    }
   }
   if (planes > slot->planes.size()) {
     BALLAST_RETURN_IF_ERROR(slot->planes.Reserve(planes, stream_.get()));
@@ -120,10 +137,12 @@ absl::Status DeviceImageDecoder::Fill(absl::Span<const EncodedImage> images,
   }
   jpegs_.clear();
   for (size_t i = 0; i < images.size(); ++i) {
-    jpegs_.push_back({images[i].bytes, images[i].form,
-                      slot->planes.data() + slot->requests[i].planes});
+    const EncodedImage& image = images[i].image;
+    jpegs_.push_back({image.bytes, image.form,
+                      slot->planes.data() + slot->requests[i].planes,
+                      image.position});
   }
-  return absl::OkStatus();
+  return jpegs_;
 }
 
 absl::Status DeviceImageDecoder::LaunchKernels(Slot* slot) {
@@ -142,8 +161,8 @@ absl::Status DeviceImageDecoder::LaunchKernels(Slot* slot) {
       CudaStatus(cudaMemcpyAsync(slot->tables.data(), tables, layout.bytes,
                                  cudaMemcpyHostToDevice, stream_.get()),
                  "copy of resampling tables to the device"));
-  if (slot->free != nullptr) {
-    BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), slot->free));
+  for (const cudaEvent_t free : slot->free) {
+    BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), free));
   }
   PlaneBatch batch;
   batch.plan = &plan;

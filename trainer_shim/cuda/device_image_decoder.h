@@ -17,6 +17,7 @@
 #include "trainer_shim/cuda/device_jpeg_engine.h"
 #include "trainer_shim/cuda/plane_kernels.h"
 #include "trainer_shim/jpeg_chunks.h"
+#include "trainer_shim/jpeg_feed.h"
 #include "trainer_shim/resample_plan.h"
 
 namespace ballast {
@@ -28,13 +29,15 @@ struct EncodedImage {
   uint32_t out_width = 0;
   uint32_t out_height = 0;
   uint64_t out = 0;  // bytes from the first pixel; [out_height, out_width, 3]
+  uint64_t position = 0;  // of its sample, for messages
 };
 
 // Decodes and resizes batches of encoded images to 8-bit RGB in device memory:
 // JPEG engines, then the kernels of plane_kernels.h, to the bit as the server
-// does. Work is cut into chunks of at most options.images images and bounded
-// memory; several chunks are in flight, so that the engines do not rest between
-// two of them or between two batches. Holds on the device at most
+// does. Work goes in chunks of as many images as the engines decode at a time,
+// and of bounded memory; a chunk may hold the end of one batch and the
+// beginning of the next (JpegFeed). Several chunks are in flight, so that the
+// engines do not rest between two of them. Holds on the device at most
 // `options.memory` bytes, or what the largest image needs for each slot
 // (DecodeMemory), twice that while buffers grow, the tables, and what nvJPEG
 // holds. One thread may begin batches while another finishes earlier ones; else
@@ -45,10 +48,11 @@ class DeviceImageDecoder {
     // JPEG engines work on as many chunks at a time, each prepared by a thread
     // of its own.
     size_t engines = 2;
-    // The most images of a chunk. An H100 took 5.8 ms for 8 pictures of one
-    // size, 8.9 for 16 and 14.9 for 32, as if it decoded 7 at a time.
-    size_t images = 14;
+    // Images of a chunk; 0: as many as the engines decode at a time.
+    size_t images = 0;
     uint64_t memory = uint64_t{1} << 30;  // bytes on the device, all slots
+    // Whether images of like sizes are decoded together.
+    bool by_size = true;
     DeviceJpegEngine::Hardware hardware = DeviceJpegEngine::Hardware::kIfThere;
     Resampling resampling = {};  // of all images, as ResamplePlanner's
   };
@@ -67,9 +71,10 @@ class DeviceImageDecoder {
   // Begins a batch. The files' bytes, in host memory, must stay valid until
   // Finish returns, or any call fails; `out`, in device memory, must be free to
   // write, or be once `free` is done, which is recorded and stays so until
-  // Finish returns. Engines do not wait for `free`. Blocks while more chunks
-  // are begun than there are slots. Errors: as JpegEngine::Decode, of this or
-  // an earlier batch; as ResamplePlanner::Plan; as CudaStatus. After an error
+  // Finish returns. Engines do not wait for `free`. The last images may wait
+  // for those of the next batch, until Finish. Blocks while more chunks are
+  // begun than there are slots. Errors: as JpegEngine::Decode, of this or an
+  // earlier batch; as ResamplePlanner::Plan; as CudaStatus. After an error
   // every later call answers it, and no engine reads a file.
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedImage> images,
                                uint8_t* out, cudaEvent_t free = nullptr);
@@ -91,17 +96,22 @@ class DeviceImageDecoder {
     PinnedBuffer host_tables;
     Event done;  // the kernels of the slot's last chunk
     std::vector<ResampleRequest> requests;
-    uint8_t* out = nullptr;
-    cudaEvent_t free = nullptr;  // as Begin's
+    uint8_t* out = nullptr;         // what the requests' pixels count from
+    std::vector<cudaEvent_t> free;  // Begin's, of each batch in the chunk
+  };
+  // An image on its way to a chunk.
+  struct Image {
+    EncodedImage image;
+    uint64_t memory = 0;
+    uint8_t* out = nullptr;  // its batch's
+    cudaEvent_t free = nullptr;
   };
 
   explicit DeviceImageDecoder(const Options& options)
       : options_(options), planner_(options.resampling) {}
-  absl::Status BeginChunk(absl::Span<const EncodedImage> images, uint8_t* out,
-                          cudaEvent_t free);
-  // Makes a slot ready for a chunk, whose files and planes jpegs_ then lists.
-  absl::Status Fill(absl::Span<const EncodedImage> images, uint8_t* out,
-                    cudaEvent_t free, Slot* slot);
+  // Makes a slot ready for a chunk; answers its files and planes.
+  absl::StatusOr<absl::Span<const EncodedJpeg>> Fill(
+      size_t slot, absl::Span<const Image> images);
   // Enqueues the kernels of a chunk that the engines have decoded.
   absl::Status LaunchKernels(Slot* slot);
 
@@ -110,9 +120,12 @@ class DeviceImageDecoder {
   std::vector<Slot> slots_;
   std::unique_ptr<PlaneKernels> kernels_;
   absl::Status hardware_;
-  std::vector<EncodedJpeg> jpegs_;  // of the thread that begins
-  ResamplePlanner planner_;         // used by one LaunchKernels at a time
+  std::vector<EncodedJpeg> jpegs_;  // used by one Fill at a time
+  std::vector<Image> images_;       // of the thread that begins
+  bool falling_ = false;     // whether its last batch began with the largest
+  ResamplePlanner planner_;  // used by one LaunchKernels at a time
   std::unique_ptr<JpegChunks> chunks_;
+  std::unique_ptr<JpegFeed<Image>> feed_;
 };
 
 }  // namespace ballast

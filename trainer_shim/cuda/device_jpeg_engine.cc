@@ -64,7 +64,7 @@ class DeviceJpegEngine::Impl {
       }
     }
     // The host decodes while the engines do.
-    BALLAST_RETURN_IF_ERROR(DecodeOnHost(images.data(), images.size()));
+    BALLAST_RETURN_IF_ERROR(DecodeOnHost());
     BALLAST_RETURN_IF_ERROR(done_.Record(stream_.get()));
     BALLAST_RETURN_IF_ERROR(done_.Wait());
     counts_.by_hardware += by_hardware_.size();
@@ -73,11 +73,15 @@ class DeviceJpegEngine::Impl {
     return absl::OkStatus();
   }
 
+  size_t at_a_time() const {
+    return decoder_ == nullptr ? 1 : decoder_->at_a_time();
+  }
+
   JpegEngineCounts counts_;
   absl::Status hardware_;
 
  private:
-  absl::Status DecodeOnHost(const EncodedJpeg* first, size_t count) {
+  absl::Status DecodeOnHost() {
     uint64_t bytes = 0;
     for (const EncodedJpeg* image : by_host_) {
       bytes += LayOutPlanes(image->form).bytes;
@@ -92,7 +96,7 @@ class DeviceJpegEngine::Impl {
         // Work on the planes must not outlast this call.
         stream_.Synchronize().IgnoreError();
         return absl::Status(status.code(),
-                            absl::StrCat("image ", image - first, " of ", count,
+                            absl::StrCat("image at position ", image->position,
                                          ": ", status.message()));
       }
       const uint64_t size = LayOutPlanes(image->form).bytes;
@@ -134,6 +138,8 @@ absl::Status DeviceJpegEngine::Decode(absl::Span<const EncodedJpeg> images) {
   impl_->counts_.busy += Clock::Real()->Now() - begin;
   return status;
 }
+
+size_t DeviceJpegEngine::at_a_time() const { return impl_->at_a_time(); }
 
 JpegEngineCounts DeviceJpegEngine::counts() const { return impl_->counts_; }
 

@@ -1,6 +1,7 @@
 #ifndef BALLAST_TRAINER_SHIM_CUDA_DEVICE_JPEG_ENGINE_H_
 #define BALLAST_TRAINER_SHIM_CUDA_DEVICE_JPEG_ENGINE_H_
 
+#include <cstddef>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -38,6 +39,9 @@ class DeviceJpegEngine final : public JpegEngine {
   absl::Status Decode(absl::Span<const EncodedJpeg> images) override;
 
   JpegEngineCounts counts() const override;
+
+  // Images that the engines decode at the same time; 1 without engines.
+  size_t at_a_time() const;
 
   // OK if engines decode; else FAILED_PRECONDITION with the reason.
   const absl::Status& hardware() const;

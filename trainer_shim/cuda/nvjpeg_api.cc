@@ -51,6 +51,7 @@ absl::StatusOr<NvjpegApi> Load() {
   resolve("nvjpegDecodeBatchedInitialize", &api.DecodeBatchedInitialize);
   resolve("nvjpegDecodeBatchedPreAllocate", &api.DecodeBatchedPreAllocate);
   resolve("nvjpegDecodeBatched", &api.DecodeBatched);
+  resolve("nvjpegGetHardwareDecoderInfo", &api.GetHardwareDecoderInfo);
   if (!status.ok()) return status;
   return api;
 }

@@ -81,6 +81,11 @@ struct NvjpegApi {
                                   const size_t* lengths,
                                   nvjpeg::Image* destinations,
                                   cudaStream_t stream) = nullptr;
+  // JPEG engines of the handle's device, and images that each decodes at a
+  // time.
+  nvjpeg::Status (*GetHardwareDecoderInfo)(nvjpeg::Handle* handle,
+                                           unsigned* engines,
+                                           unsigned* cores) = nullptr;
 };
 
 // Finds nvJPEG 13: the libnvjpeg.so.13 that the process has loaded, wherever it

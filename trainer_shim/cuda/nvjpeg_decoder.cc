@@ -11,6 +11,8 @@
 namespace ballast {
 namespace {
 
+constexpr size_t kMostAtATime = 64;
+
 const unsigned char* DataOf(const EncodedJpeg& image) {
   return reinterpret_cast<const unsigned char*>(image.bytes.data());
 }
@@ -122,8 +124,15 @@ absl::Status NvjpegDecoder::Start() {
       "start of nvJPEG's hardware backend"));
   BALLAST_RETURN_IF_ERROR(NvjpegStatus(api_->JpegStateCreate(handle_, &state_),
                                        "making nvJPEG's state"));
-  return NvjpegStatus(api_->JpegStreamCreate(handle_, &header_),
-                      "making nvJPEG's parser");
+  BALLAST_RETURN_IF_ERROR(NvjpegStatus(
+      api_->JpegStreamCreate(handle_, &header_), "making nvJPEG's parser"));
+  unsigned engines = 0;
+  unsigned cores = 0;
+  BALLAST_RETURN_IF_ERROR(
+      NvjpegStatus(api_->GetHardwareDecoderInfo(handle_, &engines, &cores),
+                   "asking nvJPEG for the number of JPEG engines"));
+  at_a_time_ = std::clamp<size_t>(size_t{engines} * cores, 1, kMostAtATime);
+  return absl::OkStatus();
 }
 
 bool NvjpegDecoder::Parse(absl::string_view bytes) {

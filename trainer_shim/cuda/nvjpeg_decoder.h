@@ -42,6 +42,10 @@ class NvjpegDecoder {
   NvjpegDecoder(const NvjpegDecoder&) = delete;
   NvjpegDecoder& operator=(const NvjpegDecoder&) = delete;
 
+  // Images that the engines decode at the same time. A batch of one more takes
+  // twice as long.
+  size_t at_a_time() const { return at_a_time_; }
+
   // Whether the engines decode an image; reads its header only.
   bool Takes(const EncodedJpeg& image);
 
@@ -101,6 +105,7 @@ class NvjpegDecoder {
   nvjpeg::Handle* handle_ = nullptr;
   nvjpeg::State* state_ = nullptr;
   nvjpeg::Stream* header_ = nullptr;
+  size_t at_a_time_ = 1;
   size_t batch_ = 0;  // images that the state was last made ready for
   // Sides and images that memory was last made ready for.
   uint32_t width_ = 0, height_ = 0;

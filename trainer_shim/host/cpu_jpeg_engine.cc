@@ -152,8 +152,8 @@ absl::Status CpuJpegEngine::Decode(absl::Span<const EncodedJpeg> images) {
     const absl::Status status = DecodeOne(images[i]);
     if (!status.ok()) {
       return absl::Status(status.code(),
-                          absl::StrCat("image ", i, " of ", images.size(), ": ",
-                                       status.message()));
+                          absl::StrCat("image at position ", images[i].position,
+                                       ": ", status.message()));
     }
   }
   return absl::OkStatus();

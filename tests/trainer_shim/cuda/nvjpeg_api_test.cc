@@ -66,6 +66,7 @@ SAME(DecodeBatchedSupported);
 SAME(DecodeBatchedInitialize);
 SAME(DecodeBatchedPreAllocate);
 SAME(DecodeBatched);
+SAME(GetHardwareDecoderInfo);
 #undef SAME
 
 TEST(NvjpegApiTest, OurDeclarationsAreNvidias) {

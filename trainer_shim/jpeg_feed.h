@@ -1,0 +1,140 @@
+#ifndef BALLAST_TRAINER_SHIM_JPEG_FEED_H_
+#define BALLAST_TRAINER_SHIM_JPEG_FEED_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "trainer_shim/jpeg_chunks.h"
+#include "trainer_shim/jpeg_engine.h"
+
+namespace ballast {
+
+// Gathers images into full chunks, also of several batches: JPEG engines decode
+// a fixed number of images at a time and take as long for fewer. A chunk that
+// is not full waits for images of the next batch only while the engines have
+// another chunk to decode. `Image` has a member `memory`, the bytes that it
+// takes while it is decoded.
+//
+//   JpegFeed<Image> feed({.images = 7, .memory = most}, &chunks, fill);
+//   const uint64_t first = *feed.Begin(images_of_a_batch);
+//   const uint64_t second = *feed.Begin(images_of_the_next);
+//   feed.Finish(first);
+//
+// One thread may call Begin while another calls Finish.
+template <typename Image>
+class JpegFeed {
+ public:
+  struct Limits {
+    size_t images = 1;    // of a chunk
+    uint64_t memory = 0;  // of a chunk of several images
+  };
+  // Makes a slot ready for a chunk; answers what the engines decode, valid
+  // until the next call. One call at a time.
+  using Fill = std::function<absl::StatusOr<absl::Span<const EncodedJpeg>>(
+      size_t slot, absl::Span<const Image> images)>;
+
+  // `chunks`, not owned, outlives the feed; nobody else begins or ends any.
+  JpegFeed(const Limits& limits, JpegChunks* chunks, Fill fill)
+      : limits_(limits), chunks_(chunks), fill_(std::move(fill)) {}
+  JpegFeed(const JpegFeed&) = delete;
+  JpegFeed& operator=(const JpegFeed&) = delete;
+
+  // The number of the chunk that has the last image begun so far, from 1.
+  using Ticket = uint64_t;
+
+  // Begins a batch's images. Blocks while all slots are taken. Errors: as
+  // JpegChunks::Finish and `fill`.
+  absl::StatusOr<Ticket> Begin(absl::Span<const Image> images) {
+    BALLAST_RETURN_IF_ERROR(chunks_->Finish(0));  // an earlier failure
+    Enter();
+    const absl::Status status = Add(images);
+    const Ticket ticket = chunks_->begun() + (open_.empty() ? 0 : 1);
+    Leave();
+    BALLAST_RETURN_IF_ERROR(status);
+    return ticket;
+  }
+
+  // Blocks until the batch and all before it are decoded. Errors: as
+  // JpegChunks::Finish and `fill`.
+  absl::Status Finish(Ticket ticket) {
+    // The engines may still have the chunk before the ticket's.
+    if (ticket > 1) BALLAST_RETURN_IF_ERROR(chunks_->Finish(ticket - 2));
+    if (EnterUnlessBegun(ticket)) {
+      const absl::Status status = BeginChunk();
+      Leave();
+      BALLAST_RETURN_IF_ERROR(status);
+    }
+    return chunks_->Finish(ticket);
+  }
+
+ private:
+  // Between Enter and Leave the open chunk is this thread's. The mutex is not
+  // held meanwhile: beginning a chunk may wait for the engines.
+  void Enter() {
+    MutexLock lock(&mutex_);
+    while (entered_) changed_.Wait(&mutex_);
+    entered_ = true;
+  }
+  bool EnterUnlessBegun(Ticket ticket) {
+    MutexLock lock(&mutex_);
+    while (entered_ && chunks_->begun() < ticket) changed_.Wait(&mutex_);
+    if (chunks_->begun() >= ticket) return false;
+    entered_ = true;
+    return true;
+  }
+  void Leave() {
+    MutexLock lock(&mutex_);
+    entered_ = false;
+    changed_.NotifyAll();
+  }
+
+  absl::Status Add(absl::Span<const Image> images) {
+    for (const Image& image : images) {
+      if (!open_.empty() && memory_ + image.memory > limits_.memory) {
+        BALLAST_RETURN_IF_ERROR(BeginChunk());
+      }
+      open_.push_back(image);
+      memory_ += image.memory;
+      if (open_.size() >= limits_.images) {
+        BALLAST_RETURN_IF_ERROR(BeginChunk());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginChunk() {
+    BALLAST_ASSIGN_OR_RETURN(const size_t slot, chunks_->Reserve());
+    const absl::StatusOr<absl::Span<const EncodedJpeg>> jpegs =
+        fill_(slot, open_);
+    open_.clear();
+    memory_ = 0;
+    BALLAST_RETURN_IF_ERROR(jpegs.ok() ? chunks_->Begin(*jpegs)
+                                       : chunks_->Fail(jpegs.status()));
+    MutexLock lock(&mutex_);
+    changed_.NotifyAll();
+    return absl::OkStatus();
+  }
+
+  const Limits limits_;
+  JpegChunks* const chunks_;
+  const Fill fill_;
+  // Of the thread that entered: images of no chunk yet, fewer than a chunk's.
+  std::vector<Image> open_;
+  uint64_t memory_ = 0;  // of these
+  Mutex mutex_;
+  CondVar changed_;
+  bool entered_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_JPEG_FEED_H_
