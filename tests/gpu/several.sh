@@ -51,7 +51,7 @@ build() {
   bazel build --noshow_progress "${options[@]}" "${programs[@]}" "$wheel"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
   rm -rf "$bundle"
-  mkdir -p "$bundle"/{bin,lib,wheels,python,corpus}
+  mkdir -p "$bundle"/{bin,lib,wheels,python,corpus,node}
   for target in "${programs[@]}"; do
     path=${target#//}
     [[ $path == *:* ]] || path=$path:${path##*/}
@@ -64,11 +64,12 @@ build() {
   python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
     --platform manylinux_2_28_x86_64 --dest "$bundle/wheels" megatron-core==0.19.2 einops
   install -m 644 tests/server/text/testdata/chat.tokenizer.json "$bundle/python/"
+  install -m 644 tests/benchmarks/node/*.py "$bundle/node/"
   if [[ -d ${BALLAST_SHARED_DIR-}/corpus ]]; then
     cp -r "$BALLAST_SHARED_DIR/corpus/." "$bundle/corpus"
     chmod -R u+w "$bundle/corpus"
   fi
-  tar -C "$bundle" -czf "$bundle/programs.tar.gz" bin lib
+  tar -C "$bundle" -I "xz -6 -T2" -cf "$bundle/programs.tar.xz" bin lib
   rm -r "$bundle/bin" "$bundle/lib"
   mib=$(du -sm "$bundle" | cut -f1)
   echo "$bundle: $mib MiB"
@@ -79,8 +80,9 @@ build() {
 # `server` and the like below; NCCL and CUDA are the machine's own, as PyTorch has them.
 unpack() {
   local each
-  if [[ -f $bundle/programs.tar.gz ]]; then
-    tar -C "$bundle" -xzf "$bundle/programs.tar.gz" && rm "$bundle/programs.tar.gz"
+  if [[ -f $bundle/programs.tar.xz ]]; then
+    python3 -m tarfile -e "$bundle/programs.tar.xz" "$bundle" &&
+      rm "$bundle/programs.tar.xz"
   fi
   site=$bundle/site
   if [[ ! -d $site ]]; then
