@@ -12,9 +12,9 @@
 namespace ballast {
 
 // Runs batches through two steps, each in a thread of its own: while a batch is
-// completed, the next ones are fed. Batches take each step in the order in which
-// they were begun. Begin, Finish and the destructor must be called from one
-// thread.
+// completed, the next ones are fed. Batches take each step in the order in
+// which they were begun. Begin, Finish and the destructor must be called from
+// one thread.
 class DecodeLine {
  public:
   // Batches that may be begun and not finished.
