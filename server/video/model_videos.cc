@@ -7,12 +7,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/image/image_header.h"
 
 namespace ballast {
 namespace {
 
+// Increase whenever the same facts and limits yield another plan or text.
+constexpr int kPlanVersion = 1;
 constexpr uint32_t kMostGridSide = 65535;  // CheckColumns
 
 absl::Status CheckPlan(const VideoPlan& plan) {
@@ -62,6 +65,30 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
   video->merge = model.merge();
   video->temporal = model.temporal_patch();
   return video;
+}
+
+std::string VideoPlanKey(const v1::Model& model) {
+  const std::optional<VideoModel> video = VideoModelOf(model);
+  if (!video.has_value()) return "";
+  std::string key = absl::StrCat("plan_version=", kPlanVersion, "\n");
+  const auto add = [&key](absl::string_view name, auto value) {
+    absl::StrAppend(&key, "video.", name, "=", value, "\n");
+  };
+  add("rule", static_cast<int>(video->rule));
+  add("sampling", static_cast<int>(video->sampling));
+  add("fps", absl::StrFormat("%.17g", video->fps));
+  add("min_frames", video->min_frames);
+  add("max_frames", video->max_frames);
+  add("min_pixels", video->min_pixels);
+  add("max_pixels", video->max_pixels);
+  add("total_pixels", video->total_pixels);
+  add("cap_pixels_per_frame", video->cap_pixels_per_frame);
+  add("patch", video->patch);
+  add("merge", video->merge);
+  add("temporal", video->temporal);
+  add("side", video->side);
+  add("frame_tokens", video->frame_tokens);
+  return key;
 }
 
 IndexedVideo IndexedVideoOf(const VideoFacts& facts) {
