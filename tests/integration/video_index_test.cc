@@ -117,5 +117,24 @@ TEST_F(VideoIndexTest, SamplesLeftOutForTheirVideosAreFoundAnew) {
   EXPECT_EQ(Index(config("8")).report.samples, 0u);
 }
 
+TEST_F(VideoIndexTest, NamesWhatIsMissingByItsKind) {
+  std::filesystem::create_directories(folder_ + "/clips");
+  std::ofstream(folder_ + "/old.zip") << "PK";
+  Write(absl::StrCat(Shows("\"gone.mp4\""), Shows("\"old/a.mp4\""),
+                     Shows("\"https://x/a.mp4\""), Shows("\"a.zip/b.mp4\""),
+                     R"({"image": "gone.jpg", "conversations": []})"));
+  const IndexReport report = Index(Config("profile: qwen2_vl")).report;
+  ASSERT_EQ(report.bad.size(), 5u);
+  EXPECT_EQ(report.bad[0].kind, "video missing");
+  EXPECT_THAT(report.bad[0].reason,
+              HasSubstr("gone.mp4: cannot open: No such file or directory; the "
+                        "path of a video starts at the source's media_root"));
+  EXPECT_EQ(report.bad[1].kind, "video in a zip archive");
+  EXPECT_EQ(report.bad[2].kind, "video is a URL");
+  EXPECT_EQ(report.bad[3].kind, "video in a zip archive");
+  EXPECT_EQ(report.bad[4].kind, "image missing");
+  EXPECT_THAT(report.bad[4].reason, HasSubstr("the path of an image starts"));
+}
+
 }  // namespace
 }  // namespace ballast

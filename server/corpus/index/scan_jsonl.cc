@@ -32,11 +32,11 @@ absl::StatusOr<JsonSample> ReadSample(const Line& line) {
   return ParseJsonSample(line.text);
 }
 
-// Why an image or a video cannot be opened, with its kind. Looks for an archive
-// in place of one of its folders: "coco/train2017.zip" for
+// Why an image or a video (`medium`) cannot be opened, with its kind. Looks for
+// an archive in place of one of its folders: "coco/train2017.zip" for
 // "coco/train2017/1.jpg".
-absl::Status MissingImage(const absl::Status& status, absl::string_view path,
-                          const MediaRoot& media) {
+absl::Status Unopened(absl::string_view medium, const absl::Status& status,
+                      absl::string_view path, const MediaRoot& media) {
   if (!absl::IsNotFound(status)) return status;
   for (size_t end = path.rfind('/'); end != path.npos && end > 0;
        end = path.rfind('/', end - 1)) {
@@ -44,12 +44,13 @@ absl::Status MissingImage(const absl::Status& status, absl::string_view path,
     if (!media.Open(archive).ok()) continue;
     return OfKind(absl::NotFoundError(absl::StrCat(
                       status.message(), "; ", archive, " is there, unpack it")),
-                  kImageInZip);
+                  MediaKind(medium, kInZip));
   }
   return OfKind(
-      absl::NotFoundError(absl::StrCat(
-          status.message(), "; image paths start at the source's media_root")),
-      kImageMissing);
+      absl::NotFoundError(absl::StrCat(status.message(), "; the path of a",
+                                       medium == "image" ? "n " : " ", medium,
+                                       " starts at the source's media_root")),
+      MediaKind(medium, kMissing));
 }
 
 // Reads the headers of the images and videos that a line of `bytes` names.
@@ -60,7 +61,7 @@ absl::StatusOr<ImageFacts> ReadImages(const JsonSample& sample, uint64_t bytes,
   ImageFacts images;
   for (const std::string& path : sample.images) {
     const absl::StatusOr<File> opened = media.Open(path);
-    if (!opened.ok()) return MissingImage(opened.status(), path, media);
+    if (!opened.ok()) return Unopened("image", opened.status(), path, media);
     const File& file = *opened;
     const uint64_t size = file.stamp().size;
     if (size > kMaxSampleBytes - bytes) {
@@ -76,7 +77,7 @@ absl::StatusOr<ImageFacts> ReadImages(const JsonSample& sample, uint64_t bytes,
   }
   for (const JsonVideo& named : sample.videos) {
     const absl::StatusOr<File> file = media.Open(named.path);
-    if (!file.ok()) return MissingImage(file.status(), named.path, media);
+    if (!file.ok()) return Unopened("video", file.status(), named.path, media);
     const absl::StatusOr<IndexedVideo> video =
         ProbeVideo(*file, 0, file->stamp().size, named, options, hash);
     if (!video.ok()) return Annotate(video.status(), file->path());

@@ -28,24 +28,24 @@ absl::string_view View(std::string_view text) {
 // Refuses what names an image or a video (`what`) somewhere else than in a file
 // of its own.
 absl::Status CheckIsOnDisk(absl::string_view what, absl::string_view path) {
-  const auto refused = [=](const char* kind, absl::string_view reason) {
+  const auto refused = [=](const char* cause, absl::string_view reason) {
     return OfKind(absl::InvalidArgumentError(absl::StrCat(
                       what, " \"", Printable(path), "\" ", reason)),
-                  kind);
+                  MediaKind(what, cause));
   };
   if (absl::StartsWith(path, "data:")) {
-    return refused(kImageIsUrl,
+    return refused(kIsUrl,
                    "is a data URL; media are read from files: write it to one "
                    "below media_root and name its path");
   }
   if (absl::StrContains(path, "://")) {
-    return refused(kImageIsUrl,
+    return refused(kIsUrl,
                    "is a URL; media are read from files: download it below "
                    "media_root and name its path");
   }
   if (absl::EndsWith(path, ".zip") || absl::StrContains(path, ".zip/") ||
       absl::StrContains(path, ".zip@")) {
-    return refused(kImageInZip,
+    return refused(kInZip,
                    "is in a zip archive, which is not read: unpack it below "
                    "media_root and name its path");
   }
