@@ -23,6 +23,7 @@ absl::Status CheckPlan(const VideoPlan& plan) {
     return absl::InvalidArgumentError(absl::StrCat("a video ", pieces...));
   };
   if (uint64_t{plan.height} * plan.width > kMaxImagePixels ||
+      uint64_t{plan.first_height} * plan.first_width > kMaxImagePixels ||
       plan.grid_h > kMostGridSide || plan.grid_w > kMostGridSide) {
     return fault("would be resized to ", plan.width, "x", plan.height,
                  " pixels; at most ", kMaxImagePixels, " are made, and ",
@@ -110,6 +111,15 @@ IndexedVideo IndexedVideoOf(const VideoFacts& facts) {
 
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
                                            const IndexedVideo& video) {
+  if (video.flags & IndexedVideo::kIsList) {
+    BALLAST_ASSIGN_OR_RETURN(
+        VideoPlan list, PlanFrameList(model, video.frames, video.sample_fps,
+                                      video.height, video.width));
+    // A last frame that is repeated travels once.
+    list.frames.resize(video.frames);
+    BALLAST_RETURN_IF_ERROR(CheckPlan(list));
+    return list;
+  }
   VideoClip clip;
   if (video.flags & IndexedVideo::kHasStart) clip.start = video.start;
   if (video.flags & IndexedVideo::kHasEnd) clip.end = video.end;

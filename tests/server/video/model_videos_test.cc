@@ -36,7 +36,6 @@ TEST(VideoPlanKeyTest, IsThatOfTheRuleAndItsLimits) {
             v1::Model::Video::SAMPLING_TRANSFORMERS);
       },
       [](v1::Model* m) { m->mutable_video()->set_fps(0.1); },
-      [](v1::Model* m) { m->mutable_video()->set_fps(2.0000001); },
       [](v1::Model* m) { m->mutable_video()->set_min_frames(2); },
       [](v1::Model* m) { m->mutable_video()->set_max_frames(2); },
       [](v1::Model* m) { m->mutable_video()->set_min_pixels(2); },
@@ -54,6 +53,38 @@ TEST(VideoPlanKeyTest, IsThatOfTheRuleAndItsLimits) {
     change(&changed);
     EXPECT_NE(VideoPlanKey(changed), key) << changed.DebugString();
   }
+}
+
+TEST(VideoPlanKeyTest, TellsNumbersApartThatAgreeInSixDigits) {
+  v1::Model a = ModelOf("qwen2_5_vl");
+  a.mutable_video()->set_fps(2);
+  a.mutable_video()->set_max_pixels(12845056);
+  v1::Model b = a;
+  b.mutable_video()->set_fps(2.0000001);
+  EXPECT_NE(VideoPlanKey(a), VideoPlanKey(b));
+  b = a;
+  b.mutable_video()->set_max_pixels(12845057);
+  EXPECT_NE(VideoPlanKey(a), VideoPlanKey(b));
+}
+
+TEST(PlanIndexedVideoTest, AListHasAllItsPicturesOnce) {
+  IndexedVideo list = {};
+  list.flags = IndexedVideo::kIsList;
+  list.frames = 5;
+  list.width = 130;
+  list.height = 90;
+  const auto model = VideoModelOf(ModelOf("qwen2_5_vl"));
+  auto plan = PlanIndexedVideo(*model, list);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->frames, ::testing::ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_EQ(plan->grid_t, 3u);
+  EXPECT_EQ(plan->seconds_per_patch, 1);  // 2 pictures a second
+  // As images of multiples of 56.
+  EXPECT_EQ(plan->first_height, 112u);
+  EXPECT_EQ(plan->first_width, 112u);
+  list.sample_fps = 0.5;
+  plan = PlanIndexedVideo(*model, list);
+  EXPECT_EQ(plan->seconds_per_patch, 4);
 }
 
 }  // namespace
