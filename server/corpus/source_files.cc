@@ -126,7 +126,8 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
 IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
                        const IndexKey& key, bool has_videos) {
   const std::string media =
-      source.format() == v1::Source::FORMAT_JSONL
+      source.format() == v1::Source::FORMAT_JSONL ||
+              source.format() == v1::Source::FORMAT_PARQUET
           ? RelativeName(directory, ResolvePath(directory, source.media_root()))
           : "";
   const std::string columns = FormatKey(source, directory);
