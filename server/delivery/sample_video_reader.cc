@@ -81,18 +81,20 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
                                      Place place) const {
   if (raw.fd == nullptr) return ReadList(raw, indexed, plan, pictures, place);
   const VideoBytes bytes = {raw.fd->get(), raw.offset, raw.size};
-  BALLAST_ASSIGN_OR_RETURN(const VideoFacts facts, reader_->ReadFacts(bytes));
-  const IndexedVideo found = IndexedVideoOf(facts);
-  if (!IsSame(found, indexed)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(SizeOf(found), " instead of ", SizeOf(indexed),
-                     "; has the file changed? index the source again"));
-  }
   FrameForm form;
   form.width = plan.width;
   form.height = plan.height;
   form.resampling = resampling_;
-  return reader_->ReadFrames(bytes, facts, plan.frames, form, place);
+  return reader_->ReadChecked(
+      bytes,
+      [&](const VideoFacts& facts) {
+        const IndexedVideo found = IndexedVideoOf(facts);
+        if (IsSame(found, indexed)) return absl::OkStatus();
+        return absl::InvalidArgumentError(
+            absl::StrCat(SizeOf(found), " instead of ", SizeOf(indexed),
+                         "; has the file changed? index the source again"));
+      },
+      plan.frames, form, place);
 }
 
 }  // namespace ballast

@@ -167,6 +167,19 @@ TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
   const auto facts = process.ReadFacts(video.bytes);
   EXPECT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(process.starts(), 2u);
+  // The list of packets died with it, and is made again.
+  kill(process.process(), SIGSEGV);
+  int frames = 0;
+  const absl::Status decoded = process.Decode(
+      video.bytes, *facts, {0, 29},
+      [&](uint32_t, const DecodedFrame&) {
+        ++frames;
+        return absl::OkStatus();
+      },
+      /*is_listed=*/true);
+  EXPECT_TRUE(decoded.ok()) << decoded;
+  EXPECT_EQ(frames, 2);
+  EXPECT_EQ(process.starts(), 3u);
   // Killed from outside: nothing is known of the file, so the fault may pass.
   kill(process.process(), SIGKILL);
   EXPECT_EQ(process.ReadFacts(video.bytes).status().code(),
