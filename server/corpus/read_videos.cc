@@ -14,9 +14,9 @@ namespace ballast {
 absl::Status ReadVideo(FileView file, uint64_t offset, uint64_t size,
                        ImagesHash* hash, RawSample* sample) {
   if (file.object() != nullptr) {
-    uint64_t left = kMaxSampleBytes;
-    for (const RawVideo& other : sample->videos) left -= other.size;
-    if (size > left) {
+    uint64_t bytes = size;
+    for (const RawVideo& other : sample->videos) bytes += other.size;
+    if (bytes > kMaxSampleBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("its videos in a store have over ", kMaxSampleBytes,
                        " bytes in all"));

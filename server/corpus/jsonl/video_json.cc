@@ -101,13 +101,14 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
                      "all in model.video"));
   }
   JsonVideo video;
-  element value;
-  if (part["video"].get(value) == SUCCESS ||
-      part["video_url"]["url"].get(value) == SUCCESS ||
-      part["video_url"].get(value) == SUCCESS ||
-      part["path"].get(value) == SUCCESS) {
+  // Columnar sets have all keys in all parts, most of them null.
+  for (const auto& found : {part["video"], part["video_url"]["url"],
+                            part["video_url"], part["path"]}) {
+    element value;
+    if (found.get(value) != SUCCESS || value.is_null()) continue;
     BALLAST_ASSIGN_OR_RETURN(std::optional<JsonVideo> named, ReadVideo(value));
     if (named.has_value()) video = *std::move(named);
+    break;
   }
   // qwen-vl-utils passes over them, and the frames would not be those meant.
   const auto unread = [&](const char* name, absl::string_view wanted) {

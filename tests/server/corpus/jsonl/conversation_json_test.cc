@@ -142,7 +142,7 @@ TEST(ConversationJsonTest, ReadsVideos) {
                   {"type": "video_url", "video_url": {"url": "b.mp4"}}]}]})"),
               ElementsAre("a.mp4", "b.mp4"));
   EXPECT_THAT(paths(R"({"messages": [{"content": [
-                  {"type": "video", "path": "a.mp4"},
+                  {"type": "video", "video": null, "path": "a.mp4"},
                   {"type": "video", "video": ["0.jpg"]}]}]})"),
               ElementsAre("a.mp4", "0.jpg"));
   EXPECT_THAT(paths(R"({"video": ["a.jpg", "b.jpg"]})"),
