@@ -5,9 +5,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/corpus/index/index_builder.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/source_files.h"
-#include "server/corpus/jsonl/media_root.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/fake_videos.h"
 
@@ -41,10 +41,9 @@ std::unique_ptr<ParquetSource> ParquetTest::Open(const v1::Source& source,
   auto files = ListSourceFiles(source, folder_);
   EXPECT_TRUE(files.ok()) << files.status();
   cache_ = std::make_shared<RowGroupCache>(cache_bytes);
-  return std::make_unique<ParquetSource>(*std::move(index), *std::move(files),
-                                         std::make_shared<OpenFileCache>(8),
-                                         ParquetColumnsOf(source),
-                                         *MediaRoot::Create(folder_), cache_);
+  return std::make_unique<ParquetSource>(
+      *std::move(index), *std::move(files), std::make_shared<OpenFileCache>(8),
+      ParquetColumnsOf(source), *MediaRoot::Create(folder_), cache_);
 }
 
 void ParquetTest::ExpectSamples(const std::string& name,
