@@ -22,6 +22,7 @@
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
 #include "server/image/image.h"
+#include "server/video/listed_frame.h"
 #include "server/video/video_plan.h"
 #include "server/video/video_reader.h"
 
@@ -147,13 +148,11 @@ absl::Status InspectFolder(const InspectVideoOptions& options,
                            PicturesIn(folder));
   ImageOptions image_options;
   image_options.resampling.library = options.library;
-  Resampling final_resampling = image_options.resampling;
   ImageDecoder decoder(image_options);
-  FrameListPlan list;
+  VideoPlan plan;
   std::vector<std::string> hashes;
-  uint32_t width = 0;
-  uint32_t height = 0;
-  std::vector<uint8_t> resized;
+  ImageHeader first = {};
+  std::vector<uint8_t> frame;
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
     if (file.stamp().size > kMaxSampleBytes) {
@@ -163,46 +162,29 @@ absl::Status InspectFolder(const InspectVideoOptions& options,
     }
     BALLAST_ASSIGN_OR_RETURN(const std::string bytes,
                              file.ReadAt(0, file.stamp().size));
-    absl::StatusOr<RgbImage> picture = decoder.Decode(bytes);
-    if (!picture.ok()) return Annotate(picture.status(), path);
-    if (width == 0) {
-      width = picture->width;
-      height = picture->height;
+    if (first.width == 0) {
+      const auto size = ReadImageSize(bytes, image_options);
+      if (!size.ok()) return Annotate(size.status(), path);
+      first = *size;
       BALLAST_ASSIGN_OR_RETURN(
-          list,
+          plan,
           PlanFrameList(options.model, static_cast<uint32_t>(paths.size()), 0,
-                        height, width));
-      BALLAST_RETURN_IF_ERROR(CheckPixels(list.plan.height, list.plan.width));
-      BALLAST_RETURN_IF_ERROR(CheckPixels(list.first_height, list.first_width));
+                        first.height, first.width));
+      BALLAST_RETURN_IF_ERROR(CheckPixels(plan.height, plan.width));
+      BALLAST_RETURN_IF_ERROR(CheckPixels(plan.first_height, plan.first_width));
       (*object)["frames"] = paths.size();
-      AddPlan(list.plan, object);
+      AddPlan(plan, object);
       if (!options.decode) return absl::OkStatus();
+      frame.resize(size_t{plan.width} * plan.height * 3);
     }
-    if (picture->width != width || picture->height != height) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, " is ", picture->width, "x", picture->height,
-                       " pixels, the first picture ", width, "x", height,
-                       "; wanted one size for all frames of a video"));
-    }
-    if (list.first_width != 0) {
-      RgbImage first = {list.first_width, list.first_height, {}};
-      first.pixels.resize(size_t{first.width} * first.height * 3);
-      Resampling pillow;
-      if (options.library != ResampleLibrary::kTorchvision) {
-        pillow.library = options.library;
-      }
-      BALLAST_RETURN_IF_ERROR(Resize(*picture, pillow, first.width,
-                                     first.height,
-                                     absl::MakeSpan(first.pixels)));
-      *picture = std::move(first);
-    }
-    resized.resize(size_t{list.plan.width} * list.plan.height * 3);
-    BALLAST_RETURN_IF_ERROR(Resize(*picture, final_resampling, list.plan.width,
-                                   list.plan.height, absl::MakeSpan(resized)));
-    hashes.push_back(Sha256Hex(resized));
+    const absl::Status made =
+        MakeListedFrame(bytes, first.width, first.height, plan, &decoder,
+                        absl::MakeSpan(frame));
+    if (!made.ok()) return Annotate(made, path);
+    hashes.push_back(Sha256Hex(frame));
   }
   // The last is repeated where frames come in pairs.
-  hashes.resize(list.plan.frames.size(), hashes.back());
+  hashes.resize(plan.frames.size(), hashes.back());
   (*object)["frames_sha256"] = hashes;
   return absl::OkStatus();
 }

@@ -83,10 +83,10 @@ absl::Status RunRepack(Options options) {
     };
   }
   BALLAST_ASSIGN_OR_RETURN(const RepackReport report, Repack(*opened, repack));
-  std::cout << absl::StrFormat("%s: %d samples, %d images, %.1f MB in %d tars",
-                               repack.name, report.samples, report.images,
-                               report.bytes * 1e-6,
-                               report.tars - report.resumed);
+  std::cout << absl::StrFormat(
+      "%s: %d samples, %d images, %d videos, %.1f MB in %d tars", repack.name,
+      report.samples, report.images, report.videos, report.bytes * 1e-6,
+      report.tars - report.resumed);
   if (report.resumed > 0) {
     std::cout << "; " << report.resumed << " were there already";
   }
@@ -103,7 +103,7 @@ void AddRepack(CommandLine* line) {
   Command* command = line->AddCommand(
       line->program(), "repack",
       R"(Writes the samples of a source as WebDataset tars, in the order of its index,
-which must be up to date. Text and image bytes stay as they are. Rows of Parquet
+which must be up to date. Text, images and videos stay as they are. Rows of Parquet
 are shuffled within a window of row groups; those of tars among all.
 
 A run that was ended goes on behind the tars that it has written when it is run

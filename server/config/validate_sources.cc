@@ -40,9 +40,10 @@ class SourceCheck {
       Require("path", "the source's files");
       CheckPath();
     }
-    if (source_.format() != v1::Source::FORMAT_JSONL) {
-      Refuse("media_root", "a format other than jsonl",
-             "it for format: jsonl alone");
+    if (source_.format() != v1::Source::FORMAT_JSONL &&
+        source_.format() != v1::Source::FORMAT_PARQUET) {
+      Refuse("media_root", "a format other than jsonl and parquet",
+             "it for format: jsonl or parquet");
     }
     CheckUrl("media_root", source_.media_root());
     if (IsSound("index") && IsStoreUrl(source_.index())) {

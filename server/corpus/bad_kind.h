@@ -5,17 +5,24 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace ballast {
 
 // Kinds of bad samples that `ballast-server index` counts at its end, so that a
 // thousand samples of one cause are seen as one: "image is a URL". A status of
-// a bad sample may carry one.
-inline constexpr char kImageMissing[] = "image missing";
-inline constexpr char kImageIsUrl[] = "image is a URL";
-inline constexpr char kImageInZip[] = "image in a zip archive";
+// a bad sample may carry one. Kinds of images and videos are MediaKind of:
+inline constexpr char kMissing[] = "missing";
+inline constexpr char kIsUrl[] = "is a URL";
+inline constexpr char kInZip[] = "in a zip archive";
 inline constexpr char kTooLong[] = "too long";
+
+// The kind of what has befallen an "image" or a "video".
+inline std::string MediaKind(absl::string_view medium,
+                             absl::string_view cause) {
+  return absl::StrCat(medium, " ", cause);
+}
 
 inline constexpr char kBadKindUrl[] = "ballast/bad_kind";
 

@@ -12,6 +12,7 @@
 #include "server/corpus/index/digest.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
+#include "server/corpus/read_videos.h"
 #include "server/corpus/tar/webdataset_reader.h"
 #include "server/storage/range_plan.h"
 
@@ -32,28 +33,6 @@ absl::Status CheckImageCount(size_t found, const IndexSampleRecord& record) {
 void AddImage(const std::string& image, ImagesHash* hash) {
   hash->Add(image.size(),
             absl::string_view(image).substr(0, ImagesHash::kHeadBytes));
-}
-
-// Opens the video in [offset, offset + size) of the file, and adds it to the
-// hash.
-absl::Status AddVideo(FileView file, uint64_t offset, uint64_t size,
-                      ImagesHash* hash, RawSample* sample) {
-  if (file.object() != nullptr) {
-    uint64_t left = kMaxSampleBytes;
-    for (const RawVideo& other : sample->videos) left -= other.size;
-    if (size > left) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("its videos in a store have over ", kMaxSampleBytes,
-                       " bytes in all"));
-    }
-  }
-  BALLAST_ASSIGN_OR_RETURN(RawVideo video, OpenVideo(file, offset, size));
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::string head,
-      file.ReadAt(offset, std::min<uint64_t>(size, ImagesHash::kHeadBytes)));
-  hash->Add(size, head);
-  sample->videos.push_back(std::move(video));
-  return absl::OkStatus();
 }
 
 // Checks that the lengths and headers of the images and videos are those
@@ -234,7 +213,7 @@ absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
   }
   for (const TarMember& video : found->videos) {
     BALLAST_RETURN_IF_ERROR(
-        at_key(AddVideo(file, video.data, video.size, &hash, &sample)));
+        at_key(ReadVideo(file, video.data, video.size, &hash, &sample)));
   }
   BALLAST_RETURN_IF_ERROR(at_key(CheckImages(hash, record)));
   return sample;
@@ -280,11 +259,9 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
     sample.images.push_back(std::move(bytes));
   }
   for (const JsonVideo& named : found->videos) {
-    const absl::StatusOr<File> video = media_.Open(named.path, parts.from);
-    if (!video.ok()) return at_line(video.status());
-    const FileView view(&*video, parts.from, SampleOwner(record));
     BALLAST_RETURN_IF_ERROR(
-        at_line(AddVideo(view, 0, view.size(), &hash, &sample)));
+        at_line(ReadNamedVideo(named, media_, parts.from, SampleOwner(record),
+                               &left, &hash, &sample)));
   }
   BALLAST_RETURN_IF_ERROR(at_line(CheckImages(hash, record)));
   return sample;
@@ -306,7 +283,10 @@ absl::StatusOr<uint64_t> JsonlSource::FetchMore(
   if (!found.ok()) return 0;
   uint64_t fetched = 0;
   std::vector<std::string> paths = found->images;
-  for (const JsonVideo& video : found->videos) paths.push_back(video.path);
+  for (const JsonVideo& video : found->videos) {
+    if (video.frames.empty()) paths.push_back(video.path);
+    paths.insert(paths.end(), video.frames.begin(), video.frames.end());
+  }
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File image, media_.Open(path));
     const uint64_t size = image.stamp().size;

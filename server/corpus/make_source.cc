@@ -38,9 +38,12 @@ absl::StatusOr<std::unique_ptr<FileSource>> MakeFileSource(
     std::shared_ptr<OpenFileCache> cache) {
   BALLAST_RETURN_IF_ERROR(CheckFormatIsRead(source));
   if (source.format() == v1::Source::FORMAT_PARQUET) {
+    BALLAST_ASSIGN_OR_RETURN(
+        MediaRoot media,
+        MediaRoot::Create(ResolvePath(directory, source.media_root())));
     return std::make_unique<ParquetSource>(
         std::move(index), std::move(files), std::move(cache),
-        ParquetColumnsOf(source), RowGroupCache::OfProcess());
+        ParquetColumnsOf(source), std::move(media), RowGroupCache::OfProcess());
   }
   if (source.format() == v1::Source::FORMAT_JSONL) {
     BALLAST_ASSIGN_OR_RETURN(

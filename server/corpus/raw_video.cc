@@ -48,7 +48,19 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
   }
   BALLAST_RETURN_IF_ERROR(file.Load({{offset, size}}));
   BALLAST_ASSIGN_OR_RETURN(const std::string bytes, file.ReadAt(offset, size));
-  BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, FileOf(bytes, file.path()));
+  return VideoInMemory(bytes, file.path());
+}
+
+absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
+                                       const std::string& name) {
+  if (bytes.size() > kMaxSampleBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a video of ", bytes.size(), " bytes; at most ",
+                     kMaxSampleBytes, " are copied to memory"));
+  }
+  RawVideo video;
+  video.size = bytes.size();
+  BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, FileOf(bytes, name));
   video.fd = std::make_shared<const OwnedFd>(std::move(fd));
   return video;
 }

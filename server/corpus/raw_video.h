@@ -3,18 +3,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/owned_fd.h"
 #include "server/corpus/file.h"
 
 namespace ballast {
 
-// A video's bytes: `size` bytes from `offset` on of an open file.
+// A video's bytes: `size` bytes from `offset` on of an open file; or the files
+// of the pictures that are its frames, `size` bytes in all, and no open file.
 struct RawVideo {
   std::shared_ptr<const OwnedFd> fd;
   uint64_t offset = 0;
   uint64_t size = 0;
+  std::vector<std::string> pictures;
 };
 
 // The video in [offset, offset + size) of the file. Reads nothing of a mounted
@@ -23,6 +28,12 @@ struct RawVideo {
 // INVALID_ARGUMENT (an object's video has over kMaxSampleBytes).
 absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
                                    uint64_t size);
+
+// The video of these bytes, which are copied into memory that the descriptor
+// names. `name` is for messages. Errors: UNAVAILABLE (no descriptor, no
+// memory); INVALID_ARGUMENT (over kMaxSampleBytes).
+absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
+                                       const std::string& name);
 
 }  // namespace ballast
 

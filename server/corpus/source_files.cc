@@ -32,7 +32,8 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
     return absl::FailedPreconditionError(
         absl::StrCat(index.path(), ": stale index: ", why...));
   };
-  const IndexDigests digests = DigestsOf(source, directory, key);
+  const IndexDigests digests =
+      DigestsOf(source, directory, key, index.has_videos());
   if (index.digests().sizes != digests.sizes) {
     return stale(
         "it was built with another format, media_root or exif_orientation, or "
@@ -44,8 +45,8 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   }
   if (index.digests().limits != digests.limits) {
     return stale(
-        "it was built with other bounds of pixels or tokens, or another patch "
-        "or on_too_long");
+        "it was built with other bounds of pixels or tokens, another patch, "
+        "on_too_long or, as it has videos, model.video");
   }
   if (!index.HasMarks()) {
     return stale("other rules told what JPEG engines may decode");
@@ -123,9 +124,10 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
 }
 
 IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
-                       const IndexKey& key) {
+                       const IndexKey& key, bool has_videos) {
   const std::string media =
-      source.format() == v1::Source::FORMAT_JSONL
+      source.format() == v1::Source::FORMAT_JSONL ||
+              source.format() == v1::Source::FORMAT_PARQUET
           ? RelativeName(directory, ResolvePath(directory, source.media_root()))
           : "";
   const std::string columns = FormatKey(source, directory);
@@ -134,7 +136,8 @@ IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
                                         media.size(), "\n", media, "\n",
                                         columns, key.sizes));
   digests.lengths = DigestOf(key.lengths);
-  digests.limits = DigestOf(key.limits);
+  digests.limits =
+      DigestOf(has_videos ? absl::StrCat(key.limits, key.videos) : key.limits);
   return digests;
 }
 

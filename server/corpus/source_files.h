@@ -29,9 +29,10 @@ struct SourceFile {
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory);
 
-// The digests of `key` that an index of `source` holds.
+// The digests of `key` that an index of `source` holds. `has_videos`: of its
+// records, left out or not, one has a video.
 IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
-                       const IndexKey& key);
+                       const IndexKey& key, bool has_videos);
 
 // The path of the index.
 std::string IndexPath(const v1::Source& source, absl::string_view directory);

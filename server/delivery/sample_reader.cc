@@ -217,6 +217,7 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideos(
     *crop += plan.frames.size();
     const absl::Status status = Annotate(
         videos_->Read(raw.videos[i], indexed.videos[i], plan,
+                      &ThreadDecoder(image_options_),
                       [&](size_t frame) { return place(first + frame); }),
         absl::StrCat("video ", i));
     if (const auto fault = DataFaultOf(status)) return fault;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/video/listed_frame.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {
@@ -17,7 +18,30 @@ std::string SizeOf(const IndexedVideo& video) {
 // Everything that the plan follows from is as it was.
 bool IsSame(const IndexedVideo& a, const IndexedVideo& b) {
   return a.frames == b.frames && a.width == b.width && a.height == b.height &&
-         a.fps == b.fps && a.rotation == b.rotation;
+         a.fps == b.fps && a.rotation == b.rotation &&
+         !((a.flags ^ b.flags) & IndexedVideo::kIsList);
+}
+
+// Makes the frames of a list of pictures.
+absl::Status ReadList(const RawVideo& raw, const IndexedVideo& indexed,
+                      const VideoPlan& plan, ImageDecoder* decoder,
+                      SampleVideoReader::Place place) {
+  const auto changed = [](const auto&... pieces) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        pieces..., "; has the sample changed? index the source again"));
+  };
+  if (!(indexed.flags & IndexedVideo::kIsList) ||
+      raw.pictures.size() != indexed.frames) {
+    return changed(raw.pictures.size(), " pictures instead of ", indexed.frames,
+                   " frames");
+  }
+  for (size_t i = 0; i < plan.frames.size(); ++i) {
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(MakeListedFrame(raw.pictures[plan.frames[i]], indexed.width,
+                                 indexed.height, plan, decoder, place(i)),
+                 absl::StrCat("frame ", plan.frames[i])));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -52,20 +76,25 @@ absl::StatusOr<SampleVideoText> SampleVideoReader::Text(
 
 absl::Status SampleVideoReader::Read(const RawVideo& raw,
                                      const IndexedVideo& indexed,
-                                     const VideoPlan& plan, Place place) const {
+                                     const VideoPlan& plan,
+                                     ImageDecoder* pictures,
+                                     Place place) const {
+  if (raw.fd == nullptr) return ReadList(raw, indexed, plan, pictures, place);
   const VideoBytes bytes = {raw.fd->get(), raw.offset, raw.size};
-  BALLAST_ASSIGN_OR_RETURN(const VideoFacts facts, reader_->ReadFacts(bytes));
-  const IndexedVideo found = IndexedVideoOf(facts);
-  if (!IsSame(found, indexed)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(SizeOf(found), " instead of ", SizeOf(indexed),
-                     "; has the file changed? index the source again"));
-  }
   FrameForm form;
   form.width = plan.width;
   form.height = plan.height;
   form.resampling = resampling_;
-  return reader_->ReadFrames(bytes, facts, plan.frames, form, place);
+  return reader_->ReadChecked(
+      bytes,
+      [&](const VideoFacts& facts) {
+        const IndexedVideo found = IndexedVideoOf(facts);
+        if (IsSame(found, indexed)) return absl::OkStatus();
+        return absl::InvalidArgumentError(
+            absl::StrCat(SizeOf(found), " instead of ", SizeOf(indexed),
+                         "; has the file changed? index the source again"));
+      },
+      plan.frames, form, place);
 }
 
 }  // namespace ballast

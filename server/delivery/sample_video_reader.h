@@ -15,6 +15,7 @@
 #include "proto/model.pb.h"
 #include "server/corpus/index/indexed_video.h"
 #include "server/corpus/raw_video.h"
+#include "server/image/image.h"
 #include "server/text/positions.h"
 #include "server/text/video_text.h"
 #include "server/video/video_model.h"
@@ -44,13 +45,15 @@ class SampleVideoReader {
   absl::StatusOr<SampleVideoText> Text(
       absl::Span<const IndexedVideo> videos) const;
 
-  // Decodes the planned frames, resizes each and writes it to place(i). Blocks
-  // on the file and the process. Errors: INVALID_ARGUMENT (damaged, or another
+  // Decodes the planned frames, resizes each and writes it to place(i).
+  // `pictures` decodes those of a list. Blocks on the file and the process.
+  // Errors: INVALID_ARGUMENT (damaged, or another
   // video than the index has), all others are transient, as
   // VideoReader::ReadFrames.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
   absl::Status Read(const RawVideo& raw, const IndexedVideo& indexed,
-                    const VideoPlan& plan, Place place) const;
+                    const VideoPlan& plan, ImageDecoder* pictures,
+                    Place place) const;
 
  private:
   const std::optional<VideoModel> model_;

@@ -17,6 +17,7 @@ IndexKey IndexKeyOf(const v1::Config& config, const Tokenizer& tokenizer) {
   }
   key.lengths = TextLengthKey(config.model(), tokenizer);
   key.limits = TextLimitKey(config);
+  key.videos = VideoPlanKey(config.model());
   return key;
 }
 

@@ -21,6 +21,7 @@
 #include "server/image/image.h"
 #include "server/image/image_header.h"
 #include "server/job/config_index_key.h"
+#include "server/job/video_probe.h"
 #include "server/storage/storage.h"
 #include "server/text/family_text.h"
 #include "server/text/model_tokenizer.h"
@@ -54,24 +55,6 @@ ImageJudge JudgeOf(const v1::Model& model) {
                              ReadOrientation(bytes, header));
     return orientation == kUpright ? EngineRefusal::kNone
                                    : EngineRefusal::kTurned;
-  };
-}
-
-// Reads the facts of videos, in processes of their own.
-VideoProbe VideoProbeOf(VideoReader* reader) {
-  return [reader](const RawVideo& video) -> absl::StatusOr<IndexedVideo> {
-    const absl::StatusOr<VideoFacts> facts =
-        reader->ReadFacts({video.fd->get(), video.offset, video.size});
-    if (facts.ok()) return IndexedVideoOf(*facts);
-    // A file on which the process is silent is bad, as far as an index goes.
-    if (absl::IsDeadlineExceeded(facts.status())) {
-      return absl::InvalidArgumentError(facts.status().message());
-    }
-    // The machine lacks FFmpeg's libraries: no sample's fault.
-    if (absl::IsFailedPrecondition(facts.status())) {
-      return absl::UnavailableError(facts.status().message());
-    }
-    return facts.status();
   };
 }
 
@@ -244,6 +227,8 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
                            FindSharedFiles(c, config.directory));
   VideoReader videos(static_cast<int>(ThreadsOrCores(c.serve().threads())));
+  const VideoProbe video_probe = MakeVideoProbe(
+      [&videos](const VideoBytes& video) { return videos.ReadFacts(video); });
   std::vector<SourceIndexing> all;
   for (const v1::Source& source : c.sources()) {
     SourceIndexing result;
@@ -291,7 +276,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     index_options.read_image_size = SizeReader(c.model());
     index_options.judge_image = JudgeOf(c.model());
     if (VideoModelOf(c.model()).has_value()) {
-      index_options.read_video = VideoProbeOf(&videos);
+      index_options.read_video = video_probe;
     }
     index_options.key = key;
     index_options.lengths_hold = [&](const TextLengths& lengths,

@@ -33,26 +33,6 @@ std::string OneLine(const v1::ChatTemplate& chat) {
   return absl::StrJoin(fields, "|");
 }
 
-// What decides on the frames of videos: the rule of the profile and its limits.
-std::string VideoKey(const v1::Model& model) {
-  const v1::Model::Video& video = model.video();
-  std::string key =
-      absl::StrCat("video.profile=", model.profile(),
-                   "\nvideo.temporal_patch=", model.temporal_patch(), "\n");
-  const auto add = [&key](absl::string_view name, double value) {
-    if (value != 0) absl::StrAppend(&key, "video.", name, "=", value, "\n");
-  };
-  add("sampling", video.sampling());
-  add("fps", video.fps());
-  add("min_frames", video.min_frames());
-  add("max_frames", video.max_frames());
-  add("min_pixels", static_cast<double>(video.min_pixels()));
-  add("max_pixels", static_cast<double>(video.max_pixels()));
-  add("total_pixels", static_cast<double>(video.total_pixels()));
-  add("cap_pixels_per_frame", video.cap_pixels_per_frame());
-  return key;
-}
-
 uint32_t Saturated(uint64_t count) {
   return static_cast<uint32_t>(
       std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max()));
@@ -119,8 +99,7 @@ std::string TextLimitKey(const v1::Config& config) {
       "min_pixels=", model.min_pixels(), "\nmax_pixels=", model.max_pixels(),
       "\npatch=", model.patch(), "\nmerge=", model.merge(),
       "\nmax_tokens=", config.batch().max_tokens(),
-      "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n",
-      VideoKey(model));
+      "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n");
 }
 
 }  // namespace ballast

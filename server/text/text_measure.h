@@ -41,10 +41,10 @@ bool TextFits(uint32_t text_tokens, absl::Span<const ImageGrid> images,
               const TextOptions& options);
 
 // Both list everything that a measured length depends on besides the sample
-// itself, one KEY=VALUE per line: the first lists the settings that determine
-// the whole text, the second its limits. An index built under another key is
-// stale. `model` and `config` are loaded ones; `tokenizer` is the one that the
-// model names.
+// itself and its videos (VideoPlanKey), one KEY=VALUE per line: the first lists
+// the settings that determine the whole text, the second its limits. An index
+// built under another key is stale. `model` and `config` are loaded ones;
+// `tokenizer` is the one that the model names.
 std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer);
 std::string TextLimitKey(const v1::Config& config);
 

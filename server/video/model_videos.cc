@@ -7,12 +7,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/image/image_header.h"
 
 namespace ballast {
 namespace {
 
+// Increase whenever the same facts and limits yield another plan or text.
+constexpr int kPlanVersion = 1;
 constexpr uint32_t kMostGridSide = 65535;  // CheckColumns
 
 absl::Status CheckPlan(const VideoPlan& plan) {
@@ -20,6 +23,7 @@ absl::Status CheckPlan(const VideoPlan& plan) {
     return absl::InvalidArgumentError(absl::StrCat("a video ", pieces...));
   };
   if (uint64_t{plan.height} * plan.width > kMaxImagePixels ||
+      uint64_t{plan.first_height} * plan.first_width > kMaxImagePixels ||
       plan.grid_h > kMostGridSide || plan.grid_w > kMostGridSide) {
     return fault("would be resized to ", plan.width, "x", plan.height,
                  " pixels; at most ", kMaxImagePixels, " are made, and ",
@@ -64,6 +68,30 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
   return video;
 }
 
+std::string VideoPlanKey(const v1::Model& model) {
+  const std::optional<VideoModel> video = VideoModelOf(model);
+  if (!video.has_value()) return "";
+  std::string key = absl::StrCat("plan_version=", kPlanVersion, "\n");
+  const auto add = [&key](absl::string_view name, auto value) {
+    absl::StrAppend(&key, "video.", name, "=", value, "\n");
+  };
+  add("rule", static_cast<int>(video->rule));
+  add("sampling", static_cast<int>(video->sampling));
+  add("fps", absl::StrFormat("%.17g", video->fps));
+  add("min_frames", video->min_frames);
+  add("max_frames", video->max_frames);
+  add("min_pixels", video->min_pixels);
+  add("max_pixels", video->max_pixels);
+  add("total_pixels", video->total_pixels);
+  add("cap_pixels_per_frame", video->cap_pixels_per_frame);
+  add("patch", video->patch);
+  add("merge", video->merge);
+  add("temporal", video->temporal);
+  add("side", video->side);
+  add("frame_tokens", video->frame_tokens);
+  return key;
+}
+
 IndexedVideo IndexedVideoOf(const VideoFacts& facts) {
   IndexedVideo video = {};
   video.fps = facts.fps;
@@ -83,6 +111,15 @@ IndexedVideo IndexedVideoOf(const VideoFacts& facts) {
 
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
                                            const IndexedVideo& video) {
+  if (video.flags & IndexedVideo::kIsList) {
+    BALLAST_ASSIGN_OR_RETURN(
+        VideoPlan list, PlanFrameList(model, video.frames, video.sample_fps,
+                                      video.height, video.width));
+    // A last frame that is repeated travels once.
+    list.frames.resize(video.frames);
+    BALLAST_RETURN_IF_ERROR(CheckPlan(list));
+    return list;
+  }
   VideoClip clip;
   if (video.flags & IndexedVideo::kHasStart) clip.start = video.start;
   if (video.flags & IndexedVideo::kHasEnd) clip.end = video.end;

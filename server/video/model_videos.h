@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_VIDEO_MODEL_VIDEOS_H_
 
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "proto/model.pb.h"
@@ -16,6 +17,11 @@ namespace ballast {
 // limits of model.video and the model's patches. nullopt: videos are not
 // carried for it (a family, or a model without a profile). `model` is complete.
 std::optional<VideoModel> VideoModelOf(const v1::Model& model);
+
+// Everything that PlanIndexedVideo and the text of a video follow from besides
+// the facts, one KEY=VALUE a line: the rule and its limits, not the name of the
+// profile. Empty where VideoModelOf is.
+std::string VideoPlanKey(const v1::Model& model);
 
 // The facts of a video as an index keeps them, without a clip.
 IndexedVideo IndexedVideoOf(const VideoFacts& facts);

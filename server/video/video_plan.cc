@@ -76,6 +76,10 @@ absl::StatusOr<TileShape> Qwen3Resize(uint32_t height, uint32_t width,
                                       double frames, double temporal,
                                       double factor, double min_pixels,
                                       double max_pixels) {
+  if (frames < temporal) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a video of ", frames, " frames; wanted at least ", temporal));
+  }
   double h = height;
   double w = width;
   if (h < factor || w < factor) {
@@ -216,22 +220,22 @@ absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
   return plan;
 }
 
-absl::StatusOr<FrameListPlan> PlanFrameList(const VideoModel& model,
-                                            uint32_t count, double fps,
-                                            uint32_t height, uint32_t width) {
-  constexpr double kListFps = 2.0;
+absl::StatusOr<VideoPlan> PlanFrameList(const VideoModel& model, uint32_t count,
+                                        double fps, uint32_t height,
+                                        uint32_t width) {
+  constexpr double kUtilsFps = 2.0;
+  constexpr double kClassFps = 24.0;
   constexpr uint64_t kMinImageTokens = 4;
   constexpr uint64_t kMaxImageTokens = 16384;
   BALLAST_RETURN_IF_ERROR(CheckSides(height, width));
   if (count == 0) {
     return absl::InvalidArgumentError("a video of no frames");
   }
-  if (!(fps > 0)) fps = kListFps;
-  FrameListPlan list;
-  VideoPlan& plan = list.plan;
+  const bool is_own = model.sampling == VideoSampling::kOwn;
+  if (!(fps > 0)) fps = is_own ? kUtilsFps : kClassFps;
+  VideoPlan plan;
   std::vector<uint32_t> times;
-  const bool is_padded =
-      model.sampling == VideoSampling::kOwn && model.temporal > 1;
+  const bool is_padded = is_own && model.temporal > 1;
   const uint64_t padded = is_padded ? (uint64_t{count} + model.temporal - 1) /
                                           model.temporal * model.temporal
                                     : count;
@@ -251,11 +255,11 @@ absl::StatusOr<FrameListPlan> PlanFrameList(const VideoModel& model,
         static_cast<double>(Or(model.min_pixels, kMinImageTokens * token)),
         static_cast<double>(Or(model.max_pixels, kMaxImageTokens * token)));
     if (!first.ok()) return first.status();
-    list.first_height = height = first->height;
-    list.first_width = width = first->width;
+    plan.first_height = height = first->height;
+    plan.first_width = width = first->width;
   }
   BALLAST_RETURN_IF_ERROR(AddSize(model, height, width, &plan));
-  return list;
+  return plan;
 }
 
 }  // namespace ballast

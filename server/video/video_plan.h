@@ -26,6 +26,10 @@ struct VideoPlan {
   std::vector<double> seconds;
   // Between temporal patches, for MRoPE (`second_per_grid_ts`).
   double seconds_per_patch = 0;
+  // qwen-vl-utils resizes the pictures of a list twice: first as images, with
+  // Pillow, to this size. 0: once, as all other frames.
+  uint32_t first_height = 0;
+  uint32_t first_width = 0;
 };
 
 // Plans a video of `height` x `width` pixels, as shown: the same on every
@@ -37,21 +41,13 @@ absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
                                     uint32_t width, const VideoClip& clip = {},
                                     uint64_t seed = 0);
 
-// A video given as a list of pictures of one size. All are used.
-struct FrameListPlan {
-  VideoPlan plan;
-  // qwen-vl-utils resizes such pictures twice: first as images, with Pillow,
-  // to this size. 0: once.
-  uint32_t first_height = 0;
-  uint32_t first_width = 0;
-};
-
-// Plans `count` pictures that were taken `fps` a second (0: 2, the default of
-// qwen-vl-utils). `plan.frames` repeats the last where the model takes frames
-// in pairs. Errors: as PlanVideo.
-absl::StatusOr<FrameListPlan> PlanFrameList(const VideoModel& model,
-                                            uint32_t count, double fps,
-                                            uint32_t height, uint32_t width);
+// Plans a video given as `count` pictures of one size, all of which are used,
+// that were taken `fps` a second (0: 2, the default of qwen-vl-utils, or 24,
+// that of transformers). `frames` repeats the last where qwen-vl-utils does, in
+// pairs. Errors: as PlanVideo.
+absl::StatusOr<VideoPlan> PlanFrameList(const VideoModel& model, uint32_t count,
+                                        double fps, uint32_t height,
+                                        uint32_t width);
 
 }  // namespace ballast
 

@@ -58,6 +58,7 @@ class VideoReader::Lease {
   Lease& operator=(const Lease&) = delete;
 
   Worker* operator->() const { return worker_.get(); }
+  Worker* get() const { return worker_.get(); }
 
  private:
   VideoReader* const reader_;
@@ -102,6 +103,27 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
                                      const VideoFacts& facts,
                                      absl::Span<const uint32_t> wanted,
                                      const FrameForm& form, Place out) {
+  const Lease worker(this);
+  return Decode(worker.get(), video, facts, wanted, form, out,
+                /*is_listed=*/false);
+}
+
+absl::Status VideoReader::ReadChecked(const VideoBytes& video, Check check,
+                                      absl::Span<const uint32_t> wanted,
+                                      const FrameForm& form, Place place) {
+  const Lease worker(this);
+  BALLAST_ASSIGN_OR_RETURN(const VideoFacts facts,
+                           worker->process.ReadFacts(video));
+  BALLAST_RETURN_IF_ERROR(check(facts));
+  return Decode(worker.get(), video, facts, wanted, form, place,
+                /*is_listed=*/true);
+}
+
+absl::Status VideoReader::Decode(Worker* worker, const VideoBytes& video,
+                                 const VideoFacts& facts,
+                                 absl::Span<const uint32_t> wanted,
+                                 const FrameForm& form, Place out,
+                                 bool is_listed) {
   BALLAST_RETURN_IF_ERROR(CheckWanted(facts, wanted));
   std::vector<uint32_t> distinct(wanted.begin(), wanted.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
@@ -110,7 +132,6 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
     return static_cast<size_t>(
         std::lower_bound(wanted.begin(), wanted.end(), frame) - wanted.begin());
   };
-  const Lease worker(this);
   return worker->process.Decode(
       video, facts, distinct,
       [&](uint32_t place, const DecodedFrame& frame) -> absl::Status {
@@ -126,7 +147,8 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
           std::memcpy(same.data(), to.data(), to.size());
         }
         return absl::OkStatus();
-      });
+      },
+      is_listed);
 }
 
 }  // namespace ballast

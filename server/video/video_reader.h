@@ -58,6 +58,13 @@ class VideoReader {
                           absl::Span<const uint32_t> wanted,
                           const FrameForm& form, Place place);
 
+  // ReadFacts, and if `check` accepts them ReadFrames, in one process that
+  // lists the video's packets once. Errors: as both; of `check`.
+  using Check = absl::FunctionRef<absl::Status(const VideoFacts&)>;
+  absl::Status ReadChecked(const VideoBytes& video, Check check,
+                           absl::Span<const uint32_t> wanted,
+                           const FrameForm& form, Place place);
+
   // Processes started so far: more than `processes` if some ended on a file.
   uint64_t starts() const;
 
@@ -71,6 +78,12 @@ class VideoReader {
   };
   // A worker of this thread's own until it goes out of scope.
   class Lease;
+
+  // ReadFrames by `worker`; `is_listed` as in DecoderProcess::Decode.
+  static absl::Status Decode(Worker* worker, const VideoBytes& video,
+                             const VideoFacts& facts,
+                             absl::Span<const uint32_t> wanted,
+                             const FrameForm& form, Place out, bool is_listed);
 
   mutable Mutex mutex_;
   CondVar returned_;

@@ -61,6 +61,9 @@ const VideoDataSet& VideoData() {
         make("a.mp4", "160x120", "3", "-c:v libx264 -g 200 -pix_fmt yuv420p");
     make("b.webm", "118x90", "1.5", "-c:v libvpx-vp9 -pix_fmt yuv420p");
     make("c.mp4", "96x128", "1", "-c:v mpeg4 -qscale:v 3");
+    std::filesystem::create_directories(made->folder + "/frames");
+    RunFfmpeg(absl::StrCat("-i ", a, " -frames:v 3 ", made->folder,
+                           "/frames/%d.png"));
     WriteTorn(a, made->folder + "/torn.mp4");
     WriteAll(made->folder + "/bad.mp4", std::string(5000, 'x'));
     WriteAll(made->folder + "/x.jpg", MakeJpeg({.width = 90, .height = 60}));
@@ -73,6 +76,9 @@ const VideoDataSet& VideoData() {
                      Turns("Words."), "}\n", "{\"image\": \"x.jpg\", ",
                      Turns("<image>"), "}\n", "{\"video\": \"torn.mp4\", ",
                      Turns("<video>"), "}\n", "{\"video\": \"bad.mp4\", ",
+                     Turns("<video>"), "}\n",
+                     "{\"video\": [\"frames/1.png\", \"frames/2.png\", "
+                     "\"frames/3.png\"], ",
                      Turns("<video>"), "}\n"));
     auto& samples = made->samples;
     samples[{"chat", 0}] = {"<video>\nWhat?", {{"a.mp4", {}}}};
@@ -82,6 +88,7 @@ const VideoDataSet& VideoData() {
     samples[{"chat", 2}] = {"Words."};
     samples[{"chat", 3}] = {"<image>", {}, 1};
     samples[{"chat", 4}] = {"<video>", {{"a.mp4", {}}}, 0, true};
+    samples[{"chat", 5}] = {"<video>", {{"frames", {}}}};
     auto tar = *TarWriter::Create(made->folder + "/tapes.tar");
     const auto add = [&](const std::string& name, const std::string& bytes) {
       EXPECT_TRUE(tar->Add(name, bytes).ok());

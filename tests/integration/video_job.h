@@ -16,7 +16,7 @@ namespace ballast {
 
 // A video of a sample, and its clip.
 struct Shown {
-  std::string file;
+  std::string file;  // or a folder: a list of the pictures in it
   VideoClip clip = {};
 };
 
@@ -32,8 +32,8 @@ struct Written {
 };
 
 // Two sources with videos that `ffmpeg` makes: "chat", JSON lines that name
-// files, and "tapes", a tar with videos as members. One line, not among the
-// samples, names bad.mp4, which is no video.
+// files and lists of pictures, and "tapes", a tar with videos as members. One
+// line, not among the samples, names bad.mp4, which is no video.
 struct VideoDataSet {
   std::string folder;
   // By source and number in its index.

@@ -292,7 +292,7 @@ TEST_P(VideosTest, IndexAndScheduleKnowVideosBeforeAFrameIsDecoded) {
   rebuild.rebuild = true;
   const auto indexed = IndexSources(config, rebuild);
   ASSERT_TRUE(indexed.ok()) << indexed.status();
-  EXPECT_EQ(indexed->at(0).report.videos, 4u);
+  EXPECT_EQ(indexed->at(0).report.videos, 5u);
   EXPECT_EQ(indexed->at(0).report.images, 2u);
   ASSERT_EQ(indexed->at(0).report.bad.size(), 1u);
   EXPECT_THAT(indexed->at(0).report.bad[0].reason, HasSubstr("bad.mp4: "));

@@ -69,8 +69,8 @@ class FieldReader {
               const EnergonFields* fields)
       : file_(file), sample_(*sample), fields_(*fields) {}
 
-  // The part of an image field.
-  absl::StatusOr<EnergonPart> Image(const std::string& field) const {
+  // The part of a field of an image or a video.
+  absl::StatusOr<EnergonPart> Medium(const std::string& field) const {
     for (const EnergonAccess& way : fields_.fields.at(field)) {
       if (const EnergonPart* part = Find(way.part)) return *part;
     }
@@ -182,10 +182,6 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
         "KEY.txt, and images");
   }
   BALLAST_RETURN_IF_ERROR(found->fault);
-  if (!found->videos.empty()) {
-    return Fault("video is not supported in format energon: \"",
-                 Printable(found->videos[0].name), "\"");
-  }
   BALLAST_ASSIGN_OR_RETURN(const auto more, reader.Next());
   if (more) return Fault("two keys for format webdataset");
   EnergonContent content;
@@ -195,6 +191,11 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
   for (const TarMember& image : found->images) {
     content.images.push_back({image.name, image.data, image.size});
   }
+  for (const TarMember& video : found->videos) {
+    content.videos.push_back({video.name, video.data, video.size});
+  }
+  // With videos the text's marks are counted when it is measured.
+  if (!content.videos.empty()) return content;
   absl::Status status;
   if (content.text_format == RawSample::TextFormat::kConversation) {
     status = CheckConversation(content.text);
@@ -220,13 +221,16 @@ absl::StatusOr<EnergonContent> ReadEnergonContent(
     BALLAST_RETURN_IF_ERROR(CheckNoVideoMark(content.text));
     return content;
   }
-  BALLAST_ASSIGN_OR_RETURN(const EnergonPart image, reader.Image("image"));
-  content.images.push_back(image);
+  const bool is_video = fields.type == EnergonType::kVidQa;
+  const bool has_question = is_video || fields.type == EnergonType::kVqa;
+  BALLAST_ASSIGN_OR_RETURN(const EnergonPart medium,
+                           reader.Medium(is_video ? "video" : "image"));
+  (is_video ? content.videos : content.images).push_back(medium);
   std::string question;
-  if (fields.type == EnergonType::kVqa) {
+  if (has_question) {
     BALLAST_ASSIGN_OR_RETURN(question, reader.Text("context"));
   }
-  const char* const field = fields.type == EnergonType::kVqa ? "answers"
+  const char* const field = has_question ? "answers"
                             : fields.type == EnergonType::kCaptioning
                                 ? "caption"
                                 : "text";
@@ -234,9 +238,10 @@ absl::StatusOr<EnergonContent> ReadEnergonContent(
   TurnsJson turns;
   turns.AddTurn("user", question);
   turns.AddTurn("assistant", answer);
-  BALLAST_ASSIGN_OR_RETURN(content.text,
-                           std::move(turns).Finish(content.images.size()));
-  BALLAST_RETURN_IF_ERROR(CheckConversation(content.text));
+  BALLAST_ASSIGN_OR_RETURN(
+      content.text,
+      std::move(turns).Finish(content.images.size(), content.videos.size()));
+  if (!is_video) BALLAST_RETURN_IF_ERROR(CheckConversation(content.text));
   BALLAST_RETURN_IF_ERROR(CheckBytes(content));
   return content;
 }

@@ -12,18 +12,20 @@
 
 namespace ballast {
 
-// A sample of an Energon folder: its text, read, and where its images are.
+// A sample of an Energon folder: its text, read, and where its images and
+// videos are.
 struct EnergonContent {
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   std::string text;
   // In the order in which the text refers to them.
   std::vector<EnergonPart> images;
+  std::vector<EnergonPart> videos;
 };
 
 // Reads the text of `sample`, whose parts are in `file`. Errors:
 // INVALID_ARGUMENT (a field without a part, a part that is not what the field
-// wants, JSON without the key, video, over the bounds of limits.h); as
-// File::ReadAt.
+// wants, JSON without the key, a mark of a video without one, over the bounds
+// of limits.h); as File::ReadAt.
 absl::StatusOr<EnergonContent> ReadEnergonContent(
     FileView file, const EnergonTarSample& sample, const EnergonFields& fields);
 

@@ -45,6 +45,11 @@ const std::vector<KnownType>& KnownTypes() {
        EnergonType::kVqa,
        {"image", "context", "answers"},
        {}},
+      {"VidQASample",
+       "VidQAWebdataset",
+       EnergonType::kVidQa,
+       {"video", "context", "answers"},
+       {}},
   };
   return *types;
 }
@@ -57,7 +62,9 @@ bool Contains(const std::vector<absl::string_view>& names,
   return false;
 }
 
-bool IsImageField(absl::string_view field) { return field == "image"; }
+bool IsMediaField(absl::string_view field) {
+  return field == "image" || field == "video";
+}
 
 std::string ExtensionOf(absl::string_view part) {
   const size_t dot = part.rfind('.');
@@ -116,7 +123,8 @@ absl::Status RefuseClass(absl::string_view name) {
   return absl::UnimplementedError(absl::StrCat(
       "sample_type ", name,
       " makes no conversation that is known here; wanted CaptioningSample, "
-      "OCRSample, TextSample or VQASample. Write the samples as KEY.json with "
+      "OCRSample, TextSample, VQASample or VidQASample. Write the samples as "
+      "KEY.json with "
       "`conversations` and the images beside it, and read them with format: "
       "webdataset"));
 }
@@ -186,12 +194,12 @@ absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
         const std::string entry,
         TextOf(FindKey(map, field), absl::StrCat("field_map.", field)));
     std::vector<EnergonAccess> ways = ParseEnergonAccess(entry);
-    if (IsImageField(field)) {
+    if (IsMediaField(field)) {
       for (const EnergonAccess& way : ways) {
         if (way.keys.empty()) continue;
-        return absl::InvalidArgumentError(
-            absl::StrCat("field_map.image: found ", entry,
-                         "; wanted parts that are image files, such as jpg"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "field_map.", field, ": found ", entry, "; wanted parts that are ",
+            field, " files, such as ", field == "image" ? "jpg" : "mp4"));
       }
     } else {
       BALLAST_RETURN_IF_ERROR(CheckTextField(field, ways));
@@ -208,6 +216,8 @@ absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
 
 std::string EnergonFieldsKey(const EnergonFields& fields) {
   std::string key = absl::StrCat(static_cast<int>(fields.type), "\n");
+  // Before, samples with videos were bad.
+  if (fields.type == EnergonType::kCrude) key += "with videos\n";
   const auto add = [&key](absl::string_view text) {
     absl::StrAppend(&key, text.size(), ":", text);
   };

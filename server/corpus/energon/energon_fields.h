@@ -17,6 +17,7 @@ enum class EnergonType {
   kText,        // text: a document
   kVqa,         // image, context, answers: a question and its answer
   kCrude,       // parts as format webdataset names them
+  kVidQa,       // video, context, answers: as kVqa
 };
 
 // One way to a field's value: a part of the sample, and for JSON the keys and

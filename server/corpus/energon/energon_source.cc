@@ -8,6 +8,7 @@
 #include "server/corpus/energon/energon_content.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/read_videos.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -41,9 +42,14 @@ absl::StatusOr<RawSample> EnergonSource::ReadRecord(
              absl::string_view(bytes).substr(0, ImagesHash::kHeadBytes));
     sample.images.push_back(std::move(bytes));
   }
+  for (const EnergonPart& video : content->videos) {
+    BALLAST_RETURN_IF_ERROR(
+        at_key(ReadVideo(file, video.data, video.size, &hash, &sample)));
+  }
   if (sample.images.size() != record.num_images ||
       hash.value() != record.image_check) {
-    return at_key(absl::DataLossError("its images are not the index's"));
+    return at_key(
+        absl::DataLossError("its images or videos are not the index's"));
   }
   return sample;
 }

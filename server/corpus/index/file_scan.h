@@ -89,7 +89,7 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
                        FileScanner& scanner);
 // Errors also: FAILED_PRECONDITION, UNIMPLEMENTED (OpenParquetFile).
 absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
-                         FileScanner& scanner);
+                         const MediaRoot& media, FileScanner& scanner);
 // `file` is `shard` of `folder`. Takes the places of samples and parts from its
 // index.sqlite where there is one, and holds the tar file against it, and the
 // images' sizes against its media metadata. Errors also: as EnergonIndex;

@@ -60,13 +60,12 @@ std::vector<uint64_t> GroupStarts(
 
 }  // namespace
 
-AssembledIndex AssembleIndex(uint32_t format, const IndexDigests& digests,
-                             bool in_groups, std::vector<FileScan> scans) {
+AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
+                             std::vector<FileScan> scans) {
   AssembledIndex result;
   IndexContents& contents = result.contents;
   IndexReport& report = result.report;
   contents.format = format;
-  contents.digests = digests;
   ImageFacts images;
   ImageFacts left_out_images;
   for (FileScan& scan : scans) {

@@ -19,9 +19,9 @@ struct AssembledIndex {
 // Puts the scans of a source's files, in their order, together. Equal scans
 // give equal contents, wherever and in whatever order they were made. `format`
 // is the source's v1::Source::Format; with `in_groups` rows at one offset are a
-// group (Parquet). Pure.
-AssembledIndex AssembleIndex(uint32_t format, const IndexDigests& digests,
-                             bool in_groups, std::vector<FileScan> scans);
+// group (Parquet). The contents' digests are left to the caller. Pure.
+AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
+                             std::vector<FileScan> scans);
 
 }  // namespace ballast
 

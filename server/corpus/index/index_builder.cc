@@ -35,8 +35,9 @@ absl::StatusOr<IndexReport> WriteAssembled(const v1::Source& source,
                                            std::vector<FileScan> scans) {
   AssembledIndex index = AssembleIndex(
       static_cast<uint32_t>(source.format()),
-      DigestsOf(source, directory, options.key),
       source.format() == v1::Source::FORMAT_PARQUET, std::move(scans));
+  index.contents.digests =
+      DigestsOf(source, directory, options.key, !index.contents.videos.empty());
   if (!options.accept || options.accept(index.report)) {
     BALLAST_RETURN_IF_ERROR(
         WriteIndex(IndexPath(source, directory), index.contents));

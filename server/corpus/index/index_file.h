@@ -54,6 +54,8 @@ class IndexFile final : public SourceIndex {
   uint64_t num_videos() const override {
     return videos_header_ == nullptr ? 0 : videos_header_->num_sample_videos;
   }
+  // Whether any record, left out or not, has a video.
+  bool has_videos() const { return !videos_.empty(); }
   // The videos of record `number`, which must be below num_records(). Blocks
   // and fails as Touch.
   absl::StatusOr<absl::Span<const IndexedVideo>> videos(uint64_t number) const;

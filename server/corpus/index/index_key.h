@@ -7,8 +7,8 @@
 
 namespace ballast {
 
-// The inputs of an index besides the data files, in three parts, so that a
-// change rebuilds only what depends on it. Each part names all that it covers,
+// The inputs of an index besides the data files, in parts, so that a change
+// rebuilds only what depends on it. Each part names all that it covers,
 // in any form: only equality counts.
 struct IndexKey {
   // Inputs of the samples' places and the images' sizes, e.g. whether images
@@ -18,6 +18,9 @@ struct IndexKey {
   std::string lengths;
   // Bounds of a text and of its image sizes: pixels and tokens.
   std::string limits;
+  // What decides how videos are sampled. It is one more limit of a source that
+  // has videos, and nothing to any other.
+  std::string videos = "";
 
   friend bool operator==(const IndexKey&, const IndexKey&) = default;
 };

@@ -21,10 +21,12 @@ std::pair<uint64_t, uint32_t> PlaceOf(const IndexSampleRecord& record) {
 IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
                        const std::vector<SourceFile>& files,
                        const IndexOptions* options)
-    : options_(options), digests_(DigestsOf(source, directory, options->key)) {
+    : options_(options) {
   if (!options->reuse) return;
   auto index = IndexFile::OpenToReuse(IndexPath(source, directory));
-  if (!index.ok() || (*index)->digests().sizes != digests_.sizes) return;
+  if (!index.ok()) return;
+  digests_ = DigestsOf(source, directory, options->key, (*index)->has_videos());
+  if ((*index)->digests().sizes != digests_.sizes) return;
   if (!(*index)->Verify(nullptr).ok()) return;
   index_ = *std::move(index);
   absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;

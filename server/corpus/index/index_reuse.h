@@ -64,7 +64,7 @@ class IndexReuse {
   absl::StatusOr<ImageFactsView> FactsOf(uint64_t number) const;
 
   const IndexOptions* options_;
-  IndexDigests digests_;                    // of options_->key
+  IndexDigests digests_;                    // wanted of index_
   std::shared_ptr<const IndexFile> index_;  // null: nothing is reused
   std::unique_ptr<const FileSource> texts_;
   absl::flat_hash_map<absl::string_view, uint64_t> numbers_;  // by file's name

@@ -13,6 +13,7 @@
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/probe_videos.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/source_files.h"
 
@@ -100,11 +101,13 @@ class EnergonScan {
         ReadEnergonContent(&file_, sample, folder_.fields));
     ImagesHash image_hash;
     BALLAST_ASSIGN_OR_RETURN(
-        const ImageFacts images,
+        ImageFacts images,
         ProbeImages(sample.key, content.images, &image_hash));
+    BALLAST_ASSIGN_OR_RETURN(images.videos, ProbeVideos(content, &image_hash));
     RawSample raw;
     raw.name = WebDatasetSampleName(scanner_.name(), sample.key);
     raw.text_format = content.text_format;
+    raw.video_facts = images.videos;
     IndexSampleRecord record = {};
     record.offset = sample.begin;
     record.length = static_cast<uint32_t>(sample.end - sample.begin);
@@ -128,6 +131,23 @@ class EnergonScan {
       BALLAST_RETURN_IF_ERROR(CheckSize(key, part, image->size));
       facts.sizes.push_back(image->size);
       facts.marks.push_back(image->mark);
+    }
+    return facts;
+  }
+
+  absl::StatusOr<std::vector<IndexedVideo>> ProbeVideos(
+      const EnergonContent& content, ImagesHash* hash) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::vector<JsonVideo> clips,
+        ReadClips(content.text_format, content.text, content.videos.size()));
+    std::vector<IndexedVideo> facts;
+    for (size_t i = 0; i < content.videos.size(); ++i) {
+      const EnergonPart& part = content.videos[i];
+      const absl::StatusOr<IndexedVideo> video = ProbeVideo(
+          file_, part.data, part.size, clips.empty() ? JsonVideo() : clips[i],
+          scanner_.options(), hash);
+      if (!video.ok()) return Annotate(video.status(), Printable(part.name));
+      facts.push_back(*video);
     }
     return facts;
   }

@@ -6,10 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/bad_kind.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
-#include "server/corpus/index/probe_videos.h"
+#include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
 #include "server/corpus/jsonl/line_reader.h"
@@ -32,57 +31,22 @@ absl::StatusOr<JsonSample> ReadSample(const Line& line) {
   return ParseJsonSample(line.text);
 }
 
-// Why an image or a video cannot be opened, with its kind. Looks for an archive
-// in place of one of its folders: "coco/train2017.zip" for
-// "coco/train2017/1.jpg".
-absl::Status MissingImage(const absl::Status& status, absl::string_view path,
-                          const MediaRoot& media) {
-  if (!absl::IsNotFound(status)) return status;
-  for (size_t end = path.rfind('/'); end != path.npos && end > 0;
-       end = path.rfind('/', end - 1)) {
-    const std::string archive = absl::StrCat(path.substr(0, end), ".zip");
-    if (!media.Open(archive).ok()) continue;
-    return OfKind(absl::NotFoundError(absl::StrCat(
-                      status.message(), "; ", archive, " is there, unpack it")),
-                  kImageInZip);
-  }
-  return OfKind(
-      absl::NotFoundError(absl::StrCat(
-          status.message(), "; image paths start at the source's media_root")),
-      kImageMissing);
-}
-
 // Reads the headers of the images and videos that a line of `bytes` names.
 absl::StatusOr<ImageFacts> ReadImages(const JsonSample& sample, uint64_t bytes,
                                       const MediaRoot& media,
                                       const IndexOptions& options,
                                       ImagesHash* hash) {
-  ImageFacts images;
-  for (const std::string& path : sample.images) {
-    const absl::StatusOr<File> opened = media.Open(path);
-    if (!opened.ok()) return MissingImage(opened.status(), path, media);
-    const File& file = *opened;
-    const uint64_t size = file.stamp().size;
-    if (size > kMaxSampleBytes - bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
-    }
-    bytes += size;
-    const absl::StatusOr<ProbedImage> image = ProbeImage(
-        file, 0, size, options.read_image_size, options.judge_image, hash);
-    if (!image.ok()) return Annotate(image.status(), file.path());
-    images.sizes.push_back(image->size);
-    images.marks.push_back(image->mark);
-  }
+  ImageFacts facts;
+  uint64_t left = kMaxSampleBytes - bytes;
+  BALLAST_RETURN_IF_ERROR(
+      ProbeNamedImages(sample.images, media, options, &left, hash, &facts));
   for (const JsonVideo& named : sample.videos) {
-    const absl::StatusOr<File> file = media.Open(named.path);
-    if (!file.ok()) return MissingImage(file.status(), named.path, media);
-    const absl::StatusOr<IndexedVideo> video =
-        ProbeVideo(*file, 0, file->stamp().size, named, options, hash);
-    if (!video.ok()) return Annotate(video.status(), file->path());
-    images.videos.push_back(*video);
+    BALLAST_ASSIGN_OR_RETURN(
+        const IndexedVideo video,
+        ProbeNamedVideo(named, media, options, &left, hash));
+    facts.videos.push_back(video);
   }
-  return images;
+  return facts;
 }
 
 // Reads lines, or the elements of an array.

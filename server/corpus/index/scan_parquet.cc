@@ -10,7 +10,10 @@
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/image_facts.h"
 #include "server/corpus/index/image_probe.h"
+#include "server/corpus/index/probe_media.h"
+#include "server/corpus/index/probe_videos.h"
 #include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/limits.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/source_files.h"
 
@@ -34,16 +37,50 @@ absl::StatusOr<ImageFacts> ProbeImages(
   return facts;
 }
 
+// The facts of a row's videos; adds them to `hash`.
+absl::StatusOr<std::vector<IndexedVideo>> ProbeVideos(
+    const std::vector<ParquetVideo>& videos, const std::string& name,
+    const MediaRoot& media, const IndexOptions& options, ImagesHash* hash) {
+  std::vector<IndexedVideo> facts;
+  uint64_t left = kMaxSampleBytes;
+  for (const ParquetVideo& video : videos) {
+    JsonVideo named;
+    named.path = video.path;
+    absl::StatusOr<IndexedVideo> probed;
+    if (video.path.empty()) {
+      probed = ProbeVideo(video.bytes, name, named, options, hash);
+      if (!probed.ok()) {
+        return Annotate(probed.status(),
+                        absl::StrCat("video ", facts.size() + 1));
+      }
+    } else {
+      // Its reason has the path.
+      BALLAST_ASSIGN_OR_RETURN(
+          probed, ProbeNamedVideo(named, media, options, &left, hash));
+    }
+    facts.push_back(*probed);
+  }
+  return facts;
+}
+
 // Adds the row to the scan, or returns why it is bad.
 absl::Status AddRow(const ParquetRows& rows, uint64_t row,
-                    const ParquetGroup& group, FileScanner& scanner) {
+                    const ParquetGroup& group, const MediaRoot& media,
+                    FileScanner& scanner) {
   BALLAST_ASSIGN_OR_RETURN(ParquetRow found, rows.Row(row));
-  BALLAST_RETURN_IF_ERROR(CheckConversation(found.text));
+  // With videos the text's marks are counted when it is measured.
+  if (found.videos.empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckConversation(found.text));
+  }
   ImagesHash image_hash;
   BALLAST_ASSIGN_OR_RETURN(
-      const ImageFacts images,
+      ImageFacts images,
       ProbeImages(found.images, scanner.options(), &image_hash));
   const uint64_t number = group.first_row + row + 1;
+  BALLAST_ASSIGN_OR_RETURN(
+      images.videos,
+      ProbeVideos(found.videos, ParquetSampleName(scanner.name(), number),
+                  media, scanner.options(), &image_hash));
   IndexSampleRecord record = {};
   record.offset = group.offset;
   record.text_check = Checksum(found.text);
@@ -52,13 +89,14 @@ absl::Status AddRow(const ParquetRows& rows, uint64_t row,
   RawSample sample;
   sample.name = ParquetSampleName(scanner.name(), number);
   sample.text = std::move(found.text);
+  sample.video_facts = images.videos;
   return scanner.Add(record, absl::StrCat(number), sample, images.view());
 }
 
 }  // namespace
 
 absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
-                         FileScanner& scanner) {
+                         const MediaRoot& media, FileScanner& scanner) {
   const auto opened = OpenParquetFile(&file, columns);
   if (absl::IsFailedPrecondition(opened.status()) ||
       absl::IsUnimplemented(opened.status())) {
@@ -89,7 +127,7 @@ absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
         scanner.AddFiltered();
         continue;
       }
-      const absl::Status added = AddRow(**rows, row, group, scanner);
+      const absl::Status added = AddRow(**rows, row, group, media, scanner);
       if (added.ok()) continue;
       BALLAST_RETURN_IF_ERROR(scanner.AddBad(
           group.offset, absl::StrCat(group.first_row + row + 1), added));

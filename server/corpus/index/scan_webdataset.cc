@@ -60,22 +60,6 @@ absl::StatusOr<ImageFacts> ReadImages(const File& file,
   return images;
 }
 
-// The clips that the parts of the sample's conversation name, one for each
-// video; empty if it has none.
-absl::StatusOr<std::vector<JsonVideo>> ClipsOf(const WebDatasetSample& sample,
-                                               const std::string& text) {
-  std::vector<JsonVideo> clips;
-  if (sample.videos.empty() ||
-      sample.text_format != RawSample::TextFormat::kConversation) {
-    return clips;
-  }
-  BALLAST_ASSIGN_OR_RETURN(clips, ReadVideoParts(text));
-  if (clips.empty() || clips.size() == sample.videos.size()) return clips;
-  return absl::InvalidArgumentError(
-      absl::StrCat(clips.size(), " parts of type video and ",
-                   sample.videos.size(), " videos; wanted as many"));
-}
-
 // Adds the sample to the scan, or returns why it is bad.
 absl::Status AddSample(const File& file, const WebDatasetSample& sample,
                        FileScanner& scanner) {
@@ -89,8 +73,9 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
     return absl::InvalidArgumentError(absl::StrCat(
         "its members span ", span, " bytes, wanted at most ", kMaxSampleSpan));
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<JsonVideo> clips,
-                           ClipsOf(sample, raw.text));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<JsonVideo> clips,
+      ReadClips(sample.text_format, raw.text, sample.videos.size()));
   ImagesHash image_hash;
   BALLAST_ASSIGN_OR_RETURN(
       const ImageFacts images,

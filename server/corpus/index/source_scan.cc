@@ -36,9 +36,12 @@ absl::StatusOr<ReadFile> MakeReadFile(const v1::Source& source,
     };
   }
   if (source.format() == v1::Source::FORMAT_PARQUET) {
-    return [columns = ParquetColumnsOf(source)](const File& file,
-                                                FileScanner& scanner) {
-      return ScanParquet(file, columns, scanner);
+    BALLAST_ASSIGN_OR_RETURN(
+        MediaRoot media,
+        MediaRoot::Create(ResolvePath(directory, source.media_root())));
+    return [columns = ParquetColumnsOf(source), media = std::move(media)](
+               const File& file, FileScanner& scanner) {
+      return ScanParquet(file, columns, media, scanner);
     };
   }
   if (source.format() == v1::Source::FORMAT_ENERGON) {

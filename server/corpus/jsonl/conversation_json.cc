@@ -1,6 +1,5 @@
 #include "server/corpus/jsonl/conversation_json.h"
 
-#include <initializer_list>
 #include <utility>
 
 #include <simdjson.h>
@@ -9,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/corpus/bad_kind.h"
-#include "server/corpus/data_path.h"
+#include "server/corpus/jsonl/media_path.h"
+#include "server/corpus/jsonl/video_json.h"
 #include "server/corpus/limits.h"
 
 namespace ballast {
@@ -25,52 +24,13 @@ absl::string_view View(std::string_view text) {
   return absl::string_view(text.data(), text.size());
 }
 
-// Refuses what names an image or a video (`what`) somewhere else than in a file
-// of its own.
-absl::Status CheckIsOnDisk(absl::string_view what, absl::string_view path) {
-  const auto refused = [=](const char* kind, absl::string_view reason) {
-    return OfKind(absl::InvalidArgumentError(absl::StrCat(
-                      what, " \"", Printable(path), "\" ", reason)),
-                  kind);
-  };
-  if (absl::StartsWith(path, "data:")) {
-    return refused(kImageIsUrl,
-                   "is a data URL; media are read from files: write it to one "
-                   "below media_root and name its path");
-  }
-  if (absl::StrContains(path, "://")) {
-    return refused(kImageIsUrl,
-                   "is a URL; media are read from files: download it below "
-                   "media_root and name its path");
-  }
-  if (absl::EndsWith(path, ".zip") || absl::StrContains(path, ".zip/") ||
-      absl::StrContains(path, ".zip@")) {
-    return refused(kImageInZip,
-                   "is in a zip archive, which is not read: unpack it below "
-                   "media_root and name its path");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   if (paths->size() == kMaxImages) {
     return absl::InvalidArgumentError(
         absl::StrCat("over ", kMaxImages, " images"));
   }
-  BALLAST_RETURN_IF_ERROR(CheckIsOnDisk("image", path));
-  BALLAST_RETURN_IF_ERROR(CheckDataPath(path));
+  BALLAST_RETURN_IF_ERROR(CheckMediaPath("image", path));
   paths->emplace_back(path);
-  return absl::OkStatus();
-}
-
-absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
-  if (videos->size() == kMaxVideos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxVideos, " videos"));
-  }
-  BALLAST_RETURN_IF_ERROR(CheckIsOnDisk("video", video.path));
-  BALLAST_RETURN_IF_ERROR(CheckDataPath(video.path));
-  videos->push_back(std::move(video));
   return absl::OkStatus();
 }
 
@@ -81,65 +41,18 @@ struct Mentioned {
   bool has_video_mark = false;
 };
 
-// The number of the first key of `names` that is there.
-absl::StatusOr<std::optional<double>> ReadSeconds(
-    const element& part, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    element value;
-    if (part[name].get(value) != SUCCESS || value.is_null()) continue;
-    double number = 0;
-    if (value.get(number) != SUCCESS || !(number >= 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("`", name, "` of a video is no number of at least 0"));
-    }
-    return number;
-  }
-  return std::optional<double>();
-}
-
-absl::Status ReadVideoPart(const element& part, Mentioned* mentioned) {
-  // What would change the frames and is not read.
-  for (const char* name :
-       {"nframes", "min_frames", "max_frames", "min_pixels", "max_pixels",
-        "total_pixels", "resized_height", "resized_width", "sample_fps"}) {
-    element value;
-    if (part[name].get(value) != SUCCESS || value.is_null()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("`", name,
-                     "` of one video is not supported; set it for "
-                     "all in model.video"));
-  }
-  JsonVideo video;
-  std::string_view path;
-  array pictures;
-  if (part["video"].get(pictures) == SUCCESS) {
-    return absl::InvalidArgumentError(
-        "video is not supported as a list of pictures; name a video file");
-  }
-  if (part["video"].get(path) == SUCCESS ||
-      part["video_url"]["url"].get(path) == SUCCESS ||
-      part["video_url"].get(path) == SUCCESS) {
-    video.path = std::string(path);
-  }
-  BALLAST_ASSIGN_OR_RETURN(video.start,
-                           ReadSeconds(part, {"video_start", "start"}));
-  BALLAST_ASSIGN_OR_RETURN(video.end, ReadSeconds(part, {"video_end", "end"}));
-  BALLAST_ASSIGN_OR_RETURN(const std::optional<double> fps,
-                           ReadSeconds(part, {"fps"}));
-  video.fps = fps.value_or(0);
-  mentioned->videos.push_back(std::move(video));
-  return absl::OkStatus();
-}
-
 // The path that a part of a turn names, if any.
 absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   std::string_view type;
   if (part["type"].get(type) != SUCCESS) return absl::OkStatus();
   if (type == "video" || type == "video_url") {
-    return ReadVideoPart(part, mentioned);
+    BALLAST_ASSIGN_OR_RETURN(JsonVideo video, ReadVideoPart(part));
+    mentioned->videos.push_back(std::move(video));
+    return absl::OkStatus();
   }
   std::string_view path;
-  if (type == "image" && part["image"].get(path) == SUCCESS) {
+  if (type == "image" && (part["image"].get(path) == SUCCESS ||
+                          part["path"].get(path) == SUCCESS)) {
     return AddPath(View(path), &mentioned->images);
   }
   if (type == "image_url" && (part["image_url"]["url"].get(path) == SUCCESS ||
@@ -220,44 +133,6 @@ absl::StatusOr<bool> ReadImages(const object& root, const char* key,
       absl::StrCat("`", key, "` is neither a string nor a list of strings"));
 }
 
-// Adds the videos of the keys `video` and `videos`. Returns whether there are
-// any.
-absl::StatusOr<bool> ReadVideoKeys(const object& root,
-                                   std::vector<JsonVideo>* videos) {
-  for (const char* key : {"video", "videos"}) {
-    element value;
-    if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
-    if (std::string_view(key) == "video" && value.is_array()) {
-      return absl::InvalidArgumentError(
-          "video is not supported as a list of pictures: key `video`; several "
-          "videos are a list `videos`");
-    }
-    std::vector<std::string> paths;
-    std::string_view path;
-    array list;
-    bool is_sound = true;
-    if (value.get(path) == SUCCESS) {
-      paths.emplace_back(path);
-    } else if (value.get(list) == SUCCESS) {
-      for (const element item : list) {
-        is_sound = is_sound && item.get(path) == SUCCESS;
-        if (is_sound) paths.emplace_back(path);
-      }
-    } else {
-      is_sound = false;
-    }
-    if (!is_sound) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "`", key, "` is neither a string nor a list of strings"));
-    }
-    for (std::string& each : paths) {
-      BALLAST_RETURN_IF_ERROR(AddVideo({std::move(each), {}, {}, 0}, videos));
-    }
-    return true;
-  }
-  return false;
-}
-
 absl::Status NoVideo(absl::string_view found) {
   return absl::InvalidArgumentError(
       absl::StrCat("video is not supported: ", found));
@@ -302,10 +177,11 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
     if (!has_videos) {
       BALLAST_RETURN_IF_ERROR(AddVideo(std::move(video), &sample.videos));
     } else if (video.start.has_value() || video.end.has_value() ||
-               video.fps > 0) {
+               video.fps > 0 || !video.frames.empty()) {
       return absl::InvalidArgumentError(
-          "a part of type video has a clip or fps beside a key `video` or "
-          "`videos`; name its path in the part, and leave out the key");
+          "a part of type video has a clip, a rate or frames beside a key "
+          "`video` or `videos`; name its path in the part, and leave out the "
+          "key");
     }
   }
   if (sample.videos.empty() && mentioned.has_video_mark) {

@@ -25,11 +25,15 @@ absl::Status CheckConversation(absl::string_view json);
 // A video that an object names.
 struct JsonVideo {
   std::string path;
+  // The pictures that are its frames, in order, instead of a path.
+  std::vector<std::string> frames = {};
   // The clip, in seconds: `start` or `video_start`, `end` or `video_end` beside
   // the path in a part.
-  std::optional<double> start;
-  std::optional<double> end;
-  double fps = 0;  // `fps` there: frames sampled a second
+  std::optional<double> start = {};
+  std::optional<double> end = {};
+  // `fps` there: frames sampled a second. Of pictures `sample_fps`: taken a
+  // second. 0: neither.
+  double fps = 0;
 };
 
 // The parts of type video, in order; those of a sample whose videos are members
@@ -43,14 +47,16 @@ struct JsonSample {
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   // Paths in order: from `image` or `images`, each a string, a list of strings,
   // null or absent; otherwise from the parts of `messages`, as
-  // {"type": "image", "image": PATH} or {"type": "image_url", "image_url":
-  // {"url": PATH}}. At most kMaxImages; each passes CheckDataPath. URLs and
-  // members of zip archives are refused by their kind (bad_kind.h).
+  // {"type": "image", "image": PATH}, or `path` for the second key, or {"type":
+  // "image_url", "image_url": {"url": PATH}}. At most kMaxImages; each passes
+  // CheckDataPath. URLs and members of zip archives are refused by their kind
+  // (bad_kind.h).
   std::vector<std::string> images;
-  // From `video`, a string, or `videos`, a string or a list of strings;
-  // otherwise from the parts, as {"type": "video", "video": PATH} or {"type":
-  // "video_url", "video_url": {"url": PATH}}. As the images. A sample without a
-  // video has no mark `<video>`.
+  // From `video`, a string or the list of its frames, or `videos`, a string or
+  // a list of either; otherwise from the parts, as {"type": "video", "video":
+  // PATH}, or `path` for the second key, with a list of paths for frames, or
+  // {"type": "video_url", "video_url": {"url": PATH}}. As the images. A sample
+  // without a video has no mark `<video>`.
   std::vector<JsonVideo> videos;
 };
 

@@ -71,6 +71,17 @@ bool IsBytes(const arrow::DataType& type) {
   }
 }
 
+bool IsTextType(const arrow::DataType& type) {
+  switch (PlainType(type).id()) {
+    case Type::STRING:
+    case Type::LARGE_STRING:
+    case Type::STRING_VIEW:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool IsNumber(const arrow::DataType& type) {
   switch (PlainType(type).id()) {
     case Type::BOOL:

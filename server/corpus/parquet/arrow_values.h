@@ -20,6 +20,8 @@ const arrow::DataType& PlainType(const arrow::DataType& type);
 
 // Whether BytesAt reads values of this type. Text may be stored as bytes.
 bool IsBytes(const arrow::DataType& type);
+// Whether the bytes are text, by their type.
+bool IsTextType(const arrow::DataType& type);
 // Whether NumberAt does: booleans, integers, float and double.
 bool IsNumber(const arrow::DataType& type);
 // The type of a list's items; null if `type` is no list.

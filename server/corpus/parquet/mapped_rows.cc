@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/jsonl/media_path.h"
+#include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/turns_json.h"
 
@@ -38,6 +40,7 @@ class MappedRows final : public ParquetRows {
     };
     turns_ = column(mapping_.turns);
     if (!mapping_.images.empty()) images_ = column(mapping_.images);
+    if (!mapping_.videos.empty()) videos_ = column(mapping_.videos);
     for (const RowFilter& filter : mapping_.filters) {
       filtered_.push_back(column(filter.column));
     }
@@ -66,14 +69,92 @@ class MappedRows final : public ParquetRows {
     if (images_ != nullptr) {
       BALLAST_RETURN_IF_ERROR(AddImages(row, &sample.images));
     }
+    if (videos_ != nullptr) {
+      BALLAST_RETURN_IF_ERROR(AddVideos(row, &sample.videos));
+    }
     TurnsJson json;
-    BALLAST_RETURN_IF_ERROR(AddTurns(row, &json));
-    BALLAST_ASSIGN_OR_RETURN(sample.text,
-                             std::move(json).Finish(sample.images.size()));
+    std::vector<std::string> paths;
+    BALLAST_RETURN_IF_ERROR(AddTurns(row, &json, &paths));
+    BALLAST_RETURN_IF_ERROR(AddNamed(std::move(paths), &sample.videos));
+    BALLAST_ASSIGN_OR_RETURN(
+        sample.text,
+        std::move(json).Finish(sample.images.size(), sample.videos.size()));
     return sample;
   }
 
  private:
+  absl::Status AddVideos(uint64_t row,
+                         std::vector<ParquetVideo>* videos) const {
+    if (ItemType(*videos_->type()) == nullptr) {
+      return AddVideo(*videos_, row, 1, /*may_lack=*/true, videos);
+    }
+    const auto items = ListAt(*videos_, row);
+    if (!items.has_value()) return absl::OkStatus();
+    for (int64_t i = items->begin; i < items->end; ++i) {
+      BALLAST_RETURN_IF_ERROR(AddVideo(*items->values, i, i - items->begin + 1,
+                                       /*may_lack=*/false, videos));
+    }
+    return absl::OkStatus();
+  }
+
+  // A struct's `bytes` count before its `path`.
+  static absl::Status AddVideo(const arrow::Array& array, int64_t i,
+                               int64_t number, bool may_lack,
+                               std::vector<ParquetVideo>* videos) {
+    std::optional<absl::string_view> bytes;
+    std::optional<absl::string_view> path;
+    if (array.type_id() != arrow::Type::STRUCT) {
+      (IsTextType(*array.type()) ? path : bytes) = BytesAt(array, i);
+    } else if (!array.IsNull(i)) {
+      const auto read = [&](const char* field) {
+        const auto values = FieldOf(array, field);
+        return values != nullptr && IsBytes(*values->type())
+                   ? BytesAt(*values, i)
+                   : std::nullopt;
+      };
+      bytes = read("bytes");
+      path = read("path");
+    }
+    ParquetVideo video;
+    if (bytes.has_value()) {
+      video.bytes = *bytes;
+    } else if (path.has_value()) {
+      BALLAST_RETURN_IF_ERROR(CheckMediaPath("video", *path));
+      video.path = std::string(*path);
+    } else if (may_lack) {
+      return absl::OkStatus();
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("video ", number, " is null"));
+    }
+    return Append(std::move(video), videos);
+  }
+
+  // Adds the videos that parts of the turns name.
+  static absl::Status AddNamed(std::vector<std::string> paths,
+                               std::vector<ParquetVideo>* videos) {
+    if (!paths.empty() && !videos->empty()) {
+      return absl::InvalidArgumentError(
+          "a part of type video names a path, and the row has videos in a "
+          "column, too; wanted one of the two");
+    }
+    for (std::string& path : paths) {
+      BALLAST_RETURN_IF_ERROR(CheckMediaPath("video", path));
+      BALLAST_RETURN_IF_ERROR(Append({{}, std::move(path)}, videos));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Append(ParquetVideo video,
+                             std::vector<ParquetVideo>* videos) {
+    if (videos->size() == kMaxVideos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("over ", kMaxVideos, " videos"));
+    }
+    videos->push_back(std::move(video));
+    return absl::OkStatus();
+  }
+
   absl::Status AddImages(uint64_t row,
                          std::vector<absl::string_view>* images) const {
     if (ItemType(*images_->type()) == nullptr) {
@@ -111,7 +192,9 @@ class MappedRows final : public ParquetRows {
             : absl::StrCat("image ", number, " is null"));
   }
 
-  absl::Status AddTurns(uint64_t row, TurnsJson* json) const {
+  // Also adds the paths that parts of type video name.
+  absl::Status AddTurns(uint64_t row, TurnsJson* json,
+                        std::vector<std::string>* paths) const {
     const auto turns = ListAt(*turns_, row);
     if (!turns.has_value()) {
       return absl::InvalidArgumentError(
@@ -144,7 +227,8 @@ class MappedRows final : public ParquetRows {
         json->AddTurn(one, said);
       } else {
         json->BeginTurn(one);
-        BALLAST_RETURN_IF_ERROR(Annotate(AddParts(*second, i, json), turn));
+        BALLAST_RETURN_IF_ERROR(
+            Annotate(AddParts(*second, i, json, paths), turn));
       }
       if (json->TooLong()) break;  // Finish says so
     }
@@ -152,7 +236,8 @@ class MappedRows final : public ParquetRows {
   }
 
   static absl::Status AddParts(const arrow::Array& contents, int64_t i,
-                               TurnsJson* json) {
+                               TurnsJson* json,
+                               std::vector<std::string>* paths) {
     const auto parts = ListAt(contents, i);
     if (!parts.has_value()) {
       return absl::InvalidArgumentError("`content` is null");
@@ -166,6 +251,16 @@ class MappedRows final : public ParquetRows {
       if (!type.has_value()) {
         return absl::InvalidArgumentError(
             absl::StrCat("content part ", number, ": `type` is null"));
+      }
+      if (*type == "video" || *type == "video_url") {
+        for (const char* field : {"video", "path"}) {
+          const auto named = FieldOf(*parts->values, field);
+          if (named == nullptr || !IsBytes(*named->type())) continue;
+          const auto path = BytesAt(*named, k);
+          if (!path.has_value()) continue;
+          paths->emplace_back(*path);
+          break;
+        }
       }
       if (*type != "text") {
         json->AddPart(*type);
@@ -187,6 +282,7 @@ class MappedRows final : public ParquetRows {
   const uint64_t first_row_;
   const uint64_t bytes_;
   std::shared_ptr<arrow::Array> images_;  // null: none
+  std::shared_ptr<arrow::Array> videos_;  // null: none
   std::shared_ptr<arrow::Array> turns_;
   std::vector<std::shared_ptr<arrow::Array>> filtered_;  // as mapping_.filters
 };

@@ -63,7 +63,10 @@ ParquetColumns ParquetColumnsOf(const v1::Source& source) {
 
 std::string ParquetColumnsKey(const v1::Source& source) {
   const ParquetColumns columns = ParquetColumnsOf(source);
-  std::string key = columns.recognise ? "recognised" : "";
+  // Raised when the same columns become other samples.
+  constexpr int kRowRules = 2;
+  std::string key =
+      absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);
   const auto add = [&key](const std::string& text) {
     absl::StrAppend(&key, "\n", text.size(), " ", text);
   };

@@ -20,14 +20,23 @@ namespace ballast {
 // way to build one that does (bazel/arrow_configure.bzl).
 absl::Status CheckParquetIsBuiltIn();
 
+// A video of a row.
+struct ParquetVideo {
+  // Its file in the row, which lives as long as the ParquetRows; or, if `path`
+  // is not empty, its path below media_root, which passes CheckMediaPath.
+  absl::string_view bytes;
+  std::string path;
+};
+
 // A sample of a Parquet file.
 struct ParquetRow {
   // A conversation: {"messages": [...]} with the turns of the row, and an
   // `<image>` mark for each image in the first user turn if the row has images
-  // but its turns do not say where they stand.
+  // but its turns do not say where they stand; likewise for videos.
   std::string text;
   // Encoded image files. They live as long as the ParquetRows.
   std::vector<absl::string_view> images;
+  std::vector<ParquetVideo> videos;
 };
 
 // A part of a Parquet file in memory. Immutable; thread-safe.

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/read_videos.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -130,9 +132,25 @@ absl::StatusOr<RawSample> ParquetSource::ReadRow(
     hash.Add(image.size(), image.substr(0, ImagesHash::kHeadBytes));
     sample.images.emplace_back(image);
   }
+  uint64_t left = kMaxSampleBytes;
+  for (ParquetVideo& video : found->videos) {
+    if (!video.path.empty()) {
+      JsonVideo named;
+      named.path = std::move(video.path);
+      BALLAST_RETURN_IF_ERROR(
+          at_row(ReadNamedVideo(named, media_, parts.from, FileOwner(record),
+                                &left, &hash, &sample)));
+      continue;
+    }
+    hash.Add(video.bytes.size(), video.bytes.substr(0, ImagesHash::kHeadBytes));
+    BALLAST_ASSIGN_OR_RETURN(RawVideo opened,
+                             VideoInMemory(video.bytes, sample.name));
+    sample.videos.push_back(std::move(opened));
+  }
   if (found->images.size() != record.num_images ||
       hash.value() != record.image_check) {
-    return at_row(absl::DataLossError("its images are not the index's"));
+    return at_row(
+        absl::DataLossError("its images or videos are not the index's"));
   }
   return sample;
 }

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file_source.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/parquet/parquet_columns.h"
 #include "server/corpus/parquet/row_group_cache.h"
 
@@ -21,9 +22,10 @@ class ParquetSource final : public FileSource {
   ParquetSource(std::shared_ptr<const IndexFile> index,
                 std::vector<SourceFile> files,
                 std::shared_ptr<OpenFileCache> cache, ParquetColumns columns,
-                std::shared_ptr<RowGroupCache> row_groups)
+                MediaRoot media, std::shared_ptr<RowGroupCache> row_groups)
       : FileSource(std::move(index), std::move(files), std::move(cache)),
         columns_(std::move(columns)),
+        media_(std::move(media)),
         row_groups_(std::move(row_groups)) {}
   ~ParquetSource() override { row_groups_->DropSource(this); }
 
@@ -53,6 +55,7 @@ class ParquetSource final : public FileSource {
       uint32_t file_number, uint64_t offset, FileView file) const;
 
   const ParquetColumns columns_;
+  const MediaRoot media_;  // of videos that a row names by path
   const std::shared_ptr<RowGroupCache> row_groups_;
 };
 

@@ -53,6 +53,14 @@ bool FitsImages(const arrow::DataType& type) {
   return IsImage(item == nullptr ? type : *item);
 }
 
+// As images, but a text is a path.
+bool FitsVideos(const arrow::DataType& type) {
+  const arrow::DataType* item = ItemType(type);
+  const arrow::DataType& video = item == nullptr ? type : *item;
+  const arrow::DataType* path = FieldType(video, "path");
+  return IsImage(video) || IsBytes(video) || IsText(path);
+}
+
 std::string WantedTurns(TurnShape shape) {
   const TurnFields fields = FieldsOf(shape);
   return absl::StrCat("a list of structs with the texts `", fields.first,
@@ -65,6 +73,10 @@ std::string WantedTurns(TurnShape shape) {
 constexpr char kWantedImages[] =
     "images in the file: a struct with `bytes`, or bytes, or a list of them "
     "(paths and addresses of images are not followed)";
+
+constexpr char kWantedVideos[] =
+    "videos: a struct with `bytes` or `path`, bytes, a text with a path below "
+    "media_root, or a list of them";
 
 absl::Status Mismatch(const std::string& column, const arrow::DataType& found,
                       absl::string_view wanted) {
@@ -119,6 +131,25 @@ TurnShape ShapeNamed(const std::string& name) {
   if (name == NameOf(TurnShape::kTexts)) return TurnShape::kTexts;
   if (name == NameOf(TurnShape::kMessages)) return TurnShape::kMessages;
   return TurnShape::kConversations;
+}
+
+// The column of videos has one of two names, whatever names the others have:
+// without its videos the text would be trained on all the same.
+absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
+  for (const std::string name : {"videos", "video"}) {
+    const std::vector<int> found = schema.GetAllFieldIndices(name);
+    if (found.empty() || name == mapping->images || name == mapping->turns) {
+      continue;
+    }
+    if (found.size() > 1 || !mapping->videos.empty()) {
+      return absl::FailedPreconditionError(
+          "several columns `video` or `videos`; wanted one");
+    }
+    const arrow::DataType& type = *schema.field(found[0])->type();
+    if (!FitsVideos(type)) return Mismatch(name, type, kWantedVideos);
+    mapping->videos = name;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RecogniseColumns(const arrow::Schema& schema,
@@ -189,6 +220,7 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
       }
     }
   }
+  BALLAST_RETURN_IF_ERROR(FindVideos(schema, &mapping));
   for (const RowFilter& filter : mapping.filters) {
     BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* type,
                              TypeOf(schema, filter.column));
@@ -209,17 +241,21 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
     }
   };
   if (!mapping.images.empty()) add(mapping.images);
+  if (!mapping.videos.empty()) add(mapping.videos);
   for (const RowFilter& filter : mapping.filters) add(filter.column);
   return names;
 }
 
 bool IsRead(const RowMapping& mapping, const std::string& column,
             const std::string& field) {
-  if (column == mapping.images) return field == "bytes" || field == "path";
+  if (column == mapping.images || column == mapping.videos) {
+    return field == "bytes" || field == "path";
+  }
   const TurnFields fields = FieldsOf(mapping.shape);
   if (field == fields.first || field == fields.second) return true;
   return mapping.shape == TurnShape::kMessages &&
-         (field == "type" || field == "text");
+         (field == "type" || field == "text" || field == "path" ||
+          field == "video");
 }
 
 }  // namespace ballast

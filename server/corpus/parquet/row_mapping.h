@@ -15,6 +15,7 @@ namespace ballast {
 // types.
 struct RowMapping {
   std::string images;  // empty: none
+  std::string videos;  // likewise
   std::string turns;
   TurnShape shape = TurnShape::kConversations;
   std::vector<RowFilter> filters;

@@ -12,6 +12,7 @@ namespace ballast {
 namespace {
 
 constexpr absl::string_view kImageMark = "<image>";
+constexpr absl::string_view kVideoMark = "<video>";
 
 // Appends `text` as a JSON string.
 void AppendQuoted(absl::string_view text, std::string* json) {
@@ -33,10 +34,10 @@ void AppendQuoted(absl::string_view text, std::string* json) {
   *json += '"';
 }
 
-std::string Marks(size_t images) {
+std::string Marks(absl::string_view mark, size_t count) {
   std::string marks;
-  marks.reserve(images * kImageMark.size());
-  for (size_t i = 0; i < images; ++i) absl::StrAppend(&marks, kImageMark);
+  marks.reserve(count * mark.size());
+  for (size_t i = 0; i < count; ++i) absl::StrAppend(&marks, mark);
   return marks;
 }
 
@@ -58,6 +59,7 @@ void TurnsJson::AddText(absl::string_view text) {
   // Counts the braces around it, so that empty parts have a bound, too.
   bytes_ += text.size() + 16;
   has_marks_ = has_marks_ || absl::StrContains(text, kImageMark);
+  has_video_marks_ = has_video_marks_ || absl::StrContains(text, kVideoMark);
 }
 
 void TurnsJson::AddPart(absl::string_view type) {
@@ -65,18 +67,21 @@ void TurnsJson::AddPart(absl::string_view type) {
   turns_.back().parts.push_back({type.empty() ? "none" : type, ""});
   bytes_ += type.size() + 16;
   has_marks_ = has_marks_ || type == "image" || type == "image_url";
+  has_video_marks_ = has_video_marks_ || type == "video" || type == "video_url";
 }
 
 bool TurnsJson::TooLong() const { return bytes_ > kMaxTextBytes; }
 
-absl::StatusOr<std::string> TurnsJson::Finish(size_t images) && {
+absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos) && {
   if (turns_.empty()) return absl::InvalidArgumentError("no turns");
   const auto too_long = [] {
     return absl::InvalidArgumentError(
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   };
   if (TooLong()) return too_long();
-  const std::string marks = has_marks_ ? "" : Marks(images);
+  std::string marks = has_marks_ ? "" : Marks(kImageMark, images);
+  const bool marks_videos = has_video_marks_ || (has_marks_ && images == 0);
+  if (!marks_videos) absl::StrAppend(&marks, Marks(kVideoMark, videos));
   std::string marked;
   if (!marks.empty()) {
     auto first = std::find_if(turns_.begin(), turns_.end(), [](const Turn& t) {

@@ -22,17 +22,19 @@ class TurnsJson {
   // A turn of parts, which follow.
   void BeginTurn(absl::string_view role);
   void AddText(absl::string_view text);
-  // A part without text: `image`, `image_url`, or one that is refused later.
+  // A part without text: `image`, `image_url`, `video`, `video_url`, or one
+  // that is refused later.
   void AddPart(absl::string_view type);
 
   // Whether Finish will refuse the turns because of their length.
   bool TooLong() const;
 
-  // The conversation of a sample of `images` images. If no turn has an image
-  // part or an `<image>` mark, marks stand at the beginning of the first turn
-  // of user or human, or else of the first turn. Errors: INVALID_ARGUMENT (no
-  // turns; over kMaxTextBytes).
-  absl::StatusOr<std::string> Finish(size_t images) &&;
+  // The conversation of a sample of `images` images and `videos` videos. If no
+  // turn has an image part or an `<image>` mark, marks stand at the beginning
+  // of the first turn of user or human, or else of the first turn; then,
+  // likewise, those of videos. In a sample without images `<image>` marks a
+  // video. Errors: INVALID_ARGUMENT (no turns; over kMaxTextBytes).
+  absl::StatusOr<std::string> Finish(size_t images, size_t videos = 0) &&;
 
  private:
   struct Part {
@@ -48,6 +50,7 @@ class TurnsJson {
   std::vector<Turn> turns_;
   uint64_t bytes_ = 0;
   bool has_marks_ = false;
+  bool has_video_marks_ = false;
 };
 
 // Adds an image to those of a sample. Errors: INVALID_ARGUMENT (over kMaxImages

@@ -1,5 +1,8 @@
 #include "server/corpus/repack/write_tars.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -18,6 +21,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/atomic_file.h"
+#include "server/corpus/limits.h"
 #include "server/corpus/tar/tar_writer.h"
 
 namespace ballast {
@@ -26,6 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostTars = 1'000'000;
+// Enough of a video to tell its container.
+constexpr uint64_t kVideoHead = 64;
 
 absl::string_view TextExtension(RawSample::TextFormat format) {
   switch (format) {
@@ -38,6 +44,48 @@ absl::string_view TextExtension(RawSample::TextFormat format) {
     default:
       return "json";
   }
+}
+
+// Adds the videos of a sample.
+absl::Status AddVideos(const RawSample& sample, const std::string& key,
+                       TarWriter* tar) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < sample.videos.size(); ++i) {
+    const RawVideo& video = sample.videos[i];
+    const auto refused = [&](const auto&... why) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(sample.name, ": video ", i, " ", why...));
+    };
+    if (video.fd == nullptr) {
+      return refused(
+          "is a list of pictures, which a WebDataset does not hold: train on "
+          "the source as it is");
+    }
+    bytes += video.size;
+    // Headers and padding take the rest.
+    if (bytes > kMaxSampleSpan / 2) {
+      return refused("ends at ", bytes, " bytes of its sample; at most ",
+                     kMaxSampleSpan / 2,
+                     " have room: train on the source as it is");
+    }
+    std::string head(std::min<uint64_t>(video.size, kVideoHead), '\0');
+    const ssize_t read = pread(video.fd->get(), head.data(), head.size(),
+                               static_cast<off_t>(video.offset));
+    if (read < 0) return FileError(errno, "read a video of", sample.name);
+    const absl::string_view extension =
+        VideoExtension(absl::string_view(head).substr(0, read));
+    if (extension.empty()) {
+      return refused(
+          "is neither MP4, MOV, WebM, Matroska nor AVI, and has no name in a "
+          "WebDataset");
+    }
+    const std::string place =
+        sample.videos.size() > 1 ? absl::StrCat(".", i) : "";
+    BALLAST_RETURN_IF_ERROR(
+        tar->AddFrom(absl::StrCat(key, place, ".", extension), video.fd->get(),
+                     video.offset, video.size));
+  }
+  return absl::OkStatus();
 }
 
 // Adds one sample to a tar.
@@ -56,6 +104,7 @@ absl::Status AddSample(const RawSample& sample, uint64_t ordinal,
     BALLAST_RETURN_IF_ERROR(
         tar->Add(absl::StrCat(key, place, ".", extension), sample.images[i]));
   }
+  BALLAST_RETURN_IF_ERROR(AddVideos(sample, key, tar));
   return tar->Add(absl::StrCat(key, ".", TextExtension(sample.text_format)),
                   sample.text);
 }
@@ -134,6 +183,7 @@ class Repacking {
       report_.resumed += written.resumed;
       report_.samples += written.samples;
       report_.images += written.images;
+      report_.videos += written.videos;
       report_.bytes += written.bytes;
       done_ += FirstOf(tar + 1) - FirstOf(tar);
       if (options_.progress) options_.progress(done_, shard_samples_);
@@ -160,10 +210,12 @@ class Repacking {
       BALLAST_RETURN_IF_ERROR(AddSample(*sample, i, writer.get()));
       ++written->samples;
       written->images += sample->images.size();
+      written->videos += sample->videos.size();
       written->bytes += sample->text.size();
       for (const std::string& image : sample->images) {
         written->bytes += image.size();
       }
+      for (const RawVideo& video : sample->videos) written->bytes += video.size;
     }
     BALLAST_RETURN_IF_ERROR(writer->Finish());
     BALLAST_RETURN_IF_ERROR(writer->Sync());
@@ -198,15 +250,27 @@ absl::string_view ImageExtension(absl::string_view bytes) {
   return "";
 }
 
+absl::string_view VideoExtension(absl::string_view head) {
+  if (absl::StartsWith(head, "RIFF") && head.substr(0, 12).size() == 12 &&
+      head.substr(8, 4) == "AVI ") {
+    return "avi";
+  }
+  if (absl::StartsWith(head, "\x1A\x45\xDF\xA3")) {
+    return absl::StrContains(head, "webm") ? "webm" : "mkv";
+  }
+  // Old QuickTime files begin with another box.
+  const absl::string_view box = head.size() < 8 ? "" : head.substr(4, 4);
+  if (box == "ftyp") return head.substr(8, 4) == "qt  " ? "mov" : "mp4";
+  for (const char* other : {"moov", "mdat", "wide", "free", "skip", "pnot"}) {
+    if (box == other) return "mov";
+  }
+  return "";
+}
+
 absl::StatusOr<RepackReport> Repack(const SampleSource& source,
                                     const RepackOptions& options) {
   if (options.samples_per_tar == 0) {
     return absl::InvalidArgumentError("a tar has at least one sample");
-  }
-  if (const uint64_t videos = source.index().num_videos(); videos != 0) {
-    return absl::UnimplementedError(absl::StrCat(
-        "source ", options.name, " has ", videos,
-        " videos, which repack does not write: train on the source as it is"));
   }
   std::error_code error;
   fs::create_directories(options.directory, error);

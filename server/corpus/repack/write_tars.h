@@ -34,29 +34,36 @@ struct RepackReport {
   // Written by this run.
   uint64_t samples = 0;
   uint64_t images = 0;
+  uint64_t videos = 0;
   uint64_t bytes = 0;
 };
 
 // Writes the samples of `source`, in the order of its index, as WebDataset
 // tars: KEY.json (or .txt, .tokens.bin, .tokens.json) as the source has the
-// text, and KEY.jpg, or KEY.0.jpg, KEY.1.jpg, …, the images' bytes. KEY is the
-// sample's number in the index. Samples that the index leaves out are not
-// written. The tars depend on the source and samples_per_tar alone.
+// text, and KEY.jpg, or KEY.0.jpg, KEY.1.jpg, …, the images' bytes; likewise
+// KEY.mp4, the videos'. KEY is the sample's number in the index. Samples that
+// the index leaves out are not written. The tars depend on the source and
+// samples_per_tar alone.
 //
 // A tar appears under its name when it is complete and on the disk; one that is
 // there is kept, so that a run that was killed goes on behind it.
 // NAME.repack.json says what the tars hold: shards and later runs must agree.
 // Blocks until all is written. Errors: FAILED_PRECONDITION (the directory holds
 // a repack of other samples, or another process works on the shard); DATA_LOSS
-// (a sample is not as indexed); INVALID_ARGUMENT (an image that format
-// webdataset does not name); UNIMPLEMENTED (the source has videos); as
-// SampleSource::Read and the file system.
+// (a sample is not as indexed); INVALID_ARGUMENT (an image or a video that
+// format webdataset does not name or hold: a video in another container, over 2
+// GiB with those before it, or a list of pictures); as SampleSource::Read and
+// the file system.
 absl::StatusOr<RepackReport> Repack(const SampleSource& source,
                                     const RepackOptions& options);
 
 // The extension of an encoded image: "jpg", "png" or "webp"; empty for others.
 // Pure.
 absl::string_view ImageExtension(absl::string_view bytes);
+
+// The extension of a video that begins with `head`, 64 bytes: "mp4", "mov",
+// "webm", "mkv" or "avi"; empty for others. Pure.
+absl::string_view VideoExtension(absl::string_view head);
 
 }  // namespace ballast
 

@@ -44,7 +44,8 @@ ScanJournalKey KeyOf(const v1::Source& source, absl::string_view directory,
                      const IndexOptions& options,
                      const std::vector<SourceFile>& files,
                      const CheckShard& shard) {
-  const IndexDigests digests = DigestsOf(source, directory, options.key);
+  const IndexDigests digests =
+      DigestsOf(source, directory, options.key, /*has_videos=*/true);
   std::string all = absl::StrCat(kIndexVersion, "\n", kMarkRules, "\n");
   for (const Digest& digest :
        {digests.sizes, digests.lengths, digests.limits}) {

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_CORPUS_TAR_TAR_WRITER_H_
 #define BALLAST_SERVER_CORPUS_TAR_TAR_WRITER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,6 +30,11 @@ class TarWriter {
   // byte or does not fit a ustar header, which has room for 100 bytes, or for
   // 155 and 100 around a '/'; 8 GiB or more); as File::Write.
   absl::Status Add(absl::string_view name, absl::string_view bytes);
+  // Appends a member of `size` bytes, copied from an open file from `offset`
+  // on. Takes a megabyte of memory. Errors: as Add; DATA_LOSS (the file ends
+  // before); UNAVAILABLE (it cannot be read).
+  absl::Status AddFrom(absl::string_view name, int fd, uint64_t offset,
+                       uint64_t size);
 
   // Writes the end mark. Nothing may be added after it; a file without it is
   // incomplete.
@@ -38,6 +44,10 @@ class TarWriter {
 
  private:
   explicit TarWriter(File file) : file_(std::move(file)) {}
+
+  absl::Status WriteHeader(absl::string_view name, uint64_t size);
+  // Fills the last block of a member of `size` bytes.
+  absl::Status Pad(uint64_t size);
 
   File file_;
 };

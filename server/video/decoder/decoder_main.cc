@@ -1,6 +1,6 @@
 // The program that runs FFmpeg's libraries; decoder_protocol.h has its purpose
-// and its messages. One thread, one request at a time, nothing kept between
-// requests.
+// and its messages. One thread, one request at a time; between two requests it
+// keeps the packets of a video whose facts were asked for.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/process_limits.h"
@@ -71,7 +72,20 @@ void Append(const T& value, std::string* to) {
   to->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-bool AnswerFacts(int file, const Request& request, Fault* fault) {
+// The packets of a video, in the order of decoding and as frames.
+struct Listing {
+  PacketList list;
+  FrameTable table;
+};
+
+bool List(MediaInput* input, Listing* listing, Fault* fault) {
+  if (!ListPackets(input, &listing->list, fault)) return false;
+  listing->table = OrderFrames(listing->list.packets);
+  return true;
+}
+
+bool AnswerFacts(int file, const Request& request, Listing* listing,
+                 Fault* fault) {
   const auto input =
       MediaInput::Open(file, request.offset, request.bytes, fault);
   if (input == nullptr) return false;
@@ -80,9 +94,8 @@ bool AnswerFacts(int file, const Request& request, Fault* fault) {
   FactsHead head = {};
   if (!ReadRotation(&stream, &head.rotation, fault)) return false;
   std::string scan = input->ReasonToScan();
-  PacketList list;
-  if (!ListPackets(input.get(), &list, fault)) return false;
-  const FrameTable table = OrderFrames(list.packets);
+  if (!List(input.get(), listing, fault)) return false;
+  const FrameTable& table = listing->table;
   if (table.frames.empty()) {
     *fault = FaultOf(AVERROR_INVALIDDATA, "the video has no frame");
     return false;
@@ -176,17 +189,18 @@ class SlotWriter {
   uint64_t answered_ = 0;
 };
 
+// `known`: the listing of the request before; null if there is none.
 bool AnswerDecode(int file, int memory, const Request& request,
-                  const std::vector<uint32_t>& wanted, Fault* fault) {
-  PacketList list;
-  {
+                  const std::vector<uint32_t>& wanted, Listing* known,
+                  Fault* fault) {
+  Listing own;
+  if (known == nullptr) {
     const auto input =
         MediaInput::Open(file, request.offset, request.bytes, fault);
-    if (input == nullptr || !ListPackets(input.get(), &list, fault)) {
-      return false;
-    }
+    if (input == nullptr || !List(input.get(), &own, fault)) return false;
+    known = &own;
   }
-  const FrameTable table = OrderFrames(list.packets);
+  const FrameTable& table = known->table;
   if (table.frames.size() != request.total_frames) {
     *fault = {Outcome::kRefused,
               "the video has " + std::to_string(table.frames.size()) +
@@ -202,7 +216,7 @@ bool AnswerDecode(int file, int memory, const Request& request,
     return false;
   }
   SlotWriter writer(request, static_cast<uint8_t*>(slots), fault);
-  FrameDecoder decoder(file, request.offset, request.bytes, list, table);
+  FrameDecoder decoder(file, request.offset, request.bytes, known->list, table);
   const bool is_decoded = decoder.Decode(
       wanted,
       [&](const AVFrame& frame, uint32_t place) {
@@ -215,8 +229,9 @@ bool AnswerDecode(int file, int memory, const Request& request,
   return is_decoded && is_finished;
 }
 
-// Returns false at the end of the stream.
-bool AnswerNext() {
+// Returns false at the end of the stream. `kept` is the listing of the request
+// before, if that was of facts, and becomes that of this one.
+bool AnswerNext(std::unique_ptr<Listing>* kept) {
   Request request;
   int fds[2] = {-1, -1};
   size_t count = 0;
@@ -231,10 +246,18 @@ bool AnswerNext() {
   }
   LimitTime(request.cpu_seconds);
   Fault fault;
-  const bool done =
-      request.task == Task::kFacts
-          ? AnswerFacts(file.fd, request, &fault)
-          : AnswerDecode(file.fd, memory.fd, request, wanted, &fault);
+  bool done = false;
+  std::unique_ptr<Listing> before = std::move(*kept);
+  if (request.task == Task::kFacts) {
+    before.reset();
+    auto listing = std::make_unique<Listing>();
+    done = AnswerFacts(file.fd, request, listing.get(), &fault);
+    if (done) *kept = std::move(listing);
+  } else {
+    done =
+        AnswerDecode(file.fd, memory.fd, request, wanted,
+                     request.is_listed != 0 ? before.get() : nullptr, &fault);
+  }
   LimitTime(0);
   if (done) return true;
   // Without a fault the socket is gone.
@@ -249,7 +272,8 @@ int Run() {
   close_range(kSocket + 1, ~0U, 0);
   LimitResources();
   KeepLastError();
-  while (AnswerNext()) {
+  std::unique_ptr<Listing> kept;
+  while (AnswerNext(&kept)) {
   }
   return 0;
 }

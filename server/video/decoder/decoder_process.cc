@@ -223,8 +223,10 @@ absl::StatusOr<VideoFacts> DecoderProcess::ReadFacts(const VideoBytes& video) {
 absl::Status DecoderProcess::Decode(const VideoBytes& video,
                                     const VideoFacts& facts,
                                     absl::Span<const uint32_t> wanted,
-                                    const Take& take) {
+                                    const Take& take, bool is_listed) {
   Request request = {};
+  // A process that is started anew has no list, and makes one.
+  request.is_listed = is_listed ? 1 : 0;
   request.task = Task::kDecode;
   request.frames = static_cast<uint32_t>(wanted.size());
   request.offset = video.offset;

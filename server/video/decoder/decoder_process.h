@@ -60,12 +60,14 @@ class DecoderProcess {
   // Decodes the wanted frames, ascending numbers below facts.frames(), and
   // hands each over once, mostly in that order; `place` counts them. The pixels
   // are valid during the call of `take`. Ends with the first error of `take`.
-  // Errors: as ReadFacts; INVALID_ARGUMENT also if the file has other frames
-  // than `facts`, or one of them is damaged.
+  // `is_listed`: the call before was ReadFacts of the same video, whose packets
+  // are then not listed again. Errors: as ReadFacts; INVALID_ARGUMENT also if
+  // the file has other frames than `facts`, or one of them is damaged.
   using Take =
       std::function<absl::Status(uint32_t place, const DecodedFrame& frame)>;
   absl::Status Decode(const VideoBytes& video, const VideoFacts& facts,
-                      absl::Span<const uint32_t> wanted, const Take& take);
+                      absl::Span<const uint32_t> wanted, const Take& take,
+                      bool is_listed = false);
 
   // For tests: -1 while there is no process.
   pid_t process() const { return process_; }

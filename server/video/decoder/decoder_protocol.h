@@ -45,6 +45,9 @@ struct Request {
   uint32_t total_frames;
   // Processor time that the request may take; the process is killed above it.
   uint32_t cpu_seconds;
+  // kDecode: 1 if the request before was kFacts of the same video, whose list
+  // of packets the program then has.
+  uint32_t is_listed;
 };
 
 enum class Outcome : uint32_t {

@@ -39,10 +39,9 @@ TEST(TextKeysTest, CoverTheInputsOfLengths) {
       {'b', [](v1::Config* c) { c->mutable_model()->set_max_pixels(99999); }},
       {'b', [](v1::Config* c) { c->mutable_model()->set_patch(16); }},
       {'b', [](v1::Config* c) { c->mutable_model()->set_merge(4); }},
-      // Of videos: their rule and its limits.
-      {'b', [](v1::Config* c) { c->mutable_model()->set_profile("qwen2_vl"); }},
-      {'b', [](v1::Config* c) { c->mutable_model()->set_temporal_patch(1); }},
-      {'b',
+      // Those of videos are VideoPlanKey's.
+      {'-', [](v1::Config* c) { c->mutable_model()->set_profile("qwen2_vl"); }},
+      {'-',
        [](v1::Config* c) {
          c->mutable_model()->mutable_video()->set_max_frames(8);
        }},

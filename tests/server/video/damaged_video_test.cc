@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/video_reader.h"
+#include "tests/server/video/damaged_bytes.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {
@@ -29,44 +30,6 @@ using ::testing::HasSubstr;
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Damages a copy in one of the ways that files in the wild are.
-std::string Damage(std::string bytes, std::mt19937_64* random) {
-  const auto below = [&](uint64_t most) { return (*random)() % most; };
-  switch (below(6)) {
-    case 0:
-      bytes.resize(below(bytes.size()));
-      break;
-    case 1:
-      for (uint64_t i = 0; i < 1 + below(8); ++i) {
-        bytes[below(bytes.size())] ^= static_cast<char>(1 << below(8));
-      }
-      break;
-    case 2:  // in the headers
-      for (uint64_t i = 0; i < 1 + below(4); ++i) {
-        bytes[below(std::min<size_t>(bytes.size(), 1200))] =
-            static_cast<char>(below(256));
-      }
-      break;
-    case 3: {
-      const size_t at = below(bytes.size());
-      std::fill_n(bytes.begin() + at,
-                  std::min<size_t>(bytes.size() - at, 1 + below(4096)), '\0');
-      break;
-    }
-    case 4: {
-      const size_t at = below(bytes.size());
-      bytes.erase(at, 1 + below(300));
-      break;
-    }
-    default:  // at the end, where the index of many files lies
-      for (uint64_t i = 0; i < 1 + below(6); ++i) {
-        bytes[bytes.size() - 1 - below(std::min<size_t>(bytes.size(), 1500))] =
-            static_cast<char>(below(256));
-      }
-  }
-  return bytes;
 }
 
 class DamagedVideoTest : public testing::Test {
@@ -89,19 +52,7 @@ absl::Status ReadSome(VideoReader* reader, const OpenVideo& video) {
 }
 
 TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
-  const std::vector<std::string> paths = {
-      MakeVideo("d.mp4", "64x48", "1",
-                "-c:v libx264 -g 10 -bf 2 -pix_fmt yuv420p"),
-      MakeVideo("f.mp4", "64x48", "1",
-                "-c:v libx264 -g 10 -pix_fmt yuv420p -movflags faststart"),
-      MakeVideo("d.mkv", "64x48", "1",
-                "-c:v libx265 -x265-params log-level=none:keyint=10 "
-                "-pix_fmt yuv420p"),
-      MakeVideo("d.webm", "64x48", "1",
-                "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 10"),
-      MakeVideo("d.avi", "64x48", "1", "-c:v mpeg4 -g 10 -bf 1"),
-      MakeVideo("d.ts", "64x48", "1", "-c:v libx264 -g 10 -pix_fmt yuv420p"),
-  };
+  const std::vector<std::string> paths = MakeVideosToDamage();
   VideoReader reader(1);
   std::mt19937_64 random(23);
   std::map<std::string, int> reasons;
@@ -109,7 +60,8 @@ TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
   for (int i = 0; i < 500; ++i) {
     const std::string& path = paths[i % paths.size()];
     const std::string damaged = VideoPath("damaged");
-    std::ofstream(damaged, std::ios::binary) << Damage(ReadFile(path), &random);
+    std::ofstream(damaged, std::ios::binary)
+        << Damaged(ReadFile(path), &random);
     SCOPED_TRACE(absl::StrCat("damaged file ", i, " of ", path));
     const absl::Status status = ReadSome(&reader, OpenVideo(damaged));
     if (status.ok()) {
@@ -167,6 +119,19 @@ TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
   const auto facts = process.ReadFacts(video.bytes);
   EXPECT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(process.starts(), 2u);
+  // The list of packets died with it, and is made again.
+  kill(process.process(), SIGSEGV);
+  int frames = 0;
+  const absl::Status decoded = process.Decode(
+      video.bytes, *facts, {0, 29},
+      [&](uint32_t, const DecodedFrame&) {
+        ++frames;
+        return absl::OkStatus();
+      },
+      /*is_listed=*/true);
+  EXPECT_TRUE(decoded.ok()) << decoded;
+  EXPECT_EQ(frames, 2);
+  EXPECT_EQ(process.starts(), 3u);
   // Killed from outside: nothing is known of the file, so the fault may pass.
   kill(process.process(), SIGKILL);
   EXPECT_EQ(process.ReadFacts(video.bytes).status().code(),

@@ -73,6 +73,33 @@ TEST(VideoPlanTest, EqualsQwenVlUtilsAndTransformers) {
   }
 }
 
+TEST(VideoPlanTest, ListsOfPicturesEqualQwenVlUtilsAndTransformers) {
+  std::ifstream file("tests/server/video/testdata/frame_list_vectors.json");
+  const nlohmann::json vectors = nlohmann::json::parse(file);
+  ASSERT_GE(vectors.size(), 240u);
+  for (const nlohmann::json& vector : vectors) {
+    SCOPED_TRACE(vector.dump());
+    const auto plan = PlanFrameList(
+        ModelOf(vector), vector["count"].get<uint32_t>(),
+        vector["fps"].get<double>(), vector["height"].get<uint32_t>(),
+        vector["width"].get<uint32_t>());
+    ASSERT_EQ(plan.ok(), !vector.contains("refused")) << plan.status();
+    if (!plan.ok()) continue;
+    EXPECT_EQ(plan->first_height, vector["first"][0].get<uint32_t>());
+    EXPECT_EQ(plan->first_width, vector["first"][1].get<uint32_t>());
+    EXPECT_EQ(plan->height, vector["height_out"].get<uint32_t>());
+    EXPECT_EQ(plan->width, vector["width_out"].get<uint32_t>());
+    EXPECT_DOUBLE_EQ(plan->seconds_per_patch,
+                     vector["seconds_per_patch"].get<double>());
+    const std::vector<double> seconds = vector["seconds"];
+    ASSERT_EQ(plan->seconds.size(), seconds.size());
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      EXPECT_DOUBLE_EQ(plan->seconds[i], seconds[i]);
+    }
+    EXPECT_EQ(plan->grid_t, seconds.size());
+  }
+}
+
 TEST(VideoPlanTest, CountsTokensOfMergedPatches) {
   const auto plan =
       PlanVideo(*FindVideoModel("qwen2_5_vl"), {300, 30}, 480, 640);

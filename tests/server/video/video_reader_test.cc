@@ -151,6 +151,25 @@ TEST_F(VideoReaderTest, EqualsDecodingAllFramesInOrder) {
             << "frame " << wanted[i] << " of " << wanted.size() << " wanted";
       }
     }
+    // The same with one list of packets for facts and frames.
+    const std::vector<uint32_t>& many = choices.back();
+    std::vector<std::string> frames_of(many.size(),
+                                       std::string(all[0].size(), '\0'));
+    const absl::Status status = reader_.ReadChecked(
+        video.bytes,
+        [&](const VideoFacts& found) {
+          EXPECT_EQ(found.frames(), frames);
+          return absl::OkStatus();
+        },
+        many, form,
+        [&](size_t i) {
+          return absl::MakeSpan(reinterpret_cast<uint8_t*>(frames_of[i].data()),
+                                frames_of[i].size());
+        });
+    EXPECT_TRUE(status.ok()) << status;
+    for (size_t i = 0; i < many.size(); ++i) {
+      EXPECT_TRUE(frames_of[i] == all[many[i]]) << "frame " << many[i];
+    }
   }
   EXPECT_EQ(reader_.starts(), 1u);
 }
@@ -264,6 +283,24 @@ TEST_F(VideoReaderTest, RefusesOtherFrames) {
       reader_.ReadFrames(video.bytes, *facts, {30}, form, absl::MakeSpan(out))
           .message(),
       HasSubstr("below 30"));
+  // A list of packets is that of the file whose facts were asked for before.
+  const OpenVideo other(
+      MakeVideo("fewer.mp4", "64x48", "0.5", "-c:v libx264 -pix_fmt yuv420p"));
+  const auto place = [&](size_t) { return absl::MakeSpan(out); };
+  const auto accept = [](const VideoFacts&) { return absl::OkStatus(); };
+  EXPECT_TRUE(reader_.ReadChecked(other.bytes, accept, {14}, form, place).ok());
+  EXPECT_TRUE(reader_.ReadChecked(video.bytes, accept, {29}, form, place).ok());
+  EXPECT_TRUE(reader_.ReadFacts(other.bytes).ok());
+  EXPECT_TRUE(reader_.ReadFrames(video.bytes, *facts, {29}, form, place).ok());
+  EXPECT_EQ(reader_
+                .ReadChecked(
+                    video.bytes,
+                    [](const VideoFacts&) {
+                      return absl::AbortedError("another video");
+                    },
+                    {29}, form, place)
+                .message(),
+            "another video");
   facts->table.frames.pop_back();
   EXPECT_THAT(
       reader_.ReadFrames(video.bytes, *facts, {3}, form, absl::MakeSpan(out))

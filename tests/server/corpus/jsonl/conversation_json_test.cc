@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -124,7 +125,10 @@ TEST(ConversationJsonTest, ReadsVideos) {
     std::vector<std::string> found;
     if (!sample.ok())
       return std::vector<std::string>{std::string(sample.status().message())};
-    for (const JsonVideo& video : sample->videos) found.push_back(video.path);
+    for (const JsonVideo& video : sample->videos) {
+      found.push_back(video.frames.empty() ? video.path
+                                           : absl::StrJoin(video.frames, "+"));
+    }
     return found;
   };
   EXPECT_THAT(paths(R"({"video": "a/b.mp4", "conversations": [
@@ -137,12 +141,50 @@ TEST(ConversationJsonTest, ReadsVideos) {
                   {"type": "video", "video": "a.mp4"},
                   {"type": "video_url", "video_url": {"url": "b.mp4"}}]}]})"),
               ElementsAre("a.mp4", "b.mp4"));
+  EXPECT_THAT(paths(R"({"messages": [{"content": [
+                  {"type": "video", "video": null, "path": "a.mp4"},
+                  {"type": "video", "video": ["0.jpg"]}]}]})"),
+              ElementsAre("a.mp4", "0.jpg"));
   EXPECT_THAT(paths(R"({"video": ["a.jpg", "b.jpg"]})"),
-              ElementsAre(HasSubstr("not supported as a list of pictures")));
+              ElementsAre("a.jpg+b.jpg"));
+  EXPECT_THAT(paths(R"({"videos": [["a.jpg", "b.jpg"], "c.mp4"]})"),
+              ElementsAre("a.jpg+b.jpg", "c.mp4"));
+  EXPECT_THAT(paths(R"({"video": ["a.MP4"]})"),
+              ElementsAre(HasSubstr("several videos are a list `videos`")));
+  EXPECT_THAT(paths(R"({"video": []})"),
+              ElementsAre("a video is an empty list"));
+  EXPECT_THAT(paths(R"({"video": [["a.jpg"]]})"),
+              ElementsAre(HasSubstr("a list of other things than paths")));
+  EXPECT_THAT(paths(R"({"video": ["../a.jpg"]})"),
+              ElementsAre(HasSubstr("holds \"..\"")));
   EXPECT_THAT(paths(R"({"video": "https://x/a.mp4"})"),
               ElementsAre(HasSubstr("video \"https://x/a.mp4\" is a URL")));
   EXPECT_THAT(paths(R"({"conversations": [{"value": "<video>"}]})"),
               ElementsAre(HasSubstr("in a sample without a video")));
+}
+
+TEST(ConversationJsonTest, ReadsTheRateOfPictures) {
+  const auto part = [](absl::string_view keys) {
+    return ParseJsonSample(absl::StrCat(
+        R"({"messages": [{"content": [{"type": "video", "video": ["0.jpg"], )",
+        keys, "}]}]}"));
+  };
+  const auto sample = part(R"("sample_fps": 0.5)");
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->videos[0].fps, 0.5);
+  for (const absl::string_view unread :
+       {R"("fps": 2)", R"("start": 1)", R"("video_end": 1)", R"("raw_fps": 3)",
+        R"("max_pixels": 3136)", R"("sample_fps": "1")"}) {
+    EXPECT_EQ(part(unread).status().code(), absl::StatusCode::kInvalidArgument)
+        << unread;
+  }
+  EXPECT_THAT(part(R"("fps": 2)").status().message(),
+              HasSubstr("wanted `sample_fps`"));
+  EXPECT_THAT(ParseJsonSample(R"({"messages": [{"content": [{"type": "video",
+                                 "video": "a.mp4", "sample_fps": 2}]}]})")
+                  .status()
+                  .message(),
+              HasSubstr("wanted `fps`"));
 }
 
 TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
@@ -169,7 +211,7 @@ TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
                                  {"type": "video", "start": 1}]}]})")
                   .status()
                   .message(),
-              HasSubstr("has a clip or fps beside a key `video`"));
+              HasSubstr("has a clip, a rate or frames beside a key `video`"));
   EXPECT_THAT(ParseJsonSample(R"({"messages": [{"content": [{"type": "video",
                                  "video": "a.mp4", "start": "x"}]}]})")
                   .status()

@@ -5,9 +5,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/corpus/index/index_builder.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/source_files.h"
 #include "tests/fakes/read_sample.h"
+#include "tests/server/corpus/fake_videos.h"
 
 namespace ballast {
 
@@ -27,7 +29,7 @@ v1::Source ParquetTest::SourceOf(const std::string& name) {
 }
 
 IndexReport ParquetTest::Build(const v1::Source& source) {
-  const auto report = BuildIndex(source, folder_, FakeOptions());
+  const auto report = BuildIndex(source, folder_, FakeVideoOptions());
   EXPECT_TRUE(report.ok()) << report.status();
   return report.ok() ? *report : IndexReport();
 }
@@ -39,9 +41,9 @@ std::unique_ptr<ParquetSource> ParquetTest::Open(const v1::Source& source,
   auto files = ListSourceFiles(source, folder_);
   EXPECT_TRUE(files.ok()) << files.status();
   cache_ = std::make_shared<RowGroupCache>(cache_bytes);
-  return std::make_unique<ParquetSource>(*std::move(index), *std::move(files),
-                                         std::make_shared<OpenFileCache>(8),
-                                         ParquetColumnsOf(source), cache_);
+  return std::make_unique<ParquetSource>(
+      *std::move(index), *std::move(files), std::make_shared<OpenFileCache>(8),
+      ParquetColumnsOf(source), *MediaRoot::Create(folder_), cache_);
 }
 
 void ParquetTest::ExpectSamples(const std::string& name,

@@ -37,6 +37,24 @@ TEST(TurnsJsonTest, PutsMarksBeforeTheFirstUserTurn) {
             R"({"role":"user","content":"a<image>"}]})");
 }
 
+TEST(TurnsJsonTest, PutsMarksOfVideosBehindThoseOfImages) {
+  const auto content = [](absl::string_view said, size_t images,
+                          size_t videos) {
+    TurnsJson json;
+    json.AddTurn("user", said);
+    return *std::move(json).Finish(images, videos);
+  };
+  const auto wanted = [](const std::string& said) {
+    return R"({"messages":[{"role":"user","content":")" + said + R"("}]})";
+  };
+  EXPECT_EQ(content("q", 1, 2), wanted("<image><video><video>q"));
+  EXPECT_EQ(content("<image>q", 1, 1), wanted("<video><image>q"));
+  EXPECT_EQ(content("<video>q", 1, 1), wanted("<image><video>q"));
+  EXPECT_EQ(content("<video>q", 0, 1), wanted("<video>q"));
+  // LLaVA marks videos so.
+  EXPECT_EQ(content("<image>q", 0, 1), wanted("<image>q"));
+}
+
 TEST(TurnsJsonTest, WritesParts) {
   TurnsJson json;
   json.BeginTurn("assistant");

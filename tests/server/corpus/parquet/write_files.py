@@ -242,8 +242,47 @@ def unfit():
                 {"role": "assistant", "content": "a"}], [])], [0])
 
 
+def video(frames, behind=0):
+    """As FakeVideo in fake_videos.h."""
+    return b"\0\0\0\x10ftypmp42" + struct.pack("<I", frames) + b"v" * behind
+
+
+def videos():
+    """Videos in columns of all shapes, and named by parts of messages."""
+    def asks(text):
+        return [{"from": "human", "value": text}, {"from": "gpt", "value": "a"}]
+
+    conversations = [asks("<video>\nq"), asks("q"), asks("<image>q"), asks("q"),
+                     asks("<video>"), asks("<video>")]
+    one = [{"bytes": video(5, 9000), "path": None}, {"bytes": None, "path": "a.mp4"},
+           {"bytes": video(6), "path": "in the row"}, None,
+           {"bytes": b"no video", "path": None}, {"bytes": None, "path": "gone.mp4"}]
+    write("video_structs.parquet",
+          pa.table({"video": pa.array(one, IMAGE), "conversations": conversations}),
+          [], [])
+    write("video_lists.parquet", pa.table({
+        "images": pa.array([[], [image(3, 4)]], pa.list_(pa.binary())),
+        "videos": pa.array([[video(5), video(6)], [video(7)]], pa.list_(pa.binary())),
+        "conversations": [asks("q"), asks("q")]}), [], [])
+    write("video_paths.parquet", pa.table({
+        "video": pa.array(["a.mp4", None, "https://x/a.mp4", "../a.mp4"]),
+        "conversations": [asks("q"), asks("q"), asks("q"), asks("q")]}), [], [])
+    part = pa.struct([("type", pa.string()), ("text", pa.string()),
+                      ("path", pa.string())])
+    message = pa.struct([("role", pa.string()), ("content", pa.list_(part))])
+    write("video_parts.parquet", pa.table({"messages": pa.array(
+        [[{"role": "user", "content": [
+            {"type": "video", "text": None, "path": "a.mp4"},
+            {"type": "text", "text": "q", "path": None}]},
+          {"role": "assistant", "content": [
+              {"type": "text", "text": "a", "path": None}]}]],
+        pa.list_(message))}), [], [])
+    write("video_numbers.parquet", pa.table({"video": pa.array([3]),
+                                             "conversations": [asks("q")]}), [], [])
+
+
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             unfit, heads):
+             unfit, heads, videos):
     make()
 with open(os.path.join(out, "expected.json"), "w", encoding="utf-8") as file:
     json.dump(expected, file)

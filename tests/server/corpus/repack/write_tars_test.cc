@@ -1,16 +1,19 @@
 #include "server/corpus/repack/write_tars.h"
 
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "tests/server/corpus/corpus_testing.h"
+#include "tests/server/corpus/fake_videos.h"
 
 namespace ballast {
 namespace {
@@ -78,24 +81,80 @@ class WriteTarsTest : public ::testing::Test {
   }();
 };
 
-TEST_F(WriteTarsTest, RefusesASourceWithVideos) {
-  WriteFile(folder_ + "/chat.jsonl", R"({"video": "a.mp4"})");
-  WriteFile(folder_ + "/a.mp4", "a video");
-  IndexOptions options = Options();
-  options.read_video = [](const RawVideo&) {
-    IndexedVideo video = {};
-    video.fps = 30;
-    video.frames = video.width = video.height = 60;
-    return absl::StatusOr<IndexedVideo>(video);
+TEST_F(WriteTarsTest, WritesVideos) {
+  WriteFile(folder_ + "/a.mp4", FakeVideo(7, 3'000'000));
+  WriteFile(folder_ + "/b.mp4", FakeVideo(8));
+  WriteFile(folder_ + "/x.jpg", Jpeg(1));
+  WriteFile(folder_ + "/chat.jsonl",
+            R"({"video": "a.mp4", "conversations": []})"
+            "\n"
+            R"({"image": "x.jpg", "messages": [{"role": "user", "content": [
+                {"type": "video", "video": "b.mp4", "start": 1, "end": 2},
+                {"type": "video", "video": "a.mp4", "fps": 4}]}]})"
+            "\n");
+  const auto build = [&](const v1::Source& source) {
+    IndexOptions options = Options();
+    options.read_video = ReadFakeVideo;
+    const auto report = BuildIndex(source, folder_, options);
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->bad.empty()) << report->bad[0].reason;
+    auto opened = OpenSource(source, folder_, FakeKey());
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return *std::move(opened);
   };
-  const auto report = BuildIndex(lines_, folder_, options);
+  const std::string text = ReadFile(folder_ + "/chat.jsonl");
+  // An object is a line.
+  WriteFile(folder_ + "/chat.jsonl",
+            absl::StrReplaceAll(text, {{"\n                ", " "}}));
+  const auto lines = build(lines_);
+  const auto report = Repack(*lines, Repacking());
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->videos, 1u);
-  const auto source = OpenSource(lines_, folder_, FakeKey());
-  ASSERT_TRUE(source.ok()) << source.status();
-  const absl::Status status = Repack(**source, Repacking()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1 videos"));
+  EXPECT_EQ(report->videos, 3u);
+  v1::Source tar = MakeSource(v1::Source::FORMAT_WEBDATASET, "tars/chat-*.tar");
+  tar.set_index("index/tars.index");
+  const auto tars = build(tar);
+  ASSERT_EQ(tars->index().size(), 2u);
+  for (uint64_t i = 0; i < 2; ++i) {
+    const auto before = lines->Read(i, ReadParts());
+    const auto after = tars->Read(i, ReadParts());
+    ASSERT_TRUE(before.ok() && before->ok() && after.ok() && after->ok()) << i;
+    EXPECT_EQ((*before)->text, (*after)->text);
+    EXPECT_EQ((*before)->images, (*after)->images);
+    ASSERT_EQ((*before)->videos.size(), i + 1);
+    ASSERT_EQ((*after)->videos.size(), i + 1);
+    const auto known = lines->index().sample(i)->videos;
+    const auto found = tars->index().sample(i)->videos;
+    for (size_t k = 0; k <= i; ++k) {
+      EXPECT_EQ(BytesOf((*before)->videos[k]), BytesOf((*after)->videos[k]));
+      // The same clip and rate, too.
+      EXPECT_EQ(std::memcmp(&known[k], &found[k], sizeof(known[k])), 0);
+    }
+  }
+}
+
+TEST_F(WriteTarsTest, RefusesVideosThatTarsDoNotHold) {
+  WriteFile(folder_ + "/a.ts", "no container that tars name");
+  WriteFile(folder_ + "/x.jpg", Jpeg(1));
+  const auto refused = [&](const std::string& video) {
+    WriteFile(
+        folder_ + "/chat.jsonl",
+        absl::StrCat(R"({"video": )", video, R"(, "conversations": []})"));
+    IndexOptions options = Options();
+    options.read_video = [](const RawVideo&) {
+      IndexedVideo facts = {};
+      facts.fps = facts.frames = facts.width = facts.height = 60;
+      return absl::StatusOr<IndexedVideo>(facts);
+    };
+    EXPECT_EQ(BuildIndex(lines_, folder_, options)->videos, 1u);
+    const auto source = OpenSource(lines_, folder_, FakeKey());
+    EXPECT_TRUE(source.ok()) << source.status();
+    RepackOptions repacking = Repacking();
+    repacking.directory += video.substr(2, 1);
+    return std::string(Repack(**source, repacking).status().message());
+  };
+  EXPECT_THAT(refused(R"("a.ts")"), HasSubstr("video 0 is neither MP4"));
+  EXPECT_THAT(refused(R"(["x.jpg"])"),
+              HasSubstr("video 0 is a list of pictures"));
 }
 
 TEST_F(WriteTarsTest, TheTarsHaveTheSameSamples) {
@@ -175,6 +234,21 @@ TEST_F(WriteTarsTest, NamesASampleThatChangedOrHasNoName) {
   status = Repack(*Open(lines_), other).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("chat.jsonl:5: image 0 is neither JPEG"));
+}
+
+TEST(VideoExtensionTest, KnowsFiveContainers) {
+  const auto box = [](const std::string& name) {
+    return std::string(4, '\0') + name;
+  };
+  EXPECT_EQ(VideoExtension(box("ftypisom")), "mp4");
+  EXPECT_EQ(VideoExtension(box("ftypqt  ")), "mov");
+  EXPECT_EQ(VideoExtension(box("moov")), "mov");
+  EXPECT_EQ(VideoExtension("RIFF1234AVI LIST"), "avi");
+  EXPECT_EQ(VideoExtension("\x1A\x45\xDF\xA3...webm"), "webm");
+  EXPECT_EQ(VideoExtension("\x1A\x45\xDF\xA3...matroska"), "mkv");
+  EXPECT_EQ(VideoExtension("RIFF1234WAVE"), "");
+  EXPECT_EQ(VideoExtension("FLV"), "");
+  EXPECT_EQ(VideoExtension(""), "");
 }
 
 TEST(ImageExtensionTest, KnowsThreeFormats) {

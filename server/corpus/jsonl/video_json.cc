@@ -1,0 +1,188 @@
+#include "server/corpus/jsonl/video_json.h"
+
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/jsonl/media_path.h"
+#include "server/corpus/limits.h"
+
+namespace ballast {
+namespace {
+
+using ::simdjson::SUCCESS;
+using ::simdjson::dom::array;
+using ::simdjson::dom::element;
+using ::simdjson::dom::object;
+
+bool HasKey(const element& part, const char* name) {
+  element value;
+  return part[name].get(value) == SUCCESS && !value.is_null();
+}
+
+// The number of the first key of `names` that is there.
+absl::StatusOr<std::optional<double>> ReadSeconds(
+    const element& part, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    element value;
+    if (part[name].get(value) != SUCCESS || value.is_null()) continue;
+    double number = 0;
+    if (value.get(number) != SUCCESS || !(number >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("`", name, "` of a video is no number of at least 0"));
+    }
+    return number;
+  }
+  return std::optional<double>();
+}
+
+// The paths of a list of pictures.
+absl::StatusOr<std::vector<std::string>> ReadFrames(const array& list) {
+  std::vector<std::string> frames;
+  for (const element item : list) {
+    std::string_view path;
+    if (item.get(path) != SUCCESS) {
+      return absl::InvalidArgumentError(
+          "a video is a list of other things than paths; wanted a path, or the "
+          "paths of its frames");
+    }
+    const std::string lower = absl::AsciiStrToLower(std::string(path));
+    for (const char* ending : {".mp4", ".avi", ".webm", ".mov", ".mkv"}) {
+      if (!absl::EndsWith(lower, ending)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a video is a list with \"", Printable(lower),
+          "\" in it; a list holds the pictures of one video, and several "
+          "videos are a list `videos`"));
+    }
+    if (frames.size() == kMaxImages) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a video of over ", kMaxImages, " pictures"));
+    }
+    frames.emplace_back(path);
+  }
+  if (frames.empty()) {
+    return absl::InvalidArgumentError("a video is an empty list");
+  }
+  return frames;
+}
+
+// A path, or a list of them; nullopt if it is neither.
+absl::StatusOr<std::optional<JsonVideo>> ReadVideo(const element& value) {
+  JsonVideo video;
+  std::string_view path;
+  array frames;
+  if (value.get(path) == SUCCESS) {
+    video.path = std::string(path);
+  } else if (value.get(frames) == SUCCESS) {
+    BALLAST_ASSIGN_OR_RETURN(video.frames, ReadFrames(frames));
+  } else {
+    return std::optional<JsonVideo>();
+  }
+  return std::optional<JsonVideo>(std::move(video));
+}
+
+}  // namespace
+
+absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
+  for (const char* name :
+       {"nframes", "min_frames", "max_frames", "min_pixels", "max_pixels",
+        "total_pixels", "resized_height", "resized_width"}) {
+    if (!HasKey(part, name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("`", name,
+                     "` of one video is not supported; set it for "
+                     "all in model.video"));
+  }
+  JsonVideo video;
+  // Columnar sets have all keys in all parts, most of them null.
+  for (const auto& found : {part["video"], part["video_url"]["url"],
+                            part["video_url"], part["path"]}) {
+    element value;
+    if (found.get(value) != SUCCESS || value.is_null()) continue;
+    BALLAST_ASSIGN_OR_RETURN(std::optional<JsonVideo> named, ReadVideo(value));
+    if (named.has_value()) video = *std::move(named);
+    break;
+  }
+  // qwen-vl-utils passes over them, and the frames would not be those meant.
+  const auto unread = [&](const char* name, absl::string_view wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`", name, "` beside a video's ",
+                     video.frames.empty() ? "path" : "pictures",
+                     " is not read by qwen-vl-utils; ", wanted));
+  };
+  if (video.frames.empty()) {
+    if (HasKey(part, "sample_fps")) return unread("sample_fps", "wanted `fps`");
+    BALLAST_ASSIGN_OR_RETURN(video.start,
+                             ReadSeconds(part, {"video_start", "start"}));
+    BALLAST_ASSIGN_OR_RETURN(video.end,
+                             ReadSeconds(part, {"video_end", "end"}));
+  } else {
+    if (HasKey(part, "fps")) return unread("fps", "wanted `sample_fps`");
+    for (const char* name : {"video_start", "start", "video_end", "end"}) {
+      if (HasKey(part, name)) return unread(name, "name the pictures of it");
+    }
+    if (HasKey(part, "raw_fps")) {
+      return absl::InvalidArgumentError(
+          "`raw_fps` of a list of pictures is not supported; wanted "
+          "`sample_fps`");
+    }
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<double> fps,
+                           ReadSeconds(part, {"fps", "sample_fps"}));
+  video.fps = fps.value_or(0);
+  return video;
+}
+
+absl::StatusOr<bool> ReadVideoKeys(const object& root,
+                                   std::vector<JsonVideo>* videos) {
+  for (const char* key : {"video", "videos"}) {
+    element value;
+    if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
+    std::vector<element> named = {value};
+    array list;
+    if (std::string_view(key) == "videos" && value.get(list) == SUCCESS) {
+      named.clear();
+      for (const element item : list) named.push_back(item);
+    }
+    for (const element& each : named) {
+      BALLAST_ASSIGN_OR_RETURN(std::optional<JsonVideo> video, ReadVideo(each));
+      if (!video.has_value()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "`", key, "` is neither a string nor a list of strings"));
+      }
+      BALLAST_RETURN_IF_ERROR(AddVideo(*std::move(video), videos));
+    }
+    return true;
+  }
+  return false;
+}
+
+absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
+  if (videos->size() == kMaxVideos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMaxVideos, " videos"));
+  }
+  size_t pictures = video.frames.size();
+  for (const JsonVideo& other : *videos) pictures += other.frames.size();
+  if (pictures > kMaxImages) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("videos of over ", kMaxImages, " pictures in all"));
+  }
+  if (video.frames.empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckMediaPath("video", video.path));
+  }
+  for (const std::string& path : video.frames) {
+    BALLAST_RETURN_IF_ERROR(CheckMediaPath("video", path));
+  }
+  videos->push_back(std::move(video));
+  return absl::OkStatus();
+}
+
+}  // namespace ballast

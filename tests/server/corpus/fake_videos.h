@@ -1,0 +1,31 @@
+#ifndef BALLAST_TESTS_SERVER_CORPUS_FAKE_VIDEOS_H_
+#define BALLAST_TESTS_SERVER_CORPUS_FAKE_VIDEOS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/corpus/index/index_options.h"
+#include "server/corpus/index/indexed_video.h"
+#include "server/corpus/raw_video.h"
+
+namespace ballast {
+
+// A stand-in for video files, an MP4 by its first bytes: its number of frames,
+// and `behind` bytes.
+std::string FakeVideo(uint32_t frames, size_t behind = 0);
+
+// The bytes of an open video.
+std::string BytesOf(const RawVideo& video);
+
+// Reads FakeVideos, of 8x6 pixels at 30 frames a second. INVALID_ARGUMENT ("no
+// video") if the bytes are something else.
+absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video);
+
+// FakeOptions with ReadFakeVideo.
+IndexOptions FakeVideoOptions();
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_SERVER_CORPUS_FAKE_VIDEOS_H_

@@ -1,0 +1,126 @@
+// Videos in rows of Parquet files, and in files that rows name.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "server/corpus/index/index_builder.h"
+#include "tests/fakes/read_sample.h"
+#include "tests/server/corpus/fake_videos.h"
+#include "tests/server/corpus/parquet/parquet_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ParquetVideosTest : public ParquetTest {
+ protected:
+  void SetUp() override {
+    ParquetTest::SetUp();
+    if (!IsSkipped()) WriteFile(folder_ + "/a.mp4", FakeVideo(9, 5000));
+  }
+
+  static std::vector<std::string> BadOf(const IndexReport& report) {
+    std::vector<std::string> bad;
+    for (const BadSample& row : report.bad) {
+      bad.push_back(absl::StrCat(row.key, ": ", row.reason));
+    }
+    return bad;
+  }
+
+  // The content of the first turn, and the frames that the index has of each
+  // video; checks that the videos are those that it was built from.
+  static std::string Shown(const ParquetSource& source, uint64_t ordinal,
+                           const std::vector<std::string>& videos) {
+    const auto sample = ReadSample(source, ordinal);
+    EXPECT_TRUE(sample.ok()) << sample.status();
+    const auto indexed = source.index().sample(ordinal);
+    EXPECT_TRUE(indexed.ok()) << indexed.status();
+    if (!sample.ok() || !indexed.ok()) return "";
+    const auto json = nlohmann::json::parse(sample->text);
+    std::string shown = json["messages"][0]["content"].dump();
+    EXPECT_EQ(sample->videos.size(), videos.size());
+    EXPECT_EQ(indexed->videos.size(), videos.size());
+    for (size_t i = 0; i < sample->videos.size(); ++i) {
+      EXPECT_EQ(BytesOf(sample->videos[i]), videos[i]);
+      absl::StrAppend(&shown, " ", indexed->videos[i].frames);
+    }
+    return shown;
+  }
+};
+
+TEST_F(ParquetVideosTest, ReadsBytesAndPathsOfAColumn) {
+  const v1::Source source = SourceOf("video_structs.parquet");
+  const IndexReport report = Build(source);
+  EXPECT_EQ(report.samples, 4u);
+  EXPECT_EQ(report.videos, 3u);
+  EXPECT_THAT(BadOf(report), ElementsAre("5: video 1: no video",
+                                         HasSubstr("gone.mp4: cannot open")));
+  EXPECT_EQ(report.bad[1].kind, "video missing");
+  const auto opened = Open(source);
+  EXPECT_EQ(Shown(*opened, 0, {FakeVideo(5, 9000)}), R"("<video>\nq" 5)");
+  // A mark is added where the turns have none, and `<image>` is one.
+  EXPECT_EQ(Shown(*opened, 1, {FakeVideo(9, 5000)}), R"("<video>q" 9)");
+  EXPECT_EQ(Shown(*opened, 2, {FakeVideo(6)}), R"("<image>q" 6)");
+  EXPECT_EQ(Shown(*opened, 3, {}), R"("q")");
+}
+
+TEST_F(ParquetVideosTest, ReadsListsBesideImages) {
+  const v1::Source source = SourceOf("video_lists.parquet");
+  EXPECT_EQ(Build(source).videos, 3u);
+  const auto opened = Open(source);
+  EXPECT_EQ(Shown(*opened, 0, {FakeVideo(5), FakeVideo(6)}),
+            R"("<video><video>q" 5 6)");
+  EXPECT_EQ(Shown(*opened, 1, {FakeVideo(7)}), R"("<image><video>q" 7)");
+}
+
+TEST_F(ParquetVideosTest, FollowsPathsBelowMediaRoot) {
+  const v1::Source source = SourceOf("video_paths.parquet");
+  const IndexReport report = Build(source);
+  EXPECT_THAT(BadOf(report),
+              ElementsAre(HasSubstr("3: video \"https://x/a.mp4\" is a URL"),
+                          HasSubstr("4: path \"../a.mp4\" holds \"..\"")));
+  EXPECT_EQ(report.bad[0].kind, "video is a URL");
+  const auto opened = Open(source);
+  EXPECT_EQ(Shown(*opened, 0, {FakeVideo(9, 5000)}), R"("<video>q" 9)");
+  EXPECT_EQ(Shown(*opened, 1, {}), R"("q")");
+  // Another video in its place is a data fault.
+  WriteFile(folder_ + "/a.mp4", FakeVideo(8, 5000));
+  const auto changed = opened->Read(0, ReadParts());
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  ASSERT_FALSE(changed->ok());
+  EXPECT_THAT(changed->fault().reason(),
+              HasSubstr("its images or videos are not the index's"));
+}
+
+TEST_F(ParquetVideosTest, ReadsWhatPartsOfMessagesName) {
+  const v1::Source source = SourceOf("video_parts.parquet");
+  EXPECT_EQ(Build(source).videos, 1u);
+  EXPECT_EQ(Shown(*Open(source), 0, {FakeVideo(9, 5000)}),
+            R"([{"type":"video"},{"text":"q","type":"text"}] 9)");
+}
+
+TEST_F(ParquetVideosTest, RefusesAColumnOfAnotherShape) {
+  const v1::Source source = SourceOf("video_numbers.parquet");
+  EXPECT_THAT(
+      std::string(
+          BuildIndex(source, folder_, FakeVideoOptions()).status().message()),
+      HasSubstr("column video: found int64; wanted videos: "));
+  // Without a model of videos, rows that have some are bad.
+  const v1::Source other = SourceOf("video_paths.parquet");
+  const auto report = BuildIndex(other, folder_, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 1u);
+  EXPECT_THAT(report->bad[0].reason,
+              HasSubstr("video is not supported for this model.profile"));
+}
+
+}  // namespace
+}  // namespace ballast
