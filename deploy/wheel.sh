@@ -3,7 +3,8 @@
 # the tools, with every library that they need but those that each machine with
 # Python has. auditwheel copies the libraries in under names of their own, so that
 # another gRPC or OpenSSL in the process stays separate, and tags the wheel by the
-# oldest C library that it runs with (manylinux_2_34 and so on).
+# oldest C library that it runs with (manylinux_2_34 and so on). The licences of what
+# it brings and of what is compiled in go into its .dist-info/licenses.
 #
 #   deploy/wheel.sh [--out DIR] [--wheel FILE] [--auditwheel PROGRAM]
 #
@@ -62,9 +63,36 @@ fi
   echo "wheel.sh: auditwheel failed; its output is above" >&2
   exit 1
 }
+name=$(basename "$work"/repaired/*.whl)
+
+# The places in the system of the libraries that auditwheel copied in. Their names
+# there are those of the files, with a hash: libpng16-1a2b3c4d.so.16.39.0.
+declare -A places=()
+python3 -m zipfile --extract "$wheel" "$work/before"
+chmod +x "$work"/before/ballast/bin/*
+while read -r library _ place _; do
+  places[$library]=$place
+  places[$(basename "$(realpath "$place")")]=$place
+done < <(ldd "$work"/before/ballast/{bin/*,lib/*.so} | grep '=> /' | sort -u -k3,3)
+brought=()
+while IFS= read -r file; do
+  library=$(basename "$file" | sed -E 's/-[0-9a-f]{8,}(\.so)/\1/')
+  if [[ -z ${places[$library]-} ]]; then
+    echo "wheel.sh: $file: found no library $library of the system that it is a copy of;" \
+      "wanted to know its licence" >&2
+    exit 1
+  fi
+  brought+=("${places[$library]}")
+done < <(python3 -m zipfile --list "$work/repaired/$name" | grep -oE '^ballast\.libs/[^ ]+\.so[^ ]*')
+mkdir "$work/licences"
+deploy/licences.sh "$work/licences" "${brought[@]}"
+cp LICENSE "$work/licences/"
+mkdir "$work/whole"
+python3 trainer_shim/python/wheel.py --out "$work/whole/$name" \
+  --wheel "$work/repaired/$name" --licences "$work/licences"
+
 # Files in dist are complete, even if this script is interrupted.
 mkdir -p "$out"
-name=$(basename "$work"/repaired/*.whl)
-cp "$work/repaired/$name" "$out/$name.part"
+cp "$work/whole/$name" "$out/$name.part"
 mv "$out/$name.part" "$out/$name"
 echo "$out/$name"

@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/command/init/decide.h"
@@ -21,9 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string folder;
+  LookOptions look;
   std::string out = "ballast.yaml";
-  std::string model_folder;
 };
 
 absl::Status Write(const std::string& path, const std::string& text) {
@@ -31,15 +29,7 @@ absl::Status Write(const std::string& path, const std::string& text) {
   return file.Write(text);
 }
 
-absl::Status Init(const Options& options) {
-  if (absl::StrContains(options.folder, "://")) {
-    return absl::UnimplementedError(absl::StrCat(
-        options.folder,
-        ": found an address; wanted a folder of this machine or of a file "
-        "system that it mounts. Copy some of its files into a folder, run "
-        "`ballast-server init` on that, and give the sources the address as "
-        "their path (docs/storage.md)"));
-  }
+absl::Status Init(Options options) {
   std::error_code error;
   if (fs::exists(options.out, error)) {
     return absl::AlreadyExistsError(
@@ -48,16 +38,14 @@ absl::Status Init(const Options& options) {
                      "with --out"));
   }
   const fs::path folder = fs::path(options.out).parent_path();
-  BALLAST_ASSIGN_OR_RETURN(
-      const Seen seen,
-      LookAtFolder(options.folder, folder.empty() ? "." : folder,
-                   options.model_folder));
+  if (!folder.empty()) options.look.config_folder = folder.string();
+  BALLAST_ASSIGN_OR_RETURN(const Seen seen, LookAtFolder(options.look));
   BALLAST_ASSIGN_OR_RETURN(const Setup setup, DecideSetup(seen));
   // Checked as every command will read it.
   const auto parsed = ParseConfig(setup.yaml, options.out, folder.string());
   if (!parsed.ok()) {
     return absl::InternalError(absl::StrCat(
-        "the configuration for ", options.folder,
+        "the configuration for ", options.look.folder,
         " would be refused, so it was not written: ", parsed.status().message(),
         "\n", setup.yaml));
   }
@@ -82,16 +70,22 @@ void AddInit(CommandLine* line) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       line->program(), "init",
-      R"(Looks at a folder and writes a configuration for it that runs as it is, with
-a comment on each line: sources of WebDataset tars, JSON lines, Parquet files
-and folders of Energon, the model's profile and tokenizer, a rank for each GPU.
-Prints what it found and what it could not tell. Reads the first samples of each
-source only; `ballast-server index` reads all. Never overwrites a file.)",
+      R"(Looks at a folder, or at a prefix of an object store, and writes a configuration
+for it that runs as it is, with a comment on each line: sources of WebDataset
+tars, JSON lines, Parquet files and folders of Energon, the model's profile and
+tokenizer, a rank for each GPU. Prints what it found and what it could not tell.
+Reads the first samples of each source only; `ballast-server index` reads all.
+Never overwrites a file.)",
       R"(  ballast-server init data
   ballast-server init data --model-dir Qwen2.5-VL-7B-Instruct
-  ballast-server init /mnt/data --out jobs/docs.yaml)",
+  ballast-server init /mnt/data --out jobs/docs.yaml
+  ballast-server init s3://bucket/FineVision --s3-region eu-central-1
+  ballast-server init s3://bucket/set --s3-endpoint https://store.example:9000)",
       [options] { return Init(*options); });
-  command->AddText("DIR", &options->folder, "the folder of the data")
+  command
+      ->AddText("DIR", &options->look.folder,
+                "the folder of the data, or an address: s3://BUCKET/PREFIX, "
+                "gs://…, abfs://…")
       .Required();
   command
       ->AddText("--out", &options->out,
@@ -100,11 +94,30 @@ source only; `ballast-server index` reads all. Never overwrites a file.)",
       .TypeName("FILE")
       .ShowDefault();
   command
-      ->AddText("--model-dir", &options->model_folder,
+      ->AddText("--model-dir", &options->look.model_folder,
                 "folder of the Hugging Face model to train: config.json, "
                 "preprocessor_config.json, tokenizer.json (default: DIR, if "
                 "they lie there)")
       .TypeName("DIR");
+  SeenStore& store = options->look.store;
+  command
+      ->AddText("--s3-endpoint", &store.endpoint,
+                "storage.s3.endpoint, http://HOST:PORT or https://HOST:PORT "
+                "(default: Amazon's)")
+      .TypeName("URL");
+  command
+      ->AddText("--s3-region", &store.region,
+                "storage.s3.region (default: us-east-1)")
+      .TypeName("NAME");
+  command
+      ->AddText("--s3-credentials", &store.credentials,
+                "storage.s3.credentials: environment, instance, anonymous, or "
+                "a file like ~/.aws/credentials (default: environment)")
+      .TypeName("FILE");
+  command
+      ->AddText("--s3-ca", &store.ca,
+                "storage.s3.ca, the PEM file of the CAs of the endpoint")
+      .TypeName("FILE");
 }
 
 }  // namespace ballast

@@ -247,6 +247,12 @@ void ExpandMetadatasets(absl::string_view directory, v1::Config* config,
       *expanded.Add() = source;
       continue;
     }
+    if (IsStoreUrl(source.path())) {
+      report->AddFault(ChildKey(ItemKey("sources", i), "path"),
+                       "found a metadataset in a store; wanted one on a disk: "
+                       "copy it there, the folders that it names may stay");
+      continue;
+    }
     const auto folders = ReadMetadataset(ResolvePath(directory, source.path()),
                                          EnergonSplitPart(source));
     if (!folders.ok()) {

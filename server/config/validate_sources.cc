@@ -105,13 +105,7 @@ class SourceCheck {
     if (!IsSound("path")) return;
     if (source_.format() == v1::Source::FORMAT_ENERGON) {
       // One path, as it is written.
-      if (IsStoreUrl(source_.path())) {
-        report_.AddFault(ChildKey(key_, "path"),
-                         "found a store; wanted a folder on a disk: Energon's "
-                         "folders are not read from stores, but their tars "
-                         "are, with format: webdataset");
-      }
-      return;
+      return CheckUrl("path", source_.path());
     }
     const auto names = ExpandBraces(source_.path());
     if (names.ok()) {

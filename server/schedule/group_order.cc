@@ -1,6 +1,7 @@
 #include "server/schedule/group_order.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <utility>
 
@@ -12,6 +13,20 @@ namespace {
 // Of 64 bytes, a line of a processor's cache.
 constexpr uint64_t kSlotsOfLine = 4;
 constexpr uint64_t kPrefetchedSlots = 8 * kSlotsOfLine;
+
+uint64_t NextId() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+// The table that a thread used last of an order.
+struct LastTable {
+  uint64_t order = 0;  // its id; 0: none
+  uint64_t epoch = 0;
+  std::shared_ptr<const GroupEpoch> table;
+};
+constexpr uint64_t kLastTables = 8;
+thread_local std::array<LastTable, kLastTables> last_tables;
 
 }  // namespace
 
@@ -76,7 +91,19 @@ uint64_t GroupEpoch::At(uint64_t position) const {
 
 GroupOrder::GroupOrder(absl::Span<const uint64_t> starts, uint64_t size,
                        uint32_t open_groups, uint64_t key)
-    : starts_(starts), size_(size), open_groups_(open_groups), key_(key) {}
+    : id_(NextId()),
+      starts_(starts),
+      size_(size),
+      open_groups_(open_groups),
+      key_(key) {}
+
+uint64_t GroupOrder::At(uint64_t epoch, uint64_t position) const {
+  LastTable& last = last_tables[id_ % kLastTables];
+  if (last.order != id_ || last.epoch != epoch) {
+    last = {id_, epoch, Epoch(epoch)};
+  }
+  return last.table->At(position);
+}
 
 std::shared_ptr<const GroupEpoch> GroupOrder::Epoch(uint64_t epoch) const {
   {

@@ -55,7 +55,9 @@ class GroupEpoch {
 
 // The order of all epochs: each permutes the groups and the windows anew. A
 // pure function of the constructor's arguments; keeps the tables of the two
-// epochs asked for last, which take O(groups) to build. Thread-safe.
+// epochs asked for last, which take O(groups) to build. A thread keeps the
+// table that it used last, of up to eight orders, so that looking up takes no
+// lock. Thread-safe.
 class GroupOrder {
  public:
   // As GroupEpoch; `starts` must outlive the order. Another epoch has another
@@ -64,9 +66,7 @@ class GroupOrder {
              uint32_t open_groups, uint64_t key);
 
   // The ordinal at `position` of `epoch`.
-  uint64_t At(uint64_t epoch, uint64_t position) const {
-    return Epoch(epoch)->At(position);
-  }
+  uint64_t At(uint64_t epoch, uint64_t position) const;
   std::shared_ptr<const GroupEpoch> Epoch(uint64_t epoch) const;
 
  private:
@@ -75,6 +75,7 @@ class GroupOrder {
     std::shared_ptr<const GroupEpoch> order;  // null: none
   };
 
+  const uint64_t id_;  // no other order of the process has it
   const absl::Span<const uint64_t> starts_;
   const uint64_t size_;
   const uint32_t open_groups_;

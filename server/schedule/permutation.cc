@@ -10,13 +10,20 @@ constexpr int kRounds = 6;
 // well.
 constexpr int kMinHalfBits = 3;
 
+// Mix64 without its last step, which leaves so many upper bits as they are.
+// Rounds wait for each other, so each step of one counts.
+constexpr int kBitsBeforeLastStep = 31;
+inline uint64_t MixBeforeLastStep(uint64_t value) {
+  value += 0x9E3779B97F4A7C15u;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
+  return (value ^ (value >> 27)) * 0x94D049BB133111EBu;
+}
+
 }  // namespace
 
 uint64_t Mix64(uint64_t value) {
-  value += 0x9E3779B97F4A7C15u;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
-  return value ^ (value >> 31);
+  value = MixBeforeLastStep(value);
+  return value ^ (value >> kBitsBeforeLastStep);
 }
 
 Permutation::Permutation(uint64_t size, uint64_t key) : size_(size), key_(key) {
@@ -33,13 +40,19 @@ uint64_t Permutation::operator()(uint64_t i) const {
 }
 
 uint64_t Permutation::Encrypt(uint64_t value) const {
+  return half_bits_ <= kBitsBeforeLastStep ? Encrypt(value, MixBeforeLastStep)
+                                           : Encrypt(value, Mix64);
+}
+
+template <typename Mix>
+uint64_t Permutation::Encrypt(uint64_t value, Mix mix) const {
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
   uint64_t left = value >> half_bits_;
   uint64_t right = value & mask;
   for (uint64_t round = 0; round < kRounds; ++round) {
     // The shift keeps the mixer's best bits.
     const uint64_t mixed =
-        Mix64(key_ + round * 0xD1B54A32D192ED03u + right) >> (64 - half_bits_);
+        mix(key_ + round * 0xD1B54A32D192ED03u + right) >> (64 - half_bits_);
     const uint64_t next = left ^ mixed;
     left = right;
     right = next;

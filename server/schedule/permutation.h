@@ -25,6 +25,8 @@ class Permutation {
 
  private:
   uint64_t Encrypt(uint64_t value) const;
+  template <typename Mix>
+  uint64_t Encrypt(uint64_t value, Mix mix) const;
 
   uint64_t size_;
   uint64_t key_;

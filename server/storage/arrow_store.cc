@@ -43,9 +43,9 @@ class ArrowStore final : public ObjectStore {
         files_(std::move(files)),
         keys_(std::move(keys)) {}
 
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder,
-                                                bool recursive) override {
-    std::vector<std::string> paths;
+  absl::StatusOr<std::vector<StoreEntry>> List(const std::string& folder,
+                                               bool recursive) override {
+    std::vector<StoreEntry> entries;
     BALLAST_RETURN_IF_ERROR(Guard("list", folder, [&]() -> arrow::Status {
       arrow::fs::FileSelector selector;
       selector.base_dir = folder;
@@ -53,11 +53,16 @@ class ArrowStore final : public ObjectStore {
       selector.allow_not_found = true;
       ARROW_ASSIGN_OR_RAISE(const auto found, files_->GetFileInfo(selector));
       for (const arrow::fs::FileInfo& info : found) {
-        if (info.IsFile()) paths.push_back(info.path());
+        if (info.IsFile()) {
+          entries.push_back({.path = info.path(),
+                             .size = static_cast<uint64_t>(info.size())});
+        } else if (info.IsDirectory() && !recursive) {
+          entries.push_back({.path = info.path(), .is_folder = true});
+        }
       }
       return arrow::Status::OK();
     }));
-    return paths;
+    return entries;
   }
 
   absl::StatusOr<FileStamp> Stat(const std::string& path) override {

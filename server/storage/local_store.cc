@@ -18,19 +18,24 @@ absl::Status AsStore(const absl::Status& status) {
 
 class LocalStore final : public ObjectStore {
  public:
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder,
-                                                bool recursive) override {
-    std::vector<std::string> paths;
+  absl::StatusOr<std::vector<StoreEntry>> List(const std::string& folder,
+                                               bool recursive) override {
+    std::vector<StoreEntry> entries;
     std::error_code error;
     std::filesystem::recursive_directory_iterator entry(folder, error), end;
-    if (error == std::errc::no_such_file_or_directory) return paths;
+    if (error == std::errc::no_such_file_or_directory) return entries;
     while (!error && entry != end) {
       if (!recursive) entry.disable_recursion_pending();
-      if (entry->is_regular_file(error)) paths.push_back(entry->path());
+      if (entry->is_regular_file(error)) {
+        const uint64_t size = entry->file_size(error);
+        entries.push_back({.path = entry->path(), .size = error ? 0 : size});
+      } else if (!recursive && entry->is_directory(error)) {
+        entries.push_back({.path = entry->path(), .is_folder = true});
+      }
       entry.increment(error);
     }
     if (error) return AsStore(FileError(error.value(), "list", folder));
-    return paths;
+    return entries;
   }
 
   absl::StatusOr<FileStamp> Stat(const std::string& path) override {

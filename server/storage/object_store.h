@@ -11,6 +11,13 @@
 
 namespace ballast {
 
+// An object of a store, or a folder that holds some.
+struct StoreEntry {
+  std::string path;
+  uint64_t size = 0;  // of an object
+  bool is_folder = false;
+};
+
 // A store of objects, such as S3. Paths are StoreUrl::path. Thread-safe; every
 // call blocks for at most a bounded number of attempts, each with a time-out.
 //
@@ -21,9 +28,10 @@ class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
 
-  // The paths of the objects below `folder`, in any order; also those in
-  // folders within if `recursive`. A folder that is not there is empty.
-  virtual absl::StatusOr<std::vector<std::string>> List(
+  // The objects and folders directly in `folder`, in any order; if `recursive`
+  // all objects below it, without the folders. A folder that is not there is
+  // empty.
+  virtual absl::StatusOr<std::vector<StoreEntry>> List(
       const std::string& folder, bool recursive) = 0;
 
   // The present state of the object.

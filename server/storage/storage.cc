@@ -29,6 +29,11 @@ bool HasGlob(absl::string_view path) {
   return path.find_first_of(kGlobs) != absl::string_view::npos;
 }
 
+// "s3://"
+std::string SchemeOf(const std::string& url) {
+  return url.substr(0, url.find("://") + 3);
+}
+
 }  // namespace
 
 Storage& Storage::OfProcess() {
@@ -122,23 +127,40 @@ absl::StatusOr<std::vector<std::string>> Storage::ListObjects(
   }
   const std::string folder = pattern.substr(0, slash);
   const bool recursive = pattern.find('/', glob) != std::string::npos;
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries,
                            reader->List(folder, recursive));
-  const std::string scheme = url.substr(0, url.find("://") + 3);
+  const std::string scheme = SchemeOf(url);
   std::vector<std::string> files;
-  for (const std::string& path : paths) {
-    if (fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) ==
-        0) {
-      files.push_back(absl::StrCat(scheme, path));
+  uint64_t objects = 0;
+  for (const StoreEntry& entry : entries) {
+    if (entry.is_folder) continue;
+    ++objects;
+    if (fnmatch(pattern.c_str(), entry.path.c_str(),
+                FNM_PATHNAME | FNM_PERIOD) == 0) {
+      files.push_back(absl::StrCat(scheme, entry.path));
     }
   }
   if (files.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        "no object matches \"", url, "\", of ", paths.size(), " in ", scheme,
-        folder, recursive ? " and the folders below" : ""));
+        "no object matches \"", url, "\", of ", objects, " in ", scheme, folder,
+        recursive ? " and the folders below" : ""));
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+absl::StatusOr<std::vector<StoreEntry>> Storage::ListFolder(
+    const std::string& url) {
+  BALLAST_ASSIGN_OR_RETURN(const auto found, Find(url));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::vector<StoreEntry> entries,
+      found.first->List(found.second, /*recursive=*/false));
+  const std::string scheme = SchemeOf(url);
+  for (StoreEntry& entry : entries) entry.path.insert(0, scheme);
+  std::sort(
+      entries.begin(), entries.end(),
+      [](const auto& one, const auto& other) { return one.path < other.path; });
+  return entries;
 }
 
 absl::StatusOr<FileStamp> Storage::Stamp(const std::string& path) {

@@ -50,6 +50,11 @@ class Storage {
   absl::StatusOr<std::vector<std::string>> ListFiles(
       absl::string_view directory, absl::string_view pattern);
 
+  // What lies directly in a folder of a store, `url`: objects and folders,
+  // whose paths are URLs, in the order of their names. A folder that is not
+  // there is empty. Errors: as ListFiles.
+  absl::StatusOr<std::vector<StoreEntry>> ListFolder(const std::string& url);
+
   // OK if there is a store for `url`: as ListFiles of a name without a glob.
   absl::Status CheckStore(absl::string_view url) { return Find(url).status(); }
 

@@ -37,7 +37,7 @@ auto StoreReader::Run(Request request) {
   return result;
 }
 
-absl::StatusOr<std::vector<std::string>> StoreReader::List(
+absl::StatusOr<std::vector<StoreEntry>> StoreReader::List(
     const std::string& folder, bool recursive) {
   return Run([&] { return store_->List(folder, recursive); });
 }

@@ -25,8 +25,8 @@ class StoreReader {
       : store_(store), connections_(connections), counters_(counters) {}
 
   // As ObjectStore.
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder,
-                                                bool recursive);
+  absl::StatusOr<std::vector<StoreEntry>> List(const std::string& folder,
+                                               bool recursive);
   absl::StatusOr<FileStamp> Stat(const std::string& path);
   absl::Status Read(const std::string& path, uint64_t object_size,
                     ByteRange range, char* out);

@@ -22,6 +22,31 @@ echo "$(basename "$wheel"): $((size / 1000000)) MB"
 ((size < 100000000)) || fail "$size bytes are more than PyPI takes"
 
 python3 -m zipfile --extract "$wheel" "$work/tree"
+info=$(echo "$work"/tree/ballast-*.dist-info)
+[[ -s $info/licenses/LICENSE ]] || fail "the wheel lacks our own licence"
+# Compiled in; headers with code; brought along.
+for package in libopencv-core-dev nlohmann-json3-dev libgrpc++1.51; do
+  [[ -s $info/licenses/$package ]] || fail "the wheel lacks the licence of $package"
+done
+if compgen -G "$work/tree/ballast.libs/libarrow*" >/dev/null; then
+  [[ -s $info/licenses/arrow ]] || fail "the wheel lacks the licence of Arrow"
+fi
+# Every library that it brings: the package that owns the original.
+for file in "$work"/tree/ballast.libs/*.so*; do
+  library=$(basename "$file" | sed -E 's/-[0-9a-f]{8,}(\.so)/\1/')
+  # None: of Arrow or CUDA.
+  owner=$({ dpkg-query --search "*/$library" 2>/dev/null || true; } | sed 's/[:,].*//' | sort -u)
+  [[ -n $owner ]] || continue
+  found=
+  for package in $owner; do [[ ! -s $info/licenses/$package ]] || found=1; done
+  [[ -n $found ]] || fail "the wheel brings $library without the licence of ${owner//$'\n'/ or }"
+done
+for file in "$info"/licenses/*; do
+  name=$(basename "$file")
+  grep -qxF "License-File: $name" "$info/METADATA" || fail "METADATA does not name $name"
+  grep -q "/licenses/$name,sha256=" "$info/RECORD" || fail "RECORD does not name $name"
+done
+echo "$(find "$info/licenses" -type f | wc -l) licences"
 readonly everywhere='^(linux-vdso|ld-linux[^/]*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|z))\.so'
 checked=0
 for file in "$work"/tree/ballast/{bin/*,lib/*.so}; do

@@ -133,7 +133,7 @@ class CommandsTest(unittest.TestCase):
                         if re.search(rf"^  {re.escape(word)}\s", help_of(path), re.M):
                             if not word.startswith("-"):
                                 path += (word,)
-                    known = re.findall(r"--?[a-z][a-z-]*", help_of(path))
+                    known = re.findall(r"--?[a-z][a-z0-9-]*", help_of(path))
                     for word in words[1:]:
                         if word.startswith("--"):
                             self.assertIn(

@@ -4,11 +4,15 @@
     wheel.py --out ballast-1.2.3-py3-none-linux_x86_64.whl \\
         --library libballast_shim.so --program ballast-server --program ballastctl \\
         --root trainer_shim/python FILE...
+    wheel.py --out ballast-1.2.3-py3-none-manylinux_2_34_x86_64.whl --wheel WHEEL \\
+        --licences DIR
 
 FILEs lie below --root and keep their relative paths. The library goes to ballast/lib,
 the programs to ballast/bin, both without their symbols; each program gets a console
 script of its name. The wheel uses the libraries of the machine that it was built on:
 deploy/wheel.sh makes one for other machines of it.
+
+With --wheel it copies that wheel and adds the files of DIR as licences.
 
 Equal inputs give equal bytes.
 """
@@ -26,11 +30,11 @@ import tempfile
 import zipfile
 
 METADATA = """\
-Metadata-Version: 2.1
+Metadata-Version: 2.4
 Name: ballast
 Version: {version}
 Summary: Packed, balanced batches for training vision-language models
-License: Apache-2.0
+License-Expression: Apache-2.0
 Requires-Python: >=3.9
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
@@ -56,18 +60,63 @@ def stripped(path: str) -> bytes:
             return file.read()
 
 
+def write(out: str, info: str, contents: dict[str, bytes], executables: set[str]) -> None:
+    """Writes the wheel with its RECORD; `info` is its folder .dist-info/."""
+    record = []
+    for path, data in sorted(contents.items()):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record.append("%s,sha256=%s,%d\n" % (path, digest, len(data)))
+    record.append(info + "RECORD,,\n")
+    contents[info + "RECORD"] = "".join(record).encode()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as wheel:
+        # The format recommends dist-info last.
+        for path in sorted(contents, key=lambda path: (path.startswith(info), path)):
+            entry = zipfile.ZipInfo(path)  # dated 1980, always
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100755 if path in executables else 0o100644) << 16
+            wheel.writestr(entry, contents[path])
+
+
+def add_licences(out: str, wheel_path: str, info: str, folder: str) -> None:
+    """Copies a wheel and adds the files of `folder` as licences, listed as such."""
+    contents, executables = {}, set()
+    with zipfile.ZipFile(wheel_path) as wheel:
+        for entry in wheel.infolist():
+            if entry.is_dir() or entry.filename == info + "RECORD":
+                continue
+            contents[entry.filename] = wheel.read(entry)
+            if (entry.external_attr >> 16) & 0o100:
+                executables.add(entry.filename)
+    fields = []
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            contents[info + "licenses/" + name] = file.read()
+        fields.append("License-File: %s\n" % name)
+    metadata = info + "METADATA"
+    contents[metadata] += "".join(fields).encode()
+    write(out, info, contents, executables)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", required=True)
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--library")
     parser.add_argument("--program", action="append", default=[])
-    parser.add_argument("--root", required=True)
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("--root")
+    parser.add_argument("--wheel")
+    parser.add_argument("--licences")
+    parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     named = re.fullmatch(r"([^-]+)-([^-]+)-(.+)\.whl", os.path.basename(arguments.out))
     if named is None:
         parser.error("--out: found %r; wanted NAME-VERSION-TAG.whl" % arguments.out)
     name, version, tag = named.groups()
+    info = "%s-%s.dist-info/" % (name, version)
+    if arguments.wheel is not None and arguments.licences is not None:
+        add_licences(arguments.out, arguments.wheel, info, arguments.licences)
+        return 0
+    if arguments.library is None or arguments.root is None or not arguments.files:
+        parser.error("wanted --library, --root and FILE..., or --wheel and --licences")
 
     contents = {}
     for path in arguments.files:
@@ -79,25 +128,11 @@ def main() -> int:
         program = os.path.basename(path)
         contents["ballast/bin/" + program] = stripped(path)
         scripts.append("%s = ballast._programs:%s" % (program, program.replace("-", "_")))
-    info = "%s-%s.dist-info/" % (name, version)
     contents[info + "METADATA"] = METADATA.format(version=version).encode()
     contents[info + "WHEEL"] = WHEEL.format(tag=tag).encode()
     contents[info + "entry_points.txt"] = ("\n".join(scripts) + "\n").encode()
-    record = []
-    for path, data in sorted(contents.items()):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        record.append("%s,sha256=%s,%d\n" % (path, digest, len(data)))
-    record.append(info + "RECORD,,\n")
-    contents[info + "RECORD"] = "".join(record).encode()
-
-    with zipfile.ZipFile(arguments.out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as wheel:
-        # The format recommends dist-info last.
-        for path in sorted(contents, key=lambda path: (path.startswith(info), path)):
-            entry = zipfile.ZipInfo(path)  # dated 1980, always
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            executable = path.startswith(("ballast/bin/", "ballast/lib/"))
-            entry.external_attr = (0o100755 if executable else 0o100644) << 16
-            wheel.writestr(entry, contents[path])
+    programs = {path for path in contents if path.startswith(("ballast/bin/", "ballast/lib/"))}
+    write(arguments.out, info, contents, programs)
     return 0
 
 

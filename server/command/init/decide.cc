@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "server/command/init/model_choice.h"
+#include "server/command/init/store_settings.h"
 
 namespace ballast {
 namespace {
@@ -160,6 +161,7 @@ class Decider {
     Model();
     Batch();
     Topology();
+    Storage();
     Rest();
     Append(model_.found, &setup_.found);
     Append(model_.unsure, &setup_.unsure);
@@ -289,6 +291,20 @@ class Decider {
                                           : std::string("no GPU: one rank"));
   }
 
+  void Storage() {
+    if (!seen_.in_store) return;
+    const std::string s3 = S3SettingsText(seen_.store);
+    constexpr char kCache[] = "cache: {dir: /nvme/ballast, size: 500GiB}";
+    constexpr char kWhy[] = "a local disk, so that later epochs need no store";
+    if (s3.empty()) {
+      text_.Line(absl::StrCat("# storage: {", kCache, "}"), kWhy);
+      return;
+    }
+    text_.Line("storage:");
+    text_.Line(absl::StrCat("  s3: ", s3), "where the store is, and its keys");
+    text_.Line(absl::StrCat("  # ", kCache), kWhy);
+  }
+
   void Rest() {
     if (model_.has_costs) {
       text_.Line("balance:");
@@ -318,7 +334,9 @@ class Decider {
       setup_.unsure.push_back(
           absl::StrCat(seen_.folder,
                        " holds more than was looked at (six folders deep, "
-                       "200000 entries); add what is missing as sources"));
+                       "200000 entries",
+                       seen_.in_store ? ", 1000 folders" : "",
+                       "); add what is missing as sources"));
     }
   }
 

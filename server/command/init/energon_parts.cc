@@ -1,8 +1,6 @@
 #include "server/command/init/energon_parts.h"
 
 #include <cstdint>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,6 +8,7 @@
 #include "proto/schedule/split.h"
 #include "server/command/init/first_samples.h"
 #include "server/corpus/energon/energon_folder.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
@@ -28,7 +27,8 @@ v1::Source SourceOf(const std::string& folder, v1::Split split, bool crude) {
   return source;
 }
 
-SeenFiles FilesOf(const EnergonFolder& folder, v1::Split split) {
+SeenFiles FilesOf(const EnergonFolder& folder, v1::Split split,
+                  DataTree* tree) {
   SeenFiles files;
   files.format = SeenFiles::Format::kEnergon;
   files.split = std::string(SplitName(split));
@@ -37,14 +37,13 @@ SeenFiles FilesOf(const EnergonFolder& folder, v1::Split split) {
   for (const EnergonShard& shard : folder.shards) {
     files.samples += shard.count;
     paths.push_back(folder.ShardPath(shard));
-    std::error_code error;
-    const uint64_t bytes = std::filesystem::file_size(paths.back(), error);
-    if (!error) files.bytes += bytes;
+    const auto stamp = Storage::OfProcess().Stamp(paths.back());
+    if (stamp.ok()) files.bytes += stamp->size;
   }
   // Sizes alone: which parts of a sample are its text, dataset.yaml says, and
   // how many samples there are, .info does.
   SeenFiles sizes = files;
-  LookAtFirstSamples(paths, {}, &sizes);
+  LookAtFirstSamples(paths, {}, tree, &sizes);
   files.looked_at = sizes.looked_at;
   files.with_images = sizes.with_images;
   files.most_images = sizes.most_images > 0 ? sizes.most_images : 1;
@@ -55,7 +54,8 @@ SeenFiles FilesOf(const EnergonFolder& folder, v1::Split split) {
 }  // namespace
 
 absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
-                                                     const std::string& path) {
+                                                     const std::string& path,
+                                                     DataTree* tree) {
   std::vector<SeenFiles> found;
   absl::Status none;
   for (const v1::Split split : kSplits) {
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
       continue;
     }
     if (!opened.ok()) return opened.status();
-    SeenFiles files = FilesOf(*opened, split);
+    SeenFiles files = FilesOf(*opened, split, tree);
     files.path = path;
     files.crude = crude;
     found.push_back(std::move(files));

@@ -5,17 +5,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/command/init/data_tree.h"
 #include "server/command/init/seen.h"
 
 namespace ballast {
 
 // The parts (train, val, test) of an Energon folder that have shards, each as a
-// source of its own at `path`, the folder as the configuration shall name it.
+// source of its own at `path`, the folder as the configuration shall name it;
+// `tree` holds the folder.
 // Reads the first samples of each. Blocks on the disk. Errors: as
 // OpenEnergonFolder, also if only one of the parts cannot be read, so that none
 // is left out unsaid.
 absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
-                                                     const std::string& path);
+                                                     const std::string& path,
+                                                     DataTree* tree);
 
 }  // namespace ballast
 

@@ -1,11 +1,9 @@
 #include "server/command/init/first_samples.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "server/config/path_pattern.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
@@ -20,6 +19,7 @@
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/tar/webdataset_reader.h"
+#include "server/storage/storage.h"
 #include "server/text/conversation.h"
 
 namespace ballast {
@@ -29,26 +29,37 @@ constexpr uint64_t kMostSamples = 256;
 // Samples of Parquet files, whose row groups are read whole.
 constexpr uint64_t kMostRows = 16;
 constexpr uint64_t kMostCounted = uint64_t{1} << 30;
+// Of a store, where each sample and each file may be a request.
+constexpr uint64_t kMostSamplesOfStore = 64;
+constexpr uint64_t kMostFilesOfStore = 16;
 
 // Collects what the samples of one group of files show.
 class Looker {
  public:
   Looker(const std::vector<std::string>& files,
-         const std::vector<std::string>& roots, SeenFiles* seen)
-      : files_(files), roots_(roots), found_(roots.size()), seen_(seen) {}
+         const std::vector<std::string>& roots, DataTree* tree, SeenFiles* seen)
+      : files_(files),
+        roots_(roots),
+        in_store_(IsStoreUrl(files.front())),
+        found_(roots.size()),
+        tree_(*tree),
+        seen_(seen) {}
 
   void Look() {
     uint64_t counted = 0;
+    uint64_t number = 0;
     for (const std::string& path : files_) {
-      if (counted > 0 && counted >= kMostCounted) break;
+      if (counted > 0 && (counted >= kMostCounted || enough(number))) break;
+      ++number;
       path_ = path;
-      const absl::StatusOr<File> file = File::Open(path);
-      const absl::Status status = file.ok() ? LookAt(*file) : file.status();
-      if (!status.ok()) {
-        Bad(status.message());
+      const absl::StatusOr<File> file = Storage::OfProcess().Open(path);
+      const absl::StatusOr<uint64_t> bytes =
+          file.ok() ? LookAt(*file) : file.status();
+      if (!bytes.ok()) {
+        Bad(bytes.status().message());
         break;
       }
-      counted += file->stamp().size;
+      counted += *bytes;
     }
     if (counted > 0 && counted < seen_->bytes) {
       seen_->estimated = true;
@@ -59,7 +70,13 @@ class Looker {
   }
 
  private:
-  bool more() const { return seen_->looked_at < kMostSamples; }
+  bool more() const {
+    return seen_->looked_at < (in_store_ ? kMostSamplesOfStore : kMostSamples);
+  }
+  // Whether the rest of a store is estimated, after so many files.
+  bool enough(uint64_t files) const {
+    return in_store_ && (files == kMostFilesOfStore || !more());
+  }
 
   void Bad(absl::string_view reason) {
     if (++seen_->bad == 1) {
@@ -79,7 +96,8 @@ class Looker {
     seen_->most_text = std::max(seen_->most_text, text);
   }
 
-  absl::Status LookAt(const File& file) {
+  // Looks at the samples of a file. Returns how many of its bytes were counted.
+  absl::StatusOr<uint64_t> LookAt(const File& file) {
     switch (seen_->format) {
       case SeenFiles::Format::kWebDataset:
       case SeenFiles::Format::kEnergon:
@@ -89,15 +107,16 @@ class Looker {
       case SeenFiles::Format::kParquet:
         return LookAtRows(file);
     }
-    return absl::OkStatus();
+    return file.stamp().size;
   }
 
-  absl::Status LookAtTar(const File& file) {
+  absl::StatusOr<uint64_t> LookAtTar(const File& file) {
     WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true);
     while (true) {
       BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> sample,
                                reader.Next());
-      if (!sample.has_value()) return absl::OkStatus();
+      if (!sample.has_value()) return file.stamp().size;
+      if (enough(/*files=*/0)) return sample->begin;
       ++seen_->samples;
       if (!more()) continue;
       absl::Status fault = sample->fault;
@@ -115,23 +134,25 @@ class Looker {
   }
 
   // Lines, or the elements of one array.
-  absl::Status LookAtLines(const File& file) {
+  absl::StatusOr<uint64_t> LookAtLines(const File& file) {
     BALLAST_ASSIGN_OR_RETURN(const bool is_array, IsJsonArray(file));
     if (is_array) {
       ElementReader reader(&file, kMaxTextBytes);
-      return LookAtConversations(&reader, "element");
+      return LookAtConversations(file, &reader, "element");
     }
     LineReader reader(&file, kMaxTextBytes);
-    return LookAtConversations(&reader, "line");
+    return LookAtConversations(file, &reader, "line");
   }
 
   // `what` names a line of the reader.
   template <typename Reader>
-  absl::Status LookAtConversations(Reader* reader, absl::string_view what) {
+  absl::StatusOr<uint64_t> LookAtConversations(const File& file, Reader* reader,
+                                               absl::string_view what) {
     while (true) {
       BALLAST_ASSIGN_OR_RETURN(const std::optional<Line> line, reader->Next());
-      if (!line.has_value()) return absl::OkStatus();
+      if (!line.has_value()) return file.stamp().size;
       if (line->length == 0) continue;
+      if (enough(/*files=*/0)) return line->offset;
       ++seen_->samples;
       if (!more()) continue;
       absl::StatusOr<JsonSample> sample = ParseJsonSample(line->text);
@@ -147,7 +168,7 @@ class Looker {
     }
   }
 
-  absl::Status LookAtRows(const File& file) {
+  absl::StatusOr<uint64_t> LookAtRows(const File& file) {
     ParquetColumns columns;
     columns.recognise = true;
     BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ParquetFile> parquet,
@@ -156,10 +177,13 @@ class Looker {
       seen_->samples += group.num_rows;
     }
     if (seen_->looked_at > 0 || parquet->groups().empty()) {
-      return absl::OkStatus();
+      return file.stamp().size;
     }
+    // Of images their number is looked at alone.
+    const auto nothing = [](uint64_t, auto) {};
     BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ParquetRows> rows,
-                             parquet->Read(FileView(&file), 0));
+                             in_store_ ? parquet->ReadHeads(file, 0, nothing)
+                                       : parquet->Read(FileView(&file), 0));
     const uint64_t most =
         std::min(kMostRows, parquet->groups().front().num_rows);
     for (uint64_t i = 0; i < most; ++i) {
@@ -167,7 +191,7 @@ class Looker {
       Count(Named(row.status(), absl::StrCat("row ", i)),
             row.ok() ? row->images.size() : 0, row.ok() ? row->text.size() : 0);
     }
-    return absl::OkStatus();
+    return file.stamp().size;
   }
 
   static absl::Status Named(const absl::Status& fault, absl::string_view what) {
@@ -180,17 +204,16 @@ class Looker {
   void FindImages(const std::vector<std::string>& images,
                   absl::string_view place) {
     for (const std::string& image : images) {
-      ++images_;
-      bool anywhere = false;
+      std::vector<size_t> at;  // numbers of roots
       for (size_t i = 0; i < roots_.size(); ++i) {
-        std::error_code error;
-        if (std::filesystem::is_regular_file(
-                absl::StrCat(roots_[i], "/", image), error)) {
-          ++found_[i];
-          anywhere = true;
-        }
+        const std::optional<bool> found =
+            tree_.HasFile(absl::StrCat(roots_[i], "/", image));
+        if (!found.has_value()) return;
+        if (*found) at.push_back(i);
       }
-      if (!anywhere && missing_.empty()) {
+      ++images_;
+      for (const size_t i : at) ++found_[i];
+      if (at.empty() && missing_.empty()) {
         missing_ = absl::StrCat(path_, ": ", place, ": there is no ", image,
                                 " beside the file, in the folder or in one of "
                                 "its folders; set media_root to the folder "
@@ -220,7 +243,9 @@ class Looker {
 
   const std::vector<std::string>& files_;
   const std::vector<std::string>& roots_;
+  const bool in_store_;
   std::vector<uint64_t> found_;  // images below each of `roots_`
+  DataTree& tree_;
   SeenFiles* const seen_;
   std::string path_;
   uint64_t images_ = 0;
@@ -230,9 +255,9 @@ class Looker {
 }  // namespace
 
 void LookAtFirstSamples(const std::vector<std::string>& files,
-                        const std::vector<std::string>& roots,
+                        const std::vector<std::string>& roots, DataTree* tree,
                         SeenFiles* seen) {
-  Looker(files, roots, seen).Look();
+  Looker(files, roots, tree, seen).Look();
 }
 
 }  // namespace ballast

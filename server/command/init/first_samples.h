@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "server/command/init/data_tree.h"
 #include "server/command/init/seen.h"
 
 namespace ballast {
@@ -12,11 +13,13 @@ namespace ballast {
 // them, and fills in the facts about them: counts, faults, images and text. A
 // file that cannot be read counts as bad, with its reason. Blocks on the disk:
 // reads at most some hundred samples, and counts the samples of at most 1 GiB.
+// Of a store it reads 64 samples and counts no more, or the rows of 16 files.
 //
-// `roots`: candidates of a media_root, of which the one with most of the
-// images, the first among equals, is taken.
+// `roots`: candidates of a media_root in `tree`, of which the one with most of
+// the images, the first among equals, is taken.
 void LookAtFirstSamples(const std::vector<std::string>& files,
-                        const std::vector<std::string>& roots, SeenFiles* seen);
+                        const std::vector<std::string>& roots, DataTree* tree,
+                        SeenFiles* seen);
 
 }  // namespace ballast
 

@@ -18,19 +18,23 @@
 #include "absl/strings/str_split.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/command/init/data_tree.h"
 #include "server/command/init/energon_parts.h"
 #include "server/command/init/first_samples.h"
 #include "server/command/init/name_groups.h"
+#include "server/command/init/store_settings.h"
+#include "server/config/path_pattern.h"
 #include "server/corpus/file.h"
+#include "server/storage/storage.h"
+#include "server/storage/store_url.h"
 
 namespace ballast {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostFolders = 6;
-constexpr uint64_t kMostEntries = 200000;
-constexpr size_t kMostRoots = 64;
+// JSON files of a store whose beginning is read.
+constexpr uint64_t kMostJsonOfStore = 100;
 constexpr size_t kMostModelFile = 64 << 20;
 constexpr char kGpus[] = "/proc/driver/nvidia/gpus";
 
@@ -45,106 +49,82 @@ std::optional<SeenFiles::Format> FormatOf(const fs::path& file) {
   return std::nullopt;
 }
 
-// `path` as the configuration in `config_folder` shall name it.
-std::string Named(const fs::path& path, const fs::path& config_folder) {
-  const fs::path relative = path.lexically_relative(config_folder);
-  if (relative.empty() || *relative.begin() == "..") return path.string();
+// `path`, absolute or a URL, as the configuration in `config_folder` shall name
+// it.
+std::string Named(const std::string& path, const fs::path& config_folder) {
+  if (IsStoreUrl(path)) return path;
+  const fs::path relative = fs::path(path).lexically_relative(config_folder);
+  if (relative.empty() || *relative.begin() == "..") return path;
   return relative.string();
 }
 
-class FolderLooker {
+// Makes sources of what lies in a tree.
+class TreeLooker {
  public:
-  FolderLooker(fs::path folder, fs::path config_folder, Seen* seen)
-      : folder_(std::move(folder)),
+  TreeLooker(DataTree tree, fs::path config_folder, Seen* seen)
+      : tree_(std::move(tree)),
         config_folder_(std::move(config_folder)),
         seen_(seen) {}
 
-  absl::Status Look() {
-    BALLAST_RETURN_IF_ERROR(List());
-    for (const fs::path& folder : energon_) AddEnergon(folder);
-    for (auto& [key, names] : found_) {
-      if (key.second == Format::kWebDataset && IsOfEnergon(key.first)) continue;
+  void Look() {
+    seen_->cut = tree_.cut();
+    for (const DataTree::File& file : tree_.files()) AddFile(file);
+    for (const std::string& folder : tree_.energon()) AddEnergon(folder);
+    for (const auto& [key, files] : found_) {
+      const auto& [folder, format] = key;
+      if (format == Format::kWebDataset && IsOfEnergon(folder)) continue;
+      std::vector<std::string> names;
+      for (const auto& [name, bytes] : files) names.push_back(name);
       for (const NameGroup& group : GroupNames(std::move(names))) {
-        AddFiles(key.first, key.second, group);
+        AddFiles(folder, format, group, files);
       }
     }
-    return absl::OkStatus();
+    if (seen_->in_store) LookForModel();
   }
 
  private:
   using Format = SeenFiles::Format;
+  using Sizes = std::map<std::string, uint64_t>;  // by name
 
-  absl::Status List() {
-    std::error_code error;
-    fs::recursive_directory_iterator entry(folder_, error);
-    if (error) return FileError(error.value(), "list", folder_.string());
-    uint64_t entries = 0;
-    for (; !error && entry != fs::recursive_directory_iterator();
-         entry.increment(error)) {
-      if (++entries > kMostEntries) {
-        seen_->cut = true;
-        break;
-      }
-      AddEntry(&entry);
+  void AddFile(const DataTree::File& file) {
+    std::optional<Format> format = FormatOf(file.name);
+    if (!format.has_value() && HoldsConversations(file.path())) {
+      format = Format::kJsonl;
     }
-    if (error) return FileError(error.value(), "list", folder_.string());
-    std::sort(folders_.begin(), folders_.end());
-    return absl::OkStatus();
-  }
-
-  void AddEntry(fs::recursive_directory_iterator* entry) {
-    const fs::path& path = (*entry)->path();
-    std::error_code error;
-    if (absl::StartsWith(path.filename().string(), ".")) {
-      entry->disable_recursion_pending();
-      if (path.filename() == ".nv-meta") {
-        energon_.push_back(path.parent_path());
-      }
-      return;
-    }
-    if ((*entry)->is_directory(error)) {
-      if (entry->depth() + 1 == kMostFolders) {
-        seen_->cut = true;
-        entry->disable_recursion_pending();
-      }
-      if (entry->depth() == 0 && folders_.size() < kMostRoots) {
-        folders_.push_back(path.string());
-      }
-      return;
-    }
-    if (!(*entry)->is_regular_file(error)) return;
-    const std::optional<Format> format = FormatOf(path);
     if (format.has_value()) {
-      found_[{path.parent_path(), *format}].push_back(path.filename().string());
-    } else if (path.extension() == ".json") {
-      LookAtJson(path);
+      found_[{file.folder, *format}][file.name] = file.bytes;
     }
   }
 
-  // Takes an array of conversations, as LLaVA's files are. Other JSON files
-  // describe something.
-  void LookAtJson(const fs::path& path) {
+  // Whether a JSON file is an array of conversations, as LLaVA's files are.
+  // Others describe something.
+  bool HoldsConversations(const std::string& path) {
     constexpr uint64_t kHead = 65536;
-    const absl::StatusOr<File> file = File::Open(path.string());
-    if (!file.ok()) return;
+    if (seen_->in_store && json_files_++ == kMostJsonOfStore) {
+      Other(path, absl::StrCat("it and other files .json were not looked at, "
+                               "after ",
+                               kMostJsonOfStore,
+                               "; add those that hold conversations as sources "
+                               "of format: jsonl"));
+    }
+    if (seen_->in_store && json_files_ > kMostJsonOfStore) return false;
+    const absl::StatusOr<File> file = Storage::OfProcess().Open(path);
+    if (!file.ok()) return false;
     const absl::StatusOr<std::string> head =
         file->ReadAt(0, std::min(kHead, file->stamp().size));
-    if (!head.ok()) return;
+    if (!head.ok()) return false;
     const size_t first = head->find_first_not_of(" \t\r\n");
-    if (first == std::string::npos || (*head)[first] != '[') return;
-    if (!absl::StrContains(*head, "\"conversations\"") &&
-        !absl::StrContains(*head, "\"messages\"")) {
-      return;
-    }
-    found_[{path.parent_path(), Format::kJsonl}].push_back(
-        path.filename().string());
+    return first != std::string::npos && (*head)[first] == '[' &&
+           (absl::StrContains(*head, "\"conversations\"") ||
+            absl::StrContains(*head, "\"messages\""));
   }
 
-  void Other(const fs::path& path, std::string reason) {
-    seen_->others.push_back({path.string(), std::move(reason)});
+  void Other(const std::string& path, std::string reason) {
+    seen_->others.push_back({path, std::move(reason)});
   }
 
-  void AddFiles(const fs::path& parent, Format format, const NameGroup& group) {
+  void AddFiles(const std::string& parent, Format format,
+                const NameGroup& group, const Sizes& sizes) {
     SeenFiles files;
     files.format = format;
     files.files = group.names.size();
@@ -152,7 +132,8 @@ class FolderLooker {
     bool has_pattern = EscapePattern(&folder);
     std::vector<std::string> paths;
     for (std::string name : group.names) {
-      paths.push_back((parent / name).string());
+      paths.push_back(absl::StrCat(parent, "/", name));
+      files.bytes += sizes.at(name);
       has_pattern = has_pattern && EscapePattern(&name);
     }
     if (!has_pattern) {
@@ -163,14 +144,9 @@ class FolderLooker {
     }
     files.path = folder == "." ? group.pattern
                                : absl::StrCat(folder, "/", group.pattern);
-    for (const std::string& path : paths) {
-      std::error_code error;
-      const uint64_t bytes = fs::file_size(path, error);
-      if (!error) files.bytes += bytes;
-    }
-    std::vector<std::string> roots = {parent.string(), folder_.string()};
-    roots.insert(roots.end(), folders_.begin(), folders_.end());
-    LookAtFirstSamples(paths, roots, &files);
+    std::vector<std::string> roots = {parent, tree_.root()};
+    roots.insert(roots.end(), tree_.folders().begin(), tree_.folders().end());
+    LookAtFirstSamples(paths, roots, &tree_, &files);
     if (files.looked_at == 0 || files.bad > files.looked_at / 2) {
       Other(files.path,
             files.first_fault.empty() ? "no samples" : files.first_fault);
@@ -183,18 +159,17 @@ class FolderLooker {
   }
 
   // Whether tars of this folder are shards of an Energon folder above it.
-  bool IsOfEnergon(const fs::path& folder) const {
-    return std::any_of(energon_.begin(), energon_.end(),
-                       [&folder](const fs::path& above) {
-                         return std::mismatch(above.begin(), above.end(),
-                                              folder.begin(), folder.end())
-                                    .first == above.end();
+  bool IsOfEnergon(const std::string& folder) const {
+    return std::any_of(tree_.energon().begin(), tree_.energon().end(),
+                       [&folder](const std::string& above) {
+                         return folder == above ||
+                                absl::StartsWith(folder, above + "/");
                        });
   }
 
-  void AddEnergon(const fs::path& folder) {
+  void AddEnergon(const std::string& folder) {
     absl::StatusOr<std::vector<SeenFiles>> parts =
-        LookAtEnergon(folder.string(), Named(folder, config_folder_));
+        LookAtEnergon(folder, Named(folder, config_folder_), &tree_);
     if (!parts.ok()) {
       Other(folder, std::string(parts.status().message()));
       return;
@@ -202,12 +177,21 @@ class FolderLooker {
     for (SeenFiles& files : *parts) seen_->files.push_back(std::move(files));
   }
 
-  const fs::path folder_;
+  // A model's files in a store are not read.
+  void LookForModel() {
+    const std::string path =
+        absl::StrCat(tree_.root(), "/preprocessor_config.json");
+    if (tree_.HasFile(path) != true) return;
+    Other(path,
+          "a model's files are read from a disk alone; copy them into a folder "
+          "and name it with --model-dir");
+  }
+
+  DataTree tree_;
   const fs::path config_folder_;
   Seen* const seen_;
-  std::vector<std::string> folders_;  // directly in folder_
-  std::vector<fs::path> energon_;     // that hold .nv-meta
-  std::map<std::pair<fs::path, Format>, std::vector<std::string>> found_;
+  uint64_t json_files_ = 0;
+  std::map<std::pair<std::string, Format>, Sizes> found_;  // by folder
 };
 
 std::string TextOf(const fs::path& file) {
@@ -239,6 +223,60 @@ uint64_t CountGpus() {
   return VisibleGpus(devices, std::getenv("CUDA_VISIBLE_DEVICES"));
 }
 
+// Absolute, and without a slash at its end.
+std::string Plain(const std::string& folder) {
+  const fs::path path = fs::absolute(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).string();
+}
+
+absl::StatusOr<DataTree> LookInFolder(const std::string& folder,
+                                      const SeenStore& store) {
+  if (!S3SettingsText(store).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder,
+        ": found a folder beside options --s3-…; wanted an address, "
+        "s3://BUCKET/PREFIX, or none of them"));
+  }
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    if (error) return FileError(error.value(), "look at", folder);
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, ": found a file; wanted the folder of a dataset"));
+  }
+  return DataTree::Look(Plain(folder));
+}
+
+// Names the files of `store` as the configuration in `config_folder` shall.
+absl::StatusOr<DataTree> LookInStore(const std::string& url,
+                                     const std::string& config_folder,
+                                     SeenStore* store) {
+  BALLAST_ASSIGN_OR_RETURN(const StoreUrl parsed, ParseStoreUrl(url));
+  if (parsed.scheme != "s3" && !S3SettingsText(*store).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        url,
+        ": found options --s3-… for a store of another kind; wanted "
+        "s3://BUCKET/PREFIX, or none of them"));
+  }
+  if (!store->ca.empty()) store->ca = Named(Plain(store->ca), config_folder);
+  std::string& keys = store->credentials;
+  if (!keys.empty() && keys != "environment" && keys != "instance" &&
+      keys != "anonymous") {
+    keys = Named(Plain(keys), config_folder);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const v1::Storage settings,
+                           StoreSettings(*store, config_folder));
+  BALLAST_RETURN_IF_ERROR(Storage::OfProcess().Configure(settings));
+  absl::StatusOr<DataTree> tree =
+      DataTree::Look(absl::StrCat(parsed.scheme, "://", parsed.path));
+  if (tree.ok() || parsed.scheme != "s3") return tree;
+  return absl::Status(
+      tree.status().code(),
+      absl::StrCat(tree.status().message(),
+                   " (init takes storage.s3.endpoint, region, credentials and "
+                   "ca as --s3-endpoint, --s3-region, --s3-credentials and "
+                   "--s3-ca)"));
+}
+
 }  // namespace
 
 uint64_t VisibleGpus(uint64_t devices, const char* cuda_visible_devices) {
@@ -253,37 +291,30 @@ uint64_t VisibleGpus(uint64_t devices, const char* cuda_visible_devices) {
   return std::min(visible, devices);
 }
 
-absl::StatusOr<Seen> LookAtFolder(const std::string& folder,
-                                  const std::string& config_folder,
-                                  const std::string& model_folder) {
-  std::error_code error;
-  const fs::path root = fs::absolute(folder).lexically_normal();
-  const fs::path config = fs::absolute(config_folder).lexically_normal();
-  if (!fs::is_directory(root, error)) {
-    if (error) return FileError(error.value(), "look at", folder);
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, ": found a file; wanted the folder of a dataset"));
-  }
-  // "data/" and "data" are the same folder.
-  const auto plain = [](const fs::path& path) {
-    return path.has_filename() ? path : path.parent_path();
-  };
+absl::StatusOr<Seen> LookAtFolder(const LookOptions& options) {
   Seen seen;
-  seen.folder = folder;
-  BALLAST_RETURN_IF_ERROR(
-      FolderLooker(plain(root), plain(config), &seen).Look());
-  const fs::path model =
-      model_folder.empty()
-          ? plain(root)
-          : plain(fs::absolute(model_folder).lexically_normal());
-  seen.model = LookAtModel(model, plain(config));
-  if (model_folder.empty() && seen.model.preprocessor.empty() &&
+  seen.folder = options.folder;
+  seen.in_store = IsStoreUrl(options.folder);
+  seen.store = options.store;
+  const std::string config = Plain(options.config_folder);
+  BALLAST_ASSIGN_OR_RETURN(
+      DataTree tree, seen.in_store
+                         ? LookInStore(options.folder, config, &seen.store)
+                         : LookInFolder(options.folder, options.store));
+  const bool names_model = !options.model_folder.empty();
+  if (names_model) {
+    seen.model = LookAtModel(Plain(options.model_folder), config);
+  } else if (!seen.in_store) {
+    seen.model = LookAtModel(tree.root(), config);
+  }
+  TreeLooker(std::move(tree), config, &seen).Look();
+  if (!names_model && seen.model.preprocessor.empty() &&
       !absl::StrContains(seen.model.config, "\"model_type\"")) {
     seen.model = SeenModel();  // another program's config.json
   }
-  if (!model_folder.empty() && seen.model.folder.empty()) {
+  if (names_model && seen.model.folder.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        "--model-dir ", model_folder,
+        "--model-dir ", options.model_folder,
         ": found neither config.json nor preprocessor_config.json; wanted the "
         "folder of a Hugging Face model, such as a snapshot below "
         "~/.cache/huggingface/hub"));

@@ -10,15 +10,26 @@
 
 namespace ballast {
 
-// Looks at `folder`: lists it (without hidden names, six folders deep, at most
-// 200,000 entries) and reads the first samples of what may be a source. Paths
-// below `config_folder` are named relative to it, all others absolute.
-// `model_folder`: "" takes `folder` if a model lies there. Blocks on the disk.
-// Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (not a folder; a model
-// folder without config.json and preprocessor_config.json).
-absl::StatusOr<Seen> LookAtFolder(const std::string& folder,
-                                  const std::string& config_folder,
-                                  const std::string& model_folder);
+// Where to look.
+struct LookOptions {
+  // A folder, or a prefix of a store: "s3://bucket/prefix".
+  std::string folder;
+  // Of the configuration: paths below it are named relative to it, all others
+  // absolute.
+  std::string config_folder = ".";
+  // "" takes `folder` if a model lies there.
+  std::string model_folder;
+  // Paths in it are of this process.
+  SeenStore store;
+};
+
+// Looks at a folder or prefix: lists it (data_tree.h) and reads the first
+// samples of what may be a source. A prefix sets up the storage of the process.
+// Blocks on the disk and the store. Errors: NOT_FOUND (also a prefix without
+// objects, a model folder without config.json and preprocessor_config.json);
+// PERMISSION_DENIED; INVALID_ARGUMENT (not a folder or URL, settings of a store
+// that are refused or given without one); as Storage::ListFolder.
+absl::StatusOr<Seen> LookAtFolder(const LookOptions& options);
 
 // GPUs that a process may use: of `devices` those that CUDA_VISIBLE_DEVICES
 // names (null: all of them). Pure.

@@ -59,9 +59,19 @@ struct SeenModel {
   std::string chat_template;
 };
 
+// Settings of a store, storage.s3; "": the default.
+struct SeenStore {
+  std::string endpoint;
+  std::string region;
+  std::string credentials;
+  std::string ca;
+};
+
 struct Seen {
-  // The folder, as the user named it.
+  // The folder or the prefix of a store, as the user named it.
   std::string folder;
+  bool in_store = false;
+  SeenStore store;
   std::vector<SeenFiles> files;
   std::vector<SeenOther> others;
   // Entries beyond the bound were not looked at.

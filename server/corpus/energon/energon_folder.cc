@@ -11,12 +11,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/config/metadataset.h"
 #include "server/config/path_pattern.h"
 #include "server/config/yaml_file.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/file.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
@@ -125,12 +128,40 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
 }
 
 absl::StatusOr<std::string> ReadMeta(const std::string& path) {
-  return ReadSmallFile(path, kMostBytes);
+  if (!IsStoreUrl(path)) return ReadSmallFile(path, kMostBytes);
+  BALLAST_ASSIGN_OR_RETURN(const File file, Storage::OfProcess().Open(path));
+  const uint64_t size = file.stamp().size;
+  if (size > kMostBytes) {
+    return Fault(
+        absl::StrCat(path, ": ", size, " bytes; wanted at most ", kMostBytes));
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::string text, file.ReadAt(0, size));
+  // Read in one version.
+  BALLAST_ASSIGN_OR_RETURN(const bool unchanged, file.IsUnchanged());
+  if (unchanged) return text;
+  return absl::UnavailableError(
+      absl::StrCat(path, ": changed in the store while it was read"));
 }
 
-bool Exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
+// Whether there is a file; of a store the present version.
+absl::StatusOr<bool> Exists(const std::string& path) {
+  if (!IsStoreUrl(path)) {
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored);
+  }
+  const absl::Status status = Storage::OfProcess().Stamp(path).status();
+  if (absl::IsNotFound(status)) return false;
+  if (!status.ok()) return status;
+  return true;
+}
+
+// The first of `paths` that is there; the last if none is.
+absl::StatusOr<std::string> FirstOf(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    BALLAST_ASSIGN_OR_RETURN(const bool exists, Exists(path));
+    if (exists) return path;
+  }
+  return paths.back();
 }
 
 }  // namespace
@@ -167,24 +198,30 @@ absl::StatusOr<EnergonFolder> ParseEnergonFolder(const EnergonTexts& texts,
 
 absl::StatusOr<EnergonFolder> OpenEnergonFolder(const v1::Source& source,
                                                 absl::string_view directory) {
-  const std::string folder = ResolvePath(directory, source.path());
+  // "s3://bucket/nv/" is "s3://bucket/nv".
+  const std::string folder(
+      absl::StripSuffix(ResolvePath(directory, source.path()),
+                        IsStoreUrl(source.path()) ? "/" : ""));
   const std::string meta = absl::StrCat(folder, "/.nv-meta/");
-  if (!Exists(meta)) {
+  BALLAST_ASSIGN_OR_RETURN(const std::string info,
+                           FirstOf({absl::StrCat(meta, ".info.json"),
+                                    absl::StrCat(meta, ".info.yaml")}));
+  BALLAST_ASSIGN_OR_RETURN(const bool is_prepared,
+                           Exists(IsStoreUrl(folder) ? info : meta));
+  if (!is_prepared) {
     return absl::NotFoundError(absl::StrCat(
         folder,
         ": no folder .nv-meta, which `energon prepare` makes; tars "
         "without one are read with format: webdataset"));
   }
   EnergonTexts texts;
-  const std::string json = absl::StrCat(meta, ".info.json");
-  BALLAST_ASSIGN_OR_RETURN(
-      texts.info,
-      ReadMeta(Exists(json) ? json : absl::StrCat(meta, ".info.yaml")));
+  BALLAST_ASSIGN_OR_RETURN(texts.info, ReadMeta(info));
   const v1::Source::Energon& options = source.energon();
   std::string split = absl::StrCat(meta, options.split_config());
   if (options.split_config().empty()) {
-    split = absl::StrCat(meta, "split.yaml");
-    if (!Exists(split)) split = absl::StrCat(meta, "split.json");
+    BALLAST_ASSIGN_OR_RETURN(split,
+                             FirstOf({absl::StrCat(meta, "split.yaml"),
+                                      absl::StrCat(meta, "split.json")}));
   }
   BALLAST_ASSIGN_OR_RETURN(texts.split, ReadMeta(split));
   BALLAST_ASSIGN_OR_RETURN(

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
@@ -76,6 +77,17 @@ void EnergonIndex::Finalize::operator()(sqlite3_stmt* statement) const {
 EnergonIndex::~EnergonIndex() = default;
 
 absl::StatusOr<std::unique_ptr<EnergonIndex>> EnergonIndex::Open(
+    const std::string& path, uint64_t tar_file_id) {
+  if (!IsStoreUrl(path)) return OpenFile(path, tar_file_id);
+  BALLAST_ASSIGN_OR_RETURN(auto copy, CopyToDisk(path));
+  auto index = OpenFile(copy->path(), tar_file_id);
+  if (!index.ok()) return Annotate(index.status(), path);
+  (*index)->path_ = path;
+  (*index)->copy_ = std::move(copy);
+  return index;
+}
+
+absl::StatusOr<std::unique_ptr<EnergonIndex>> EnergonIndex::OpenFile(
     const std::string& path, uint64_t tar_file_id) {
   BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
   const FileStamp stamp = file.stamp();

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/source_index.h"
+#include "server/storage/local_copy.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -24,8 +25,9 @@ namespace ballast {
 class EnergonIndex {
  public:
   // Opens `path` read-only, without locks: nobody may write it meanwhile, as
-  // with Energon itself. Errors: NOT_FOUND; DATA_LOSS (not a database, or not
-  // Energon's); UNAVAILABLE (the disk).
+  // with Energon itself. An object of a store is copied to the disk first
+  // (CopyToDisk). Errors: NOT_FOUND; DATA_LOSS (not a database, or not
+  // Energon's); UNAVAILABLE (the disk, the store).
   static absl::StatusOr<std::unique_ptr<EnergonIndex>> Open(
       const std::string& path, uint64_t tar_file_id);
   ~EnergonIndex();
@@ -53,6 +55,8 @@ class EnergonIndex {
   using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
   EnergonIndex() = default;
+  static absl::StatusOr<std::unique_ptr<EnergonIndex>> OpenFile(
+      const std::string& path, uint64_t tar_file_id);
   absl::Status Prepare(uint64_t tar_file_id);
   absl::StatusOr<bool> HasTable(const char* name);
   absl::StatusOr<Statement> Compile(const char* sql);
@@ -66,6 +70,8 @@ class EnergonIndex {
   absl::Status Damaged(absl::string_view reason);
 
   std::string path_;
+  // Of an object; outlives the database.
+  std::shared_ptr<const LocalCopy> copy_;
   std::unique_ptr<sqlite3, CloseDatabase> database_;
   Statement samples_;
   Statement parts_;

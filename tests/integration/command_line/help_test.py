@@ -51,12 +51,12 @@ class HelpTest(tools.ToolTest):
             usage = re.search(r"^Usage: (.+?)\n\n", text, re.MULTILINE | re.DOTALL)[1]
             self.assertTrue(usage.startswith(" ".join(path)), usage)
             described = part(text, "Required") + part(text, "Options")
-            for option in re.findall(r"--[a-z-]+", usage):
+            for option in re.findall(r"--[a-z0-9-]+", usage):
                 self.assertRegex(described, rf"(?m)^  {option}\b", path)
             # Only required options have no brackets.
-            for option in re.findall(r"^  (--[a-z-]+)", part(text, "Required"), re.M):
+            for option in re.findall(r"^  (--[a-z0-9-]+)", part(text, "Required"), re.M):
                 self.assertNotRegex(usage, rf"\[{option}\b", path)
-            for option in re.findall(r"^  (--[a-z-]+)", part(text, "Options"), re.M):
+            for option in re.findall(r"^  (--[a-z0-9-]+)", part(text, "Options"), re.M):
                 self.assertRegex(usage, rf"\[{option}\b", path)
 
     def test_examples_are_of_lines_that_exist(self):
@@ -77,10 +77,10 @@ class HelpTest(tools.ToolTest):
                 path += (word,)
         self.assertEqual(self.commands(path), [], f"{words} runs no command")
         text = self.help(path)
-        known = re.findall(r"--[a-z-]+", part(text, "Required") + part(text, "Options"))
+        known = re.findall(r"--[a-z0-9-]+", part(text, "Required") + part(text, "Options"))
         given = [word for word in words if word.startswith("--")]
         self.assertLessEqual(set(given), set(known), words)
-        for option in re.findall(r"^  (--[a-z-]+)", part(text, "Required"), re.M):
+        for option in re.findall(r"^  (--[a-z0-9-]+)", part(text, "Required"), re.M):
             self.assertIn(option, given, words)
 
     def test_wrong_lines(self):

@@ -38,8 +38,10 @@ def skip_without_rclone():
 class S3Server:
     """Serves the folders within `root` as buckets."""
 
-    def __init__(self, root):
+    def __init__(self, root, *more):
+        """`more`: options of rclone, instead of seeing at once what a test writes."""
         self._root = root
+        self._more = more or ("--dir-cache-time", "0s")
         self._address = "127.0.0.1:0"
         self._process = None
 
@@ -57,8 +59,7 @@ class S3Server:
             [
                 rclone(), "serve", "s3", "--addr", self._address,
                 "--auth-key", ",".join(KEYS.values()),
-                # Sees at once what a test writes into the folder.
-                "--dir-cache-time", "0s", "--vfs-read-wait", "0s", "--config", "/dev/null", self._root,
+                *self._more, "--vfs-read-wait", "0s", "--config", "/dev/null", self._root,
             ],
             stderr=subprocess.PIPE,
             text=True,

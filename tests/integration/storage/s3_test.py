@@ -55,7 +55,11 @@ def write_lines(tars, folder):
         file.write("\n".join(lines) + "\n")
 
 
-class S3Test(tools.ToolTest):
+class S3Job(tools.ToolTest):
+    """Jobs over drawn data sets in a bucket and on disk."""
+
+    FORMS = ("webdataset", "parquet")
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -63,7 +67,7 @@ class S3Test(tools.ToolTest):
         cls.root = os.path.join(cls.folder, "root")
         cls.bucket = os.path.join(cls.root, "bucket")
         os.makedirs(cls.bucket)
-        for form in ("webdataset", "parquet"):
+        for form in cls.FORMS:
             done = tools.run(
                 "ballast-server", "make-corpus", "--out", os.path.join(cls.bucket, form),
                 "--samples", SAMPLES, "--preset", "mixed", "--format", form,
@@ -73,13 +77,13 @@ class S3Test(tools.ToolTest):
                 sys.exit(0)
             if done.returncode != 0:
                 raise AssertionError(done.stderr.decode())
-        tars = glob.glob(os.path.join(cls.bucket, "webdataset", "*.tar"))
-        write_lines(tars, os.path.join(cls.bucket, "jsonl"))
         cls.sources = {
             "webdataset": "format: webdataset, path: \"{0}/webdataset/docs-*.tar\"",
             "jsonl": "format: jsonl, path: \"{0}/jsonl/chat.jsonl\", "
             "media_root: \"{0}/jsonl/media\"",
             "parquet": "format: parquet, path: \"{0}/parquet/*.parquet\"",
+            "energon": "format: energon, path: \"{0}/energon\", "
+            "energon: {{crude: webdataset}}",
         }
 
     def setUp(self):
@@ -130,26 +134,35 @@ class S3Test(tools.ToolTest):
         with self.server(config, "127.0.0.1:0") as (address,):
             return self.fingerprint(config), self.pull(address, steps, first)
 
+    def gives_the_batches_of_local_files(self, form):
+        config = self.s3_job("s3_" + form, form)
+        text = self.index(config)
+        self.assertIn(" 0 bad", text)
+        self.assertIn("up to date", self.index(config))
+        fingerprint, local = self.local_batches(form, 2)
+        # Where the data lie is not what they are.
+        self.assertEqual(self.fingerprint(config), fingerprint)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            self.assertEqual(self.pull(address, 2), local)
+            status = json.loads(self.ok("ballastctl", "--server", address, "status", "--json"))
+            self.assertGreater(status["storage"]["fetched_bytes"], 0)
+
+
+class S3Test(S3Job):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        tars = glob.glob(os.path.join(cls.bucket, "webdataset", "*.tar"))
+        write_lines(tars, os.path.join(cls.bucket, "jsonl"))
+
     def test_every_format_gives_the_batches_of_local_files(self):
-        for form in self.sources:
+        for form in ("webdataset", "jsonl", "parquet"):
             with self.subTest(form):
-                config = self.s3_job("s3_" + form, form)
-                text = self.index(config)
-                self.assertIn(" 0 bad", text)
-                self.assertIn("up to date", self.index(config))
-                fingerprint, local = self.local_batches(form, 2)
-                # Where the data lie is not what they are.
-                self.assertEqual(self.fingerprint(config), fingerprint)
-                with self.server(config, "127.0.0.1:0") as (address,):
-                    self.assertEqual(self.pull(address, 2), local)
-                    status = json.loads(
-                        self.ok("ballastctl", "--server", address, "status", "--json")
-                    )
-                    self.assertGreater(status["storage"]["fetched_bytes"], 0)
+                self.gives_the_batches_of_local_files(form)
 
     def test_a_second_epoch_comes_from_the_cache_alone(self):
         cache = self.path("cache")
-        for form in self.sources:
+        for form in ("webdataset", "jsonl", "parquet"):
             with self.subTest(form):
                 more = ", cache: {dir: \"%s\", size: 1GiB}" % cache
                 config = self.s3_job("cached_" + form, form, more)

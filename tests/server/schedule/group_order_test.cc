@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -110,6 +112,31 @@ TEST(GroupOrderTest, IsAFunctionOfItsArguments) {
       ASSERT_EQ(same.At(epoch, p), order.At(epoch, p));
     }
   }
+}
+
+// Threads keep tables of few orders; more orders, their epochs and those that
+// took the place of others must not be mixed up.
+TEST(GroupOrderTest, OrdersAndThreadsDoNotMixTables) {
+  const Groups groups({3, 1, 4, 1, 5, 9, 2, 6});
+  const auto check = [&](uint64_t seed) {
+    for (uint64_t round = 0; round < 3; ++round) {
+      std::vector<std::unique_ptr<GroupOrder>> orders;
+      for (uint64_t key = 0; key < 20; ++key) {
+        orders.push_back(std::make_unique<GroupOrder>(
+            groups.starts, groups.size, 3, seed + key));
+      }
+      std::mt19937_64 random(seed + round);
+      for (int i = 0; i < 2000; ++i) {
+        const GroupOrder& order = *orders[random() % orders.size()];
+        const uint64_t epoch = random() % 3;
+        const uint64_t position = random() % groups.size;
+        ASSERT_EQ(order.At(epoch, position), order.Epoch(epoch)->At(position));
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 3; ++t) threads.emplace_back(check, 100 * t);
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(GroupOrderTest, EpochsAndKeysDiffer) {

@@ -35,6 +35,46 @@ TEST(PermutationTest, HoldsForTheLargestSizes) {
   EXPECT_EQ(images.size(), 1000u);
 }
 
+// The network of permutation.h as it is written there, without what makes ours
+// quick: another order would be another training run.
+uint64_t NetworkOf(uint64_t size, uint64_t key, uint64_t i) {
+  const auto mix = [](uint64_t value) {
+    value += 0x9E3779B97F4A7C15u;
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
+    return value ^ (value >> 31);
+  };
+  int half = 3;
+  while (half < 32 && (uint64_t{1} << (2 * half)) < size) ++half;
+  do {
+    uint64_t left = i >> half, right = i % (uint64_t{1} << half);
+    for (uint64_t round = 0; round < 6; ++round) {
+      const uint64_t upper =
+          mix(key + round * 0xD1B54A32D192ED03u + right) >> (64 - half);
+      const uint64_t next = left ^ upper;
+      left = right;
+      right = next;
+    }
+    i = (left << half) + right;
+  } while (i >= size);
+  return i;
+}
+
+TEST(PermutationTest, IsTheNetworkOfItsDefinition) {
+  const uint64_t k62 = uint64_t{1} << 62;
+  for (const uint64_t size :
+       {uint64_t{2}, uint64_t{64}, uint64_t{65}, uint64_t{1600},
+        uint64_t{24'000'000}, uint64_t{1} << 32, k62 - 1, k62, k62 + 1,
+        ~uint64_t{0}}) {
+    for (uint64_t i = 0; i < 200; ++i) {
+      const uint64_t key = Mix64(i);
+      const uint64_t element = Mix64(~i) % size;
+      ASSERT_EQ(Permutation(size, key)(element), NetworkOf(size, key, element))
+          << "size " << size << " key " << key << " element " << element;
+    }
+  }
+}
+
 // A uniformly random permutation has one fixed point on average and moves an
 // element by a third of the size.
 TEST(PermutationTest, ShufflesWell) {

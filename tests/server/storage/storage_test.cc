@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,18 +40,26 @@ class MemoryStore : public ObjectStore {
     object.version = ++versions_;
   }
 
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder,
-                                                bool recursive) override {
+  absl::StatusOr<std::vector<StoreEntry>> List(const std::string& folder,
+                                               bool recursive) override {
     ++requests;
     MutexLock lock(&mutex_);
-    std::vector<std::string> paths;
+    std::vector<StoreEntry> entries;
+    std::set<std::string> folders;
     for (const auto& [path, object] : objects_) {
       if (!absl::StartsWith(path, folder + "/")) continue;
-      if (!recursive && path.find('/', folder.size() + 1) != path.npos)
-        continue;
-      paths.insert(paths.begin(), path);
+      const size_t slash = path.find('/', folder.size() + 1);
+      if (!recursive && slash != path.npos) {
+        folders.insert(path.substr(0, slash));
+      } else {
+        entries.insert(entries.begin(),
+                       {.path = path, .size = object.bytes.size()});
+      }
     }
-    return paths;
+    for (const std::string& path : folders) {
+      entries.push_back({.path = path, .is_folder = true});
+    }
+    return entries;
   }
 
   absl::StatusOr<FileStamp> Stat(const std::string& path) override {
@@ -112,8 +121,8 @@ class StorageTest : public ::testing::Test {
     class Forward : public ObjectStore {
      public:
       explicit Forward(MemoryStore* to) : to_(to) {}
-      absl::StatusOr<std::vector<std::string>> List(const std::string& folder,
-                                                    bool recursive) override {
+      absl::StatusOr<std::vector<StoreEntry>> List(const std::string& folder,
+                                                   bool recursive) override {
         return to_->List(folder, recursive);
       }
       absl::StatusOr<FileStamp> Stat(const std::string& path) override {
@@ -169,6 +178,24 @@ TEST_F(StorageTest, ListsByBracesAndGlobs) {
       storage_.ListFiles("/dir", "s3://b*/x").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(
       storage_.ListFiles("/dir", "http://b/x").status()));
+}
+
+TEST_F(StorageTest, ListsAFolderWithWhatLiesDirectlyInIt) {
+  store_.Put("b/d/p-1.tar", "123");
+  store_.Put("b/d/e/q.tar", "1");
+  store_.Put("b/d/e/f/r.tar", "1");
+  store_.Put("b/other.tar", "1");
+  const auto entries = storage_.ListFolder("s3://b/d/");
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  ASSERT_EQ(entries->size(), 2u);
+  EXPECT_EQ(entries->at(0).path, "s3://b/d/e");
+  EXPECT_TRUE(entries->at(0).is_folder);
+  EXPECT_EQ(entries->at(1).path, "s3://b/d/p-1.tar");
+  EXPECT_FALSE(entries->at(1).is_folder);
+  EXPECT_EQ(entries->at(1).size, 3u);
+  EXPECT_EQ(storage_.ListFolder("s3://b/none")->size(), 0u);
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(storage_.ListFolder("http://b/x").status()));
 }
 
 TEST_F(StorageTest, ReadsAnyRange) {

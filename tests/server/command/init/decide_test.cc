@@ -107,6 +107,21 @@ TEST(DecideSetupTest, NamesOfSourcesAreUniqueAndValid) {
   EXPECT_EQ(config.sources(4).name(), "data");
 }
 
+TEST(DecideSetupTest, SettingsOfAStoreAreWritten) {
+  Seen seen = Folder();
+  seen.files = {Tars("s3://bucket/data/docs-[0-9]*.tar")};
+  seen.in_store = true;
+  EXPECT_EQ(Loaded(seen).sources(0).path(), "s3://bucket/data/docs-[0-9]*.tar");
+  EXPECT_EQ(Loaded(seen).storage().s3().endpoint(), "");
+  seen.store.endpoint = "https://store.example:9000";
+  seen.store.credentials = "my \"keys\", {here}.ini";
+  const v1::Config config = Loaded(seen);
+  EXPECT_EQ(config.storage().s3().endpoint(), "https://store.example:9000");
+  EXPECT_EQ(config.storage().s3().region(), "us-east-1");
+  EXPECT_EQ(config.storage().s3().credentials(), "my \"keys\", {here}.ini");
+  EXPECT_FALSE(config.storage().has_cache());
+}
+
 TEST(DecideSetupTest, EachGpuHasARank) {
   Seen seen = Folder();
   seen.gpus = 8;
