@@ -286,13 +286,29 @@ TEST_P(VideosTest, BatchesHoldWhatInspectVideoSays) {
   }
 }
 
+// What the data set is made for.
+TEST_P(VideosTest, FilesAreOfManyKinds) {
+  EXPECT_EQ(Inspect({"d.mkv"})["codec"], "hevc");
+  EXPECT_EQ(Inspect({"e.mp4"})["codec"], "av1");
+  EXPECT_EQ(Inspect({"b.webm"})["codec"], "vp9");
+  EXPECT_EQ(Inspect({"c.mp4"})["codec"], "mpeg4");
+  const Json& turned = Inspect({"turned.mp4"});
+  EXPECT_EQ(turned["rotation"].get<int>() % 180, 90);
+  EXPECT_GT(turned["resized_h"], turned["resized_w"]);
+  EXPECT_GT(turned["width"], turned["height"]);
+  EXPECT_EQ(Inspect({"odd.webm"})["width"], 121);
+  EXPECT_EQ(Inspect({"odd.webm"})["height"], 91);
+  EXPECT_EQ(Inspect({"uneven.mp4"})["variable_rate"], true);
+  EXPECT_EQ(Inspect({"a.mp4"})["variable_rate"], false);
+}
+
 TEST_P(VideosTest, IndexAndScheduleKnowVideosBeforeAFrameIsDecoded) {
   const LoadedConfig config = VideoConfig(GetParam(), "exchange");
   IndexSourcesOptions rebuild;
   rebuild.rebuild = true;
   const auto indexed = IndexSources(config, rebuild);
   ASSERT_TRUE(indexed.ok()) << indexed.status();
-  EXPECT_EQ(indexed->at(0).report.videos, 4u);
+  EXPECT_EQ(indexed->at(0).report.videos, 9u);
   EXPECT_EQ(indexed->at(0).report.images, 2u);
   ASSERT_EQ(indexed->at(0).report.bad.size(), 1u);
   EXPECT_THAT(indexed->at(0).report.bad[0].reason, HasSubstr("bad.mp4: "));
