@@ -121,7 +121,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
                                               request.grids[i].width);
             return absl::MakeSpan(dropped);
           },
-          instruments ? &instruments->images_checked : nullptr, work));
+          instruments ? &instruments->check : nullptr, work));
   SampleCheck check;
   if (!decoded.ok()) check.fault = decoded.fault();
   image_checks_->Put(request.split, position, check);
