@@ -79,7 +79,9 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   } else if (family_ != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                              reader_.ImageSides(request));
-    FillFamilyPlaceholder(request, *family_, sides);
+    BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
+                             reader_.VideosOf(request));
+    FillFamilyPlaceholder(request, *family_, sides, videos.texts);
   } else {
     BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
                              reader_.VideosOf(request));

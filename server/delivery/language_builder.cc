@@ -65,7 +65,8 @@ absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<TextSample> text,
       SeparateFault(text_options_.family != nullptr
-                        ? BuildFamilyText(raw.text, form, sides, text_options_)
+                        ? BuildFamilyText(raw.text, form, sides, text_options_,
+                                          videos.texts)
                         : BuildText(raw.text, form, images, text_options_,
                                     videos.texts)));
   if (!text.ok()) return text;

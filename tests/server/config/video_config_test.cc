@@ -58,5 +58,17 @@ TEST(VideoConfigTest, WhatIsLeftOutIsTheRulesDefault) {
   EXPECT_EQ(one.max_pixels(), 0u);
 }
 
+TEST(VideoConfigTest, InternVlTakesTheKeysOfItsRules) {
+  const std::string intern = "profile: internvl3, tokenizer: t.json, video: ";
+  EXPECT_EQ(ModelOf(absl::StrCat(intern, "{min_frames: 4, max_frames: 16}"))
+                .video()
+                .max_frames(),
+            16u);
+  EXPECT_EQ(ModelOf(absl::StrCat(intern, "{sampling: transformers, fps: 1}"))
+                .video()
+                .fps(),
+            1);
+}
+
 }  // namespace
 }  // namespace ballast
