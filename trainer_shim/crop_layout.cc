@@ -71,15 +71,21 @@ absl::Status CheckCrop(const ImageRecord& crop, size_t number,
   return absl::OkStatus();
 }
 
-// Videos are packed as the Qwen family's models take them.
+// Whether frames of videos are crops as those of images are (InternVL).
+bool FramesAreCrops(const Model& model) {
+  return model.has_image_family() &&
+         model.image_form() == Model::IMAGE_FORM_TILES;
+}
+
+// Videos are packed as the Qwen family's models take them, or as tiles.
 absl::Status CheckVideo(const Model& model, const CropForm& form) {
   if (!model.has_video()) return absl::OkStatus();
-  if (form.lists_crops) {
+  if (form.lists_crops && !FramesAreCrops(model)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job: model.video with model.image_form ", model.image_form(),
         " and image family '", model.image_family().name(),
-        "'; videos are packed for Qwen's models alone, in merge order: leave "
-        "out model.video"));
+        "'; videos are packed for Qwen's models, in merge order, and for "
+        "InternVL, as tiles: leave out model.video"));
   }
   if (model.decode() == Model::DECODE_DEVICE) {
     return absl::InvalidArgumentError(
@@ -163,7 +169,7 @@ absl::StatusOr<CropForm> CropFormOf(const v1::Job& job) {
   form.lists_crops |= form.lists_sizes;
   form.lists_images =
       model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
-  form.videos = model.has_video();
+  form.videos = model.has_video() && !FramesAreCrops(model);
   BALLAST_RETURN_IF_ERROR(CheckVideo(model, form));
   CropSides& dummy = form.dummy;
   dummy.grid_h =

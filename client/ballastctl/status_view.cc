@@ -13,6 +13,7 @@
 #include "client/ballastctl/module_table.h"
 #include "client/ballastctl/quantities.h"
 #include "client/ballastctl/storage_fields.h"
+#include "client/ballastctl/video_fields.h"
 #include "client/ballastctl/view.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
@@ -96,21 +97,6 @@ void AddEncodedImages(const v1::GetStatusResponse& status, Json* json) {
   }
 }
 
-void AddStorage(const v1::GetStatusResponse::Storage& storage, Json* json) {
-  (*json)["storage"] = {{"requests", storage.requests()},
-                        {"errors", storage.errors()},
-                        {"fetched_bytes", storage.fetched_bytes()},
-                        {"memory_hits", storage.memory_hits()},
-                        {"cache_hits", storage.cache_hits()},
-                        {"stalls", storage.stalls()},
-                        {"stall_seconds", storage.stall_seconds()},
-                        {"cache_bytes", storage.cache_bytes()},
-                        {"cache_size", storage.cache_size()},
-                        {"cache_evicted", storage.cache_evicted()},
-                        {"cache_damaged", storage.cache_damaged()},
-                        {"fetched_to_step", storage.fetched_to_step()}};
-}
-
 void AddProblems(const v1::GetStatusResponse& status, Json* json) {
   (*json)["max_bad_samples"] = status.max_bad_samples();
   Json& bad_samples = (*json)["bad_samples"] = Json::array();
@@ -167,7 +153,8 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   (*json)["clients_total"] = status.clients_total();
   (*json)["clients"] = ClientsJson(status);
   if (status.encoded_images_size() > 0) AddEncodedImages(status, json);
-  if (status.has_storage()) AddStorage(status.storage(), json);
+  if (status.has_videos()) (*json)["videos"] = VideosJson(status.videos());
+  if (status.has_storage()) (*json)["storage"] = StorageJson(status.storage());
   AddProblems(status, json);
 }
 
@@ -376,6 +363,11 @@ std::string StatusText(const ServerReport& report) {
     view.Add("");
     AddWork(status, FiguresOf(*report.now, BeforeOf(report)), &view);
     AddEncodedImages(status, &view);
+    if (status.has_videos()) {
+      for (const auto& [label, text] : VideoFields(status.videos())) {
+        view.AddField(label, text);
+      }
+    }
     if (status.has_storage()) {
       for (const auto& [label, text] : StorageFields(status.storage())) {
         view.AddField(label, text);

@@ -28,4 +28,20 @@ std::vector<std::pair<std::string, std::string>> StorageFields(
   return fields;
 }
 
+nlohmann::ordered_json StorageJson(
+    const v1::GetStatusResponse::Storage& storage) {
+  return {{"requests", storage.requests()},
+          {"errors", storage.errors()},
+          {"fetched_bytes", storage.fetched_bytes()},
+          {"memory_hits", storage.memory_hits()},
+          {"cache_hits", storage.cache_hits()},
+          {"stalls", storage.stalls()},
+          {"stall_seconds", storage.stall_seconds()},
+          {"cache_bytes", storage.cache_bytes()},
+          {"cache_size", storage.cache_size()},
+          {"cache_evicted", storage.cache_evicted()},
+          {"cache_damaged", storage.cache_damaged()},
+          {"fetched_to_step", storage.fetched_to_step()}};
+}
+
 }  // namespace ballast

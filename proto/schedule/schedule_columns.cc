@@ -92,8 +92,13 @@ absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
                        " temporal patches of ", seconds, " s and ", crops,
                        " frames: ", what));
     };
-    if (t == 0 ? seconds != 0 : !(seconds > 0 && std::isfinite(seconds))) {
-      return fault("wanted seconds above 0 for a video, and 0 for an image");
+    if (t == 0 ? seconds != 0 : !(seconds >= 0 && std::isfinite(seconds))) {
+      return fault("wanted seconds of 0 or more for a video, 0 for an image");
+    }
+    if (t != 0 && seconds == 0 && t != crops) {
+      return fault(
+          "wanted as many temporal patches as frames, since without seconds "
+          "frames are crops");
     }
     if (t > crops) return fault("wanted at least a frame a temporal patch");
     const uint32_t first = crop;

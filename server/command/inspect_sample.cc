@@ -24,6 +24,7 @@
 #include "server/config/model_profile.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {
@@ -173,6 +174,16 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
                                  {"width", size.width},
                                  {"crops", std::move(crops)},
                                  {"image_tokens", share.placeholders}});
+  }
+  for (const IndexedVideo& video : indexed.videos) {
+    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
+                             PlanIndexedVideo(*images.video(), video));
+    (*json)["videos"].push_back(
+        {{"frames", plan.frames.size()},
+         {"resized_h", plan.height},
+         {"resized_w", plan.width},
+         {"grid_thw", {plan.grid_t, plan.grid_h, plan.grid_w}},
+         {"video_tokens", plan.tokens}});
   }
   return absl::OkStatus();
 }

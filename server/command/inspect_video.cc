@@ -23,6 +23,7 @@
 #include "server/corpus/limits.h"
 #include "server/image/image.h"
 #include "server/video/listed_frame.h"
+#include "server/video/model_videos.h"
 #include "server/video/video_plan.h"
 #include "server/video/video_reader.h"
 
@@ -115,11 +116,15 @@ absl::Status InspectFile(const InspectVideoOptions& options,
   BALLAST_ASSIGN_OR_RETURN(const VideoFacts facts, reader->ReadFacts(video));
   AddFacts(facts, object);
   const bool turn = options.apply_rotation;
-  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                           PlanVideo(options.model, {facts.frames(), facts.fps},
-                                     turn ? facts.shown_height() : facts.height,
-                                     turn ? facts.shown_width() : facts.width,
-                                     options.clip, options.seed));
+  IndexedVideo indexed = IndexedVideoOf(facts);
+  indexed.start = options.clip.start.value_or(0);
+  indexed.end = options.clip.end.value_or(0);
+  BALLAST_ASSIGN_OR_RETURN(
+      const VideoPlan plan,
+      PlanVideo(options.model, {facts.frames(), facts.fps},
+                turn ? facts.shown_height() : facts.height,
+                turn ? facts.shown_width() : facts.width, options.clip,
+                options.seed.value_or(SeedOfVideo(indexed))));
   (*object)["packets_to_decode"] = PacketsToDecode(facts.table, plan.frames);
   AddPlan(plan, object);
   BALLAST_RETURN_IF_ERROR(CheckPixels(plan.height, plan.width));

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_COMMAND_INSPECT_VIDEO_H_
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -18,7 +19,8 @@ namespace ballast {
 struct InspectVideoOptions {
   VideoModel model;
   VideoClip clip;
-  uint64_t seed = 0;
+  // Where frames are drawn; empty: that of a job, from the video's facts.
+  std::optional<uint64_t> seed;
   ResampleLibrary library = ResampleLibrary::kPillow12;
   bool apply_rotation = true;
   // False: plans alone, `frames_sha256` is left out.

@@ -30,6 +30,7 @@ struct Flags {
   bool plan_only = false;
   std::optional<Option> start_option;
   std::optional<Option> end_option;
+  std::optional<Option> seed_option;
   std::vector<std::string> files;
 };
 
@@ -59,7 +60,7 @@ absl::Status Run(const Flags& flags) {
   }
   if (flags.start_option->given()) options.clip.start = flags.start;
   if (flags.end_option->given()) options.clip.end = flags.end;
-  options.seed = flags.seed;
+  if (flags.seed_option->given()) options.seed = flags.seed;
   options.library = flags.resample == "torchvision"
                         ? ResampleLibrary::kTorchvision
                     : flags.resample == "pillow13" ? ResampleLibrary::kPillow13
@@ -122,10 +123,9 @@ is a video of the pictures in it, by name. Exits with status 1 if any failed.)",
                                          "where the clip starts, in seconds");
   flags->end_option =
       command->AddReal("--end", &flags->end, "where it ends, in seconds");
-  command
-      ->AddWholeNumber("--seed", &flags->seed,
-                       "of the sample, where frames are drawn (internvl3)")
-      .ShowDefault();
+  flags->seed_option = command->AddWholeNumber(
+      "--seed", &flags->seed,
+      "where frames are drawn (internvl3; default: as in a job)");
   command->AddText("--resample", &flags->resample, "whose pixels")
       .OneOf({"pillow12", "pillow13", "torchvision"})
       .ShowDefault();

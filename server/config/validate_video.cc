@@ -30,19 +30,36 @@ void CheckBounds(const char* least_key, uint64_t least, const char* most_key,
 
 void ValidateVideo(const v1::Model& model, KeyReport* report) {
   if (!model.has_video() || report->IsFaulty("model.video")) return;
-  if (model.has_image_family() || model.profile().empty()) {
+  const bool is_intern =
+      model.profile() == "internvl3" &&
+      model.image_family().rule() == v1::ImageFamily::RULE_TILE_GRID;
+  if ((model.has_image_family() && !is_intern) || model.profile().empty()) {
     report->AddFault("model.video",
                      "found it; wanted model.profile qwen2_vl, qwen2_5_vl, "
-                     "qwen3_vl or qwen3_5_vl, whose videos are carried");
+                     "qwen3_vl, qwen3_5_vl or internvl3, whose videos are "
+                     "carried");
     return;
   }
   const v1::Model::Video& video = model.video();
   const bool by_class =
       video.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS;
-  CheckUse("model.video.total_pixels", !by_class, "sampling: qwen_vl_utils",
-           report);
-  CheckUse("model.video.cap_pixels_per_frame", by_class,
-           "sampling: transformers", report);
+  if (is_intern) {
+    // Frames are tiles of one size; the training's own rule counts intervals,
+    // transformers' frames a second.
+    CheckUse("model.video.fps", by_class, "sampling: transformers", report);
+    CheckUse("model.video.min_frames", !by_class, "sampling: qwen_vl_utils",
+             report);
+    for (const char* key :
+         {"model.video.min_pixels", "model.video.max_pixels",
+          "model.video.total_pixels", "model.video.cap_pixels_per_frame"}) {
+      CheckUse(key, false, "a profile of Qwen's", report);
+    }
+  } else {
+    CheckUse("model.video.total_pixels", !by_class, "sampling: qwen_vl_utils",
+             report);
+    CheckUse("model.video.cap_pixels_per_frame", by_class,
+             "sampling: transformers", report);
+  }
   CheckBounds("model.video.min_frames", video.min_frames(),
               "model.video.max_frames", video.max_frames(), report);
   CheckBounds("model.video.min_pixels", video.min_pixels(),

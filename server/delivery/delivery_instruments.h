@@ -5,8 +5,16 @@
 
 #include "absl/time/time.h"
 #include "common/instruments.h"
+#include "server/video/decoder/decoder_counters.h"
 
 namespace ballast {
+
+// What was decoded for one use.
+struct DecodedCounters {
+  Counter images;
+  Counter videos;
+  Counter frames;  // of these videos
+};
 
 // Measurements of building samples; see docs/metrics.md. Thread-safe.
 struct BuildInstruments {
@@ -18,15 +26,18 @@ struct BuildInstruments {
   // `resize` is the time of resampling all its strips, `decode` the rest.
   DurationHistogram decode;
   DurationHistogram resize;
+  // One entry per video: decoding its frames, and resizing them meanwhile.
+  DurationHistogram decode_video;
   // Time from a sample's text to token ids, labels and positions.
   DurationHistogram tokenise;
 
-  // Images decoded for vision, and images that language decoded to check that
-  // they can be decoded (LanguageBuilder).
-  Counter images;
-  Counter images_checked;
+  // Decoded for vision, and what language decoded to check that it can be
+  // decoded (LanguageBuilder).
+  DecodedCounters vision;
+  DecodedCounters check;
   Counter images_encoded;  // sent as files, for their owners to decode
-  Counter image_bytes;     // of all these files
+  Counter image_bytes;     // of all these files, videos included
+  DecoderCounters video_decoders;
   Counter tokens;
   Counter placeholders;  // samples replaced
 };

@@ -20,7 +20,8 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
     : config_(config),
       family_(family),
       videos_(config_.model(), ImageOptionsOf(config_.model()).resampling,
-              static_cast<int>(ThreadsOrCores(config_.serve().threads()))),
+              static_cast<int>(ThreadsOrCores(config_.serve().threads())),
+              instruments ? &instruments->video_decoders : nullptr),
       reader_(std::move(sources), ImageOptionsOf(config_.model()),
               family != nullptr ? &family->planner() : nullptr, &videos_,
               instruments),
@@ -78,7 +79,9 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   } else if (family_ != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                              reader_.ImageSides(request));
-    FillFamilyPlaceholder(request, *family_, sides);
+    BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
+                             reader_.VideosOf(request));
+    FillFamilyPlaceholder(request, *family_, sides, videos.texts);
   } else {
     BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
                              reader_.VideosOf(request));

@@ -65,7 +65,8 @@ absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<TextSample> text,
       SeparateFault(text_options_.family != nullptr
-                        ? BuildFamilyText(raw.text, form, sides, text_options_)
+                        ? BuildFamilyText(raw.text, form, sides, text_options_,
+                                          videos.texts)
                         : BuildText(raw.text, form, images, text_options_,
                                     videos.texts)));
   if (!text.ok()) return text;
@@ -121,7 +122,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
                                               request.grids[i].width);
             return absl::MakeSpan(dropped);
           },
-          instruments ? &instruments->images_checked : nullptr, work));
+          instruments ? &instruments->check : nullptr, work));
   SampleCheck check;
   if (!decoded.ok()) check.fault = decoded.fault();
   image_checks_->Put(request.split, position, check);

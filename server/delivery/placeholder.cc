@@ -33,14 +33,20 @@ void FillVisionPlaceholder(const SampleRequest& request) {
 
 void FillFamilyPlaceholder(const SampleRequest& request,
                            const FamilyText& family,
-                           absl::Span<const TileShape> sides) {
+                           absl::Span<const TileShape> sides,
+                           absl::Span<const VideoText> videos) {
   const v1::Model& model = family.model();
   const LanguageArrays arrays =
       OpenLanguagePayload(request, model.position_axes());
   std::fill(arrays.ids.begin(), arrays.ids.end(), model.token_ids().pad());
   std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
   // Its tokens include these, so they fit.
-  const auto placeholders = family.Placeholders(sides);
+  auto placeholders = family.Placeholders(sides);
+  for (const VideoText& video : videos) {
+    if (placeholders.ok()) {
+      *placeholders += uint64_t{video.runs} * video.run_tokens;
+    }
+  }
   if (placeholders.ok() && *placeholders <= arrays.ids.size()) {
     std::fill_n(arrays.ids.begin(), *placeholders, model.token_ids().image());
   }

@@ -9,6 +9,7 @@
 #include "server/image_plan/image_family.h"
 #include "server/text/family_text.h"
 #include "server/text/positions.h"
+#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -21,10 +22,11 @@ namespace ballast {
 void FillVisionPlaceholder(const SampleRequest& request);
 
 // As FillLanguagePlaceholder below, for a model with an image family: the
-// placeholders of each image, then pad ids. `sides`: of the images.
+// placeholders of each image and video, then pad ids. `sides`: of the images.
 void FillFamilyPlaceholder(const SampleRequest& request,
                            const FamilyText& family,
-                           absl::Span<const TileShape> sides);
+                           absl::Span<const TileShape> sides,
+                           absl::Span<const VideoText> videos);
 
 // Fills in the images' tokens (vision start, image tokens, vision end) as far
 // as they fit, so that the language model still finds a token for each image

@@ -196,14 +196,15 @@ absl::StatusOr<SampleVideoText> SampleReader::VideosOf(
 
 absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideos(
     const RawSample& raw, const IndexedSample& indexed,
-    const SampleRequest& request, Place place, SampleWork* work,
-    size_t* crop) const {
+    const SampleRequest& request, Place place, DecodedCounters* decoded,
+    SampleWork* work, size_t* crop) const {
   if (raw.videos.size() != indexed.videos.size()) {
     return CountDiffers("videos", raw.videos.size(), indexed.videos.size());
   }
   for (size_t i = 0; i < raw.videos.size(); ++i) {
     work->active->Stage("decoding a video");
-    const Stopwatch decoding(instruments_ ? &instruments_->decode : nullptr);
+    const Stopwatch decoding(instruments_ ? &instruments_->decode_video
+                                          : nullptr);
     BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
                              videos_->Plan(indexed.videos[i]));
     const size_t first = *crop;
@@ -225,12 +226,16 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideos(
     if (instruments_ != nullptr) {
       instruments_->image_bytes.Add(raw.videos[i].size);
     }
+    if (decoded != nullptr) {
+      decoded->videos.Add();
+      decoded->frames.Add(plan.frames.size());
+    }
   }
   return std::nullopt;
 }
 
 absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
-    const SampleRequest& request, Place place, Counter* decoded,
+    const SampleRequest& request, Place place, DecodedCounters* decoded,
     SampleWork* work) const {
   work->active->Stage("reading images");
   const SampleSource& from = source(request.record.source);
@@ -298,11 +303,11 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     instruments_->decode.Record(whole - resizing);
     instruments_->resize.Record(resizing);
     instruments_->image_bytes.Add(file.size());
-    if (decoded != nullptr) decoded->Add();
+    if (decoded != nullptr) decoded->images.Add();
   }
   BALLAST_ASSIGN_OR_RETURN(
       const std::optional<DataFault> of_videos,
-      ReadVideos(*raw, indexed, request, place, work, &crop));
+      ReadVideos(*raw, indexed, request, place, decoded, work, &crop));
   if (of_videos.has_value()) return *of_videos;
   if (crop != request.grids.size()) {
     return absl::InternalError(absl::StrCat("its images have ", crop,

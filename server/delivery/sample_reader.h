@@ -10,7 +10,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/instruments.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/active_samples.h"
@@ -48,15 +47,16 @@ class SampleReader {
                                               SampleWork* work) const;
 
   // Reads the images and videos of the sample. Writes crop i, as the model's
-  // processor makes it, to `place(i)`, its height*width*3 bytes; counts each
-  // image in `decoded`, which may be null. If crop i travels encoded
-  // (request.EncodedBytes), copies its image's file there instead, once it is
-  // known to be the one that was indexed. Returns how many images had faults
-  // that were skipped. Blocks on the disk. Non-OK statuses are transient
-  // faults.
+  // processor makes it, to `place(i)`, its height*width*3 bytes; counts
+  // images, videos and frames in `decoded`, which may be null. If crop i
+  // travels encoded (request.EncodedBytes), copies its image's file there
+  // instead, once it is known to be the one that was indexed. Returns how many
+  // images had faults that were skipped. Blocks on the disk. Non-OK statuses
+  // are transient faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
   absl::StatusOr<FaultOr<uint32_t>> ReadImages(const SampleRequest& request,
-                                               Place place, Counter* decoded,
+                                               Place place,
+                                               DecodedCounters* decoded,
                                                SampleWork* work) const;
 
   // The sides of the sample's images, from the index. Blocks on the disk.
@@ -76,11 +76,11 @@ class SampleReader {
 
  private:
   // Decodes the videos; their frames are the crops from `crop` on, which is
-  // moved behind them.
+  // moved behind them. `decoded` may be null.
   absl::StatusOr<std::optional<DataFault>> ReadVideos(
       const RawSample& raw, const IndexedSample& indexed,
-      const SampleRequest& request, Place place, SampleWork* work,
-      size_t* crop) const;
+      const SampleRequest& request, Place place, DecodedCounters* decoded,
+      SampleWork* work, size_t* crop) const;
 
   const std::vector<const SampleSource*> sources_;
   const ImageOptions image_options_;

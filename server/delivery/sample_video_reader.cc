@@ -48,10 +48,11 @@ absl::Status ReadList(const RawVideo& raw, const IndexedVideo& indexed,
 
 SampleVideoReader::SampleVideoReader(const v1::Model& model,
                                      const Resampling& resampling,
-                                     int processes)
+                                     int processes, DecoderCounters* counters)
     : model_(VideoModelOf(model)),
       resampling_(resampling),
-      reader_(std::make_unique<VideoReader>(processes)) {}
+      reader_(std::make_unique<VideoReader>(
+          processes, DecoderProcess::Options{.counters = counters})) {}
 
 absl::StatusOr<VideoPlan> SampleVideoReader::Plan(
     const IndexedVideo& video) const {

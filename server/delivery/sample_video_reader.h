@@ -18,6 +18,7 @@
 #include "server/image/image.h"
 #include "server/text/positions.h"
 #include "server/text/video_text.h"
+#include "server/video/decoder/decoder_counters.h"
 #include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 #include "server/video/video_reader.h"
@@ -35,9 +36,9 @@ struct SampleVideoText {
 class SampleVideoReader {
  public:
   // `model` is complete. At most `processes` videos are decoded at a time; no
-  // process is started before the first.
+  // process is started before the first. `counters`, not owned, may be null.
   SampleVideoReader(const v1::Model& model, const Resampling& resampling,
-                    int processes);
+                    int processes, DecoderCounters* counters = nullptr);
 
   // Errors: INTERNAL (the index has a video that cannot be planned, which the
   // schedule would have reported).

@@ -20,7 +20,7 @@ absl::StatusOr<std::optional<DataFault>> VisionBuilder::Build(
             [&request](size_t i) {
               return ImageData(request.images[i], request.payload);
             },
-            instruments ? &instruments->images : nullptr, work));
+            instruments ? &instruments->vision : nullptr, work));
     if (warnings.ok()) {
       images_with_warnings_.fetch_add(*warnings, std::memory_order_relaxed);
       if (instruments != nullptr) {

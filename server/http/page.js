@@ -48,6 +48,11 @@ function rates(now) {
 
 function tiles(json, rate) {
   const n = json.numbers;
+  const frames = rate('ballast_video_frames_total use=vision') + rate('ballast_video_frames_total use=check');
+  const videos = finite(n['ballast_videos_total use=vision']) + finite(n['ballast_videos_total use=check']);
+  // Decoders that ended by themselves or by a fault: others were told to.
+  const ended = ['crash', 'processor_time', 'silence', 'answer', 'killed', 'libraries']
+    .map(why => [why.replace('_', ' '), finite(n['ballast_video_decoder_ends_total reason=' + why])]).filter(e => e[1] > 0);
   const encoded = rate('ballast_images_total use=encoded');
   const images = rate('ballast_images_total use=vision') + encoded;
   const sent = rate('ballast_sent_bytes_total way=shared_memory') + rate('ballast_sent_bytes_total way=stream');
@@ -55,6 +60,10 @@ function tiles(json, rate) {
   const items = [
     [json.step === null ? '–' : json.step.toLocaleString('en'), 'step'],
     [count(images), 'images a second' + (encoded ? ', ' + count(encoded) + ' sent encoded' : '')],
+    ...(n.ballast_video_decoder_starts_total > 0 ? [
+      [count(frames), 'frames a second, of ' + count(videos) + ' videos so far'],
+      [ended.reduce((sum, e) => sum + e[1], 0), ended.length ? 'video decoders ended: ' + ended.map(e => `${e[1]} ${e[0]}`).join(', ') : 'video decoders ended by a fault', ended.length ? 'warn' : ''],
+    ] : []),
     [bytes(sent) + '/s', 'to clients'],
     [count(finite(n.ballast_samples_waiting)), 'samples waiting, ' + finite(n.ballast_workers_busy) + ' of ' + finite(n.ballast_workers) + ' workers busy'],
     [bytes(json.memory.in_use), 'of ' + bytes(json.memory.limit) + ' in blocks', full > 0.95 ? 'warn' : ''],
@@ -184,6 +193,7 @@ const NAMES = {
   'ballast_stage_seconds stage=read_images': ['read images', 'stages'],
   'ballast_stage_seconds stage=decode': ['decode', 'stages'],
   'ballast_stage_seconds stage=resize': ['resize', 'stages'],
+  'ballast_stage_seconds stage=decode_video': ['decode a video', 'stages'],
   'ballast_stage_seconds stage=read_text': ['read text', 'stages'],
   'ballast_stage_seconds stage=tokenise': ['tokenise', 'stages'],
   'ballast_block_wait_seconds': ['wait for a block', 'flow'],
@@ -199,7 +209,7 @@ function times(json) {
       label = t.name.replace(/^\S+ /, '').replace(/\w+=/g, '');
       where = 'flow';
     }
-    if (!label) continue;
+    if (!label || (t.name.endsWith('decode_video') && !t.count)) continue;
     const old = before.get(t.name);
     const fresh = old && t.count > old.count ? (t.sum - old.sum) / (t.count - old.count) : null;
     const some = s => t.count ? time(s) : '–';

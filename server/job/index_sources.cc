@@ -117,8 +117,12 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
     const std::vector<TileShape> sides = SidesOf(images);
     BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
                              text.family->Placeholders(sides));
-    BALLAST_ASSIGN_OR_RETURN(measured.text,
-                             MeasureFamilyText(sample.text, form, sides, text));
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::vector<VideoText> videos,
+        MeasureVideos(sample, *text.model, &measured.placeholders));
+    BALLAST_ASSIGN_OR_RETURN(
+        measured.text,
+        MeasureFamilyText(sample.text, form, sides, text, videos));
     return measured;
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageGrid> grids,

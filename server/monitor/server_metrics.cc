@@ -50,17 +50,39 @@ void AddProcess(double start_seconds, FamilyList* list) {
   }
 }
 
+void AddVideos(const BuildInstruments& build, FamilyList* list) {
+  list->Begin("ballast_videos_total", FamilyList::kCounter,
+              "Videos decoded: for vision, or once more because language had "
+              "to know whether they can be.");
+  list->Add(build.vision.videos.value(), {{"use", "vision"}});
+  list->Add(build.check.videos.value(), {{"use", "check"}});
+  list->Begin("ballast_video_frames_total", FamilyList::kCounter,
+              "Frames of these videos that were wanted.");
+  list->Add(build.vision.frames.value(), {{"use", "vision"}});
+  list->Add(build.check.frames.value(), {{"use", "check"}});
+  list->Begin("ballast_video_decoder_starts_total", FamilyList::kCounter,
+              "Processes started to decode videos.");
+  list->Add(build.video_decoders.starts.value());
+  list->Begin("ballast_video_decoder_ends_total", FamilyList::kCounter,
+              "Of these, those that ended or were ended, by the reason.");
+  for (size_t i = 0; i < kDecoderEnds; ++i) {
+    list->Add(build.video_decoders.ends[i].value(),
+              {{"reason", kDecoderEndNames[i]}});
+  }
+}
+
 void AddBuilding(const BuildInstruments& build, uint64_t warnings,
                  FamilyList* list) {
   list->Begin("ballast_images_total", FamilyList::kCounter,
               "Images decoded: for vision, or once more because language had "
               "to know whether they can be; and images sent encoded, for their "
               "owners to decode.");
-  list->Add(build.images.value(), {{"use", "vision"}});
-  list->Add(build.images_checked.value(), {{"use", "check"}});
+  list->Add(build.vision.images.value(), {{"use", "vision"}});
+  list->Add(build.check.images.value(), {{"use", "check"}});
   list->Add(build.images_encoded.value(), {{"use", "encoded"}});
+  AddVideos(build, list);
   list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
-              "Bytes of these images, as they lie in their files.");
+              "Bytes of these images and videos, as they lie in their files.");
   list->Add(build.image_bytes.value());
   list->Begin("ballast_tokens_total", FamilyList::kCounter,
               "Tokens of the texts built.");
@@ -70,10 +92,12 @@ void AddBuilding(const BuildInstruments& build, uint64_t warnings,
   list->Add(warnings);
   list->Begin("ballast_stage_seconds", FamilyList::kHistogram,
               "Time of a stage: read_images and read_text of a sample, decode "
-              "and resize of an image, tokenise of a text.");
+              "and resize of an image, decode_video of a video, tokenise of a "
+              "text.");
   list->Add(build.read_images.Read(), {{"stage", "read_images"}});
   list->Add(build.decode.Read(), {{"stage", "decode"}});
   list->Add(build.resize.Read(), {{"stage", "resize"}});
+  list->Add(build.decode_video.Read(), {{"stage", "decode_video"}});
   list->Add(build.read_text.Read(), {{"stage", "read_text"}});
   list->Add(build.tokenise.Read(), {{"stage", "tokenise"}});
 }

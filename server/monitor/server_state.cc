@@ -55,6 +55,7 @@ v1::GetStatusResponse ServerState::Status() const {
   status.mutable_encoded_images()->Add(sources_.encoded_images.begin(),
                                        sources_.encoded_images.end());
   AddStorage(&status);
+  AddVideos(&status);
   status.set_server(sources_.name);
   status.set_version(ShortVersion());
   status.set_uptime_seconds(
@@ -81,6 +82,26 @@ void ServerState::AddStorage(v1::GetStatusResponse* status) const {
     storage->set_cache_size(cache->size());
   }
   storage->set_fetched_to_step(sources_.ahead_fetcher->fetched_to_step());
+}
+
+void ServerState::AddVideos(v1::GetStatusResponse* status) const {
+  const BuildInstruments& build = *sources_.build;
+  const uint64_t starts = build.video_decoders.starts.value();
+  if (starts == 0) return;
+  v1::GetStatusResponse::Videos* videos = status->mutable_videos();
+  videos->set_videos(build.vision.videos.value());
+  videos->set_frames(build.vision.frames.value());
+  videos->set_videos_checked(build.check.videos.value());
+  videos->set_frames_checked(build.check.frames.value());
+  videos->set_decode_seconds(build.decode_video.Read().sum);
+  videos->set_decoder_starts(starts);
+  for (size_t i = 0; i < kDecoderEnds; ++i) {
+    const uint64_t count = build.video_decoders.ends[i].value();
+    if (count == 0) continue;
+    v1::GetStatusResponse::Videos::End* end = videos->add_decoder_ends();
+    end->set_reason(kDecoderEndNames[i]);
+    end->set_count(count);
+  }
 }
 
 void ServerState::AddProblems(v1::GetStatusResponse* status) const {

@@ -61,6 +61,7 @@ class ServerState {
  private:
   void AddProblems(v1::GetStatusResponse* status) const;
   void AddStorage(v1::GetStatusResponse* status) const;
+  void AddVideos(v1::GetStatusResponse* status) const;
 
   const Sources sources_;
   const std::chrono::steady_clock::time_point start_;

@@ -38,7 +38,9 @@ absl::StatusOr<uint64_t> AddVideos(absl::Span<const IndexedVideo> videos,
     size->crops.push_back(static_cast<uint32_t>(plan.frames.size()));
     size->grid_t.push_back(plan.grid_t);
     size->seconds_per_patch.push_back(
-        static_cast<float>(plan.seconds_per_patch));
+        model.video()->frames_are_crops
+            ? 0
+            : static_cast<float>(plan.seconds_per_patch));
     size->patches += plan.grid_t * grid.patches();
     tokens += plan.tokens;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {
@@ -28,9 +29,11 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
     model.clear_video();
     return absl::OkStatus();
   }
-  if (model.has_image_family()) {
-    return NotCarried(absl::StrCat("model.profile ", model.profile()),
-                      "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl");
+  if (!VideoModelOf(model).has_value()) {
+    return NotCarried(
+        absl::StrCat("model.profile ",
+                     model.profile().empty() ? "''" : model.profile()),
+        "qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_5_vl or internvl3");
   }
   if (model.decode() == v1::Model::DECODE_DEVICE) {
     return NotCarried("model.decode: device", "model.decode: host");

@@ -14,6 +14,7 @@
 #include "server/text/conversation.h"
 #include "server/text/family_conversation.h"
 #include "server/text/family_positions.h"
+#include "server/text/family_videos.h"
 #include "server/text/packed_tokens.h"
 #include "server/text/text_token.h"
 #include "server/text/tokenize_text.h"
@@ -104,10 +105,18 @@ absl::StatusOr<std::unique_ptr<const FamilyText>> FamilyText::Create(
 }
 
 absl::StatusOr<FamilyTokens> FamilyText::Tokenize(
-    absl::string_view text, TextForm form,
-    absl::Span<const TileShape> sizes) const {
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImagePieces> images,
+    absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+    absl::Span<const VideoText> videos) const {
+  BALLAST_ASSIGN_OR_RETURN(std::vector<ImagePieces> images,
                            ImageTextsOf(sizes, planner()));
+  if (!videos.empty() &&
+      (form == TextForm::kPackedBytes || form == TextForm::kPackedJson)) {
+    return absl::InvalidArgumentError(
+        "a sample of token ids with videos is not supported");
+  }
+  for (const VideoText& video : videos) {
+    images.push_back(FramePiecesOf(video, planner().family().marks));
+  }
   if (form == TextForm::kPackedBytes) {
     return ParsePacked(text, /*is_json=*/false, images);
   }
@@ -116,8 +125,21 @@ absl::StatusOr<FamilyTokens> FamilyText::Tokenize(
   if (form == TextForm::kPackedJson) {
     return ParsePacked(text, /*is_json=*/true, images);
   }
-  if (form == TextForm::kDocument) return TokenizeDocument(text, images);
+  if (form == TextForm::kDocument) {
+    std::string marked(text);
+    std::string* const marked_text[] = {&marked};
+    if (!videos.empty()) {
+      BALLAST_RETURN_IF_ERROR(
+          MarkFrames(sizes.size(), videos.size(), marked_text));
+    }
+    return TokenizeDocument(marked, images);
+  }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
+  if (!videos.empty()) {
+    std::vector<std::string*> texts;
+    for (Turn& turn : turns) texts.push_back(&turn.text);
+    BALLAST_RETURN_IF_ERROR(MarkFrames(sizes.size(), videos.size(), texts));
+  }
   return TokenizeConversation(std::move(turns), images);
 }
 
@@ -229,9 +251,10 @@ absl::StatusOr<uint64_t> FamilyText::Placeholders(
 absl::StatusOr<TextSample> BuildFamilyText(absl::string_view text,
                                            TextForm form,
                                            absl::Span<const TileShape> sizes,
-                                           const TextOptions& options) {
+                                           const TextOptions& options,
+                                           absl::Span<const VideoText> videos) {
   BALLAST_ASSIGN_OR_RETURN(FamilyTokens built,
-                           options.family->Tokenize(text, form, sizes));
+                           options.family->Tokenize(text, form, sizes, videos));
   BALLAST_RETURN_IF_ERROR(LimitTokens(built.runs, options.max_tokens,
                                       options.on_too_long, &built.tokens,
                                       /*ends=*/0));
@@ -241,9 +264,9 @@ absl::StatusOr<TextSample> BuildFamilyText(absl::string_view text,
 
 absl::StatusOr<MeasuredText> MeasureFamilyText(
     absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
-    const TextOptions& options) {
+    const TextOptions& options, absl::Span<const VideoText> videos) {
   BALLAST_ASSIGN_OR_RETURN(FamilyTokens built,
-                           options.family->Tokenize(text, form, sizes));
+                           options.family->Tokenize(text, form, sizes, videos));
   const size_t whole = built.tokens.size();
   const absl::Status fits =
       LimitTokens(built.runs, options.max_tokens, options.on_too_long,
@@ -255,8 +278,8 @@ absl::StatusOr<MeasuredText> MeasureFamilyText(
   measured.text_tokens = Saturated(counts.text_tokens);
   measured.label_tokens = Saturated(counts.label_tokens);
   measured.too_long = !fits.ok();
-  measured.limited =
-      built.tokens.size() != whole || (is_packed && !sizes.empty());
+  measured.limited = built.tokens.size() != whole || !videos.empty() ||
+                     (is_packed && !sizes.empty());
   return measured;
 }
 

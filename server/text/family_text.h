@@ -18,6 +18,7 @@
 #include "server/text/text_measure.h"
 #include "server/text/text_sample.h"
 #include "server/text/tokenizer.h"
+#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -34,11 +35,12 @@ class FamilyText {
       const v1::Model& model, const Tokenizer* tokenizer);
 
   // The tokens of a sample's text before any limit. `sizes`: of its images, in
-  // order. Errors: INVALID_ARGUMENT as BuildText; turns that the template does
-  // not render; an image that cannot be planned.
+  // order; `videos`: its videos, behind them (MarkFrames). Errors:
+  // INVALID_ARGUMENT as BuildText; turns that the template does not render; an
+  // image that cannot be planned; as MarkFrames.
   absl::StatusOr<FamilyTokens> Tokenize(
-      absl::string_view text, TextForm form,
-      absl::Span<const TileShape> sizes) const;
+      absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+      absl::Span<const VideoText> videos = {}) const;
 
   // Writes the position ids of a sample's ids to `out`, [position_axes,
   // ids.size()]. Errors: INVALID_ARGUMENT (the size of `out`; placeholders that
@@ -76,13 +78,12 @@ class FamilyText {
 };
 
 // As BuildText and MeasureText, for options with a family.
-absl::StatusOr<TextSample> BuildFamilyText(absl::string_view text,
-                                           TextForm form,
-                                           absl::Span<const TileShape> sizes,
-                                           const TextOptions& options);
+absl::StatusOr<TextSample> BuildFamilyText(
+    absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+    const TextOptions& options, absl::Span<const VideoText> videos = {});
 absl::StatusOr<MeasuredText> MeasureFamilyText(
     absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
-    const TextOptions& options);
+    const TextOptions& options, absl::Span<const VideoText> videos = {});
 
 }  // namespace ballast
 

@@ -1,5 +1,6 @@
 #include "server/text/video_text.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace ballast {
@@ -12,6 +13,14 @@ constexpr float kPositionsPerSecond = 2;
 
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
   VideoText text;
+  if (rule == VideoRule::kInternVl) {
+    text.runs = plan.grid_t;
+    text.run_tokens = static_cast<uint32_t>(plan.tokens / plan.grid_t);
+    for (uint32_t i = 1; i <= plan.grid_t; ++i) {
+      text.before.push_back(absl::StrCat(i > 1 ? "\n" : "", "Frame", i, ": "));
+    }
+    return text;
+  }
   const uint32_t of_patch = plan.grid_h * plan.grid_w / (merge * merge);
   if (rule != VideoRule::kQwen3) {
     text.run_tokens = plan.grid_t * of_patch;

@@ -1,6 +1,7 @@
 #include "server/video/model_videos.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -47,7 +48,6 @@ absl::Status CheckPlan(const VideoPlan& plan) {
 }  // namespace
 
 std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
-  if (model.has_image_family()) return std::nullopt;
   const v1::Model::Video& given = model.video();
   std::optional<VideoModel> video =
       FindVideoModel(model.profile(),
@@ -55,6 +55,17 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
                          ? VideoSampling::kTransformers
                          : VideoSampling::kOwn);
   if (!video.has_value()) return std::nullopt;
+  if (model.has_image_family()) {
+    const v1::ImageFamily& family = model.image_family();
+    if (video->rule != VideoRule::kInternVl ||
+        family.rule() != v1::ImageFamily::RULE_TILE_GRID) {
+      return std::nullopt;
+    }
+    // A frame is one tile.
+    video->side = family.tile();
+    const uint32_t tokens = family.tile() / model.patch() / model.merge();
+    video->frame_tokens = tokens * tokens;
+  }
   video->fps = given.fps();
   video->min_frames = given.min_frames();
   video->max_frames = given.max_frames();
@@ -63,7 +74,8 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
   video->total_pixels = given.total_pixels();
   video->cap_pixels_per_frame = given.cap_pixels_per_frame();
   video->patch = model.patch();
-  video->merge = model.merge();
+  // Of squares the number of tokens is known.
+  if (video->side == 0) video->merge = model.merge();
   video->temporal = model.temporal_patch();
   return video;
 }
@@ -109,9 +121,31 @@ IndexedVideo IndexedVideoOf(const VideoFacts& facts) {
   return video;
 }
 
+uint64_t SeedOfVideo(const IndexedVideo& video) {
+  uint64_t seed = 0;
+  for (const uint64_t fact :
+       {std::bit_cast<uint64_t>(video.fps),
+        std::bit_cast<uint64_t>(video.start),
+        std::bit_cast<uint64_t>(video.end), uint64_t{video.frames},
+        uint64_t{video.width}, uint64_t{video.height},
+        uint64_t{video.key_frames}}) {
+    // MurmurHash3's finaliser: every bit of a fact moves half of the seed's.
+    seed ^= fact + 0x9E3779B97F4A7C15u;
+    seed = (seed ^ (seed >> 33)) * 0xFF51AFD7ED558CCDu;
+    seed = (seed ^ (seed >> 33)) * 0xC4CEB9FE1A85EC53u;
+    seed ^= seed >> 33;
+  }
+  return seed;
+}
+
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
                                            const IndexedVideo& video) {
   if (video.flags & IndexedVideo::kIsList) {
+    if (model.rule == VideoRule::kInternVl) {
+      return absl::InvalidArgumentError(
+          "a list of pictures, which InternVL does not take as a video: give "
+          "them as images");
+    }
     BALLAST_ASSIGN_OR_RETURN(
         VideoPlan list, PlanFrameList(model, video.frames, video.sample_fps,
                                       video.height, video.width));
@@ -123,15 +157,15 @@ absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
   VideoClip clip;
   if (video.flags & IndexedVideo::kHasStart) clip.start = video.start;
   if (video.flags & IndexedVideo::kHasEnd) clip.end = video.end;
+  const VideoLength length = {video.frames, video.fps};
+  const uint64_t seed = SeedOfVideo(video);
   BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, [&] {
     if (!(video.sample_fps > 0)) {
-      return PlanVideo(model, {video.frames, video.fps}, video.height,
-                       video.width, clip);
+      return PlanVideo(model, length, video.height, video.width, clip, seed);
     }
     VideoModel own = model;
     own.fps = video.sample_fps;
-    return PlanVideo(own, {video.frames, video.fps}, video.height, video.width,
-                     clip);
+    return PlanVideo(own, length, video.height, video.width, clip, seed);
   }());
   BALLAST_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_VIDEO_MODEL_VIDEOS_H_
 #define BALLAST_SERVER_VIDEO_MODEL_VIDEOS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,8 @@ namespace ballast {
 
 // The configured model as far as videos go: the rule of model.profile with the
 // limits of model.video and the model's patches. nullopt: videos are not
-// carried for it (a family, or a model without a profile). `model` is complete.
+// carried for it (a family but `internvl3`, or a model without a profile).
+// `model` is complete.
 std::optional<VideoModel> VideoModelOf(const v1::Model& model);
 
 // Everything that PlanIndexedVideo and the text of a video follow from besides
@@ -25,6 +27,11 @@ std::string VideoPlanKey(const v1::Model& model);
 
 // The facts of a video as an index keeps them, without a clip.
 IndexedVideo IndexedVideoOf(const VideoFacts& facts);
+
+// Decides among the frames of an interval where a model draws them (InternVL's
+// own rule): the same for the same facts and clip, on every machine and in
+// every epoch.
+uint64_t SeedOfVideo(const IndexedVideo& video);
 
 // Plans a video from its entry in the index: the same for the index, the
 // schedule and the block. `plan.frames` are those that travel. Errors: as

@@ -48,6 +48,7 @@ std::optional<VideoModel> FindVideoModel(absl::string_view name,
     if (model.name != name) continue;
     model.sampling = sampling;
     model.has_seconds = model.name == "qwen2_5_vl";
+    model.frames_are_crops = model.rule == VideoRule::kInternVl;
     return std::move(model);
   }
   return std::nullopt;

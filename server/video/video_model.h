@@ -49,6 +49,9 @@ struct VideoModel {
   uint32_t temporal = 1;      // frames that a patch spans
   uint32_t side = 0;          // of a square frame; 0: the rule decides
   uint32_t frame_tokens = 0;  // of such a frame
+  // Whether the model takes frames as it takes an image's tiles, among them and
+  // without their times (InternVL).
+  bool frames_are_crops = false;
   // Whether positions of temporal patches follow their seconds (Qwen2.5-VL).
   bool has_seconds = false;
 };

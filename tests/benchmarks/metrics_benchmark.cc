@@ -41,7 +41,7 @@ void BM_Clock(benchmark::State& state) {
 }
 
 void BM_Counter(benchmark::State& state) {
-  for (auto _ : state) Instruments().images.Add();
+  for (auto _ : state) Instruments().vision.images.Add();
 }
 
 void BM_Histogram(benchmark::State& state) {
@@ -104,7 +104,7 @@ void BM_Sample(benchmark::State& state) {
       instruments.decode.Record(Stopwatch::Since(start) - resize);
       instruments.resize.Record(resize);
       instruments.image_bytes.Add(200'000);
-      instruments.images.Add();
+      instruments.vision.images.Add();
     }
     ActiveSample work;
     work.module = v1::MODULE_LANGUAGE;

@@ -42,6 +42,9 @@ void WriteTorn(const std::string& from, const std::string& to) {
   WriteAll(to, bytes);
 }
 
+constexpr const char* kOthers[] = {"d.mkv", "e.mp4", "turned.mp4", "odd.webm",
+                                   "uneven.mp4"};
+
 std::string Turns(const std::string& question) {
   return absl::StrCat(R"("conversations": [{"from": "human", "value": ")",
                       question, R"("}, {"from": "gpt", "value": "A."}])");
@@ -64,9 +67,31 @@ const VideoDataSet& VideoData() {
     std::filesystem::create_directories(made->folder + "/frames");
     RunFfmpeg(absl::StrCat("-i ", a, " -frames:v 3 ", made->folder,
                            "/frames/%d.png"));
+    // Other codecs, a rotated file, odd sides, frames that are not evenly
+    // spaced.
+    make("d.mkv", "112x84", "1.5",
+         "-c:v libx265 -x265-params log-level=none:keyint=20:bframes=3 "
+         "-pix_fmt yuv420p");
+    make("e.mp4", "112x84", "1.5",
+         "-c:v libsvtav1 -preset 12 -g 20 -pix_fmt yuv420p 2>/dev/null");
+    const std::string stored =
+        make("stored.mp4", "128x96", "1",
+             "-c:v libx264 -g 10 -bf 2 -pix_fmt yuv420p");
+    RunFfmpeg(absl::StrCat("-i ", stored, " -c copy -metadata:s:v rotate=90 ",
+                           made->folder, "/turned.mp4"));
+    make("odd.webm", "120x90", "1",
+         "-vf scale=121:91 -c:v libvpx-vp9 -g 12 -pix_fmt yuv420p");
+    make("uneven.mp4", "120x90", "2",
+         "-vf \"select='not(mod(n\\,3))+gt(n\\,40)'\" -vsync vfr -c:v libx264 "
+         "-pix_fmt yuv420p");
     WriteTorn(a, made->folder + "/torn.mp4");
     WriteAll(made->folder + "/bad.mp4", std::string(5000, 'x'));
     WriteAll(made->folder + "/x.jpg", MakeJpeg({.width = 90, .height = 60}));
+    std::string others;
+    for (const char* other : kOthers) {
+      absl::StrAppend(&others, "{\"video\": \"", other, "\", ",
+                      Turns("<video>"), "}\n");
+    }
     WriteAll(
         made->folder + "/chat.jsonl",
         absl::StrCat("{\"video\": \"a.mp4\", ", Turns("<video>\\nWhat?"), "}\n",
@@ -75,8 +100,8 @@ const VideoDataSet& VideoData() {
                      Turns("See <video>, <image> and <video>."), "}\n", "{",
                      Turns("Words."), "}\n", "{\"image\": \"x.jpg\", ",
                      Turns("<image>"), "}\n", "{\"video\": \"torn.mp4\", ",
-                     Turns("<video>"), "}\n", "{\"video\": \"bad.mp4\", ",
-                     Turns("<video>"), "}\n",
+                     Turns("<video>"), "}\n", others,
+                     "{\"video\": \"bad.mp4\", ", Turns("<video>"), "}\n",
                      "{\"video\": [\"frames/1.png\", \"frames/2.png\", "
                      "\"frames/3.png\"], ",
                      Turns("<video>"), "}\n"));
@@ -88,7 +113,10 @@ const VideoDataSet& VideoData() {
     samples[{"chat", 2}] = {"Words."};
     samples[{"chat", 3}] = {"<image>", {}, 1};
     samples[{"chat", 4}] = {"<video>", {{"a.mp4", {}}}, 0, true};
-    samples[{"chat", 5}] = {"<video>", {{"frames", {}}}};
+    for (size_t i = 0; i < std::size(kOthers); ++i) {
+      samples[{"chat", 5 + i}] = {"<video>", {{kOthers[i], {}}}};
+    }
+    samples[{"chat", 5 + std::size(kOthers)}] = {"<video>", {{"frames", {}}}};
     auto tar = *TarWriter::Create(made->folder + "/tapes.tar");
     const auto add = [&](const std::string& name, const std::string& bytes) {
       EXPECT_TRUE(tar->Add(name, bytes).ok());

@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "client/ballastctl/metrics_client.h"
 #include "common/sha256.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
@@ -255,17 +256,41 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  TestCluster::Batches Run(const LoadedConfig& config, int servers) const {
+  TestCluster::Batches Run(const LoadedConfig& config, int servers) {
     const auto cluster = TestCluster::Start(config, servers);
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     if (!cluster.ok()) return {};
     auto batches = (*cluster)->RunRanks(0, kSteps);
     EXPECT_TRUE(batches.ok()) << batches.status();
+    status_ = *MetricsClient((*cluster)->addresses()[0]).GetStatus();
     return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+  }
+
+  // What the one server says that it has decoded.
+  void CheckStatus(const TestCluster::Batches& batches) const {
+    uint64_t videos = 0, frames = 0;
+    for (const auto& [key, batch] : batches) {
+      if (std::get<2>(key) != v1::MODULE_VISION) continue;
+      for (const PackedSample& sample : batch.samples) {
+        for (const Shown& shown : At(sample).videos) {
+          if (At(sample).torn) continue;
+          ++videos;
+          frames += Inspect(shown)["frames_sha256"].size();
+        }
+      }
+    }
+    // It has built some blocks ahead.
+    EXPECT_GE(status_.videos().videos(), videos);
+    EXPECT_GE(status_.videos().frames(), frames);
+    EXPECT_GT(status_.videos().decode_seconds(), 0);
+    EXPECT_GE(status_.videos().decoder_starts(), 1u);
+    EXPECT_LE(status_.videos().decoder_starts(), 2u);  // serve.threads
+    EXPECT_EQ(status_.videos().decoder_ends_size(), 0);
   }
 
   v1::Model model_;
   std::set<std::string> seen_;
+  v1::GetStatusResponse status_;  // of the first server, after the last Run
 };
 
 TEST_P(VideosTest, BatchesHoldWhatInspectVideoSays) {
@@ -278,6 +303,7 @@ TEST_P(VideosTest, BatchesHoldWhatInspectVideoSays) {
                                           : CheckLanguage(batch);
   }
   EXPECT_EQ(seen_.size(), VideoData().samples.size());
+  CheckStatus(batches);
   // Two servers, and another way, deliver the same.
   const TestCluster::Batches direct = Run(VideoConfig(GetParam(), "direct"), 2);
   ASSERT_EQ(direct.size(), batches.size());
@@ -286,13 +312,29 @@ TEST_P(VideosTest, BatchesHoldWhatInspectVideoSays) {
   }
 }
 
+// What the data set is made for.
+TEST_P(VideosTest, FilesAreOfManyKinds) {
+  EXPECT_EQ(Inspect({"d.mkv"})["codec"], "hevc");
+  EXPECT_EQ(Inspect({"e.mp4"})["codec"], "av1");
+  EXPECT_EQ(Inspect({"b.webm"})["codec"], "vp9");
+  EXPECT_EQ(Inspect({"c.mp4"})["codec"], "mpeg4");
+  const Json& turned = Inspect({"turned.mp4"});
+  EXPECT_EQ(turned["rotation"].get<int>() % 180, 90);
+  EXPECT_GT(turned["resized_h"], turned["resized_w"]);
+  EXPECT_GT(turned["width"], turned["height"]);
+  EXPECT_EQ(Inspect({"odd.webm"})["width"], 121);
+  EXPECT_EQ(Inspect({"odd.webm"})["height"], 91);
+  EXPECT_EQ(Inspect({"uneven.mp4"})["variable_rate"], true);
+  EXPECT_EQ(Inspect({"a.mp4"})["variable_rate"], false);
+}
+
 TEST_P(VideosTest, IndexAndScheduleKnowVideosBeforeAFrameIsDecoded) {
   const LoadedConfig config = VideoConfig(GetParam(), "exchange");
   IndexSourcesOptions rebuild;
   rebuild.rebuild = true;
   const auto indexed = IndexSources(config, rebuild);
   ASSERT_TRUE(indexed.ok()) << indexed.status();
-  EXPECT_EQ(indexed->at(0).report.videos, 5u);
+  EXPECT_EQ(indexed->at(0).report.videos, 10u);
   EXPECT_EQ(indexed->at(0).report.images, 2u);
   ASSERT_EQ(indexed->at(0).report.bad.size(), 1u);
   EXPECT_THAT(indexed->at(0).report.bad[0].reason, HasSubstr("bad.mp4: "));

@@ -192,5 +192,22 @@ TEST(VideoFormTest, RefusesOtherForms) {
   EXPECT_EQ(fault([](Model* m) { m->set_decode(Model::DECODE_HOST); }), "");
 }
 
+// A family's frames are tiles among those of images.
+TEST(VideoFormTest, FramesOfAFamilyOfTilesAreNoVideos) {
+  v1::Job job = JobOf();
+  Model& model = *job.mutable_model();
+  model.mutable_image_family()->set_name("internvl3");
+  model.set_image_form(Model::IMAGE_FORM_TILES);
+  const auto form = CropFormOf(job);
+  ASSERT_TRUE(form.ok()) << form.status();
+  EXPECT_TRUE(form->tiles);
+  EXPECT_FALSE(form->videos);
+  // Without the family nobody says which tiles are a video's.
+  model.clear_image_family();
+  EXPECT_THAT(std::string(CropFormOf(job).status().message()),
+              HasSubstr("videos are packed for Qwen's models, in merge order, "
+                        "and for InternVL, as tiles"));
+}
+
 }  // namespace
 }  // namespace ballast

@@ -79,15 +79,18 @@ function showPictures(view, place) {
     el('div', {class: 'picture'},
       el('img', {src: '/api/crop?' + query({...place, crop: i}), alt: `crop ${i}`, width: crop.width, height: crop.height}),
       patchGrid(crop)),
-    el('figcaption', {}, `${crop.width} × ${crop.height} px, ${crop.grid_w} × ${crop.grid_h} patches`)));
+    el('figcaption', {}, (crop.frame === undefined ? '' : `video ${crop.video}, frame ${grouped(crop.frame)}, ${crop.seconds.toFixed(2)} s: `) +
+      `${crop.width} × ${crop.height} px, ${crop.grid_w} × ${crop.grid_h} patches`)));
   const stored = view.images.map((image, i) => el('figure', {}, el('figcaption', {},
     image.fault ? `image ${i}, ${bytes(image.bytes)}: ${image.fault}`
       : `image ${i} as stored: ${image.width} × ${image.height} px, ${image.format.toUpperCase()}, ${bytes(image.bytes)} `,
     image.fault ? null : el('a', {href: '/api/image?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'open'),
     image.fault ? null : ' ',
     image.fault ? null : el('a', {href: '/api/crops?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'with its crops'))));
-  $('crops').replaceChildren(...crops, ...stored);
-  $('pictures').hidden = crops.length + stored.length === 0;
+  const videos = view.videos.map((video, i) => el('figure', {}, el('figcaption', {},
+    `video ${i} as stored: ${video.width} × ${video.height} px, ${grouped(video.frames)} frames, ${video.fps.toFixed(2)} a second, ${video.codec}`)));
+  $('crops').replaceChildren(...crops, ...stored, ...videos);
+  $('pictures').hidden = crops.length + stored.length + videos.length === 0;
 }
 function showText(view) {
   let image = 0;

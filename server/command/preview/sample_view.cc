@@ -1,5 +1,7 @@
 #include "server/command/preview/sample_view.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "proto/schedule/split.h"
 #include "proto/schedule/step_ranges.h"
 #include "server/delivery/block_build.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {
@@ -163,6 +166,37 @@ void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   }
 }
 
+// Names the frames among the crops, which stand behind those of images, by the
+// same plan as the block.
+absl::Status SampleViewer::NameFrames(const Place& place,
+                                      SampleView* view) const {
+  BALLAST_ASSIGN_OR_RETURN(
+      const IndexedSample indexed,
+      job_->sources[place.source()]->index().sample(place.ordinal()));
+  if (indexed.videos.empty()) return absl::OkStatus();
+  const auto model = VideoModelOf(place.scheduler->job().model());
+  if (!model.has_value()) return absl::InternalError("a model without videos");
+  std::vector<SampleView::Frame> frames;
+  for (const IndexedVideo& video : indexed.videos) {
+    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
+                             PlanIndexedVideo(*model, video));
+    const auto number = static_cast<uint32_t>(view->videos.size());
+    for (const uint32_t frame : plan.frames) {
+      frames.push_back({number, frame, frame / video.fps});
+    }
+    const std::string codec(video.codec,
+                            strnlen(video.codec, sizeof(video.codec)));
+    view->videos.push_back(
+        {codec, video.width, video.height, video.frames, video.fps});
+  }
+  if (frames.size() > view->crops.size()) return absl::OkStatus();  // a fault
+  const size_t first = view->crops.size() - frames.size();
+  for (size_t i = 0; i < frames.size(); ++i) {
+    view->crops[first + i].frame = frames[i];
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SampleView> SampleViewer::View(v1::Split split,
                                               uint64_t position) const {
   BALLAST_ASSIGN_OR_RETURN(const Place place, Find(split, position));
@@ -189,6 +223,7 @@ absl::StatusOr<SampleView> SampleViewer::View(v1::Split split,
     }
   }
   view.patches = SamplePatches(columns)[place.index];
+  BALLAST_RETURN_IF_ERROR(NameFrames(place, &view));
   return view;
 }
 

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_COMMAND_PREVIEW_SAMPLE_VIEW_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,12 @@ namespace ballast {
 
 // What a trainer gets of one sample, with its place in the schedule.
 struct SampleView {
+  // A sampled frame of a video.
+  struct Frame {
+    uint32_t video = 0;   // of the sample
+    uint32_t number = 0;  // in the video's file
+    double seconds = 0;   // from the video's first frame
+  };
   // A picture of the vision block: RGB rows from the top, no gaps.
   struct Crop {
     uint32_t height = 0;  // pixels
@@ -27,6 +34,16 @@ struct SampleView {
     uint32_t grid_h = 0;  // patches
     uint32_t grid_w = 0;
     std::vector<uint8_t> pixels;
+    // Of a frame of a video; absent: of an image.
+    std::optional<Frame> frame = {};
+  };
+  // A video as the index knows it.
+  struct Video {
+    std::string codec;   // as FFmpeg names it
+    uint32_t width = 0;  // pixels, as shown
+    uint32_t height = 0;
+    uint32_t frames = 0;
+    double fps = 0;
   };
   // An image as it is stored.
   struct Image {
@@ -58,6 +75,7 @@ struct SampleView {
   std::vector<TokenRun> runs;
   std::vector<Crop> crops;
   std::vector<Image> images;
+  std::vector<Video> videos;
   // Why the sample cannot be built, so that a placeholder would replace it or
   // the job stop. Empty: it can. Then runs and crops may be empty.
   std::string fault;
@@ -95,6 +113,7 @@ class SampleViewer {
   absl::Status AddPayload(const Place& place, v1::Module module,
                           SampleView* view) const;
   void AddStored(const Place& place, SampleView* view) const;
+  absl::Status NameFrames(const Place& place, SampleView* view) const;
 
   const OpenedJob* const job_;
   const v1::Config config_;

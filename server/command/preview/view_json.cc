@@ -20,6 +20,19 @@ std::string Dump(const Json& json) {
                    Json::error_handler_t::replace);
 }
 
+Json CropJson(const SampleView::Crop& crop) {
+  Json json = {{"width", crop.width},
+               {"height", crop.height},
+               {"grid_w", crop.grid_w},
+               {"grid_h", crop.grid_h}};
+  if (crop.frame.has_value()) {
+    json["video"] = crop.frame->video;
+    json["frame"] = crop.frame->number;
+    json["seconds"] = crop.frame->seconds;
+  }
+  return json;
+}
+
 Json ImageJson(const SampleView::Image& image) {
   if (!image.fault.empty()) {
     return {{"bytes", image.bytes}, {"fault", image.fault}};
@@ -87,6 +100,7 @@ std::string ViewJson(const SampleView& view) {
                {"fault", view.fault.empty() ? Json(nullptr) : Json(view.fault)},
                {"modules", Json::array()},
                {"images", Json::array()},
+               {"videos", Json::array()},
                {"crops", Json::array()},
                {"runs", Json::array()}};
   for (const SampleView::Share& share : view.shares) {
@@ -99,10 +113,14 @@ std::string ViewJson(const SampleView& view) {
     json["images"].push_back(ImageJson(image));
   }
   for (const SampleView::Crop& crop : view.crops) {
-    json["crops"].push_back({{"width", crop.width},
-                             {"height", crop.height},
-                             {"grid_w", crop.grid_w},
-                             {"grid_h", crop.grid_h}});
+    json["crops"].push_back(CropJson(crop));
+  }
+  for (const SampleView::Video& video : view.videos) {
+    json["videos"].push_back({{"width", video.width},
+                              {"height", video.height},
+                              {"frames", video.frames},
+                              {"fps", video.fps},
+                              {"codec", video.codec}});
   }
   for (const TokenRun& run : view.runs) {
     json["runs"].push_back({{"first", run.first},

@@ -54,11 +54,17 @@ absl::Status Unavailable(absl::string_view what) {
 }  // namespace
 
 DecoderProcess::~DecoderProcess() {
-  Stop();
+  control_.Reset();
+  EndProcess(&process_);
   if (slots_ != nullptr) munmap(slots_, slots_bytes_);
 }
 
-void DecoderProcess::Stop() {
+void DecoderProcess::Count(DecoderEnd why) {
+  if (options_.counters != nullptr) options_.counters->AddEnd(why);
+}
+
+void DecoderProcess::Stop(DecoderEnd why) {
+  if (process_ >= 0) Count(why);
   control_.Reset();
   EndProcess(&process_);
 }
@@ -72,6 +78,7 @@ absl::Status DecoderProcess::EnsureStarted() {
                                      std::move(ends.second)));
   control_ = std::move(ends.first);
   ++starts_;
+  if (options_.counters != nullptr) options_.counters->starts.Add();
   return absl::OkStatus();
 }
 
@@ -106,7 +113,7 @@ absl::Status DecoderProcess::Read(void* to, size_t size) {
         static_cast<int>(absl::ToInt64Milliseconds(options_.most_silence)));
     if (polled < 0 && errno == EINTR) continue;
     if (polled == 0) {
-      Stop();
+      Stop(DecoderEnd::kSilence);
       return absl::DeadlineExceededError(absl::StrCat(
           "the video decoder said nothing for ",
           absl::FormatDuration(options_.most_silence),
@@ -126,6 +133,7 @@ absl::Status DecoderProcess::Ended(bool* is_crash) {
   control_.Reset();
   const int status = ReapProcess(&process_);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+    Count(DecoderEnd::kLibraries);
     return absl::FailedPreconditionError(
         "videos need FFmpeg's libraries (Debian 12: libavcodec59, "
         "libavformat59, libswscale6), which cannot be loaded here");
@@ -134,16 +142,19 @@ absl::Status DecoderProcess::Ended(bool* is_crash) {
     switch (WTERMSIG(status)) {
       case SIGPROF:
       case SIGVTALRM:
+        Count(DecoderEnd::kProcessorTime);
         return absl::InvalidArgumentError(
             "decoding takes more processor time than any sound video of its "
             "size");
       case SIGKILL:
+        Count(DecoderEnd::kKilled);
         return absl::UnavailableError(
             "the video decoder was killed; is the machine out of memory?");
       default:
         break;
     }
   }
+  Count(DecoderEnd::kCrash);
   *is_crash = true;
   return absl::InvalidArgumentError(absl::StrCat(
       "the video decoder ended on it twice (",
@@ -154,7 +165,7 @@ absl::Status DecoderProcess::Ended(bool* is_crash) {
 
 absl::Status DecoderProcess::ReadFault(const Reply& reply) {
   if (reply.value > video_decoder::kMostReasonBytes) {
-    Stop();
+    Stop(DecoderEnd::kAnswer);
     return absl::InvalidArgumentError(
         "the video decoder's answer contradicts itself; is the file damaged?");
   }
@@ -210,7 +221,7 @@ absl::StatusOr<VideoFacts> DecoderProcess::ReadFacts(const VideoBytes& video) {
     BALLAST_RETURN_IF_ERROR(Read(&reply, sizeof(reply)));
     if (reply.outcome != Outcome::kOk) return ReadFault(reply);
     if (reply.value > kMostAnswer) {
-      Stop();
+      Stop(DecoderEnd::kAnswer);
       return absl::InvalidArgumentError(
           "the video decoder's answer is too long; is the file damaged?");
     }
@@ -252,7 +263,7 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
       BALLAST_RETURN_IF_ERROR(Read(&reply, sizeof(reply)));
       if (reply.outcome != Outcome::kOk) return ReadFault(reply);
       if (reply.value >= wanted.size()) {
-        Stop();
+        Stop(DecoderEnd::kAnswer);
         return absl::InvalidArgumentError(
             "the video decoder answered with another frame; is the file "
             "damaged?");
@@ -262,7 +273,7 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
           reply.value,
           {slots_ + i % request.slots * request.slot_bytes, request.stride});
       if (!status.ok()) {
-        Stop();  // it would go on
+        Stop(DecoderEnd::kAbandoned);  // it would go on
         return status;
       }
       const char byte = 0;
@@ -270,7 +281,7 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
     }
     // After a crash the frames come again, so each is taken all the same.
     if (std::find(is_taken.begin(), is_taken.end(), false) != is_taken.end()) {
-      Stop();
+      Stop(DecoderEnd::kAnswer);
       return absl::InvalidArgumentError(
           "the video decoder left out a frame; is the file damaged?");
     }

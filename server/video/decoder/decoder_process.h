@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/owned_fd.h"
+#include "server/video/decoder/decoder_counters.h"
 #include "server/video/decoder/decoder_protocol.h"
 #include "server/video/video_facts.h"
 
@@ -43,6 +44,8 @@ class DecoderProcess {
     absl::Duration most_silence = absl::Seconds(300);
     // Frames that may be decoded ahead of `take`.
     uint32_t slots = 3;
+    // Counts starts and ends; not owned, may be null.
+    DecoderCounters* counters = nullptr;
   };
 
   explicit DecoderProcess(const Options& options) : options_(options) {}
@@ -85,7 +88,9 @@ class DecoderProcess {
   absl::Status ReadFault(const video_decoder::Reply& reply);
   // Why the process ended, after Read's ABORTED.
   absl::Status Ended(bool* is_crash);
-  void Stop();
+  // Ends the process, if there is one, and counts why.
+  void Stop(DecoderEnd why);
+  void Count(DecoderEnd why);
 
   const Options options_;
   pid_t process_ = -1;

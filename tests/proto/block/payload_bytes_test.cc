@@ -99,6 +99,30 @@ TEST(PayloadBytesTest, LaysOutTheFramesOfAVideo) {
   }
 }
 
+// Of a video without seconds between its patches, frames are crops as an
+// image's are.
+TEST(PayloadBytesTest, FramesWithoutSecondsAreCrops) {
+  v1::MicroBatchSchedule micro_batch;
+  micro_batch.add_images(2);
+  micro_batch.add_tokens(1);
+  for (const uint32_t crops : {2, 3}) micro_batch.add_crops(crops);
+  for (const uint32_t t : {0, 3}) micro_batch.add_grid_t(t);
+  micro_batch.mutable_seconds_per_patch()->Resize(2, 0);
+  for (int i = 0; i < 5; ++i) {
+    micro_batch.add_grid_h(2);
+    micro_batch.add_grid_w(2);
+  }
+  std::vector<ImageRecord> records;
+  AppendCrops(RowOf(micro_batch, FirstEntriesOf(micro_batch), 0), kGeometry,
+              &records);
+  ASSERT_EQ(records.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_FALSE(IsFrame(records[i]));
+    EXPECT_EQ(records[i].grid_t, 1u);
+    EXPECT_EQ(records[i].image, i < 2 ? 0u : 1u);
+  }
+}
+
 // Ids, labels and positions are int32 arrays at multiples of 16.
 TEST(PayloadBytesTest, CountsTheArraysOfALanguageSample) {
   const auto array = [](uint64_t entries) {

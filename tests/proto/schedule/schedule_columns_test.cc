@@ -70,7 +70,22 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
          c->mutable_grid_t()->Resize(c->grid_h_size(), 1);
          c->mutable_seconds_per_patch()->Resize(c->grid_h_size(), 0);
        },
-       "1 temporal patches of 0 s and 1 frames: wanted seconds above 0"},
+       ""},  // frames that are crops
+      {[](Columns* c) {
+         c->mutable_grid_t()->Resize(c->grid_h_size(), 2);
+         c->mutable_seconds_per_patch()->Resize(c->grid_h_size(), 0);
+       },
+       "2 temporal patches of 0 s and 1 frames: wanted as many"},
+      {[](Columns* c) {
+         c->mutable_grid_t()->Resize(c->grid_h_size(), 1);
+         c->mutable_seconds_per_patch()->Resize(c->grid_h_size(), -1);
+       },
+       "1 temporal patches of -1 s and 1 frames: wanted seconds of 0 or more"},
+      {[](Columns* c) {
+         c->mutable_grid_t()->Resize(c->grid_h_size(), 0);
+         c->mutable_seconds_per_patch()->Resize(c->grid_h_size(), 1);
+       },
+       "0 temporal patches of 1 s and 1 frames: wanted seconds of 0 or more"},
       {[](Columns* c) {
          c->mutable_grid_t()->Resize(c->grid_h_size(), 2);
          c->mutable_seconds_per_patch()->Resize(c->grid_h_size(), 1);
@@ -93,6 +108,10 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
     v1::StepSchedule schedule = SyntheticSchedule({}, 5);
     c.spoil(schedule.mutable_micro_batches(1));
     const absl::Status status = CheckColumns(schedule);
+    if (std::string(c.message).empty()) {
+      EXPECT_TRUE(status.ok()) << status;
+      continue;
+    }
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("step 5 micro-batch 1: schedule:"));
     EXPECT_THAT(status.message(), HasSubstr(c.message));

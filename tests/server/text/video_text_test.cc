@@ -37,6 +37,16 @@ TEST(VideoTextTest, Qwen3WritesTheTimeBeforeEachPatch) {
               ElementsAre("<0.2 seconds>", "<1.5 seconds>", "<12.8 seconds>"));
 }
 
+TEST(VideoTextTest, InternVlNumbersItsFrames) {
+  VideoPlan plan;
+  plan.grid_t = 3;
+  plan.tokens = 3 * 256;
+  const VideoText text = TextOfVideo(VideoRule::kInternVl, plan, 1);
+  EXPECT_EQ(text.runs, 3u);
+  EXPECT_EQ(text.run_tokens, 256u);
+  EXPECT_THAT(text.before, ElementsAre("Frame1: ", "\nFrame2: ", "\nFrame3: "));
+}
+
 TEST(VideoTextTest, RunsFollowTheImages) {
   std::vector<uint32_t> runs = {9};
   AppendRuns({TextOfVideo(VideoRule::kQwen3, Plan(), 2),

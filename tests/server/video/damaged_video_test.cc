@@ -26,10 +26,22 @@ namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The ends that were counted, by their names.
+std::map<std::string, uint64_t> EndsOf(const DecoderCounters& counters) {
+  std::map<std::string, uint64_t> ends;
+  for (size_t i = 0; i < kDecoderEnds; ++i) {
+    if (counters.ends[i].value() == 0) continue;
+    ends[kDecoderEndNames[i]] = counters.ends[i].value();
+  }
+  return ends;
 }
 
 class DamagedVideoTest : public testing::Test {
@@ -112,7 +124,8 @@ TEST_F(DamagedVideoTest, ThingsThatAreNoVideosAreRefused) {
 TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
   const OpenVideo video(
       MakeVideo("killed.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
-  DecoderProcess process({});
+  DecoderCounters counters;
+  DecoderProcess process({.counters = &counters});
   ASSERT_TRUE(process.ReadFacts(video.bytes).ok());
   EXPECT_EQ(process.starts(), 1u);
   kill(process.process(), SIGSEGV);
@@ -141,7 +154,24 @@ TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
   kill(process.process(), SIGPROF);
   EXPECT_THAT(process.ReadFacts(video.bytes).status().message(),
               HasSubstr("processor time"));
-  EXPECT_TRUE(process.ReadFacts(video.bytes).ok());
+  const auto facts_again = process.ReadFacts(video.bytes);
+  ASSERT_TRUE(facts_again.ok());
+  // Frames that the caller gives up.
+  const uint32_t first = 0;
+  EXPECT_EQ(process
+                .Decode(video.bytes, *facts_again, {&first, 1},
+                        [](uint32_t, const DecodedFrame&) {
+                          return absl::CancelledError("enough");
+                        })
+                .code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(process.process(), -1);
+  EXPECT_EQ(counters.starts.value(), 4u);
+  EXPECT_EQ(process.starts(), 4u);
+  EXPECT_THAT(
+      EndsOf(counters),
+      UnorderedElementsAre(Pair("crash", 1), Pair("killed", 1),
+                           Pair("processor_time", 1), Pair("abandoned", 1)));
 }
 
 TEST_F(DamagedVideoTest, AProcessThatHangsIsEnded) {
@@ -149,6 +179,8 @@ TEST_F(DamagedVideoTest, AProcessThatHangsIsEnded) {
       MakeVideo("hangs.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
   DecoderProcess::Options options;
   options.most_silence = absl::Seconds(2);
+  DecoderCounters counters;
+  options.counters = &counters;
   DecoderProcess process(options);
   ASSERT_TRUE(process.ReadFacts(video.bytes).ok());
   kill(process.process(), SIGSTOP);
@@ -156,6 +188,7 @@ TEST_F(DamagedVideoTest, AProcessThatHangsIsEnded) {
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(process.process(), -1);
   EXPECT_TRUE(process.ReadFacts(video.bytes).ok());
+  EXPECT_THAT(EndsOf(counters), UnorderedElementsAre(Pair("silence", 1)));
 }
 
 TEST_F(DamagedVideoTest, LongVideosTakeNoMoreMemory) {

@@ -1,9 +1,12 @@
-// What a configured model makes of videos.
-
 #include "server/video/model_videos.h"
 
+#include <cstdint>
 #include <functional>
+#include <limits>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,11 +16,188 @@
 namespace ballast {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::SizeIs;
+
 v1::Model ModelOf(const std::string& profile) {
   v1::Model model;
   model.set_profile(profile);
   EXPECT_TRUE(ApplyModelProfile(&model).ok());
   return model;
+}
+
+// 10 seconds.
+IndexedVideo Video() {
+  IndexedVideo video = {};
+  video.fps = 30;
+  video.frames = 300;
+  video.width = 320;
+  video.height = 240;
+  video.key_frames = 2;
+  return video;
+}
+
+TEST(ModelVideosTest, OnlySomeModelsTakeVideos) {
+  for (const char* profile :
+       {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_vl", "internvl3"}) {
+    EXPECT_TRUE(VideoModelOf(ModelOf(profile)).has_value()) << profile;
+  }
+  for (const char* profile : {"llava_onevision", "gemma3", "glm4v"}) {
+    EXPECT_FALSE(VideoModelOf(ModelOf(profile)).has_value()) << profile;
+  }
+  EXPECT_FALSE(VideoModelOf(v1::Model()).has_value());
+  // A family of one's own, though it has the name.
+  v1::Model other = ModelOf("internvl3");
+  other.mutable_image_family()->set_rule(v1::ImageFamily::RULE_CENTER_CROP);
+  EXPECT_FALSE(VideoModelOf(other).has_value());
+}
+
+TEST(ModelVideosTest, LimitsAreTheConfigurations) {
+  v1::Model model = ModelOf("qwen3_vl");
+  v1::Model::Video& given = *model.mutable_video();
+  given.set_sampling(v1::Model::Video::SAMPLING_TRANSFORMERS);
+  given.set_fps(3);
+  given.set_min_frames(5);
+  given.set_max_frames(7);
+  given.set_min_pixels(11);
+  given.set_max_pixels(13);
+  given.set_total_pixels(17);
+  given.set_cap_pixels_per_frame(true);
+  const VideoModel video = *VideoModelOf(model);
+  EXPECT_EQ(video.sampling, VideoSampling::kTransformers);
+  EXPECT_EQ(video.fps, 3);
+  EXPECT_EQ(video.min_frames, 5u);
+  EXPECT_EQ(video.max_frames, 7u);
+  EXPECT_EQ(video.min_pixels, 11u);
+  EXPECT_EQ(video.max_pixels, 13u);
+  EXPECT_EQ(video.total_pixels, 17u);
+  EXPECT_TRUE(video.cap_pixels_per_frame);
+  EXPECT_EQ(video.patch, 16u);
+  EXPECT_EQ(video.merge, 2u);
+  EXPECT_EQ(video.temporal, 2u);
+  EXPECT_FALSE(video.frames_are_crops);
+}
+
+// A frame is one tile of the family, whatever its size.
+TEST(ModelVideosTest, FramesOfInternVlAreTiles) {
+  v1::Model model = ModelOf("internvl3");
+  model.mutable_video()->set_sampling(v1::Model::Video::SAMPLING_TRANSFORMERS);
+  for (const uint32_t tile : {448u, 224u}) {
+    model.mutable_image_family()->set_tile(tile);
+    const VideoModel video = *VideoModelOf(model);
+    EXPECT_TRUE(video.frames_are_crops);
+    const auto plan = PlanIndexedVideo(video, Video());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->frames.size(), 20u);  // 2 a second
+    EXPECT_EQ(plan->grid_t, 20u);
+    EXPECT_EQ(plan->height, tile);
+    EXPECT_EQ(plan->width, tile);
+    EXPECT_EQ(plan->grid_h, tile / 14);
+    EXPECT_EQ(plan->tokens, 20u * (tile / 28) * (tile / 28));
+  }
+}
+
+// 8 to 32 frames, one of each interval; the same for the same video.
+TEST(ModelVideosTest, InternVlDrawsByTheVideosFacts) {
+  const VideoModel model = *VideoModelOf(ModelOf("internvl3"));
+  std::set<std::vector<uint32_t>> drawn;
+  for (uint32_t i = 0; i < 50; ++i) {
+    IndexedVideo video = Video();
+    video.frames += i;
+    const auto plan = PlanIndexedVideo(model, video);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_THAT(plan->frames, SizeIs(AllOf(Ge(8u), Le(32u))));
+    EXPECT_EQ(plan->frames, PlanIndexedVideo(model, video)->frames);
+    drawn.insert(plan->frames);
+  }
+  EXPECT_THAT(drawn, SizeIs(50));
+}
+
+TEST(ModelVideosTest, EachFactMovesTheSeed) {
+  std::set<uint64_t> seeds = {SeedOfVideo(Video())};
+  const auto add = [&seeds](auto change) {
+    IndexedVideo video = Video();
+    change(&video);
+    seeds.insert(SeedOfVideo(video));
+  };
+  add([](IndexedVideo* v) { ++v->frames; });
+  add([](IndexedVideo* v) { ++v->width; });
+  add([](IndexedVideo* v) { ++v->height; });
+  add([](IndexedVideo* v) { std::swap(v->width, v->height); });
+  add([](IndexedVideo* v) { ++v->key_frames; });
+  add([](IndexedVideo* v) { v->fps = 29.97; });
+  add([](IndexedVideo* v) { v->start = 1; });
+  add([](IndexedVideo* v) { v->end = 1; });
+  EXPECT_THAT(seeds, SizeIs(9));
+}
+
+TEST(ModelVideosTest, ClipAndRateOfTheSampleHold) {
+  v1::Model model = ModelOf("qwen2_vl");
+  const VideoModel video = *VideoModelOf(model);
+  IndexedVideo clip = Video();
+  clip.flags = IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
+  clip.start = 2;
+  clip.end = 4;
+  auto plan = PlanIndexedVideo(video, clip);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Frames 60 to 120: 2 a second of 61 frames at 30 are 4.
+  EXPECT_THAT(plan->frames, ElementsAre(60, 80, 100, 120));
+  clip.sample_fps = 3;  // 6.1, made even
+  plan = PlanIndexedVideo(video, clip);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->frames, ElementsAre(60, 72, 84, 96, 108, 120));
+  clip.flags = 0;  // the whole video
+  plan = PlanIndexedVideo(video, clip);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->frames.size(), 30u);
+}
+
+TEST(ModelVideosTest, RefusesPlansThatNoScheduleHolds) {
+  v1::Model model = ModelOf("qwen2_vl");
+  model.mutable_video()->set_max_frames(1 << 20);
+  model.mutable_video()->set_fps(1000);
+  model.mutable_video()->set_min_pixels(uint64_t{1} << 24);
+  model.mutable_video()->set_max_pixels(uint64_t{1} << 24);
+  IndexedVideo video = Video();
+  video.frames = 1 << 20;
+  EXPECT_THAT(
+      std::string(
+          PlanIndexedVideo(*VideoModelOf(model), video).status().message()),
+      HasSubstr("wanted at most 2^32-1"));
+  // Seconds between patches that a float has only as infinity.
+  video = Video();
+  video.fps = std::numeric_limits<double>::denorm_min();
+  EXPECT_FALSE(
+      PlanIndexedVideo(*VideoModelOf(ModelOf("qwen2_vl")), video).ok());
+}
+
+TEST(ModelVideosTest, AnIndexKeepsTheFactsAsShown) {
+  VideoFacts facts;
+  facts.codec = "a codec with a long name";
+  facts.width = 320;
+  facts.height = 240;
+  facts.rotation = 90;
+  facts.fps = 12.5;
+  facts.is_variable = true;
+  facts.table.is_timed = true;
+  facts.table.frames.resize(5);
+  for (uint32_t i = 0; i < 5; ++i) {
+    facts.table.frames[i].packet = i;
+    facts.table.frames[i].start = i < 3 ? 0 : 3;
+  }
+  const IndexedVideo video = IndexedVideoOf(facts);
+  EXPECT_EQ(video.width, 240u);
+  EXPECT_EQ(video.height, 320u);
+  EXPECT_EQ(video.rotation, 90u);
+  EXPECT_EQ(video.fps, 12.5);
+  EXPECT_EQ(video.frames, 5u);
+  EXPECT_EQ(video.key_frames, 2u);
+  EXPECT_EQ(video.flags, IndexedVideo::kIsVariable);
+  EXPECT_EQ(std::string(video.codec, sizeof(video.codec)), "a codec with a l");
 }
 
 TEST(VideoPlanKeyTest, IsThatOfTheRuleAndItsLimits) {
@@ -67,6 +247,15 @@ TEST(VideoPlanKeyTest, TellsNumbersApartThatAgreeInSixDigits) {
   EXPECT_NE(VideoPlanKey(a), VideoPlanKey(b));
 }
 
+TEST(PlanIndexedVideoTest, InternVlTakesNoLists) {
+  IndexedVideo list = Video();
+  list.flags = IndexedVideo::kIsList;
+  EXPECT_THAT(PlanIndexedVideo(*VideoModelOf(ModelOf("internvl3")), list)
+                  .status()
+                  .message(),
+              HasSubstr("give them as images"));
+}
+
 TEST(PlanIndexedVideoTest, AListHasAllItsPicturesOnce) {
   IndexedVideo list = {};
   list.flags = IndexedVideo::kIsList;
@@ -76,7 +265,7 @@ TEST(PlanIndexedVideoTest, AListHasAllItsPicturesOnce) {
   const auto model = VideoModelOf(ModelOf("qwen2_5_vl"));
   auto plan = PlanIndexedVideo(*model, list);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_THAT(plan->frames, ::testing::ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(plan->frames, ElementsAre(0, 1, 2, 3, 4));
   EXPECT_EQ(plan->grid_t, 3u);
   EXPECT_EQ(plan->seconds_per_patch, 1);  // 2 pictures a second
   // As images of multiples of 56.

@@ -25,6 +25,8 @@ class Family:
     Kimi-K2.5 and MiniCPM-V 4.6, as of transformers 5.23. For Qwen's models see
     `huggingface`.
 
+    InternVL's videos are tiles, a frame each, behind their sample's images.
+
     A dummy image is left out, since these models refuse an image that no token refers
     to. A rank may then have no image at all: DistributedDataParallel needs
     find_unused_parameters for that.
@@ -111,11 +113,14 @@ class Family:
         """Arguments for one call per sample of a batch, without padding.
 
         Args:
-            images_per_sample: number of images of each sample. Default: from the batch.
+            images_per_sample: number of images and videos of each sample. Default: from
+                the batch.
         """
         require_packed(batch, "huggingface_families.unpacked")
         if images_per_sample is None:
-            images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
+            images_per_sample = list(batch.images_per_sample)  # type: ignore[attr-defined]
+            for i, videos in enumerate(getattr(batch, "videos_per_sample", [])):
+                images_per_sample[i] += videos
         real = host_values(batch, "cu_seqlens").tolist()
         places = host_values(batch, "cu_seqlens_padded").tolist()
         images = _Images.of(batch)

@@ -1,0 +1,314 @@
+// Videos of InternVL, from files that `ffmpeg` makes to packed batches in every
+// rank: frames are tiles, as `inspect video` has them.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/sha256.h"
+#include "server/command/inspect_video.h"
+#include "server/config/config_loader.h"
+#include "server/job/index_sources.h"
+#include "server/job/job_setup.h"
+#include "tests/fakes/test_cluster.h"
+#include "tests/integration/video_job.h"
+#include "tests/server/video/made_videos.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+constexpr uint64_t kSteps = 3;
+constexpr size_t kSide = 448;
+
+// The good samples, in order; the line behind them names a video before an
+// image.
+std::vector<Written> Samples() {
+  VideoClip clip;
+  clip.start = 0.5;
+  clip.end = 2.5;
+  return {
+      {"<video>\nWhat?", {{"a.mp4", {}}}},
+      {"See <image>, <video> and <video>.", {{"b.webm", {}}, {"c.mp4", {}}}, 1},
+      {"Words."},
+      {"<image>", {}, 1},
+      {"<video>", {{"a.mp4", {}}}, 0, true},
+      {"<video>Q", {{"a.mp4", clip}}}};
+}
+
+void WriteSamples() {
+  const auto line = [](const std::string& media, const std::string& question) {
+    return absl::StrCat("{", media, media.empty() ? "" : ", ",
+                        R"("conversations": [{"from": "human", "value": ")",
+                        question, R"("}, {"from": "gpt", "value": "A."}]})",
+                        "\n");
+  };
+  std::ofstream(VideoData().folder + "/intern.jsonl")
+      << line(R"("video": "a.mp4")", R"(<video>\nWhat?)")
+      << line(R"("image": "x.jpg", "videos": ["b.webm", "c.mp4"])",
+              "See <image>, <video> and <video>.")
+      << line("", "Words.") << line(R"("image": "x.jpg")", "<image>")
+      << line(R"("video": "torn.mp4")", "<video>")
+      << R"({"messages": [{"role": "user", "content": [)"
+      << R"({"type": "video", "video": "a.mp4", "start": 0.5, "end": 2.5},)"
+      << R"( {"type": "text", "text": "Q"}]}, {"role": "assistant",)"
+      << R"( "content": "A."}]})"
+      << "\n"
+      << line(R"("image": "x.jpg", "video": "c.mp4")", "<video> <image>");
+}
+
+struct Rule {
+  const char* name;
+  VideoSampling sampling;
+  const char* limits;
+};
+
+LoadedConfig ConfigOf(const Rule& rule, const std::string& delivery) {
+  const auto config = ParseConfig(
+      absl::StrCat(
+          "sources: [{name: chat, format: jsonl, path: intern.jsonl, "
+          "media_root: ., index: 'intern.",
+          rule.name,
+          ".index'}]\n"
+          "model: {profile: internvl3, tokenizer: '",
+          std::filesystem::absolute(
+              "tests/server/text/testdata/family_chats.tokenizer.json")
+              .string(),
+          "', token_ids: {end_of_text: 7}, video: {", rule.limits,
+          "}}\n"
+          "batch: {global: 6, micro: 6}\n"
+          "topology: {modules: {vision: {dp: 2}, language: {dp: 2}}}\n"
+          "balance: {delivery: ",
+          delivery,
+          ", cost: {vision: {linear: 1, quadratic: 0.5}}}\n"
+          "serve: {threads: 2, memory: 512MiB, listen: ['unix:/replaced']}\n"),
+      "test.yaml", VideoData().folder);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+class InternVideosTest : public ::testing::TestWithParam<Rule> {
+ protected:
+  void SetUp() override {
+    if (!HasFfmpeg()) GTEST_SKIP() << "SKIPPED: no program `ffmpeg`";
+    VideoData();
+    WriteSamples();
+  }
+
+  const Json& Inspect(const Shown& shown) {
+    Json& known = inspected_[absl::StrCat(shown.file, " ",
+                                          shown.clip.start.value_or(-1))];
+    if (!known.is_null()) return known;
+    InspectVideoOptions options;
+    options.model = *FindVideoModel("internvl3", GetParam().sampling);
+    if (GetParam().sampling == VideoSampling::kOwn) {
+      options.model.min_frames = 3;
+    }
+    options.model.max_frames = 6;
+    options.clip = shown.clip;
+    std::ostringstream out;
+    const std::string file = VideoData().folder + "/" + shown.file;
+    EXPECT_TRUE(InspectVideos(options, {file}, out).ok()) << out.str();
+    return known = Json::parse(out.str());
+  }
+
+  // Crop `crop` of a batch as before normalisation.
+  std::vector<uint8_t> CropOf(const PackedBatch& batch, size_t crop) const {
+    const size_t plane = kSide * kSide;
+    std::vector<uint8_t> rgb(3 * plane);
+    const float* const from = batch.pixel_values.data() + crop * 3 * plane;
+    for (size_t i = 0; i < rgb.size(); ++i) {
+      const size_t channel = i / plane;
+      rgb[3 * (i % plane) + channel] = static_cast<uint8_t>(std::lround(
+          (from[i] * model_.std(channel) + model_.mean(channel)) * 255));
+    }
+    return rgb;
+  }
+
+  void CheckVision(const PackedBatch& batch) {
+    EXPECT_TRUE(batch.pixel_values_videos.empty());
+    EXPECT_FALSE(batch.videos.listed);
+    EXPECT_TRUE(batch.crops.tiles);
+    size_t crop = 0, item = 0, videos = 0;
+    for (const PackedSample& sample : batch.samples) {
+      const Written& written = samples_[sample.ordinal];
+      EXPECT_EQ(sample.placeholder, written.torn);
+      for (uint64_t i = 0; i < written.images; ++i) {
+        crop += batch.crops.crops_per_image.at(item++);
+      }
+      for (const Shown& shown : written.videos) {
+        const std::vector<std::string> hashes = Inspect(shown)["frames_sha256"];
+        ASSERT_LT(item, batch.crops.crops_per_image.size());
+        ASSERT_EQ(batch.crops.crops_per_image[item++], hashes.size());
+        for (const std::string& hash : hashes) {
+          const std::vector<uint8_t> rgb = CropOf(batch, crop++);
+          if (written.torn) {
+            EXPECT_THAT(rgb, ::testing::Each(128));
+          } else {
+            EXPECT_EQ(Sha256Hex(rgb), hash) << sample.name;
+          }
+        }
+        ++videos;
+      }
+      seen_.insert(sample.ordinal);
+    }
+    EXPECT_EQ(item + batch.dummy_image, batch.crops.crops_per_image.size());
+    EXPECT_EQ(crop + batch.dummy_image, batch.crops.num_crops());
+    EXPECT_EQ(batch.totals.videos, videos);
+    EXPECT_EQ(batch.totals.images + videos, item);
+  }
+
+  // A sample's ids as text; runs of placeholders as "[N]".
+  std::string TextOf(absl::Span<const int64_t> ids,
+                     const Tokenizer& tokenizer) const {
+    std::string text;
+    for (size_t i = 0; i < ids.size();) {
+      size_t n = 1;
+      if (ids[i] == model_.token_ids().image()) {
+        while (i + n < ids.size() && ids[i + n] == ids[i]) ++n;
+        absl::StrAppend(&text, "[", n, "]");
+      } else {
+        EXPECT_TRUE(
+            tokenizer.Decode({static_cast<int32_t>(ids[i])}, &text).ok());
+      }
+      i += n;
+    }
+    return text;
+  }
+
+  std::string WantedText(const Written& written) {
+    std::string question = written.question;
+    const auto put = [&](const std::string& mark, std::string text) {
+      // The template writes a line feed behind images and videos.
+      question.replace(question.find(mark), mark.size(), text += "\n");
+    };
+    for (uint64_t i = 0; i < written.images; ++i) {
+      // 90x60 pixels: 3x2 tiles, and all of it once more.
+      put("<image>", absl::StrCat("<img>[", 7 * 256, "]</img>"));
+    }
+    for (const Shown& shown : written.videos) {
+      std::string frames;
+      for (size_t i = 0; i < Inspect(shown)["sampled"].size(); ++i) {
+        absl::StrAppend(&frames, i > 0 ? "\n" : "", "Frame", i + 1,
+                        ": <img>[256]</img>");
+      }
+      put("<video>", frames);
+    }
+    return absl::StrCat("<|im_start|>user\n", question,
+                        "<|im_end|>\n<|im_start|>assistant\nA.<|im_end|>\n");
+  }
+
+  void CheckLanguage(const PackedBatch& batch, const Tokenizer& tokenizer) {
+    for (size_t i = 0; i < batch.samples.size(); ++i) {
+      const PackedSample& sample = batch.samples[i];
+      const Written& written = samples_[sample.ordinal];
+      EXPECT_EQ(sample.placeholder, written.torn);
+      const size_t begin = batch.cu_seqlens_padded[i];
+      const size_t length = batch.cu_seqlens[i + 1] - batch.cu_seqlens[i];
+      const auto ids =
+          absl::MakeConstSpan(batch.input_ids).subspan(begin, length);
+      for (size_t k = 0; k < length; ++k) {
+        ASSERT_EQ(batch.position_ids[begin + k], k);
+      }
+      if (written.torn) {
+        EXPECT_EQ(
+            std::count(ids.begin(), ids.end(), model_.token_ids().image()),
+            Inspect(written.videos[0])["video_tokens"].get<int64_t>());
+        continue;
+      }
+      EXPECT_EQ(TextOf(ids, tokenizer), WantedText(written));
+      seen_.insert(sample.ordinal);
+    }
+  }
+
+  const std::vector<Written> samples_ = Samples();
+  v1::Model model_;
+  std::set<uint64_t> seen_;
+  std::map<std::string, Json> inspected_;
+};
+
+TEST_P(InternVideosTest, BatchesHoldWhatInspectVideoSays) {
+  TestCluster::Batches batches[2];
+  int next = 0;
+  for (const char* delivery : {"exchange", "direct"}) {
+    const LoadedConfig config = ConfigOf(GetParam(), delivery);
+    const auto cluster = TestCluster::Start(config, next + 1);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    auto run = (*cluster)->RunRanks(0, kSteps);
+    ASSERT_TRUE(run.ok()) << run.status();
+    batches[next++] = *std::move(run);
+  }
+  const auto job = OpenJob(ConfigOf(GetParam(), "exchange"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  model_ = job->scheduler->job().model();
+  EXPECT_TRUE(model_.has_video());
+  for (const auto& [key, batch] : batches[0]) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(batches[1].at(key)));
+    std::get<2>(key) == v1::MODULE_VISION
+        ? CheckVision(batch)
+        : CheckLanguage(batch, *job->tokenizer);
+  }
+  EXPECT_EQ(seen_.size(), samples_.size());
+}
+
+TEST_P(InternVideosTest, IndexAndScheduleKnowVideosBeforeAFrameIsDecoded) {
+  const LoadedConfig config = ConfigOf(GetParam(), "exchange");
+  IndexSourcesOptions rebuild;
+  rebuild.rebuild = true;
+  const auto indexed = IndexSources(config, rebuild);
+  ASSERT_TRUE(indexed.ok()) << indexed.status();
+  ASSERT_EQ(indexed->at(0).report.samples, samples_.size());
+  ASSERT_EQ(indexed->at(0).report.bad.size(), 1u);
+  EXPECT_THAT(indexed->at(0).report.bad[0].reason,
+              HasSubstr("a video stands before an image"));
+  const auto job = OpenJob(config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto schedule = job->scheduler->Schedule(0);
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  const v1::MicroBatchSchedule& columns = schedule->micro_batches(0);
+  // A frame is 32x32 patches, and so is a tile.
+  constexpr double kTile = 1024 + 0.5 * 1024 * 1024;
+  const auto vision = std::find_if(
+      columns.modules().begin(), columns.modules().end(),
+      [](const auto& each) { return each.module() == v1::MODULE_VISION; });
+  ASSERT_NE(vision, columns.modules().end());
+  uint64_t videos = 0;
+  for (int i = 0; i < columns.position_size(); ++i) {
+    const Written& written = samples_[columns.ordinal(i)];
+    size_t tiles = 7 * written.images;
+    for (const Shown& shown : written.videos) {
+      tiles += Inspect(shown)["sampled"].size();
+    }
+    EXPECT_EQ(vision->cost(i), tiles * kTile) << i;
+    videos += written.videos.size();
+  }
+  EXPECT_EQ(columns.totals().videos(), videos);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, InternVideosTest,
+    ::testing::Values(Rule{"own", VideoSampling::kOwn,
+                           "min_frames: 3, max_frames: 6"},
+                      Rule{"transformers", VideoSampling::kTransformers,
+                           "sampling: transformers, max_frames: 6"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,168 @@
+// The videos of samples as texts and frames, from files that `ffmpeg` makes.
+#include "server/delivery/sample_video_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/model_profile.h"
+#include "server/image/image.h"
+#include "server/video/model_videos.h"
+#include "server/video/video_reader.h"
+#include "tests/server/video/made_videos.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+v1::Model ModelOf(const std::string& profile) {
+  v1::Model model;
+  model.set_profile(profile);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  model.mutable_video()->set_max_frames(4);
+  model.mutable_video()->set_min_pixels(28 * 28);
+  model.mutable_video()->set_max_pixels(16 * 28 * 28);
+  return model;
+}
+
+RawVideo Open(const std::string& path) {
+  RawVideo raw;
+  raw.fd = std::make_shared<OwnedFd>(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat stat = {};
+  EXPECT_EQ(fstat(raw.fd->get(), &stat), 0) << path;
+  raw.size = static_cast<uint64_t>(stat.st_size);
+  return raw;
+}
+
+class SampleVideoReaderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasFfmpeg()) GTEST_SKIP() << "SKIPPED: no program `ffmpeg`";
+    path_ = MakeVideo("sample.mp4", "96x64", "2",
+                      "-c:v libx264 -g 60 -pix_fmt yuv420p");
+    raw_ = Open(path_);
+    VideoReader reader(1);
+    const auto facts = reader.ReadFacts({raw_.fd->get(), 0, raw_.size});
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    indexed_ = IndexedVideoOf(*facts);
+  }
+
+  // The frames of `plan`, decoded by `reader`.
+  absl::Status Read(const SampleVideoReader& reader, const RawVideo& raw,
+                    const IndexedVideo& indexed, const VideoPlan& plan) {
+    const size_t bytes = size_t{3} * plan.height * plan.width;
+    frames_.assign(plan.frames.size(), std::vector<uint8_t>(bytes));
+    return reader.Read(raw, indexed, plan,
+                       [&](size_t i) { return absl::MakeSpan(frames_[i]); });
+  }
+
+  std::string path_;
+  RawVideo raw_;
+  IndexedVideo indexed_;
+  std::vector<std::vector<uint8_t>> frames_;
+};
+
+// What `ffmpeg` decodes, resized as an image is.
+TEST_F(SampleVideoReaderTest, FramesAreThoseOfTheFileResized) {
+  for (const char* profile : {"qwen2_5_vl", "internvl3"}) {
+    const v1::Model model = ModelOf(profile);
+    const Resampling resampling = ImageOptionsOf(model).resampling;
+    DecoderCounters counters;
+    const SampleVideoReader reader(model, resampling, 1, &counters);
+    const auto plan = reader.Plan(indexed_);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_GE(plan->frames.size(), 4u);
+    const absl::Status status = Read(reader, raw_, indexed_, *plan);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(counters.starts.value(), 1u);
+    const std::vector<std::string> all = DecodeAll(path_, 96, 64);
+    for (size_t i = 0; i < frames_.size(); ++i) {
+      const std::string& frame = all[plan->frames[i]];
+      const RgbImage whole = {96, 64, {frame.begin(), frame.end()}};
+      std::vector<uint8_t> resized(frames_[i].size());
+      ASSERT_TRUE(Resize(whole, resampling, plan->width, plan->height,
+                         absl::MakeSpan(resized))
+                      .ok());
+      EXPECT_EQ(frames_[i], resized) << profile << " frame " << i;
+    }
+  }
+}
+
+TEST_F(SampleVideoReaderTest, TextsFollowThePlans) {
+  const SampleVideoReader reader(ModelOf("qwen3_vl"), {}, 1);
+  const auto plan = reader.Plan(indexed_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto text = reader.Text({indexed_, indexed_});
+  ASSERT_TRUE(text.ok()) << text.status();
+  ASSERT_EQ(text->texts.size(), 2u);
+  EXPECT_EQ(text->texts[0].runs, plan->grid_t);
+  EXPECT_EQ(text->texts[0].runs * text->texts[0].run_tokens, plan->tokens);
+  // One for each run.
+  EXPECT_EQ(text->grids.size(), 2u * plan->grid_t);
+  EXPECT_THAT(reader.Text({})->texts, IsEmpty());
+}
+
+// The index knows a video by its facts; another one is a fault of the data.
+TEST_F(SampleVideoReaderTest, AnotherVideoThanWasIndexedIsADataFault) {
+  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1);
+  for (const auto change : {+[](IndexedVideo* v) { ++v->frames; },
+                            +[](IndexedVideo* v) { v->width += 2; },
+                            +[](IndexedVideo* v) { v->rotation = 180; },
+                            +[](IndexedVideo* v) { v->fps = 29; }}) {
+    IndexedVideo other = indexed_;
+    change(&other);
+    const auto plan = reader.Plan(other);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const absl::Status status = Read(reader, raw_, other, *plan);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("index the source"));
+  }
+  // Its frames are the same where only the number of key frames is not.
+  IndexedVideo same = indexed_;
+  ++same.key_frames;
+  const auto plan = reader.Plan(same);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(Read(reader, raw_, same, *plan).ok());
+}
+
+TEST_F(SampleVideoReaderTest, DamageIsADataFaultWithItsReason) {
+  std::ifstream file(path_, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const size_t data = bytes.find("mdat"), header = bytes.find("moov");
+  ASSERT_LT(data + 1000, header);
+  std::fill(bytes.begin() + data + 900, bytes.begin() + header - 4, '\x55');
+  const std::string torn = VideoPath("torn.mp4");
+  std::ofstream(torn, std::ios::binary) << bytes;
+  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1);
+  const auto plan = reader.Plan(indexed_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const absl::Status status = Read(reader, Open(torn), indexed_, *plan);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(status.message().empty());
+}
+
+TEST(SampleVideoReaderPlanTest, AVideoThatTheScheduleRefusedIsInternal) {
+  v1::Model none;
+  EXPECT_EQ(SampleVideoReader(none, {}, 1).Plan({}).status().code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(
+      SampleVideoReader(ModelOf("qwen2_vl"), {}, 1).Plan({}).status().code(),
+      absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace ballast

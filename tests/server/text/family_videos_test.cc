@@ -1,0 +1,180 @@
+// InternVL's texts of videos: ids as transformers' processor makes them
+// (make_family_video_vectors.py).
+#include "server/text/family_videos.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/model_profile.h"
+#include "server/text/family_text.h"
+#include "server/text/model_tokenizer.h"
+#include "tests/server/text/bpe/test_tokenizers.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kTestData[] = "tests/server/text/testdata/";
+
+// A video of `frames` frames of 256 tokens.
+VideoText VideoOf(uint32_t frames) {
+  VideoPlan plan;
+  plan.grid_t = frames;
+  plan.tokens = uint64_t{frames} * 256;
+  return TextOfVideo(VideoRule::kInternVl, plan, 1);
+}
+
+// InternVL with a small tokenizer.
+class FamilyVideosTest : public ::testing::Test {
+ protected:
+  FamilyVideosTest() {
+    model_.set_profile("internvl3");
+    model_.set_chat_template("internvl3");
+    model_.set_tokenizer(
+        absl::StrCat(kTestData, "family_chats.tokenizer.json"));
+    model_.mutable_token_ids()->set_end_of_text(7);
+    EXPECT_TRUE(ApplyModelProfile(&model_).ok());
+    tokenizer_ = OpenModelTokenizer(&model_).value();
+    family_ = FamilyText::Create(model_, tokenizer_.get()).value();
+    options_ = {tokenizer_.get(), &model_, 1u << 20,
+                v1::Batch::ON_TOO_LONG_ERROR, family_.get()};
+  }
+
+  absl::StatusOr<TextSample> Build(const std::string& text,
+                                   const std::vector<TileShape>& sizes,
+                                   const std::vector<VideoText>& videos,
+                                   TextForm form = TextForm::kConversation) {
+    return BuildFamilyText(text, form, sizes, options_, videos);
+  }
+
+  // The ids as text; a run of placeholders as [N].
+  std::string Shown(absl::Span<const int32_t> ids) const {
+    std::string text;
+    for (size_t i = 0; i < ids.size();) {
+      size_t n = 1;
+      if (ids[i] == model_.token_ids().image()) {
+        while (i + n < ids.size() && ids[i + n] == ids[i]) ++n;
+        absl::StrAppend(&text, "[", n, "]");
+      } else {
+        EXPECT_TRUE(tokenizer_->Decode({ids[i]}, &text).ok());
+      }
+      i += n;
+    }
+    return text;
+  }
+
+  v1::Model model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<const FamilyText> family_;
+  TextOptions options_;
+};
+
+TEST_F(FamilyVideosTest, IdsEqualThoseOfTheProcessor) {
+  const nlohmann::json vectors =
+      ReadJsonOrFail(absl::StrCat(kTestData, "family_videos.json"));
+  for (const nlohmann::json& vector : vectors) {
+    const std::string text =
+        nlohmann::json{{"messages", vector["messages"]}}.dump();
+    SCOPED_TRACE(text);
+    std::vector<TileShape> sizes;
+    for (const nlohmann::json& size : vector["images"]) {
+      sizes.push_back({size[0], size[1]});
+    }
+    std::vector<VideoText> videos;
+    for (const uint32_t frames : vector["frames"]) {
+      videos.push_back(VideoOf(frames));
+    }
+    std::vector<int32_t> wanted;
+    for (const nlohmann::json& run : vector["ids"]) {
+      wanted.insert(
+          wanted.end(), run.is_array() ? run[1].get<size_t>() : 1,
+          run.is_array() ? run[0].get<int32_t>() : run.get<int32_t>());
+    }
+    const auto built = Build(text, sizes, videos);
+    ASSERT_TRUE(built.ok()) << built.status();
+    EXPECT_EQ(built->ids, wanted);
+    // Measuring agrees, and says that other limits give another text.
+    const auto measured = MeasureFamilyText(text, TextForm::kConversation,
+                                            sizes, options_, videos);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    uint64_t placeholders = *family_->Placeholders(sizes);
+    for (const VideoText& video : videos) placeholders += 256 * video.runs;
+    EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
+    EXPECT_EQ(measured->label_tokens, built->label_tokens);
+    EXPECT_TRUE(measured->limited);
+  }
+}
+
+// As LLaVA's data have it: `<image>` in a sample of videos alone.
+TEST_F(FamilyVideosTest, TheMarkOfAnImageStandsForAVideoWhereThereAreNoImages) {
+  const auto with = [](const std::string& mark) {
+    return absl::StrCat(R"({"messages": [{"role": "user", "content": "a )",
+                        mark,
+                        R"( b"}, {"role": "assistant", "content": "c"}]})");
+  };
+  const auto one = Build(with("<video>"), {}, {VideoOf(2)});
+  const auto other = Build(with("<image>"), {}, {VideoOf(2)});
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(one->ids, other->ids);
+  EXPECT_THAT(Shown(one->ids),
+              HasSubstr("a Frame1: <img>[256]</img>\nFrame2: <img>[256]</img>\n"
+                        " b<|im_end|>"));
+}
+
+// Frames come first in a document without marks, and stand where marks are.
+TEST_F(FamilyVideosTest, DocumentsTakeVideos) {
+  const auto plain = Build("words", {}, {VideoOf(1)}, TextForm::kDocument);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_THAT(Shown(plain->ids), HasSubstr("Frame1: <img>[256]</img>words"));
+  const auto marked =
+      Build("some <video>words", {}, {VideoOf(1)}, TextForm::kDocument);
+  ASSERT_TRUE(marked.ok()) << marked.status();
+  EXPECT_THAT(Shown(marked->ids),
+              HasSubstr("some Frame1: <img>[256]</img>words"));
+  EXPECT_THAT(
+      std::string(Build("[1, 2]", {}, {VideoOf(1)}, TextForm::kPackedJson)
+                      .status()
+                      .message()),
+      HasSubstr("token ids with videos"));
+}
+
+TEST(MarkFramesTest, MarksStandForImagesAndThenVideos) {
+  const auto marked = [](size_t images, size_t videos,
+                         std::vector<std::string> texts) {
+    std::vector<std::string*> pointers;
+    for (std::string& text : texts) pointers.push_back(&text);
+    const absl::Status status = MarkFrames(images, videos, pointers);
+    if (!status.ok()) texts = {std::string(status.message())};
+    return texts;
+  };
+  EXPECT_THAT(marked(1, 2, {"a <image> <video>", "b<video>"}),
+              ElementsAre("a <image> <image>", "b<image>"));
+  EXPECT_THAT(marked(0, 2, {"<image><video>x"}),
+              ElementsAre("<image><image>x"));
+  EXPECT_THAT(marked(2, 1, {"no marks"}), ElementsAre("no marks"));
+  // Pixels would stand in another order than places.
+  EXPECT_THAT(marked(1, 1, {"<video> <image>"}),
+              ElementsAre(HasSubstr("a video stands before an image")));
+  EXPECT_THAT(marked(1, 1, {"<video>", "then <image>"}),
+              ElementsAre(HasSubstr("a video stands before an image")));
+  EXPECT_THAT(marked(1, 1, {"<video><video>"}),
+              ElementsAre(HasSubstr("0 <image> and 2 <video> marks, the "
+                                    "sample has 1 images and 1 videos")));
+  EXPECT_THAT(marked(0, 1, {"<video>", "<video>"}),
+              ElementsAre(HasSubstr("0 <image> and 2 <video>")));
+  EXPECT_THAT(marked(1, 1, {"<image>"}),
+              ElementsAre(HasSubstr("1 <image> and 0 <video>")));
+}
+
+}  // namespace
+}  // namespace ballast
