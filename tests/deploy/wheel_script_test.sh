@@ -31,15 +31,18 @@ done
 if compgen -G "$work/tree/ballast.libs/libarrow*" >/dev/null; then
   [[ -s $info/licenses/arrow ]] || fail "the wheel lacks the licence of Arrow"
 fi
-# Every library that it brings: the package that owns the original.
-for file in "$work"/tree/ballast.libs/*.so*; do
-  library=$(basename "$file" | sed -E 's/-[0-9a-f]{8,}(\.so)/\1/')
-  # None: of Arrow or CUDA.
-  owner=$({ dpkg-query --search "*/$library" 2>/dev/null || true; } | sed 's/[:,].*//' | sort -u)
-  [[ -n $owner ]] || continue
+# Every library that it brings: the packages that own the original, none of Arrow or CUDA.
+mapfile -t bundled < <(basename --multiple "$work"/tree/ballast.libs/*.so* |
+  sed -E 's/-[0-9a-f]{8,}(\.so)/\1/')
+declare -A owners=()
+while IFS= read -r line; do
+  owners[$(basename "${line##* }")]+=" ${line%%[:,]*}"
+done < <(dpkg-query --search "${bundled[@]/#/*/}" 2>/dev/null || true)
+((${#owners[@]} > 50)) || fail "only ${#owners[@]} libraries have packages"
+for library in "${!owners[@]}"; do
   found=
-  for package in $owner; do [[ ! -s $info/licenses/$package ]] || found=1; done
-  [[ -n $found ]] || fail "the wheel brings $library without the licence of ${owner//$'\n'/ or }"
+  for package in ${owners[$library]}; do [[ ! -s $info/licenses/$package ]] || found=1; done
+  [[ -n $found ]] || fail "the wheel brings $library without the licence of${owners[$library]}"
 done
 for file in "$info"/licenses/*; do
   name=$(basename "$file")
