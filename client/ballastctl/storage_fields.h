@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// Labels and texts of `ballastctl status` for what was read of object stores; an
-// empty label continues the field before. Pure.
+// Labels and texts of `ballastctl status` for what was read of object stores;
+// an empty label continues the field before. Pure.
 std::vector<std::pair<std::string, std::string>> StorageFields(
     const v1::GetStatusResponse::Storage& storage);
 

@@ -80,7 +80,8 @@ struct ImageRecord {
   uint32_t image_height;
   uint32_t image_width;
   // Seconds between two temporal patches of a video, above 0; 0: the crop is of
-  // an image.
+  // an image, or of a video whose frames the model takes as an image's crops
+  // (InternVL).
   float seconds_per_patch;
 };
 static_assert(sizeof(ImageRecord) == 48);

@@ -29,8 +29,9 @@ struct PayloadRow {
   // them.
   absl::Span<const uint32_t> image_height = {};
   absl::Span<const uint32_t> image_width = {};
-  // For each image: temporal patches of a video and the seconds between two; 0
-  // of an image. Empty: no video.
+  // For each image: temporal patches of a video, 0 of an image, and the seconds
+  // between two, 0 of an image and of a video whose frames are an image's crops
+  // to the model. Empty: no video.
   absl::Span<const uint32_t> grid_t = {};
   absl::Span<const float> seconds_per_patch = {};
 };

@@ -103,8 +103,8 @@ void AddRepack(CommandLine* line) {
   Command* command = line->AddCommand(
       line->program(), "repack",
       R"(Writes the samples of a source as WebDataset tars, in the order of its index,
-which must be up to date. Text, images and videos stay as they are. Rows of Parquet
-are shuffled within a window of row groups; those of tars among all.
+which must be up to date. Text, images and videos stay as they are. Rows of
+Parquet are shuffled within a window of row groups; those of tars among all.
 
 A run that was ended goes on behind the tars that it has written when it is run
 again. To spread it over machines, run --shard 1/N to N/N with one directory.)",

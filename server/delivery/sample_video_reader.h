@@ -47,9 +47,9 @@ class SampleVideoReader {
       absl::Span<const IndexedVideo> videos) const;
 
   // Decodes the planned frames, resizes each and writes it to place(i).
-  // `pictures` decodes those of a list. Blocks on the file and the process.
-  // Errors: INVALID_ARGUMENT (damaged, or another
-  // video than the index has), all others are transient, as
+  // `pictures` decodes those of a list, and may be null for any other video.
+  // Blocks on the file and the process. Errors: INVALID_ARGUMENT (damaged, or
+  // another video than the index has), all others are transient, as
   // VideoReader::ReadFrames.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
   absl::Status Read(const RawVideo& raw, const IndexedVideo& indexed,

@@ -275,7 +275,10 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
         for (const Shown& shown : At(sample).videos) {
           if (At(sample).torn) continue;
           ++videos;
-          frames += Inspect(shown)["frames_sha256"].size();
+          const Json& inspected = Inspect(shown);
+          // The last picture of a list travels once, though it is repeated.
+          frames += std::min<uint64_t>(inspected["frames_sha256"].size(),
+                                       inspected["frames"].get<uint64_t>());
         }
       }
     }

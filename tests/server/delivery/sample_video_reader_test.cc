@@ -66,7 +66,7 @@ class SampleVideoReaderTest : public ::testing::Test {
                     const IndexedVideo& indexed, const VideoPlan& plan) {
     const size_t bytes = size_t{3} * plan.height * plan.width;
     frames_.assign(plan.frames.size(), std::vector<uint8_t>(bytes));
-    return reader.Read(raw, indexed, plan,
+    return reader.Read(raw, indexed, plan, /*pictures=*/nullptr,
                        [&](size_t i) { return absl::MakeSpan(frames_[i]); });
   }
 

@@ -166,11 +166,11 @@ TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
                 .code(),
             absl::StatusCode::kCancelled);
   EXPECT_EQ(process.process(), -1);
-  EXPECT_EQ(counters.starts.value(), 4u);
-  EXPECT_EQ(process.starts(), 4u);
+  EXPECT_EQ(counters.starts.value(), 5u);
+  EXPECT_EQ(process.starts(), 5u);
   EXPECT_THAT(
       EndsOf(counters),
-      UnorderedElementsAre(Pair("crash", 1), Pair("killed", 1),
+      UnorderedElementsAre(Pair("crash", 2), Pair("killed", 1),
                            Pair("processor_time", 1), Pair("abandoned", 1)));
 }
 
