@@ -50,17 +50,20 @@ TEST_P(VideoPreviewTest, ThePreviewShowsTheSampledFrames) {
     }
     for (size_t i = 0; i < written.videos.size(); ++i) {
       const Json& wanted = InspectedVideo(GetParam(), written.videos[i]);
-      EXPECT_EQ(view->videos[i].codec, wanted["codec"]);
+      EXPECT_EQ(view->videos[i].codec, wanted.value("codec", "pictures"));
       EXPECT_EQ(view->videos[i].frames, wanted["frames"]);
-      const std::vector<uint32_t> sampled = wanted["sampled"];
+      std::vector<uint32_t> sampled = wanted["sampled"];
+      // A list, of 2 pictures a second; its last one travels once.
+      const bool is_list = !wanted.contains("codec");
+      const double fps = is_list ? 2 : wanted["fps"].get<double>();
+      if (is_list) sampled.resize(wanted["frames"].get<size_t>());
       for (size_t k = 0; k < sampled.size(); ++k, ++crop) {
         ASSERT_LT(crop, view->crops.size());
         const SampleView::Crop& shown = view->crops[crop];
         ASSERT_TRUE(shown.frame.has_value());
         EXPECT_EQ(shown.frame->video, i);
         EXPECT_EQ(shown.frame->number, sampled[k]);
-        EXPECT_EQ(shown.frame->seconds,
-                  sampled[k] / wanted["fps"].get<double>());
+        EXPECT_EQ(shown.frame->seconds, sampled[k] / fps);
         EXPECT_EQ(Sha256Hex(shown.pixels), wanted["frames_sha256"][k]);
       }
     }

@@ -20,6 +20,8 @@
 namespace ballast {
 namespace {
 
+constexpr char kPictures[] = "pictures";  // instead of a codec
+
 // Every fault is shown, and nothing is replaced.
 v1::Config WithoutPlaceholders(v1::Config config) {
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
@@ -181,13 +183,17 @@ absl::Status SampleViewer::NameFrames(const Place& place,
     BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
                              PlanIndexedVideo(*model, video));
     const auto number = static_cast<uint32_t>(view->videos.size());
+    const bool is_list = video.flags & IndexedVideo::kIsList;
+    // Pictures of a list lie as far apart as the plan takes them to.
+    const double fps =
+        is_list ? model->temporal / plan.seconds_per_patch : video.fps;
     for (const uint32_t frame : plan.frames) {
-      frames.push_back({number, frame, frame / video.fps});
+      frames.push_back({number, frame, frame / fps});
     }
     const std::string codec(video.codec,
                             strnlen(video.codec, sizeof(video.codec)));
-    view->videos.push_back(
-        {codec, video.width, video.height, video.frames, video.fps});
+    view->videos.push_back({is_list ? kPictures : codec, video.width,
+                            video.height, video.frames, fps});
   }
   if (frames.size() > view->crops.size()) return absl::OkStatus();  // a fault
   const size_t first = view->crops.size() - frames.size();

@@ -39,7 +39,7 @@ struct SampleView {
   };
   // A video as the index knows it.
   struct Video {
-    std::string codec;   // as FFmpeg names it
+    std::string codec;   // as FFmpeg names it; of a list "pictures"
     uint32_t width = 0;  // pixels, as shown
     uint32_t height = 0;
     uint32_t frames = 0;
