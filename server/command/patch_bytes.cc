@@ -8,21 +8,31 @@ namespace {
 
 constexpr uint32_t kChannels = 3;
 
-uint8_t ValueAt(const RgbImage& image, uint32_t y, uint32_t x, uint32_t c) {
-  return image.pixels[(size_t{y} * image.width + x) * kChannels + c];
+// The pixel in row `y` and column `x`.
+const uint8_t* PixelAt(const RgbImage& image, uint32_t y, uint32_t x) {
+  return image.pixels.data() + (size_t{y} * image.width + x) * kChannels;
+}
+
+// Appends `size` bytes to `out`, and returns where they begin.
+uint8_t* Append(size_t size, std::vector<uint8_t>& out) {
+  out.resize(out.size() + size);
+  return out.data() + out.size() - size;
 }
 
 // The values of the patch in row `row` and column `column` of a crop: channel
 // by channel, each `frames` times.
 void AddPlanes(const RgbImage& crop, uint32_t row, uint32_t column,
                uint32_t patch, uint32_t frames, std::vector<uint8_t>& out) {
+  const size_t plane = size_t{patch} * patch;
+  uint8_t* to = Append(kChannels * frames * plane, out);
   for (uint32_t c = 0; c < kChannels; ++c) {
-    for (uint32_t frame = 0; frame < frames; ++frame) {
-      for (uint32_t y = 0; y < patch; ++y) {
-        for (uint32_t x = 0; x < patch; ++x) {
-          out.push_back(ValueAt(crop, row * patch + y, column * patch + x, c));
-        }
-      }
+    uint8_t* const first = to;
+    for (uint32_t y = 0; y < patch; ++y) {
+      const uint8_t* from = PixelAt(crop, row * patch + y, column * patch) + c;
+      for (uint32_t x = 0; x < patch; ++x) *to++ = from[x * kChannels];
+    }
+    for (uint32_t frame = 1; frame < frames; ++frame) {
+      to = std::copy_n(first, plane, to);
     }
   }
 }
@@ -30,12 +40,10 @@ void AddPlanes(const RgbImage& crop, uint32_t row, uint32_t column,
 // Likewise pixel by pixel.
 void AddPixels(const RgbImage& crop, uint32_t row, uint32_t column,
                uint32_t patch, std::vector<uint8_t>& out) {
+  const size_t line = size_t{patch} * kChannels;
+  uint8_t* to = Append(patch * line, out);
   for (uint32_t y = 0; y < patch; ++y) {
-    for (uint32_t x = 0; x < patch; ++x) {
-      for (uint32_t c = 0; c < kChannels; ++c) {
-        out.push_back(ValueAt(crop, row * patch + y, column * patch + x, c));
-      }
-    }
+    to = std::copy_n(PixelAt(crop, row * patch + y, column * patch), line, to);
   }
 }
 
@@ -102,9 +110,9 @@ PatchBytes Strips(absl::Span<const RgbImage> crops, uint32_t patch) {
     for (uint32_t y = 0; y < patch; ++y) {
       for (const RgbImage& crop : crops) {
         for (uint32_t top = y; top < crop.height; top += patch) {
-          for (uint32_t x = 0; x < crop.width; ++x) {
-            bytes.values.push_back(ValueAt(crop, top, x, c));
-          }
+          const uint8_t* from = PixelAt(crop, top, 0) + c;
+          uint8_t* to = Append(crop.width, bytes.values);
+          for (uint32_t x = 0; x < crop.width; ++x) to[x] = from[x * kChannels];
         }
       }
     }
