@@ -68,8 +68,8 @@ class RowGroupMemoryTest(tools.ToolTest):
         program = 96 * MIB
         of_a_thread = 7 * GROUP
         self.assertLess(many, program + MEMORY + KEPT + THREADS * of_a_thread)
-        # 256 MiB more of data.
-        self.assertLess(many - few, 16 * MIB)
+        # Of 256 MiB more of data no quarter stays; peaks differ from run to run by 30 MiB.
+        self.assertLess(many - few, 64 * MIB)
 
 
 if __name__ == "__main__":
