@@ -69,11 +69,16 @@ name=$(basename "$work"/repaired/*.whl)
 # there are those of the files, with a hash: libpng16-1a2b3c4d.so.16.39.0.
 declare -A places=()
 python3 -m zipfile --extract "$wheel" "$work/before"
-chmod +x "$work"/before/ballast/bin/*
+binaries=("$work"/before/ballast/lib/*.so)
+# A wheel of the library alone (tests/gpu) has no programs.
+if [[ -d $work/before/ballast/bin ]]; then
+  binaries+=("$work"/before/ballast/bin/*)
+fi
+chmod +x "${binaries[@]}"
 while read -r library _ place _; do
   places[$library]=$place
   places[$(basename "$(realpath "$place")")]=$place
-done < <(ldd "$work"/before/ballast/{bin/*,lib/*.so} | grep '=> /' | sort -u -k3,3)
+done < <(ldd "${binaries[@]}" | grep '=> /' | sort -u -k3,3)
 brought=()
 while IFS= read -r file; do
   library=$(basename "$file" | sed -E 's/-[0-9a-f]{8,}(\.so)/\1/')

@@ -1,6 +1,6 @@
-// deploy/conda/recipe.yaml, held against the wheel that it packs. That
-// rattler-build takes it is not shown here: neither it nor conda is a package
-// of Debian.
+// deploy/conda/recipe.yaml, held against the wheel that it packs.
+// tests/deploy/conda_package.py shows that rattler-build takes it, by hand: it
+// is no package of Debian.
 
 #include <set>
 #include <string>
@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 constexpr char kRecipe[] = "deploy/conda/recipe.yaml";
 
@@ -86,7 +87,21 @@ TEST_F(CondaRecipeTest, TriesEveryProgramOfTheWheel) {
 TEST_F(CondaRecipeTest, LeavesTheWheelsLibrariesAlone) {
   EXPECT_FALSE(
       recipe_["build"]["dynamic_linking"]["binary_relocation"].as<bool>());
-  EXPECT_TRUE(recipe_["build"]["prefix_detection"]["ignore"].as<bool>());
+  EXPECT_TRUE(
+      recipe_["build"]["prefix_detection"]["ignore_binary_files"].as<bool>());
+}
+
+// The programs of the wheel, made anew where the package is installed.
+TEST_F(CondaRecipeTest, RunsWithAnyPython) {
+  const YAML::Node python = recipe_["build"]["python"];
+  EXPECT_TRUE(python["version_independent"].as<bool>());
+  const std::string wheel = TextOf("trainer_shim/python/wheel.py");
+  EXPECT_THAT(wheel, HasSubstr("ballast._programs:"));
+  EXPECT_THAT(
+      TextsOf(python["entry_points"]),
+      UnorderedElementsAre("ballast-server = ballast._programs:ballast_server",
+                           "ballastctl = ballast._programs:ballastctl",
+                           "ballast-rank = ballast._programs:ballast_rank"));
 }
 
 }  // namespace

@@ -15,6 +15,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 PATH=$(dirname "$BALLAST_AUDITWHEEL"):$PATH deploy/wheel.sh --out "$work" \
   --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/ballast-*.whl
+# Bundles of GPU tests bring the wheel of the library alone, without programs.
+PATH=$(dirname "$BALLAST_AUDITWHEEL"):$PATH deploy/wheel.sh --out "$work/library" \
+  --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/library_wheel/ballast-*.whl
 wheel=$(echo "$work"/ballast-*-py3-none-manylinux_2_3[0-9]_"$(uname -m)".whl)
 [[ -f $wheel ]] || fail "found $(ls "$work"); wanted a manylinux wheel"
 size=$(stat -c %s "$wheel")
