@@ -16,14 +16,15 @@
 #include <arrow/util/key_value_metadata.h>
 #include <xxhash.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/storage/azure_access.h"
+#include "server/storage/gcs_access.h"
 #include "server/storage/object_version.h"
 #include "server/storage/stop_stores.h"
 #include "server/storage/store_credentials.h"
+#include "server/storage/store_endpoint.h"
 #include "server/storage/store_fault.h"
 
 namespace ballast {
@@ -33,6 +34,8 @@ constexpr int kAttempts = 4;
 constexpr double kConnectSeconds = 5;
 // Without a byte.
 constexpr double kSilentSeconds = 10;
+// Of all attempts of a request, for Google's client.
+constexpr double kRetrySeconds = 15;
 constexpr size_t kMaxKeysFile = 1 << 20;
 
 class ArrowStore final : public ObjectStore {
@@ -68,14 +71,23 @@ class ArrowStore final : public ObjectStore {
   absl::StatusOr<FileStamp> Stat(const std::string& path) override {
     FileStamp stamp;
     BALLAST_RETURN_IF_ERROR(Guard("stat", path, [&]() -> arrow::Status {
-      ARROW_ASSIGN_OR_RAISE(const auto file, files_->OpenInputFile(path));
-      ARROW_ASSIGN_OR_RAISE(const int64_t size, file->GetSize());
-      ARROW_ASSIGN_OR_RAISE(const auto metadata, file->ReadMetadata());
-      stamp.size = static_cast<uint64_t>(size);
-      std::string version =
-          metadata == nullptr ? "" : VersionOfFields(metadata->sorted_pairs());
+      std::string version;
+      // Google's client begins to read an object that is opened.
+      if (scheme_ != "gs") {
+        ARROW_ASSIGN_OR_RAISE(const auto file, files_->OpenInputFile(path));
+        ARROW_ASSIGN_OR_RAISE(const int64_t size, file->GetSize());
+        ARROW_ASSIGN_OR_RAISE(const auto metadata, file->ReadMetadata());
+        stamp.size = static_cast<uint64_t>(size);
+        if (metadata != nullptr) {
+          version = VersionOfFields(metadata->sorted_pairs());
+        }
+      }
       if (version.empty()) {
         ARROW_ASSIGN_OR_RAISE(const auto info, files_->GetFileInfo(path));
+        if (!info.IsFile()) {
+          return arrow::internal::IOErrorFromErrno(ENOENT, "no such object");
+        }
+        stamp.size = static_cast<uint64_t>(info.size());
         version =
             absl::StrCat("mtime=", info.mtime().time_since_epoch().count());
       }
@@ -188,12 +200,9 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeS3(const v1::Storage::S3& s3) {
       arrow::fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
   options.tls_ca_file_path = s3.ca();
   if (!s3.endpoint().empty()) {
-    absl::string_view endpoint = s3.endpoint();
-    options.scheme =
-        absl::ConsumePrefix(&endpoint, "http://") ? "http" : "https";
-    absl::ConsumePrefix(&endpoint, "https://");
-    absl::ConsumeSuffix(&endpoint, "/");
-    options.endpoint_override = std::string(endpoint);
+    StoreEndpoint endpoint = SplitEndpoint(s3.endpoint());
+    options.scheme = std::move(endpoint.scheme);
+    options.endpoint_override = std::move(endpoint.authority);
   }
   auto files = arrow::fs::S3FileSystem::Make(options);
   if (!files.ok()) return FromArrow("storage.s3", files.status());
@@ -204,32 +213,64 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeS3(const v1::Storage::S3& s3) {
   return std::make_unique<ArrowStore>("s3", *std::move(files), std::move(keys));
 }
 
-absl::StatusOr<std::unique_ptr<ObjectStore>> MakeGcs() {
-  auto files =
-      arrow::fs::GcsFileSystem::Make(arrow::fs::GcsOptions::Defaults());
-  if (!files.ok()) return FromArrow("gs://", files.status());
-  return std::make_unique<ArrowStore>("gs", *std::move(files), StoreKeys());
+absl::StatusOr<std::unique_ptr<ObjectStore>> MakeGcs(
+    const v1::Storage::Gcs& gcs) {
+  BALLAST_ASSIGN_OR_RETURN(GcsAccess access, ResolveGcsAccess(gcs, Variable));
+  arrow::fs::GcsOptions options;
+  switch (access.kind) {
+    case GcsAccess::Kind::kAnonymous:
+      options = arrow::fs::GcsOptions::Anonymous();
+      break;
+    case GcsAccess::Kind::kDefault:
+      options = arrow::fs::GcsOptions::Defaults();
+      break;
+    case GcsAccess::Kind::kServiceAccount:
+      options =
+          arrow::fs::GcsOptions::FromServiceAccountCredentials(access.key);
+      break;
+  }
+  options.scheme = access.endpoint.scheme;
+  options.endpoint_override = access.endpoint.authority;
+  options.retry_limit_seconds = kRetrySeconds;
+  auto files = arrow::fs::GcsFileSystem::Make(options);
+  if (!files.ok()) return FromArrow("storage.gcs", files.status());
+  StoreKeys keys;
+  keys.secret = std::move(access.key);
+  return std::make_unique<ArrowStore>("gs", *std::move(files), std::move(keys));
 }
 
-// The account comes from AZURE_STORAGE_ACCOUNT, its key from AZURE_STORAGE_KEY;
-// without a key the SDK looks for a role.
-absl::StatusOr<std::unique_ptr<ObjectStore>> MakeAzure() {
-  arrow::fs::AzureOptions options;
-  options.account_name = Variable("AZURE_STORAGE_ACCOUNT").value_or("");
-  if (options.account_name.empty()) {
-    return absl::FailedPreconditionError(
-        "abfs://: AZURE_STORAGE_ACCOUNT is not set; set it to the name of the "
-        "storage account");
+arrow::Status SetCredentials(const AzureAccess& access,
+                             arrow::fs::AzureOptions* options) {
+  switch (access.kind) {
+    case AzureAccess::Kind::kAnonymous:
+      return options->ConfigureAnonymousCredential();
+    case AzureAccess::Kind::kKey:
+      return options->ConfigureAccountKeyCredential(access.secret);
+    case AzureAccess::Kind::kSas:
+      return options->ConfigureSASCredential(access.secret);
+    case AzureAccess::Kind::kPrincipal:
+      return options->ConfigureEnvironmentCredential();
+    case AzureAccess::Kind::kInstance:
+      return options->ConfigureDefaultCredential();
   }
-  StoreKeys keys;
-  keys.secret = Variable("AZURE_STORAGE_KEY").value_or("");
-  const absl::Status configured = FromArrow(
-      "abfs://", keys.secret.empty()
-                     ? options.ConfigureDefaultCredential()
-                     : options.ConfigureAccountKeyCredential(keys.secret));
-  BALLAST_RETURN_IF_ERROR(configured);
+  return arrow::Status::OK();
+}
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> MakeAzure(
+    const v1::Storage::Azure& azure) {
+  BALLAST_ASSIGN_OR_RETURN(AzureAccess access,
+                           ResolveAzureAccess(azure, Variable));
+  arrow::fs::AzureOptions options;
+  options.account_name = access.account;
+  options.blob_storage_scheme = options.dfs_storage_scheme = access.scheme;
+  options.blob_storage_authority = access.blob_authority;
+  options.dfs_storage_authority = access.dfs_authority;
+  BALLAST_RETURN_IF_ERROR(
+      FromArrow("storage.azure.credentials", SetCredentials(access, &options)));
   auto files = arrow::fs::AzureFileSystem::Make(options);
-  if (!files.ok()) return FromArrow("abfs://", files.status());
+  if (!files.ok()) return FromArrow("storage.azure", files.status());
+  StoreKeys keys;
+  keys.secret = std::move(access.secret);
   return std::make_unique<ArrowStore>("abfs", *std::move(files),
                                       std::move(keys));
 }
@@ -244,7 +285,8 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeArrowStore(
     const std::string& scheme, const v1::Storage& storage) {
   try {
     if (scheme == "s3") return MakeS3(storage.s3());
-    return scheme == "gs" ? MakeGcs() : MakeAzure();
+    if (scheme == "gs") return MakeGcs(storage.gcs());
+    return MakeAzure(storage.azure());
   } catch (const std::exception& error) {
     return absl::FailedPreconditionError(
         absl::StrCat(scheme, "://: ", error.what()));

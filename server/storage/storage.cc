@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/storage/arrow_store.h"
+#include "server/storage/folder_listing.h"
 #include "server/storage/local_store.h"
 #include "server/storage/open_object.h"
 #include "server/storage/store_url.h"
@@ -152,10 +153,14 @@ absl::StatusOr<std::vector<std::string>> Storage::ListObjects(
 absl::StatusOr<std::vector<StoreEntry>> Storage::ListFolder(
     const std::string& url) {
   BALLAST_ASSIGN_OR_RETURN(const auto found, Find(url));
+  const std::string scheme = SchemeOf(url);
   BALLAST_ASSIGN_OR_RETURN(
       std::vector<StoreEntry> entries,
-      found.first->List(found.second, /*recursive=*/false));
-  const std::string scheme = SchemeOf(url);
+      found.first->List(found.second, /*recursive=*/scheme == "gs://"));
+  // Arrow's client for Google passes over the folders that a listing names.
+  if (scheme == "gs://") {
+    entries = FolderListing(found.second, std::move(entries));
+  }
   for (StoreEntry& entry : entries) entry.path.insert(0, scheme);
   std::sort(
       entries.begin(), entries.end(),

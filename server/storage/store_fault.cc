@@ -17,6 +17,13 @@ bool Says(absl::string_view message,
   });
 }
 
+// The section of the configuration that says how to reach the store of `url`.
+absl::string_view SectionOf(absl::string_view url) {
+  if (absl::StartsWith(url, "gs://")) return "storage.gcs";
+  if (absl::StartsWith(url, "abfs://")) return "storage.azure";
+  return "storage.s3";
+}
+
 }  // namespace
 
 absl::Status StoreFault(absl::string_view action, absl::string_view url,
@@ -24,24 +31,33 @@ absl::Status StoreFault(absl::string_view action, absl::string_view url,
   const auto text = [&](absl::string_view advice) {
     return absl::StrCat(url, ": cannot ", action, ": ", message, advice);
   };
-  if (Says(message, {"NO_SUCH_BUCKET", "NoSuchBucket"})) {
-    return absl::NotFoundError(
-        text("; is the bucket's name right, and is it at this endpoint "
-             "(storage.s3.endpoint) and region?"));
+  const absl::string_view section = SectionOf(url);
+  if (Says(message, {"NO_SUCH_BUCKET", "NoSuchBucket", "ContainerNotFound",
+                     "The specified bucket does not exist"})) {
+    return absl::NotFoundError(text(absl::StrCat(
+        "; is the bucket's name right, and is it at this endpoint (", section,
+        ".endpoint)", section == "storage.s3" ? " and region?" : "?")));
   }
-  if (missing || Says(message, {"NO_SUCH_KEY", "NoSuchKey",
-                                "RESOURCE_NOT_FOUND", "HTTP status 404"})) {
+  if (missing ||
+      Says(message, {"NO_SUCH_KEY", "NoSuchKey", "RESOURCE_NOT_FOUND",
+                     "BlobNotFound", "HTTP status 404"})) {
     return absl::NotFoundError(text(""));
   }
-  if (Says(message, {"ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY_ID",
-                     "InvalidAccessKeyId", "SIGNATURE", "SignatureDoesNotMatch",
-                     "INVALID_CLIENT_TOKEN", "ExpiredToken", "EXPIRED_TOKEN",
-                     "UNRECOGNIZED_CLIENT", "MISSING_AUTHENTICATION",
-                     "HTTP status 403", "HTTP status 401"})) {
-    return absl::UnavailableError(
-        text("; the store refuses the credentials: check that the keys that "
-             "storage.s3.credentials names belong to this endpoint, have not "
-             "expired and may read the bucket"));
+  if (Says(message,
+           {"ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY_ID",
+            "InvalidAccessKeyId", "SIGNATURE", "SignatureDoesNotMatch",
+            "INVALID_CLIENT_TOKEN", "ExpiredToken", "EXPIRED_TOKEN",
+            "UNRECOGNIZED_CLIENT", "MISSING_AUTHENTICATION", "HTTP status 403",
+            "HTTP status 401",
+            // Google's and Azure's.
+            "PERMISSION_DENIED", "UNAUTHENTICATED", "AuthenticationFailed",
+            "AuthorizationFailure", "AuthorizationPermissionMismatch",
+            "NoAuthenticationInformation"})) {
+    return absl::UnavailableError(text(absl::StrCat(
+        "; the store refuses the credentials: check that the keys that ",
+        section,
+        ".credentials names belong to this endpoint, have not expired and may "
+        "read the bucket")));
   }
   if (Says(message, {"REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"})) {
     return absl::UnavailableError(text("; set this machine's clock"));
@@ -52,9 +68,10 @@ absl::Status StoreFault(absl::string_view action, absl::string_view url,
         text("; does storage.s3.ca name the CA of the endpoint's certificate, "
              "and the certificate the endpoint's host?"));
   }
-  if (Says(message, {"NETWORK_CONNECTION", "curlCode", "HTTP status 50"})) {
-    return absl::UnavailableError(
-        text("; is the store up, and is storage.s3.endpoint right?"));
+  if (Says(message, {"NETWORK_CONNECTION", "curlCode", "HTTP status 50",
+                     "CURL error", "get a new connection", "UNAVAILABLE"})) {
+    return absl::UnavailableError(text(absl::StrCat(
+        "; is the store up, and is ", section, ".endpoint right?")));
   }
   return absl::UnavailableError(text(""));
 }

@@ -34,11 +34,18 @@ absl::StatusOr<StoreUrl> ParseStoreUrl(absl::string_view url) {
     if (!name.empty() && name != "." && name != "..") continue;
     return refused("holds an empty name, \".\" or \"..\"");
   }
-  if (!is_file && absl::StrContains(names[0], '@')) {
+  if (parsed.scheme == "abfs" && absl::StrContains(names[0], '@')) {
     return absl::InvalidArgumentError(
-        absl::StrCat(parsed.scheme,
-                     "://… holds a user name or password; keys belong where "
-                     "storage.s3.credentials says"));
+        "abfs://… holds an account or a password; wanted abfs://CONTAINER/KEY, "
+        "the account as storage.azure.account, and keys where "
+        "storage.azure.credentials says");
+  }
+  if (!is_file && absl::StrContains(names[0], '@')) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        parsed.scheme,
+        "://… holds a user name or password; keys belong where "
+        "storage.",
+        parsed.scheme == "gs" ? "gcs" : "s3", ".credentials says"));
   }
   parsed.path = std::string(rest);
   if (absl::EndsWith(parsed.path, "/") && parsed.path.size() > 1) {

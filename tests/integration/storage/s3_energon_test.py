@@ -33,18 +33,40 @@ class S3EnergonTest(s3_test.S3Job):
         with self.server(config, "127.0.0.1:0") as (address,):
             self.assertTrue(self.pull(address, 1))
 
+    def test_a_metadataset_gives_the_batches_of_the_local_one(self):
+        folder = os.path.join(self.bucket, "sets")
+        os.mkdir(folder)
+        self.addCleanup(shutil.rmtree, folder)
+        with open(folder + "/blend.yaml", "w", encoding="utf-8") as file:
+            file.write(
+                "splits: {train: {blend: [{path: ../energon, weight: 3}, "
+                "{path: more.yaml, weight: 1}]}}\n"
+            )
+        with open(folder + "/more.yaml", "w", encoding="utf-8") as file:
+            file.write("splits: {train: {path: ../energon}}\n")
+        self.sources["blend"] = (
+            "format: energon, path: \"{0}/sets/blend.yaml\", energon: {{crude: webdataset}}"
+        )
+        self.addCleanup(self.sources.pop, "blend")
+        self.gives_the_batches_of_local_files("blend")
+        os.remove(folder + "/more.yaml")
+        config = self.s3_job("torn_blend", "blend")
+        message = self.error("ballast-server", "index", "--config", config)
+        self.assertIn("s3://bucket/sets/blend.yaml: s3://bucket/sets/more.yaml: cannot stat", message)
+        self.s3.stop()
+        message = self.error("ballast-server", "index", "--config", config)
+        self.assertIn("s3://bucket/sets/blend.yaml", message)
+        self.assertIn("is storage.s3.endpoint right?", message)
+
     def test_what_is_wrong_with_a_folder_of_energon_is_said(self):
         os.mkdir(os.path.join(self.bucket, "plain"))
         self.sources["none"] = "format: energon, path: \"{0}/plain/\""
-        self.sources["blend"] = "format: energon, path: \"{0}/blend.yaml\""
         self.addCleanup(self.sources.pop, "none")
-        self.addCleanup(self.sources.pop, "blend")
-        for form, said in (
-            ("none", "s3://bucket/plain: no folder .nv-meta"),
-            ("blend", "found a metadataset in a store; wanted one on a disk"),
-        ):
-            config = self.s3_job("bad_" + form, form)
-            self.assertIn(said, self.error("ballast-server", "index", "--config", config))
+        config = self.s3_job("bad_none", "none")
+        self.assertIn(
+            "s3://bucket/plain: no folder .nv-meta",
+            self.error("ballast-server", "index", "--config", config),
+        )
         mine = os.path.join(self.root, "torn")
         shutil.copytree(self.bucket, mine)
         with open(mine + "/energon/.nv-meta/index.sqlite", "r+b") as file:

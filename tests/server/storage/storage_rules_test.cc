@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/storage/folder_listing.h"
 #include "server/storage/object_version.h"
 #include "server/storage/range_plan.h"
 #include "server/storage/store_credentials.h"
@@ -41,6 +42,10 @@ TEST(ParseStoreUrlTest, RefusesWhatCannotBeOpened) {
   const absl::Status keys = ParseStoreUrl("s3://ID:SECRET@bucket/k").status();
   EXPECT_TRUE(absl::IsInvalidArgument(keys));
   EXPECT_THAT(keys.message(), Not(HasSubstr("SECRET")));
+  const absl::Status account =
+      ParseStoreUrl("abfs://c@me.dfs.core.windows.net/k").status();
+  EXPECT_THAT(account.message(), AllOf(HasSubstr("abfs://CONTAINER/KEY"),
+                                       HasSubstr("storage.azure.account")));
 }
 
 TEST(CoalesceTest, JoinsAcrossSmallGapsAlone) {
@@ -108,6 +113,41 @@ TEST(StoreFaultTest, RefusedKeysAreTransientAndSayWhatToDo) {
   }
   EXPECT_TRUE(absl::IsUnavailable(
       StoreFault("read", "s3://b/k", "curlCode: 28, Timeout", false)));
+}
+
+TEST(StoreFaultTest, SpeaksOfTheSectionOfItsStore) {
+  for (const auto& [url, section] : std::map<std::string, std::string>{
+           {"gs://b/k", "storage.gcs"}, {"abfs://b/k", "storage.azure"}}) {
+    for (const char* message :
+         {"google::cloud::Status(PERMISSION_DENIED: Permanent error",
+          "google::cloud::Status(UNAUTHENTICATED: Permanent error",
+          "Azure Error: [AuthenticationFailed] 403 Server failed"}) {
+      const absl::Status status = StoreFault("stat", url, message, false);
+      EXPECT_TRUE(absl::IsUnavailable(status)) << message;
+      EXPECT_THAT(status.message(), HasSubstr(section + ".credentials"));
+    }
+    for (const char* message :
+         {"CURL error [7]=Could not connect to server",
+          "Azure Error: [] Fail to get a new connection for: http://h."}) {
+      const absl::Status status = StoreFault("stat", url, message, false);
+      EXPECT_TRUE(absl::IsUnavailable(status)) << message;
+      EXPECT_THAT(status.message(), HasSubstr(section + ".endpoint"));
+    }
+  }
+}
+
+// Entries of one folder, of a listing of all below it.
+TEST(FolderListingTest, FoldsWhatLiesDeeper) {
+  const std::vector<StoreEntry> found =
+      FolderListing("b/a", {{.path = "b/a/x", .size = 3},
+                            {.path = "b/a/sub/y", .size = 4},
+                            {.path = "b/a/sub/deep/z", .size = 5},
+                            {.path = "b/ab/no", .size = 6}});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].path, "b/a/x");
+  EXPECT_EQ(found[0].size, 3u);
+  EXPECT_EQ(found[1].path, "b/a/sub");
+  EXPECT_TRUE(found[1].is_folder);
 }
 
 TEST(StoreCredentialsTest, ReadsTheEnvironment) {
