@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/image/resample_weights.h"
-#include "server/image/resize_order.h"
+#include "proto/image/resize_order.h"
 
 namespace ballast {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/image/resize_order.h"
+#include "proto/image/resize_order.h"
 
 namespace ballast {
 

@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "common/sha256.h"
-#include "server/image/image.h"
 #include "proto/image/resample_weights.h"
-#include "server/image/resize_order.h"
+#include "proto/image/resize_order.h"
+#include "server/image/image.h"
 #include "tests/server/image/test_images.h"
 
 namespace ballast {

@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_IMAGE_RESIZE_ORDER_H_
-#define BALLAST_SERVER_IMAGE_RESIZE_ORDER_H_
+#ifndef BALLAST_PROTO_IMAGE_RESIZE_ORDER_H_
+#define BALLAST_PROTO_IMAGE_RESIZE_ORDER_H_
 
 #include <cstdint>
 
@@ -30,4 +30,4 @@ constexpr bool IsResizedAlongYFirst(ResampleLibrary library, uint32_t width,
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_IMAGE_RESIZE_ORDER_H_
+#endif  // BALLAST_PROTO_IMAGE_RESIZE_ORDER_H_
