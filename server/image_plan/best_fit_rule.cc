@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
-#include <utility>
 
 #include "server/image_plan/stage_parts.h"
 #include "server/image_plan/tile_rules.h"
@@ -25,70 +22,57 @@ Scale ScaleOf(uint32_t target, uint32_t original, bool is_float) {
 }
 
 uint32_t FloorProduct(uint32_t side, const Scale& scale) {
-  if (!scale.is_float) return Int(std::floor(side * scale.value));
-  return Int(
-      std::floor(static_cast<float>(side) * static_cast<float>(scale.value)));
+  if (!scale.is_float) return Int(side * scale.value);
+  return Int(static_cast<float>(side) * static_cast<float>(scale.value));
+}
+
+// The scale at which `tiles` tiles cover a side; the processor has it in a
+// tensor of floats.
+float CoverScale(uint32_t tiles, uint32_t tile, uint32_t side) {
+  return static_cast<float>(tiles * tile) / static_cast<float>(side);
+}
+
+// The fewest tiles that cover a side at a scale of at least `scale`.
+uint32_t FewestTiles(float scale, uint32_t tile, uint32_t side) {
+  const double exact = static_cast<double>(scale) * side / tile;
+  uint32_t tiles = std::max(1u, Int(exact));
+  while (tiles > 1 && CoverScale(tiles - 1, tile, side) >= scale) --tiles;
+  while (CoverScale(tiles, tile, side) < scale) ++tiles;
+  return tiles;
+}
+
+// The grid of at most max_tiles tiles that enlarges the image least, or else
+// shrinks it least; of several the one with fewest tiles. A grid's scale is the
+// smaller of its sides', and each side's grows with its tiles.
+TileShape BestGrid(uint32_t height, uint32_t width, const ImageFamily& family) {
+  const uint32_t tile = family.tile;
+  const uint32_t most = family.max_tiles;
+  const TileShape enlarging = {FewestTiles(1, tile, height),
+                               FewestTiles(1, tile, width)};
+  if (uint64_t{enlarging.height} * enlarging.width <= most) return enlarging;
+  const auto by_rows = [&](uint32_t rows) {
+    return CoverScale(rows, tile, height);
+  };
+  // With as many columns as these rows leave.
+  const auto by_columns = [&](uint32_t rows) {
+    return CoverScale(most / rows, tile, width);
+  };
+  // From these rows on the columns that are left decide, before them the rows.
+  auto rows = std::max(
+      1u, Int(std::min<double>(
+              most, std::sqrt(static_cast<double>(most) * height / width))));
+  while (rows > 1 && by_rows(rows - 1) >= by_columns(rows - 1)) --rows;
+  while (rows <= most && by_rows(rows) < by_columns(rows)) ++rows;
+  float scale = rows <= most ? by_columns(rows) : 0;
+  if (rows > 1) scale = std::max(scale, by_rows(rows - 1));
+  return {FewestTiles(scale, tile, height), FewestTiles(scale, tile, width)};
 }
 
 }  // namespace
 
-std::vector<TileShape> BestFitGrids(const ImageFamily& family) {
-  // Grids of one shape stand together, in the order of the first of each.
-  std::vector<std::pair<double, std::vector<TileShape>>> shapes;
-  for (uint32_t tiles = family.max_tiles; tiles > 0; --tiles) {
-    for (uint32_t rows = 1; rows <= tiles; ++rows) {
-      if (tiles % rows != 0) continue;
-      const TileShape grid = {rows, tiles / rows};
-      const double ratio = static_cast<double>(grid.height) / grid.width;
-      auto found =
-          std::find_if(shapes.begin(), shapes.end(),
-                       [ratio](const auto& s) { return s.first == ratio; });
-      if (found == shapes.end()) {
-        found = shapes.insert(shapes.end(), {ratio, {}});
-      }
-      found->second.push_back(grid);
-    }
-  }
-  std::vector<TileShape> grids;
-  for (const auto& [ratio, same] : shapes) {
-    grids.insert(grids.end(), same.begin(), same.end());
-  }
-  return grids;
-}
-
 ImagePlan PlanBestFitTiles(uint32_t height, uint32_t width,
-                           const ImageFamily& family,
-                           absl::Span<const TileShape> grids) {
-  // The processor has these scales in a tensor of floats: those of n tiles.
-  std::array<float, kMaxFamilyTiles + 1> scale_of_columns;
-  std::array<float, kMaxFamilyTiles + 1> scale_of_rows;
-  for (uint32_t n = 1; n <= family.max_tiles; ++n) {
-    const auto length = static_cast<float>(n * family.tile);
-    scale_of_columns[n] = length / static_cast<float>(width);
-    scale_of_rows[n] = length / static_cast<float>(height);
-  }
-  const auto scale_to = [&](const TileShape& grid) {
-    return std::min(scale_of_columns[grid.width], scale_of_rows[grid.height]);
-  };
-  // The least scale of 1 or more, else the largest.
-  float enlarging = std::numeric_limits<float>::infinity();
-  float shrinking = 0;
-  for (const TileShape& grid : grids) {
-    const float scale = scale_to(grid);
-    const bool enlarges = scale >= 1;
-    enlarging = std::min(enlarging, enlarges ? scale : enlarging);
-    shrinking = std::max(shrinking, enlarges ? shrinking : scale);
-  }
-  const bool enlarges = enlarging < std::numeric_limits<float>::infinity();
-  const float chosen = enlarges ? enlarging : shrinking;
-  TileShape best = {0, 0};
-  for (const TileShape& grid : grids) {
-    if (scale_to(grid) == chosen &&
-        (best.height == 0 ||
-         grid.height * grid.width < best.height * best.width)) {
-      best = grid;
-    }
-  }
+                           const ImageFamily& family) {
+  const TileShape best = BestGrid(height, width, family);
   const TileShape canvas = {best.height * family.tile,
                             best.width * family.tile};
   // Images under a tile are enlarged to it; others are never enlarged.

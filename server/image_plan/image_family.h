@@ -107,7 +107,9 @@ struct ImageFamily {
 
   // Tokens beside those of merged patches, as the processor counts them: one
   // after each row of tokens (a newline), and some for each image (start and
-  // end).
+  // end). Those of an image are marks.before and marks.after where these are
+  // set; placeholders where they are not, and beside newlines that are
+  // placeholders in the same run.
   uint32_t tokens_a_row = 0;
   uint32_t tokens_an_image = 0;
 

@@ -47,7 +47,9 @@ ImageMarks MiniCpm() {
 
 ImageMarks MarksOf(absl::string_view family) {
   if (family == "ernie4_5_vl") {
-    return {.placeholder = "<|IMAGE_PLACEHOLDER|>"};
+    return {.placeholder = "<|IMAGE_PLACEHOLDER|>",
+            .before = "<|IMAGE_START|>",
+            .after = "<|IMAGE_END|>"};
   }
   if (family == "gemma3" || family == "gemma3_pan_and_scan") return Gemma3();
   if (family == "gemma4") {
@@ -55,17 +57,25 @@ ImageMarks MarksOf(absl::string_view family) {
         .placeholder = "<|image|>", .before = "<|image>", .after = "<image|>"};
   }
   if (family == "glm46v" || family == "glm4v") {
-    return {.placeholder = "<|image|>"};
+    return {.placeholder = "<|image|>",
+            .before = "<|begin_of_image|>",
+            .after = "<|end_of_image|>"};
   }
   if (family == "hunyuan_vl") {
-    return {.placeholder = "<｜hy_place▁holder▁no▁102｜>"};
+    return {.placeholder = "<｜hy_place▁holder▁no▁102｜>",
+            .before = "<｜hy_place▁holder▁no▁100｜>",
+            .after = "<｜hy_place▁holder▁no▁101｜>"};
   }
   if (family == "idefics3" || family == "smolvlm") return Idefics();
   if (family == "internvl3") {
     return {
         .placeholder = "<IMG_CONTEXT>", .before = "<img>", .after = "</img>"};
   }
-  if (family == "kimi_k25") return {.placeholder = "<|media_pad|>"};
+  if (family == "kimi_k25") {
+    return {.placeholder = "<|media_pad|>",
+            .before = "<|media_begin|>image<|media_content|>",
+            .after = "<|media_end|>"};
+  }
   if (family == "llama4") return Llama4();
   if (family == "llava1_5" || family == "llava1_5_pad" ||
       family == "llava_next" || family == "llava_onevision") {

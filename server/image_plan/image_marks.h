@@ -8,8 +8,11 @@
 
 namespace ballast {
 
-// The text that a family's processor writes in place of an image, in UTF-8:
-// runs of the placeholder and the other texts around them. Special tokens are
+// The text that stands for an image in every text of a family, in UTF-8: runs
+// of the placeholder and the other texts around them. Most families' processors
+// write all of it. Those of ERNIE, GLM, HunyuanVL and Kimi write the run alone,
+// and the chat template before and after; they belong to the image all the
+// same, also in a document or another chat template. Special tokens are
 // spelled out; a stretch `<...>` or `[...]` without white space is one. Empty
 // texts are not written.
 //
@@ -42,8 +45,8 @@ struct ImageMarks {
   std::string cut_before = {};     // before an image that is cut
 };
 
-// The marks of the family of this name, as its processor writes them; empty for
-// an encoder without text and for an unknown name.
+// The marks of the family of this name, as its released checkpoints know them;
+// empty for an encoder without text and for an unknown name.
 ImageMarks MarksOf(absl::string_view family);
 
 // All texts of the marks, in the order of the fields.

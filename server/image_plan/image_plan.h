@@ -50,9 +50,8 @@ struct ImagePlan {
   // where it is masked (padded patches).
   uint64_t patches = 0;
   // Tokens that the image takes in the text, as the family's processor counts
-  // them: placeholders, newlines, and start and end where they are not part of
-  // the chat template. Marks that are written as text (row and column of a
-  // tile) are not counted.
+  // them: placeholders, newlines, and start and end where it writes them. Marks
+  // that are written as text (row and column of a tile) are not counted.
   uint64_t tokens = 0;
   // Placeholders among them: the tokens that the model replaces by the image's
   // features.

@@ -39,12 +39,19 @@ bool IsWholeBesideOthers(const ImageFamily& family, uint32_t images) {
   return family.cut_alone && images > 1;
 }
 
+// Whether the family's tokens_an_image are the texts before and after.
+bool EndsAreText(const ImageFamily& family) {
+  const ImageMarks& marks = family.marks;
+  if (marks.before.empty() && marks.after.empty()) return false;
+  // A tower that answers a newline after each row answers both ends, too
+  // (HunyuanVL); the texts around them are not counted.
+  return family.tokens_a_row == 0 || MarksParts(marks);
+}
+
 // Tokens that are counted and written as text.
 uint64_t TextTokens(const ImageFamily& family, uint64_t token_rows) {
-  const ImageMarks& marks = family.marks;
-  return (marks.row_end.empty() ? 0 : family.tokens_a_row * token_rows) +
-         (marks.before.empty() && marks.after.empty() ? 0
-                                                      : family.tokens_an_image);
+  return (family.marks.row_end.empty() ? 0 : family.tokens_a_row * token_rows) +
+         (EndsAreText(family) ? family.tokens_an_image : 0);
 }
 
 // Fills the counts of a plan whose stages are made.
@@ -74,8 +81,9 @@ void Count(uint32_t height, uint32_t width, uint32_t images,
 }  // namespace
 
 ImagePlanner::ImagePlanner(ImageFamily family) : family_(std::move(family)) {
-  if (family_.rule == kTileGrid) grids_ = TileGrids(family_);
-  if (family_.rule == kBestFitTiles) grids_ = BestFitGrids(family_);
+  if (family_.rule == kTileGrid) tile_grids_ = TileGrids(family_);
+  if (family_.rule == kPinpoints) canvases_ = Canvases(family_);
+  if (family_.rule == kSlices) slice_grids_ = SliceGrids(family_);
 }
 
 absl::StatusOr<ImagePlanner> ImagePlanner::Create(ImageFamily family) {
@@ -117,15 +125,15 @@ absl::StatusOr<ImagePlan> ImagePlanner::MakeStages(uint32_t height,
     case kPadSquare:
       return PlanPadSquare(height, width, f);
     case kPinpoints:
-      return PlanPinpoints(height, width, f);
+      return PlanPinpoints(height, width, f, canvases_);
     case kTileGrid:
-      return PlanTileGrid(height, width, f, grids_);
+      return PlanTileGrid(height, width, f, tile_grids_);
     case kLongestEdgeTiles:
       return PlanLongestEdgeTiles(height, width, f);
     case kBestFitTiles:
-      return PlanBestFitTiles(height, width, f, grids_);
+      return PlanBestFitTiles(height, width, f);
     case kSlices:
-      return PlanSlices(height, width, f);
+      return PlanSlices(height, width, f, slice_grids_);
   }
   return absl::InternalError("unknown image rule");
 }

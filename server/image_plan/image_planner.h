@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_plan.h"
+#include "server/image_plan/tile_grid.h"
 
 namespace ballast {
 
@@ -39,9 +39,10 @@ class ImagePlanner {
                                        uint32_t images) const;
 
   ImageFamily family_;
-  // In tiles, for the rules that choose among grids, in the order in which
-  // their processors look at them.
-  std::vector<TileShape> grids_;
+  // Of the rule that chooses among them; the others are empty.
+  TileGrids tile_grids_;
+  Canvases canvases_;
+  SliceGrids slice_grids_;
 };
 
 }  // namespace ballast

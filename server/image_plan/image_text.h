@@ -17,6 +17,8 @@ namespace ballast {
 struct ImageTextPiece {
   uint64_t placeholders = 0;  // 0: `text`
   std::string text;           // UTF-8, special tokens spelled out
+  // The placeholders are a video's, which have an id of their own.
+  bool is_video = false;
 };
 
 // The tokens of an image's text.

@@ -1,45 +1,17 @@
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "server/image_plan/stage_parts.h"
 #include "server/image_plan/tile_rules.h"
 
 namespace ballast {
+
 ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
-                        const ImageFamily& family) {
+                        const ImageFamily& family, const Canvases& canvases) {
   const double h = height;
   const double w = width;
-  // In whole pixels, which doubles hold exactly: integers are chosen among
-  // without a branch.
-  const int64_t whole = int64_t{height} * width;
-  int64_t most_effective = 0;
-  int64_t least_wasted = std::numeric_limits<int64_t>::max();
-  size_t best_index = 0;
-  uint32_t last_height = 0;
-  double scale_of_height = 0;
-  for (size_t i = 0; i < family.canvases.size(); ++i) {
-    const TileShape& canvas = family.canvases[i];
-    // Lists go through the widths of one height.
-    if (canvas.height != last_height) {
-      last_height = canvas.height;
-      scale_of_height = canvas.height / h;
-    }
-    const double scale = std::min(canvas.width / w, scale_of_height);
-    const int64_t effective = std::min(
-        static_cast<int64_t>(w * scale) * static_cast<int64_t>(h * scale),
-        whole);
-    const int64_t wasted = int64_t{canvas.width} * canvas.height - effective;
-    const bool is_better =
-        (effective > most_effective) |
-        ((effective == most_effective) & (wasted < least_wasted));
-    most_effective = is_better ? effective : most_effective;
-    least_wasted = is_better ? wasted : least_wasted;
-    best_index = is_better ? i : best_index;
-  }
-  const TileShape best = family.canvases[best_index];
+  const TileShape best = canvases.Best(height, width);
   TileShape size = best;
   const double scale_w = best.width / w;
   const double scale_h = best.height / h;
@@ -85,8 +57,8 @@ uint64_t PinpointTokens(uint32_t height, uint32_t width,
     const double ratio = std::sqrt(static_cast<double>(rows * columns) /
                                    (uint64_t{family.max_patches} * base));
     if (ratio > 1.1) {
-      rows = static_cast<uint64_t>(std::floor(rows / ratio));
-      columns = static_cast<uint64_t>(std::floor(columns / ratio));
+      rows = static_cast<uint64_t>(rows / ratio);
+      columns = static_cast<uint64_t>(columns / ratio);
     }
   }
   return base + rows * columns + rows;

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -11,9 +11,25 @@
 namespace ballast {
 namespace {
 
+// The whole number nearest to `value`, half to even; `value` is 0 to 2^51. At
+// 2^52 doubles are whole numbers. As std::nearbyint, which is a call.
+double Nearest(double value) {
+  constexpr double kWhole = 0x1p52;
+  return (value + kWhole) - kWhole;
+}
+
+// `value` is 0 to 2^52. As std::trunc and std::ceil, which are calls.
+double Down(double value) {
+  return static_cast<double>(static_cast<int64_t>(value));
+}
+double Up(double value) {
+  const double down = Down(value);
+  return down < value ? down + 1 : down;
+}
+
 // The multiple of `divisor` nearest to `length`, half to even, at least one.
 double Divisible(double length, double divisor) {
-  return std::max(std::nearbyint(length / divisor) * divisor, divisor);
+  return std::max(Nearest(length / divisor) * divisor, divisor);
 }
 
 // The size of a view of h*w pixels: about tile*tile pixels if `enlarge` or the
@@ -23,8 +39,8 @@ absl::StatusOr<TileShape> ViewSize(double h, double w,
   const double tile = family.tile;
   if (h * w > tile * tile || enlarge) {
     const double aspect = w / h;
-    h = std::trunc(tile / std::sqrt(aspect));
-    w = std::trunc(h * aspect);
+    h = Down(tile / std::sqrt(aspect));
+    w = Down(h * aspect);
   }
   const double factor = static_cast<double>(family.patch) * family.merge;
   const double out_h = Divisible(h, factor);
@@ -39,39 +55,25 @@ absl::StatusOr<TileShape> ViewSize(double h, double w,
 }
 
 // The grid of slices nearest in shape; {0, 0} for an image that is not cut.
-TileShape SliceGrid(double h, double w, const ImageFamily& family) {
-  const double log_ratio = std::log(w / h);
+TileShape SliceGrid(double h, double w, const ImageFamily& family,
+                    const SliceGrids& grids) {
   const double tiles =
-      std::ceil(w * h / (static_cast<double>(family.tile) * family.tile));
-  const auto multiple =
+      Up(w * h / (static_cast<double>(family.tile) * family.tile));
+  const auto slices =
       static_cast<uint32_t>(std::min<double>(tiles, family.max_tiles));
-  if (multiple <= 1) return {0, 0};
-  TileShape best = {1, 1};
-  double least = std::numeric_limits<double>::infinity();
-  for (uint32_t slices = multiple - 1; slices <= multiple + 1; ++slices) {
-    if (slices == 1 || slices > family.max_tiles) continue;
-    for (uint32_t rows = 1; rows <= slices; ++rows) {
-      if (slices % rows != 0) continue;
-      const uint32_t columns = slices / rows;
-      const double error =
-          std::abs(log_ratio - std::log(static_cast<double>(columns) / rows));
-      if (error < least || (error == least && rows > best.height)) {
-        best = {rows, columns};
-        least = error;
-      }
-    }
-  }
-  return best;
+  if (slices <= 1) return {0, 0};
+  return grids.Nearest(slices, std::log(w / h));
 }
 
 }  // namespace
 
 absl::StatusOr<ImagePlan> PlanSlices(uint32_t height, uint32_t width,
-                                     const ImageFamily& family) {
+                                     const ImageFamily& family,
+                                     const SliceGrids& grids) {
   const double h = height;
   const double w = width;
   const PixelRect whole = {0, 0, height, width};
-  const TileShape grid = SliceGrid(h, w, family);
+  const TileShape grid = SliceGrid(h, w, family, grids);
   ImagePlan plan;
   BALLAST_ASSIGN_OR_RETURN(const TileShape view,
                            ViewSize(h, w, family, grid.height == 0));

@@ -1,8 +1,6 @@
 #include "server/image_plan/tile_rules.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "server/image_plan/stage_parts.h"
 
@@ -14,7 +12,7 @@ uint32_t PanCrops(uint32_t longer, uint32_t shorter,
                   const ImageFamily& family) {
   const double ratio = static_cast<double>(longer) / shorter;
   if (ratio < family.min_ratio) return 0;
-  uint32_t crops = Int(std::floor(ratio + 0.5));
+  uint32_t crops = Int(ratio + 0.5);
   crops = std::min(longer / family.min_crop, crops);
   crops = std::min(family.max_tiles, std::max(2u, crops));
   const uint32_t side = (longer + crops - 1) / crops;
@@ -123,38 +121,9 @@ ImagePlan PlanLongestEdgeTiles(uint32_t height, uint32_t width,
   return plan;
 }
 
-std::vector<TileShape> TileGrids(const ImageFamily& family) {
-  std::vector<TileShape> grids;
-  for (uint32_t columns = 1; columns <= family.max_tiles; ++columns) {
-    for (uint32_t rows = 1; rows * columns <= family.max_tiles; ++rows) {
-      if (rows * columns >= family.min_tiles) grids.push_back({rows, columns});
-    }
-  }
-  std::stable_sort(grids.begin(), grids.end(),
-                   [](const TileShape& a, const TileShape& b) {
-                     return a.height * a.width < b.height * b.width;
-                   });
-  return grids;
-}
-
 ImagePlan PlanTileGrid(uint32_t height, uint32_t width,
-                       const ImageFamily& family,
-                       absl::Span<const TileShape> grids) {
-  const double aspect = static_cast<double>(width) / height;
-  const double area = static_cast<double>(width) * height;
-  double least = std::numeric_limits<double>::infinity();
-  TileShape best = {1, 1};
-  for (const TileShape& grid : grids) {
-    const double difference =
-        std::abs(aspect - static_cast<double>(grid.width) / grid.height);
-    if (difference < least) {
-      least = difference;
-      best = grid;
-    } else if (difference == least && area > 0.5 * family.tile * family.tile *
-                                                 grid.height * grid.width) {
-      best = grid;
-    }
-  }
+                       const ImageFamily& family, const TileGrids& grids) {
+  const TileShape best = grids.Nearest(height, width);
   return TilesAndThumbnail(
       WholeStage(Whole(height, width),
                  {best.height * family.tile, best.width * family.tile}),

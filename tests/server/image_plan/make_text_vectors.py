@@ -2,8 +2,9 @@
 
 Runs the processors of transformers 5.23 with tokenizers of bytes. An entry has
 the text of an image (number `image` of `images` of the same size) as a list of
-texts and lengths of runs of placeholders, and the number of its tokens. Sizes
-that a processor refuses are left out.
+texts and lengths of runs of placeholders, and the number of its tokens. Marks that
+a chat template writes around an image (TEMPLATE_MARKS) are part of it. Sizes that a
+processor refuses are left out.
 
     python make_text_vectors.py testdata/text_vectors.json
 """
@@ -15,7 +16,7 @@ import sys
 from PIL import Image
 
 from image_processors import SIZES
-from text_processors import PROCESSORS, text_processor
+from text_processors import PROCESSORS, TEMPLATE_MARKS, text_processor
 
 # Families whose canvas of a picture of 1x4000 takes gigabytes.
 TOO_LONG = {"llava1_5": 600}
@@ -25,15 +26,14 @@ REPEATED = {"gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_
             "llama4": "<|patch|>"}
 
 
-def texts_of(processor, images):
+def texts_of(processor, family, images):
     """The text of each image of a sample."""
-    wrapped = processor.image_token
-    if hasattr(processor, "image_start_token") and not hasattr(processor, "slice_mode"):
-        wrapped = processor.image_start_token + wrapped + processor.image_end_token
+    before, after = TEMPLATE_MARKS.get(family, ("", ""))
+    wrapped = before + processor.image_token + after
     several = [images] if len(images) > 1 else images
     answer = processor(images=several, text=[wrapped * len(images)], return_tensors=None,
                        return_text_replacement_offsets=True)
-    return [span["replacement"] for span in answer["text_replacement_offsets"][0]]
+    return [before + span["replacement"] + after for span in answer["text_replacement_offsets"][0]]
 
 
 def pieces_of(text, placeholder):
@@ -48,7 +48,7 @@ def pieces_of(text, placeholder):
 def entry(processor, family, width, height, number, images):
     pictures = [Image.new("RGB", (width, height)) for _ in range(images)]
     try:
-        text = texts_of(processor, pictures)[number]
+        text = texts_of(processor, family, pictures)[number]
     except (ValueError, ZeroDivisionError, RuntimeError) as error:
         print("  refused", width, height, str(error)[:90])
         return []

@@ -44,7 +44,9 @@ PROCESSORS = {
     "internvl3": ("internvl", "InternVLProcessor", {}, {
         "start_image_token": "<img>", "end_image_token": "</img>",
         "context_image_token": "<IMG_CONTEXT>", "video_token": "<video>"}, []),
-    "kimi_k25": ("kimi_k25", "Kimi_K25Processor", {}, {}, ["<|media_pad|>", "<|kimi_k25_video_placeholder|>"]),
+    "kimi_k25": ("kimi_k25", "Kimi_K25Processor", {}, {}, [
+        "<|media_pad|>", "<|kimi_k25_video_placeholder|>", "<|media_begin|>", "<|media_content|>",
+        "<|media_end|>"]),
     "llama4": ("llama4", "Llama4Processor", {}, {}, [
         "<|image|>", "<|image_start|>", "<|image_end|>", "<|patch|>", "<|tile_x_separator|>",
         "<|tile_y_separator|>"]),
@@ -60,6 +62,17 @@ PROCESSORS = {
         "image_id_start_token": "<image_id>", "image_id_end_token": "</image_id>"}, []),
     "pixtral": ("pixtral", "PixtralProcessor", {}, {}, ["[IMG]", "[IMG_BREAK]", "[IMG_END]"]),
     "smolvlm": ("smolvlm", "SmolVLMProcessor", {}, {}, IDEFICS_TOKENS + ["<video>"]),
+}
+# What stands around an image in every text of a model and is not written by its
+# processor: its chat template writes it. ERNIE's and HunyuanVL's are named by the
+# processor, which refuses HunyuanVL's images without them; GLM's and Kimi's stand around
+# the frames of videos in the processor's texts.
+TEMPLATE_MARKS = {
+    "ernie4_5_vl": ("<|IMAGE_START|>", "<|IMAGE_END|>"),
+    "glm46v": ("<|begin_of_image|>", "<|end_of_image|>"),
+    "glm4v": ("<|begin_of_image|>", "<|end_of_image|>"),
+    "hunyuan_vl": ("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),
+    "kimi_k25": ("<|media_begin|>image<|media_content|>", "<|media_end|>"),
 }
 # The family whose image processor has the same class and numbers.
 SAME_IMAGES = {"glm46v": "glm4v", "smolvlm": "idefics3"}

@@ -1,0 +1,85 @@
+#ifndef BALLAST_SERVER_IMAGE_PLAN_TILE_GRID_H_
+#define BALLAST_SERVER_IMAGE_PLAN_TILE_GRID_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "server/image_plan/image_family.h"
+
+// What a family's rule chooses among for each image, prepared once: an image is
+// planned in less time than it takes to look at every grid.
+namespace ballast {
+
+// The grids of kTileGrid: min_tiles to max_tiles tiles.
+class TileGrids {
+ public:
+  TileGrids() = default;
+  explicit TileGrids(const ImageFamily& family);
+
+  // The grid whose ratio of columns to rows is nearest to width / height. Of
+  // several the last is taken, in the order of their tiles and then of their
+  // columns, that has fewer than twice the image's pixels; else the first.
+  TileShape Nearest(uint32_t height, uint32_t width) const;
+
+ private:
+  struct Grid {
+    TileShape shape;
+    size_t place = 0;  // in that order
+    double half_pixels = 0;
+  };
+
+  std::vector<double> ratios_;  // ascending, without repetition
+  // The grids of ratio i are [starts_[i], starts_[i + 1]), in that order.
+  std::vector<size_t> starts_;
+  std::vector<Grid> grids_;
+};
+
+// The canvases of kPinpoints.
+class Canvases {
+ public:
+  Canvases() = default;
+  explicit Canvases(const ImageFamily& family);
+
+  // The canvas that keeps most pixels of the image, the smallest of several,
+  // the first of several as large.
+  TileShape Best(uint32_t height, uint32_t width) const;
+
+ private:
+  // A width of canvases, and the largest height that any of them has.
+  struct Column {
+    uint32_t width = 0;
+    size_t last_height = 0;
+  };
+
+  std::vector<Column> columns_;     // by width, ascending
+  std::vector<uint32_t> heights_;   // ascending
+  std::vector<TileShape> by_area_;  // in order of area, then of preference
+};
+
+// The grids of kSlices.
+class SliceGrids {
+ public:
+  SliceGrids() = default;
+  explicit SliceGrids(const ImageFamily& family);
+
+  // Of the grids of slices-1 to slices+1 slices, but not of one and at most the
+  // family's, that whose logarithm of columns / rows is nearest to log_ratio,
+  // the first of several, but with more rows if there is one. `slices` is 2 to
+  // the family's.
+  TileShape Nearest(uint32_t slices, double log_ratio) const;
+
+ private:
+  struct Grid {
+    TileShape shape;
+    double log_ratio = 0;
+  };
+
+  // The grids of n slices are [starts_[n], starts_[n + 1]), by rows.
+  std::vector<size_t> starts_;
+  std::vector<Grid> grids_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_PLAN_TILE_GRID_H_
