@@ -76,6 +76,53 @@ absl::StatusOr<std::string> ParseContent(object turn) {
   return text;
 }
 
+// Whether `value`, of a turn's `weight`, `loss` or `train`, says that the turn
+// counts less than others.
+bool CountsLess(absl::string_view key, element value) {
+  bool flag = true;
+  double number = 1;
+  if (value.get(flag) == SUCCESS) return !flag;
+  if (value.get(number) != SUCCESS) return false;
+  // Elsewhere other numbers are figures, such as a loss that was measured.
+  return key == "weight" ? number != 1 : number == 0;
+}
+
+// Refuses a turn that says of itself that it is not to be learnt, or has more
+// to be learnt than its text. `turn` is the assistant's.
+absl::Status CheckLearnt(object turn) {
+  // OpenAI's, ms-swift's and Axolotl's names.
+  for (const char* key : {"weight", "loss", "train"}) {
+    element value;
+    if (turn[key].get(value) != SUCCESS || !CountsLess(key, value)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`", key, "` is ", std::string(simdjson::minify(value)).substr(0, 40),
+        ", and every turn of an assistant is learnt whole; write the sample as "
+        "token ids with labels, or remove the key"));
+  }
+  for (const char* key : {"tool_calls", "function_call", "reasoning_content"}) {
+    element value;
+    if (turn[key].get(value) != SUCCESS || value.is_null()) continue;
+    std::string_view text;
+    array list;
+    if (value.get(text) == SUCCESS && text.empty()) continue;
+    if (value.get(list) == SUCCESS && list.size() == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`", key,
+        "` is not written into the text, so it would not be learnt; put it "
+        "into the content as the model writes it, or remove the key"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Turn> ParseTurnOfRole(object turn, Role role,
+                                     absl::StatusOr<std::string> text) {
+  if (!text.ok()) return text.status();
+  if (role == Role::kAssistant) {
+    BALLAST_RETURN_IF_ERROR(CheckLearnt(turn));
+  }
+  return Turn{role, *std::move(text)};
+}
+
 absl::StatusOr<Turn> ParseTurn(element value) {
   object turn;
   if (value.get(turn) != SUCCESS) {
@@ -88,15 +135,34 @@ absl::StatusOr<Turn> ParseTurn(element value) {
     if (turn["value"].get(said) != SUCCESS) {
       return absl::InvalidArgumentError("`value` is missing or not a string");
     }
-    return Turn{role, std::string(said)};
+    return ParseTurnOfRole(turn, role, std::string(said));
   }
   if (turn["role"].get(name) == SUCCESS) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("role", View(name)));
-    BALLAST_ASSIGN_OR_RETURN(std::string said, ParseContent(turn));
-    return Turn{role, std::move(said)};
+    return ParseTurnOfRole(turn, role, ParseContent(turn));
   }
   return absl::InvalidArgumentError(
       "`from` or `role` is missing or not a string");
+}
+
+// Refuses what other trainers write before the turns.
+absl::Status CheckBeside(element root) {
+  for (const char* key : {"system", "tools"}) {
+    element value;
+    if (root[key].get(value) != SUCCESS) continue;
+    std::string_view text;
+    array list;
+    const bool says_something =
+        value.get(text) == SUCCESS
+            ? !text.empty() && text != "[]"
+            : value.get(list) == SUCCESS && list.size() > 0;
+    if (!says_something) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`", key,
+        "` beside the turns is not read, so the text would be another; write "
+        "it into a first turn of role system, or remove the key"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -128,6 +194,7 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
         "conversation is not an object with a list `conversations` or "
         "`messages`");
   }
+  BALLAST_RETURN_IF_ERROR(CheckBeside(root));
   std::vector<Turn> turns;
   for (const element value : list) {
     absl::StatusOr<Turn> turn = ParseTurn(value);

@@ -29,13 +29,17 @@ struct Turn {
 //   LLaVA/ShareGPT   {"conversations": [{"from": "human", "value": "Hi"}, …]}
 //   OpenAI           {"messages": [{"role": "user", "content": "Hi"}, …]}
 //
-// Other keys are ignored. `from` or `role` is human or user, gpt or assistant,
-// system or developer. `content` may be a list of parts: {"type": "text",
-// "text": "Hi"}, or of type image, image_url, video or video_url, whose path
-// (read by server/corpus) is ignored here. Parts are concatenated; an image or
-// video part becomes its mark. Turns may come in any order. Errors:
-// INVALID_ARGUMENT (not JSON, no turns, an invalid turn), naming the turn,
-// counted from 1.
+// Other keys are ignored, but for those that make it another text than it says:
+// `system` and `tools` beside the turns, and of an assistant's turn `weight`,
+// `loss` or `train` of 0 or false, `tool_calls`, `function_call` and
+// `reasoning_content`. Such a conversation is invalid.
+//
+// `from` or `role` is human or user, gpt or assistant, system or developer.
+// `content` may be a list of parts: {"type": "text", "text": "Hi"}, or of type
+// image, image_url, video or video_url, whose path (read by server/corpus) is
+// ignored here. Parts are concatenated; an image or video part becomes its
+// mark. Turns may come in any order. Errors: INVALID_ARGUMENT (not JSON, no
+// turns, an invalid turn), naming the turn, counted from 1.
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
 
 // Splits `text` at its image marks: n marks give n+1 pieces, any of which may

@@ -1,5 +1,6 @@
 #include "server/text/family_conversation.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
@@ -24,8 +26,22 @@ namespace {
 
 using Kind = TextToken::Kind;
 
+// Whether the assistant answers this turn.
+bool IsQuestion(const Turn& turn) {
+  if (turn.role != Role::kUser) return false;
+  const absl::string_view text = StripWhiteSpace(turn.text);
+  return !absl::StartsWith(text, "<tool_response>") ||
+         !absl::EndsWith(text, "</tool_response>");
+}
+
 absl::Status CheckOrder(absl::Span<const Turn> turns,
                         const FamilyTemplate& chat, absl::string_view family) {
+  const bool has_question = std::any_of(turns.begin(), turns.end(), IsQuestion);
+  if (chat.needs_question && !has_question) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no turn of the user asks; the chat template of ", family,
+                     " wants one"));
+  }
   const bool has_system = !turns.empty() && turns[0].role == Role::kSystem;
   for (size_t i = 0; i < turns.size(); ++i) {
     const auto refused = [&](absl::string_view wanted) {
@@ -35,6 +51,10 @@ absl::Status CheckOrder(absl::Span<const Turn> turns,
     };
     if (turns[i].role == Role::kSystem) {
       if (!chat.allows_system) return refused("no system turn");
+      if (chat.needs_question &&
+          (i != 0 || absl::StrContains(turns[i].text, kImageMark))) {
+        return refused("a system turn only at the start, without images");
+      }
       if (chat.system_in_user && (i != 0 || turns.size() == 1)) {
         return refused("a system turn only before the first turn of the user");
       }
@@ -44,6 +64,12 @@ absl::Status CheckOrder(absl::Span<const Turn> turns,
         return refused("user and assistant in turn, the user first");
       }
     }
+    if (chat.refuses_thoughts && turns[i].role == Role::kAssistant &&
+        absl::StrContains(turns[i].text, "</think>")) {
+      return refused(
+          "texts without </think>, since it moves what stands before it: leave "
+          "thoughts out, or use chat_template: chatml or custom");
+    }
   }
   return absl::OkStatus();
 }
@@ -52,7 +78,8 @@ absl::Status CheckOrder(absl::Span<const Turn> turns,
 absl::Status CheckTokens(const ImageFamily& family, const FamilyTemplate& chat,
                          const Tokenizer& tokenizer) {
   std::vector<absl::string_view> texts = {chat.begin, chat.image_after,
-                                          chat.text_before, chat.text_after};
+                                          chat.text_before, chat.text_after,
+                                          chat.answer_first};
   for (const FamilyTemplate::Turn* turn :
        {&chat.system, &chat.user, &chat.assistant}) {
     texts.insert(texts.end(), {turn->prefix, turn->end, turn->suffix});
@@ -82,13 +109,17 @@ class ConversationWriter {
 
   absl::Status AddTurns(absl::Span<const Turn> turns) {
     writer_.AddText(chat_.begin, Kind::kContext);
+    size_t answers = 0;  // the first turn behind the last question
+    for (size_t i = 0; i < turns.size(); ++i) {
+      if (IsQuestion(turns[i])) answers = i + 1;
+    }
     absl::string_view system;
     for (size_t i = 0; i < turns.size(); ++i) {
       if (i == 0 && turns[0].role == Role::kSystem && chat_.system_in_user) {
         system = turns[0].text;
         continue;
       }
-      BALLAST_RETURN_IF_ERROR(AddTurn(turns[i], i == 0, system));
+      BALLAST_RETURN_IF_ERROR(AddTurn(turns[i], i == 0, i >= answers, system));
       system = {};
     }
     if (next_image_ == images_.size()) return absl::OkStatus();
@@ -98,28 +129,39 @@ class ConversationWriter {
   }
 
  private:
-  absl::Status AddTurn(const Turn& turn, bool is_first,
+  absl::Status AddTurn(const Turn& turn, bool is_first, bool answers,
                        absl::string_view system) {
     const FamilyTemplate::Turn& form = chat_.turn(turn.role);
     const Kind said =
         turn.role == Role::kAssistant ? Kind::kSupervised : Kind::kContext;
     writer_.AddText(form.prefix, Kind::kContext);
+    if (answers && turn.role == Role::kAssistant) {
+      writer_.AddText(chat_.answer_first, Kind::kContext);
+    }
     if (!system.empty()) {
       writer_.AddText(absl::StrCat(system, "\n\n"), Kind::kContext);
     }
-    const std::vector<absl::string_view> texts = SplitAtImageMarks(turn.text);
+    std::vector<absl::string_view> texts = SplitAtImageMarks(turn.text);
+    if (chat_.trim_message) TrimEnds(&texts);
     const bool begins_with_image = texts.size() > 1 && texts[0].empty();
     if (!begins_with_image) writer_.AddText(chat_.text_first, Kind::kContext);
     const bool trims = chat_.trim || (chat_.trim_system && is_first &&
                                       turn.role == Role::kSystem);
     if (chat_.images_first) {
-      for (size_t i = 1; i < texts.size(); ++i) {
+      BALLAST_RETURN_IF_ERROR(AddImagesAndVideos(texts.size() - 1));
+    }
+    bool has_part = false;
+    const auto add_seam = [&] {
+      if (has_part) writer_.AddText(chat_.part_seam, said);
+      has_part = true;
+    };
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (i > 0 && !chat_.images_first) {
+        add_seam();
         BALLAST_RETURN_IF_ERROR(AddImage());
       }
-    }
-    for (size_t i = 0; i < texts.size(); ++i) {
-      if (i > 0 && !chat_.images_first) BALLAST_RETURN_IF_ERROR(AddImage());
       if (texts[i].empty()) continue;
+      add_seam();
       writer_.AddText(chat_.text_before, said);
       writer_.AddText(trims ? StripWhiteSpace(texts[i]) : texts[i], said);
       writer_.AddText(chat_.text_after, said);
@@ -129,14 +171,38 @@ class ConversationWriter {
     return absl::OkStatus();
   }
 
-  absl::Status AddImage() {
-    if (next_image_ == images_.size()) {
+  // Strips the white space before the first text and after the last.
+  static void TrimEnds(std::vector<absl::string_view>* texts) {
+    for (absl::string_view* text : {&texts->front(), &texts->back()}) {
+      const absl::string_view kept = StripWhiteSpace(*text);
+      const bool is_first = text == &texts->front();
+      const bool is_last = text == &texts->back();
+      const char* begin = is_first ? kept.data() : text->data();
+      const char* end =
+          (is_last ? kept : *text).data() + (is_last ? kept : *text).size();
+      *text = kept.empty() ? "" : absl::string_view(begin, end - begin);
+    }
+  }
+
+  absl::Status AddImage() { return AddImagesAndVideos(1); }
+
+  // Adds the next `count`, images before videos.
+  absl::Status AddImagesAndVideos(size_t count) {
+    if (count > images_.size() - next_image_) {
       return absl::InvalidArgumentError(
           absl::StrCat("the conversation has more ", kImageMark,
                        " marks than its ", images_.size(), " images"));
     }
-    writer_.AddImage(images_[next_image_++]);
-    writer_.AddText(chat_.image_after, Kind::kContext);
+    const auto next = images_.subspan(next_image_, count);
+    for (const bool videos : {false, true}) {
+      for (const ImagePieces& pieces : next) {
+        const bool is_video = !pieces.empty() && pieces[0].is_video;
+        if (is_video != videos) continue;
+        writer_.AddImage(pieces);
+        writer_.AddText(chat_.image_after, Kind::kContext);
+      }
+    }
+    next_image_ += count;
     return absl::OkStatus();
   }
 

@@ -75,6 +75,30 @@ FamilyTemplate LlavaOneVision() {
   return chat;
 }
 
+FamilyTemplate Kimi() {
+  FamilyTemplate chat;
+  chat.system = {"<|im_system|>system<|im_middle|>", "<|im_end|>", ""};
+  chat.user = {"<|im_user|>user<|im_middle|>", "<|im_end|>", ""};
+  chat.assistant = {"<|im_assistant|>assistant<|im_middle|><think></think>",
+                    "<|im_end|>", ""};
+  chat.image_after = "\n";
+  chat.refuses_thoughts = true;
+  return chat;
+}
+
+FamilyTemplate MiniCpm() {
+  FamilyTemplate chat;
+  chat.system = {"<|im_start|>system\n", "<|im_end|>", "\n"};
+  chat.user = {"<|im_start|>user\n", "<|im_end|>", "\n"};
+  chat.assistant = {"<|im_start|>assistant\n", "<|im_end|>", "\n"};
+  chat.part_seam = "\n";
+  chat.answer_first = "<think>\n\n</think>\n\n";
+  chat.trim_message = true;
+  chat.needs_question = true;
+  chat.refuses_thoughts = true;
+  return chat;
+}
+
 FamilyTemplate Pixtral() {
   FamilyTemplate chat;
   chat.begin = "<s>";
@@ -91,11 +115,13 @@ const std::vector<Named>& Templates() {
       {"gemma3_pan_and_scan", Gemma3()},
       {"idefics3", Idefics("<|begin_of_text|>")},
       {"internvl3", InternVl()},
+      {"kimi_k25", Kimi()},
       {"llama4", Llama4()},
       {"llava1_5", Llava()},
       {"llava1_5_pad", Llava()},
       {"llava_next", Llava()},
       {"llava_onevision", LlavaOneVision()},
+      {"minicpmv4_6", MiniCpm()},
       {"pixtral", Pixtral()},
       {"smolvlm", Idefics("<|im_start|>")},
   };

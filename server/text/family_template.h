@@ -32,13 +32,25 @@ struct FamilyTemplate {
   absl::string_view text_after;   // after each text of a message
   // After the prefix of a message that does not begin with an image.
   absl::string_view text_first;
+  // Between the images and texts of a message.
+  absl::string_view part_seam;
+  // After the prefix of the assistant's turns behind the last question, which
+  // is a turn of the user that is not a `<tool_response>`. Never supervised.
+  absl::string_view answer_first;
   bool images_first = false;  // a message's images stand before its texts
   bool trim = false;          // each text loses white space at both ends
+  bool trim_message = false;  // likewise, of a whole message
   bool trim_system = false;   // likewise, of a system turn at the start alone
   // A system turn at the start is written within the first user turn, after its
   // prefix and followed by a blank line.
   bool system_in_user = false;
   bool allows_system = true;
+  // A system turn stands at the start alone and has no image, and there is a
+  // question; other conversations are refused.
+  bool needs_question = false;
+  // A text of the assistant with `</think>` is refused: the template moves or
+  // drops what stands before it.
+  bool refuses_thoughts = false;
   // User and assistant take turns, the user first; other orders are refused.
   bool alternates = false;
 

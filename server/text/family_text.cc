@@ -67,6 +67,32 @@ PositionRule RuleOfAxes(uint32_t axes) {
   return axes == 3 ? PositionRule::kRowsAndColumns : PositionRule::kSequence;
 }
 
+// The texts of images and videos in the order of their marks.
+std::vector<ImagePieces> InOrder(std::vector<ImagePieces> images,
+                                 std::vector<ImagePieces> videos,
+                                 const std::vector<bool>& order) {
+  std::vector<ImagePieces> both;
+  size_t image = 0;
+  size_t video = 0;
+  for (const bool is_video : order) {
+    both.push_back(std::move(is_video ? videos[video++] : images[image++]));
+  }
+  return both;
+}
+
+// MarkFrames of a conversation's turns.
+absl::StatusOr<std::vector<bool>> MarkTurns(size_t images, size_t videos,
+                                            std::vector<Turn>* turns) {
+  std::vector<std::string*> texts;
+  for (Turn& turn : *turns) texts.push_back(&turn.text);
+  return MarkFrames(images, videos, texts);
+}
+
+// Whether a placeholder of their own stands for videos, as for LLaVA-OneVision.
+bool VideosHaveOwnId(const ModelImages& images) {
+  return images.video() != nullptr && !images.video()->frames_are_crops;
+}
+
 uint32_t Saturated(uint64_t count) {
   return static_cast<uint32_t>(
       std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max()));
@@ -77,8 +103,14 @@ uint32_t Saturated(uint64_t count) {
 absl::StatusOr<std::unique_ptr<const FamilyText>> FamilyText::Create(
     const v1::Model& model, const Tokenizer* tokenizer) {
   BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));
+  // Here, and not in the configuration: a job without videos stays what it was.
+  v1::Model own = model;
+  if (VideosHaveOwnId(images) && own.token_ids().video() < 0) {
+    own.mutable_token_ids()->set_video(
+        tokenizer->SpecialTokenId(kVideoMark).value_or(-1));
+  }
   std::unique_ptr<FamilyText> text(
-      new FamilyText(model, std::move(images), tokenizer));
+      new FamilyText(own, std::move(images), tokenizer));
   const ImageFamily& family = text->planner().family();
   const std::string key =
       absl::StrCat("model.chat_template: ", model.chat_template(), ": ");
@@ -114,8 +146,18 @@ absl::StatusOr<FamilyTokens> FamilyText::Tokenize(
     return absl::InvalidArgumentError(
         "a sample of token ids with videos is not supported");
   }
+  if (!videos.empty() && VideosHaveOwnId(images_) &&
+      model_.token_ids().video() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a video, and the tokenizer ", model_.tokenizer(),
+                     " has no token ", kVideoMark,
+                     " to stand for its frames; give the tokenizer of the "
+                     "model's checkpoint"));
+  }
+  std::vector<ImagePieces> frames;
   for (const VideoText& video : videos) {
-    images.push_back(FramePiecesOf(video, planner().family().marks));
+    frames.push_back(VideoPiecesOf(video, planner().family().marks,
+                                   VideosHaveOwnId(images_)));
   }
   if (form == TextForm::kPackedBytes) {
     return ParsePacked(text, /*is_json=*/false, images);
@@ -129,18 +171,37 @@ absl::StatusOr<FamilyTokens> FamilyText::Tokenize(
     std::string marked(text);
     std::string* const marked_text[] = {&marked};
     if (!videos.empty()) {
-      BALLAST_RETURN_IF_ERROR(
+      BALLAST_ASSIGN_OR_RETURN(
+          const std::vector<bool> order,
           MarkFrames(sizes.size(), videos.size(), marked_text));
+      images = InOrder(std::move(images), std::move(frames), order);
     }
     return TokenizeDocument(marked, images);
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   if (!videos.empty()) {
-    std::vector<std::string*> texts;
-    for (Turn& turn : turns) texts.push_back(&turn.text);
-    BALLAST_RETURN_IF_ERROR(MarkFrames(sizes.size(), videos.size(), texts));
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+                             MarkTurns(sizes.size(), videos.size(), &turns));
+    images = InOrder(std::move(images), std::move(frames), order);
   }
   return TokenizeConversation(std::move(turns), images);
+}
+
+absl::StatusOr<std::vector<uint32_t>> FamilyText::ImagesBehind(
+    absl::string_view text, TextForm form, size_t images, size_t videos) const {
+  std::string replaced;
+  BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
+  if (form == TextForm::kDocument) {
+    std::string marked(text);
+    std::string* const marked_text[] = {&marked};
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+                             MarkFrames(images, videos, marked_text));
+    return ImagesBehindVideos(order);
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+                           MarkTurns(images, videos, &turns));
+  return ImagesBehindVideos(order);
 }
 
 absl::StatusOr<FamilyTokens> FamilyText::TokenizeConversation(
@@ -235,6 +296,11 @@ absl::Status FamilyText::Place(absl::Span<const int32_t> ids,
   return NumberTokens(rule, static_cast<uint32_t>(ids.size()), placed, out);
 }
 
+int32_t FamilyText::video_placeholder() const {
+  return VideosHaveOwnId(images_) ? model_.token_ids().video()
+                                  : model_.token_ids().image();
+}
+
 absl::StatusOr<uint64_t> FamilyText::Placeholders(
     absl::Span<const TileShape> sizes) const {
   uint64_t total = 0;
@@ -259,7 +325,8 @@ absl::StatusOr<TextSample> BuildFamilyText(absl::string_view text,
                                       options.on_too_long, &built.tokens,
                                       /*ends=*/0));
   return ExpandTokens(built.tokens, built.runs,
-                      options.family->model().token_ids(), /*ends=*/0);
+                      options.family->model().token_ids(), /*ends=*/0,
+                      built.first_video);
 }
 
 absl::StatusOr<MeasuredText> MeasureFamilyText(

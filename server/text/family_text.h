@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_TEXT_FAMILY_TEXT_H_
 #define BALLAST_SERVER_TEXT_FAMILY_TEXT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,12 +36,19 @@ class FamilyText {
       const v1::Model& model, const Tokenizer* tokenizer);
 
   // The tokens of a sample's text before any limit. `sizes`: of its images, in
-  // order; `videos`: its videos, behind them (MarkFrames). Errors:
+  // order; `videos`: its videos, which stand where their marks are. Errors:
   // INVALID_ARGUMENT as BuildText; turns that the template does not render; an
   // image that cannot be planned; as MarkFrames.
   absl::StatusOr<FamilyTokens> Tokenize(
       absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
       absl::Span<const VideoText> videos = {}) const;
+
+  // For each of a sample's videos, the number of its images behind it in the
+  // text. Errors: as Tokenize, as far as texts and marks go.
+  absl::StatusOr<std::vector<uint32_t>> ImagesBehind(absl::string_view text,
+                                                     TextForm form,
+                                                     size_t images,
+                                                     size_t videos) const;
 
   // Writes the position ids of a sample's ids to `out`, [position_axes,
   // ids.size()]. Errors: INVALID_ARGUMENT (the size of `out`; placeholders that
@@ -52,6 +60,9 @@ class FamilyText {
   // Placeholders of all images of a sample.
   absl::StatusOr<uint64_t> Placeholders(
       absl::Span<const TileShape> sizes) const;
+
+  // The id that stands for a video: its own, or that of images.
+  int32_t video_placeholder() const;
 
   const v1::Model& model() const { return model_; }
   const ModelImages& images() const { return images_; }

@@ -21,8 +21,11 @@ using ImagePieces = std::vector<ImageTextPiece>;
 // A family's text before its runs of placeholders are expanded.
 struct FamilyTokens {
   std::vector<TextToken> tokens;
-  // Placeholders of each run; the entries of kind kImage name them in order.
+  // Placeholders of each run, which the entries of kind kImage name: those of
+  // images in order, and from `first_video` on those of videos that have an id
+  // of their own.
   std::vector<uint32_t> runs;
+  size_t first_video = SIZE_MAX;
 };
 
 // Builds the tokens of one text with a family's images, from front to back. All
@@ -41,7 +44,7 @@ class FamilyTokenWriter {
     writer_.AddTemplateText(text, kind);
   }
   void AddEndOfText(TextToken::Kind kind) { writer_.AddEndOfText(kind); }
-  // Adds an image's runs, and its other texts as kImageText.
+  // Adds the runs of an image or a video, and its other texts as kImageText.
   void AddImage(const ImagePieces& pieces);
 
   // The writer must not be used afterwards. Errors: as TokenWriter::Finish.
@@ -49,7 +52,9 @@ class FamilyTokenWriter {
 
  private:
   TokenWriter writer_;
+  // In the order of the text.
   std::vector<uint32_t> runs_;
+  std::vector<bool> is_video_;
 };
 
 }  // namespace ballast

@@ -10,8 +10,13 @@
 
 namespace ballast {
 
-ImagePieces FramePiecesOf(const VideoText& video, const ImageMarks& marks) {
+ImagePieces VideoPiecesOf(const VideoText& video, const ImageMarks& marks,
+                          bool has_own_id) {
   ImagePieces pieces;
+  if (has_own_id) {
+    pieces.push_back({video.run_tokens, "", /*is_video=*/true});
+    return pieces;
+  }
   std::string text;  // between two runs
   for (uint32_t run = 0; run < video.runs; ++run) {
     if (!video.before.empty()) text += video.before[run];
@@ -26,10 +31,9 @@ ImagePieces FramePiecesOf(const VideoText& video, const ImageMarks& marks) {
   return pieces;
 }
 
-absl::Status MarkFrames(size_t images, size_t videos,
-                        absl::Span<std::string* const> texts) {
-  size_t image_marks = 0;
-  size_t video_marks = 0;
+absl::StatusOr<std::vector<bool>> MarkFrames(
+    size_t images, size_t videos, absl::Span<std::string* const> texts) {
+  std::vector<bool> order;
   for (std::string* text : texts) {
     std::string marked;
     absl::string_view rest = *text;
@@ -38,16 +42,7 @@ absl::Status MarkFrames(size_t images, size_t videos,
       const size_t video = rest.find(kVideoMark);
       if (image == rest.npos && video == rest.npos) break;
       const bool is_video = video < image;
-      if (is_video || images == 0) {
-        ++video_marks;
-      } else if (video_marks != 0) {
-        return absl::InvalidArgumentError(
-            "a video stands before an image; this model takes both in the "
-            "order of the text, and videos are delivered behind images: put "
-            "images first");
-      } else {
-        ++image_marks;
-      }
+      order.push_back(is_video || images == 0);
       absl::StrAppend(&marked, rest.substr(0, std::min(image, video)),
                       kImageMark);
       rest.remove_prefix(is_video ? video + kVideoMark.size()
@@ -56,14 +51,32 @@ absl::Status MarkFrames(size_t images, size_t videos,
     absl::StrAppend(&marked, rest);
     *text = std::move(marked);
   }
-  if (image_marks + video_marks == 0 ||
-      (image_marks == images && video_marks == videos)) {
-    return absl::OkStatus();
+  if (order.empty()) {
+    order.assign(images, false);
+    order.resize(images + videos, true);
+    return order;
   }
+  const size_t video_marks = std::count(order.begin(), order.end(), true);
+  const size_t image_marks = order.size() - video_marks;
+  if (image_marks == images && video_marks == videos) return order;
   return absl::InvalidArgumentError(absl::StrCat(
       "text has ", image_marks, " ", kImageMark, " and ", video_marks, " ",
       kVideoMark, " marks, the sample has ", images, " images and ", videos,
       " videos; each mark stands for one"));
+}
+
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<bool>& order) {
+  std::vector<uint32_t> behind;
+  auto images =
+      static_cast<uint32_t>(std::count(order.begin(), order.end(), false));
+  for (const bool is_video : order) {
+    if (is_video) {
+      behind.push_back(images);
+    } else {
+      --images;
+    }
+  }
+  return behind;
 }
 
 }  // namespace ballast

@@ -2,10 +2,11 @@
 #define BALLAST_SERVER_TEXT_FAMILY_VIDEOS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/image_plan/image_marks.h"
 #include "server/text/family_tokens.h"
@@ -13,19 +14,24 @@
 
 namespace ballast {
 
-// The text of a video whose frames a family takes as it takes an image's tiles:
-// for each frame the text before it and, between the family's marks of an
+// The text of a video. Where a family takes its frames as it takes an image's
+// tiles: for each the text before it and, between the family's marks of an
 // image, its placeholders (InternVL: "Frame1: <img>…</img>\nFrame2: …").
-ImagePieces FramePiecesOf(const VideoText& video, const ImageMarks& marks);
+// `has_own_id`: one run of a placeholder of its own (LLaVA-OneVision).
+ImagePieces VideoPiecesOf(const VideoText& video, const ImageMarks& marks,
+                          bool has_own_id);
 
-// Replaces the marks of videos in the texts of one sample by image marks, which
-// then stand for its images and behind them for its videos. In a sample of
+// Replaces the marks of videos in the texts of one sample by image marks, and
+// returns for each mark in order whether it was a video's. In a sample of
 // videos alone `<image>` stands for a video, too. Texts without any mark stay
-// as they are. Errors: INVALID_ARGUMENT (another number of marks than images or
-// videos; a video before an image, whose pixels would stand in another order
-// than their places in the text).
-absl::Status MarkFrames(size_t images, size_t videos,
-                        absl::Span<std::string* const> texts);
+// as they are: images come first. Errors: INVALID_ARGUMENT (another number of
+// marks than images or videos).
+absl::StatusOr<std::vector<bool>> MarkFrames(
+    size_t images, size_t videos, absl::Span<std::string* const> texts);
+
+// For each video of an order that MarkFrames returned, the number of images
+// behind it.
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<bool>& order);
 
 }  // namespace ballast
 

@@ -18,7 +18,7 @@ namespace ballast {
 namespace {
 
 // Increase whenever the same text and settings yield different lengths.
-constexpr int kTextVersion = 2;
+constexpr int kTextVersion = 3;
 
 // Serialises the whole template: any difference gives another text.
 std::string OneLine(const v1::ChatTemplate& chat) {

@@ -21,6 +21,10 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
     }
     return text;
   }
+  if (rule == VideoRule::kOneVision || rule == VideoRule::kLlava) {
+    text.run_tokens = static_cast<uint32_t>(plan.tokens);
+    return text;
+  }
   const uint32_t of_patch = plan.grid_h * plan.grid_w / (merge * merge);
   if (rule != VideoRule::kQwen3) {
     text.run_tokens = plan.grid_t * of_patch;

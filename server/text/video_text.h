@@ -16,7 +16,8 @@ namespace ballast {
 // What stands for a video in the text: runs of placeholders, each between
 // vision start and vision end. Qwen2's and Qwen2.5's is one run; Qwen3's is one
 // a temporal patch, each after its time, as "<0.8 seconds>"; InternVL's is one
-// a frame, after its number, as "Frame1: ", on a line of its own.
+// a frame, after its number, as "Frame1: ", on a line of its own;
+// LLaVA-OneVision's is one run of pooled frames and a newline.
 struct VideoText {
   uint32_t runs = 1;
   uint32_t run_tokens = 0;  // placeholders of each run

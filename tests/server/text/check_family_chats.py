@@ -55,10 +55,30 @@ ONEVISION = (
     "{% for c in m['content'] if c['type'] == 'text' %}{{ '\n' + c['text'] }}{% endfor %}"
     "<|im_end|>{% endfor %}"
 )
+# As the checkpoints' own, with their videos.
+ONEVISION_VIDEOS = ONEVISION.replace(
+    "<image>{% endfor %}",
+    "<image>{% endfor %}{% for c in m['content'] if c['type'] == 'video' %}<video>{% endfor %}")
 PIXTRAL = (
     "<s>{% for m in messages %}{{ '[INST]' if m['role'] == 'user' }}{% for c in m['content'] %}"
     "{{ '[IMG]' if c['type'] == 'image' else c['text'] }}{% endfor %}"
     "{{ '[/INST]' if m['role'] == 'user' else '</s>' }}{% endfor %}"
+)
+KIMI = (
+    "{% for m in messages %}{{ '<|im_' + m['role'] + '|>' + m['role'] + '<|im_middle|>' }}"
+    "{{ '<think></think>' if m['role'] == 'assistant' }}{% for c in m['content'] %}"
+    "{{ '<|media_begin|>image<|media_content|><|media_pad|><|media_end|>\n' if c['type'] == 'image'"
+    " else c['text'] }}{% endfor %}{{ '<|im_end|>' }}{% endfor %}"
+)
+# The thoughts, none here, of answers to the last question alone.
+MINICPM = (
+    "{% set ns = namespace(last=-1, parts=[]) %}"
+    "{% for m in messages if m['role'] == 'user' %}{% set ns.last = messages.index(m) %}{% endfor %}"
+    "{% for m in messages %}{% set ns.parts = [] %}{% for c in m['content'] %}"
+    "{% set ns.parts = ns.parts + ['<|image_pad|>' if c['type'] == 'image' else c['text']] %}{% endfor %}"
+    "{{ '<|im_start|>' + m['role'] + '\n' }}"
+    "{{ '<think>\n\n</think>\n\n' if m['role'] == 'assistant' and loop.index0 > ns.last }}"
+    "{{ ns.parts | join('\n') | trim }}{{ '<|im_end|>\n' }}{% endfor %}"
 )
 SMOLVLM = processing_smolvlm.DEFAULT_CHAT_TEMPLATE
 LLAMA4 = processing_llama4.chat_template.replace("{{- bos_token }}", "{{- '<|begin_of_text|>' }}")
@@ -69,11 +89,14 @@ COVERED = {
     "gemma3_pan_and_scan": (GEMMA, ["<bos>", "<start_of_turn>", "<end_of_turn>"], None),
     "idefics3": (SMOLVLM.replace("<|im_start|>", "<|begin_of_text|>"), ["<|begin_of_text|>"], None),
     "internvl3": (INTERNVL, CHATML, None),
+    "kimi_k25": (KIMI, ["<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "<|im_end|>",
+                        "<think>", "</think>"], None),
     "llama4": (LLAMA4, ["<|begin_of_text|>", "<|header_start|>", "<|header_end|>", "<|eot|>"], None),
     "llava1_5": (LLAVA, ["<s>"], "<s>"),
     "llava1_5_pad": (LLAVA, ["<s>"], "<s>"),
     "llava_next": (LLAVA, ["<s>"], "<s>"),
     "llava_onevision": (ONEVISION, CHATML, None),
+    "minicpmv4_6": (MINICPM, [*CHATML, "<think>", "</think>"], None),
     "pixtral": (PIXTRAL, ["<s>", "</s>", "[INST]", "[/INST]"], None),
     "smolvlm": (SMOLVLM, ["<|im_start|>"], None),
 }
@@ -96,6 +119,8 @@ CONVERSATIONS = [
     [("user", ["Compare ", (1200, 300), " with \n", (500, 500), "\n\nWhich is larger?"]),
      ("assistant", ["The second."]), ("user", [(300, 1100), "Smaller?"]), ("assistant", ["Yes."])],
     [("user", [(337, 336), (1, 200)]), ("assistant", ["Two."])],
+    [("user", ["  \n", (500, 500), " "]), ("assistant", ["One"]), ("user", ["And?"]),
+     ("assistant", [" and one.\n"])],
 ]
 
 

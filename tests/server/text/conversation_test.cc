@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace ballast {
 namespace {
@@ -98,6 +99,62 @@ TEST(ParseConversationTest, RefusesInvalidConversations) {
         << bad.json;
     EXPECT_THAT(std::string(turns.status().message()), HasSubstr(bad.complaint))
         << bad.json;
+  }
+}
+
+// They would be learnt as other turns than they are.
+TEST(ParseConversationTest, RefusesTurnsThatAreNotLearntAsTheyStand) {
+  const auto parse = [](const std::string& role, const std::string& keys) {
+    return ParseConversation(
+               absl::StrCat(
+                   R"({"messages": [{"role": "user", "content": "q"}, {"role": ")",
+                   role, R"(", "content": "a", )", keys, "}]}"))
+        .status();
+  };
+  for (const char* keys :
+       {R"("weight": 0)", R"("weight": 0.5)", R"("loss": false)",
+        R"("train": false)", R"("loss": 0)"}) {
+    const absl::Status status = parse("assistant", keys);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << keys;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("every turn of an assistant is learnt whole"));
+    EXPECT_TRUE(parse("user", keys).ok()) << keys;
+  }
+  EXPECT_THAT(std::string(parse("assistant", R"("weight": 0)").message()),
+              HasSubstr("turn 2: `weight` is 0"));
+  for (const char* keys :
+       {R"("tool_calls": [{"id": "x"}])", R"("function_call": {"name": "x"})",
+        R"("reasoning_content": "so")"}) {
+    EXPECT_THAT(std::string(parse("assistant", keys).message()),
+                HasSubstr("would not be learnt"))
+        << keys;
+  }
+  for (const char* keys :
+       {R"("weight": 1)", R"("weight": 1.0)", R"("loss": true)",
+        R"("train": null)", R"("tool_calls": null)", R"("tool_calls": [])",
+        R"("reasoning_content": "")", R"("name": "x")", R"("loss": 1.25)",
+        R"("weight": "light")"}) {
+    EXPECT_TRUE(parse("assistant", keys).ok()) << keys;
+  }
+}
+
+// ShareGPT's and OpenAI's files have them beside the turns.
+TEST(ParseConversationTest, RefusesWhatStandsBesideTheTurns) {
+  const auto parse = [](const std::string& key) {
+    return ParseConversation(
+               absl::StrCat(R"({"conversations": [{"from": "gpt", "value": )",
+                            R"("a"}], )", key, "}"))
+        .status();
+  };
+  EXPECT_THAT(std::string(parse(R"("system": "Be kind.")").message()),
+              HasSubstr("`system` beside the turns is not read"));
+  EXPECT_THAT(std::string(parse(R"("tools": [{"name": "x"}])").message()),
+              HasSubstr("`tools` beside the turns is not read"));
+  EXPECT_FALSE(parse(R"("tools": "[1]")").ok());
+  for (const char* key :
+       {R"("system": "")", R"("system": null)", R"("tools": [])",
+        R"("tools": "")", R"("tools": "[]")", R"("system": 3)"}) {
+    EXPECT_TRUE(parse(key).ok()) << key;
   }
 }
 

@@ -100,6 +100,8 @@ TEST(FamilyConversationTest, LabelsSpellTheSupervisedText) {
   EXPECT_EQ(learnt("gemma3"), "Here.<end_of_turn>Yes<end_of_turn>");
   EXPECT_EQ(learnt("llava1_5"), "Here. Yes ");
   EXPECT_EQ(learnt("pixtral"), "Here.</s>Yes</s>");
+  EXPECT_EQ(learnt("kimi_k25"), "Here.<|im_end|>Yes<|im_end|>");
+  EXPECT_EQ(learnt("minicpmv4_6"), "Here.<|im_end|>Yes<|im_end|>");
 }
 
 TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
@@ -123,8 +125,25 @@ TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
             "the conversation has 1 <image> marks for 2 images");
   EXPECT_THAT(message("internvl3", {{Role::kUser, "<IMG_CONTEXT>"}}, {}),
               HasSubstr("spells out token"));
-  EXPECT_THAT(message("kimi_k25", {{Role::kUser, "a"}}, {}),
-              HasSubstr("the chat template of the family kimi_k25 is not "
+  EXPECT_EQ(message("minicpmv4_6", {{Role::kAssistant, "a"}}, {}),
+            "no turn of the user asks; the chat template of minicpmv4_6 wants "
+            "one");
+  EXPECT_THAT(
+      message("minicpmv4_6", {{Role::kUser, "a"}, {Role::kSystem, "b"}}, {}),
+      HasSubstr("a system turn only at the start"));
+  EXPECT_THAT(
+      message("minicpmv4_6", {{Role::kSystem, "<image>"}, {Role::kUser, "b"}},
+              {{9, 9}}),
+      HasSubstr("without images"));
+  for (const char* family : {"kimi_k25", "minicpmv4_6"}) {
+    EXPECT_THAT(
+        message(family,
+                {{Role::kUser, "a"}, {Role::kAssistant, "<think>b</think>c"}},
+                {}),
+        HasSubstr("turn 2 is of the assistant"));
+  }
+  EXPECT_THAT(message("ernie4_5_vl", {{Role::kUser, "a"}}, {}),
+              HasSubstr("the chat template of the family ernie4_5_vl is not "
                         "covered; wanted one of gemma3, "));
 }
 

@@ -1,5 +1,5 @@
-// InternVL's texts of videos: ids as transformers' processor makes them
-// (make_family_video_vectors.py).
+// Texts of InternVL's and LLaVA-OneVision's videos: ids as transformers'
+// processors make them (make_family_video_vectors.py).
 #include "server/text/family_videos.h"
 
 #include <cstdint>
@@ -33,12 +33,12 @@ VideoText VideoOf(uint32_t frames) {
   return TextOfVideo(VideoRule::kInternVl, plan, 1);
 }
 
-// InternVL with a small tokenizer.
+// A family with a small tokenizer.
 class FamilyVideosTest : public ::testing::Test {
  protected:
-  FamilyVideosTest() {
-    model_.set_profile("internvl3");
-    model_.set_chat_template("internvl3");
+  explicit FamilyVideosTest(const std::string& family = "internvl3") {
+    model_.set_profile(family);
+    model_.set_chat_template(family);
     model_.set_tokenizer(
         absl::StrCat(kTestData, "family_chats.tokenizer.json"));
     model_.mutable_token_ids()->set_end_of_text(7);
@@ -72,6 +72,45 @@ class FamilyVideosTest : public ::testing::Test {
     return text;
   }
 
+  // Builds the conversations of a file of vectors, with videos of `video_of`.
+  void CheckVectors(const std::string& file,
+                    VideoText (*video_of)(uint32_t frames)) {
+    const nlohmann::json vectors =
+        ReadJsonOrFail(absl::StrCat(kTestData, file));
+    for (const nlohmann::json& vector : vectors) {
+      const std::string text =
+          nlohmann::json{{"messages", vector["messages"]}}.dump();
+      SCOPED_TRACE(text);
+      std::vector<TileShape> sizes;
+      for (const nlohmann::json& size : vector["images"]) {
+        sizes.push_back({size[0], size[1]});
+      }
+      std::vector<VideoText> videos;
+      for (const uint32_t frames : vector["frames"]) {
+        videos.push_back(video_of(frames));
+      }
+      std::vector<int32_t> wanted;
+      for (const nlohmann::json& run : vector["ids"]) {
+        wanted.insert(
+            wanted.end(), run.is_array() ? run[1].get<size_t>() : 1,
+            run.is_array() ? run[0].get<int32_t>() : run.get<int32_t>());
+      }
+      const auto built = Build(text, sizes, videos);
+      ASSERT_TRUE(built.ok()) << built.status();
+      EXPECT_EQ(built->ids, wanted);
+      // Measuring agrees, and says that other limits give another text.
+      const auto measured = MeasureFamilyText(text, TextForm::kConversation,
+                                              sizes, options_, videos);
+      ASSERT_TRUE(measured.ok()) << measured.status();
+      uint64_t placeholders = *family_->Placeholders(sizes);
+      for (const VideoText& video : videos)
+        placeholders += uint64_t{video.runs} * video.run_tokens;
+      EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
+      EXPECT_EQ(measured->label_tokens, built->label_tokens);
+      EXPECT_TRUE(measured->limited);
+    }
+  }
+
   v1::Model model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<const FamilyText> family_;
@@ -79,39 +118,38 @@ class FamilyVideosTest : public ::testing::Test {
 };
 
 TEST_F(FamilyVideosTest, IdsEqualThoseOfTheProcessor) {
-  const nlohmann::json vectors =
-      ReadJsonOrFail(absl::StrCat(kTestData, "family_videos.json"));
-  for (const nlohmann::json& vector : vectors) {
-    const std::string text =
-        nlohmann::json{{"messages", vector["messages"]}}.dump();
-    SCOPED_TRACE(text);
-    std::vector<TileShape> sizes;
-    for (const nlohmann::json& size : vector["images"]) {
-      sizes.push_back({size[0], size[1]});
-    }
-    std::vector<VideoText> videos;
-    for (const uint32_t frames : vector["frames"]) {
-      videos.push_back(VideoOf(frames));
-    }
-    std::vector<int32_t> wanted;
-    for (const nlohmann::json& run : vector["ids"]) {
-      wanted.insert(
-          wanted.end(), run.is_array() ? run[1].get<size_t>() : 1,
-          run.is_array() ? run[0].get<int32_t>() : run.get<int32_t>());
-    }
-    const auto built = Build(text, sizes, videos);
-    ASSERT_TRUE(built.ok()) << built.status();
-    EXPECT_EQ(built->ids, wanted);
-    // Measuring agrees, and says that other limits give another text.
-    const auto measured = MeasureFamilyText(text, TextForm::kConversation,
-                                            sizes, options_, videos);
-    ASSERT_TRUE(measured.ok()) << measured.status();
-    uint64_t placeholders = *family_->Placeholders(sizes);
-    for (const VideoText& video : videos) placeholders += 256 * video.runs;
-    EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
-    EXPECT_EQ(measured->label_tokens, built->label_tokens);
-    EXPECT_TRUE(measured->limited);
+  CheckVectors("family_videos.json", VideoOf);
+}
+
+// LLaVA-OneVision, whose videos have a placeholder of their own.
+class OneVisionVideosTest : public FamilyVideosTest {
+ protected:
+  OneVisionVideosTest() : FamilyVideosTest("llava_onevision") {}
+
+  // A video of `frames` frames of 196 tokens, and a newline.
+  static VideoText PooledVideoOf(uint32_t frames) {
+    VideoPlan plan;
+    plan.grid_t = frames;
+    plan.tokens = uint64_t{frames} * 196 + 1;
+    return TextOfVideo(VideoRule::kOneVision, plan, 1);
   }
+};
+
+TEST_F(OneVisionVideosTest, IdsEqualThoseOfTheProcessor) {
+  CheckVectors("onevision_videos.json", PooledVideoOf);
+}
+
+TEST_F(OneVisionVideosTest, NeedsTheTokenOfVideos) {
+  model_.mutable_token_ids()->set_video(7);
+  const auto given = FamilyText::Create(model_, tokenizer_.get());
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ((*given)->model().token_ids().video(), 7);
+  // The configuration's model is left as it is, also for jobs without videos.
+  model_.mutable_token_ids()->set_video(-1);
+  const auto own = FamilyText::Create(model_, tokenizer_.get());
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ((*own)->model().token_ids().video(),
+            *tokenizer_->SpecialTokenId("<video>"));
 }
 
 // As LLaVA's data have it: `<image>` in a sample of videos alone.
@@ -148,25 +186,30 @@ TEST_F(FamilyVideosTest, DocumentsTakeVideos) {
       HasSubstr("token ids with videos"));
 }
 
-TEST(MarkFramesTest, MarksStandForImagesAndThenVideos) {
+TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
+  // The texts and then the order, or the fault.
   const auto marked = [](size_t images, size_t videos,
                          std::vector<std::string> texts) {
     std::vector<std::string*> pointers;
     for (std::string& text : texts) pointers.push_back(&text);
-    const absl::Status status = MarkFrames(images, videos, pointers);
-    if (!status.ok()) texts = {std::string(status.message())};
+    const auto order = MarkFrames(images, videos, pointers);
+    if (!order.ok()) {
+      return std::vector<std::string>{std::string(order.status().message())};
+    }
+    std::string kinds;
+    for (const bool is_video : *order) kinds += is_video ? 'v' : 'i';
+    texts.push_back(kinds);
     return texts;
   };
   EXPECT_THAT(marked(1, 2, {"a <image> <video>", "b<video>"}),
-              ElementsAre("a <image> <image>", "b<image>"));
+              ElementsAre("a <image> <image>", "b<image>", "ivv"));
   EXPECT_THAT(marked(0, 2, {"<image><video>x"}),
-              ElementsAre("<image><image>x"));
-  EXPECT_THAT(marked(2, 1, {"no marks"}), ElementsAre("no marks"));
-  // Pixels would stand in another order than places.
+              ElementsAre("<image><image>x", "vv"));
+  EXPECT_THAT(marked(2, 1, {"no marks"}), ElementsAre("no marks", "iiv"));
   EXPECT_THAT(marked(1, 1, {"<video> <image>"}),
-              ElementsAre(HasSubstr("a video stands before an image")));
-  EXPECT_THAT(marked(1, 1, {"<video>", "then <image>"}),
-              ElementsAre(HasSubstr("a video stands before an image")));
+              ElementsAre("<image> <image>", "vi"));
+  EXPECT_THAT(marked(2, 2, {"<image><video>", "<image>", "<video>"}),
+              ElementsAre("<image><image>", "<image>", "<image>", "iviv"));
   EXPECT_THAT(marked(1, 1, {"<video><video>"}),
               ElementsAre(HasSubstr("0 <image> and 2 <video> marks, the "
                                     "sample has 1 images and 1 videos")));
@@ -174,6 +217,29 @@ TEST(MarkFramesTest, MarksStandForImagesAndThenVideos) {
               ElementsAre(HasSubstr("0 <image> and 2 <video>")));
   EXPECT_THAT(marked(1, 1, {"<image>"}),
               ElementsAre(HasSubstr("1 <image> and 0 <video>")));
+}
+
+TEST(MarkFramesTest, CountsTheImagesBehindEachVideo) {
+  EXPECT_THAT(ImagesBehindVideos({}), ElementsAre());
+  EXPECT_THAT(ImagesBehindVideos({false, true, true}), ElementsAre(0, 0));
+  EXPECT_THAT(ImagesBehindVideos({true, false, true, false, true}),
+              ElementsAre(2, 1, 0));
+}
+
+TEST_F(FamilyVideosTest, TellsTheImagesBehindVideosOfAnyText) {
+  const auto behind = [&](const std::string& text, TextForm form) {
+    return family_->ImagesBehind(text, form, 2, 1)
+        .value_or(std::vector<uint32_t>{99});
+  };
+  EXPECT_THAT(behind("words", TextForm::kDocument), ElementsAre(0));
+  EXPECT_THAT(behind("<image> <video> <image>", TextForm::kDocument),
+              ElementsAre(1));
+  EXPECT_THAT(behind(R"({"messages": [{"role": "user", "content": [)"
+                     R"({"type": "video"}, {"type": "image"},)"
+                     R"( {"type": "text", "text": "<image>"}]}]})",
+                     TextForm::kConversation),
+              ElementsAre(2));
+  EXPECT_THAT(behind("<image>", TextForm::kDocument), ElementsAre(99));
 }
 
 }  // namespace
