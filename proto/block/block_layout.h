@@ -73,7 +73,8 @@ struct ImageRecord {
   // The image travels encoded: the data are a JPEG file of this length, not
   // pixels. 0: the data are pixels, H*W*3 bytes of RGB.
   uint32_t encoded_bytes;
-  // Number of the image in its sample. Videos follow the images.
+  // Number of the image in its sample. Videos follow the images; those of models
+  // that take them in the order of the text (InternVL) stand among them.
   uint32_t image;
   // Sides of that image before resizing, in pixels, where the schedule has them
   // (MicroBatchSchedule.image_height); else 0.

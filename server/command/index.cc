@@ -16,6 +16,7 @@
 #include "common/status_macros.h"
 #include "server/command/check_text.h"
 #include "server/config/config_loader.h"
+#include "server/config/model_warnings.h"
 #include "server/corpus/check/check_plan.h"
 #include "server/corpus/shared_files.h"
 #include "server/job/check_sources.h"
@@ -217,6 +218,9 @@ absl::Status Index(const Options& options) {
   }
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
+  for (const std::string& warning : ModelWarnings(config.config.model())) {
+    std::cout << "warning: " << warning << "\n";
+  }
   if (options.check && (options.merge || shard.count > 1)) {
     // Another machine may be reading the index: it must stay as it is.
     if (options.rebuild || options.verify) {
@@ -254,8 +258,9 @@ that are still valid: unchanged files are not read again, and texts are measured
 again only if the tokenizer, the template or the limits have changed.
 
 Damaged samples are left out and listed with file, offset and reason. Warns of
-data files that occur twice, in one source or in two. Fails if samples are too
-long and batch.on_too_long is `error`.
+data files that occur twice, in one source or in two, and where files beside the
+tokenizer state another mean or std of images than the model's. Fails if samples
+are too long and batch.on_too_long is `error`.
 
 To spread it over machines or processes, run --shard 1/N to N/N anywhere that
 sees the files, then --merge: the index is the same, byte for byte. A shard that

@@ -64,6 +64,58 @@ absl::Status Init(Options options) {
   return absl::OkStatus();
 }
 
+// Words of the help about each kind of store: whose endpoint is the default,
+// and which file holds credentials.
+struct StoreHelp {
+  const char* section;
+  const char* endpoint;
+  const char* file;
+};
+constexpr StoreHelp kStoreHelp[] = {
+    {"s3", "Amazon's", "a file like ~/.aws/credentials"},
+    {"gcs", "Google's", "the key file of a service account"},
+    {"azure", "Azure's", "a file with a connection string"},
+};
+
+void AddStoreOptions(SeenStore* store, Command* command) {
+  const StoreHelp* help = kStoreHelp;
+  while (help->section != store->section) ++help;
+  const std::string option = absl::StrCat("--", store->section, "-");
+  const std::string key = absl::StrCat("storage.", store->section, ".");
+  if (store->section == "azure") {
+    command
+        ->AddText(option + "account", &store->account,
+                  key + "account (default: that of the credentials)")
+        .TypeName("NAME");
+  }
+  command
+      ->AddText(option + "endpoint", &store->endpoint,
+                absl::StrCat(key,
+                             "endpoint, http://HOST:PORT or https://HOST:PORT "
+                             "(default: ",
+                             help->endpoint, ")"))
+      .TypeName("URL");
+  if (store->section == "s3") {
+    command
+        ->AddText(option + "region", &store->region,
+                  key + "region (default: us-east-1)")
+        .TypeName("NAME");
+  }
+  command
+      ->AddText(option + "credentials", &store->credentials,
+                absl::StrCat(key,
+                             "credentials: environment, instance, anonymous, "
+                             "or ",
+                             help->file, " (default: environment)"))
+      .TypeName("FILE");
+  if (store->section == "s3") {
+    command
+        ->AddText(option + "ca", &store->ca,
+                  key + "ca, the PEM file of the CAs of the endpoint")
+        .TypeName("FILE");
+  }
+}
+
 }  // namespace
 
 void AddInit(CommandLine* line) {
@@ -80,7 +132,9 @@ Never overwrites a file.)",
   ballast-server init data --model-dir Qwen2.5-VL-7B-Instruct
   ballast-server init /mnt/data --out jobs/docs.yaml
   ballast-server init s3://bucket/FineVision --s3-region eu-central-1
-  ballast-server init s3://bucket/set --s3-endpoint https://store.example:9000)",
+  ballast-server init s3://bucket/set --s3-endpoint https://store.example:9000
+  ballast-server init gs://bucket/set --gcs-credentials key.json
+  ballast-server init abfs://container/set --azure-account mine)",
       [options] { return Init(*options); });
   command
       ->AddText("DIR", &options->look.folder,
@@ -99,25 +153,8 @@ Never overwrites a file.)",
                 "preprocessor_config.json, tokenizer.json (default: DIR, if "
                 "they lie there)")
       .TypeName("DIR");
-  SeenStore& store = options->look.store;
-  command
-      ->AddText("--s3-endpoint", &store.endpoint,
-                "storage.s3.endpoint, http://HOST:PORT or https://HOST:PORT "
-                "(default: Amazon's)")
-      .TypeName("URL");
-  command
-      ->AddText("--s3-region", &store.region,
-                "storage.s3.region (default: us-east-1)")
-      .TypeName("NAME");
-  command
-      ->AddText("--s3-credentials", &store.credentials,
-                "storage.s3.credentials: environment, instance, anonymous, or "
-                "a file like ~/.aws/credentials (default: environment)")
-      .TypeName("FILE");
-  command
-      ->AddText("--s3-ca", &store.ca,
-                "storage.s3.ca, the PEM file of the CAs of the endpoint")
-      .TypeName("FILE");
+  for (SeenStore& store : options->look.stores)
+    AddStoreOptions(&store, command);
 }
 
 }  // namespace ballast

@@ -5,21 +5,41 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/config/family_profile.h"
 #include "server/config/image_family_config.h"
 #include "server/image_plan/image_family.h"
 
 namespace ballast {
+namespace {
+
+// A family of one's own states mean and deviation. "": an encoder, without
+// those of a profile.
+std::string NormYaml(const std::string& name) {
+  const FamilyProfile* profile = FindFamilyProfile(name);
+  if (profile == nullptr) return "";
+  const auto list = [](const double(&values)[3]) {
+    return absl::StrFormat("[%.9g, %.9g, %.9g]", values[0], values[1],
+                           values[2]);
+  };
+  return absl::StrCat("mean: ", list(profile->norm.mean),
+                      "\nstd: ", list(profile->norm.std), "\n");
+}
+
+}  // namespace
 
 void AddInspectFamily(CommandLine* line, Command* inspect) {
   auto name = std::make_shared<std::string>();
   Command* command = line->AddCommand(
       inspect, "family",
-      R"(Prints the image family of a released model as YAML.
+      R"(Prints the image family of a released model, its mean and its deviation as YAML.
 It can stand below `model:` in a configuration, as the start of your own family;
 `inspect image --config` shows what that makes of images.)",
       R"(  ballast-server inspect family --model internvl3)",
       [name]() -> absl::Status {
-        std::cout << FamilyYaml(*FindImageFamily(*name)) << std::flush;
+        std::cout << NormYaml(*name) << FamilyYaml(*FindImageFamily(*name))
+                  << std::flush;
         if (std::cout) return absl::OkStatus();
         return absl::UnavailableError("cannot write to standard output");
       });

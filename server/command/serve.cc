@@ -23,6 +23,8 @@
 #include "server/command/termination.h"
 #include "server/config/config_loader.h"
 #include "server/config/exposure.h"
+#include "server/config/model_warnings.h"
+#include "server/config/trial_tokenizer.h"
 #include "server/job/reload.h"
 #include "server/service/server.h"
 
@@ -117,6 +119,11 @@ absl::Status Serve(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
   SuggestLogLevel(LogLevelOf(config.config.serve()));
   LogInfo("ballast-server ", ShortVersion(), " starting with ", options.config);
+  const std::string warning = TrialTokenizerWarning(config.config);
+  if (!warning.empty()) LogWarning(warning);
+  for (const std::string& warning : ModelWarnings(config.config.model())) {
+    LogWarning(options.config, ": ", warning);
+  }
   std::unique_ptr<LoaderServer> server;
   {
     const EndAtOnce guard("starting");

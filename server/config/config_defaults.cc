@@ -194,6 +194,12 @@ void DefaultStorage(const KeyReport& keys, v1::Storage* storage) {
   if (!keys.Has("storage.s3.credentials")) {
     storage->mutable_s3()->set_credentials("environment");
   }
+  if (!keys.Has("storage.gcs.credentials")) {
+    storage->mutable_gcs()->set_credentials("environment");
+  }
+  if (!keys.Has("storage.azure.credentials")) {
+    storage->mutable_azure()->set_credentials("environment");
+  }
   if (!keys.Has("storage.memory")) storage->set_memory(uint64_t{256} << 20);
   if (!keys.Has("storage.connections")) storage->set_connections(32);
   if (!keys.Has("storage.ahead_steps")) {
@@ -236,11 +242,16 @@ void ResolvePaths(absl::string_view directory, v1::Config* config) {
   for (v1::Balance::CostChange& change : *balance.mutable_cost_changes()) {
     resolve(change.mutable_cost()->mutable_model());
   }
-  v1::Storage::S3& s3 = *config->mutable_storage()->mutable_s3();
-  resolve(s3.mutable_ca());
-  if (s3.credentials() != "environment" && s3.credentials() != "instance" &&
-      s3.credentials() != "anonymous") {
-    resolve(s3.mutable_credentials());
+  v1::Storage& storage = *config->mutable_storage();
+  resolve(storage.mutable_s3()->mutable_ca());
+  for (std::string* credentials :
+       {storage.mutable_s3()->mutable_credentials(),
+        storage.mutable_gcs()->mutable_credentials(),
+        storage.mutable_azure()->mutable_credentials()}) {
+    if (*credentials != "environment" && *credentials != "instance" &&
+        *credentials != "anonymous") {
+      resolve(credentials);
+    }
   }
   if (config->storage().has_cache()) {
     resolve(config->mutable_storage()->mutable_cache()->mutable_dir());

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/config/config_defaults.h"
 #include "server/config/config_validate.h"
@@ -16,7 +17,10 @@
 #include "server/config/field_rules.h"
 #include "server/config/key_report.h"
 #include "server/config/metadataset.h"
+#include "server/config/path_pattern.h"
 #include "server/config/yaml_to_proto.h"
+#include "server/storage/small_object.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
@@ -53,6 +57,21 @@ std::string DirectoryOf(const std::string& path) {
   return slash == 0 ? "/" : whole.substr(0, slash);
 }
 
+// Reads files, and objects of the stores that `settings` describes.
+ReadText ReaderOf(const v1::Storage& settings) {
+  return [&settings](const std::string& path,
+                     size_t most) -> absl::StatusOr<std::string> {
+    if (!IsStoreUrl(path)) return ReadSmallFile(path, most);
+    // The process's storage may serve another configuration, so this is a
+    // second one. Its ranges are read once: a cache would not pay.
+    v1::Storage without_cache = settings;
+    without_cache.clear_cache();
+    Storage storage;
+    BALLAST_RETURN_IF_ERROR(storage.Configure(without_cache));
+    return ReadSmallObject(&storage, path, most);
+  };
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedConfig> LoadConfig(const std::string& path) {
@@ -72,7 +91,8 @@ absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
   ResolveModelCosts(loaded.config.mutable_balance(), &report);
   ValidateConfig(loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
-  ExpandMetadatasets(directory, &loaded.config, &report);
+  ExpandMetadatasets(directory, ReaderOf(loaded.config.storage()),
+                     &loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
   return loaded;
 }

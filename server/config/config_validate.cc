@@ -82,7 +82,26 @@ void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
   }
 }
 
+void ValidateComparison(const v1::Serve& serve, KeyReport* report) {
+  constexpr int kMost = 8;
+  const std::string list = "serve.compare_with";
+  if (report->IsFaulty(list)) return;
+  if (serve.compare_with_size() > kMost) {
+    return report->AddFault(list,
+                            absl::StrCat("found ", serve.compare_with_size(),
+                                         " addresses; wanted at most ", kMost));
+  }
+  for (int i = 0; i < serve.compare_with_size(); ++i) {
+    const std::string key = ItemKey(list, i);
+    if (report->IsFaulty(key)) continue;
+    const absl::Status valid =
+        ParseConfiguredAddress(serve.compare_with(i)).status();
+    if (!valid.ok()) report->AddFault(key, std::string(valid.message()));
+  }
+}
+
 void ValidateServe(const v1::Config& config, KeyReport* report) {
+  ValidateComparison(config.serve(), report);
   for (int i = 0; i < config.serve().listen_size(); ++i) {
     const std::string key = ItemKey("serve.listen", i);
     if (report->IsFaulty(key)) continue;

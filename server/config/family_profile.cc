@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "absl/types/span.h"
 #include "server/config/crop_shape.h"
 #include "server/config/image_family_config.h"
 #include "server/image_plan/family_check.h"
@@ -56,7 +57,22 @@ constexpr FamilyProfile kProfiles[] = {
     {"smolvlm", kHalves, 1, "<|endoftext|>"},
 };
 
+// Processors that pad to a square pad with their mean, which the checkpoint
+// sets.
+void PadWithMean(absl::Span<const double> mean, ImageFamily* family) {
+  const bool pads = family->cut_alone || family->rule == ImageRule::kPadSquare;
+  if (!pads || mean.size() != 3) return;
+  for (int c = 0; c < 3; ++c) {
+    family->background[c] =
+        static_cast<uint8_t>(std::clamp(mean[c], 0.0, 1.0) * 255);
+  }
+}
+
 void FillProfile(const FamilyProfile& profile, v1::Model* model) {
+  if (model->mean().empty()) {
+    model->mutable_mean()->Assign(std::begin(profile.norm.mean),
+                                  std::end(profile.norm.mean));
+  }
   if (!model->has_image_family()) {
     ImageFamily family = *FindImageFamily(profile.name);
     if (model->min_pixels() != 0 && ReadsNumber(family.rule, "min_pixels")) {
@@ -65,17 +81,8 @@ void FillProfile(const FamilyProfile& profile, v1::Model* model) {
     if (model->max_pixels() != 0 && ReadsNumber(family.rule, "max_pixels")) {
       family.max_pixels = model->max_pixels();
     }
-    // The processor pads with its mean, which the checkpoint sets.
-    if (family.cut_alone) {
-      for (int c = 0; c < 3; ++c) {
-        family.background[c] = static_cast<uint8_t>(profile.norm.mean[c] * 255);
-      }
-    }
+    PadWithMean(model->mean(), &family);
     *model->mutable_image_family() = ConfigOfFamily(family);
-  }
-  if (model->mean().empty()) {
-    model->mutable_mean()->Assign(std::begin(profile.norm.mean),
-                                  std::end(profile.norm.mean));
   }
   if (model->std().empty()) {
     model->mutable_std()->Assign(std::begin(profile.norm.std),

@@ -11,6 +11,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
@@ -49,8 +51,38 @@ const char* InsteadOf(absl::string_view key) {
   return found == reasons->end() ? nullptr : found->second;
 }
 
+// The object `path` beside the object `url`. Steps of `..` stay in its bucket.
+std::string BesideObject(const std::string& url, absl::string_view path) {
+  const size_t root = url.find('/', url.find("://") + 3);
+  if (root == std::string::npos) return absl::StrCat(url, "/", path);
+  const std::string whole =
+      absl::StrCat(url.substr(root, url.rfind('/') - root), "/", path);
+  std::vector<absl::string_view> names;
+  for (const absl::string_view name :
+       absl::StrSplit(whole, '/', absl::SkipEmpty())) {
+    if (name == ".") continue;
+    if (name != "..") {
+      names.push_back(name);
+    } else if (!names.empty()) {
+      names.pop_back();
+    }
+  }
+  return absl::StrCat(url.substr(0, root), "/", absl::StrJoin(names, "/"));
+}
+
+// `path` as the metadataset `file` names it.
+std::string NamedBy(const std::string& file, const std::string& path) {
+  if (absl::StrContains(path, "://")) return path;
+  if (IsStoreUrl(file) && !absl::StartsWith(path, "/")) {
+    return BesideObject(file, path);
+  }
+  return ResolvePath(file.substr(0, file.rfind('/') + 1), path);
+}
+
 class MetadatasetReader {
  public:
+  explicit MetadatasetReader(const ReadText& read) : read_(read) {}
+
   // Appends the folders of `path`, whose shares sum to `weight`.
   absl::Status Read(const std::string& path, const std::string& split_part,
                     double weight, int depth) {
@@ -59,9 +91,10 @@ class MetadatasetReader {
           absl::StrCat(path, ": more than ", kMostDepth,
                        " metadatasets inside one another"));
     }
-    BALLAST_ASSIGN_OR_RETURN(const YAML::Node root,
-                             ReadYamlFile(path, kMostBytes));
-    return Annotate(ReadRoot(root, path, split_part, weight, depth), path);
+    BALLAST_ASSIGN_OR_RETURN(const std::string text, read_(path, kMostBytes));
+    const absl::StatusOr<YAML::Node> root = ParseYaml(text);
+    if (!root.ok()) return Annotate(root.status(), path);
+    return Annotate(ReadRoot(*root, path, split_part, weight, depth), path);
   }
 
   std::vector<BlendedFolder> folders;
@@ -160,10 +193,7 @@ class MetadatasetReader {
           " is for cookers, which are Python and cannot run here; name it as a "
           "source of format jsonl"));
     }
-    if (!absl::StrContains(folder.path, "://")) {
-      folder.path =
-          ResolvePath(path.substr(0, path.rfind('/') + 1), folder.path);
-    }
+    folder.path = NamedBy(path, folder.path);
     if (IsMetadataset(folder.path)) {
       return Read(folder.path, folder.split_part, weight, depth + 1);
     }
@@ -197,6 +227,8 @@ class MetadatasetReader {
     }
     return absl::OkStatus();
   }
+
+  const ReadText& read_;
 };
 
 // The last folder of a path, of letters that a source's name may have.
@@ -227,14 +259,15 @@ std::string EnergonSplitPart(const v1::Source& source) {
 }
 
 absl::StatusOr<std::vector<BlendedFolder>> ReadMetadataset(
-    const std::string& path, const std::string& split_part) {
-  MetadatasetReader reader;
+    const std::string& path, const std::string& split_part,
+    const ReadText& read) {
+  MetadatasetReader reader(read);
   BALLAST_RETURN_IF_ERROR(reader.Read(path, split_part, 1, 1));
   return std::move(reader.folders);
 }
 
-void ExpandMetadatasets(absl::string_view directory, v1::Config* config,
-                        KeyReport* report) {
+void ExpandMetadatasets(absl::string_view directory, const ReadText& read,
+                        v1::Config* config, KeyReport* report) {
   absl::flat_hash_set<std::string> names;
   for (const v1::Source& source : config->sources()) {
     names.insert(source.name());
@@ -247,14 +280,8 @@ void ExpandMetadatasets(absl::string_view directory, v1::Config* config,
       *expanded.Add() = source;
       continue;
     }
-    if (IsStoreUrl(source.path())) {
-      report->AddFault(ChildKey(ItemKey("sources", i), "path"),
-                       "found a metadataset in a store; wanted one on a disk: "
-                       "copy it there, the folders that it names may stay");
-      continue;
-    }
     const auto folders = ReadMetadataset(ResolvePath(directory, source.path()),
-                                         EnergonSplitPart(source));
+                                         EnergonSplitPart(source), read);
     if (!folders.ok()) {
       report->AddFault(ChildKey(ItemKey("sources", i), "path"),
                        std::string(folders.status().message()));

@@ -1,11 +1,14 @@
 #ifndef BALLAST_SERVER_CONFIG_METADATASET_H_
 #define BALLAST_SERVER_CONFIG_METADATASET_H_
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/small_file.h"
 #include "proto/config.pb.h"
 #include "server/config/key_report.h"
 
@@ -25,22 +28,28 @@ struct BlendedFolder {
   std::string dataset_config;  // likewise
 };
 
+// The text of the file or object `path`, of at most `most` bytes.
+using ReadText = std::function<absl::StatusOr<std::string>(
+    const std::string& path, size_t most)>;
+
 // Reads a metadataset of Energon, of version 1 or 2, and those that it names,
-// and returns its folders for `split_part`. Labels (subflavors) and how Energon
-// shuffles are passed over. Blocks on the disk. Errors, naming the file and the
-// key: INVALID_ARGUMENT (not a metadataset, no such split, a key that Energon
-// does not have, metadatasets that name each other, over 10,000 folders);
-// UNIMPLEMENTED (what is not done here, with what would do: join,
-// blend_epochized, subset, aux, a JSON-lines dataset); as ReadSmallFile.
+// through `read`, and returns its folders for `split_part`. Relative paths
+// start at the file or object that names them. Labels (subflavors) and how
+// Energon shuffles are passed over. Blocks as `read` does. Errors, naming the
+// file and the key: INVALID_ARGUMENT (not a metadataset, no such split, a key
+// that Energon does not have, metadatasets that name each other, over 10,000
+// folders); UNIMPLEMENTED (what is not done here, with what would do: join,
+// blend_epochized, subset, aux, a JSON-lines dataset); as `read`.
 absl::StatusOr<std::vector<BlendedFolder>> ReadMetadataset(
-    const std::string& path, const std::string& split_part);
+    const std::string& path, const std::string& split_part,
+    const ReadText& read = ReadSmallFile);
 
 // Replaces each source of format energon whose path is a metadataset (a file
 // .yaml) by one source for each of its folders: named NAME-FOLDER, with its
 // part of the weight, here and in order.mixture_changes, and an index of its
 // own. Paths start at `directory`. Faults go to `report`.
-void ExpandMetadatasets(absl::string_view directory, v1::Config* config,
-                        KeyReport* report);
+void ExpandMetadatasets(absl::string_view directory, const ReadText& read,
+                        v1::Config* config, KeyReport* report);
 
 }  // namespace ballast
 

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/image/model_resampling.h"
+#include "proto/image/resize_order.h"
 #include "server/config/image_family_config.h"
 #include "server/image/image_header.h"
 #include "server/video/model_videos.h"
@@ -73,6 +75,12 @@ absl::StatusOr<uint32_t> ModelImages::Placeholders(uint32_t height,
                            planner_->Plan(height, width, images));
   BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
   return static_cast<uint32_t>(plan.placeholders);
+}
+
+bool ModelImages::MayTravelEncoded(uint32_t height, uint32_t width,
+                                   const ImageGrid& grid) const {
+  return !IsResizedAlongYFirst(LibraryOf(model_.resample()), width, height,
+                               grid.width, grid.height);
 }
 
 bool IsOneResize(const ImagePlan& plan, uint32_t height, uint32_t width) {

@@ -38,6 +38,12 @@ class ModelImages {
   absl::StatusOr<uint32_t> Placeholders(uint32_t height, uint32_t width,
                                         uint32_t images) const;
 
+  // Whether an image of height*width pixels that becomes one crop of `grid` may
+  // travel encoded: ranks resize along the width first, and the library of
+  // model.resample does so, too (proto/image/resize_order.h).
+  bool MayTravelEncoded(uint32_t height, uint32_t width,
+                        const ImageGrid& grid) const;
+
   // nullptr for Qwen's models.
   const ImagePlanner* planner() const {
     return planner_.has_value() ? &*planner_ : nullptr;

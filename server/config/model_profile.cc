@@ -81,11 +81,12 @@ void Fill(const Profile& profile, v1::Model* model) {
   if (model->patch() == 0) model->set_patch(profile.patch);
   if (model->merge() == 0) model->set_merge(kMerge);
   if (model->temporal_patch() == 0) model->set_temporal_patch(kTemporalPatch);
-  if (model->mean().empty()) {
+  // Those of Qwen's models are not another family's.
+  if (model->mean().empty() && !model->has_image_family()) {
     model->mutable_mean()->Assign(std::begin(profile.mean),
                                   std::end(profile.mean));
   }
-  if (model->std().empty()) {
+  if (model->std().empty() && !model->has_image_family()) {
     model->mutable_std()->Assign(std::begin(profile.std),
                                  std::end(profile.std));
   }

@@ -4,16 +4,30 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/image/model_resampling.h"
 #include "server/config/config_validate.h"
 #include "server/config/family_profile.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
-#include "server/image/resample_name.h"
 #include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
+
+// A profile of Qwen's knows nothing of another family's pixels.
+void CheckOwnNorm(KeyReport* report) {
+  if (!report->Has("model.image_family")) return;
+  for (const char* name : {"mean", "std"}) {
+    const std::string key = ChildKey("model", name);
+    if (report->Has(key) || report->IsFaulty(key)) continue;
+    report->AddMissing(
+        key,
+        absl::StrCat("three numbers, for R, G and B in [0, 1], beside a "
+                     "family of one's own: image_",
+                     name, " of its checkpoint's preprocessor_config.json; ",
+                     name == std::string("mean") ? "[0, 0, 0]" : "[1, 1, 1]",
+                     " where the model normalises by itself"));
+  }
+}
 
 // Returns whether the profile is known or empty.
 bool CheckProfile(const v1::Model& model, KeyReport* report) {
@@ -29,6 +43,7 @@ bool CheckProfile(const v1::Model& model, KeyReport* report) {
     return true;
   }
   if (std::find(known.begin(), known.end(), model.profile()) != known.end()) {
+    CheckOwnNorm(report);
     return true;
   }
   if (FindFamilyProfile(model.profile()) != nullptr) return true;
@@ -76,15 +91,11 @@ void CheckDecode(const v1::Model& model, KeyReport* report) {
     return;
   }
   if (report->IsFaulty("model.resample")) return;
-  const bool is_fast = model.resample() == v1::Model::RESAMPLE_FAST;
-  const ResampleLibrary library = LibraryOf(model.resample());
-  if (!is_fast && library != ResampleLibrary::kPillow13) return;
+  if (model.resample() != v1::Model::RESAMPLE_FAST) return;
   report->AddFault(
       "model.resample",
-      absl::StrCat("found ", is_fast ? "fast" : ResampleName(library),
-                   " beside decode: device; wanted pillow12 or torchvision, "
-                   "since the GPU decodes at full scale and resizes along the "
-                   "width first"));
+      "found fast beside decode: device; wanted pillow12, pillow13 "
+      "or torchvision, since the GPU decodes at full scale");
 }
 
 // An image token differs from all others only by its id.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -39,6 +40,17 @@ void CheckStep(const std::string& item, absl::string_view wanted, uint64_t step,
   *before = step;
 }
 
+// Weights count with six decimals (server/schedule/mixture.h): a smaller number
+// would be drawn more often than it says.
+void CheckDecimals(const std::string& key, double weight, KeyReport* report) {
+  const double counted = std::max(1.0, std::round(weight * 1e6)) / 1e6;
+  if (weight == 0 || std::abs(counted - weight) <= weight / 100) return;
+  report->AddFault(
+      key, absl::StrCat("found ", weight, ", which would count as ", counted,
+                        ": weights have six decimals; wanted 0 or a larger "
+                        "number, as 1000 times each weight of the split"));
+}
+
 // Checks the names of one entry, and sets `weights`, of the sources of train,
 // to what it gives.
 void CheckWeights(const v1::Config& config,
@@ -67,6 +79,7 @@ void CheckWeights(const v1::Config& config,
                        "`split: train`: only its weights change");
     } else {
       (*weights)[name] = weight;
+      CheckDecimals(entry, weight, report);
     }
   }
   const bool drawn =
@@ -80,13 +93,16 @@ void CheckWeights(const v1::Config& config,
 }
 
 // Each split draws from some source at every step, and each source is drawn
-// from at some step.
-void CheckZeroWeights(const v1::Config& config, KeyReport* report) {
+// from at some step, as often as its weight says.
+void CheckSourceWeights(const v1::Config& config, KeyReport* report) {
   for (int i = 0; i < config.sources_size(); ++i) {
     const v1::Source& source = config.sources(i);
     const std::string key = ChildKey(ItemKey("sources", i), "weight");
-    if (source.weight() != 0 || report->IsFaulty(key) ||
-        report->IsFaulty(ItemKey("sources", i))) {
+    if (report->IsFaulty(key) || report->IsFaulty(ItemKey("sources", i))) {
+      continue;
+    }
+    if (source.weight() != 0) {
+      CheckDecimals(key, source.weight(), report);
       continue;
     }
     if (source.split() != v1::SPLIT_TRAIN) {
@@ -125,7 +141,7 @@ void CheckZeroWeights(const v1::Config& config, KeyReport* report) {
 }  // namespace
 
 void ValidateOrder(const v1::Config& config, KeyReport* report) {
-  CheckZeroWeights(config, report);
+  CheckSourceWeights(config, report);
   const v1::Order& order = config.order();
   if (CheckLength("order.mixture_changes", order.mixture_changes_size(),
                   report)) {

@@ -33,21 +33,27 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
   const bool is_intern =
       model.profile() == "internvl3" &&
       model.image_family().rule() == v1::ImageFamily::RULE_TILE_GRID;
-  if ((model.has_image_family() && !is_intern) || model.profile().empty()) {
+  const bool is_onevision =
+      model.profile() == "llava_onevision" &&
+      model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
+  if ((model.has_image_family() && !is_intern && !is_onevision) ||
+      model.profile().empty()) {
     report->AddFault("model.video",
                      "found it; wanted model.profile qwen2_vl, qwen2_5_vl, "
-                     "qwen3_vl, qwen3_5_vl or internvl3, whose videos are "
-                     "carried");
+                     "qwen3_vl, qwen3_5_vl, internvl3 or llava_onevision, "
+                     "whose videos are carried");
     return;
   }
   const v1::Model::Video& video = model.video();
   const bool by_class =
       video.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS;
-  if (is_intern) {
-    // Frames are tiles of one size; the training's own rule counts intervals,
-    // transformers' frames a second.
-    CheckUse("model.video.fps", by_class, "sampling: transformers", report);
-    CheckUse("model.video.min_frames", !by_class, "sampling: qwen_vl_utils",
+  if (is_intern || is_onevision) {
+    // Frames are tiles of one size. InternVL's own rule counts intervals,
+    // transformers' and LLaVA-OneVision's frames a second.
+    CheckUse("model.video.fps", by_class || is_onevision,
+             "sampling: transformers", report);
+    CheckUse("model.video.min_frames", !by_class && is_intern,
+             is_intern ? "sampling: qwen_vl_utils" : "a profile of Qwen's",
              report);
     for (const char* key :
          {"model.video.min_pixels", "model.video.max_pixels",

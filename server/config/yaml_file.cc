@@ -3,7 +3,6 @@
 #include <exception>
 
 #include "absl/strings/str_cat.h"
-#include "common/small_file.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -33,13 +32,6 @@ absl::StatusOr<YAML::Node> ParseYaml(const std::string& text) {
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("not YAML: ", error.what()));
   }
-}
-
-absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path, size_t most) {
-  BALLAST_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, most));
-  absl::StatusOr<YAML::Node> node = ParseYaml(text);
-  if (!node.ok()) return Annotate(node.status(), path);
-  return node;
 }
 
 YAML::Node FindKey(const YAML::Node& node, const std::string& key) {

@@ -20,10 +20,6 @@ namespace ballast {
 // Parses one document. Errors: INVALID_ARGUMENT (not YAML, with the line).
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text);
 
-// Reads and parses a file of at most `most` bytes. Errors: as ReadSmallFile and
-// ParseYaml, naming the file.
-absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path, size_t most);
-
 // The value of `key` in a map; an undefined node if there is none or `node` is
 // no map.
 YAML::Node FindKey(const YAML::Node& node, const std::string& key);

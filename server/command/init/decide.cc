@@ -293,15 +293,15 @@ class Decider {
 
   void Storage() {
     if (!seen_.in_store) return;
-    const std::string s3 = S3SettingsText(seen_.store);
+    const std::string section = StoreSettingsText(seen_.store);
     constexpr char kCache[] = "cache: {dir: /nvme/ballast, size: 500GiB}";
     constexpr char kWhy[] = "a local disk, so that later epochs need no store";
-    if (s3.empty()) {
+    if (section.empty()) {
       text_.Line(absl::StrCat("# storage: {", kCache, "}"), kWhy);
       return;
     }
     text_.Line("storage:");
-    text_.Line(absl::StrCat("  s3: ", s3), "where the store is, and its keys");
+    text_.Line(absl::StrCat("  ", section), "where the store is, and its keys");
     text_.Line(absl::StrCat("  # ", kCache), kWhy);
   }
 

@@ -229,14 +229,24 @@ std::string Plain(const std::string& folder) {
   return (path.has_filename() ? path : path.parent_path()).string();
 }
 
-absl::StatusOr<DataTree> LookInFolder(const std::string& folder,
-                                      const SeenStore& store) {
-  if (!S3SettingsText(store).empty()) {
+// Refuses settings of stores other than that of `section` ("": of any).
+absl::Status CheckOptions(const LookOptions& options,
+                          absl::string_view section) {
+  for (const SeenStore& store : options.stores) {
+    if (store.section == section || StoreSettingsText(store).empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        folder,
-        ": found a folder beside options --s3-…; wanted an address, "
-        "s3://BUCKET/PREFIX, or none of them"));
+        options.folder, ": found ",
+        section.empty() ? "a folder beside options --" : "options --",
+        store.section,
+        section.empty() ? "-…; wanted an address, s3://BUCKET/PREFIX"
+                        : "-… for a store of another kind; wanted the options "
+                          "of its own kind",
+        ", or none of them"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DataTree> LookInFolder(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     if (error) return FileError(error.value(), "look at", folder);
@@ -247,15 +257,18 @@ absl::StatusOr<DataTree> LookInFolder(const std::string& folder,
 }
 
 // Names the files of `store` as the configuration in `config_folder` shall.
-absl::StatusOr<DataTree> LookInStore(const std::string& url,
+absl::StatusOr<DataTree> LookInStore(const LookOptions& options,
                                      const std::string& config_folder,
                                      SeenStore* store) {
-  BALLAST_ASSIGN_OR_RETURN(const StoreUrl parsed, ParseStoreUrl(url));
-  if (parsed.scheme != "s3" && !S3SettingsText(*store).empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        url,
-        ": found options --s3-… for a store of another kind; wanted "
-        "s3://BUCKET/PREFIX, or none of them"));
+  BALLAST_ASSIGN_OR_RETURN(const StoreUrl parsed,
+                           ParseStoreUrl(options.folder));
+  const std::string section = parsed.scheme == "gs"     ? "gcs"
+                              : parsed.scheme == "abfs" ? "azure"
+                              : parsed.scheme == "s3"   ? "s3"
+                                                        : "file";
+  BALLAST_RETURN_IF_ERROR(CheckOptions(options, section));
+  for (const SeenStore& each : options.stores) {
+    if (each.section == section) *store = each;
   }
   if (!store->ca.empty()) store->ca = Named(Plain(store->ca), config_folder);
   std::string& keys = store->credentials;
@@ -268,13 +281,12 @@ absl::StatusOr<DataTree> LookInStore(const std::string& url,
   BALLAST_RETURN_IF_ERROR(Storage::OfProcess().Configure(settings));
   absl::StatusOr<DataTree> tree =
       DataTree::Look(absl::StrCat(parsed.scheme, "://", parsed.path));
-  if (tree.ok() || parsed.scheme != "s3") return tree;
+  if (tree.ok() || parsed.scheme == "file") return tree;
   return absl::Status(
       tree.status().code(),
-      absl::StrCat(tree.status().message(),
-                   " (init takes storage.s3.endpoint, region, credentials and "
-                   "ca as --s3-endpoint, --s3-region, --s3-credentials and "
-                   "--s3-ca)"));
+      absl::StrCat(tree.status().message(), " (init takes the keys of storage.",
+                   section, " as --", section, "-endpoint, --", section,
+                   "-credentials and so on)"));
 }
 
 }  // namespace
@@ -295,12 +307,11 @@ absl::StatusOr<Seen> LookAtFolder(const LookOptions& options) {
   Seen seen;
   seen.folder = options.folder;
   seen.in_store = IsStoreUrl(options.folder);
-  seen.store = options.store;
   const std::string config = Plain(options.config_folder);
+  if (!seen.in_store) BALLAST_RETURN_IF_ERROR(CheckOptions(options, ""));
   BALLAST_ASSIGN_OR_RETURN(
-      DataTree tree, seen.in_store
-                         ? LookInStore(options.folder, config, &seen.store)
-                         : LookInFolder(options.folder, options.store));
+      DataTree tree, seen.in_store ? LookInStore(options, config, &seen.store)
+                                   : LookInFolder(options.folder));
   const bool names_model = !options.model_folder.empty();
   if (names_model) {
     seen.model = LookAtModel(Plain(options.model_folder), config);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,8 +20,10 @@ struct LookOptions {
   std::string config_folder = ".";
   // "" takes `folder` if a model lies there.
   std::string model_folder;
-  // Paths in it are of this process.
-  SeenStore store;
+  // Settings of each kind of store, of which at most the folder's is given.
+  // Paths in them are of this process.
+  std::vector<SeenStore> stores = {
+      {.section = "s3"}, {.section = "gcs"}, {.section = "azure"}};
 };
 
 // Looks at a folder or prefix: lists it (data_tree.h) and reads the first

@@ -59,12 +59,15 @@ struct SeenModel {
   std::string chat_template;
 };
 
-// Settings of a store, storage.s3; "": the default.
+// Settings of a store, as of `storage`; "": the default.
 struct SeenStore {
-  std::string endpoint;
-  std::string region;
-  std::string credentials;
-  std::string ca;
+  // "s3", "gcs" or "azure": its section, and what its options begin with.
+  std::string section = "s3";
+  std::string account = "";  // azure
+  std::string endpoint = "";
+  std::string region = "";  // s3
+  std::string credentials = "";
+  std::string ca = "";  // s3
 };
 
 struct Seen {

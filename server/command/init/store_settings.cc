@@ -21,8 +21,9 @@ constexpr char kAnyJob[] =
 
 }  // namespace
 
-std::string S3SettingsText(const SeenStore& store) {
+std::string StoreSettingsText(const SeenStore& store) {
   const std::pair<const char*, const std::string&> settings[] = {
+      {"account", store.account},
       {"endpoint", store.endpoint},
       {"region", store.region},
       {"credentials", store.credentials},
@@ -37,16 +38,17 @@ std::string S3SettingsText(const SeenStore& store) {
                                    nlohmann::json::error_handler_t::replace)));
   }
   return given.empty() ? ""
-                       : absl::StrCat("{", absl::StrJoin(given, ", "), "}");
+                       : absl::StrCat(store.section, ": {",
+                                      absl::StrJoin(given, ", "), "}");
 }
 
 absl::StatusOr<v1::Storage> StoreSettings(const SeenStore& store,
                                           const std::string& config_folder) {
-  const std::string s3 = S3SettingsText(store);
-  absl::StatusOr<LoadedConfig> config =
-      ParseConfig(absl::StrCat(kAnyJob, s3.empty() ? "" : "storage: {s3: ", s3,
-                               s3.empty() ? "" : "}"),
-                  "the options --s3-…", config_folder);
+  const std::string section = StoreSettingsText(store);
+  absl::StatusOr<LoadedConfig> config = ParseConfig(
+      section.empty() ? kAnyJob
+                      : absl::StrCat(kAnyJob, "storage: {", section, "}"),
+      absl::StrCat("the options --", store.section, "-…"), config_folder);
   if (!config.ok()) return config.status();
   return std::move(*config->config.mutable_storage());
 }

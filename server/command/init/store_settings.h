@@ -9,9 +9,9 @@
 
 namespace ballast {
 
-// The value of storage.s3 as YAML, "{endpoint: …}"; "" if all is as by default.
-// Pure.
-std::string S3SettingsText(const SeenStore& store);
+// The store's section of `storage` as YAML, "s3: {endpoint: …}"; "" if all is
+// as by default. Pure.
+std::string StoreSettingsText(const SeenStore& store);
 
 // The section `storage` that a configuration in `config_folder` has with these
 // settings. Errors: INVALID_ARGUMENT (they would be refused).

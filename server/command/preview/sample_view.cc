@@ -168,8 +168,7 @@ void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   }
 }
 
-// Names the frames among the crops, which stand behind those of images, by the
-// same plan as the block.
+// Names the frames among the crops, which lie as the schedule has them.
 absl::Status SampleViewer::NameFrames(const Place& place,
                                       SampleView* view) const {
   BALLAST_ASSIGN_OR_RETURN(
@@ -178,8 +177,14 @@ absl::Status SampleViewer::NameFrames(const Place& place,
   if (indexed.videos.empty()) return absl::OkStatus();
   const auto model = VideoModelOf(place.scheduler->job().model());
   if (!model.has_value()) return absl::InternalError("a model without videos");
-  std::vector<SampleView::Frame> frames;
-  for (const IndexedVideo& video : indexed.videos) {
+  const v1::MicroBatchSchedule& columns = place.columns();
+  const uint32_t item = FirstEntriesOf(columns).image[place.index];
+  size_t crop = 0;
+  for (uint32_t k = item; k < item + columns.images(place.index); ++k) {
+    const size_t first = crop;
+    crop += CropsOf(columns, k);
+    if (GridT(columns, k) == 0) continue;
+    const IndexedVideo& video = indexed.videos[view->videos.size()];
     BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
                              PlanIndexedVideo(*model, video));
     const auto number = static_cast<uint32_t>(view->videos.size());
@@ -187,18 +192,16 @@ absl::Status SampleViewer::NameFrames(const Place& place,
     // Pictures of a list lie as far apart as the plan takes them to.
     const double fps =
         is_list ? model->temporal / plan.seconds_per_patch : video.fps;
-    for (const uint32_t frame : plan.frames) {
-      frames.push_back({number, frame, frame / fps});
+    for (size_t i = 0; i < plan.frames.size(); ++i) {
+      // Without crops there is a fault.
+      if (first + i >= view->crops.size()) break;
+      const uint32_t frame = plan.frames[i];
+      view->crops[first + i].frame = {number, frame, frame / fps};
     }
     const std::string codec(video.codec,
                             strnlen(video.codec, sizeof(video.codec)));
     view->videos.push_back({is_list ? kPictures : codec, video.width,
                             video.height, video.frames, fps});
-  }
-  if (frames.size() > view->crops.size()) return absl::OkStatus();  // a fault
-  const size_t first = view->crops.size() - frames.size();
-  for (size_t i = 0; i < frames.size(); ++i) {
-    view->crops[first + i].frame = frames[i];
   }
   return absl::OkStatus();
 }

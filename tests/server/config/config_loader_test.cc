@@ -226,6 +226,8 @@ TEST(LoadConfig, ReadsWhereImagesAreDecoded) {
             v1::Model::RESAMPLE_PILLOW12);
   EXPECT_EQ(load("{decode: device, resample: torchvision}").resample(),
             v1::Model::RESAMPLE_TORCHVISION);
+  EXPECT_EQ(load("{decode: device, resample: pillow13}").resample(),
+            v1::Model::RESAMPLE_PILLOW13);
   EXPECT_TRUE(
       load("{decode: device, device_unchecked: true}").device_unchecked());
 }

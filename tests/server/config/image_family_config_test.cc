@@ -22,7 +22,8 @@ absl::StatusOr<LoadedConfig> LoadWith(const std::string& family_yaml) {
                    "lognormal, min: 1, max: 9, mean: 4, sigma: 1}}]\n"
                    "batch: {global: 8, micro: 8}\n"
                    "topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}\n"
-                   "model:\n  ",
+                   "model:\n  mean: [0.5, 0.5, 0.5]\n  std: [0.5, 0.5, "
+                   "0.5]\n  ",
                    absl::StrReplaceAll(family_yaml, {{"\n", "\n  "}}), "\n"),
       "F", "DIR");
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -174,6 +175,32 @@ topology: {modules: {language: {dp: 2}}}
                                   "ballast.yaml", folder_);
   EXPECT_THAT(std::string(loaded.status().message()),
               HasSubstr("ballast.yaml:5: sources[0].path: "));
+}
+
+// In a store: paths start at the object, and `..` stays in its bucket.
+TEST_F(MetadatasetTest, FollowsPathsBesideAnObject) {
+  const std::map<std::string, std::string> objects = {
+      {"s3://bucket/sets/blend.yaml",
+       "splits: {train: {blend: [{path: nv}, {path: ../other/}, "
+       "{path: ../../../top}, {path: \"gs://else/x\"}, {path: /data/disk}, "
+       "{path: ./more.yaml, weight: 5}]}}"},
+      {"s3://bucket/sets/more.yaml", "splits: {train: {path: deep/folder}}"}};
+  const auto folders = ReadMetadataset(
+      "s3://bucket/sets/blend.yaml", "train",
+      [&](const std::string& path, size_t) -> absl::StatusOr<std::string> {
+        const auto found = objects.find(path);
+        if (found == objects.end()) return absl::NotFoundError(path);
+        return found->second;
+      });
+  ASSERT_TRUE(folders.ok()) << folders.status();
+  std::vector<std::string> paths;
+  for (const BlendedFolder& each : *folders) {
+    paths.push_back(absl::StrCat(each.weight, " ", each.path));
+  }
+  EXPECT_THAT(
+      paths, ElementsAre("0.1 s3://bucket/sets/nv", "0.1 s3://bucket/other",
+                         "0.1 s3://bucket/top", "0.1 gs://else/x",
+                         "0.1 /data/disk", "0.5 s3://bucket/sets/deep/folder"));
 }
 
 }  // namespace

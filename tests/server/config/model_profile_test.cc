@@ -100,6 +100,27 @@ TEST(ApplyModelProfile, NamesMissingKeysWithoutAProfile) {
       AllOf(HasSubstr("mean, token_ids.im_end"), Not(HasSubstr("std"))));
 }
 
+// Another family is not normalised as Qwen's models are.
+TEST(ApplyModelProfile, AFamilyOfOnesOwnHasNoMeanOfQwens) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.mutable_image_family()->set_rule(v1::ImageFamily::RULE_FIXED_SIZE);
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  EXPECT_TRUE(model.mean().empty());
+  EXPECT_TRUE(model.std().empty());
+}
+
+// LLaVA-OneVision's and LLaVA-1.5's processors pad squares with their mean.
+TEST(ApplyModelProfile, PadsWithTheMeanThatIsGiven) {
+  for (const char* profile : {"llava_onevision", "llava1_5_pad"}) {
+    v1::Model model;
+    model.set_profile(profile);
+    for (const double mean : {0.25, 0.5, 1.0}) model.add_mean(mean);
+    ASSERT_TRUE(ApplyModelProfile(&model).ok());
+    EXPECT_THAT(model.image_family().background(), ElementsAre(63, 127, 255));
+  }
+}
+
 struct ResizeCase {
   uint32_t height;
   uint32_t width;

@@ -47,11 +47,17 @@ TEST(RowFilterTest, ComparesTexts) {
   EXPECT_TRUE(ParseRowFilter("s == \"\"")->Passes(""));
 }
 
+// Doubles hold them as their neighbours, which would pass as well.
+TEST(RowFilterTest, LargeNumbersHaveAnOrderAlone) {
+  EXPECT_TRUE(ParseRowFilter("id == 9007199254740991")->Passes(0x1p53 - 1));
+  EXPECT_TRUE(ParseRowFilter("time >= 1700000000000000000")->Passes(1.8e18));
+}
+
 TEST(RowFilterTest, RefusesOthers) {
   for (const char* filter :
        {"", "a", "a 3", "== 3", "a = 3", "a ! 3", "a >=", "a >= b", "a == 'b'",
         "a == \"b", "a == \"", "a == \"b\"c\"", "a > inf", "a > nan", "a => 3",
-        "a >= 1e999"}) {
+        "a >= 1e999", "id == 9007199254740993", "id != -9007199254740993"}) {
     const auto parsed = ParseRowFilter(filter);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument)
         << filter;

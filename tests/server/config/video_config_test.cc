@@ -70,5 +70,15 @@ TEST(VideoConfigTest, InternVlTakesTheKeysOfItsRules) {
             1);
 }
 
+TEST(VideoConfigTest, LlavaOneVisionTakesFramesASecond) {
+  const Video video =
+      ModelOf(
+          "profile: llava_onevision, tokenizer: t.json, video: {fps: 1, "
+          "max_frames: 32}")
+          .video();
+  EXPECT_EQ(video.fps(), 1);
+  EXPECT_EQ(video.max_frames(), 32u);
+}
+
 }  // namespace
 }  // namespace ballast
