@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -351,6 +352,10 @@ absl::Status FileView::Load(const std::vector<ByteRange>& ranges) {
   if (file_->object() == nullptr) return absl::OkStatus();
   loaded_ = true;
   for (const ByteRange& range : ranges) {
+    const bool is_here = std::any_of(
+        spans_.begin(), spans_.end(),
+        [&](const auto& span) { return span->range().Covers(range); });
+    if (is_here) continue;
     BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const Span> span,
                              file_->object()->Fetch(range, owner_, from_));
     spans_.push_back(std::move(span));

@@ -12,6 +12,7 @@
 #include "server/corpus/index/digest.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
+#include "server/corpus/read_image.h"
 #include "server/corpus/read_videos.h"
 #include "server/corpus/tar/webdataset_reader.h"
 #include "server/storage/range_plan.h"
@@ -27,12 +28,6 @@ absl::Status Differs(const Piece&... pieces) {
 absl::Status CheckImageCount(size_t found, const IndexSampleRecord& record) {
   if (found == record.num_images) return absl::OkStatus();
   return Differs(found, " images, the index has ", record.num_images);
-}
-
-// Adds an image to the hash of a sample's.
-void AddImage(const std::string& image, ImagesHash* hash) {
-  hash->Add(image.size(),
-            absl::string_view(image).substr(0, ImagesHash::kHeadBytes));
 }
 
 // Checks that the lengths and headers of the images and videos are those
@@ -63,6 +58,7 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   }
   BALLAST_RETURN_IF_ERROR(index_->Touch(number));
   const IndexSampleRecord& record = index_->record(number);
+  BALLAST_ASSIGN_OR_RETURN(const bool lists, HasList(number));
   const absl::string_view name = index_->file_name(record.file);
   const std::string where = absl::StrCat(Printable(name), ": sample ", number,
                                          " at byte ", record.offset);
@@ -71,7 +67,7 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   if (!file.ok()) return Annotate(file.status(), where);
   FileView view(file->get(), parts.from, FileOwner(record));
   absl::StatusOr<FaultOr<RawSample>> sample =
-      SeparateFault(LoadAndRead(record, name, parts, &view));
+      SeparateFault(LoadAndRead(record, name, parts, lists, &view));
   if (sample.ok() && sample->ok()) {
     const bool has_media = record.num_images != 0 || !(*sample)->videos.empty();
     if (!parts.images || !has_media || !HoldsImages()) {
@@ -99,15 +95,23 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
                                 "; the file has changed since it was indexed"));
 }
 
+absl::StatusOr<bool> FileSource::HasList(uint64_t number) const {
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
+                           index_->videos(number));
+  return std::any_of(videos.begin(), videos.end(), [](const auto& video) {
+    return (video.flags & IndexedVideo::kIsList) != 0;
+  });
+}
+
 absl::StatusOr<RawSample> FileSource::LoadAndRead(
     const IndexSampleRecord& record, absl::string_view file_name,
-    ReadParts parts, FileView* view) const {
+    ReadParts parts, bool lists, FileView* view) const {
   if (view->object() != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
                              RangesOf(record, *view));
     BALLAST_RETURN_IF_ERROR(view->Load(ranges));
   }
-  return ReadRecord(record, *view, file_name, parts);
+  return ReadRecord(record, *view, file_name, parts, lists);
 }
 
 absl::StatusOr<uint64_t> FileSource::FetchAhead(
@@ -178,9 +182,9 @@ SampleLocation FileSource::Locate(uint64_t ordinal) const {
 
 absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
     const IndexSampleRecord& record, FileView file, absl::string_view file_name,
-    ReadParts parts) const {
+    ReadParts parts, bool lists) const {
   const uint64_t end = record.offset + record.length;
-  WebDatasetReader reader(file, record.offset, end, /*whole=*/false);
+  WebDatasetReader reader(file, record.offset, end, /*whole=*/false, lists);
   BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> found,
                            reader.Next());
   if (!found || found->begin != record.offset || found->end != end) {
@@ -206,14 +210,17 @@ absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
   if (!parts.images) return sample;
   ImagesHash hash;
   for (const TarMember& image : found->images) {
-    BALLAST_ASSIGN_OR_RETURN(std::string bytes,
-                             file.ReadAt(image.data, image.size));
-    AddImage(bytes, &hash);
-    sample.images.push_back(std::move(bytes));
+    BALLAST_RETURN_IF_ERROR(ReadImage(file, image.data, image.size,
+                                      found->images.size(), parts, &hash,
+                                      &sample));
   }
-  for (const TarMember& video : found->videos) {
+  for (const WebDatasetVideo& video : found->videos) {
+    std::vector<ByteRange> ranges;
+    for (const TarMember& member : video.members) {
+      ranges.push_back({member.data, member.size});
+    }
     BALLAST_RETURN_IF_ERROR(
-        at_key(ReadVideo(file, video.data, video.size, &hash, &sample)));
+        at_key(ReadMembers(file, ranges, video.is_list, &hash, &sample)));
   }
   BALLAST_RETURN_IF_ERROR(at_key(CheckImages(hash, record)));
   return sample;
@@ -221,7 +228,7 @@ absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
 
 absl::StatusOr<RawSample> JsonlSource::ReadRecord(
     const IndexSampleRecord& record, FileView file, absl::string_view file_name,
-    ReadParts parts) const {
+    ReadParts parts, bool /*lists*/) const {
   if (record.length > kMaxTextBytes) {
     return Differs("line of ", record.length, " bytes");
   }
@@ -254,16 +261,17 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
     }
     left -= size;
     BALLAST_RETURN_IF_ERROR(view.Load({{0, size}}));
-    BALLAST_ASSIGN_OR_RETURN(std::string bytes, view.ReadAt(0, size));
-    AddImage(bytes, &hash);
-    sample.images.push_back(std::move(bytes));
+    BALLAST_RETURN_IF_ERROR(
+        ReadImage(view, 0, size, found->images.size(), parts, &hash, &sample));
   }
   for (const JsonVideo& named : found->videos) {
     BALLAST_RETURN_IF_ERROR(
         at_line(ReadNamedVideo(named, media_, parts.from, SampleOwner(record),
                                &left, &hash, &sample)));
   }
-  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(hash, record)));
+  // To build an index nobody looks at them while the line is as it was.
+  BALLAST_RETURN_IF_ERROR(at_line(Annotate(
+      CheckImages(hash, record), "named media, indexed anew by --rebuild")));
   return sample;
 }
 

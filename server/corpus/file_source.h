@@ -54,17 +54,24 @@ class FileSource : public SampleSource {
   uint64_t FileOwner(const IndexSampleRecord& record) const;
 
  private:
-  // Reads the parts of `record` from `file`. Data faults are returned as
-  // statuses that DataFaultOf recognises.
+  // Reads the parts of `record` from `file`. `lists`: the index has a video of
+  // it that is a list of pictures. Data faults are returned as statuses that
+  // DataFaultOf recognises.
   virtual absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                                FileView file,
                                                absl::string_view file_name,
-                                               ReadParts parts) const = 0;
+                                               ReadParts parts,
+                                               bool lists) const = 0;
+
+  // Whether a video of the record is a list of pictures. Errors: DATA_LOSS (the
+  // index is damaged).
+  absl::StatusOr<bool> HasList(uint64_t number) const;
 
   // Loads the record's ranges of an object into `view`, then ReadRecord.
   absl::StatusOr<RawSample> LoadAndRead(const IndexSampleRecord& record,
                                         absl::string_view file_name,
-                                        ReadParts parts, FileView* view) const;
+                                        ReadParts parts, bool lists,
+                                        FileView* view) const;
 
   // Returns whether the images are in the data file itself.
   virtual bool HoldsImages() const = 0;
@@ -93,7 +100,8 @@ class WebDatasetSource final : public FileSource {
   absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                        FileView file,
                                        absl::string_view file_name,
-                                       ReadParts parts) const override;
+                                       ReadParts parts,
+                                       bool lists) const override;
   bool HoldsImages() const override { return true; }
 };
 
@@ -110,7 +118,8 @@ class JsonlSource final : public FileSource {
   absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                        FileView file,
                                        absl::string_view file_name,
-                                       ReadParts parts) const override;
+                                       ReadParts parts,
+                                       bool lists) const override;
   bool HoldsImages() const override { return false; }
   absl::StatusOr<uint64_t> FetchMore(const IndexSampleRecord& record,
                                      FileView file,

@@ -52,6 +52,9 @@ class GuardedSource final : public SampleSource {
     here.from = ReadFrom::kMemory;
     absl::StatusOr<FaultOr<RawSample>> in_memory = source_->Read(ordinal, here);
     if (in_memory.ok() && in_memory->ok()) return in_memory;
+    // A read that hangs outlives this call, and must not write to its caller's
+    // memory then.
+    parts.places = nullptr;
     const ReadPolicy policy = policy_->Get();
     const absl::Time start = clock_->Now();
     for (uint32_t attempts = 1;; ++attempts) {

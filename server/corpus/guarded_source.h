@@ -33,9 +33,10 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
 // A source whose Read retries if the disk fails, and gives up if it hangs. The
 // caller's thread, which this cannot block, reads bytes in the system's memory;
 // threads of `calls` read all others. Returns only data faults that were read
-// from the disk. Further errors, which name file, sample and place:
-// DEADLINE_EXCEEDED (the read has not returned within the policy's timeout),
-// RESOURCE_EXHAUSTED (too many reads hang). Thread-safe.
+// from the disk, and uses ReadParts::places for what is in memory. Further
+// errors, which name file, sample and place: DEADLINE_EXCEEDED (the read has
+// not returned within the policy's timeout), RESOURCE_EXHAUSTED (too many reads
+// hang). Thread-safe.
 //
 // A read that hangs keeps its thread and the source until it returns.
 std::unique_ptr<SampleSource> GuardSource(

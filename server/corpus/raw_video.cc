@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -39,6 +40,7 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
     BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, file.Duplicate());
     video.fd = std::make_shared<const OwnedFd>(std::move(fd));
     video.offset = offset;
+    video.stamp = file.stamp();
     return video;
   }
   if (size > kMaxSampleBytes) {
@@ -63,6 +65,21 @@ absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
   BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, FileOf(bytes, name));
   video.fd = std::make_shared<const OwnedFd>(std::move(fd));
   return video;
+}
+
+absl::Status CheckUnchanged(const RawVideo& video) {
+  if (!video.stamp.has_value()) return absl::OkStatus();
+  struct stat now = {};
+  if (fstat(video.fd->get(), &now) != 0) {
+    return FileError(errno, "stat", "the file of a video");
+  }
+  const FileStamp stamp = {
+      static_cast<uint64_t>(now.st_size),
+      int64_t{now.st_mtim.tv_sec} * 1'000'000'000 + now.st_mtim.tv_nsec};
+  if (stamp == *video.stamp) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the file of the video changed while it was read; restore it, or index "
+      "the source again and restart the servers");
 }
 
 }  // namespace ballast

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct RawVideo {
   uint64_t offset = 0;
   uint64_t size = 0;
   std::vector<std::string> pictures;
+  // Of a mounted file, when it was opened: its bytes are read later, by others.
+  std::optional<FileStamp> stamp;
 };
 
 // The video in [offset, offset + size) of the file. Reads nothing of a mounted
@@ -34,6 +37,11 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
 // memory); INVALID_ARGUMENT (over kMaxSampleBytes).
 absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
                                        const std::string& name);
+
+// OK if the mounted file has the stamp with which it was opened; also if there
+// is none. Call it after the last byte was read: what was read before is of
+// that version. Errors: UNAVAILABLE.
+absl::Status CheckUnchanged(const RawVideo& video);
 
 }  // namespace ballast
 

@@ -21,12 +21,32 @@ absl::Status ReadVideo(FileView file, uint64_t offset, uint64_t size,
           absl::StrCat("its videos in a store have over ", kMaxSampleBytes,
                        " bytes in all"));
     }
+    // What the hash and the decoder read is of one version, and fetched once.
+    BALLAST_RETURN_IF_ERROR(file.Load({{offset, size}}));
   }
   BALLAST_ASSIGN_OR_RETURN(RawVideo video, OpenVideo(file, offset, size));
   BALLAST_ASSIGN_OR_RETURN(
       const std::string head,
       file.ReadAt(offset, std::min<uint64_t>(size, ImagesHash::kHeadBytes)));
   hash->Add(size, head);
+  sample->videos.push_back(std::move(video));
+  return absl::OkStatus();
+}
+
+absl::Status ReadMembers(FileView file, absl::Span<const ByteRange> ranges,
+                         bool is_list, ImagesHash* hash, RawSample* sample) {
+  if (!is_list) {
+    return ReadVideo(file, ranges[0].offset, ranges[0].size, hash, sample);
+  }
+  RawVideo video;
+  for (const ByteRange& range : ranges) {
+    BALLAST_ASSIGN_OR_RETURN(std::string bytes,
+                             file.ReadAt(range.offset, range.size));
+    hash->Add(range.size,
+              absl::string_view(bytes).substr(0, ImagesHash::kHeadBytes));
+    video.size += range.size;
+    video.pictures.push_back(std::move(bytes));
+  }
   sample->videos.push_back(std::move(video));
   return absl::OkStatus();
 }

@@ -4,12 +4,14 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/read_from.h"
 #include "server/corpus/sample_source.h"
+#include "server/storage/span.h"
 
 // The videos of a sample that is read: each is added to `sample`, and to `hash`
 // as an image is, in the order in which the index was told of them.
@@ -19,6 +21,12 @@ namespace ballast {
 // INVALID_ARGUMENT (the videos of an object take over kMaxSampleBytes).
 absl::Status ReadVideo(FileView file, uint64_t offset, uint64_t size,
                        ImagesHash* hash, RawSample* sample);
+
+// Reads a video in a tar file: the pictures of a list, which lie in these
+// ranges of the file, or opens the video in the first of them. Errors: as
+// ReadVideo and FileView::ReadAt.
+absl::Status ReadMembers(FileView file, absl::Span<const ByteRange> ranges,
+                         bool is_list, ImagesHash* hash, RawSample* sample);
 
 // Opens the video that `named` says, or reads the pictures of its list, below
 // `media`. `owner` as in FileView; pictures take from `left`, the bytes that

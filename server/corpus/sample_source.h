@@ -1,11 +1,14 @@
 #ifndef BALLAST_SERVER_CORPUS_SAMPLE_SOURCE_H_
 #define BALLAST_SERVER_CORPUS_SAMPLE_SOURCE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/raw_video.h"
@@ -26,13 +29,29 @@ struct RawSample {
   std::string name;
   TextFormat text_format = TextFormat::kConversation;
   std::string text;
-  // Encoded image files, in the order in which the text refers to them.
+  // Encoded image files, in the order in which the text refers to them; nothing
+  // in place of those that ReadParts::places took.
   std::vector<std::string> images;
+  // For each image: its file where ReadParts::places took it, else a view of
+  // nothing. Empty, or shorter, if the rest was not taken.
+  std::vector<absl::string_view> placed;
   // Read with the images.
   std::vector<RawVideo> videos;
   // Facts of the videos, only while an index is built (SampleMeasure).
   std::vector<IndexedVideo> video_facts;
+
+  // The file of image `i`, wherever it lies.
+  absl::string_view image(size_t i) const {
+    return i < placed.size() && placed[i].data() != nullptr ? placed[i]
+                                                            : images[i];
+  }
 };
+
+// The place that the reader of a sample has for the file of image `image` of
+// `images`: `size` bytes of its memory, or nullptr. Called while the sample is
+// read, by the thread that reads it, at most once for each image and attempt.
+using ImagePlaces =
+    absl::FunctionRef<char*(size_t image, size_t images, uint64_t size)>;
 
 // The place of a sample, for messages and lists.
 struct SampleLocation {
@@ -45,6 +64,10 @@ struct ReadParts {
   bool text = true;
   bool images = true;
   ReadFrom from = ReadFrom::kDisk;
+  // Files for which it has a place are read straight there; what it has there
+  // after a failure is undefined. Used only while the call lasts. Null: all
+  // files are strings.
+  const ImagePlaces* places = nullptr;
 };
 
 // Random access to the samples of one source, by their number in its index.

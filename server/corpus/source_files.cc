@@ -36,8 +36,8 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
       DigestsOf(source, directory, key, index.has_videos());
   if (index.digests().sizes != digests.sizes) {
     return stale(
-        "it was built with another format, media_root or exif_orientation, or "
-        "other columns or filters");
+        "it was built with another format, media_root or exif_orientation, "
+        "other columns or filters, or by another version of this program");
   }
   if (index.digests().lengths != digests.lengths) {
     return stale(

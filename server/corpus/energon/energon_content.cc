@@ -77,7 +77,7 @@ class FieldReader {
     return Missing(field);
   }
 
-  // The text of a field; of a list of texts, the first.
+  // The text of a field; of a list of answers, the first.
   absl::StatusOr<std::string> Text(const std::string& field) {
     for (const EnergonAccess& way : fields_.fields.at(field)) {
       const EnergonPart* part = Find(way.part);
@@ -104,13 +104,14 @@ class FieldReader {
     std::string_view text;
     array list;
     if (value.get(text) == SUCCESS) return std::string(text);
-    if (value.get(list) == SUCCESS && list.size() > 0 &&
+    const bool may_be_list = field == "answers";
+    if (may_be_list && value.get(list) == SUCCESS && list.size() > 0 &&
         list.at(0).get(text) == SUCCESS) {
       return std::string(text);
     }
     return Fault("field ", field, ": found ",
-                 Printable(simdjson::minify(value)),
-                 "; wanted a text or a list of texts");
+                 Printable(simdjson::minify(value)), "; wanted a text",
+                 may_be_list ? " or a list of texts" : "");
   }
 
   const EnergonPart* Find(absl::string_view name) const {
@@ -172,8 +173,10 @@ absl::Status CheckBytes(const EnergonContent& content) {
 
 // A sample as format webdataset reads it.
 absl::StatusOr<EnergonContent> ReadCrude(FileView file,
-                                         const EnergonTarSample& sample) {
-  WebDatasetReader reader(file, sample.begin, sample.end, /*whole=*/false);
+                                         const EnergonTarSample& sample,
+                                         bool lists) {
+  WebDatasetReader reader(file, sample.begin, sample.end, /*whole=*/false,
+                          lists);
   BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> found,
                            reader.Next());
   if (!found) {
@@ -191,8 +194,12 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
   for (const TarMember& image : found->images) {
     content.images.push_back({image.name, image.data, image.size});
   }
-  for (const TarMember& video : found->videos) {
-    content.videos.push_back({video.name, video.data, video.size});
+  for (const WebDatasetVideo& video : found->videos) {
+    EnergonVideo& to = content.videos.emplace_back();
+    to.is_list = video.is_list;
+    for (const TarMember& member : video.members) {
+      to.parts.push_back({member.name, member.data, member.size});
+    }
   }
   // With videos the text's marks are counted when it is measured.
   if (!content.videos.empty()) return content;
@@ -209,9 +216,11 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
 }  // namespace
 
 absl::StatusOr<EnergonContent> ReadEnergonContent(
-    FileView file, const EnergonTarSample& sample,
-    const EnergonFields& fields) {
-  if (fields.type == EnergonType::kCrude) return ReadCrude(file, sample);
+    FileView file, const EnergonTarSample& sample, const EnergonFields& fields,
+    bool lists) {
+  if (fields.type == EnergonType::kCrude) {
+    return ReadCrude(file, sample, lists);
+  }
   BALLAST_RETURN_IF_ERROR(CheckNoTwins(sample));
   FieldReader reader(file, &sample, &fields);
   EnergonContent content;
@@ -225,7 +234,11 @@ absl::StatusOr<EnergonContent> ReadEnergonContent(
   const bool has_question = is_video || fields.type == EnergonType::kVqa;
   BALLAST_ASSIGN_OR_RETURN(const EnergonPart medium,
                            reader.Medium(is_video ? "video" : "image"));
-  (is_video ? content.videos : content.images).push_back(medium);
+  if (is_video) {
+    content.videos.push_back({{medium}});
+  } else {
+    content.images.push_back(medium);
+  }
   std::string question;
   if (has_question) {
     BALLAST_ASSIGN_OR_RETURN(question, reader.Text("context"));

@@ -12,6 +12,12 @@
 
 namespace ballast {
 
+// A video: a part, or the parts that are the pictures of a list.
+struct EnergonVideo {
+  std::vector<EnergonPart> parts;  // at least one
+  bool is_list = false;
+};
+
 // A sample of an Energon folder: its text, read, and where its images and
 // videos are.
 struct EnergonContent {
@@ -19,15 +25,17 @@ struct EnergonContent {
   std::string text;
   // In the order in which the text refers to them.
   std::vector<EnergonPart> images;
-  std::vector<EnergonPart> videos;
+  std::vector<EnergonVideo> videos;
 };
 
-// Reads the text of `sample`, whose parts are in `file`. Errors:
+// Reads the text of `sample`, whose parts are in `file`. `lists` as in
+// WebDatasetReader, for crude samples. Errors:
 // INVALID_ARGUMENT (a field without a part, a part that is not what the field
 // wants, JSON without the key, a mark of a video without one, over the bounds
 // of limits.h); as File::ReadAt.
 absl::StatusOr<EnergonContent> ReadEnergonContent(
-    FileView file, const EnergonTarSample& sample, const EnergonFields& fields);
+    FileView file, const EnergonTarSample& sample, const EnergonFields& fields,
+    bool lists = true);
 
 }  // namespace ballast
 

@@ -218,6 +218,8 @@ std::string EnergonFieldsKey(const EnergonFields& fields) {
   std::string key = absl::StrCat(static_cast<int>(fields.type), "\n");
   // Before, samples with videos were bad.
   if (fields.type == EnergonType::kCrude) key += "with videos\n";
+  // Before, an answer with a mark had the image, and lists gave their first.
+  if (fields.type != EnergonType::kCrude) key += "media in questions\n";
   const auto add = [&key](absl::string_view text) {
     absl::StrAppend(&key, text.size(), ":", text);
   };

@@ -19,6 +19,7 @@
 #include "server/config/yaml_file.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/file.h"
+#include "server/storage/small_object.h"
 #include "server/storage/storage.h"
 
 namespace ballast {
@@ -129,18 +130,7 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
 
 absl::StatusOr<std::string> ReadMeta(const std::string& path) {
   if (!IsStoreUrl(path)) return ReadSmallFile(path, kMostBytes);
-  BALLAST_ASSIGN_OR_RETURN(const File file, Storage::OfProcess().Open(path));
-  const uint64_t size = file.stamp().size;
-  if (size > kMostBytes) {
-    return Fault(
-        absl::StrCat(path, ": ", size, " bytes; wanted at most ", kMostBytes));
-  }
-  BALLAST_ASSIGN_OR_RETURN(std::string text, file.ReadAt(0, size));
-  // Read in one version.
-  BALLAST_ASSIGN_OR_RETURN(const bool unchanged, file.IsUnchanged());
-  if (unchanged) return text;
-  return absl::UnavailableError(
-      absl::StrCat(path, ": changed in the store while it was read"));
+  return ReadSmallObject(&Storage::OfProcess(), path, kMostBytes);
 }
 
 // Whether there is a file; of a store the present version.

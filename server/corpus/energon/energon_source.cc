@@ -8,6 +8,7 @@
 #include "server/corpus/energon/energon_content.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/read_image.h"
 #include "server/corpus/read_videos.h"
 #include "server/corpus/source_files.h"
 
@@ -15,7 +16,7 @@ namespace ballast {
 
 absl::StatusOr<RawSample> EnergonSource::ReadRecord(
     const IndexSampleRecord& record, FileView file, absl::string_view file_name,
-    ReadParts parts) const {
+    ReadParts parts, bool lists) const {
   BALLAST_ASSIGN_OR_RETURN(
       const EnergonTarSample found,
       ReadEnergonSample(file, record.offset, record.offset + record.length));
@@ -23,7 +24,7 @@ absl::StatusOr<RawSample> EnergonSource::ReadRecord(
     return Annotate(status, absl::StrCat("key ", Printable(found.key)));
   };
   absl::StatusOr<EnergonContent> content =
-      ReadEnergonContent(file, found, fields_);
+      ReadEnergonContent(file, found, fields_, lists);
   if (!content.ok()) return at_key(content.status());
   if (TextHash(found.key, content->text) != record.text_check) {
     return at_key(
@@ -36,15 +37,17 @@ absl::StatusOr<RawSample> EnergonSource::ReadRecord(
   if (!parts.images) return sample;
   ImagesHash hash;
   for (const EnergonPart& image : content->images) {
-    BALLAST_ASSIGN_OR_RETURN(std::string bytes,
-                             file.ReadAt(image.data, image.size));
-    hash.Add(bytes.size(),
-             absl::string_view(bytes).substr(0, ImagesHash::kHeadBytes));
-    sample.images.push_back(std::move(bytes));
+    BALLAST_RETURN_IF_ERROR(ReadImage(file, image.data, image.size,
+                                      content->images.size(), parts, &hash,
+                                      &sample));
   }
-  for (const EnergonPart& video : content->videos) {
+  for (const EnergonVideo& video : content->videos) {
+    std::vector<ByteRange> ranges;
+    for (const EnergonPart& part : video.parts) {
+      ranges.push_back({part.data, part.size});
+    }
     BALLAST_RETURN_IF_ERROR(
-        at_key(ReadVideo(file, video.data, video.size, &hash, &sample)));
+        at_key(ReadMembers(file, ranges, video.is_list, &hash, &sample)));
   }
   if (sample.images.size() != record.num_images ||
       hash.value() != record.image_check) {

@@ -27,7 +27,8 @@ class EnergonSource final : public FileSource {
   absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                        FileView file,
                                        absl::string_view file_name,
-                                       ReadParts parts) const override;
+                                       ReadParts parts,
+                                       bool lists) const override;
   bool HoldsImages() const override { return true; }
 
   const EnergonFields fields_;

@@ -2,6 +2,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/corpus/bad_kind.h"
+#include "server/corpus/index/media_order.h"
 
 namespace ballast {
 namespace {
@@ -28,6 +29,26 @@ FileScanner::FileScanner(std::string name, const File& file,
 absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
                               const RawSample& sample,
                               const ImageFactsView& images) {
+  if (images.videos.empty()) return AddPlaced(record, key, sample, images);
+  std::vector<uint32_t> behind;
+  if (options_->order_videos) {
+    behind = options_->order_videos(sample, images.sizes.size());
+  }
+  // Facts from an old index may have the order of another model.
+  std::vector<IndexedVideo> videos(images.videos.begin(), images.videos.end());
+  behind.resize(videos.size());
+  for (size_t i = 0; i < videos.size(); ++i) {
+    SetImagesBehind(behind[i], &videos[i]);
+  }
+  ImageFactsView placed = images;
+  placed.videos = videos;
+  return AddPlaced(record, key, sample, placed);
+}
+
+absl::Status FileScanner::AddPlaced(IndexSampleRecord record,
+                                    absl::string_view key,
+                                    const RawSample& sample,
+                                    const ImageFactsView& images) {
   if (known_) {
     if (const std::optional<TextLengths> lengths = known_(record)) {
       ++scan_.report.reused_lengths;

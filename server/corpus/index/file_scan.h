@@ -74,6 +74,10 @@ class FileScanner {
   FileScan Finish() &&;
 
  private:
+  // As Add, with the videos in their places among the images.
+  absl::Status AddPlaced(IndexSampleRecord record, absl::string_view key,
+                         const RawSample& sample, const ImageFactsView& images);
+
   FileScan scan_;
   const IndexOptions* options_;
   ProgressMeter* progress_;

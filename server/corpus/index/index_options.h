@@ -47,6 +47,13 @@ using LengthsHold = std::function<bool(const TextLengths& lengths,
 using VideoProbe =
     std::function<absl::StatusOr<IndexedVideo>(const RawVideo& video)>;
 
+// For each video of a sample, the images that stand behind it in its text, of a
+// model that takes both in the order of the text; fewer entries stand for 0.
+// Text that is not understood, on which SampleMeasure fails, has none. Called
+// as SampleMeasure.
+using VideoOrder = std::function<std::vector<uint32_t>(const RawSample& sample,
+                                                       size_t images)>;
+
 // Progress of building or checking one index.
 struct IndexProgress {
   uint64_t bytes_done = 0;
@@ -66,6 +73,8 @@ struct IndexOptions {
   ImageJudge judge_image = JudgeHeader;
   // If empty, samples with videos are bad.
   VideoProbe read_video;
+  // If empty, all images stand before all videos.
+  VideoOrder order_videos;
   // An index built with another key is stale.
   IndexKey key;
   // If empty, all texts are measured again under other limits.

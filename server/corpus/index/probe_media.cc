@@ -61,28 +61,14 @@ absl::StatusOr<IndexedVideo> ProbeList(const JsonVideo& named,
                                        const MediaRoot& media,
                                        const IndexOptions& options,
                                        uint64_t* left, ImagesHash* hash) {
-  IndexedVideo video = {};
-  video.sample_fps = named.fps;
-  video.frames = static_cast<uint32_t>(named.frames.size());
-  video.key_frames = video.frames;
-  video.flags = IndexedVideo::kIsList;
+  ListProbe video(named);
   for (const std::string& path : named.frames) {
     BALLAST_ASSIGN_OR_RETURN(const File file, Open("video", path, media));
     BALLAST_ASSIGN_OR_RETURN(const ProbedImage image,
                              Probe(file, options, left, hash));
-    if (video.width == 0) {
-      video.width = image.size.width;
-      video.height = image.size.height;
-    }
-    if (image.size.width == video.width && image.size.height == video.height) {
-      continue;
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.path(), ": ", image.size.width, "x", image.size.height,
-        " pixels, and the video's first picture has ", video.width, "x",
-        video.height, "; wanted one size for all pictures of a video"));
+    BALLAST_RETURN_IF_ERROR(video.Add(file.path(), image.size));
   }
-  return video;
+  return video.video();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_options.h"
@@ -21,13 +22,30 @@ namespace ballast {
 // INVALID_ARGUMENT if the model takes no videos.
 absl::Status CheckTakesVideos(const IndexOptions& options);
 
-// The clips that the parts of a conversation name, one for each of `videos`
-// members of a tar file; empty if it names none, or is no conversation. Errors:
-// INVALID_ARGUMENT (another number of them, a list of pictures, as
-// ReadVideoParts).
-absl::StatusOr<std::vector<JsonVideo>> ReadClips(RawSample::TextFormat format,
-                                                 absl::string_view text,
-                                                 size_t videos);
+// The clips and rates that the parts of a conversation name, one for each of
+// the videos in a tar file; empty if it names none, or is no conversation.
+// `pictures`: for each video, how many it has; 0: it is a file. Errors:
+// INVALID_ARGUMENT (another number of parts; a part of pictures for a file, or
+// the other way round; another number of pictures; as ReadVideoParts).
+absl::StatusOr<std::vector<JsonVideo>> ReadClips(
+    RawSample::TextFormat format, absl::string_view text,
+    absl::Span<const size_t> pictures);
+
+// The facts of a list of pictures, one size for all.
+class ListProbe {
+ public:
+  // `named` has the rate.
+  explicit ListProbe(const JsonVideo& named);
+
+  // Adds the next picture; `name` is for messages. Errors: INVALID_ARGUMENT
+  // (another size).
+  absl::Status Add(absl::string_view name, const ImageSize& size);
+
+  const IndexedVideo& video() const { return video_; }
+
+ private:
+  IndexedVideo video_ = {};
+};
 
 // Reads the facts of the video in [offset, offset + size) of `file`, and adds
 // the video to `hash` as an image is. `named` has its clip. Errors: as

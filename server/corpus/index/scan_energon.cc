@@ -98,12 +98,14 @@ class EnergonScan {
     }
     BALLAST_ASSIGN_OR_RETURN(
         EnergonContent content,
-        ReadEnergonContent(&file_, sample, folder_.fields));
+        ReadEnergonContent(&file_, sample, folder_.fields,
+                           scanner_.options().read_video != nullptr));
     ImagesHash image_hash;
     BALLAST_ASSIGN_OR_RETURN(
         ImageFacts images,
         ProbeImages(sample.key, content.images, &image_hash));
-    BALLAST_ASSIGN_OR_RETURN(images.videos, ProbeVideos(content, &image_hash));
+    BALLAST_ASSIGN_OR_RETURN(images.videos,
+                             ProbeVideos(sample.key, content, &image_hash));
     RawSample raw;
     raw.name = WebDatasetSampleName(scanner_.name(), sample.key);
     raw.text_format = content.text_format;
@@ -136,20 +138,46 @@ class EnergonScan {
   }
 
   absl::StatusOr<std::vector<IndexedVideo>> ProbeVideos(
-      const EnergonContent& content, ImagesHash* hash) {
+      const std::string& key, const EnergonContent& content, ImagesHash* hash) {
+    std::vector<size_t> pictures;
+    for (const EnergonVideo& video : content.videos) {
+      pictures.push_back(video.is_list ? video.parts.size() : 0);
+    }
     BALLAST_ASSIGN_OR_RETURN(
         const std::vector<JsonVideo> clips,
-        ReadClips(content.text_format, content.text, content.videos.size()));
+        ReadClips(content.text_format, content.text, pictures));
     std::vector<IndexedVideo> facts;
     for (size_t i = 0; i < content.videos.size(); ++i) {
-      const EnergonPart& part = content.videos[i];
+      const JsonVideo clip = clips.empty() ? JsonVideo() : clips[i];
+      if (content.videos[i].is_list) {
+        BALLAST_ASSIGN_OR_RETURN(
+            const IndexedVideo list,
+            ProbeList(key, content.videos[i].parts, clip, hash));
+        facts.push_back(list);
+        continue;
+      }
+      const EnergonPart& part = content.videos[i].parts[0];
       const absl::StatusOr<IndexedVideo> video = ProbeVideo(
-          file_, part.data, part.size, clips.empty() ? JsonVideo() : clips[i],
-          scanner_.options(), hash);
+          file_, part.data, part.size, clip, scanner_.options(), hash);
       if (!video.ok()) return Annotate(video.status(), Printable(part.name));
       facts.push_back(*video);
     }
     return facts;
+  }
+
+  absl::StatusOr<IndexedVideo> ProbeList(const std::string& key,
+                                         const std::vector<EnergonPart>& parts,
+                                         const JsonVideo& named,
+                                         ImagesHash* hash) {
+    BALLAST_RETURN_IF_ERROR(CheckTakesVideos(scanner_.options()));
+    BALLAST_ASSIGN_OR_RETURN(const ImageFacts pictures,
+                             ProbeImages(key, parts, hash));
+    ListProbe list(named);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      BALLAST_RETURN_IF_ERROR(
+          list.Add(Printable(parts[i].name), pictures.sizes[i]));
+    }
+    return list.video();
   }
 
   // Holds the size in the image's header against the media metadata. A turned

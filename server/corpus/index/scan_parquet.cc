@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -5,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
@@ -37,14 +39,33 @@ absl::StatusOr<ImageFacts> ProbeImages(
   return facts;
 }
 
-// The facts of a row's videos; adds them to `hash`.
+// The clips that the parts of a row's turns give, one for each of `videos`;
+// empty if none gives any.
+absl::StatusOr<std::vector<JsonVideo>> ClipsOf(absl::string_view text,
+                                               size_t videos) {
+  std::vector<JsonVideo> clips;
+  if (videos == 0) return clips;
+  BALLAST_ASSIGN_OR_RETURN(clips, ReadVideoParts(text));
+  const bool any =
+      std::any_of(clips.begin(), clips.end(), [](const JsonVideo& clip) {
+        return clip.start.has_value() || clip.end.has_value() || clip.fps > 0;
+      });
+  if (!any) clips.clear();
+  if (clips.empty() || clips.size() == videos) return clips;
+  return absl::InvalidArgumentError(absl::StrCat(
+      clips.size(), " parts of type video, one with a clip or a rate, and ",
+      videos, " videos; wanted as many"));
+}
+
+// The facts of a row's videos, with their clips; adds them to `hash`.
 absl::StatusOr<std::vector<IndexedVideo>> ProbeVideos(
-    const std::vector<ParquetVideo>& videos, const std::string& name,
+    const std::vector<ParquetVideo>& videos,
+    const std::vector<JsonVideo>& clips, const std::string& name,
     const MediaRoot& media, const IndexOptions& options, ImagesHash* hash) {
   std::vector<IndexedVideo> facts;
   uint64_t left = kMaxSampleBytes;
   for (const ParquetVideo& video : videos) {
-    JsonVideo named;
+    JsonVideo named = clips.empty() ? JsonVideo() : clips[facts.size()];
     named.path = video.path;
     absl::StatusOr<IndexedVideo> probed;
     if (video.path.empty()) {
@@ -72,15 +93,17 @@ absl::Status AddRow(const ParquetRows& rows, uint64_t row,
   if (found.videos.empty()) {
     BALLAST_RETURN_IF_ERROR(CheckConversation(found.text));
   }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<JsonVideo> clips,
+                           ClipsOf(found.text, found.videos.size()));
   ImagesHash image_hash;
   BALLAST_ASSIGN_OR_RETURN(
       ImageFacts images,
       ProbeImages(found.images, scanner.options(), &image_hash));
   const uint64_t number = group.first_row + row + 1;
   BALLAST_ASSIGN_OR_RETURN(
-      images.videos,
-      ProbeVideos(found.videos, ParquetSampleName(scanner.name(), number),
-                  media, scanner.options(), &image_hash));
+      images.videos, ProbeVideos(found.videos, clips,
+                                 ParquetSampleName(scanner.name(), number),
+                                 media, scanner.options(), &image_hash));
   IndexSampleRecord record = {};
   record.offset = group.offset;
   record.text_check = Checksum(found.text);

@@ -35,6 +35,30 @@ absl::StatusOr<std::string> ReadText(const File& file,
   return text;
 }
 
+absl::StatusOr<IndexedVideo> ReadVideo(const File& file,
+                                       const WebDatasetVideo& video,
+                                       const JsonVideo& named,
+                                       const IndexOptions& options,
+                                       ImagesHash* hash) {
+  if (!video.is_list) {
+    const TarMember& member = video.members[0];
+    const absl::StatusOr<IndexedVideo> facts =
+        ProbeVideo(file, member.data, member.size, named, options, hash);
+    if (!facts.ok()) return Annotate(facts.status(), member.name);
+    return facts;
+  }
+  BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
+  ListProbe list(named);
+  for (const TarMember& member : video.members) {
+    const absl::StatusOr<ProbedImage> image =
+        ProbeImage(file, member.data, member.size, options.read_image_size,
+                   options.judge_image, hash);
+    if (!image.ok()) return Annotate(image.status(), member.name);
+    BALLAST_RETURN_IF_ERROR(list.Add(member.name, image->size));
+  }
+  return list.video();
+}
+
 absl::StatusOr<ImageFacts> ReadImages(const File& file,
                                       const WebDatasetSample& sample,
                                       absl::Span<const JsonVideo> named,
@@ -50,12 +74,11 @@ absl::StatusOr<ImageFacts> ReadImages(const File& file,
     images.marks.push_back(image->mark);
   }
   for (size_t i = 0; i < sample.videos.size(); ++i) {
-    const TarMember& member = sample.videos[i];
-    const absl::StatusOr<IndexedVideo> video =
-        ProbeVideo(file, member.data, member.size,
-                   named.empty() ? JsonVideo() : named[i], options, hash);
-    if (!video.ok()) return Annotate(video.status(), member.name);
-    images.videos.push_back(*video);
+    BALLAST_ASSIGN_OR_RETURN(
+        const IndexedVideo video,
+        ReadVideo(file, sample.videos[i],
+                  named.empty() ? JsonVideo() : named[i], options, hash));
+    images.videos.push_back(video);
   }
   return images;
 }
@@ -73,9 +96,12 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
     return absl::InvalidArgumentError(absl::StrCat(
         "its members span ", span, " bytes, wanted at most ", kMaxSampleSpan));
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<JsonVideo> clips,
-      ReadClips(sample.text_format, raw.text, sample.videos.size()));
+  std::vector<size_t> pictures;
+  for (const WebDatasetVideo& video : sample.videos) {
+    pictures.push_back(video.is_list ? video.members.size() : 0);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<JsonVideo> clips,
+                           ReadClips(sample.text_format, raw.text, pictures));
   ImagesHash image_hash;
   BALLAST_ASSIGN_OR_RETURN(
       const ImageFacts images,
@@ -118,7 +144,10 @@ absl::Status ScanSamples(const File& file, WebDatasetReader& reader,
 }  // namespace
 
 absl::Status ScanWebDataset(const File& file, FileScanner& scanner) {
-  WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true);
+  // Read only where a model takes videos, since servers read them only where
+  // the index has one.
+  const bool lists = scanner.options().read_video != nullptr;
+  WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true, lists);
   const absl::Status status = ScanSamples(file, reader, scanner);
   for (const auto& [extension, count] : reader.ignored()) {
     scanner.AddIgnored(Printable(extension), count);

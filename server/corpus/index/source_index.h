@@ -33,8 +33,8 @@ struct IndexedSample {
   EncodedRule rule = EncodedRule::kNone;
   absl::Span<const IndexedVideo> videos = {};
 
-  // Length in bytes of the file of image `i` if it travels encoded; 0 if it
-  // travels as pixels.
+  // Length in bytes of the file of image `i` if it may travel encoded, the
+  // model permitting; 0 if it travels as pixels.
   uint32_t encoded_bytes(size_t i) const {
     return marks.empty() ? 0 : EncodedBytes(marks[i], rule);
   }
@@ -76,9 +76,9 @@ class SourceIndex {
     return absl::Span<const uint64_t>();
   }
 
-  // 32 hexadecimal digits over the lengths of the files that travel encoded and
-  // their content hashes; where all images travel as pixels, over those that
-  // have hashes. Equal for equal data on every machine. Empty if there are
+  // 32 hexadecimal digits over the lengths of the files that may travel encoded
+  // and their content hashes; where all images travel as pixels, over those
+  // that have hashes. Equal for equal data on every machine. Empty if there are
   // neither.
   virtual std::string encoded_digest() const { return ""; }
 

@@ -41,6 +41,20 @@ struct Mentioned {
   bool has_video_mark = false;
 };
 
+// qwen-vl-utils resizes an image as its part says.
+absl::Status CheckImagePart(const element& part) {
+  for (const char* name :
+       {"min_pixels", "max_pixels", "resized_height", "resized_width"}) {
+    element value;
+    if (part[name].get(value) != SUCCESS || value.is_null()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`", name,
+        "` of one image is not supported; set min_pixels and max_pixels for "
+        "all in model, or remove the key"));
+  }
+  return absl::OkStatus();
+}
+
 // The path that a part of a turn names, if any.
 absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   std::string_view type;
@@ -49,6 +63,9 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
     BALLAST_ASSIGN_OR_RETURN(JsonVideo video, ReadVideoPart(part));
     mentioned->videos.push_back(std::move(video));
     return absl::OkStatus();
+  }
+  if (type == "image" || type == "image_url") {
+    BALLAST_RETURN_IF_ERROR(CheckImagePart(part));
   }
   std::string_view path;
   if (type == "image" && (part["image"].get(path) == SUCCESS ||
@@ -68,6 +85,14 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
 // What the turns mention. Malformed ones are left to the text builder.
 absl::StatusOr<Mentioned> ReadTurns(const object& root) {
   Mentioned mentioned;
+  for (const char* key : {"video_start", "video_end"}) {
+    element value;
+    if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`", key,
+        "` beside the turns is not read; name the video and its clip in a "
+        "part of type video"));
+  }
   array turns;
   if (root.at_key("conversations").get(turns) != SUCCESS &&
       root.at_key("messages").get(turns) != SUCCESS) {

@@ -14,7 +14,10 @@ namespace ballast {
 
 // The parts of a conversation's JSON that the corpus needs. server/text handles
 // the rest, and bytes that are not UTF-8, which count as U+FFFD here. All
-// functions return INVALID_ARGUMENT with the reason if `json` is not an object.
+// functions return INVALID_ARGUMENT with the reason if `json` is not an object,
+// or if what it says of its media would be passed over: bounds or a size of a
+// part of an image, which qwen-vl-utils reads there (`max_pixels`,
+// `resized_height`, …), and `video_start` or `video_end` beside the turns.
 // Turns are `conversations` or `messages`.
 
 // INVALID_ARGUMENT also if the object mentions a video: a key `video` or
@@ -34,6 +37,9 @@ struct JsonVideo {
   // `fps` there: frames sampled a second. Of pictures `sample_fps`: taken a
   // second. 0: neither.
   double fps = 0;
+  // The part says `sample_fps` or `raw_fps`, which pictures have, files not.
+  bool has_sample_fps = false;
+  bool has_raw_fps = false;
 };
 
 // The parts of type video, in order; those of a sample whose videos are members

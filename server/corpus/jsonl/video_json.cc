@@ -110,15 +110,20 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
     if (named.has_value()) video = *std::move(named);
     break;
   }
+  video.has_sample_fps = HasKey(part, "sample_fps");
+  video.has_raw_fps = HasKey(part, "raw_fps");
+  // Members of a tar file are named by no part: their pictures are known later.
+  const bool is_member = video.frames.empty() && video.path.empty();
+  const bool of_pictures =
+      !video.frames.empty() || (is_member && video.has_sample_fps);
   // qwen-vl-utils passes over them, and the frames would not be those meant.
   const auto unread = [&](const char* name, absl::string_view wanted) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("`", name, "` beside a video's ",
-                     video.frames.empty() ? "path" : "pictures",
-                     " is not read by qwen-vl-utils; ", wanted));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`", name, "` beside a video's ", of_pictures ? "pictures" : "path",
+        " is not read by qwen-vl-utils; ", wanted));
   };
-  if (video.frames.empty()) {
-    if (HasKey(part, "sample_fps")) return unread("sample_fps", "wanted `fps`");
+  if (!of_pictures) {
+    if (video.has_sample_fps) return unread("sample_fps", "wanted `fps`");
     BALLAST_ASSIGN_OR_RETURN(video.start,
                              ReadSeconds(part, {"video_start", "start"}));
     BALLAST_ASSIGN_OR_RETURN(video.end,
@@ -128,7 +133,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
     for (const char* name : {"video_start", "start", "video_end", "end"}) {
       if (HasKey(part, name)) return unread(name, "name the pictures of it");
     }
-    if (HasKey(part, "raw_fps")) {
+    if (video.has_raw_fps) {
       return absl::InvalidArgumentError(
           "`raw_fps` of a list of pictures is not supported; wanted "
           "`sample_fps`");

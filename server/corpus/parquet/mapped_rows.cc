@@ -1,6 +1,7 @@
 #include "server/corpus/parquet/mapped_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <arrow/type.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_path.h"
@@ -230,9 +232,55 @@ class MappedRows final : public ParquetRows {
         BALLAST_RETURN_IF_ERROR(
             Annotate(AddParts(*second, i, json, paths), turn));
       }
+      if (mapping_.shape != TurnShape::kTexts) {
+        BALLAST_RETURN_IF_ERROR(
+            Annotate(AddCount(*turns->values, i, json), turn));
+      }
       if (json->TooLong()) break;  // Finish says so
     }
     return absl::OkStatus();
+  }
+
+  // Adds how much the last turn counts, and refuses reasoning, which would be
+  // left out.
+  static absl::Status AddCount(const arrow::Array& turns, int64_t i,
+                               TurnsJson* json) {
+    BALLAST_ASSIGN_OR_RETURN(const auto settings,
+                             SettingsAt(turns, i, kTurnSettings,
+                                        /*numbers_alone=*/true));
+    json->AddSettings(settings);
+    const auto reasoning = FieldOf(turns, kReasoning);
+    if (reasoning == nullptr || !IsBytes(*reasoning->type())) {
+      return absl::OkStatus();
+    }
+    if (BytesAt(*reasoning, i).value_or("").empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`", kReasoning,
+        "` is not written into the text, so it would not be learnt; put it "
+        "into the content as the model writes it"));
+  }
+
+  // The numbers of struct `i` of those names; nulls say nothing. Other values
+  // are errors, or passed over with `numbers_alone`.
+  static absl::StatusOr<std::vector<TurnsJson::Setting>> SettingsAt(
+      const arrow::Array& structs, int64_t i,
+      absl::Span<const char* const> names, bool numbers_alone) {
+    std::vector<TurnsJson::Setting> settings;
+    for (const char* key : names) {
+      const auto values = FieldOf(structs, key);
+      if (values == nullptr || values->IsNull(i)) continue;
+      const std::optional<double> value =
+          IsNumber(*values->type()) ? NumberAt(*values, i) : std::nullopt;
+      // Writers of columns put NaN for what is missing.
+      if (value.has_value() && std::isnan(*value)) continue;
+      if (!value.has_value() || !std::isfinite(*value)) {
+        if (numbers_alone) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("`", key, "` is no number"));
+      }
+      settings.push_back({key, *value});
+    }
+    return settings;
   }
 
   static absl::Status AddParts(const arrow::Array& contents, int64_t i,
@@ -263,7 +311,13 @@ class MappedRows final : public ParquetRows {
         }
       }
       if (*type != "text") {
-        json->AddPart(*type);
+        const auto settings = SettingsAt(*parts->values, k, kPartSettings,
+                                         /*numbers_alone=*/false);
+        if (!settings.ok()) {
+          return Annotate(settings.status(),
+                          absl::StrCat("content part ", number));
+        }
+        json->AddPart(*type, *settings);
         continue;
       }
       const auto text = BytesAt(*texts, k);

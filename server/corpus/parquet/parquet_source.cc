@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/limits.h"
+#include "server/corpus/read_image.h"
 #include "server/corpus/read_videos.h"
 #include "server/corpus/source_files.h"
 
@@ -81,7 +82,7 @@ absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
 
 absl::StatusOr<RawSample> ParquetSource::ReadRecord(
     const IndexSampleRecord& record, FileView file, absl::string_view file_name,
-    ReadParts parts) const {
+    ReadParts parts, bool /*lists*/) const {
   std::shared_ptr<const ParquetRows> rows;
   if (parts.from == ReadFrom::kMemory) {
     rows = std::static_pointer_cast<const ParquetRows>(row_groups_->Find(
@@ -99,8 +100,9 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
   } else {
     sample = found.status();
   }
-  if (!sample.ok()) {
-    // The file may have been damaged when it was decoded, and whole now.
+  if (!sample.ok() || !file.IsUnchanged().value_or(false)) {
+    // The file may have been damaged, or another one, when it was decoded, and
+    // be whole later, with the stamp that it had.
     const int64_t version = file.stamp().mtime_ns;
     row_groups_->Drop({this, record.file, record.offset, version});
     row_groups_->Drop({this, record.file, /*offset=*/0, version});
@@ -129,8 +131,7 @@ absl::StatusOr<RawSample> ParquetSource::ReadRow(
   if (!parts.images) return sample;
   ImagesHash hash;
   for (const absl::string_view image : found->images) {
-    hash.Add(image.size(), image.substr(0, ImagesHash::kHeadBytes));
-    sample.images.emplace_back(image);
+    CopyImage(image, found->images.size(), parts, &hash, &sample);
   }
   uint64_t left = kMaxSampleBytes;
   for (ParquetVideo& video : found->videos) {

@@ -33,7 +33,8 @@ class ParquetSource final : public FileSource {
   absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                        FileView file,
                                        absl::string_view file_name,
-                                       ReadParts parts) const override;
+                                       ReadParts parts,
+                                       bool lists) const override;
   bool HoldsImages() const override { return true; }
   // Those of its row group, unless that is decoded.
   absl::StatusOr<std::vector<ByteRange>> RangesOf(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include <arrow/type.h>
@@ -152,6 +153,29 @@ absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
   return absl::OkStatus();
 }
 
+// Refuses columns that may be images under another name or of another shape:
+// the text would be trained on without them all the same.
+absl::Status CheckNoImages(const arrow::Schema& schema) {
+  for (const char* name : {"images", "image"}) {
+    for (const int i : schema.GetAllFieldIndices(name)) {
+      return Mismatch(name, *schema.field(i)->type(), kWantedImages);
+    }
+  }
+  for (const auto& field : schema.fields()) {
+    const arrow::DataType* item = ItemType(*field->type());
+    const bool is_file =
+        FieldType(item == nullptr ? *field->type() : *item, "bytes") != nullptr;
+    if (!is_file || field->name() == "video" || field->name() == "videos") {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "column ", Printable(field->name()),
+        " has files, and is not read: name the columns in `columns`, with it "
+        "as `images` if it has images, or the column of text alone"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RecogniseColumns(const arrow::Schema& schema,
                               RowMapping* mapping) {
   BALLAST_ASSIGN_OR_RETURN(
@@ -173,14 +197,7 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
                 [](const std::string&, const arrow::DataType& type) {
                   return FitsImages(type);
                 }));
-  if (!mapping->images.empty()) return absl::OkStatus();
-  for (const char* name : {"images", "image"}) {
-    // Without its images the text would be trained on all the same.
-    for (const int i : schema.GetAllFieldIndices(name)) {
-      return Mismatch(name, *schema.field(i)->type(), kWantedImages);
-    }
-  }
-  return absl::OkStatus();
+  return mapping->images.empty() ? CheckNoImages(schema) : absl::OkStatus();
 }
 
 }  // namespace
@@ -252,10 +269,16 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
     return field == "bytes" || field == "path";
   }
   const TurnFields fields = FieldsOf(mapping.shape);
+  const auto is_among = [&field](const auto& names) {
+    return std::find(std::begin(names), std::end(names), field) !=
+           std::end(names);
+  };
   if (field == fields.first || field == fields.second) return true;
+  if (mapping.shape == TurnShape::kTexts) return false;
+  if (is_among(kTurnSettings) || field == kReasoning) return true;
   return mapping.shape == TurnShape::kMessages &&
          (field == "type" || field == "text" || field == "path" ||
-          field == "video");
+          field == "video" || is_among(kPartSettings));
 }
 
 }  // namespace ballast

@@ -28,6 +28,24 @@ struct TurnFields {
 };
 TurnFields FieldsOf(TurnShape shape);
 
+// The fields of a part of an image or a video that say which of its frames and
+// pixels are meant: clips, rates and bounds, as conversations in JSON name
+// them.
+inline constexpr const char* kPartSettings[] = {
+    "start",        "end",
+    "video_start",  "video_end",
+    "fps",          "sample_fps",
+    "raw_fps",      "nframes",
+    "min_frames",   "max_frames",
+    "min_pixels",   "max_pixels",
+    "total_pixels", "resized_height",
+    "resized_width"};
+
+// The fields of a turn that say how much it counts, and one with more that is
+// to be learnt (server/text/conversation.h).
+inline constexpr const char* kTurnSettings[] = {"weight", "loss", "train"};
+inline constexpr const char* kReasoning = "reasoning_content";
+
 // Finds the columns. Pure. Errors: FAILED_PRECONDITION, as OpenParquetFile.
 absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
                                       const ParquetColumns& columns);

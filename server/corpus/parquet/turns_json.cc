@@ -41,6 +41,19 @@ std::string Marks(absl::string_view mark, size_t count) {
   return marks;
 }
 
+bool IsAnswer(absl::string_view role) {
+  return role == "assistant" || role == "gpt";
+}
+
+std::string Written(absl::Span<const TurnsJson::Setting> settings) {
+  std::string json;
+  for (const TurnsJson::Setting& setting : settings) {
+    // Reads back as the same number.
+    absl::StrAppendFormat(&json, ",\"%s\":%.17g", setting.key, setting.value);
+  }
+  return json;
+}
+
 }  // namespace
 
 void TurnsJson::AddTurn(absl::string_view role, absl::string_view text) {
@@ -58,16 +71,24 @@ void TurnsJson::AddText(absl::string_view text) {
   turns_.back().parts.push_back({"", text});
   // Counts the braces around it, so that empty parts have a bound, too.
   bytes_ += text.size() + 16;
-  has_marks_ = has_marks_ || absl::StrContains(text, kImageMark);
-  has_video_marks_ = has_video_marks_ || absl::StrContains(text, kVideoMark);
+  Mentioned& where = IsAnswer(turns_.back().role) ? spelt_out_ : mentioned_;
+  where.image = where.image || absl::StrContains(text, kImageMark);
+  where.video = where.video || absl::StrContains(text, kVideoMark);
 }
 
-void TurnsJson::AddPart(absl::string_view type) {
+void TurnsJson::AddSettings(absl::Span<const Setting> settings) {
+  turns_.back().settings += Written(settings);
+  bytes_ += turns_.back().settings.size();
+}
+
+void TurnsJson::AddPart(absl::string_view type,
+                        absl::Span<const Setting> settings) {
   // An empty type would be a text.
-  turns_.back().parts.push_back({type.empty() ? "none" : type, ""});
-  bytes_ += type.size() + 16;
-  has_marks_ = has_marks_ || type == "image" || type == "image_url";
-  has_video_marks_ = has_video_marks_ || type == "video" || type == "video_url";
+  Part part = {type.empty() ? "none" : type, "", Written(settings)};
+  bytes_ += type.size() + 16 + part.settings.size();
+  turns_.back().parts.push_back(std::move(part));
+  mentioned_.image = mentioned_.image || type == "image" || type == "image_url";
+  mentioned_.video = mentioned_.video || type == "video" || type == "video_url";
 }
 
 bool TurnsJson::TooLong() const { return bytes_ > kMaxTextBytes; }
@@ -79,15 +100,19 @@ absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos) && {
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   };
   if (TooLong()) return too_long();
-  std::string marks = has_marks_ ? "" : Marks(kImageMark, images);
-  const bool marks_videos = has_video_marks_ || (has_marks_ && images == 0);
+  const auto first = std::find_if(
+      turns_.begin(), turns_.end(),
+      [](const Turn& t) { return t.role == "user" || t.role == "human"; });
+  const bool is_asked = first != turns_.end();
+  const bool has_marks = mentioned_.image || (!is_asked && spelt_out_.image);
+  const bool has_video_marks =
+      mentioned_.video || (!is_asked && spelt_out_.video);
+  std::string marks = has_marks ? "" : Marks(kImageMark, images);
+  const bool marks_videos = has_video_marks || (has_marks && images == 0);
   if (!marks_videos) absl::StrAppend(&marks, Marks(kVideoMark, videos));
   std::string marked;
   if (!marks.empty()) {
-    auto first = std::find_if(turns_.begin(), turns_.end(), [](const Turn& t) {
-      return t.role == "user" || t.role == "human";
-    });
-    Turn& turn = first == turns_.end() ? turns_.front() : *first;
+    Turn& turn = is_asked ? *first : turns_.front();
     if (turn.is_parts) {
       turn.parts.insert(turn.parts.begin(), Part{"", marks});
     } else {
@@ -112,9 +137,9 @@ absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos) && {
         absl::StrAppend(&json, ",\"text\":");
         AppendQuoted(part.text, &json);
       }
-      json += '}';
+      absl::StrAppend(&json, part.settings, "}");
     }
-    absl::StrAppend(&json, turn.is_parts ? "]" : "", "}");
+    absl::StrAppend(&json, turn.is_parts ? "]" : "", turn.settings, "}");
   }
   absl::StrAppend(&json, "]}");
   if (json.size() > kMaxTextBytes) return too_long();

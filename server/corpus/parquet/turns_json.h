@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace ballast {
 
@@ -22,9 +23,16 @@ class TurnsJson {
   // A turn of parts, which follow.
   void BeginTurn(absl::string_view role);
   void AddText(absl::string_view text);
+  // A further key of a turn or a part.
+  struct Setting {
+    absl::string_view key;
+    double value = 0;  // finite
+  };
+  // Of the last turn, such as `weight`.
+  void AddSettings(absl::Span<const Setting> settings);
   // A part without text: `image`, `image_url`, `video`, `video_url`, or one
-  // that is refused later.
-  void AddPart(absl::string_view type);
+  // that is refused later. `settings` are its other keys, such as a clip.
+  void AddPart(absl::string_view type, absl::Span<const Setting> settings = {});
 
   // Whether Finish will refuse the turns because of their length.
   bool TooLong() const;
@@ -33,24 +41,34 @@ class TurnsJson {
   // turn has an image part or an `<image>` mark, marks stand at the beginning
   // of the first turn of user or human, or else of the first turn; then,
   // likewise, those of videos. In a sample without images `<image>` marks a
-  // video. Errors: INVALID_ARGUMENT (no turns; over kMaxTextBytes).
+  // video. Where a user asks, marks in the text of an assistant do not count:
+  // an answer may spell them out. Errors: INVALID_ARGUMENT (no turns; over
+  // kMaxTextBytes).
   absl::StatusOr<std::string> Finish(size_t images, size_t videos = 0) &&;
 
  private:
   struct Part {
     absl::string_view type;  // empty: a text
     absl::string_view text;
+    std::string settings = "";  // ",KEY:VALUE" each
   };
   struct Turn {
     absl::string_view role;
     bool is_parts = false;
     std::vector<Part> parts;  // one text, unless is_parts
+    std::string settings = "";
+  };
+
+  // What stands for media in the turns of somebody.
+  struct Mentioned {
+    bool image = false;
+    bool video = false;
   };
 
   std::vector<Turn> turns_;
   uint64_t bytes_ = 0;
-  bool has_marks_ = false;
-  bool has_video_marks_ = false;
+  Mentioned mentioned_;  // also parts of answers
+  Mentioned spelt_out_;  // in the texts of answers
 };
 
 // Adds an image to those of a sample. Errors: INVALID_ARGUMENT (over kMaxImages

@@ -56,17 +56,26 @@ absl::Status AddVideos(const RawSample& sample, const std::string& key,
       return absl::InvalidArgumentError(
           absl::StrCat(sample.name, ": video ", i, " ", why...));
     };
-    if (video.fd == nullptr) {
-      return refused(
-          "is a list of pictures, which a WebDataset does not hold: train on "
-          "the source as it is");
-    }
     bytes += video.size;
     // Headers and padding take the rest.
     if (bytes > kMaxSampleSpan / 2) {
       return refused("ends at ", bytes, " bytes of its sample; at most ",
                      kMaxSampleSpan / 2,
                      " have room: train on the source as it is");
+    }
+    if (video.fd == nullptr) {
+      for (size_t k = 0; k < video.pictures.size(); ++k) {
+        const absl::string_view extension = ImageExtension(video.pictures[k]);
+        if (extension.empty()) {
+          return refused("has picture ", k,
+                         ", which is neither JPEG, PNG nor WebP, and has no "
+                         "name in a WebDataset");
+        }
+        BALLAST_RETURN_IF_ERROR(
+            tar->Add(absl::StrCat(key, ".", i, ".", k, ".", extension),
+                     video.pictures[k]));
+      }
+      continue;
     }
     std::string head(std::min<uint64_t>(video.size, kVideoHead), '\0');
     const ssize_t read = pread(video.fd->get(), head.data(), head.size(),
@@ -84,6 +93,8 @@ absl::Status AddVideos(const RawSample& sample, const std::string& key,
     BALLAST_RETURN_IF_ERROR(
         tar->AddFrom(absl::StrCat(key, place, ".", extension), video.fd->get(),
                      video.offset, video.size));
+    BALLAST_RETURN_IF_ERROR(Annotate(CheckUnchanged(video),
+                                     absl::StrCat(sample.name, ": video ", i)));
   }
   return absl::OkStatus();
 }

@@ -41,8 +41,9 @@ struct RepackReport {
 // Writes the samples of `source`, in the order of its index, as WebDataset
 // tars: KEY.json (or .txt, .tokens.bin, .tokens.json) as the source has the
 // text, and KEY.jpg, or KEY.0.jpg, KEY.1.jpg, …, the images' bytes; likewise
-// KEY.mp4, the videos'. KEY is the sample's number in the index. Samples that
-// the index leaves out are not written. The tars depend on the source and
+// KEY.mp4, the videos', and KEY.0.0.jpg, KEY.0.1.jpg, …, the pictures of one
+// that is a list. KEY is the sample's number in the index. Samples that the
+// index leaves out are not written. The tars depend on the source and
 // samples_per_tar alone.
 //
 // A tar appears under its name when it is complete and on the disk; one that is
@@ -51,9 +52,8 @@ struct RepackReport {
 // Blocks until all is written. Errors: FAILED_PRECONDITION (the directory holds
 // a repack of other samples, or another process works on the shard); DATA_LOSS
 // (a sample is not as indexed); INVALID_ARGUMENT (an image or a video that
-// format webdataset does not name or hold: a video in another container, over 2
-// GiB with those before it, or a list of pictures); as SampleSource::Read and
-// the file system.
+// format webdataset does not name or hold: a video in another container, or
+// over 2 GiB with those before it); as SampleSource::Read and the file system.
 absl::StatusOr<RepackReport> Repack(const SampleSource& source,
                                     const RepackOptions& options);
 

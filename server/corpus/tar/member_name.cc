@@ -59,11 +59,18 @@ MemberName ParseMemberName(absl::string_view name) {
     if (second != extension.npos) {
       result.number = ParseNumber(extension.substr(0, second));
     }
-  } else if (const size_t second = extension.find('.');
-             second != extension.npos &&
-             IsImage(extension.substr(second + 1))) {
-    result.number = ParseNumber(extension.substr(0, second));
-    if (result.number) result.kind = MemberName::Kind::kImage;
+  } else if (const size_t last = extension.rfind('.');
+             last != extension.npos && IsImage(extension.substr(last + 1))) {
+    const absl::string_view numbers = extension.substr(0, last);
+    const size_t between = numbers.find('.');
+    result.number = ParseNumber(numbers.substr(0, between));
+    if (!result.number) return result;
+    if (between == numbers.npos) {
+      result.kind = MemberName::Kind::kImage;
+    } else if (const auto picture = ParseNumber(numbers.substr(between + 1))) {
+      result.kind = MemberName::Kind::kPicture;
+      result.picture = *picture;
+    }
   }
   return result;
 }

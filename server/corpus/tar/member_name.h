@@ -18,6 +18,7 @@ struct MemberName {
     kPackedJson,
     kImage,
     kVideo,
+    kPicture,
     kIgnored,
   };
   Kind kind = Kind::kIgnored;
@@ -25,8 +26,10 @@ struct MemberName {
   std::string key;
   // The rest of the name after that dot, in lower case.
   std::string extension;
-  // The N of KEY.N.jpg or KEY.N.mp4.
+  // The N of KEY.N.jpg or KEY.N.mp4, or of KEY.N.P.jpg.
   std::optional<uint32_t> number;
+  // The P of KEY.N.P.jpg, a picture of a video.
+  uint32_t picture = 0;
 };
 
 // Names without a dot, or with nothing before it, are ignored.

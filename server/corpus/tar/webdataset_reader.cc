@@ -30,7 +30,16 @@ class Grouper {
         sample_.images.push_back(std::move(member));
       }
       for (auto& [number, member] : videos_.members) {
-        sample_.videos.push_back(std::move(member));
+        WebDatasetVideo& video = sample_.videos.emplace_back();
+        const auto list = lists_.find(number);
+        video.is_list = list != lists_.end();
+        if (!video.is_list) {
+          video.members.push_back(std::move(member));
+          continue;
+        }
+        for (auto& [place, picture] : list->second) {
+          video.members.push_back(std::move(picture));
+        }
       }
     }
     return std::move(sample_);
@@ -61,6 +70,8 @@ class Grouper {
         return AddMedium(name, std::move(member), &images_);
       case MemberName::Kind::kVideo:
         return AddMedium(name, std::move(member), &videos_);
+      case MemberName::Kind::kPicture:
+        return AddPicture(name, std::move(member));
       case MemberName::Kind::kIgnored:
         break;
     }
@@ -111,6 +122,24 @@ class Grouper {
     return absl::OkStatus();
   }
 
+  // The first picture of a list stands for it among the videos.
+  absl::Status AddPicture(const MemberName& name, TarMember member) {
+    if (pictures_ == kMaxImages || name.picture >= kMaxImages) {
+      return Fault("videos of over ", kMaxImages, " pictures in all");
+    }
+    ++pictures_;
+    const auto [list, is_new] = lists_.try_emplace(*name.number);
+    if (is_new) BALLAST_RETURN_IF_ERROR(AddMedium(name, member, &videos_));
+    const auto [other, added] =
+        list->second.try_emplace(name.picture, std::move(member));
+    if (!added) {
+      return Fault("two pictures in one place: \"",
+                   Printable(other->second.name), "\" and \"",
+                   Printable(member.name), "\"");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckWhole() const {
     if (sample_.text.name.empty()) {
       return Fault(
@@ -126,6 +155,16 @@ class Grouper {
         ++wanted;
       }
     }
+    for (const auto& [number, pictures] : lists_) {
+      uint32_t wanted = 0;
+      for (const auto& [place, member] : pictures) {
+        if (place != wanted) {
+          return Fault("picture ", wanted, " of video ", number,
+                       " is missing before \"", Printable(member.name), "\"");
+        }
+        ++wanted;
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -137,14 +176,17 @@ class Grouper {
   WebDatasetSample sample_;
   Media images_ = {"image", kMaxImages};
   Media videos_ = {"video", kMaxVideos};
+  // Pictures by number, of videos by number.
+  absl::btree_map<uint32_t, absl::btree_map<uint32_t, TarMember>> lists_;
+  uint32_t pictures_ = 0;  // of all
   uint64_t bytes_ = 0;
 };
 
 }  // namespace
 
 WebDatasetReader::WebDatasetReader(FileView file, uint64_t begin, uint64_t end,
-                                   bool whole)
-    : tar_(file, begin, end, whole) {}
+                                   bool whole, bool lists)
+    : tar_(file, begin, end, whole), lists_(lists) {}
 
 absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
   std::optional<Grouper> group;
@@ -155,7 +197,8 @@ absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
     }
     if (!next_) break;
     const MemberName name = ParseMemberName(next_->name);
-    if (name.kind == MemberName::Kind::kIgnored) {
+    if (name.kind == MemberName::Kind::kIgnored ||
+        (name.kind == MemberName::Kind::kPicture && !lists_)) {
       if (next_->type == kTarFile) CountIgnored(name.extension);
       next_.reset();
       continue;

@@ -15,6 +15,12 @@
 
 namespace ballast {
 
+// A video: a member, or the members that are the pictures of a list.
+struct WebDatasetVideo {
+  std::vector<TarMember> members;  // at least one
+  bool is_list = false;
+};
+
 // The places of one sample's parts in a tar file.
 struct WebDatasetSample {
   std::string key;
@@ -26,7 +32,7 @@ struct WebDatasetSample {
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   TarMember text;
   std::vector<TarMember> images;
-  std::vector<TarMember> videos;
+  std::vector<WebDatasetVideo> videos;
   // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
   absl::Status fault;
 };
@@ -41,11 +47,14 @@ struct WebDatasetSample {
 //   KEY.0.jpg, KEY.1.png, …            images, from 0 without a gap
 //   KEY.mp4, .avi, .webm, .mov, .mkv   the video
 //   KEY.0.mp4, KEY.1.webm, …           videos, from 0 without a gap
+//   KEY.0.0.jpg, KEY.0.1.jpg, …        pictures that are video 0, likewise
 // Other members are ignored, wherever they stand. Thread-compatible.
 class WebDatasetReader {
  public:
-  // As TarReader.
-  WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole);
+  // As TarReader. Without `lists` pictures of videos are ignored: so they were
+  // before there were such videos, and so they are for models without videos.
+  WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole,
+                   bool lists = true);
 
   // The next sample, or nullopt at the end. Errors: DATA_LOSS (the tar file is
   // damaged at offset(); the sample before that place, pending_key(), may lack
@@ -67,6 +76,7 @@ class WebDatasetReader {
   void CountIgnored(absl::string_view extension);
 
   TarReader tar_;
+  const bool lists_;
   // A member already read that belongs to the next sample.
   std::optional<TarMember> next_;
   std::string pending_key_;

@@ -84,6 +84,31 @@ TEST_F(GuardedSourceTest, ReadsFromMemoryWithoutAThread) {
             absl::StatusCode::kResourceExhausted);
 }
 
+// A read of the disk may hang and end after its caller has gone on.
+TEST_F(GuardedSourceTest, OnlyFilesInMemoryGoToTheirPlaces) {
+  std::string memory;
+  const auto place = [&](size_t image, size_t images, uint64_t size) -> char* {
+    EXPECT_EQ(images, 1u);
+    EXPECT_EQ(image, 0u);
+    memory.assign(size, 0);
+    return memory.data();
+  };
+  const ImagePlaces places = place;
+  const ReadParts parts = {.text = false, .images = true, .places = &places};
+  const auto file = ReadSample(*inner_, 5, {})->images[0];
+  const auto from_disk = ReadSample(*source_, 5, parts);
+  ASSERT_TRUE(from_disk.ok()) << from_disk.status();
+  EXPECT_THAT(from_disk->images, ElementsAre(file));
+  EXPECT_EQ(from_disk->image(0), file);
+  EXPECT_EQ(memory, "");
+  inner_->KeepInMemory(5);
+  const auto in_memory = ReadSample(*source_, 5, parts);
+  ASSERT_TRUE(in_memory.ok()) << in_memory.status();
+  EXPECT_THAT(in_memory->images, ElementsAre(""));
+  EXPECT_EQ(in_memory->image(0), file);
+  EXPECT_EQ(memory, file);
+}
+
 TEST_F(GuardedSourceTest, ReadsFromTheDiskIfMemoryFails) {
   inner_->KeepInMemory(5);
   inner_->Fail(5, absl::DataLossError("seen in memory only"), 1);

@@ -222,6 +222,26 @@ TEST_F(OpenSourceTest, FindsOtherContentOfEqualLength) {
   EXPECT_TRUE(ReadSample(*source, 1).ok());
 }
 
+// An index of unchanged lines is taken over with the sizes that it has: only
+// the whole of it, built anew, knows the other image.
+TEST_F(OpenSourceTest, SaysHowNamedMediaAreIndexedAnew) {
+  WriteFile(folder_ + "/a.jpg", FakeImage(3, 4));
+  WriteFile(folder_ + "/chat.jsonl", R"({"image": "a.jpg"})");
+  Build(lines_);
+  WriteFile(folder_ + "/a.jpg", FakeImage(5, 6));
+  Build(lines_);
+  const auto read = Open(lines_)->Read(0, {});
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_FALSE(read->ok());
+  EXPECT_THAT(read->fault().reason(), HasSubstr("anew by --rebuild"));
+  IndexOptions options = FakeOptions();
+  options.reuse = false;
+  ASSERT_TRUE(BuildIndex(lines_, folder_, options).ok());
+  const auto source = Open(lines_);
+  EXPECT_TRUE(ReadSample(*source, 0).ok());
+  EXPECT_EQ(source->index().sample(0)->images[0].width, 5u);
+}
+
 // Servers whose files hold other text of equal length refuse each other.
 TEST_F(OpenSourceTest, TheDigestCoversContent) {
   const std::string tar = folder_ + "/docs-0.tar";

@@ -80,5 +80,40 @@ TEST_F(EnergonVideosTest, ReadsAFieldOrAMember) {
   check("[2]");
 }
 
+TEST_F(EnergonVideosTest, ReadsListsOfPicturesOfCrudeSamples) {
+  WriteTar(nv_ + "/a-0.tar", {{"1.0.1.jpg", FakeImage(30, 20, 2)},
+                              {"1.json", R"({"conversations": [2]})"},
+                              {"1.0.0.jpg", FakeImage(30, 20, 1)}});
+  WriteTar(nv_ + "/a-1.tar", {{"2.0.0.jpg", FakeImage(30, 20)},
+                              {"2.0.1.jpg", FakeImage(31, 20)},
+                              {"2.json", R"({"conversations": [2]})"}});
+  WriteTar(nv_ + "/b-0.tar", {{"3.json", R"({"conversations": []})"}});
+  Prepare(
+      "sample_type: {__module__: megatron.energon, __class__: "
+      "CrudeWebdataset}\n");
+  source_.mutable_energon()->set_crude(v1::Source::Energon::CRUDE_WEBDATASET);
+  const auto report = BuildIndex(source_, folder_, FakeVideoOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->bad.size(), 1u);
+  EXPECT_THAT(report->bad[0].reason,
+              HasSubstr("2.0.1.jpg: 31x20 pixels, and the video's first "
+                        "picture has 30x20"));
+  EXPECT_EQ(report->videos, 1u);
+  const auto opened = OpenSource(source_, folder_, FakeKey());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const auto sample = (*opened)->Read(0, ReadParts());
+  ASSERT_TRUE(sample.ok() && sample->ok());
+  ASSERT_EQ((*sample)->videos.size(), 1u);
+  EXPECT_EQ(
+      (*sample)->videos[0].pictures,
+      (std::vector<std::string>{FakeImage(30, 20, 1), FakeImage(30, 20, 2)}));
+  const auto indexed = (*opened)->index().sample(0);
+  ASSERT_TRUE(indexed.ok()) << indexed.status();
+  ASSERT_EQ(indexed->videos.size(), 1u);
+  EXPECT_EQ(indexed->videos[0].frames, 2u);
+  EXPECT_EQ(indexed->videos[0].width, 30u);
+  EXPECT_EQ(indexed->videos[0].flags, IndexedVideo::kIsList);
+}
+
 }  // namespace
 }  // namespace ballast

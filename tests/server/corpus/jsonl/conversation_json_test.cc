@@ -48,6 +48,43 @@ TEST(ConversationJsonTest, FindsImagesOfPartsUnlessTheyAreListed) {
             "path \"/etc/x\" is absolute");
 }
 
+// They would be trained on in another size than their data say.
+TEST(ConversationJsonTest, RefusesImagesWithASizeOfTheirOwn) {
+  for (const char* key :
+       {"min_pixels", "max_pixels", "resized_height", "resized_width"}) {
+    const std::string json = absl::StrCat(
+        R"({"messages": [{"content": [{"type": "image", "image": "a.jpg", ")",
+        key, R"(": 280}]}]})");
+    const std::string wanted =
+        absl::StrCat("`", key, "` of one image is not supported");
+    EXPECT_THAT(ParseJsonSample(json).status().message(), HasSubstr(wanted));
+    EXPECT_THAT(CheckConversation(json).message(), HasSubstr(wanted));
+    EXPECT_THAT(ReadVideoParts(json).status().message(), HasSubstr(wanted));
+  }
+  // Columnar sets have all keys in all parts.
+  EXPECT_THAT(ParseJsonSample(R"({"messages": [{"content": [{"type": "image",
+                  "image": "a.jpg", "max_pixels": null}, {"type": "text",
+                  "text": "q", "max_pixels": 3}]}]})")
+                  ->images,
+              ElementsAre("a.jpg"));
+}
+
+// The model would see the whole video.
+TEST(ConversationJsonTest, RefusesAClipBesideTheTurns) {
+  for (const char* key : {"video_start", "video_end"}) {
+    const std::string json =
+        absl::StrCat(R"({"video": "a.mp4", ")", key,
+                     R"(": 3, "conversations": [{"from": "human", "value":
+                     "<video>"}]})");
+    const std::string wanted =
+        absl::StrCat("`", key, "` beside the turns is not read");
+    EXPECT_THAT(ParseJsonSample(json).status().message(), HasSubstr(wanted));
+    EXPECT_THAT(ReadVideoParts(json).status().message(), HasSubstr(wanted));
+  }
+  EXPECT_TRUE(
+      ParseJsonSample(R"({"image": "a.jpg", "video_start": null})").ok());
+}
+
 TEST(ConversationJsonTest, TokensMakeAPackedSample) {
   const auto sample = ParseJsonSample(R"({"tokens": [1], "image": "a.jpg"})");
   ASSERT_TRUE(sample.ok()) << sample.status();

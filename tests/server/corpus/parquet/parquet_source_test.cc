@@ -98,6 +98,25 @@ TEST_F(ParquetSourceTest, ListsBadRows) {
   ExpectSamples("bad_rows.parquet", *Open(source));
 }
 
+// Who reads the conversation decides about the weight.
+TEST_F(ParquetSourceTest, KeepsHowMuchTurnsCount) {
+  const v1::Source source = SourceOf("turn_weights.parquet");
+  const IndexReport report = Build(source);
+  ASSERT_EQ(report.bad.size(), 1u);
+  EXPECT_EQ(report.bad[0].key, "3");
+  EXPECT_THAT(report.bad[0].reason,
+              HasSubstr("turn 2: `reasoning_content` is not written"));
+  const auto opened = Open(source);
+  const auto text = [&](uint64_t i) {
+    const auto sample = ReadSample(*opened, i);
+    EXPECT_TRUE(sample.ok()) << sample.status();
+    return sample.ok() ? sample->text : "";
+  };
+  const std::string user = R"({"messages":[{"role":"human","content":"q"},)";
+  EXPECT_EQ(text(0), user + R"({"role":"gpt","content":"a","weight":0}]})");
+  EXPECT_EQ(text(1), user + R"({"role":"gpt","content":"a","weight":1}]})");
+}
+
 // One such text does not cost the row group: who reads the conversation decides
 // about the row.
 TEST_F(ParquetSourceTest, KeepsTextsThatAreNotUtf8) {
@@ -139,6 +158,8 @@ TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
   EXPECT_THAT(error(SourceOf("urls.parquet")),
               HasSubstr("docs.parquet: column image: found string; wanted "
                         "images in the file"));
+  EXPECT_THAT(error(SourceOf("pictures.parquet")),
+              HasSubstr("column picture has files, and is not read"));
   EXPECT_THAT(error(SourceOf("two.parquet")),
               HasSubstr("both conversations and texts may be meant"));
   EXPECT_THAT(error(SourceOf("none.parquet")),
@@ -239,6 +260,34 @@ TEST_F(ParquetSourceTest, FindsFilesThatChangedOrVanished) {
   WriteFile(path_, FileOf("finevision.parquet"));
   std::filesystem::last_write_time(path_, time);
   ExpectSamples("finevision.parquet", *opened);
+}
+
+// A row group that was read while the file was another one is not kept: the
+// images would be told apart by their heads alone.
+TEST_F(ParquetSourceTest, ForgetsWhatItReadOfAnotherFile) {
+  const v1::Source source = SourceOf("heads_plain.parquet");
+  const std::string whole = FileOf("heads_plain.parquet");
+  const auto time = std::filesystem::last_write_time(path_);
+  Build(source);
+  const auto opened = Open(source);
+  const auto before = ReadSample(*opened, 0);
+  ASSERT_TRUE(before.ok()) << before.status();
+  ASSERT_EQ(before->images.size(), 1u);
+  // Behind the head of the first image of the second row group.
+  const auto second = ReadSample(*Open(source), 10);
+  ASSERT_TRUE(second.ok()) << second.status();
+  std::string other = whole;
+  const size_t place = whole.find(second->images[0]);
+  ASSERT_NE(place, whole.npos);
+  other[place + 30000] ^= 1;
+  WriteFile(path_, other);
+  EXPECT_EQ(ReadSample(*opened, 10).status().code(),
+            absl::StatusCode::kUnavailable);
+  WriteFile(path_, whole);
+  std::filesystem::last_write_time(path_, time);
+  const auto after = ReadSample(*opened, 10);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_TRUE(after->images == second->images);
 }
 
 TEST_F(ParquetSourceTest, OpensThroughTheIndexAndReusesIt) {

@@ -107,6 +107,31 @@ TEST_F(ParquetVideosTest, ReadsWhatPartsOfMessagesName) {
             R"([{"type":"video"},{"text":"q","type":"text"}] 9)");
 }
 
+// As in JSON lines: the model sees the clip, not the whole video.
+TEST_F(ParquetVideosTest, ReadsTheClipsOfParts) {
+  const v1::Source source = SourceOf("video_clips.parquet");
+  const IndexReport report = Build(source);
+  EXPECT_THAT(
+      BadOf(report),
+      ElementsAre(HasSubstr("a.mp4: a clip from 3.5 s to 2 s"),
+                  HasSubstr("4: `max_pixels` of one video is not supported"),
+                  "5: turn 1: content part 1: `video_start` is no number",
+                  HasSubstr("6: `max_pixels` of one image is not supported")));
+  const auto opened = Open(source);
+  ASSERT_EQ(opened->index().size(), 2u);
+  Shown(*opened, 0, {FakeVideo(9, 5000), FakeVideo(9, 5000)});
+  const auto first = opened->index().sample(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const IndexedVideo clip = first->videos[0];
+  EXPECT_EQ(clip.flags, IndexedVideo::kHasStart | IndexedVideo::kHasEnd);
+  EXPECT_EQ(clip.start, 0.1);
+  EXPECT_EQ(clip.end, 2);
+  EXPECT_EQ(clip.sample_fps, 0.5);
+  EXPECT_EQ(first->videos[1].flags, 0u);
+  EXPECT_EQ(first->videos[1].sample_fps, 0);
+  EXPECT_EQ(opened->index().sample(1)->videos[0].flags, 0u);
+}
+
 TEST_F(ParquetVideosTest, RefusesAColumnOfAnotherShape) {
   const v1::Source source = SourceOf("video_numbers.parquet");
   EXPECT_THAT(

@@ -37,6 +37,21 @@ TEST(TurnsJsonTest, PutsMarksBeforeTheFirstUserTurn) {
             R"({"role":"user","content":"a<image>"}]})");
 }
 
+// The image would stand in the answer, with as many marks as images.
+TEST(TurnsJsonTest, AnAnswerThatSpellsOutAMarkHasNoImage) {
+  TurnsJson json;
+  json.AddTurn("user", "Which tag?");
+  json.AddTurn("assistant", "<image>");
+  EXPECT_EQ(Finish(json, 1),
+            R"({"messages":[{"role":"user","content":"<image>Which tag?"},)"
+            R"({"role":"assistant","content":"<image>"}]})");
+  // Nobody asks: its text has the place.
+  TurnsJson alone;
+  alone.AddTurn("gpt", "See <image>");
+  EXPECT_EQ(Finish(alone, 1),
+            R"({"messages":[{"role":"gpt","content":"See <image>"}]})");
+}
+
 TEST(TurnsJsonTest, PutsMarksOfVideosBehindThoseOfImages) {
   const auto content = [](absl::string_view said, size_t images,
                           size_t videos) {
@@ -67,6 +82,15 @@ TEST(TurnsJsonTest, WritesParts) {
   EXPECT_EQ(Finish(json, 1),
             R"({"messages":[{"role":"assistant","content":[)"
             R"({"type":"text","text":"a"},{"type":"image_url"}]}]})");
+  json = TurnsJson();
+  json.BeginTurn("user");
+  json.AddPart("video", {{"start", 0.1}, {"fps", 2}});
+  json.AddTurn("assistant", "a");
+  json.AddSettings({{"weight", 0}});
+  EXPECT_EQ(Finish(json, 0),
+            R"({"messages":[{"role":"user","content":[{"type":"video",)"
+            R"("start":0.10000000000000001,"fps":2}]},)"
+            R"({"role":"assistant","content":"a","weight":0}]})");
   TurnsJson empty;
   empty.BeginTurn("user");
   EXPECT_EQ(Finish(empty, 0), R"({"messages":[{"role":"user","content":[]}]})");

@@ -89,7 +89,8 @@ def cauldron():
           pa.table({"images": pa.array([[{"bytes": b, "path": "p"} for b in one]
                                         for one in bytes_of], pa.list_(IMAGE)),
                     "texts": texts}),
-          [(r + 1, [{"role": "user", "content": f"u{r}"},
+          # What an answer spells out is no mark.
+          [(r + 1, [{"role": "user", "content": "<image>" * len(bytes_of[r]) + f"u{r}"},
                     {"role": "assistant", "content": texts[r][0]["assistant"]}],
             bytes_of[r]) for r in ROWS], [0], compression="zstd")
 
@@ -182,6 +183,21 @@ def invalid_utf8():
         pa.array([0, 1, 2], pa.int32()), pair)}), [], [])
 
 
+def turn_weights():
+    """Turns that are not to be learnt as they stand."""
+    turn = pa.struct([("from", pa.string()), ("value", pa.string()),
+                      ("weight", pa.int64()), ("loss", pa.string()),
+                      ("reasoning_content", pa.string())])
+
+    def answered(**keys):
+        return [{"from": "human", "value": "q"},
+                {"from": "gpt", "value": "a", "loss": "low", **keys}]
+
+    write("turn_weights.parquet", pa.table({"conversations": pa.array(
+        [answered(weight=0), answered(weight=1, reasoning_content=""),
+         answered(reasoning_content="so")], pa.list_(turn))}), [], [])
+
+
 def heads():
     """Images long past their heads, stored in all ways of plain and other pages."""
     def long_image(row):
@@ -232,6 +248,9 @@ def unfit():
     turns = [[{"from": "human", "value": "u"}]]
     write("urls.parquet", pa.table({"image": ["http://x/y.jpg"], "texts": texts}),
           [], [])
+    write("pictures.parquet", pa.table({
+        "picture": pa.array([[{"bytes": image(1, 1), "path": None}]], pa.list_(IMAGE)),
+        "texts": texts}), [], [])
     write("two.parquet", pa.table({"texts": texts, "conversations": turns}), [], [])
     write("none.parquet", pa.table({"question": ["q"], "answer": ["a"]}), [], [])
     write("empty.parquet", pa.table({"texts": pa.array([], pa.list_(pa.struct(
@@ -277,12 +296,31 @@ def videos():
           {"role": "assistant", "content": [
               {"type": "text", "text": "a", "path": None}]}]],
         pa.list_(message))}), [], [])
+    clip = pa.struct([("type", pa.string()), ("text", pa.string()),
+                      ("video", pa.string()), ("video_start", pa.float64()),
+                      ("end", pa.int32()), ("fps", pa.float32()),
+                      ("max_pixels", pa.int64())])
+    message = pa.struct([("role", pa.string()), ("content", pa.list_(clip))])
+
+    def asks_of(*parts):
+        return [{"role": "user", "content": list(parts)},
+                {"role": "assistant", "content": [{"type": "text", "text": "a"}]}]
+
+    seen = {"type": "video", "video": "a.mp4"}
+    write("video_clips.parquet", pa.table({"messages": pa.array([
+        asks_of({**seen, "video_start": 0.1, "end": 2, "fps": 0.5}, seen),
+        asks_of({**seen, "video_start": float("nan")}),
+        asks_of({**seen, "video_start": 3.5, "end": 2}),
+        asks_of({**seen, "max_pixels": 3136}),
+        asks_of({**seen, "video_start": float("inf")}),
+        asks_of({"type": "image", "max_pixels": 3136}),
+    ], pa.list_(message))}), [], [])
     write("video_numbers.parquet", pa.table({"video": pa.array([3]),
                                              "conversations": [asks("q")]}), [], [])
 
 
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             unfit, heads, videos):
+             turn_weights, unfit, heads, videos):
     make()
 with open(os.path.join(out, "expected.json"), "w", encoding="utf-8") as file:
     json.dump(expected, file)

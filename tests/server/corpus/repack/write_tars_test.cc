@@ -55,8 +55,15 @@ class WriteTarsTest : public ::testing::Test {
     return options;
   }
 
-  std::unique_ptr<FileSource> Open(const v1::Source& source) {
-    const auto report = BuildIndex(source, folder_, Options());
+  static IndexOptions WithVideos() {
+    IndexOptions options = Options();
+    options.read_video = ReadFakeVideo;
+    return options;
+  }
+
+  std::unique_ptr<FileSource> Open(const v1::Source& source,
+                                   const IndexOptions& options = Options()) {
+    const auto report = BuildIndex(source, folder_, options);
     EXPECT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(report->bad.empty()) << report->bad[0].reason;
     auto opened = OpenSource(source, folder_, FakeKey());
@@ -92,27 +99,17 @@ TEST_F(WriteTarsTest, WritesVideos) {
                 {"type": "video", "video": "b.mp4", "start": 1, "end": 2},
                 {"type": "video", "video": "a.mp4", "fps": 4}]}]})"
             "\n");
-  const auto build = [&](const v1::Source& source) {
-    IndexOptions options = Options();
-    options.read_video = ReadFakeVideo;
-    const auto report = BuildIndex(source, folder_, options);
-    EXPECT_TRUE(report.ok()) << report.status();
-    EXPECT_TRUE(report->bad.empty()) << report->bad[0].reason;
-    auto opened = OpenSource(source, folder_, FakeKey());
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    return *std::move(opened);
-  };
   const std::string text = ReadFile(folder_ + "/chat.jsonl");
   // An object is a line.
   WriteFile(folder_ + "/chat.jsonl",
             absl::StrReplaceAll(text, {{"\n                ", " "}}));
-  const auto lines = build(lines_);
+  const auto lines = Open(lines_, WithVideos());
   const auto report = Repack(*lines, Repacking());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->videos, 3u);
   v1::Source tar = MakeSource(v1::Source::FORMAT_WEBDATASET, "tars/chat-*.tar");
   tar.set_index("index/tars.index");
-  const auto tars = build(tar);
+  const auto tars = Open(tar, WithVideos());
   ASSERT_EQ(tars->index().size(), 2u);
   for (uint64_t i = 0; i < 2; ++i) {
     const auto before = lines->Read(i, ReadParts());
@@ -153,8 +150,66 @@ TEST_F(WriteTarsTest, RefusesVideosThatTarsDoNotHold) {
     return std::string(Repack(**source, repacking).status().message());
   };
   EXPECT_THAT(refused(R"("a.ts")"), HasSubstr("video 0 is neither MP4"));
-  EXPECT_THAT(refused(R"(["x.jpg"])"),
-              HasSubstr("video 0 is a list of pictures"));
+}
+
+TEST_F(WriteTarsTest, WritesListsOfPictures) {
+  for (int i = 0; i < 3; ++i) {
+    WriteFile(absl::StrCat(folder_, "/", i, ".jpg"), Jpeg(i));
+  }
+  WriteFile(folder_ + "/b.mp4", FakeVideo(8));
+  WriteFile(folder_ + "/x.jpg", Jpeg(1));
+  WriteFile(folder_ + "/chat.jsonl",
+            R"({"video": ["0.jpg", "1.jpg"], "conversations": []})"
+            "\n"
+            R"({"image": "x.jpg", "messages": [{"role": "user", "content": [)"
+            R"({"type": "video", "video": ["2.jpg", "1.jpg", "0.jpg"],)"
+            R"( "sample_fps": 4}, {"type": "video", "video": "b.mp4"}]}]})"
+            "\n");
+  const auto lines = Open(lines_, WithVideos());
+  const auto report = Repack(*lines, Repacking());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->videos, 3u);
+  v1::Source tar = MakeSource(v1::Source::FORMAT_WEBDATASET, "tars/chat-*.tar");
+  tar.set_index("index/tars.index");
+  const auto tars = Open(tar, WithVideos());
+  ASSERT_EQ(tars->index().size(), 2u);
+  for (uint64_t i = 0; i < 2; ++i) {
+    const auto before = lines->Read(i, ReadParts());
+    const auto after = tars->Read(i, ReadParts());
+    ASSERT_TRUE(before.ok() && before->ok() && after.ok() && after->ok()) << i;
+    EXPECT_EQ((*before)->text, (*after)->text);
+    EXPECT_EQ((*before)->images, (*after)->images);
+    ASSERT_EQ((*after)->videos.size(), i + 1);
+    EXPECT_EQ((*before)->videos[0].pictures, (*after)->videos[0].pictures);
+    EXPECT_EQ((*after)->videos[0].pictures.size(), i + 2);
+    const auto known = lines->index().sample(i)->videos;
+    const auto found = tars->index().sample(i)->videos;
+    ASSERT_EQ(found.size(), known.size());
+    for (size_t k = 0; k < known.size(); ++k) {
+      // The same number, size and rate, too.
+      EXPECT_EQ(std::memcmp(&known[k], &found[k], sizeof(known[k])), 0);
+    }
+  }
+}
+
+// A tar whose index does not know of lists reads as it did.
+TEST_F(WriteTarsTest, PicturesAreIgnoredWhereTheIndexHasNone) {
+  fs::create_directories(folder_ + "/tars");
+  WriteTar(folder_ + "/tars/chat-0.tar",
+           {{"0.0.0.jpg", Jpeg(7)},
+            {"0.json", R"({"conversations": []})"},
+            {"0.0.1.jpg", Jpeg(7)}});
+  v1::Source tar = MakeSource(v1::Source::FORMAT_WEBDATASET, "tars/chat-*.tar");
+  tar.set_index("index/tars.index");
+  const auto report = BuildIndex(tar, folder_, Options());  // no videos
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->bad.empty());
+  EXPECT_EQ(report->videos, 0u);
+  const auto source = OpenSource(tar, folder_, FakeKey());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto read = (*source)->Read(0, ReadParts());
+  ASSERT_TRUE(read.ok() && read->ok());
+  EXPECT_TRUE((*read)->videos.empty());
 }
 
 TEST_F(WriteTarsTest, TheTarsHaveTheSameSamples) {

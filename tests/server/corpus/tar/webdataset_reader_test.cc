@@ -128,6 +128,72 @@ TEST_F(WebDatasetReaderTest, GivesEachFaultItsReason) {
   }
 }
 
+TEST_F(WebDatasetReaderTest, PicturesAreVideos) {
+  const std::string tar =
+      TarEntry("a.0.1.png", "22") + TarEntry("a.txt", "x") +
+      TarEntry("a.0.0000.JPG", "1") + TarEntry("a.1.mp4", "video") +
+      TarEntry("a.0.jpg", "image") + TarEntry("a.2.0.webp", "333") +
+      TarEntry("a.x.0.jpg", "no number") + TarEntry("a.0.1.2.jpg", "three") +
+      TarEnd();
+  const auto samples = Read(tar);
+  ASSERT_TRUE(status_.ok()) << status_;
+  ASSERT_EQ(samples.size(), 1);
+  const WebDatasetSample& a = samples[0];
+  EXPECT_TRUE(a.fault.ok()) << a.fault;
+  ASSERT_EQ(a.images.size(), 1);
+  ASSERT_EQ(a.videos.size(), 3);
+  EXPECT_TRUE(a.videos[0].is_list);
+  ASSERT_EQ(a.videos[0].members.size(), 2);
+  EXPECT_EQ(a.videos[0].members[0].name, "a.0.0000.JPG");
+  EXPECT_EQ(a.videos[0].members[1].name, "a.0.1.png");
+  EXPECT_FALSE(a.videos[1].is_list);
+  EXPECT_EQ(a.videos[1].members[0].size, 5);
+  EXPECT_TRUE(a.videos[2].is_list);
+  EXPECT_EQ(a.videos[2].members.size(), 1);
+  EXPECT_THAT(ignored_,
+              UnorderedElementsAre(Pair("x.0.jpg", 1), Pair("0.1.2.jpg", 1)));
+}
+
+// As an index has it that was built before, or for a model without videos.
+TEST_F(WebDatasetReaderTest, PicturesOfVideosMayBeIgnored) {
+  const std::string path = TestFolder() + "/a.tar";
+  const std::string tar = TarEntry("a.0.0.jpg", "1") + TarEntry("a.txt", "x") +
+                          TarEntry("a.0.1.jpg", "2") + TarEnd();
+  WriteFile(path, tar);
+  const auto file = File::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  WebDatasetReader reader(&*file, 0, tar.size(), /*whole=*/true,
+                          /*lists=*/false);
+  const auto sample = reader.Next();
+  ASSERT_TRUE(sample.ok() && sample->has_value()) << sample.status();
+  EXPECT_TRUE((*sample)->fault.ok()) << (*sample)->fault;
+  EXPECT_TRUE((*sample)->videos.empty());
+  EXPECT_EQ((*sample)->begin, 1024);
+  EXPECT_EQ((*sample)->end, 2048);
+  EXPECT_FALSE(reader.Next()->has_value());
+  EXPECT_THAT(reader.ignored(),
+              UnorderedElementsAre(Pair("0.0.jpg", 1), Pair("0.1.jpg", 1)));
+}
+
+TEST_F(WebDatasetReaderTest, GivesFaultsOfPicturesTheirReasons) {
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.0.jpg", "x"}, {"a.0.2.jpg", "x"}}),
+            "picture 1 of video 0 is missing before \"a.0.2.jpg\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.1.jpg", "x"}}),
+            "picture 0 of video 0 is missing before \"a.0.1.jpg\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.1.0.jpg", "x"}}),
+            "video 0 is missing before \"a.1.0.jpg\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.0.jpg", "x"}, {"a.0.00.png", "x"}}),
+            "two pictures in one place: \"a.0.0.jpg\" and \"a.0.00.png\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.0.jpg", "x"}, {"a.0.mp4", "x"}}),
+            "two videos in one place: \"a.0.0.jpg\" and \"a.0.mp4\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.0.jpg", "x"}, {"a.mp4", "x"}}),
+            "videos with and without a number");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.1000.0.jpg", "x"}}),
+            "video 1000, wanted less than 1000");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.10000.jpg", "x"}}),
+            "videos of over 10000 pictures in all");
+}
+
 TEST_F(WebDatasetReaderTest, RefusesLinksAndNamesThatLeadOutside) {
   const auto samples =
       Read(TarEntry("/a.txt", "x") + TarEntry("../b.txt", "x") +
