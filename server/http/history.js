@@ -1,9 +1,11 @@
-// The figures over time, of this server and of a saved file beside it.
+// The figures over time, of this server and, beside it, of a saved file or of a
+// server of another job.
 const RANGES = [['900', '15 minutes'], ['3600', '1 hour'], ['21600', '6 hours'], ['86400', '24 hours']];
 const DAY = 86400;
 const MOST_BYTES = 4 << 20;  // of a file to compare with
 let ours = null;
 let theirs = null;
+let live = null;  // of a server: its address, and what is wrong with it
 
 // A function of two consecutive points: the growth of a column, by seconds or by
 // the growth of others. null: unknown.
@@ -91,29 +93,68 @@ function chart([heading, of, unit], from, to) {
     el('figcaption', {}, heading + ' ', el('b', {}, now(own)), theirs ? [' beside ', now(other)].join('') : '', el('span', {}, 'up to ' + unit(top))), svg);
 }
 
+// The name of what stands beside: of a server, and where it was called.
+function shown(past) {
+  const name = past.name.slice(0, 80);
+  if (!live) return name + ', saved';
+  return live.address === past.name ? name : `${name} at ${live.address}`;
+}
+
 function charts() {
   if (!ours) return;
   // One axis for all charts.
   const xs = [ours, theirs].filter(Boolean).flatMap(past => past.points.slice(1).map(p => place(past, p))).filter(x => x !== null);
   const from = Math.min(...xs), to = Math.max(...xs);
   $('charts').replaceChildren(...CHARTS.map(one => chart(one, from, to)).filter(Boolean));
-  $('alone').hidden = !theirs;
+  $('alone').hidden = !theirs || live;  // `beside` takes a server away
   $('beside').replaceChildren(...(theirs
-    ? [el('i', {class: 'key after'}), ours.name, el('i', {class: 'key before'}), theirs.name + ', saved; time is counted from the start of each server']
+    ? [el('i', {class: 'key after'}), ours.name, el('i', {class: 'key before'}), `${shown(theirs)}; time is counted from the start of each server`]
     : $('charts').children.length ? [] : ['The first points come within ten seconds.']));
+  if (live && live.error) $('beside').append(el('span', {class: 'warn'}, `${theirs ? `; drawn as of ${time(live.age)} ago, since ` : ''}${live.address} gives no figures: ${live.error}`));
   $('past').hidden = false;
 }
 
-async function recent(seconds) {
-  const answer = await fetch('api/history?seconds=' + seconds, {headers: token ? {Authorization: 'Bearer ' + token} : {}, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE)});
+async function ask(path) {
+  const answer = await fetch(path, {headers: token ? {Authorization: 'Bearer ' + token} : {}, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE)});
   if (!answer.ok) throw new Error('status ' + answer.status);
   return answer.json();
+}
+const recent = seconds => ask('api/history?seconds=' + seconds);
+
+// Fetches what stands beside, if that is a server of serve.compare_with. `null`:
+// nothing has been chosen yet, and the first one is.
+let chosen = null;
+async function compare() {
+  if (chosen === '') return;
+  const wanted = chosen;
+  const other = await ask(`api/compared?seconds=${$('range').value}&server=${wanted || 0}`);
+  if (chosen !== wanted) return;  // another was chosen meanwhile
+  if (chosen === null) {
+    $('others').hidden = !other.addresses.length;
+    $('other').replaceChildren(el('option', {value: ''}, 'nothing'), ...other.addresses.map((address, i) => el('option', {value: i}, address)));
+    choose(other.addresses.length ? '0' : '');
+    if (chosen === '') return;
+  }
+  live = {address: other.addresses[chosen], age: other.age, error: other.error};
+  theirs = null;
+  try {
+    if (other.history) theirs = history_of(other.history);
+  } catch (error) {
+    live.error = error.message;
+  }
+}
+function choose(other) {
+  chosen = $('other').value = other;
+  if (other === '') live = null;
 }
 async function follow() {
   if (document.hidden) return;
   try {
     ours = history_of(await recent($('range').value));
     charts();
+    // After it: a server that is silent must not hold this one's charts back.
+    await compare();
+    if (live) charts();
   } catch (error) {
     // The head of the page says that the server is away.
   }
@@ -138,14 +179,22 @@ $('compare').addEventListener('change', async event => {
   const [file] = event.target.files;
   try {
     if (file.size > MOST_BYTES) throw new Error('it has more than 4 MiB');
-    theirs = history_of(JSON.parse(await file.text()));
+    const saved = history_of(JSON.parse(await file.text()));
+    choose('');
+    theirs = saved;
     charts();
   } catch (error) {
     $('beside').textContent = `${file.name}: ${error.message}`;
   }
   event.target.value = '';
 });
-$('alone').addEventListener('click', () => { theirs = null; charts(); });
+$('alone').addEventListener('click', () => { choose(''); theirs = null; charts(); });
+$('other').addEventListener('change', () => {
+  choose($('other').value);
+  theirs = null;
+  charts();
+  follow();
+});
 document.addEventListener('visibilitychange', follow);
 document.forms[0].addEventListener('submit', follow);
 setInterval(follow, 5000);

@@ -18,6 +18,7 @@ inline constexpr size_t kMostPoints = 360;
 //   server (its name), start (seconds since 1970: the first point)
 //   columns ["seconds", HistoryPoint::kColumns...]
 //   points [[..]]: one number for each column, or null; in ascending order
+std::string HistoryJson(const v1::GetHistoryResponse& history);
 std::string HistoryJson(const std::string& server, const StateHistory& history,
                         absl::Duration range);
 

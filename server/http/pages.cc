@@ -20,7 +20,8 @@ HttpResponse Refuse(const absl::Status& why) {
   return response;
 }
 
-// The range of /api/history; nullopt: none that can be answered.
+// The range of /api/history and /api/compared; nullopt: none that can be
+// answered.
 std::optional<absl::Duration> RangeOf(const HttpRequest& request) {
   const auto found = request.query.find("seconds");
   uint32_t seconds = 0;
@@ -30,6 +31,15 @@ std::optional<absl::Duration> RangeOf(const HttpRequest& request) {
     return std::nullopt;
   }
   return absl::Seconds(seconds);
+}
+
+// The server of /api/compared; the first if none is named, and beyond all of
+// them if what is named is no number.
+size_t ServerOf(const HttpRequest& request) {
+  const auto found = request.query.find("server");
+  if (found == request.query.end()) return 0;
+  uint32_t server = 0;
+  return absl::SimpleAtoi(found->second, &server) ? server : SIZE_MAX;
 }
 
 HttpResponse DataOf(const PageSources& sources, const HttpRequest& request) {
@@ -45,7 +55,9 @@ HttpResponse DataOf(const PageSources& sources, const HttpRequest& request) {
     if (!range.has_value()) {
       return PlainAnswer(400, "wanted ?seconds=N, a number of 60 to 86400");
     }
-    response.body = sources.history(*range);
+    response.body = request.path == "/api/history"
+                        ? sources.history(*range)
+                        : sources.compared(ServerOf(request), *range);
   }
   return response;
 }
@@ -62,9 +74,10 @@ HttpResponse Answer(const PageSources& sources, const std::string& policy,
     return response;
   }
   if (request.path != "/metrics" && request.path != "/api/status" &&
-      request.path != "/api/history") {
-    return PlainAnswer(
-        404, "nothing here; wanted /, /metrics, /api/status or /api/history");
+      request.path != "/api/history" && request.path != "/api/compared") {
+    return PlainAnswer(404,
+                       "nothing here; wanted /, /metrics, /api/status, "
+                       "/api/history or /api/compared");
   }
   if (sources.check != nullptr) {
     const absl::Status allowed = sources.check(request.authorization);

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_HTTP_PAGES_H_
 #define BALLAST_SERVER_HTTP_PAGES_H_
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -20,12 +21,16 @@ namespace ballast {
 //   /api/history?seconds=3600
 //                its figures of the last seconds, 60 to 86,400
 //                (history_json.h)
-// The last three are subject to `check`; all other paths are 404. Answers only
+//   /api/compared?server=0&seconds=3600
+//                the figures of a server of another job (compared_servers.h);
+//                serve.compare_with counts from 0
+// The last four are subject to `check`; all other paths are 404. Answers only
 // GET and HEAD.
 struct PageSources {
   std::function<std::string()> metrics;
   std::function<std::string()> status;
   std::function<std::string(absl::Duration range)> history;
+  std::function<std::string(size_t server, absl::Duration range)> compared;
   // Whether a request with this `Authorization` may see them: OK, or
   // UNAUTHENTICATED or PERMISSION_DENIED with the reason. Null: every request
   // may.

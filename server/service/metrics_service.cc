@@ -160,4 +160,24 @@ grpc::ServerUnaryReactor* MetricsServiceImpl::GetStats(
   return Finished(context, absl::OkStatus());
 }
 
+grpc::ServerUnaryReactor* MetricsServiceImpl::GetHistory(
+    grpc::CallbackServerContext* context, const v1::GetHistoryRequest* request,
+    v1::GetHistoryResponse* response) {
+  const uint32_t seconds = request->seconds() == 0 ? 3600 : request->seconds();
+  if (seconds < 60 || seconds > 86400) {
+    return Finished(context, absl::InvalidArgumentError(absl::StrCat(
+                                 "GetHistoryRequest.seconds is ", seconds,
+                                 ", wanted 60 to 86400")));
+  }
+  if (history_ == nullptr) {
+    return Finished(context,
+                    absl::FailedPreconditionError(
+                        "this server keeps no figures over time, because its "
+                        "configuration has no serve.http"));
+  }
+  *response =
+      HistoryOf(state_->name(), *history_, absl::Seconds(seconds), kMaxHistory);
+  return Finished(context, absl::OkStatus());
+}
+
 }  // namespace ballast

@@ -10,6 +10,7 @@
 #include "proto/metrics_service.grpc.pb.h"
 #include "server/monitor/balance_board.h"
 #include "server/monitor/server_state.h"
+#include "server/monitor/state_history.h"
 #include "server/pull/call_count.h"
 #include "server/service/balance_watches.h"
 
@@ -24,6 +25,8 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
   // Most GetBalance calls in progress; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 16;
   static constexpr size_t kMaxPrefix = 128;
+  // Most points of GetHistory.
+  static constexpr size_t kMaxHistory = 360;
 
   // `calls` counts open WatchBalance calls. Neither `state` nor `calls` is
   // owned; both must outlive this.
@@ -49,6 +52,15 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
                                      const v1::GetStatsRequest* request,
                                      v1::GetStatsResponse* response) override;
 
+  grpc::ServerUnaryReactor* GetHistory(
+      grpc::CallbackServerContext* context,
+      const v1::GetHistoryRequest* request,
+      v1::GetHistoryResponse* response) override;
+
+  // What GetHistory answers from; not owned. To be called before the service is
+  // registered; without it there is no history.
+  void KeepHistory(const StateHistory* history) { history_ = history; }
+
   // Ends the watches with UNAVAILABLE.
   void Drain() { watches_->Drain(); }
 
@@ -57,6 +69,7 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
   const ServerState* const state_;
   const std::shared_ptr<BalanceBoard> balance_;
   const std::shared_ptr<BalanceWatches> watches_;
+  const StateHistory* history_ = nullptr;
   std::atomic<int> waiting_{0};
 };
 

@@ -36,6 +36,10 @@ absl::StatusOr<std::unique_ptr<HttpServer>> StartPageServer(
                    history = subjects.history](absl::Duration range) {
     return HistoryJson(state->name(), *history, range);
   };
+  pages.compared = [compared = subjects.compared](size_t server,
+                                                  absl::Duration range) {
+    return compared->Json(server, range);
+  };
   pages.check = [security = subjects.security](
                     const std::optional<std::string>& authorization) {
     return security->CheckAuthorization(authorization);

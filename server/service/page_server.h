@@ -10,6 +10,7 @@
 #include "server/monitor/server_state.h"
 #include "server/monitor/state_history.h"
 #include "server/security/server_security.h"
+#include "server/service/compared_servers.h"
 
 namespace ballast {
 
@@ -20,6 +21,7 @@ struct PageSubjects {
   const ServerState* state = nullptr;
   const BalanceBoard* balance = nullptr;
   const StateHistory* history = nullptr;
+  ComparedServers* compared = nullptr;
 };
 
 // Serves the page and /metrics (pages.h) at serve.http, over TLS if there is

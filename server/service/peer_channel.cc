@@ -8,7 +8,8 @@
 namespace ballast {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
-    const std::string& address, const ChannelSecurity& security) {
+    const std::string& address, const ChannelSecurity& security,
+    int most_bytes) {
   grpc::ChannelArguments arguments;
   // Failed attempts of other channels must not delay this one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -19,6 +20,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetMaxReceiveMessageSize(most_bytes);
   SetSecurityArguments(security, &arguments);
   BALLAST_ASSIGN_OR_RETURN(const auto credentials,
                            ChannelCredentialsFor(security, address));

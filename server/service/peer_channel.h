@@ -12,9 +12,11 @@
 namespace ballast {
 
 // A separate connection to another server of the job, made at the first call.
+// Answers have at most `most_bytes`; longer ones end with RESOURCE_EXHAUSTED.
 // Errors: as ChannelCredentialsFor.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
-    const std::string& address, const ChannelSecurity& security);
+    const std::string& address, const ChannelSecurity& security,
+    int most_bytes = 4 << 20);
 
 }  // namespace ballast
 

@@ -14,6 +14,7 @@
 #include "server/monitor/encoded_images.h"
 #include "server/schedule/step_balance.h"
 #include "server/service/call_server.h"
+#include "server/service/history_call.h"
 #include "server/service/listening.h"
 #include "server/service/meeting_forwarder.h"
 #include "server/service/page_server.h"
@@ -94,6 +95,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(job), read_policy, std::move(security),
                        identity, std::move(parts)));
+  BALLAST_RETURN_IF_ERROR(server->StartHistory());
   BALLAST_RETURN_IF_ERROR(server->Listen());
   server->WatchStandstill();
   if (server->ahead_fetcher_ != nullptr &&
@@ -178,14 +180,25 @@ absl::Status LoaderServer::Listen() {
   return absl::OkStatus();
 }
 
-absl::Status LoaderServer::ServeHttp() {
+absl::Status LoaderServer::StartHistory() {
   if (job_.config.serve().http().empty()) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(
       history_, StateHistory::Start([this] { return state_.Metrics(); },
                                     absl::Now(), Clock::Real()));
+  metrics_service_.KeepHistory(history_.get());
+  return absl::OkStatus();
+}
+
+absl::Status LoaderServer::ServeHttp() {
+  const v1::Serve& serve = job_.config.serve();
+  if (serve.http().empty()) return absl::OkStatus();
+  compared_ = std::make_unique<ComparedServers>(
+      std::vector<std::string>(serve.compare_with().begin(),
+                               serve.compare_with().end()),
+      GrpcHistoryCall(security_.to_peers()), Clock::Real());
   BALLAST_ASSIGN_OR_RETURN(
       http_, StartPageServer(job_.config, {&security_, &state_, balance_.get(),
-                                           history_.get()}));
+                                           history_.get(), compared_.get()}));
   http_address_ = http_->address();
   return absl::OkStatus();
 }

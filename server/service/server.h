@@ -27,6 +27,7 @@
 #include "server/monitor/state_history.h"
 #include "server/pull/call_count.h"
 #include "server/security/server_security.h"
+#include "server/service/compared_servers.h"
 #include "server/service/loader_service.h"
 #include "server/service/meeting_forwarder.h"
 #include "server/service/metrics_service.h"
@@ -108,6 +109,7 @@ class LoaderServer {
   LoaderServer(OpenedJob job, LivePolicy read_policy, ServerSecurity security,
                const ServerIdentity& identity, ServerParts parts);
   absl::Status Listen();
+  absl::Status StartHistory();
   absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
   void WatchStandstill();
@@ -136,6 +138,7 @@ class LoaderServer {
   std::unique_ptr<StateHistory> history_;  // null without serve.http
   MetricsServiceImpl metrics_service_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ComparedServers> compared_;  // null without serve.http
   std::unique_ptr<HttpServer> http_;  // null without serve.http, and once down
   std::string http_address_;
   std::vector<std::string> addresses_;

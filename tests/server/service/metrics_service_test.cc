@@ -367,5 +367,20 @@ TEST_F(MetricsServiceTest, ReturnsReportedTimings) {
   EXPECT_THAT(refused.error_message(), HasSubstr("copy_milliseconds is -1"));
 }
 
+TEST_F(MetricsServiceTest, AServerWithoutAPageKeepsNoHistory) {
+  v1::GetHistoryRequest request;
+  v1::GetHistoryResponse response;
+  grpc::ClientContext context;
+  const grpc::Status none = metrics_->GetHistory(&context, request, &response);
+  EXPECT_EQ(none.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(none.error_message(), HasSubstr("serve.http"));
+  for (const uint32_t seconds : {59u, 86401u}) {
+    request.set_seconds(seconds);
+    grpc::ClientContext again;
+    EXPECT_EQ(metrics_->GetHistory(&again, request, &response).error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
 }  // namespace
 }  // namespace ballast

@@ -1,0 +1,72 @@
+#ifndef BALLAST_SERVER_SERVICE_COMPARED_SERVERS_H_
+#define BALLAST_SERVER_SERVICE_COMPARED_SERVERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "proto/metrics_service.pb.h"
+
+namespace ballast {
+
+// Whether an answer of a server that may be anything can be drawn: ascending
+// times, a value of each column at each, and the bounds that the message
+// states. INVALID_ARGUMENT, with what it breaks. Pure.
+absl::Status CheckHistory(const v1::GetHistoryResponse& history);
+
+// Servers of other jobs (serve.compare_with), whose figures the page draws
+// beside those of its own. They are asked when a page asks, each by one caller
+// at a time and at most once in kKeep; others get the answer before. What is
+// kept is an answer for each server, of at most 1 MiB. Thread-safe.
+class ComparedServers {
+ public:
+  static constexpr absl::Duration kKeep = absl::Seconds(4);
+
+  // Asks the server at `address`; blocks for a bounded time.
+  using Call = std::function<absl::StatusOr<v1::GetHistoryResponse>(
+      const std::string& address, uint32_t seconds)>;
+
+  // `clock` is not owned.
+  ComparedServers(std::vector<std::string> addresses, Call call, Clock* clock);
+
+  // One object:
+  //   addresses ["HOST:PORT"...]: all of them
+  //   history: that of `server`, which counts from 0 (history_json.h); null:
+  //   none
+  //     is known yet
+  //   age: seconds since it was fetched; null without it
+  //   error: why the last call failed, "" if it did not
+  // Blocks as the call does. Without such a server, history is null and error
+  // "" (no server at all) or says so.
+  std::string Json(size_t server, absl::Duration range);
+
+ private:
+  struct Peer {
+    std::string address;
+    Mutex mutex;
+    bool calling ABSL_GUARDED_BY(mutex) = false;
+    absl::Time asked ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
+    absl::Time fetched ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
+    absl::Duration range ABSL_GUARDED_BY(mutex);  // of the last call
+    std::string history ABSL_GUARDED_BY(mutex);   // JSON; "": none
+    std::string error ABSL_GUARDED_BY(mutex);
+  };
+  void Ask(Peer* peer, absl::Duration range) const;
+
+  const Call call_;
+  Clock* const clock_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_COMPARED_SERVERS_H_
