@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include <xxhash.h>
-
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/block/block_view.h"
 #include "proto/schedule/image_columns.h"
+#include "server/storage/span_checksum.h"
 
 namespace ballast {
 
@@ -116,7 +116,8 @@ void BlockBuild::Finish() {
     finished_(std::move(failure));
     return;
   }
-  finished_(XXH3_64bits(memory_.data(), memory_.size()));
+  finished_(SpanChecksum(absl::string_view(
+      reinterpret_cast<const char*>(memory_.data()), memory_.size())));
 }
 
 }  // namespace ballast

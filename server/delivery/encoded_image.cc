@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/corpus/index/digest.h"
+#include "server/storage/span_checksum.h"
 
 namespace ballast {
 
@@ -15,7 +15,7 @@ std::optional<DataFault> FindEncodedImageFault(
                                   "; has it changed? index the source again"));
   }
   if (!content_hash.has_value()) return std::nullopt;
-  const uint64_t found = Checksum(bytes);
+  const uint64_t found = SpanChecksum(bytes);
   if (found == *content_hash) return std::nullopt;
   return DataFault(absl::StrFormat(
       "file of hash %016x, and it had %016x when `index --check` read it; "

@@ -116,10 +116,9 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
       reader_->ReadImages(
           request,
           [&](size_t i) {
-            const uint32_t encoded = request.EncodedBytes(i);
-            dropped.resize(encoded != 0 ? encoded
-                                        : size_t{3} * request.grids[i].height *
-                                              request.grids[i].width);
+            if (request.EncodedBytes(i) != 0) return absl::Span<uint8_t>();
+            dropped.resize(size_t{3} * request.grids[i].height *
+                           request.grids[i].width);
             return absl::MakeSpan(dropped);
           },
           instruments ? &instruments->check : nullptr, work));

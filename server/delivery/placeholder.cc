@@ -41,14 +41,15 @@ void FillFamilyPlaceholder(const SampleRequest& request,
   std::fill(arrays.ids.begin(), arrays.ids.end(), model.token_ids().pad());
   std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
   // Its tokens include these, so they fit.
-  auto placeholders = family.Placeholders(sides);
+  const uint64_t of_images = family.Placeholders(sides).value_or(0);
+  uint64_t of_videos = 0;
   for (const VideoText& video : videos) {
-    if (placeholders.ok()) {
-      *placeholders += uint64_t{video.runs} * video.run_tokens;
-    }
+    of_videos += uint64_t{video.runs} * video.run_tokens;
   }
-  if (placeholders.ok() && *placeholders <= arrays.ids.size()) {
-    std::fill_n(arrays.ids.begin(), *placeholders, model.token_ids().image());
+  if (of_images + of_videos <= arrays.ids.size()) {
+    const auto videos_at =
+        std::fill_n(arrays.ids.begin(), of_images, model.token_ids().image());
+    std::fill_n(videos_at, of_videos, family.video_placeholder());
   }
   if (family.Place(arrays.ids, sides, arrays.positions).ok()) return;
   CountUp(arrays);

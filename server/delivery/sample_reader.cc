@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/config/model_images.h"
+#include "server/corpus/index/media_order.h"
 #include "server/corpus/index/source_index.h"
 #include "server/delivery/encoded_image.h"
 #include "server/image/crop_maker.h"
@@ -112,6 +114,19 @@ absl::StatusOr<ImageCrops> PlanCrops(const ImagePlanner* planner,
                    request.grids.size(), " for the whole sample"));
 }
 
+// The place to read image `image` of `images` to; nullptr if it has none, or
+// does not travel encoded. An image's number is that of its crop where each is
+// one crop, which all others of its sample must then be, too.
+char* PlaceOfFile(const SampleRequest& request, size_t image, size_t images,
+                  uint64_t size, SampleReader::Place place) {
+  if (image >= images || images != request.grids.size() || size == 0 ||
+      size != request.EncodedBytes(image)) {
+    return nullptr;
+  }
+  const absl::Span<uint8_t> to = place(image);
+  return to.size() == size ? reinterpret_cast<char*>(to.data()) : nullptr;
+}
+
 // Decodes an image and makes its crops, each at `place` from `first` on.
 absl::Status DecodeAndCut(absl::string_view file, const ImageHeader& expected,
                           const ImagePlan& plan, size_t first,
@@ -194,42 +209,33 @@ absl::StatusOr<SampleVideoText> SampleReader::VideosOf(
   return videos_->Text(indexed.videos);
 }
 
-absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideos(
-    const RawSample& raw, const IndexedSample& indexed,
+absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideo(
+    const RawVideo& raw, const IndexedVideo& indexed, uint64_t number,
     const SampleRequest& request, Place place, DecodedCounters* decoded,
     SampleWork* work, size_t* crop) const {
-  if (raw.videos.size() != indexed.videos.size()) {
-    return CountDiffers("videos", raw.videos.size(), indexed.videos.size());
+  work->active->Stage("decoding a video");
+  const Stopwatch decoding(instruments_ ? &instruments_->decode_video
+                                        : nullptr);
+  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, videos_->Plan(indexed));
+  const size_t first = *crop;
+  if (first + plan.frames.size() > request.grids.size() ||
+      request.grids[first].height != plan.height ||
+      request.grids[first].width != plan.width) {
+    return absl::InternalError(absl::StrCat(
+        "video ", number, " has ", plan.frames.size(), " frames of ",
+        plan.width, "x", plan.height, " pixels, and the schedule other ones"));
   }
-  for (size_t i = 0; i < raw.videos.size(); ++i) {
-    work->active->Stage("decoding a video");
-    const Stopwatch decoding(instruments_ ? &instruments_->decode_video
-                                          : nullptr);
-    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                             videos_->Plan(indexed.videos[i]));
-    const size_t first = *crop;
-    if (first + plan.frames.size() > request.grids.size() ||
-        request.grids[first].height != plan.height ||
-        request.grids[first].width != plan.width) {
-      return absl::InternalError(absl::StrCat(
-          "video ", i, " has ", plan.frames.size(), " frames of ", plan.width,
-          "x", plan.height, " pixels, and the schedule other ones"));
-    }
-    *crop += plan.frames.size();
-    const absl::Status status = Annotate(
-        videos_->Read(raw.videos[i], indexed.videos[i], plan,
-                      &ThreadDecoder(image_options_),
-                      [&](size_t frame) { return place(first + frame); }),
-        absl::StrCat("video ", i));
-    if (const auto fault = DataFaultOf(status)) return fault;
-    if (!status.ok()) return status;
-    if (instruments_ != nullptr) {
-      instruments_->image_bytes.Add(raw.videos[i].size);
-    }
-    if (decoded != nullptr) {
-      decoded->videos.Add();
-      decoded->frames.Add(plan.frames.size());
-    }
+  *crop += plan.frames.size();
+  const absl::Status status = Annotate(
+      videos_->Read(raw, indexed, plan, &ThreadDecoder(image_options_),
+                    [&](size_t frame) { return place(first + frame); }),
+      absl::StrCat("video ", number));
+  if (const auto fault = DataFaultOf(status)) return fault;
+  if (!status.ok()) return status;
+  if (instruments_ != nullptr) instruments_->image_bytes.Add(raw.size);
+  if (decoded != nullptr) {
+    decoded->videos.Add();
+    decoded->frames.Add(plan.frames.size());
   }
   return std::nullopt;
 }
@@ -240,9 +246,14 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   work->active->Stage("reading images");
   const SampleSource& from = source(request.record.source);
   Stopwatch reading(instruments_ ? &instruments_->read_images : nullptr);
+  const auto place_of = [&](size_t image, size_t images, uint64_t size) {
+    return PlaceOfFile(request, image, images, size, place);
+  };
+  const ImagePlaces places = place_of;
   BALLAST_ASSIGN_OR_RETURN(
       const FaultOr<RawSample> raw,
-      from.Read(request.record.ordinal, {.text = false, .images = true}));
+      from.Read(request.record.ordinal,
+                {.text = false, .images = true, .places = &places}));
   reading.Stop();
   if (!raw.ok()) return raw.fault();
   work->name = raw->name;
@@ -256,15 +267,26 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
       sizes.size() != request.grids.size()) {
     return CountDiffers("images", sizes.size(), request.grids.size());
   }
+  if (raw->videos.size() != indexed.videos.size()) {
+    return CountDiffers("videos", raw->videos.size(), indexed.videos.size());
+  }
   BALLAST_ASSIGN_OR_RETURN(
       const absl::Span<const uint64_t> hashes,
       HashesOf(from.index(), request.record.ordinal, indexed));
   ImageDecoder& decoder = ThreadDecoder(image_options_);
   uint32_t warnings = 0;
   size_t crop = 0;  // of the sample
-  for (size_t i = 0; i < sizes.size(); ++i) {
+  for (MediaOrder order(sizes.size(), indexed.videos); order.Next();) {
+    const uint64_t i = order.number();
+    if (order.is_video()) {
+      BALLAST_ASSIGN_OR_RETURN(const std::optional<DataFault> of_video,
+                               ReadVideo(raw->videos[i], indexed.videos[i], i,
+                                         request, place, decoded, work, &crop));
+      if (of_video.has_value()) return *of_video;
+      continue;
+    }
     work->active->Stage("checking an image's file");
-    const std::string& file = raw->images[i];
+    const absl::string_view file = raw->image(i);
     BALLAST_ASSIGN_OR_RETURN(
         const ImageCrops crops,
         PlanCrops(planner_, sizes[i], sizes.size(), request, crop));
@@ -274,7 +296,11 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
       return fault->In(absl::StrCat("image ", i));
     }
     if (encoded != 0) {
-      std::copy(file.begin(), file.end(), place(first).begin());
+      const absl::Span<uint8_t> to = place(first);
+      const void* const read = file.data();
+      if (!to.empty() && read != to.data()) {
+        std::memcpy(to.data(), read, file.size());
+      }
       if (instruments_ != nullptr) instruments_->image_bytes.Add(file.size());
       continue;
     }
@@ -305,10 +331,6 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     instruments_->image_bytes.Add(file.size());
     if (decoded != nullptr) decoded->images.Add();
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::optional<DataFault> of_videos,
-      ReadVideos(*raw, indexed, request, place, decoded, work, &crop));
-  if (of_videos.has_value()) return *of_videos;
   if (crop != request.grids.size()) {
     return absl::InternalError(absl::StrCat("its images have ", crop,
                                             " crops, and the schedule ",

@@ -49,10 +49,11 @@ class SampleReader {
   // Reads the images and videos of the sample. Writes crop i, as the model's
   // processor makes it, to `place(i)`, its height*width*3 bytes; counts
   // images, videos and frames in `decoded`, which may be null. If crop i
-  // travels encoded (request.EncodedBytes), copies its image's file there
-  // instead, once it is known to be the one that was indexed. Returns how many
-  // images had faults that were skipped. Blocks on the disk. Non-OK statuses
-  // are transient faults.
+  // travels encoded (request.EncodedBytes), its image's file is there instead,
+  // read straight from the source where it can be, and known to be the one that
+  // was indexed; where `place(i)` is empty it is compared only. Returns how
+  // many images had faults that were skipped. Blocks on the disk. Non-OK
+  // statuses are transient faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
   absl::StatusOr<FaultOr<uint32_t>> ReadImages(const SampleRequest& request,
                                                Place place,
@@ -75,10 +76,10 @@ class SampleReader {
   BuildInstruments* instruments() const { return instruments_; }
 
  private:
-  // Decodes the videos; their frames are the crops from `crop` on, which is
-  // moved behind them. `decoded` may be null.
-  absl::StatusOr<std::optional<DataFault>> ReadVideos(
-      const RawSample& raw, const IndexedSample& indexed,
+  // Decodes a video, the sample's `number`-th; its frames are the crops from
+  // `crop` on, which is moved behind them. `decoded` may be null.
+  absl::StatusOr<std::optional<DataFault>> ReadVideo(
+      const RawVideo& raw, const IndexedVideo& indexed, uint64_t number,
       const SampleRequest& request, Place place, DecodedCounters* decoded,
       SampleWork* work, size_t* crop) const;
 

@@ -86,7 +86,7 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
   form.width = plan.width;
   form.height = plan.height;
   form.resampling = resampling_;
-  return reader_->ReadChecked(
+  const absl::Status read = reader_->ReadChecked(
       bytes,
       [&](const VideoFacts& facts) {
         const IndexedVideo found = IndexedVideoOf(facts);
@@ -96,6 +96,10 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
                          "; has the file changed? index the source again"));
       },
       plan.frames, form, place);
+  // The decoder read the file after its sample was checked. Of a file that
+  // changed meanwhile, damage says nothing either.
+  BALLAST_RETURN_IF_ERROR(CheckUnchanged(raw));
+  return read;
 }
 
 }  // namespace ballast

@@ -14,7 +14,7 @@
 namespace ballast {
 
 // Builds vision payloads: reads the images, and decodes and resizes them
-// straight into the payload, or copies the files of those that travel encoded.
+// straight into the payload; files of those that travel encoded are read there.
 // Records for language whether all of them are good.
 // Thread-safe.
 class VisionBuilder {

@@ -138,6 +138,19 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   return measured;
 }
 
+// The order of images and videos, where the model takes them as one kind.
+VideoOrder OrderOf(const TextOptions& text) {
+  const std::optional<VideoModel> video = VideoModelOf(*text.model);
+  if (!video.has_value() || !video->frames_are_crops) return nullptr;
+  return [family = text.family](const RawSample& sample, size_t images) {
+    // Measuring the text reports its faults.
+    return family
+        ->ImagesBehind(sample.text, FormOf(sample.text_format), images,
+                       sample.video_facts.size())
+        .value_or(std::vector<uint32_t>());
+  };
+}
+
 // Measures a sample's text under `text`.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
@@ -282,6 +295,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     if (VideoModelOf(c.model()).has_value()) {
       index_options.read_video = video_probe;
     }
+    index_options.order_videos = OrderOf(text);
     index_options.key = key;
     index_options.lengths_hold = [&](const TextLengths& lengths,
                                      absl::Span<const ImageSize> images) {

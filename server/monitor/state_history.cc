@@ -113,4 +113,23 @@ std::vector<HistoryPoint> StateHistory::Points(absl::Duration range,
   return ring_.Points(range, most);
 }
 
+v1::GetHistoryResponse HistoryOf(const std::string& name,
+                                 const StateHistory& history,
+                                 absl::Duration range, size_t most) {
+  v1::GetHistoryResponse response;
+  response.set_server(name);
+  response.set_start(history.start_seconds());
+  for (const char* column : HistoryPoint::kColumns) {
+    response.add_columns()->set_name(column);
+  }
+  for (const HistoryPoint& point : history.Points(range, most)) {
+    response.add_seconds(point.seconds);
+    for (size_t i = 0; i < point.values.size(); ++i) {
+      response.mutable_columns(static_cast<int>(i))
+          ->add_values(point.values[i]);
+    }
+  }
+  return response;
+}
+
 }  // namespace ballast

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -51,6 +52,12 @@ class StateHistory {
   HistoryRing ring_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Ticker> ticker_;  // last: its thread uses all the others
 };
+
+// The figures of the server `name` over the last `range`, at most `most`
+// points.
+v1::GetHistoryResponse HistoryOf(const std::string& name,
+                                 const StateHistory& history,
+                                 absl::Duration range, size_t most);
 
 }  // namespace ballast
 

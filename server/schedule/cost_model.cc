@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/image_columns.h"
+#include "server/corpus/index/media_order.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {
@@ -17,34 +18,26 @@ static_assert(ImageMark::kMostBytes <= kMostEncodedBytes);
 
 namespace {
 
-// Adds the videos behind `images` images; returns their placeholders.
-absl::StatusOr<uint64_t> AddVideos(absl::Span<const IndexedVideo> videos,
-                                   const ModelImages& model, uint32_t images,
-                                   SampleSize* size) {
-  uint64_t tokens = 0;
-  if (videos.empty()) return tokens;
+// Adds a video; returns its placeholders.
+absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video,
+                                  const ModelImages& model, SampleSize* size) {
   if (model.video() == nullptr) {
     return absl::InvalidArgumentError(
         "video is not supported for this model.profile");
   }
-  if (size->crops.empty()) size->crops.assign(images, 1);
-  size->grid_t.assign(images, 0);
-  size->seconds_per_patch.assign(images, 0);
-  for (const IndexedVideo& video : videos) {
-    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                             PlanIndexedVideo(*model.video(), video));
-    const ImageGrid grid = {plan.height, plan.width, plan.grid_h, plan.grid_w};
-    size->grids.insert(size->grids.end(), plan.frames.size(), grid);
-    size->crops.push_back(static_cast<uint32_t>(plan.frames.size()));
-    size->grid_t.push_back(plan.grid_t);
-    size->seconds_per_patch.push_back(
-        model.video()->frames_are_crops
-            ? 0
-            : static_cast<float>(plan.seconds_per_patch));
-    size->patches += plan.grid_t * grid.patches();
-    tokens += plan.tokens;
-  }
-  return tokens;
+  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
+                           PlanIndexedVideo(*model.video(), video));
+  const ImageGrid grid = {plan.height, plan.width, plan.grid_h, plan.grid_w};
+  size->grids.insert(size->grids.end(), plan.frames.size(), grid);
+  size->crops.push_back(static_cast<uint32_t>(plan.frames.size()));
+  size->grid_t.push_back(plan.grid_t);
+  size->seconds_per_patch.push_back(
+      model.video()->frames_are_crops
+          ? 0
+          : static_cast<float>(plan.seconds_per_patch));
+  if (model.wants_sides()) size->sides.push_back({video.width, video.height});
+  size->patches += plan.grid_t * grid.patches();
+  return plan.tokens;
 }
 
 }  // namespace
@@ -59,32 +52,48 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   size.images = images + size.videos;
   size.grids.reserve(sample.images.size());
   std::vector<uint32_t> encoded;
-  std::vector<uint32_t> crops;
   bool any_encoded = false;
-  for (size_t i = 0; i < sample.images.size(); ++i) {
+  for (MediaOrder order(images, sample.videos); order.Next();) {
+    const uint64_t i = order.number();
+    const size_t first = size.grids.size();
+    if (order.is_video()) {
+      BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
+                               AddVideo(sample.videos[i], model, &size));
+      tokens += placeholders;
+      encoded.resize(size.grids.size(), 0);
+      continue;
+    }
     const ImageSize& image = sample.images[i];
     BALLAST_ASSIGN_OR_RETURN(
         const ModelImages::Share share,
         model.Add(image.height, image.width, images, &size.grids));
     tokens += share.placeholders;
-    const uint32_t bytes = sample.encoded_bytes(i);
+    uint32_t bytes = sample.encoded_bytes(i);
     if (bytes != 0 && share.crops != 1) {
       return absl::InvalidArgumentError(absl::StrCat(
           "image ", i, " would travel encoded, and the model makes ",
           share.crops, " crops of it; wanted one"));
     }
+    if (bytes != 0 &&
+        !model.MayTravelEncoded(image.height, image.width, size.grids.back())) {
+      bytes = 0;
+    }
     encoded.insert(encoded.end(), share.crops, bytes);
     any_encoded |= bytes != 0;
-    if (!model.is_plain()) crops.push_back(share.crops);
+    for (size_t k = first; k < size.grids.size(); ++k) {
+      size.patches += size.grids[k].patches();
+    }
+    if (size.videos != 0) {
+      size.grid_t.push_back(0);
+      size.seconds_per_patch.push_back(0);
+    }
+    if (size.videos != 0 || !model.is_plain()) {
+      size.crops.push_back(share.crops);
+    }
     if (model.wants_sides()) size.sides.push_back(image);
   }
-  for (const ImageGrid& grid : size.grids) size.patches += grid.patches();
-  if (size.grids.size() != sample.images.size()) size.crops = std::move(crops);
-  BALLAST_ASSIGN_OR_RETURN(const uint64_t of_videos,
-                           AddVideos(sample.videos, model, images, &size));
-  tokens += of_videos;
+  if (size.videos == 0 && size.grids.size() == images) size.crops.clear();
   if (any_encoded) {
-    encoded.resize(size.grids.size(), 0);
     size.encoded_bytes = std::move(encoded);
   }
   if (tokens > std::numeric_limits<uint32_t>::max()) {

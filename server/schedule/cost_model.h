@@ -19,10 +19,12 @@ struct SampleSize {
   uint32_t tokens = 0;  // real tokens, image placeholders included
   uint32_t label_tokens = 0;
   std::vector<ImageGrid> grids;  // one for each crop
-  // For each crop: IndexedSample::encoded_bytes of its image. Empty if all
+  // For each crop: the length of its image's file if it travels encoded, which
+  // the index (IndexedSample::encoded_bytes) and the model
+  // (ModelImages::MayTravelEncoded) must both allow; else 0. Empty if all
   // travel as pixels.
   std::vector<uint32_t> encoded_bytes;
-  uint32_t images = 0;  // and videos, which follow the images
+  uint32_t images = 0;  // and videos, in the order of MediaOrder
   uint32_t videos = 0;
   // For each image: number of its crops. Empty if each is one.
   std::vector<uint32_t> crops;

@@ -57,13 +57,15 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
   if (!video.has_value()) return std::nullopt;
   if (model.has_image_family()) {
     const v1::ImageFamily& family = model.image_family();
-    if (video->rule != VideoRule::kInternVl ||
-        family.rule() != v1::ImageFamily::RULE_TILE_GRID) {
-      return std::nullopt;
-    }
-    // A frame is one tile.
+    const bool is_intern = video->rule == VideoRule::kInternVl &&
+                           family.rule() == v1::ImageFamily::RULE_TILE_GRID;
+    const bool is_onevision = video->rule == VideoRule::kOneVision &&
+                              family.rule() == v1::ImageFamily::RULE_PINPOINTS;
+    if (!is_intern && !is_onevision) return std::nullopt;
+    // A frame is one tile, which LLaVA-OneVision pools to half its sides.
     video->side = family.tile();
-    const uint32_t tokens = family.tile() / model.patch() / model.merge();
+    uint32_t tokens = family.tile() / model.patch() / model.merge();
+    if (is_onevision) tokens = (tokens + 1) / 2;
     video->frame_tokens = tokens * tokens;
   }
   video->fps = given.fps();
@@ -101,6 +103,8 @@ std::string VideoPlanKey(const v1::Model& model) {
   add("temporal", video->temporal);
   add("side", video->side);
   add("frame_tokens", video->frame_tokens);
+  // Before, a sample with a video before an image was bad.
+  if (video->frames_are_crops) add("order", "text");
   return key;
 }
 

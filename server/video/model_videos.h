@@ -16,7 +16,8 @@ namespace ballast {
 
 // The configured model as far as videos go: the rule of model.profile with the
 // limits of model.video and the model's patches. nullopt: videos are not
-// carried for it (a family but `internvl3`, or a model without a profile).
+// carried for it (a family but `internvl3` and `llava_onevision`, or a model
+// without a profile).
 // `model` is complete.
 std::optional<VideoModel> VideoModelOf(const v1::Model& model);
 

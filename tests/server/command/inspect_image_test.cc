@@ -243,7 +243,8 @@ TEST(InspectImageTest, ReadsTheFamilyOfAConfiguration) {
   write("profile: qwen3_vl\n");
   EXPECT_EQ(RunCommand({"--model", "own", "--config", path, good}), 1);
   std::string yaml = FamilyYaml(*FindImageFamily("internvl3"));
-  write(absl::StrReplaceAll(yaml, {{"\n", "\n  "}}));
+  write(absl::StrCat("mean: [0, 0, 0]\n  std: [1, 1, 1]\n  ",
+                     absl::StrReplaceAll(yaml, {{"\n", "\n  "}})));
   EXPECT_EQ(RunCommand({"--model", "own", good}), 1);
   EXPECT_EQ(RunCommand({"--model", "gemma3", "--config", path, good}), 1);
   testing::internal::CaptureStdout();

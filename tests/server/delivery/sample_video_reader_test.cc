@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -18,6 +20,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
+#include "server/corpus/file.h"
+#include "server/corpus/raw_video.h"
 #include "server/image/image.h"
 #include "server/video/model_videos.h"
 #include "server/video/video_reader.h"
@@ -153,6 +157,39 @@ TEST_F(SampleVideoReaderTest, DamageIsADataFaultWithItsReason) {
   const absl::Status status = Read(reader, Open(torn), indexed_, *plan);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(status.message().empty());
+}
+
+// A video whose bytes are others by the time that its frames are decoded, with
+// the same facts: its sample was checked before.
+TEST_F(SampleVideoReaderTest, AFileThatChangesBeforeItIsDecodedIsNotTrainedOn) {
+  const std::string path =
+      MakeVideo("before.avi", "96x64", "1", "-c:v rawvideo -pix_fmt yuv420p");
+  const std::string other = MakeVideo(
+      "after.avi", "96x64", "1", "-vf negate -c:v rawvideo -pix_fmt yuv420p");
+  const auto file = File::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto raw = OpenVideo(FileView(&*file), 0, file->stamp().size);
+  ASSERT_TRUE(raw.ok()) << raw.status();
+  VideoReader facts_reader(1);
+  const auto facts = facts_reader.ReadFacts({raw->fd->get(), 0, raw->size});
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  const IndexedVideo indexed = IndexedVideoOf(*facts);
+  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1);
+  const auto plan = reader.Plan(indexed);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_TRUE(Read(reader, *raw, indexed, *plan).ok());
+  const auto time = std::filesystem::last_write_time(path);
+  {
+    // In place, as `rsync --inplace` writes.
+    std::ifstream from(other, std::ios::binary);
+    std::fstream(path, std::ios::binary | std::ios::in | std::ios::out)
+        << from.rdbuf();
+  }
+  ASSERT_EQ(std::filesystem::file_size(path), raw->size);
+  std::filesystem::last_write_time(path, time + std::chrono::seconds(1));
+  const absl::Status status = Read(reader, *raw, indexed, *plan);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("changed while"));
 }
 
 TEST(SampleVideoReaderPlanTest, AVideoThatTheScheduleRefusedIsInternal) {

@@ -32,6 +32,9 @@ PageSources Sources() {
   sources.history = [](absl::Duration range) {
     return absl::StrCat("[", absl::ToInt64Seconds(range), "]");
   };
+  sources.compared = [](size_t server, absl::Duration range) {
+    return absl::StrCat("[", server, ",", absl::ToInt64Seconds(range), "]");
+  };
   return sources;
 }
 
@@ -68,6 +71,21 @@ TEST(PagesTest, ServesTheHistoryOfARange) {
     EXPECT_EQ(pages(request).status, 400) << seconds;
   }
   EXPECT_EQ(pages(Get("/api/history")).status, 400);
+}
+
+TEST(PagesTest, ServesTheHistoryOfAnotherServer) {
+  const HttpServer::Handler pages = MakePages(Sources());
+  HttpRequest request = Get("/api/compared");
+  EXPECT_EQ(pages(request).status, 400);
+  request.query["seconds"] = "900";
+  EXPECT_EQ(pages(request).content_type, "application/json");
+  EXPECT_EQ(pages(request).body, "[0,900]");
+  request.query["server"] = "3";
+  EXPECT_EQ(pages(request).body, "[3,900]");
+  for (const char* server : {"", "-1", "x", "99999999999"}) {
+    request.query["server"] = server;
+    EXPECT_EQ(pages(request).body, absl::StrCat("[", SIZE_MAX, ",900]"));
+  }
 }
 
 // The page may run its own script and nothing else, and contains nothing that

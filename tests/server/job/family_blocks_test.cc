@@ -226,9 +226,9 @@ TEST(FamilyBlocksTest, TruncationKeepsTheImages) {
 
 TEST(FamilyBlocksTest, AFamilyWithoutATemplateIsRefusedByName) {
   const std::string directory = WriteTwo("no_template");
-  const auto job = FamilyJob::Open(directory, 2, ModelYaml("kimi_k25"));
+  const auto job = FamilyJob::Open(directory, 2, ModelYaml("ernie4_5_vl"));
   EXPECT_THAT(std::string(job.status().message()),
-              HasSubstr("the chat template of the family kimi_k25 is not "
+              HasSubstr("the chat template of the family ernie4_5_vl is not "
                         "covered; wanted one of gemma3"));
 }
 

@@ -26,7 +26,8 @@ namespace {
 constexpr char kGolden[] = "golden/families.json";
 
 // Only crops matter here, and most families' tokens are not the tokenizer's:
-// one placeholder stands for each image's features.
+// one placeholder stands for each image's features. Blocks hold pixels before
+// they are normalised, so any mean and deviation do.
 std::string ModelYaml(const std::string& name) {
   ImageFamily family = *FindImageFamily(name);
   family.marks = {};
@@ -36,7 +37,8 @@ std::string ModelYaml(const std::string& name) {
       std::filesystem::absolute(
           "tests/server/text/testdata/family_chats.tokenizer.json")
           .string(),
-      "'\n  token_ids: {end_of_text: 7}\n  chat_template: llava1_5\n  ",
+      "'\n  token_ids: {end_of_text: 7}\n  chat_template: llava1_5\n"
+      "  mean: [0.5, 0.4, 0.3]\n  std: [0.2, 0.3, 0.4]\n  ",
       absl::StrReplaceAll(FamilyYaml(family), {{"\n", "\n  "}}));
 }
 

@@ -1,5 +1,6 @@
 // Blocks that a client reads in the server's shared memory while its Pull ends.
 
+#include <cstdint>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -21,11 +22,12 @@ class LentBlocksTest : public LoaderServiceFixture {
   LentBlocksTest() : LoaderServiceFixture(ConfigWithArena()) {}
 
   // Opens a Pull of vision rank 0, maps the arena and gets the first block.
-  v1::PullResponse::Shared Borrow() {
+  // `steps` of 0: without an end.
+  v1::PullResponse::Shared Borrow(uint64_t steps) {
     v1::PullRequest request;
     v1::PullRequest::Open& open = *request.mutable_open();
     open.mutable_role()->set_module(v1::MODULE_VISION);
-    open.set_steps(1);
+    open.set_steps(steps);
     open.set_fingerprint(fingerprint());
     open.set_credit(kPlenty);
     open.set_accepts_arena(true);
@@ -56,7 +58,7 @@ TEST_F(LentBlocksTest, OutliveATransientFaultOfALaterBlock) {
   for (uint64_t position = 8; position < 16; ++position) {
     builder_->FailAt(position, absl::UnavailableError("Input/output error"));
   }
-  const v1::PullResponse::Shared block = Borrow();
+  const v1::PullResponse::Shared block = Borrow(/*steps=*/1);
   v1::PullResponse message;
   ASSERT_TRUE(pull_->Read(&message));
   ASSERT_TRUE(message.has_end()) << message.DebugString();
@@ -67,8 +69,10 @@ TEST_F(LentBlocksTest, OutliveATransientFaultOfALaterBlock) {
   EXPECT_EQ(pull_->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+// A Pull that has sent all its steps lingers for its blocks, and no drain waits
+// for it; this one is never through.
 TEST_F(LentBlocksTest, DoNotHoldUpADrain) {
-  Borrow();
+  Borrow(/*steps=*/0);
   loader_->Drain();
   v1::PullResponse message;
   while (pull_->Read(&message)) {

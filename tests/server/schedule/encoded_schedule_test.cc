@@ -61,6 +61,46 @@ TEST(EncodedScheduleTest, ListsTheLengthOfEachFile) {
   EXPECT_GT(encoded, 0u);
 }
 
+// Ranks resize along the width first. Pillow 13 begins with the height where it
+// shrinks by more than twice the pixels by which the width does.
+TEST(EncodedScheduleTest, WhatPillow13BeginsWithTheHeightTravelsAsPixels) {
+  const std::vector<FakeSourceIndex::Sample> samples =
+      Samples(ImageCheckResult::kClean);
+  const FakeSourceIndex index(samples);
+  v1::Config config = JobConfig(4, 2, 32, 16);
+  config.mutable_model()->set_resample(v1::Model::RESAMPLE_PILLOW13);
+  const int patch = static_cast<int>(config.model().patch());
+  int encoded = 0;
+  int pixels = 0;
+  for (uint64_t step = 0; step < 4; ++step) {
+    const v1::StepSchedule schedule = ScheduleOf(config, index, step);
+    for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+      const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
+      for (int i = 0; i < columns.ordinal_size(); ++i) {
+        const uint64_t ordinal = columns.ordinal(i);
+        for (uint32_t k = 0; k < columns.images(i); ++k) {
+          const ImageSize& image = samples[ordinal].images[k];
+          const uint32_t crop = first[i] + k;
+          const int fewer_rows = static_cast<int>(image.height) -
+                                 static_cast<int>(columns.grid_h(crop)) * patch;
+          const int fewer_columns =
+              static_cast<int>(image.width) -
+              static_cast<int>(columns.grid_w(crop)) * patch;
+          const bool height_first =
+              fewer_rows > 0 && fewer_rows > 2 * fewer_columns;
+          EXPECT_EQ(EncodedBytes(columns, crop),
+                    height_first ? 0 : FileBytes(ordinal, k))
+              << image.width << "x" << image.height;
+          if (FileBytes(ordinal, k) == 0) continue;
+          (height_first ? pixels : encoded) += 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(encoded, 20);
+  EXPECT_GT(pixels, 20);
+}
+
 // Both values of model.decode must make the same batches.
 TEST(EncodedScheduleTest, ChangesNothingElse) {
   FakeSourceIndex index(Samples(ImageCheckResult::kClean));

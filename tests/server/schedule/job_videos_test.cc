@@ -46,7 +46,8 @@ TEST(JobVideosTest, OneSourceOfAnySplitIsEnough) {
 // A job without videos is the same, whatever its configuration says of them.
 TEST(JobVideosTest, DataDecideWhetherAJobHasVideos) {
   const Videos none(0), some(1);
-  for (const char* profile : {"qwen2_vl", "qwen3_5_vl", "internvl3"}) {
+  for (const char* profile :
+       {"qwen2_vl", "qwen3_5_vl", "internvl3", "llava_onevision"}) {
     v1::Config config = ConfigOf(profile);
     config.mutable_model()->mutable_video()->set_max_frames(9);
     ASSERT_TRUE(ResolveVideos({&none}, &config).ok());
@@ -69,7 +70,7 @@ TEST(JobVideosTest, NamesTheSettingThatDoesNotCarryVideos) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
     return std::string(status.message());
   };
-  for (const char* profile : {"llava_onevision", "gemma3", "smolvlm"}) {
+  for (const char* profile : {"llava_next", "gemma3", "smolvlm"}) {
     EXPECT_THAT(fault(ConfigOf(profile)),
                 HasSubstr("model.profile " + std::string(profile)));
   }

@@ -42,11 +42,11 @@ IndexedVideo Video() {
 }
 
 TEST(ModelVideosTest, OnlySomeModelsTakeVideos) {
-  for (const char* profile :
-       {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_vl", "internvl3"}) {
+  for (const char* profile : {"qwen2_vl", "qwen2_5_vl", "qwen3_vl",
+                              "qwen3_5_vl", "internvl3", "llava_onevision"}) {
     EXPECT_TRUE(VideoModelOf(ModelOf(profile)).has_value()) << profile;
   }
-  for (const char* profile : {"llava_onevision", "gemma3", "glm4v"}) {
+  for (const char* profile : {"llava_next", "gemma3", "glm4v"}) {
     EXPECT_FALSE(VideoModelOf(ModelOf(profile)).has_value()) << profile;
   }
   EXPECT_FALSE(VideoModelOf(v1::Model()).has_value());
@@ -82,6 +82,15 @@ TEST(ModelVideosTest, LimitsAreTheConfigurations) {
   EXPECT_FALSE(video.frames_are_crops);
 }
 
+// 20 frames, 2 a second, each a tile of `tile` pixels a side.
+void ExpectTiles(const VideoPlan& plan, uint32_t tile) {
+  EXPECT_EQ(plan.frames.size(), 20u);
+  EXPECT_EQ(plan.grid_t, 20u);
+  EXPECT_EQ(plan.height, tile);
+  EXPECT_EQ(plan.width, tile);
+  EXPECT_EQ(plan.grid_h, tile / 14);
+}
+
 // A frame is one tile of the family, whatever its size.
 TEST(ModelVideosTest, FramesOfInternVlAreTiles) {
   v1::Model model = ModelOf("internvl3");
@@ -92,13 +101,34 @@ TEST(ModelVideosTest, FramesOfInternVlAreTiles) {
     EXPECT_TRUE(video.frames_are_crops);
     const auto plan = PlanIndexedVideo(video, Video());
     ASSERT_TRUE(plan.ok()) << plan.status();
-    EXPECT_EQ(plan->frames.size(), 20u);  // 2 a second
-    EXPECT_EQ(plan->grid_t, 20u);
-    EXPECT_EQ(plan->height, tile);
-    EXPECT_EQ(plan->width, tile);
-    EXPECT_EQ(plan->grid_h, tile / 14);
+    ExpectTiles(*plan, tile);
     EXPECT_EQ(plan->tokens, 20u * (tile / 28) * (tile / 28));
   }
+}
+
+// A frame is a tile, pooled to half its sides; a newline ends the video.
+TEST(ModelVideosTest, FramesOfLlavaOneVisionArePooled) {
+  v1::Model model = ModelOf("llava_onevision");
+  for (const auto& [tile, tokens] : {std::pair(384u, 196u), {224u, 64u}}) {
+    model.mutable_image_family()->set_tile(tile);
+    const VideoModel video = *VideoModelOf(model);
+    EXPECT_FALSE(video.frames_are_crops);
+    const auto plan = PlanIndexedVideo(video, Video());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ExpectTiles(*plan, tile);
+    EXPECT_EQ(plan->tokens, 20u * tokens + 1);
+    EXPECT_EQ(plan->seconds_per_patch, 0.5);
+  }
+  // Pictures of a list are frames.
+  IndexedVideo list = {};
+  list.flags = IndexedVideo::kIsList;
+  list.frames = 3;
+  list.width = 30;
+  list.height = 20;
+  const auto plan = PlanIndexedVideo(*VideoModelOf(model), list);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->frames, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(plan->tokens, 3 * 64u + 1);
 }
 
 // 8 to 32 frames, one of each interval; the same for the same video.

@@ -120,6 +120,10 @@ TEST(DecideSetupTest, SettingsOfAStoreAreWritten) {
   EXPECT_EQ(config.storage().s3().region(), "us-east-1");
   EXPECT_EQ(config.storage().s3().credentials(), "my \"keys\", {here}.ini");
   EXPECT_FALSE(config.storage().has_cache());
+  seen.store = {.section = "azure", .account = "mine"};
+  EXPECT_EQ(Loaded(seen).storage().azure().account(), "mine");
+  seen.store = {.section = "gcs", .credentials = "anonymous"};
+  EXPECT_EQ(Loaded(seen).storage().gcs().credentials(), "anonymous");
 }
 
 TEST(DecideSetupTest, EachGpuHasARank) {
@@ -297,6 +301,18 @@ TEST(ChooseModelTest, ACheckpointWithOtherNumbersIsRefused) {
         "inspect family --model pixtral", "model.image_family"}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
+}
+
+TEST(ChooseModelTest, AFamilysMeanIsItsCheckpoints) {
+  Seen seen = Folder();
+  seen.model = Family(R"({"model_type": "glm4v"})",
+                      R"({"image_mean": [0.1, 0.2, 0.3],
+                          "image_std": [0.26862954, 0.26130258, 0.27577711]})");
+  seen.model.chat_template = "<|im_start|>";
+  const v1::Model model = Loaded(seen).model();
+  EXPECT_EQ(model.profile(), "glm4v");
+  EXPECT_THAT(model.mean(), ElementsAre(0.1, 0.2, 0.3));
+  EXPECT_THAT(model.std(), ElementsAre(0.26862954, 0.26130258, 0.27577711));
 }
 
 TEST(ChooseModelTest, AFamilyNeedsItsTokenizer) {
