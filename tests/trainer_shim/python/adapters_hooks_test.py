@@ -1,12 +1,14 @@
 """The hooks of Megatron's training loops, over a fake loader that counts."""
 
+import itertools
 import types
 import unittest
 
-from ballast.adapters import bridge_iterators
+from ballast.adapters import bridge_iterators, bridge_qwen3_vl, bridge_vlm, megatron_bridge
 from ballast.adapters.megatron_hooks import DataIterator, imbalance
 from ballast.batch import Totals
 from ballast.errors import FailedPrecondition, InvalidArgument
+from tests.trainer_shim.python import adapters_megatron_test as consumers
 
 TOTALS = Totals(4, 30, 300, 32, 320, 20, 48, 3, 0)
 
@@ -217,6 +219,23 @@ class BridgeIteratorsTest(unittest.TestCase):
         check(types.SimpleNamespace(global_batch_size=128, micro_batch_size=16), job)
         with self.assertRaisesRegex(FailedPrecondition, "global_batch_size: found 96; .* is 64"):
             check(types.SimpleNamespace(global_batch_size=96, micro_batch_size=16), job)
+
+
+class StageTest(unittest.TestCase):
+    def test_a_first_stage_needs_the_pixels(self):
+        given = consumers.text()
+        given.totals = types.SimpleNamespace(images=3, videos=0)
+        for stage, adapter in itertools.product((0, 1), (
+            bridge_vlm.Vlm(consumers.FakeLoader(), "qwen3_vl"), bridge_qwen3_vl.Qwen3VlStep(consumers.FakeLoader()),
+            megatron_bridge.Mimo(consumers.FakeLoader()),
+        )):  # fmt: skip
+            given._parts = [types.SimpleNamespace(info=types.SimpleNamespace(pp_rank=stage))]
+            with self.subTest(stage=stage, adapter=type(adapter)):
+                if stage == 0:
+                    with self.assertRaisesRegex(FailedPrecondition, "3 images .* without their pix"):
+                        adapter(given)
+                elif not isinstance(adapter, bridge_qwen3_vl.Qwen3VlStep):
+                    adapter(given)
 
 
 if __name__ == "__main__":

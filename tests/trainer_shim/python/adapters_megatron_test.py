@@ -356,6 +356,12 @@ class MegatronLmTest(unittest.TestCase):
         with self.assertRaisesRegex(InvalidArgument, "found 3 images"):
             megatron_lm.batch_list(whole())
 
+    def test_text_of_images_without_them_is_refused(self):
+        given = text()
+        given.totals = types.SimpleNamespace(images=3, videos=0)
+        with self.assertRaisesRegex(FailedPrecondition, "3 images and 0 videos without their pixels"):
+            megatron_lm.batch_list(given)
+
     def test_tensors_only(self):
         inputs = megatron_bridge.forward_inputs(whole(dummy=True), dummy_image="drop")
         sent = megatron_lm.tensors_only(inputs)

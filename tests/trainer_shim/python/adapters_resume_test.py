@@ -1,11 +1,14 @@
 """Bridge's hooks on real loaders: a checkpoint resumes at another dp size, and language
-ranks' image tokens are those of their vision rank."""
+ranks' image tokens are those of their vision rank. Adapters refuse others' images."""
 
 import types
 import unittest
 
+import numpy
+
 import ballast
-from ballast.adapters.megatron_bridge import Mimo
+from ballast.adapters import huggingface
+from ballast.adapters.megatron_bridge import Mimo, forward_inputs
 from ballast.adapters.megatron_hooks import DataIterator
 from tests.integration.command_line import tools
 
@@ -95,6 +98,34 @@ class ResumeTest(tools.CorpusTest):
                     self.assertEqual(int((row == image).sum()), tokens)
                     images += tokens
             self.assertGreater(images, 0)
+
+    def test_images_of_other_samples_are_refused(self):
+        """A process may have other ranks of vision than of language; models that put a
+        rank's own images into its text would take those of other samples."""
+        for sizes, ranks, same in (
+            ((2, 2), {"vision": 1, "language": 1}, True),
+            ((2, 2), {"vision": 0, "language": 1}, False),
+            ((1, 2), {"vision": 0, "language": 0}, False),
+            ((1, 2), {"vision": 0, "language": 1}, False),
+        ):
+            with self.subTest(sizes=sizes, ranks=ranks), ballast.Loader(
+                self.addresses[sizes], dp_rank=ranks, device="cpu", array="numpy", steps=1
+            ) as loader:
+                batch = next(loader)
+                rows = numpy.zeros((4, 1))
+
+                def exchanged(batch):
+                    return len(ballast.exchange_embeddings(rows, batch)) > 0
+
+                for take in (huggingface.unpacked, huggingface.packed, forward_inputs, exchanged):
+                    if same:
+                        self.assertTrue(take(batch))
+                        continue
+                    with self.assertRaisesRegex(
+                        ballast.FailedPrecondition,
+                        r"vision rank %d\).*language rank %d\).*same dp_rank" % tuple(ranks.values()),
+                    ):
+                        take(batch)
 
 
 if __name__ == "__main__":

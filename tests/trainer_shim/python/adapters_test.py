@@ -1,11 +1,14 @@
 """The adapters, on a batch whose values are formulas of (sample, place)."""
 
+import types
 import unittest
 
 import numpy
 
 import ballast
+from ballast import embeddings
 from ballast.adapters import huggingface, megatron_bridge, megatron_core
+from ballast.errors import FailedPrecondition, InvalidArgument
 
 # Real lengths, places at multiples of 4, and each sample's images (t, h, w).
 LENGTHS = [5, 8, 2]
@@ -116,6 +119,9 @@ class CoreTest(unittest.TestCase):
                 self.fields = (qkv_format, cu_seqlens_q.tolist(), max_seqlen_q)
 
         params = megatron_core.packed_seq_params(batch(), Params)
+        # The only bounds that it has are those of the places.
+        self.assertEqual(params.fields, ("thd", [0, 8, 16, 20], 8))
+        params = megatron_core.packed_seq_params(batch(tight=True), Params)
         self.assertEqual(params.fields, ("thd", [0, 5, 13, 15], 8))
 
     def test_padding_mask(self):
@@ -187,6 +193,19 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(inputs["cu_seq_lens_k"].tolist(), [0, 8, 16, 20])
         self.assertEqual((inputs["max_length_q"], inputs["max_length_k"]), (8, 8))
 
+    def test_the_sample_of_each_token(self):
+        numbers = huggingface.packed(batch())["seq_idx"]
+        self.assertEqual(numbers.dtype, numpy.int32)
+        self.assertEqual(numbers.tolist(), [[0] * 8 + [1] * 8 + [2] * 4])
+
+    def test_slices_of_context_ranks_are_refused(self):
+        cut = batch()
+        for key in ("input_ids", "labels", "position_ids"):
+            cut[key] = cut[key][..., : TOTAL // 2]
+        for call in (huggingface.packed, huggingface.padded, lambda b: huggingface.unpacked(b, [1, 0, 2])):
+            with self.assertRaisesRegex(FailedPrecondition, "10 of 20 tokens, cut for a context rank"):
+                call(cut)
+
     def test_one_axis_of_positions(self):
         given = batch()
         given["position_ids"] = given["position_ids"][0]
@@ -240,6 +259,17 @@ class HuggingFaceTest(unittest.TestCase):
         inputs = huggingface.packed(given)
         self.assertEqual(len(inputs["image_grid_thw"]), 2)
         self.assertEqual(len(inputs["pixel_values"]), 8 + 4)
+
+
+class EmbeddingsTest(unittest.TestCase):
+    def test_a_process_has_one_rank_of_both_modules(self):
+        def ranks(*numbers):
+            parts = [types.SimpleNamespace(info=types.SimpleNamespace(dp_rank=n)) for n in numbers]
+            return embeddings._rank_of(types.SimpleNamespace(_parts=parts))
+
+        self.assertEqual([ranks(), ranks(3), ranks(2, 2)], [-1, 3, 2])
+        with self.assertRaisesRegex(InvalidArgument, r"ranks \[0, 1\] of vision and language"):
+            ranks(0, 1)
 
 
 if __name__ == "__main__":

@@ -17,18 +17,17 @@ MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "jin
            if importlib.util.find_spec(name) is None]  # fmt: skip
 #: One of each rule that has a chat template, and LLaVA-OneVision's, which pads several
 #: images of a sample.
-FAMILIES = ("gemma3", "gemma3_pan_and_scan", "idefics3", "internvl3", "llama4", "llava1_5",
-            "llava1_5_pad", "llava_next", "llava_onevision", "pixtral", "smolvlm")  # fmt: skip
+FAMILIES = ("gemma3", "gemma3_pan_and_scan", "idefics3", "internvl3", "kimi_k25", "llama4",
+            "llava1_5", "llava1_5_pad", "llava_next", "llava_onevision", "minicpmv4_6", "pixtral",
+            "smolvlm")  # fmt: skip
+#: Families whose models take no row of several samples (families_adapters_test).
+NOT_PACKED = ("gemma3", "gemma3_pan_and_scan", "minicpmv4_6")
 CONVERSATIONS = [
     [("user", [(640, 480), "What is this?"]), ("assistant", ["A brown fox."])],
     [("user", ["Hello"]), ("assistant", ["Hello, world!"])],
     [("user", [(300, 500), (500, 300), "Which?"]), ("assistant", ["The second."])],
     [("user", [(337, 336), "And this?"]), ("assistant", ["A cat.\n"])],
 ]  # fmt: skip
-#: Models with several axes of positions take adjacent placeholders for one image. Their
-#: own templates write tokens between them.
-APART = [[(role, [part for p in parts for part in (" and ", p)]) for role, parts in turns]
-         for turns in CONVERSATIONS]  # fmt: skip
 CONFIG = """
 sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
 order: {shuffle: false}
@@ -66,7 +65,7 @@ class FamiliesTest(tools.ToolTest):
                 batch.images_per_sample  # noqa: B018: known while the loader is open
                 return batch.clone(), loader.job
 
-    def prepare(self, family, conversations=CONVERSATIONS):
+    def prepare(self, family):
         """The family's processor, its tokenizer's and the conversations' files written;
         the placeholder; and whether the processor resizes with Pillow."""
         import torch
@@ -82,7 +81,7 @@ class FamiliesTest(tools.ToolTest):
         is_pil = type(processor.image_processor).__name__.endswith("Pil")
         save_tokenizer(processor, self.path(family, "tokenizer.json"))
         lines = []
-        for number, turns in enumerate(conversations):
+        for number, turns in enumerate(CONVERSATIONS):
             line = json.loads(line_of(turns))
             names = []
             for k, (height, width) in enumerate(line["images"]):
@@ -123,21 +122,23 @@ class FamiliesTest(tools.ToolTest):
                 counts.append(int((labels != -100).sum()))
             mean = sum(loss * n for loss, n in zip(wanted, counts)) / sum(counts)
             calls = [adapter.padded(rows)]
-            if not family.startswith("gemma3"):  # which refuses packed rows
+            if family not in NOT_PACKED:
                 calls.append(adapter.packed(batch))
             for arguments in calls:
                 loss = float(model(**arguments).loss)
                 self.assertAlmostEqual(loss, mean, delta=abs(mean) * 2e-6)
 
     def check_positions(self, family):
-        """Positions on several axes, of families whose own chat template is refused."""
+        """Positions on several axes, of families whose own chat template is refused. Their
+        images have their marks all the same."""
         import torch
 
         from ballast.adapters.huggingface_families import Family
         from tests.trainer_shim.python import family_models
         from image_processors import drawn
+        from text_processors import TEMPLATE_MARKS
 
-        processor, placeholder, is_pil = self.prepare(family, APART)
+        processor, placeholder, is_pil = self.prepare(family)
         batch, job = self.batches(family, "shard", is_pil, "chat_template: chatml")
         self.assertEqual(job["model"]["token_ids"]["image"], placeholder)
         model = family_models.model_of(family, processor)
@@ -145,14 +146,18 @@ class FamiliesTest(tools.ToolTest):
         with torch.no_grad():
             for sample, own in zip(batch.samples, Family(model.config).unpacked(batch)):
                 ids, grids = own["input_ids"], own.get("image_grid_thw")
+                ends = [processor.tokenizer.convert_tokens_to_ids(mark)
+                        for mark in TEMPLATE_MARKS[family]]  # fmt: skip
+                sizes = [p for _, parts in CONVERSATIONS[sample.ordinal]
+                         for p in parts if not isinstance(p, str)]  # fmt: skip
+                for end in ends:
+                    self.assertEqual(int((ids == end).sum()), len(sizes))
                 types = (ids == placeholder).int()
                 theirs = model.model.get_rope_index(ids, types, grids)[0]
                 self.assertEqual(own["position_ids"].tolist(), theirs.tolist())
                 axes.add(tuple((theirs != theirs[:1]).flatten(1).any(1).tolist()))
                 if "pixel_values" not in own:
                     continue
-                sizes = [p for _, parts in APART[sample.ordinal]
-                         for p in parts if not isinstance(p, str)]  # fmt: skip
                 made = processor.image_processor([drawn(*s) for s in sizes], return_tensors="pt")
                 self.assertTrue((own["pixel_values"] == made["pixel_values"]).all())
                 loss = float(model(**own).loss)

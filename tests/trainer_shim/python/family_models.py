@@ -176,7 +176,7 @@ IMAGE_TEXTS = {
     "gemma4_blocks": "<|image|>",
     "glm4v": "<|begin_of_image|><|image|><|end_of_image|>",
     "hunyuan_vl": "<｜hy_place▁holder▁no▁100｜><｜hy_place▁holder▁no▁102｜><｜hy_place▁holder▁no▁101｜>",
-    "kimi_k25": "<|media_pad|>",
+    "kimi_k25": "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>",
     "minicpmv4_6": "<|image_pad|>",
 }
 PLAIN_CHAT = ("{%% for m in messages %%}{{ m['role'] }}: {%% for c in m['content'] %%}"

@@ -30,17 +30,18 @@ CONVERSATIONS = [
     [("user", ["Hello"]), ("assistant", ["Hello, world!"])],
     [("user", [(448, 448), " and ", "b.webm", "Which?"]), ("assistant", ["The second."])],
     [("user", ["b.webm", "b.webm", "Same?"]), ("assistant", ["Yes.\n"])],
+    [("user", ["b.webm", "before ", (448, 448), " and ", (448, 448), "?"]), ("assistant", ["Yes."])],
 ]  # fmt: skip
 CONFIG = """
 sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
 order: {shuffle: false}
 model:
-  profile: internvl3
+  profile: %s
   tokenizer: tokenizer.json
   resample: torchvision
   video: {sampling: transformers, fps: 2}
   token_ids: {end_of_text: 0}  # of plain texts, which there are none of here
-batch: {global: 4, micro: 4, max_tokens: 32768}
+batch: {global: %d, micro: %d, max_tokens: 32768}
 topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
 balance: {equal_count: true}
 packing: {mode: %s, align: 4}
@@ -52,8 +53,12 @@ def is_video(part):
     return isinstance(part, str) and part in VIDEOS
 
 
-@unittest.skipIf(MISSING, "SKIPPED: this needs %s (BALLAST_PYTHON)" % ", ".join(MISSING))
-class InternVideosTest(tools.ToolTest):
+class VideosTest(tools.ToolTest):
+    """A family, its conversations and the processor, whose videos are sampled here."""
+
+    family = ""
+    conversations = []
+
     def make_videos(self):
         for name, (sides, seconds, how) in VIDEOS.items():
             source = "testsrc2=size=%dx%d:rate=30:duration=%d" % (*sides, seconds)
@@ -72,28 +77,22 @@ class InternVideosTest(tools.ToolTest):
         frames = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
         return frames.reshape(-1, height, width, 3).permute(0, 3, 1, 2)
 
+    def processor(self, family_models):
+        raise NotImplementedError
+
     def prepare(self):
         import torch
 
         from tests.trainer_shim.python import family_models  # first: it finds the others
         from check_family_chats import save_tokenizer
         from image_processors import drawn
-        from transformers.models.internvl.video_processing_internvl import InternVLVideoProcessor
 
         torch.set_num_threads(1)
-        processor = family_models.processor_of("internvl3")
-        processor.chat_template = processor.chat_template.replace(
-            "{{ '<IMG_CONTEXT>\n' if",
-            "{{ '<video>\n' if c['type'] == 'video' else '<IMG_CONTEXT>\n' if",
-        )
-        mean, std = family_models.CHECKPOINTS["internvl3"]
-        processor.video_processor = InternVLVideoProcessor(
-            size={"height": 448, "width": 448}, image_mean=mean, image_std=std
-        )
+        processor = self.processor(family_models)
         save_tokenizer(processor, self.path("tokenizer.json"))
         self.make_videos()
         lines = []
-        for turns in CONVERSATIONS:
+        for turns in self.conversations:
             images = [part for _, parts in turns for part in parts if isinstance(part, tuple)]
             for width, height in images:
                 drawn(width, height).save(self.path("%dx%d.png" % (width, height)))
@@ -123,7 +122,7 @@ class InternVideosTest(tools.ToolTest):
         given = {"text": [text], "return_tensors": "pt"}
         images = [drawn(*p) for _, parts in turns for p in parts if isinstance(p, tuple)]
         if images:
-            given["images"] = images
+            given["images"] = [images]
         videos = [self.frames(p) for _, parts in turns for p in parts if is_video(p)]
         sampled = [video[processor.video_processor.sample_frames(
             VideoMetadata(total_num_frames=len(video), fps=30.0), fps=2)] for video in videos]
@@ -132,15 +131,46 @@ class InternVideosTest(tools.ToolTest):
             given["do_sample_frames"] = False
         return processor(**given)
 
+    def tiles_of(self, turns):
+        """For each tile, in the order of the text, whether it is a frame."""
+        tiles = []
+        for part in (part for _, parts in turns for part in parts):
+            if isinstance(part, tuple):
+                tiles.append(False)
+            elif is_video(part):
+                tiles += [True] * 2 * VIDEOS[part][1]
+        return tiles
+
     def batch(self, mode):
-        config = self.write(mode + ".yaml", CONFIG % mode)
+        count = len(self.conversations)
+        config = self.write(mode + ".yaml", CONFIG % (self.family, count, count, mode))
         self.ok("ballast-server", "index", "--config", config)
-        with self.server(config, f"unix:{self.folder}/intern.sock") as (address,):
+        with self.server(config, f"unix:{self.folder}/videos.sock") as (address,):
             with ballast.Loader(address, dp_rank=0, device="cpu", steps=1,
                                 pixel_type="float32", normalisation="torchvision") as loader:  # fmt: skip
                 batch = next(loader)
                 batch.images_per_sample  # noqa: B018: known while the loader is open
                 return batch.clone()
+
+
+@unittest.skipIf(MISSING, "SKIPPED: this needs %s (BALLAST_PYTHON)" % ", ".join(MISSING))
+class InternVideosTest(VideosTest):
+    family = "internvl3"
+    conversations = CONVERSATIONS
+
+    def processor(self, family_models):
+        from transformers.models.internvl.video_processing_internvl import InternVLVideoProcessor
+
+        processor = family_models.processor_of("internvl3")
+        processor.chat_template = processor.chat_template.replace(
+            "{{ '<IMG_CONTEXT>\n' if",
+            "{{ '<video>\n' if c['type'] == 'video' else '<IMG_CONTEXT>\n' if",
+        )
+        mean, std = family_models.CHECKPOINTS["internvl3"]
+        processor.video_processor = InternVLVideoProcessor(
+            size={"height": 448, "width": 448}, image_mean=mean, image_std=std
+        )
+        return processor
 
     def test_losses_are_those_of_transformers(self):
         import torch
@@ -151,8 +181,8 @@ class InternVideosTest(tools.ToolTest):
         processor = self.prepare()
         batch = self.batch("shard")
         rows = self.batch("padded")
-        self.assertEqual(sum(batch.videos_per_sample), 4)
-        self.assertEqual(sum(batch.images_per_sample), 1)
+        self.assertEqual(sum(batch.videos_per_sample), 5)
+        self.assertEqual(sum(batch.images_per_sample), 3)
         model = family_models.model_of("internvl3", processor)
         adapter = Family(model.config)
         wanted, counts = [], []
@@ -164,10 +194,11 @@ class InternVideosTest(tools.ToolTest):
                 if "pixel_values" in inputs:
                     self.assertEqual(own["pixel_values"].shape, inputs["pixel_values"].shape)
                     # The processor makes images, one tile here, with Pillow's formula.
-                    images = batch.images_per_sample[batch.samples.index(sample)]
+                    tiles = self.tiles_of(CONVERSATIONS[sample.ordinal])
+                    self.assertEqual(len(tiles), len(own["pixel_values"]))
                     differ = (own["pixel_values"] - inputs["pixel_values"]).abs()
-                    self.assertEqual(float(differ[images:].max()), 0)
-                    self.assertLess(float(differ.max()), 1e-5)
+                    for is_frame, tile in zip(tiles, differ):
+                        self.assertLessEqual(float(tile.max()), 0 if is_frame else 1e-5)
                 theirs = float(model(**inputs, labels=labels).loss)
                 ours = float(model(**own).loss)
                 self.assertAlmostEqual(ours, theirs, delta=abs(theirs) * 1e-6)

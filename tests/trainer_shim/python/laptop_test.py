@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+import types
 import unittest
 import warnings
 from unittest import mock
 
 import ballast
+from ballast._arguments import _LAUNCHERS
 from tests.integration.command_line import tools
 
 # Ranks of a job as processes, each with the README's lines. Prints the samples.
@@ -99,6 +101,66 @@ class LaptopTest(tools.CorpusTest):
             ):
                 ballast.Loader(address, dp_rank=4, device="cpu", array="dlpack").open()
 
+    def warnings_of(self, address, **options):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with ballast.Loader(address, device="cpu", array="dlpack", **options) as loader:
+                rank = loader._place.rank("dp_rank", "vision")
+        return rank, [str(warning.message) for warning in caught]
+
+    def alone(self):
+        """As without a launcher."""
+        return mock.patch.dict(os.environ, {name: "" for pair in _LAUNCHERS for name in pair})
+
+    def test_a_process_that_knows_of_no_others(self):
+        with self.server(self.job(4), "127.0.0.1:0") as (address,), self.alone():
+            rank, (warning,) = self.warnings_of(address)
+            self.assertEqual(rank, 0)
+            self.assertIn("trainer has 1 process: nobody trains on the samples", warning)
+            self.assertEqual(self.warnings_of(address, dp_rank=3), (3, []))
+        with self.server(self.job(1), "127.0.0.1:0") as (address,), self.alone():
+            self.assertEqual(self.warnings_of(address), (0, []))
+
+    def test_ranks_of_other_launchers(self):
+        with self.server(self.job(4), "127.0.0.1:0") as (address,):
+            for rank, size in _LAUNCHERS[1:]:
+                with self.alone(), mock.patch.dict(os.environ, {rank: "2", size: "4"}):
+                    self.assertEqual(self.warnings_of(address), (2, []))
+
+    def test_a_rank_within_a_node_is_noticed(self):
+        with self.server(self.job(4), "127.0.0.1:0") as (address,), self.under(2, 4):
+            rank, (warning,) = self.warnings_of(address, dp_rank=0)
+            self.assertEqual(rank, 0)
+            self.assertIn("dp_rank: found 0 in process 2 of 4", warning)
+            self.assertEqual(self.warnings_of(address, dp_rank=2), (2, []))
+
+    def test_context_ranks_are_named(self):
+        with open(self.job(2), encoding="utf-8") as file:
+            text = file.read().replace("language: {dp: 2}", "language: {dp: 2, cp: 2}")
+        path = self.write("context.yaml", text)
+        with self.server(path, "127.0.0.1:0") as (address,), self.under(1, 4):
+            options = {"modules": "language", "dp_rank": 0, "device": "cpu", "array": "dlpack"}
+            with self.assertRaisesRegex(
+                ballast.InvalidArgument, "^cp_rank: found none in process 1 of 4, .*same part"
+            ):
+                ballast.Loader(address, **options).open()
+            with ballast.Loader(address, cp_rank=1, **options) as loader:
+                self.assertEqual(loader.job["modules"][1]["cp"], 2)
+
+    def test_workers_of_a_data_loader_are_refused(self):
+        for workers in (1, 2):
+            worker = types.SimpleNamespace(id=1, num_workers=workers)
+            module = types.SimpleNamespace(get_worker_info=lambda: worker)
+            with self.subTest(workers), mock.patch.dict(sys.modules, {"torch.utils.data": module}):
+                loader = ballast.Loader(
+                    ballast.Connection(("127.0.0.1:1",), wait_for_server=0), device="cpu",
+                    array="dlpack",
+                )  # fmt: skip
+                with self.assertRaises(ballast.BallastError) as raised:
+                    next(loader)
+                told = "worker 1 of 2; each of them would deliver every batch"
+                self.assertEqual(told in str(raised.exception), workers == 2)
+
     def test_arguments_say_what_is_wanted(self):
         for options, message in (
             ({"dp_rank": -1}, "dp_rank: found -1; wanted a whole number from 0 on"),
@@ -106,6 +168,7 @@ class LaptopTest(tools.CorpusTest):
             ({"tp_rank": 1.5}, "tp_rank: found 1.5; wanted a whole number"),
             ({"start_step": -1}, "start_step: found -1; wanted"),
             ({"steps": -1}, "steps: found -1; wanted"),
+            ({"start_step": 2, "state_dict": {}}, "start_step: found 2 beside a state_dict"),
             ({"max_bytes": -1}, "max_bytes: found -1; wanted"),
             ({"device": "mps"}, 'take device="cpu" and move the tensors'),
             ({"device": "gpu"}, 'wanted "cuda", "cuda:N" or "cpu"'),

@@ -58,6 +58,19 @@ class ProgressTest(tools.ToolTest):
                 self.assertTrue(loader)
                 with self.assertRaisesRegex(TypeError, "steps=.*order.epochs"):
                     len(loader)
+
+    def test_lightning_gets_no_state_of_a_loader_without_end(self):
+        """It has fetched a batch by then that no step has trained on."""
+        asks = {"__name__": "lightning.pytorch.utilities.combined_loader"}
+        exec("def state_of(loader): return [each.state_dict() for each in [loader]][0]", asks)
+        config = self.write("endless.yaml", CONFIG % 0)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                with self.assertRaisesRegex(ballast.FailedPrecondition, r"Lightning.*steps=\.\.\."):
+                    asks["state_of"](loader)
+                self.assertEqual(loader.state_dict()["next_step"], 0)
+            with self.loader(address, steps=4) as loader:
+                self.assertEqual(asks["state_of"](loader)["next_step"], 0)
                 self.assertEqual(loader.step, 0)
                 # As tqdm and list() ask.
                 self.assertEqual(sum(1 for _ in zip(range(3), loader)), 3)

@@ -226,47 +226,6 @@ class VideoLossTest(unittest.TestCase):
                 )
 
 
-@unittest.skipIf(MISSING, "needs " + ", ".join(MISSING))
-class LinearAttentionTest(unittest.TestCase):
-    """Qwen3.5: a layer's state runs on through a row unless it is told the samples."""
-
-    def test_a_sample_does_not_see_the_one_before(self):
-        import torch
-        import transformers
-
-        torch.manual_seed(1)
-        rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 0],
-                "partial_rotary_factor": 0.25}  # fmt: skip
-        linear = {"linear_num_key_heads": 2, "linear_num_value_heads": 4,
-                  "linear_key_head_dim": 16, "linear_value_head_dim": 16}  # fmt: skip
-        text = dict(linear, hidden_size=64, intermediate_size=64, num_hidden_layers=4,
-                    num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=512,
-                    rope_parameters=rope, layer_types=["linear_attention"] * 3 + ["full_attention"],
-                    bos_token_id=0, eos_token_id=0, pad_token_id=0)  # fmt: skip
-        vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2,
-                  "out_hidden_size": 64}  # fmt: skip
-        model = transformers.Qwen3_5ForConditionalGeneration(
-            transformers.Qwen3_5Config(text_config=text, vision_config=vision)
-        ).eval()
-        lengths, bounds = (7, 9), torch.tensor([0, 7, 16], dtype=torch.int32)
-        row = torch.randint(1, 400, (1, sum(lengths)))
-        given = Batch(
-            input_ids=row, labels=torch.roll(row, -1, 1), cu_seqlens=bounds, max_seqlen=9,
-            loss_mask=torch.ones(1, 16), cu_seqlens_padded=bounds,
-            position_ids=torch.cat([torch.arange(n) for n in lengths]).expand(3, 1, -1),
-        )  # fmt: skip
-        given.dummy_image = False
-        with torch.no_grad():
-            alone = [model(**one).logits for one in huggingface.unpacked(given, [0, 0])]
-            try:
-                packed = model(**huggingface.packed(given)).logits
-            except ValueError as error:
-                # Without the package that can, the model says so.
-                self.assertIn("packed sequences", str(error))
-                return
-        self.assertLess(float((packed - torch.cat(alone, 1)).abs().max()), 1e-5)
-
-
 class VideoArgumentsTest(unittest.TestCase):
     """Without torch: which arguments there are."""
 

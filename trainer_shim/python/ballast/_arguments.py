@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from . import _structs
 from .communicator import Communicator
 from .connection import Connection
-from .errors import InvalidArgument
+from .errors import FailedPrecondition, InvalidArgument
 from .tensor import Tensor
 
 Rank = Union[int, Mapping[str, int]]
@@ -62,6 +62,14 @@ def device_number(device: str) -> Optional[int]:
     return int(torch.cuda.current_device()) if torch is not None else 0
 
 
+def current_stream(device: Optional[int]) -> int:
+    """The address of torch's current CUDA stream; 0 without torch or a GPU."""
+    torch = sys.modules.get("torch")
+    if device is None or torch is None:
+        return 0
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
 def to_array_of(array: Optional[str], device: Optional[int]) -> ToArray:
     """The conversion of a batch's tensors to arrays of the kind `array`."""
     if array is None:
@@ -100,14 +108,41 @@ def whole(key: str, value: Any) -> int:
     return number
 
 
+def check_not_one_of_workers() -> None:
+    """Raises FailedPrecondition in a process that torch's DataLoader made beside others:
+    each would deliver all of this rank's batches."""
+    data = sys.modules.get("torch.utils.data")
+    worker = data.get_worker_info() if data is not None else None
+    if worker is not None and worker.num_workers > 1:
+        raise FailedPrecondition(
+            "found a DataLoader's worker %d of %d; each of them would deliver every batch, and "
+            "the trainer take each %d times: iterate over the loader itself, which fetches "
+            "ahead, or set num_workers to 0 or 1"
+            % (worker.id, worker.num_workers, worker.num_workers)
+        )
+
+
+#: Rank and number of processes, as launchers name them: torchrun; Slurm's srun; Open MPI's
+#: mpirun; others that speak PMI.
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+
+
 def world() -> Optional[Tuple[int, int]]:
     """(rank, size) of this process among the trainer's: torch.distributed's, else what
     torchrun and other launchers set. None if there is neither."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
-    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    return (int(rank), int(size)) if rank.isdigit() and size.isdigit() else None
+    for names in _LAUNCHERS:
+        rank, size = (os.environ.get(name, "") for name in names)
+        if rank.isdigit() and size.isdigit():
+            return int(rank), int(size)
+    return None
 
 
 class Place:
@@ -118,38 +153,60 @@ class Place:
     def __init__(self, ranks: Mapping[str, Optional[Rank]], modules: Sequence[str]) -> None:
         self._ranks = dict(ranks)
         self._settled = False
+        self._may_be_alone = ranks["dp_rank"] is None
         for key in self.KEYS:
             for module in modules if ranks[key] is not None else ():
                 self.rank(key, module)
 
     def settle(self, connection: Connection, modules: Sequence[str]) -> None:
         """Finds a data-parallel rank that the caller left out, and looks whether the
-        trainer has a process for each. May ask a server."""
+        trainer has a process for each rank and each process a part of its own. May ask a
+        server."""
         processes = world()
         if self._settled or processes is None:
             self._settled = True
             return
+        self._may_be_alone = False
         rank, size = processes
-        job = connection.job() if size > 1 or self._ranks["dp_rank"] is not None else None
-        shapes = [m for m in (job or {"modules": []})["modules"] if m["module"] in modules]
+        shapes = [m for m in connection.job()["modules"] if m["module"] in modules]
         most = max((m["dp"] for m in shapes), default=1)
-        if self._ranks["dp_rank"] is None and most > 1:
-            if any((m["dp"], m["tp"], m["pp"], m["cp"]) != (size, 1, 1, 1) for m in shapes):
+        one_each = all((m["dp"], m["tp"], m["pp"], m["cp"]) == (size, 1, 1, 1) for m in shapes)
+        if self._ranks["dp_rank"] is None and most > 1 and size > 1:
+            if not one_each:
                 raise InvalidArgument(
                     "dp_rank: found none in process %d of %d, and the job has %s; name this "
                     "process's data-parallel rank, or all would train on the same samples"
                     % (rank, size, _sizes(shapes))
                 )
             self._ranks["dp_rank"] = rank
-        if size < most:
+        named = [self.rank("dp_rank", m["module"]) for m in shapes]
+        if one_each and any(each != rank for each in named):
             warnings.warn(
-                "the job has %s, and this trainer has %d %s: nobody trains on the samples of "
-                "the other ranks. Set topology.modules to the trainer's sizes"
-                % (_sizes(shapes), size, "process" if size == 1 else "processes"),
+                "dp_rank: found %d in process %d of %d, one for each data-parallel rank: if it is "
+                "the process's number on its node, processes of several nodes train on the same "
+                "samples. Leave it out, or name a rank for each"
+                % (next(each for each in named if each != rank), rank, size),
                 RuntimeWarning,
                 stacklevel=2,
             )
+        if self._ranks["cp_rank"] is None and size > 1 and any(m["cp"] > 1 for m in shapes):
+            raise InvalidArgument(
+                "cp_rank: found none in process %d of %d, and the job has context ranks; name "
+                "this process's, or all would train on the same part of each sample"
+                % (rank, size)
+            )
+        if size < most:
+            _warn_of_few(shapes, size)
         self._settled = True
+
+    def warn_if_alone(self, modules: Sequence[str], job_of: Callable[[], Dict[str, Any]]) -> None:
+        """Warns once of a process that knows of no others and has the first of several
+        ranks by default."""
+        if self._may_be_alone:
+            self._may_be_alone = False
+            shapes = [m for m in job_of()["modules"] if m["module"] in modules]
+            if max((m["dp"] for m in shapes), default=1) > 1:
+                _warn_of_few(shapes, 1)
 
     def rank(self, key: str, module: str) -> int:
         rank = self._ranks[key]
@@ -162,6 +219,16 @@ class Place:
                 )
             rank = rank[module]
         return whole(key, rank)
+
+
+def _warn_of_few(shapes: Sequence[Mapping[str, Any]], size: int) -> None:
+    warnings.warn(
+        "the job has %s, and this trainer has %d %s: nobody trains on the samples of the other "
+        "ranks. Set topology.modules to the trainer's sizes, or name each process's dp_rank"
+        % (_sizes(shapes), size, "process" if size == 1 else "processes"),
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def _sizes(shapes: Sequence[Mapping[str, Any]]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 from ctypes import c_void_p
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import _abi, _structs
+from .errors import FailedPrecondition
 from .sample import Sample, Totals
 
 
@@ -58,10 +59,20 @@ class Part:
             for i in range(self.info.num_tensors)
         ]
 
+    def bounds(self) -> Tuple[int, ...]:
+        """The number of samples and the first's and the last's positions. Samples lie in the
+        order of the schedule, so those of two modules are the same if these are."""
+        count = self.info.num_samples
+        ends = (0, count - 1) if count else ()
+        return (count, *(self._sample(i).position for i in ends))
+
+    def _sample(self, number: int) -> _structs.Sample:
+        return _abi.fill(_structs.Sample, "ballast_batch_get_sample", self._handle, number)
+
     def samples(self) -> List[Sample]:
         found = []
         for i in range(self.info.num_samples):
-            raw = _abi.fill(_structs.Sample, "ballast_batch_get_sample", self._handle, i)
+            raw = self._sample(i)
             found.append(
                 Sample(
                     name=raw.name.decode(),
@@ -82,3 +93,15 @@ class Part:
         text = ctypes.create_string_buffer(33)
         _abi.check(_abi.library().ballast_batch_digest(self._handle, stream, text))
         return text.value.decode()
+
+
+def check_same_samples(parts: Sequence[Part]) -> None:
+    """Refuses parts of vision and of language that are not of the same samples."""
+    if len(parts) == 2 and parts[0].bounds() != parts[1].bounds():
+        vision, language = (part.info for part in parts)
+        raise FailedPrecondition(
+            "found the images of %d samples (vision rank %d) and the text of %d (language rank "
+            "%d), which are not the same samples, where a rank's own images go into its text: "
+            "give both modules the same dp, and this process the same dp_rank in both"
+            % (vision.num_samples, vision.dp_rank, language.num_samples, language.dp_rank)
+        )

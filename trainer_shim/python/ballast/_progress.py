@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from types import FrameType
 from typing import Any, Dict, Mapping, Optional, Union
 
+from . import _checkpoint
 from .batch import Batch
 
 Figure = Union[int, float]
@@ -63,6 +65,11 @@ class Progress(ABC):
                 "configuration, order.epochs"
             )
         return batches_between(self.job, self._first_step, end)
+
+    def _check_asker(self, next_step: Optional[int], frame: FrameType) -> None:
+        """Checks who asks for a state that ends with the last batch returned."""
+        if next_step is None and not self._steps and not self.job["end_step"]:
+            _checkpoint.check_asker(frame)
 
     def __bool__(self) -> bool:
         return True  # not whether __len__ is 0, which asks a server

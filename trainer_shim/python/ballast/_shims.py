@@ -10,6 +10,7 @@ from ctypes import byref, c_uint32, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _abi, _structs
+from ._arguments import check_not_one_of_workers
 from ._part import Part
 from ._waiting import Call, Worker
 from .errors import BallastError, Cancelled, FailedPrecondition, Internal, ResourceExhausted
@@ -65,7 +66,7 @@ class Shims:
         After an exception in the waiting thread a further call continues the wait.
         After an error it tries again.
         """
-        self._check_not_forked()
+        self._check_process()
         if self.opened:
             return
         self._process = os.getpid()
@@ -82,7 +83,8 @@ class Shims:
         self._check_not_cancelled()
         self._opening = None
 
-    def _check_not_forked(self) -> None:
+    def _check_process(self) -> None:
+        check_not_one_of_workers()
         if self._process not in (None, os.getpid()):
             raise FailedPrecondition(
                 "the loader was opened before fork(); open one in each process that uses it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
+from ._part import check_same_samples
 from .errors import InvalidArgument
 from .tensor import Tensor
 
@@ -39,7 +40,8 @@ def exchange_embeddings(
         frozen: no rank needs a gradient of its tower. Otherwise all take part in the
             reverse exchange, whether or not their own rows need a gradient.
 
-    Raises InvalidArgument if the numbers of rows or ranks are not the plan's.
+    Raises InvalidArgument if the numbers of rows or ranks are not the plan's, and
+    FailedPrecondition for images and text of different samples with `placement: paired`.
     """
     return EmbeddingExchange(embeddings, batch, group, frozen=frozen).wait()
 
@@ -78,6 +80,8 @@ class EmbeddingExchange:
                 send, receive, _order(batch, "embedding_order", embeddings), group
             )
             self._received = functions.start(self._rows, self._plan, frozen)
+        else:
+            check_same_samples(getattr(batch, "_parts", []))
 
     def wait(self) -> Any:
         """The received rows in the order of this rank's image placeholders. Call it once.
@@ -112,5 +116,10 @@ def _order(batch: Mapping[str, Any], key: str, like: Any) -> Any:
 
 def _rank_of(batch: Any) -> int:
     """The batch's data-parallel rank; -1 if it is a copy that does not know."""
-    parts = getattr(batch, "_parts", [])
-    return int(parts[0].info.dp_rank) if parts else -1
+    ranks = {int(part.info.dp_rank) for part in getattr(batch, "_parts", [])}
+    if len(ranks) > 1:
+        raise InvalidArgument(
+            "dp_rank: found ranks %s of vision and language in one process; wanted one rank for "
+            "both, whose plan the batch holds" % sorted(ranks)
+        )
+    return ranks.pop() if ranks else -1

@@ -15,6 +15,7 @@ from ._arguments import (
     Ends,
     Place,
     Rank,
+    current_stream,
     device_number,
     ends_of,
     modules_of,
@@ -60,10 +61,10 @@ class Loader(Progress, Iterator[Batch]):
             of both has the tensors of both, made from the same samples unless
             `balance.placement` is `split`.
         dp_rank: data-parallel rank, or a rank for each module: {"vision": 0,
-            "language": 3}. Default: this process's rank under torchrun or
+            "language": 3}. Default: this process's rank under torchrun, Slurm, MPI or
             torch.distributed, if the job is data parallel alone; 0 in a single process.
             tp_rank, pp_rank and cp_rank (tensor, pipeline and context parallel) likewise
-            take a number or a dictionary.
+            take a number or a dictionary. Several processes must name their cp_rank.
         device: "cuda" (the current device), "cuda:N", or "cpu".
         array: "torch", "numpy" (`device="cpu"` only), or "dlpack" for `Tensor`
             objects. Default: "torch" if it is imported or the device is a GPU, else
@@ -91,7 +92,7 @@ class Loader(Progress, Iterator[Batch]):
             same time; each holds up to `max_bytes` of its own. Those of "valid" and
             "test" never end by themselves: `job["steps_per_epoch"]` is the number of
             steps in which no sample occurs twice.
-        start_step: first step.
+        start_step: first step. Not together with a state_dict, which says it.
         steps: number of steps. 0: until the data end.
         state_dict: the result of `state_dict`, to continue from there.
         fingerprint: the fingerprint that the job must have. "": any.
@@ -115,7 +116,7 @@ class Loader(Progress, Iterator[Batch]):
         dp_rank: Optional[Rank] = None,
         tp_rank: Rank = 0,
         pp_rank: Rank = 0,
-        cp_rank: Rank = 0,
+        cp_rank: Optional[Rank] = None,
         device: str = "cuda",
         array: Optional[str] = None,
         communicator: Ends = None,
@@ -179,6 +180,8 @@ class Loader(Progress, Iterator[Batch]):
         self._closed = False
         self._renew()
         if state_dict is not None:
+            if start_step:
+                raise InvalidArgument("start_step: found %d beside a state_dict" % start_step)
             self.load_state_dict(state_dict)
 
     def _renew(self) -> None:
@@ -204,6 +207,7 @@ class Loader(Progress, Iterator[Batch]):
         if self._closed:
             raise FailedPrecondition("the loader was closed; make another")
         self._shims.open(self._shim_options)
+        self._place.warn_if_alone(self._modules, self._shims.job)
         return self
 
     def close(self) -> None:
@@ -284,7 +288,7 @@ class Loader(Progress, Iterator[Batch]):
         """
         self.open()
         begin = self._waits()
-        raw_stream = self._current_stream() if stream is None else stream
+        raw_stream = current_stream(self._device) if stream is None else stream
         parts = self._shims.next(raw_stream or None)
         if parts is None:
             raise StopIteration
@@ -294,12 +298,6 @@ class Loader(Progress, Iterator[Batch]):
         self._shims.commit()
         self._count(batch, begin)
         return batch
-
-    def _current_stream(self) -> int:
-        torch = sys.modules.get("torch")
-        if self._device is None or torch is None:
-            return 0
-        return int(torch.cuda.current_stream(self._device).cuda_stream)
 
     @property
     def split(self) -> str:
@@ -379,6 +377,7 @@ class Loader(Progress, Iterator[Batch]):
                 whose micro-batches have all been returned.
         """
         self.open()
+        self._check_asker(next_step, sys._getframe(1))
         number = self._next_step if next_step is None else next_step
         return _checkpoint.state_of(self._shims.checkpoint(number))
 

@@ -10,7 +10,7 @@ from megatron.core.models.mimo.model.base import MimoModel
 from megatron.core.models.multimodal.llava_model import LLaVAModel
 from megatron.core.models.vision.radio import RADIOViTModel
 from megatron.core.packed_seq_params import PackedSeqParams
-from transformers.modeling_flash_attention_utils import FlashAttentionKwargs
+from transformers.utils.generic import TransformersKwargs
 
 import model as models
 import single
@@ -59,7 +59,7 @@ class ConsumersTest(unittest.TestCase):
     def test_hugging_face_knows_every_key(self):
         given = batch(GRIDS)
         known = parameters(transformers.Qwen2_5_VLForConditionalGeneration.forward)
-        known |= set(FlashAttentionKwargs.__annotations__)
+        known |= set(TransformersKwargs.__annotations__)
         self.assertLessEqual(set(huggingface.packed(given)), known)
         self.assertLessEqual(set(huggingface.padded(given)), known)
         self.assertLessEqual(set(huggingface.unpacked(given, [2])[0]), known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from .._part import check_same_samples
 from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import host_values
 
@@ -32,6 +33,29 @@ def require_paired(batch: Mapping[str, Any]) -> None:
             "run the tower yourself and call ballast.exchange_embeddings, or set placement: "
             "paired"
         )
+    check_same_samples(getattr(batch, "_parts", []))
+
+
+def require_images(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses the text of samples with images from a loader without the images."""
+    totals = getattr(batch, "totals", None)
+    if totals is None or batch.get("pixel_values") is not None:
+        return
+    without = totals.images
+    if batch.get("pixel_values_videos") is None:
+        without += totals.videos
+    if without:
+        raise FailedPrecondition(
+            "found the text of %d images and %d videos without their pixels; %s would train "
+            'without them: make the loader of both modules, Loader(servers, ("vision", '
+            '"language"), ...)' % (totals.images, totals.videos, consumer)
+        )
+
+
+def on_first_stage(batch: Mapping[str, Any]) -> bool:
+    """Whether a loader's batch is of the first pipeline stage, which has the tower."""
+    parts = getattr(batch, "_parts", [])
+    return bool(parts) and parts[-1].info.pp_rank == 0
 
 
 def require_patches(batch: Mapping[str, Any], consumer: str) -> None:

@@ -8,7 +8,7 @@ from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import is_torch
 from ._images import grids_of_positions, real_images
 from ._layout import Layout
-from ._rows import is_padded, require_whole
+from ._rows import is_padded, on_first_stage, require_images, require_whole
 
 if TYPE_CHECKING:
     from ..batch import Batch
@@ -91,10 +91,13 @@ class VisualInputs:
 def visual_inputs(
     batch: Mapping[str, Any], image_token: int, merge: int, *, wants_grid: bool
 ) -> Optional[VisualInputs]:
-    """The images; on a rank without pixels their sizes if `wants_grid`, else None."""
+    """The images; on a rank without pixels their sizes if `wants_grid`, else None. Refuses
+    a first stage without the pixels of its samples."""
     found = real_images(batch)
     if found is not None:
         return VisualInputs(*found)
+    if on_first_stage(batch):
+        require_images(batch, "the model")
     if "pixel_values" in batch or not wants_grid:
         return None
     grid = grids_of_positions(batch, image_token, merge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ._arrays import concatenate, from_host, full, host_values
-from ._rows import require_packed, require_paired, require_patches
+from ._rows import require_images, require_packed, require_paired, require_patches, require_whole
 from .padded import rows
 
 
@@ -16,9 +16,9 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
     Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `attention_mask` None,
     `use_cache` False; `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`;
-    with images `pixel_values` and `image_grid_thw`; with videos `pixel_values_videos`
-    and `video_grid_thw`. The times of videos (`second_per_grid_ts`) are in the positions
-    and in the text.
+    `seq_idx` int32 [1, T], the number of each token's sample; with images `pixel_values`
+    and `image_grid_thw`; with videos `pixel_values_videos` and `video_grid_thw`. The
+    times of videos (`second_per_grid_ts`) are in the positions and in the text.
 
     The first axis of `position_ids` counts each sample's tokens from 0: these models
     use it to tell the samples of a row apart (with attention "sdpa", "eager" or
@@ -32,9 +32,10 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     wrapper that gathers weights in every run of a module (FSDP, ZeRO-3) waits without end
     where one rank has both and another one kind: such a job takes images or videos.
 
-    The linear attention of Qwen3.5 reads `cu_seq_lens_q` alone. It needs the package
-    flash-linear-attention to keep the samples apart; without it transformers 5.23 raises
-    ValueError, and `unpacked` or `padded` serve instead.
+    The linear attention of Qwen3.5 reads `cu_seq_lens_q`, and its convolution `seq_idx`.
+    They need the packages flash-linear-attention and causal-conv1d to keep the samples
+    apart; without one of them transformers 5.23 raises ValueError, and `unpacked` or
+    `padded` serve instead.
     """
     inputs = packed_text(batch)
     inputs.update(_images(*_without_dummy(batch)))
@@ -45,6 +46,7 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
 def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """`packed` without the images and videos."""
     require_packed(batch, "huggingface.packed")
+    require_whole(batch, "huggingface.packed")
     ids, positions = batch["input_ids"], batch["position_ids"]
     places, longest = batch["cu_seqlens_padded"], int(batch["max_seqlen"])
     return {
@@ -53,11 +55,12 @@ def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
         "position_ids": concatenate([_counted(batch, positions), _three(positions)], 0),
         "labels": _moved_right(batch["labels"]),
         "use_cache": False,
-        # Linear attention has no other way to tell the samples apart.
+        # Linear attention and its convolution have no other way to tell the samples apart.
         "cu_seq_lens_q": places,
         "cu_seq_lens_k": places,
         "max_length_q": longest,
         "max_length_k": longest,
+        "seq_idx": _numbered(batch, ids),
     }
 
 
@@ -101,7 +104,9 @@ def unpacked(
             sample. Default: from the batch.
     """
     require_packed(batch, "huggingface.unpacked")
+    require_whole(batch, "huggingface.unpacked")
     require_paired(batch)
+    require_images(batch, "Qwen's model")
     require_patches(batch, "huggingface.unpacked")
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
@@ -166,6 +171,7 @@ def _sums(counts: Sequence[int]) -> List[int]:
 def _without_dummy(batch: Mapping[str, Any]) -> Tuple[Any, Any]:
     """Patches and grids of the samples' images."""
     require_paired(batch)
+    require_images(batch, "Qwen's model")
     require_patches(batch, "Qwen's model")
     pixels: Any = batch.get("pixel_values")
     grid: Any = batch.get("image_grid_thw")
@@ -201,6 +207,15 @@ def _moved_right(labels: Any) -> Any:
     """Moves labels right, so that labels[i] is for token i itself. The last label is
     dropped; it is never supervised, since no token follows the last."""
     return concatenate([full(labels, (labels.shape[0], 1), -100), labels[:, :-1]], 1)
+
+
+def _numbered(batch: Mapping[str, Any], like: Any) -> Any:
+    """int32 [1, T]: the number of each token's sample, to the end of its padding."""
+    import numpy
+
+    places = host_values(batch, "cu_seqlens_padded")
+    numbers = numpy.arange(len(places) - 1, dtype=numpy.int32)
+    return from_host(numpy.repeat(numbers, places[1:] - places[:-1])[None, :], like)
 
 
 def _counted(batch: Mapping[str, Any], like: Any) -> Any:

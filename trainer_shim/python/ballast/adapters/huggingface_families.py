@@ -9,7 +9,7 @@ from ..errors import InvalidArgument, Unimplemented
 from ._arrays import concatenate, full, host_values
 from ._family_forms import FORMS, MERGED, PADDED, RASTER
 from ._family_forms import marked, padded_inputs, raster_inputs, require_form
-from ._rows import require_no_videos, require_packed, require_paired
+from ._rows import require_images, require_no_videos, require_packed, require_paired, require_whole
 from .huggingface import _counted, _moved_right, _sums
 from .padded import rows
 
@@ -25,7 +25,10 @@ class Family:
     Kimi-K2.5 and MiniCPM-V 4.6, as of transformers 5.23. For Qwen's models see
     `huggingface`.
 
-    InternVL's videos are tiles, a frame each, behind their sample's images.
+    InternVL's videos are tiles, a frame each, among their sample's images as in the text.
+    LLaVA-OneVision's are `pixel_values_videos` [videos, frames, 3, H, W]: its model takes
+    videos of one number of frames in a call. Calls whose videos differ in it take
+    `features`, and so may all.
 
     A dummy image is left out, since these models refuse an image that no token refers
     to. A rank may then have no image at all: DistributedDataParallel needs
@@ -37,7 +40,7 @@ class Family:
     Args:
         config: the model's configuration, of which `model_type`, `image_token_id` (or
             `image_token_index`) and, for `llava`, `vision_config.model_type` are read;
-            for ERNIE the tokens around an image, for Gemma 4 and MiniCPM-V how
+            for ERNIE the tokens around an image, for Gemma 4, Llama 4 and MiniCPM-V how
             `text_config` attends.
     """
 
@@ -56,6 +59,7 @@ class Family:
             if getattr(config, name, None) is not None
         ]
         self._why_not_packed = _why_not_packed(config)
+        self._longest_row = _longest_row(config)
         vision = getattr(config, "vision_config", None)
         self._is_pixtral = self._type == "mistral3" or (
             self._type == "llava" and getattr(vision, "model_type", None) == "pixtral"
@@ -76,20 +80,26 @@ class Family:
         Raises Unimplemented for models that see across the samples of a row, or mix up
         their images, in transformers 5.23, where no error tells: Gemma 3; Gemma 4 whose
         images' tokens see each other; HunyuanVL, which does not tell samples apart by
-        its four axes; MiniCPM-V, whose language model has linear attention.
+        its four axes; MiniCPM-V, whose language model has linear attention; models with
+        a language model that leaves samples together (GPT-OSS) or is unknown; and Llama 4
+        for rows of several samples in which a token's place, rather than its position,
+        would scale its attention: those of `floor_scale` (8192) tokens or more.
         """
         require_packed(batch, "huggingface_families.packed")
-        if self._why_not_packed:
+        require_whole(batch, "huggingface_families.packed")
+        why_not = self._why_not_packed or self._why_not_this_row(batch)
+        if why_not:
             raise Unimplemented(
                 "packed: transformers' %s %s: call `unpacked`, or `padded`, for which "
-                "packing.mode: padded makes the rows" % (self._type, self._why_not_packed)
+                "packing.mode: padded makes the rows" % (self._type, why_not)
             )
-        images = _Images.of(batch)
+        images = self._crops(batch)
         return {
             **self._text(batch["input_ids"], batch["labels"]),
             "position_ids": self._positions(batch),
             "attention_mask": None,
             **self._images(batch, images, [images.all(self._counts(batch))]),
+            **self._videos(batch, None),
         }
 
     def padded(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -99,36 +109,48 @@ class Family:
         padded first (`padded.rows`).
         """
         inputs = rows(batch, pad=0)
-        images = _Images.of(batch)
+        images = self._crops(batch)
         return {
             **self._text(inputs["input_ids"], inputs["labels"]),
             "position_ids": inputs["position_ids"],
             "attention_mask": inputs["attention_mask"],
             **self._images(batch, images, [images.all(self._counts(batch))]),
+            **self._videos(batch, None),
         }
 
     def unpacked(
-        self, batch: Mapping[str, Any], images_per_sample: Optional[Sequence[int]] = None
+        self,
+        batch: Mapping[str, Any],
+        images_per_sample: Optional[Sequence[int]] = None,
+        videos_per_sample: Optional[Sequence[int]] = None,
     ) -> List[Dict[str, Any]]:
         """Arguments for one call per sample of a batch, without padding.
 
         Args:
-            images_per_sample: number of images and videos of each sample. Default: from
-                the batch.
+            images_per_sample: number of images of each sample, for InternVL with its
+                videos. Default: from the batch.
+            videos_per_sample: number of videos of each sample, of LLaVA-OneVision alone.
+                Default: from the batch.
         """
         require_packed(batch, "huggingface_families.unpacked")
+        require_whole(batch, "huggingface_families.unpacked")
+        if videos_per_sample is None:
+            videos_per_sample = list(getattr(batch, "videos_per_sample", []))
         if images_per_sample is None:
             images_per_sample = list(batch.images_per_sample)  # type: ignore[attr-defined]
-            for i, videos in enumerate(getattr(batch, "videos_per_sample", [])):
-                images_per_sample[i] += videos
+            if batch.get("pixel_values_videos") is None:  # tiles among those of images
+                for i, videos in enumerate(videos_per_sample):
+                    images_per_sample[i] += videos
         real = host_values(batch, "cu_seqlens").tolist()
         places = host_values(batch, "cu_seqlens_padded").tolist()
-        images = _Images.of(batch)
-        first, samples = 0, []
+        images = self._crops(batch)
+        first, video, samples = 0, 0, []
         for i in range(len(real) - 1):
             tokens = slice(places[i], places[i] + real[i + 1] - real[i])
             part = _Part(first, first + images_per_sample[i], [images_per_sample[i]])
             first = part.last
+            own = videos_per_sample[i] if videos_per_sample else 0
+            shown, video = slice(video, video + own), video + own
             row = batch["input_ids"][:, tokens]
             samples.append(
                 {
@@ -136,9 +158,69 @@ class Family:
                     "position_ids": batch["position_ids"][..., tokens],
                     "attention_mask": full(row, row.shape, 1),
                     **self._images(batch, images, [part]),
+                    **self._videos(batch, shown),
                 }
             )
         return samples
+
+    def _why_not_this_row(self, batch: Mapping[str, Any]) -> str:
+        places = host_values(batch, "cu_seqlens_padded")
+        if len(places) <= 2 or self._longest_row is None or places[-1] <= self._longest_row:
+            return ""
+        return (
+            "scales attention by the place in the row, so it takes rows of up to %d tokens if "
+            "they hold several samples, and found %d" % (self._longest_row, places[-1])
+        )
+
+    def features(self, model: Any, inputs: Mapping[str, Any]) -> Dict[str, Any]:
+        """`inputs` with what the tower makes of their pixels (`mm_encoder_outputs`) in
+        place of them, for LLaVA-OneVision. The tower runs once for images, and once for
+        the videos of each number of frames.
+        """
+        import torch
+
+        out = dict(inputs)
+        made: Dict[str, Any] = {}
+        if "pixel_values" in out:
+            given = {key: out.pop(key) for key in ("image_sizes", "batch_num_images")}
+            made["image"] = model.get_image_features(
+                out.pop("pixel_values"), return_dict=True, **given
+            )
+        if "pixel_values_videos" in out:
+            videos = list(out.pop("pixel_values_videos"))
+            rows: List[Any] = [None] * len(videos)
+            for frames in sorted({len(video) for video in videos}):
+                alike = [i for i, video in enumerate(videos) if len(video) == frames]
+                made["video"] = model.get_video_features(
+                    torch.stack([videos[i] for i in alike]), return_dict=True
+                )
+                for i, own in zip(alike, made["video"].pooler_output):
+                    rows[i] = own
+            made["video"].pooler_output = torch.cat(rows)[None]
+        if made:
+            out["mm_encoder_outputs"] = made
+        return out
+
+    def _crops(self, batch: Mapping[str, Any]) -> _Images:
+        if self._type != "llava_onevision":
+            require_no_videos(batch, "this adapter")
+        return _Images.of(batch)
+
+    def _videos(self, batch: Mapping[str, Any], part: Optional[slice]) -> Dict[str, Any]:
+        """The videos of a part of the batch; none without videos. [videos, frames, 3, H, W],
+        or a list of [frames, 3, H, W] where their numbers of frames differ."""
+        pixels: Any = batch.get("pixel_values_videos")
+        if pixels is None:
+            return {}
+        frames = host_values(batch, "video_grid_thw")[:, 0].tolist()
+        begins = _sums(frames)
+        own = range(len(frames))[part if part is not None else slice(None)]
+        if not own:
+            return {}
+        if len({frames[i] for i in own}) > 1:
+            return {"pixel_values_videos": [pixels[begins[i] : begins[i + 1]] for i in own]}
+        some = pixels[begins[own[0]] : begins[own[-1] + 1]]
+        return {"pixel_values_videos": some.reshape(len(own), frames[own[0]], *some.shape[1:])}
 
     def _text(self, ids: Any, labels: Any) -> Dict[str, Any]:
         inputs = {"input_ids": ids, "labels": _moved_right(labels), "use_cache": False}
@@ -214,7 +296,34 @@ def _why_not_packed(config: Any) -> str:
         return "lets the samples of a row see each other"
     if "linear_attention" in (getattr(text, "layer_types", None) or []):
         return "has linear attention, which runs on from one sample of a row into the next"
+    language = getattr(text, "model_type", None)
+    if language is not None and language not in _APART:
+        return (
+            "has the language model %s, which lets the samples of a row see each other or is "
+            "not known to keep them apart" % language
+        )
     return ""
+
+
+#: Language models that find the samples of a row by their positions, seen in transformers
+#: 5.23. GPT-OSS, among others, does not.
+_APART = {
+    "arcee", "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "ernie4_5_moe",
+    "ernie4_5_vl_moe_text", "exaone4", "gemma", "gemma2", "gemma3_text", "gemma4_text", "glm",
+    "glm4", "glm4_moe", "glm4v_moe_text", "glm4v_text", "granite", "granitemoe",
+    "helium", "llama", "llama4_text", "ministral", "ministral3", "mistral", "mixtral", "olmo",
+    "olmo2", "olmo3", "olmoe", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe",
+    "seed_oss", "smollm3", "starcoder2",
+}  # fmt: skip
+
+
+def _longest_row(config: Any) -> Optional[int]:
+    """Tokens that a row of several samples may have; None: any number."""
+    text: Any = getattr(config, "text_config", None)
+    if config.model_type != "llama4" or not getattr(text, "attn_temperature_tuning", False):
+        return None
+    # Tokens at places from floor_scale - 1 on are scaled, in layers without rotary positions.
+    return int(text.floor_scale) - 1
 
 
 @dataclass(frozen=True)
@@ -236,7 +345,7 @@ class _Images:
     @staticmethod
     def of(batch: Mapping[str, Any]) -> _Images:
         require_paired(batch)
-        require_no_videos(batch, "this adapter")
+        require_images(batch, "the model")
         if batch.get("pixel_values") is None:
             return _Images([0], [0])
         grids = host_values(batch, "image_grid_thw").tolist()

@@ -10,7 +10,7 @@ from ..errors import FailedPrecondition, InvalidArgument
 from ._images import dummy_patches, images, real_images
 from ._layout import Layout
 from ._peers import PeerRows
-from ._rows import require_whole
+from ._rows import on_first_stage, require_images, require_whole
 from ._split import TowerBatch, is_split
 
 if TYPE_CHECKING:
@@ -62,10 +62,14 @@ class Mimo:
         if model is not None:
             token = int(loader.job["model"]["token_ids"]["image"])
             _check_model(model, token, **names)
+        # Else language ranks get embeddings from processes that have the tower.
+        self._has_tower = layout.colocated and layout.vision is not None
         peers = layout.language_peers(_CONSUMER)
         self._rows = PeerRows(loader, peers) if peers > 1 else None
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
+        if self._has_tower and on_first_stage(batch):
+            require_images(batch, _CONSUMER)
         inputs = forward_inputs(batch, **self._names)
         if self._rows is not None and batch.get("position_ids") is None:
             inputs["input_ids"] = self._rows(batch)

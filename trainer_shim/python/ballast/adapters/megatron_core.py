@@ -22,7 +22,8 @@ def packed_seq_params(
 
     Args:
         cls: megatron.core's PackedSeqParams; fields that this version of it lacks
-            are left out. None: a dictionary of the fields.
+            are left out, and one without padded arrays gets them as the real ones, as
+            with `padded_only`. None: a dictionary of the fields.
         padded_only: give the padded array for all four, as Megatron-LM's releases
             do for Transformer Engines that cannot take padding between sequences.
             Otherwise `cu_seqlens_q` and `_kv` are the real lengths, and
@@ -31,6 +32,9 @@ def packed_seq_params(
     require_packed(batch, "the path for packed sequences")
     real, padded = batch["cu_seqlens"], batch["cu_seqlens_padded"]
     longest = int(batch["max_seqlen"])
+    known = None if cls is None else inspect.signature(cls).parameters
+    # Without the padded arrays, the others say where samples begin, too.
+    padded_only = padded_only or (known is not None and "cu_seqlens_q_padded" not in known)
     fields: Dict[str, Any] = {
         "qkv_format": "thd",
         "cu_seqlens_q": padded if padded_only else real,
@@ -43,9 +47,8 @@ def packed_seq_params(
     if not padded_only:
         gaps = host_values(batch, "cu_seqlens") != host_values(batch, "cu_seqlens_padded")
         fields["pad_between_seqs"] = bool(gaps.any())
-    if cls is None:
+    if cls is None or known is None:
         return fields
-    known = inspect.signature(cls).parameters
     return cls(**{key: value for key, value in fields.items() if key in known})
 
 

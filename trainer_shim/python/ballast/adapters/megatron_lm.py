@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping
 
 from ..errors import InvalidArgument
 from ._images import real_images
-from ._rows import is_padded
+from ._rows import is_padded, require_images
 from .bridge_vlm import host_number
 
 
@@ -20,8 +20,10 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     (`packing.mode: padded`), whose rows are [B, S]. Labels, mask and ids are already sliced for the
     context rank; lengths are those of whole samples.
 
-    Raises InvalidArgument for a batch with images, which the list cannot hold.
+    Raises InvalidArgument for a batch with images, which the list cannot hold, and
+    FailedPrecondition for one of samples with images whose loader has no pixels.
     """
+    require_images(batch, "pretrain_gpt.py")
     found = real_images(batch)
     if found is not None:
         raise InvalidArgument(

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Lightning. The loader is the trainer's dataloader; Lightning's checkpoints hold its
-state_dict.
+state_dict, for which it needs an end.
 
     torchrun --nproc-per-node 2 with_lightning.py --server 127.0.0.1:7070 --steps 20
 """

@@ -16,14 +16,21 @@ from small_qwen import model_for
 class Packed:
     """The loader's batches as the model's arguments."""
 
-    def __init__(self, loader):
+    def __init__(self, loader, accumulation):
         self.loader = loader
+        self.accumulation = accumulation
 
     def __len__(self):
         return len(self.loader)
 
     def __iter__(self):
         for batch in self.loader:
+            # Else the Trainer's steps would not be the loader's.
+            assert batch.num_micro_batches == self.accumulation, (
+                "step %d has %d micro-batches, and the Trainer takes %d a step: it cannot "
+                "take steps of several sizes, nor packing.mode: scheduled"
+                % (batch.step, batch.num_micro_batches, self.accumulation)
+            )
             yield ballast.adapters.huggingface.packed(batch)
 
 
@@ -36,7 +43,7 @@ class Trainer(transformers.Trainer):
         self.model_accepts_loss_kwargs = True
 
     def get_train_dataloader(self):
-        return Packed(self.loader)
+        return Packed(self.loader, self.args.gradient_accumulation_steps)
 
     def log(self, logs, *arguments, **options):
         if "loss" in logs and self.is_world_process_zero():
