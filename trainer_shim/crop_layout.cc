@@ -71,21 +71,34 @@ absl::Status CheckCrop(const ImageRecord& crop, size_t number,
   return absl::OkStatus();
 }
 
-// Whether frames of videos are crops as those of images are (InternVL).
-bool FramesAreCrops(const Model& model) {
+bool HasTiles(const Model& model) {
   return model.has_image_family() &&
          model.image_form() == Model::IMAGE_FORM_TILES;
+}
+
+// Whether frames of videos are crops as those of images are (InternVL). Those
+// of LLaVA-OneVision are tiles apart.
+bool FramesAreCrops(const Model& model) {
+  return HasTiles(model) &&
+         model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS;
 }
 
 // Videos are packed as the Qwen family's models take them, or as tiles.
 absl::Status CheckVideo(const Model& model, const CropForm& form) {
   if (!model.has_video()) return absl::OkStatus();
-  if (form.lists_crops && !FramesAreCrops(model)) {
+  if (form.lists_crops && !HasTiles(model)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job: model.video with model.image_form ", model.image_form(),
         " and image family '", model.image_family().name(),
         "'; videos are packed for Qwen's models, in merge order, and for "
-        "InternVL, as tiles: leave out model.video"));
+        "InternVL and LLaVA-OneVision, as tiles: leave out model.video"));
+  }
+  if (form.videos && form.tiles) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckRange("model.temporal_patch with videos of tiles",
+                   model.temporal_patch(), 1, 1));
+    BALLAST_RETURN_IF_ERROR(
+        CheckRange("crop_shape.tile with videos", form.tile, 1, kMaxTile));
   }
   if (model.decode() == Model::DECODE_DEVICE) {
     return absl::InvalidArgumentError(

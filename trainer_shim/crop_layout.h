@@ -26,7 +26,8 @@ struct CropForm {
   bool lists_sizes = false;
   // Beside them, how large the images were before resizing: rule `pinpoints`.
   bool lists_images = false;
-  // The job's model takes videos (model.video), which are in merge order.
+  // The job's model takes videos (model.video) apart from its images: in merge
+  // order or, if `tiles`, a frame a tile of `tile` pixels.
   bool videos = false;
   // The size of a dummy image, in patches and in pixels.
   CropSides dummy = {2, 2, 28, 28};

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
 #include "proto/image/resample_weights.h"
+#include "proto/image/resize_order.h"
 
 namespace ballast {
 namespace {
@@ -18,11 +19,6 @@ uint64_t NarrowPitch(const ResampleRequest& request) {
 
 absl::Status Check(absl::Span<const ResampleRequest> requests,
                    const Resampling& resampling) {
-  if (resampling.library == ResampleLibrary::kPillow13) {
-    return absl::InvalidArgumentError(
-        "images with the pixels of Pillow 13, which resizes some along the "
-        "height first, cannot be decoded by ranks: decode them on the server");
-  }
   // The filter reaches as far to either side, in samples of the longer side.
   const auto reach =
       static_cast<uint64_t>(2 * FilterRadius(resampling.filter)) + 1;
@@ -37,6 +33,15 @@ absl::Status Check(absl::Span<const ResampleRequest> requests,
           absl::StrCat("image ", i, " of ", form.width, "x", form.height,
                        " pixels to resize to ", request.out_width, "x",
                        request.out_height, ": a side is 0"));
+    }
+    if (IsResizedAlongYFirst(resampling.library, form.width, form.height,
+                             request.out_width, request.out_height)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "image ", i, " of ", form.width, "x", form.height,
+          " pixels to resize to ", request.out_width, "x", request.out_height,
+          ": the library of model.resample begins with its height, and ranks "
+          "begin with the width; the server should have sent its pixels, so "
+          "compare the versions of server and trainer"));
     }
     rows += std::max(form.height, request.out_height);
     weights += reach * (uint64_t{form.width} + form.height + request.out_width +

@@ -67,22 +67,22 @@ struct ResamplePlan {
 // rows.
 uint64_t DecodeMemory(const ResampleRequest& request);
 
-// Plans batches, along the width first. Weights of an axis are computed once
-// for each pair of lengths and kept, since photographs come in few sizes. Plans
-// reuse their memory. Thread-compatible.
+// Plans batches, along the width first; images that a library resizes along
+// the height first travel as pixels (proto/image/resize_order.h). Weights of an
+// axis are computed once for each pair of lengths and kept, since photographs
+// come in few sizes. Plans reuse their memory. Thread-compatible.
 class ResamplePlanner {
  public:
   // Bytes of kept weights above which all are forgotten before the next plan.
   static constexpr size_t kMostKept = size_t{8} << 20;
 
-  // `resampling` of all images. Pillow 13, which resizes some along the height
-  // first, is refused by Plan.
+  // `resampling` of all images.
   explicit ResamplePlanner(const Resampling& resampling = {})
       : resampling_(resampling) {}
 
   // Plans `requests`, whose sizes JudgeForEngines has bounded. Valid until the
   // next call. Errors: INVALID_ARGUMENT (a side of 0; a batch of more than 2^31
-  // rows or weights; Pillow 13).
+  // rows or weights; an image that the library resizes along the height first).
   absl::Status Plan(absl::Span<const ResampleRequest> requests);
   const ResamplePlan& plan() const { return plan_; }
 

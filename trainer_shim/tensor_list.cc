@@ -129,9 +129,16 @@ void AddVideos(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
     out->Add(from.device, name, type, data, shape);
     out->Add(kHostMemory, host_name, type, host, shape);
   };
-  out->Add(from.device, "pixel_values_videos", PixelTypeOf(info),
-           from.pixel_values_videos,
-           {videos.rows(), static_cast<int64_t>(info.crops.shape.row())});
+  const PatchShape& shape = info.crops.shape;
+  const auto pixels = [&](std::initializer_list<int64_t> sides) {
+    out->Add(from.device, "pixel_values_videos", PixelTypeOf(info),
+             from.pixel_values_videos, sides);
+  };
+  if (info.crops.tiles) {
+    pixels({videos.rows(), 3, shape.tile_h, shape.tile_w});
+  } else {
+    pixels({videos.rows(), static_cast<int64_t>(shape.row())});
+  }
   both("video_grid_thw", "video_grid_thw_host", ElementType::kInt64,
        from.video_grid_thw, videos.vision.image_grid_thw.data(), {count, 3});
   both("second_per_grid_ts", "second_per_grid_ts_host", ElementType::kFloat32,

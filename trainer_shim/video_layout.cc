@@ -31,7 +31,8 @@ bool Continues(const ImageRecord& before, const ImageRecord& frame) {
 constexpr uint64_t kMaxFrameBytes = uint64_t{1} << 31;
 
 absl::Status CheckFirst(const ImageRecord& frame, size_t number,
-                        const PatchShape& shape) {
+                        const CropForm& form) {
+  const PatchShape& shape = form.rows;
   if (frame.encoded_bytes != 0) {
     return OfFrame(number,
                    absl::StrCat("travels encoded, in ", frame.encoded_bytes,
@@ -41,6 +42,14 @@ absl::Status CheckFirst(const ImageRecord& frame, size_t number,
     return OfFrame(number,
                    absl::StrCat("has ", PixelBytes(frame),
                                 " bytes, wanted at most ", kMaxFrameBytes));
+  }
+  if (form.tiles) {
+    if (frame.height <= form.tile && frame.width <= form.tile) {
+      return absl::OkStatus();
+    }
+    return OfFrame(number, absl::StrCat("has ", frame.width, "x", frame.height,
+                                        " pixels, wanted at most a tile's, ",
+                                        form.tile, " (crop_shape.tile)"));
   }
   if (frame.grid_h % shape.merge != 0 || frame.grid_w % shape.merge != 0) {
     return OfFrame(
@@ -74,7 +83,7 @@ absl::StatusOr<VideoLayout> LayOutVideos(absl::Span<const ImageRecord> records,
                                          const CropForm& form) {
   VideoLayout layout;
   layout.listed = form.videos;
-  const PatchShape& shape = form.rows;
+  const uint32_t temporal = form.tiles ? 1 : form.rows.temporal_patch;
   std::vector<ImageRecord> videos;  // the first frame of each
   std::vector<size_t> begins;       // its number
   size_t frames = 0;
@@ -85,7 +94,7 @@ absl::StatusOr<VideoLayout> LayOutVideos(absl::Span<const ImageRecord> records,
     if (i > 0 && Continues(records[i - 1], frame)) {
       BALLAST_RETURN_IF_ERROR(CheckNext(records[i - 1], frame, frames));
     } else {
-      BALLAST_RETURN_IF_ERROR(CheckFirst(frame, frames, shape));
+      BALLAST_RETURN_IF_ERROR(CheckFirst(frame, frames, form));
       videos.push_back(frame);
       begins.push_back(frames);
       layout.second_per_grid_ts.push_back(frame.seconds_per_patch);
@@ -95,29 +104,29 @@ absl::StatusOr<VideoLayout> LayOutVideos(absl::Span<const ImageRecord> records,
   if (!form.videos) return layout;
   begins.push_back(frames);
   BALLAST_ASSIGN_OR_RETURN(layout.vision, LayOutVision(videos));
+  layout.row_offsets = {0};
   for (size_t v = 0; v < videos.size(); ++v) {
     const ImageRecord& video = videos[v];
     const uint64_t count = begins[v + 1] - begins[v];
-    const uint64_t patches =
-        (count + shape.temporal_patch - 1) / shape.temporal_patch;
+    const uint64_t patches = (count + temporal - 1) / temporal;
     if (patches != video.grid_t) {
       return OfFrame(
           begins[v],
           absl::StrCat("begins a video of ", count, " frames and ",
                        video.grid_t, " temporal patches, wanted ", patches,
-                       " (model.temporal_patch ", shape.temporal_patch, ")"));
+                       " (model.temporal_patch ", temporal, ")"));
     }
-    int64_t row = layout.vision.patch_offsets[v];
-    for (size_t i = begins[v]; i < begins[v + 1]; i += shape.temporal_patch) {
+    int64_t row = layout.row_offsets.back();
+    for (size_t i = begins[v]; i < begins[v + 1]; i += temporal) {
       TemporalPatch& patch = layout.patches.emplace_back();
       patch.first = i;
-      patch.frames.count =
-          std::min<size_t>(shape.temporal_patch, begins[v + 1] - i);
+      patch.frames.count = std::min<size_t>(temporal, begins[v + 1] - i);
       patch.frames.stride = StrideOf(video);
       patch.sides = {video.grid_h, video.grid_w, video.height, video.width};
       patch.first_row = row;
-      row += int64_t{video.grid_h} * video.grid_w;
+      row += form.tiles ? 1 : int64_t{video.grid_h} * video.grid_w;
     }
+    layout.row_offsets.push_back(row);
   }
   return layout;
 }

@@ -32,6 +32,9 @@ struct VideoLayout {
   // As of images: image_grid_thw is video_grid_thw, cu_seqlens has a segment
   // for each temporal patch.
   VisionLayout vision;
+  // [videos + 1]: row of pixel_values_videos in which each video begins; ends
+  // with their number. A patch is a row or, for tiles, a frame.
+  std::vector<int64_t> row_offsets;
   // [videos]: seconds from one temporal patch to the next.
   std::vector<float> second_per_grid_ts;
   // In the order of their rows.
@@ -39,7 +42,7 @@ struct VideoLayout {
 
   int64_t num_videos() const { return second_per_grid_ts.size(); }
   // Rows of pixel_values_videos.
-  int64_t rows() const { return listed ? vision.patches() : 0; }
+  int64_t rows() const { return listed ? row_offsets.back() : 0; }
 };
 
 // Lays out the videos among `records`, those of all images and frames of the
@@ -48,8 +51,8 @@ struct VideoLayout {
 // the frame, the value found and the one wanted: a job whose model takes no
 // videos, a frame that travelled encoded, frames of a video that differ or do
 // not lie one after the other, a number of frames that is not that of its
-// temporal patches, a grid that is not a multiple of the merge size; as
-// LayOutVision.
+// temporal patches, a grid that is not a multiple of the merge size, or of a
+// tile's; as LayOutVision.
 absl::StatusOr<VideoLayout> LayOutVideos(absl::Span<const ImageRecord> records,
                                          const CropForm& form);
 

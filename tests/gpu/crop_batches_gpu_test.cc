@@ -24,10 +24,11 @@ using Form = v1::Model::ImageForm;
 
 constexpr uint64_t kSteps = 4;
 
-// What a batch holds: crops in a form and, in merge order, videos.
+// What a batch holds: crops in a form and, in merge order or as tiles, videos.
 struct Contents {
   Form form = v1::Model::IMAGE_FORM_MERGE_ORDER;
   bool videos = false;
+  bool frames_are_crops = false;
 };
 
 std::vector<std::unique_ptr<LoaderClient>> Clients(const Contents& contents) {
@@ -35,6 +36,7 @@ std::vector<std::unique_ptr<LoaderClient>> Clients(const Contents& contents) {
   loader.job.delivery = v1::DELIVERY_DIRECT;
   loader.job.form = contents.form;
   loader.job.videos = contents.videos;
+  loader.job.frames_are_crops = contents.frames_are_crops;
   loader.job.samples_per_group = 9;
   loader.on_schedule = [](v1::StepSchedule* schedule) {
     // Every other micro-batch has a dummy image.
@@ -101,16 +103,20 @@ TEST_P(CropBatchesGpuTest, AreTheHosts) {
 
 TEST(VideoBatchesGpuTest, AreTheHosts) {
   for (const PixelType type : {PixelType::kFloat32, PixelType::kBfloat16}) {
-    const Contents contents = {v1::Model::IMAGE_FORM_MERGE_ORDER, true};
-    const std::vector<PackedBatch> host = OnHost(contents, type);
-    const std::vector<PackedBatch> device = OnDevice(contents, type);
-    ASSERT_EQ(host.size(), 2 * kSteps);
-    ASSERT_EQ(device.size(), host.size());
-    for (size_t i = 0; i < host.size(); ++i) {
-      EXPECT_GT(host[i].videos.num_videos(), 0);
-      EXPECT_GT(host[i].crops.num_crops(), 0);
-      EXPECT_EQ(DigestOf(device[i]), DigestOf(host[i])) << "batch " << i;
-      EXPECT_EQ(SampleDigests(device[i]), SampleDigests(host[i]));
+    for (const Contents& contents :
+         {Contents{v1::Model::IMAGE_FORM_MERGE_ORDER, true},
+          Contents{v1::Model::IMAGE_FORM_TILES, true},
+          Contents{v1::Model::IMAGE_FORM_TILES, true, true}}) {
+      const std::vector<PackedBatch> host = OnHost(contents, type);
+      const std::vector<PackedBatch> device = OnDevice(contents, type);
+      ASSERT_EQ(host.size(), 2 * kSteps);
+      ASSERT_EQ(device.size(), host.size());
+      for (size_t i = 0; i < host.size(); ++i) {
+        EXPECT_EQ(host[i].videos.num_videos() > 0, !contents.frames_are_crops);
+        EXPECT_GT(host[i].crops.num_crops(), 0);
+        EXPECT_EQ(DigestOf(device[i]), DigestOf(host[i])) << "batch " << i;
+        EXPECT_EQ(SampleDigests(device[i]), SampleDigests(host[i]));
+      }
     }
   }
 }

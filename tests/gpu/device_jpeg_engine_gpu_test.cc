@@ -97,12 +97,20 @@ TEST(DeviceJpegEngineGpuTest, EnginesMakeLibjpegsPlanes) {
 }
 
 TEST(DeviceJpegEngineGpuTest, BatchesOfAnySize) {
-  const auto engine = OrDie(DeviceJpegEngine::Create(Hardware::kIfThere));
   const std::vector<EngineFile> made = MadeEngineFiles();
-  for (const size_t size : {1, 7, 64, 3, 100}) {
-    ExpectLibjpegsPlanes({made.begin(), made.begin() + size}, engine.get());
+  for (const bool fills : {false, true}) {
+    const auto engine =
+        OrDie(DeviceJpegEngine::Create(Hardware::kIfThere, fills));
+    uint64_t images = 0;
+    for (const size_t size : {1, 7, 64, 3, 100}) {
+      ExpectLibjpegsPlanes({made.begin(), made.begin() + size}, engine.get());
+      images += size;
+    }
+    EXPECT_TRUE(engine->Decode({}).ok());
+    // Repeats are not counted.
+    const JpegEngineCounts counts = engine->counts();
+    EXPECT_EQ(counts.by_hardware + counts.by_host, images);
   }
-  EXPECT_TRUE(engine->Decode({}).ok());
 }
 
 TEST(DeviceJpegEngineGpuTest, TheHostDecodesWithoutEngines) {

@@ -1,8 +1,15 @@
 // Where nvJPEG's time goes: files to planes with its backends, flags, sizes of
-// batches and numbers of threads, without anything of ours around it. Prints a
-// JSON object a line: images a second; for each image the processor time of
-// parsing headers, of the call that decodes a batch and of the wait for it; in
-// the end what the process's threads were executing, by a profiling timer.
+// batches around the number of engines and numbers of threads, without anything
+// of ours around it. Prints a JSON object a line: images a second; for each
+// image the processor time of parsing headers, of the call that decodes a batch
+// and of the wait for it; in the end what the process's threads were executing,
+// by a profiling timer.
+//
+// Full and short batches in turns show what nvJPEG's preparing for another size
+// costs ("tail": images of a short one; "short": "anew" as it comes, "filled"
+// with repeats of an image, "copies" a decoder for each of both sizes).
+// "full_ms" and "short_ms" are the times of a call and its wait: that of a full
+// batch after another of these, "after_ms" of one after a short one.
 //
 //   engine_sweep_gpu_benchmark [--all] [--blocking] [--on-device]
 //       [--no-pipeline] [SECONDS]
@@ -26,179 +33,19 @@
 #include <utility>
 #include <vector>
 
-#include "proto/image/plane_form.h"
 #include "tests/gpu/cpu_profile.h"
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/engine_files.h"
-#include "trainer_shim/cuda/cuda_handles.h"
+#include "tests/gpu/engine_sweep.h"
 #include "trainer_shim/cuda/nvjpeg_decoder.h"
 
 namespace ballast {
 namespace {
 
-// NVJPEG_BACKEND_HARDWARE_DEVICE: files in device memory.
-constexpr int kBackendHardwareDevice = 5;
-constexpr int kCss420 = 2;  // NVJPEG_CSS_420
-// NVJPEG_FLAGS_HW_DECODE_NO_PIPELINE.
-constexpr unsigned kNoPipeline = 1;
-
-double Seconds(clockid_t clock) {
-  timespec now = {};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * now.tv_nsec;
+// Sizes of batches to try where engines decode `full` images at a time.
+std::vector<size_t> BatchesAround(size_t full) {
+  return {full, full + 1, 2 * full, 2 * full + 2, 4 * full, 32};
 }
-
-struct Variant {
-  const char* files = "";
-  int backend = nvjpeg::kBackendHardware;
-  unsigned flags = 0;
-  size_t batch = 16;
-  size_t threads = 2;
-  int prepare = nvjpeg::kCss444;
-  bool sorted = false;  // each batch by size
-};
-
-struct Times {  // seconds
-  double parse = 0, submit = 0, wait = 0;
-  double submit_wall = 0, wait_wall = 0;
-  uint64_t images = 0;
-};
-
-// Files in pinned or device memory, as the shim's are.
-struct Files {
-  explicit Files(std::vector<EngineFile> from) : all(std::move(from)) {
-    uint64_t bytes = 0;
-    for (const EngineFile& file : all) bytes += (file.bytes.size() + 255) / 256;
-    pinned = OrDie(PinnedBuffer::Create(256 * bytes));
-    device = OrDie(DeviceBuffer::Create(256 * bytes));
-    uint64_t offset = 0;
-    for (const EngineFile& file : all) {
-      std::memcpy(pinned.data() + offset, file.bytes.data(), file.bytes.size());
-      offsets.push_back(offset);
-      offset += (file.bytes.size() + 255) / 256 * 256;
-    }
-    OrDie(cudaMemcpy(device.data(), pinned.data(), offset,
-                     cudaMemcpyHostToDevice),
-          "copy to the device");
-  }
-  absl::string_view At(size_t index, bool on_device) const {
-    const uint8_t* base = on_device ? device.data() : pinned.data();
-    return {reinterpret_cast<const char*>(base + offsets[index]),
-            all[index].bytes.size()};
-  }
-  std::vector<EngineFile> all;
-  PinnedBuffer pinned;
-  DeviceBuffer device;
-  std::vector<uint64_t> offsets;
-};
-
-// One thread's engine, and two batches that it decodes in turn.
-class Worker {
- public:
-  Worker(const Files& files, const Variant& variant, size_t index)
-      : on_device_(variant.backend == kBackendHardwareDevice) {
-    stream_ = OrDie(CudaStream::CreateUrgent());
-    done_ = OrDie(Event::Create());
-    NvjpegDecoder::Options options;
-    options.backend = variant.backend;
-    options.flags = variant.flags;
-    options.prepare = variant.prepare;
-    decoder_ = OrDie(NvjpegDecoder::Create(stream_.get(), options));
-    for (std::vector<EncodedJpeg>& batch : batches_) {
-      uint64_t bytes = 0;
-      for (size_t i = 0; i < variant.batch; ++i) {
-        const size_t file = (index * 7 + i) % files.all.size();
-        EncodedJpeg image;
-        image.bytes = files.At(file, on_device_);
-        image.form = files.all[file].form;
-        image.planes = reinterpret_cast<uint8_t*>(bytes);
-        batch.push_back(image);
-        bytes += LayOutPlanes(image.form).bytes;
-      }
-      if (variant.sorted) {
-        std::sort(batch.begin(), batch.end(),
-                  [](const EncodedJpeg& a, const EncodedJpeg& b) {
-                    return a.form.width * a.form.height >
-                           b.form.width * b.form.height;
-                  });
-      }
-      planes_.push_back(Filled<uint8_t>(bytes, 0));
-      for (EncodedJpeg& image : batch) {
-        image.planes =
-            planes_.back().data() + reinterpret_cast<uintptr_t>(image.planes);
-      }
-      ++index;
-    }
-  }
-
-  size_t at_a_time() const { return decoder_->at_a_time(); }
-
-  absl::Status Decode(Times* times) {
-    const std::vector<EncodedJpeg>& batch = batches_[next_++ % 2];
-    jpegs_.clear();
-    for (const EncodedJpeg& image : batch) jpegs_.push_back(&image);
-    double cpu = Seconds(CLOCK_THREAD_CPUTIME_ID);
-    double wall = Seconds(CLOCK_MONOTONIC);
-    const auto lap = [&](double* of_cpu, double* of_wall) {
-      const double now = Seconds(CLOCK_THREAD_CPUTIME_ID);
-      const double then = Seconds(CLOCK_MONOTONIC);
-      *of_cpu += now - cpu;
-      if (of_wall != nullptr) *of_wall += then - wall;
-      cpu = now;
-      wall = then;
-    };
-    if (!on_device_) {
-      for (const EncodedJpeg* image : jpegs_) {
-        if (!decoder_->Takes(*image)) {
-          return absl::InternalError("an image is refused");
-        }
-      }
-    }
-    lap(&times->parse, nullptr);
-    const absl::Status status = decoder_->Enqueue(jpegs_);
-    if (!status.ok()) return status;
-    lap(&times->submit, &times->submit_wall);
-    OrDie(done_.Record(stream_.get()));
-    OrDie(done_.Wait());
-    lap(&times->wait, &times->wait_wall);
-    times->images += batch.size();
-    return absl::OkStatus();
-  }
-
-  // A hash of the samples of the batches' planes.
-  uint64_t Hash() const {
-    uint64_t hash = 14695981039346656037u;
-    for (size_t b = 0; b < 2; ++b) {
-      const std::vector<uint8_t> bytes =
-          ToHost<uint8_t>(planes_[b], 0, planes_[b].size());
-      uint64_t at = 0;
-      for (const EncodedJpeg& image : batches_[b]) {
-        const PlaneLayout layout = LayOutPlanes(image.form);
-        for (int plane = 0; plane < image.form.planes(); ++plane) {
-          for (uint32_t y = 0; y < image.form.plane_height(plane); ++y) {
-            const uint8_t* row = bytes.data() + at + layout.offset[plane] +
-                                 uint64_t{y} * layout.pitch[plane];
-            for (uint32_t x = 0; x < image.form.plane_width(plane); ++x) {
-              hash = (hash ^ row[x]) * 1099511628211u;
-            }
-          }
-        }
-        at += layout.bytes;
-      }
-    }
-    return hash;
-  }
-
- private:
-  const bool on_device_;
-  CudaStream stream_;
-  Event done_;
-  std::unique_ptr<NvjpegDecoder> decoder_;
-  std::vector<EncodedJpeg> batches_[2];
-  std::vector<DeviceBuffer> planes_;
-  std::vector<const EncodedJpeg*> jpegs_;
-  size_t next_ = 0;
-};
 
 void Measure(const Files& files, const Variant& variant, double seconds,
              bool hash) {
@@ -236,20 +83,16 @@ void Measure(const Files& files, const Variant& variant, double seconds,
   Times sum;
   absl::Status status;
   for (size_t i = 0; i < variant.threads; ++i) {
-    sum.images += times[i].images;
-    sum.parse += times[i].parse;
-    sum.submit += times[i].submit;
-    sum.wait += times[i].wait;
-    sum.submit_wall += times[i].submit_wall;
-    sum.wait_wall += times[i].wait_wall;
+    sum.Add(times[i]);
     status.Update(statuses[i]);
   }
   std::printf(
       "{\"files\": \"%s\", \"backend\": %d, \"flags\": %u, \"batch\": %zu, "
-      "\"threads\": %zu, \"prepare\": %d, \"sorted\": %d, \"at_a_time\": %zu, ",
+      "\"threads\": %zu, \"prepare\": %d, \"sorted\": %d, \"at_a_time\": %zu, "
+      "\"tail\": %zu, \"short\": \"%s\", ",
       variant.files, variant.backend, variant.flags, variant.batch,
-      variant.threads, variant.prepare, variant.sorted,
-      workers[0]->at_a_time());
+      variant.threads, variant.prepare, variant.sorted, workers[0]->at_a_time(),
+      variant.tail, variant.of_short);
   if (!status.ok()) {
     std::printf("\"error\": \"%s\"}\n", std::string(status.message()).c_str());
     return;
@@ -258,9 +101,14 @@ void Measure(const Files& files, const Variant& variant, double seconds,
   std::printf(
       "\"images_s\": %.0f, \"cpu_us\": %.0f, \"parse_us\": %.1f, "
       "\"submit_us\": %.0f, \"wait_us\": %.0f, \"submit_wall_us\": %.0f, "
-      "\"wait_wall_us\": %.0f",
+      "\"wait_wall_us\": %.0f, \"full_ms\": %.2f",
       static_cast<double>(sum.images) / wall_s, cpu_s * us, sum.parse * us,
-      sum.submit * us, sum.wait * us, sum.submit_wall * us, sum.wait_wall * us);
+      sum.submit * us, sum.wait * us, sum.submit_wall * us, sum.wait_wall * us,
+      sum.full.ms());
+  if (variant.tail != 0) {
+    std::printf(", \"after_ms\": %.2f, \"short_ms\": %.2f", sum.after.ms(),
+                sum.tail.ms());
+  }
   if (hash) {
     std::printf(", \"hash\": \"%016llx\"",
                 static_cast<unsigned long long>(workers[0]->Hash()));
@@ -318,13 +166,24 @@ int Main(int argc, char** argv) {
   }
   all.emplace_back("made", std::make_unique<Files>(std::move(made)));
   for (const auto& [name, files] : all) {
+    const size_t full = Worker(*files, {.files = name}, 0).at_a_time();
+    for (const size_t tail : {size_t{1}, (full + 1) / 2}) {
+      for (const size_t threads : {1, 2}) {
+        for (const char* of_short : {"anew", "filled", "copies"}) {
+          Measure(*files,
+                  {name, backend, flags, full, threads, nvjpeg::kCss444, false,
+                   tail, of_short},
+                  seconds, false);
+        }
+      }
+    }
     for (const int prepare : prepares) {
       for (const bool sorted : {false, true}) {
-        for (const size_t batch : {7, 8, 14, 16, 28, 32}) {
+        for (const size_t batch : BatchesAround(full)) {
           for (const size_t threads : {1, 2, 4}) {
             const Variant variant = {name,    backend, flags, batch,
                                      threads, prepare, sorted};
-            const bool closely = batch == 14 && threads == 1 && !sorted;
+            const bool closely = batch == 2 * full && threads == 1 && !sorted;
             if (closely) CpuProfile::Begin();
             Measure(*files, variant, seconds, closely);
             if (!closely) continue;

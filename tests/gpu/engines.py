@@ -36,9 +36,10 @@ def parse():
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--out", help="folder for results.json and output.txt")
     parser.add_argument("--only", default="photographs,receipts,sweep,dali,tests")
-    parser.add_argument("--ways", default="",
+    parser.add_argument("--ways", default="0x0f",
                         help="also measure these numbers of engine threads and images "
-                        "of a chunk: 1x14,2x7")  # fmt: skip
+                        "of a chunk, 0 the default; u: not by size; f: short chunks "
+                        "filled: 1x14,0x0f")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--receipts", type=int, default=512, help="samples to draw")
     parser.add_argument("--until", type=float, default=460, help="s; starts nothing after")
@@ -64,6 +65,13 @@ def frame_of(path):
     return None
 
 
+def file_system(folder):
+    """The type of the file system that holds a folder."""
+    done = subprocess.run(["stat", "-f", "-c", "%T", folder], check=False,
+                          capture_output=True, text=True)  # fmt: skip
+    return done.stdout.strip() or "unknown"
+
+
 def compact(result):
     """One line for each member."""
     if isinstance(result, list):
@@ -79,12 +87,15 @@ class Engines:
         self.begin = time.monotonic()
         self.results = {}
         self.servers = []
+        self.in_memory = None
         self.arena = self.arena_folder()
         room = shutil.disk_usage(self.arena if self.arena != "auto" else "/dev/shm").free
         # For three servers at a time.
         self.memory_mib = max(64, min(2048, int(0.3 * room) >> 20))
+        self.corpora = self.corpus_folder()
         print(f"arena {self.arena}, {room >> 20} MiB free, {self.memory_mib} MiB a "
-              "server", flush=True)  # fmt: skip
+              f"server; corpora in {self.corpora}, {file_system(self.corpora)}",
+              flush=True)  # fmt: skip
 
     def arena_folder(self):
         """A tmpfs with room for the servers: /dev/shm, or one that is mounted here."""
@@ -101,8 +112,23 @@ class Engines:
         print(f"no tmpfs of our own: {mounted.stderr.strip()}", flush=True)
         return "auto"
 
+    def corpus_folder(self):
+        """Where the corpora go: a tmpfs if there is one, since a container's own file
+        system may not say what it has in memory, and files then go through a string."""
+        if self.options.without_gpu:
+            return self.folder
+        if self.arena != "auto":
+            os.makedirs(f"{self.arena}/corpora")
+            return f"{self.arena}/corpora"
+        if shutil.disk_usage("/dev/shm").free < 8 << 30:
+            return self.folder
+        self.in_memory = tempfile.mkdtemp(prefix="ballast", dir="/dev/shm")
+        return self.in_memory
+
     def close(self):
         self.stop()
+        if self.in_memory:
+            shutil.rmtree(self.in_memory, ignore_errors=True)
         if self.arena != "auto":
             subprocess.run(["umount", self.arena], check=False)
 
@@ -151,7 +177,7 @@ class Engines:
         images = f"{self.bundle}/shared/corpus/images"
         if not os.path.isdir(images):
             raise RuntimeError(f"no {images}: build with BALLAST_SHARED_DIR set")
-        chosen = f"{self.folder}/photographs"
+        chosen = f"{self.corpora}/photographs"
         os.makedirs(chosen, exist_ok=True)
         names = []
         for name in sorted(os.listdir(images)):
@@ -159,7 +185,7 @@ class Engines:
             if frame and frame[0] == BASELINE and frame[1] * frame[2] >= LEAST_PIXELS:
                 shutil.copyfile(f"{images}/{name}", f"{chosen}/{name}")
                 names.append(name)
-        lines = f"{self.folder}/photographs.jsonl"
+        lines = f"{self.corpora}/photographs.jsonl"
         with open(lines, "w", encoding="utf-8") as file:
             for number in range(REPEATS * len(names)):
                 turns = [{"from": "human", "value": "<image>\nDescribe."},
@@ -171,7 +197,7 @@ class Engines:
 
     def receipts(self):
         """A source of drawn receipts, and a folder with their images."""
-        folder = f"{self.folder}/receipts"
+        folder = f"{self.corpora}/receipts"
         self.run(self.program("bin", "ballast-server"), "make-corpus", "--out", folder,
                  "--samples", self.options.receipts, "--preset", "receipts")  # fmt: skip
         images = f"{self.folder}/receipt-images"
@@ -244,7 +270,7 @@ class Engines:
             command += ["--way", way]
         if beside:
             command += ["--beside", f"device={servers['device']}"]
-        text, _ = self.run(*command, name=f"{name}-whole-way", limit=150)
+        text, _ = self.run(*command, name=f"{name}-whole-way", limit=170)
         for where in servers.values():
             # What a server or a rank warned of, such as a lack of shared memory.
             with open(f"{where.split(',')[0][5:-5]}.log", encoding="utf-8") as log:
@@ -252,6 +278,7 @@ class Engines:
         print("\n".join(line for line in text.splitlines()
                         if line[:2] in ("W ", "E ", "I "))[-1500:])  # fmt: skip
         result.update(json.loads(text.splitlines()[-1]))
+        result["file_system"] = file_system(self.corpora)
         alone = result["engines_alone"]["images_s"]
         for each in ("device", "device8", "host"):
             result[each]["of_engines_alone"] = round(result[each]["images_s"] / alone, 3)
@@ -266,7 +293,7 @@ class Engines:
 
     def sweep(self, *arguments):
         text, _ = self.run(self.program("benchmarks", "engine_sweep_gpu_benchmark"),
-                           *arguments, name="sweep" + "".join(arguments))  # fmt: skip
+                           *arguments, name="sweep" + "".join(arguments), limit=240)  # fmt: skip
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
     def tests(self):
@@ -288,7 +315,7 @@ class Engines:
         results = {}
         script = f"{self.bundle}/node/dali_baseline.py"
         for batch in (8, 32, 64):
-            text, _ = self.run(sys.executable, script, f"{self.folder}/photographs",
+            text, _ = self.run(sys.executable, script, f"{self.corpora}/photographs",
                                "--batch", batch, "--seconds", 4)  # fmt: skip
             results[batch] = json.loads(text.splitlines()[-1])
             if "absent" in results[batch]:

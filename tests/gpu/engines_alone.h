@@ -33,7 +33,10 @@ struct Result {
   double images_s = 0;
   double rank_ms = 0;  // processor time, an image
   double server_ms = 0;
-  double bytes = 0;  // of blocks, an image
+  double server_user_ms = 0;
+  double server_system_ms = 0;
+  double server_faults = 0;  // pages, an image
+  double bytes = 0;          // of blocks, an image
   double next_ms = 0;
   double engines_busy = 0;  // engine threads in Decode, of the time
   double by_hardware = 0;   // of the images

@@ -5,19 +5,19 @@
 // run; medians are printed, and a JSON object at the end.
 //
 //   whole_way_gpu_benchmark --images DIR [--rounds N]
-//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES[u]]
+//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES[u][f]]
 //       [--latency NAME=ADDRESS,PID]
 //       [--beside NAME=ADDRESS,PID]
 //
 // --server serves micro-batches of one size; --latency is asked for one batch
 // after the other; --beside is pulled by a loop of matrix products of 200 ms a
-// step. tests/gpu/engines.py starts the servers.
+// step. The last two are measured twice in turns: as the shim is, and with
+// short chunks that are filled. No block is pulled twice, which a server would
+// have in memory still. tests/gpu/engines.py starts the servers.
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,6 +31,7 @@
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/engines_alone.h"
 #include "tests/gpu/matrix_products.h"
+#include "tests/gpu/server_process.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 
@@ -42,6 +43,7 @@ constexpr double kWarm = 0.8;
 constexpr double kFirst = 4;
 constexpr double kStep = 0.2;  // seconds of matrix products
 constexpr int kSteps = 12;     // of each round beside matrix products
+constexpr int kLeastRounds = 5;
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -49,59 +51,32 @@ double Median(std::vector<double> values) {
   return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
-struct Server {
-  std::string name;
-  std::string address;
-  std::string pid;
-};
-
-Server ParseServer(const std::string& text) {
-  const std::vector<std::string> name = absl::StrSplit(text, '=');
-  const std::vector<std::string> rest = absl::StrSplit(name.at(1), ',');
-  return {name[0], rest.at(0), rest.at(1)};
-}
-
-// Processor seconds that another process's threads have used.
-double ProcessorSeconds(const std::string& pid) {
-  double seconds = 0;
-  for (const auto& task :
-       std::filesystem::directory_iterator("/proc/" + pid + "/task")) {
-    std::ifstream file(task.path() / "schedstat");
-    double nanoseconds = 0;
-    if (file >> nanoseconds) seconds += 1e-9 * nanoseconds;
-  }
-  return seconds;
-}
-
-// Kilobytes of a line of /proc/PID/status.
-double StatusOf(const std::string& pid, const std::string& key) {
-  std::ifstream file("/proc/" + pid + "/status");
-  std::string word;
-  while (file >> word) {
-    if (word != key + ":") continue;
-    double value = 0;
-    file >> value;
-    return value;
-  }
-  return 0;
-}
-
-// A way to use the JPEG engines: "1x14", a thread and chunks of 14 images;
-// "1x14u", these not by size.
+// A way to use the JPEG engines: "1x14", a thread and chunks of 14 images, 0
+// the default; "1x14u", these not by size; "1x14f", short ones filled.
 struct Way {
-  size_t threads = 0;  // 0: the defaults
+  size_t threads = 0;  // 0: the default
   size_t images = 0;
   bool by_size = true;
+  bool fills = false;
 };
 
-std::unique_ptr<CudaTrainerShim> MakeShim(const Server& server, bool overlap,
-                                          const Way& way = {}) {
+Way ParseWay(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, 'x');
+  return {std::stoul(parts.at(0)), std::stoul(parts.at(1)),
+          parts[1].find('u') == std::string::npos,
+          parts[1].find('f') != std::string::npos};
+}
+
+std::unique_ptr<CudaTrainerShim> MakeShim(const ServerProcess& server,
+                                          bool overlap, const Way& way = {}) {
   CudaTrainerShim::Options options;
-  if (way.threads != 0) {
-    options.decoder.engines = way.threads;
-    options.decoder.images = way.images;
-    options.decoder.by_size = way.by_size;
-  }
+  if (way.threads != 0) options.decoder.engines = way.threads;
+  options.decoder.images = way.images;
+  options.decoder.by_size = way.by_size;
+  options.decoder.fills_chunks = way.fills;
+  // The server still has blocks of steps that were pulled before.
+  static uint64_t first_step = 0;
+  options.source.start_step = first_step += 1'000'000;
   options.servers.addresses = {server.address};
   options.source.role.set_module(v1::MODULE_VISION);
   // Blocks of pixels are copied from where the server wrote them, too. Much
@@ -112,12 +87,12 @@ std::unique_ptr<CudaTrainerShim> MakeShim(const Server& server, bool overlap,
 }
 
 // Pulls for `seconds`.
-Result Pull(CudaTrainerShim* shim, const Server& server, cudaStream_t stream,
-            const Event& packed, double seconds) {
+Result Pull(CudaTrainerShim* shim, const ServerProcess& server,
+            cudaStream_t stream, const Event& packed, double seconds) {
   Result result;
   const JpegEngineCounts before = shim->decoded();
   const double rank = Seconds(CLOCK_PROCESS_CPUTIME_ID);
-  const double served = ProcessorSeconds(server.pid);
+  const ProcessUse used = UseOf(server.pid);
   const double begin = Seconds(CLOCK_MONOTONIC);
   double images = 0;
   std::vector<double> next;
@@ -135,7 +110,11 @@ Result Pull(CudaTrainerShim* shim, const Server& server, cudaStream_t stream,
   const JpegEngineCounts after = shim->decoded();
   result.images_s = images / (now - begin);
   result.rank_ms = 1e3 * (Seconds(CLOCK_PROCESS_CPUTIME_ID) - rank) / images;
-  result.server_ms = 1e3 * (ProcessorSeconds(server.pid) - served) / images;
+  const ProcessUse use = UseOf(server.pid);
+  result.server_ms = 1e3 * (use.seconds - used.seconds) / images;
+  result.server_user_ms = 1e3 * (use.user - used.user) / images;
+  result.server_system_ms = 1e3 * (use.system - used.system) / images;
+  result.server_faults = (use.faults - used.faults) / images;
   result.bytes /= images;
   result.next_ms = Median(next);
   result.engines_busy =
@@ -151,15 +130,18 @@ std::string Json(const std::string& name, const std::vector<Result>& results) {
     for (const Result& result : results) values.push_back(result.*member);
     return Median(values);
   };
-  char text[512];
+  char text[768];
   std::snprintf(
       text, sizeof(text),
       "\"%s\": {\"images_s\": %.1f, \"rank_cpu_ms\": %.4f, "
-      "\"server_cpu_ms\": %.4f, \"cpu_ms\": %.4f, \"bytes_image\": %.0f, "
+      "\"server_cpu_ms\": %.4f, \"server_user_ms\": %.3f, "
+      "\"server_system_ms\": %.3f, \"server_faults\": %.2f, "
+      "\"cpu_ms\": %.4f, \"bytes_image\": %.0f, "
       "\"next_ms\": %.3f, \"engine_threads_busy\": %.3f, "
       "\"by_hardware\": %.4f}",
       name.c_str(), median(&Result::images_s), median(&Result::rank_ms),
-      median(&Result::server_ms),
+      median(&Result::server_ms), median(&Result::server_user_ms),
+      median(&Result::server_system_ms), median(&Result::server_faults),
       median(&Result::rank_ms) + median(&Result::server_ms),
       median(&Result::bytes), median(&Result::next_ms),
       median(&Result::engines_busy), median(&Result::by_hardware));
@@ -168,9 +150,9 @@ std::string Json(const std::string& name, const std::vector<Result>& results) {
 
 // One batch after the other, none made ahead: from the call of Next, with the
 // block in the server's memory, to the patches.
-std::string Latency(const Server& server, cudaStream_t stream,
-                    const Event& packed) {
-  const auto shim = MakeShim(server, /*overlap=*/false);
+std::string Latency(const ServerProcess& server, bool fills,
+                    cudaStream_t stream, const Event& packed) {
+  const auto shim = MakeShim(server, /*overlap=*/false, {.fills = fills});
   std::vector<double> times;
   double images = 0;
   for (int i = 0; i < 60; ++i) {
@@ -186,16 +168,17 @@ std::string Latency(const Server& server, cudaStream_t stream,
   }
   char text[256];
   std::snprintf(text, sizeof(text),
-                "\"latency_%s\": {\"images\": %.0f, \"median_ms\": %.2f, "
+                "\"latency_%s%s\": {\"images\": %.0f, \"median_ms\": %.2f, "
                 "\"least_ms\": %.2f, \"most_ms\": %.2f}",
-                server.name.c_str(), images, Median(times),
-                *std::min_element(times.begin(), times.end()),
+                server.name.c_str(), fills ? "_filled" : "", images,
+                Median(times), *std::min_element(times.begin(), times.end()),
                 *std::max_element(times.begin(), times.end()));
   return text;
 }
 
-// Steps of matrix products, with a batch each or without; alternating.
-std::string Beside(const Server& server, cudaStream_t stream,
+// Steps of matrix products: without a batch, with one each, and with one each
+// and filled chunks; in turns. What is slower is the median over rounds.
+std::string Beside(const ServerProcess& server, cudaStream_t stream,
                    const Event& packed, int rounds) {
   absl::StatusOr<MatrixProducts> products = MatrixProducts::Create(stream);
   if (!products.ok()) {
@@ -213,15 +196,16 @@ std::string Beside(const Server& server, cudaStream_t stream,
   wait();
   const int count = std::max(
       1, static_cast<int>(100 * kStep / (Seconds(CLOCK_MONOTONIC) - begin)));
-  const auto shim = MakeShim(server, /*overlap=*/true);
+  const auto plain = MakeShim(server, /*overlap=*/true);
+  const auto filled = MakeShim(server, /*overlap=*/true, {.fills = true});
   double images = 0;
   // The time of the later steps.
-  const auto run = [&](bool pulls) {
+  const auto run = [&](CudaTrainerShim* shim) {
     std::vector<double> times;
     for (int i = 0; i < kSteps; ++i) {
       begin = Seconds(CLOCK_MONOTONIC);
       BatchRef<DeviceBatch> batch;
-      if (pulls) {
+      if (shim != nullptr) {
         batch = OrDie(shim->Next(stream));
         images = static_cast<double>(batch->totals.images);
       }
@@ -231,25 +215,30 @@ std::string Beside(const Server& server, cudaStream_t stream,
     }
     return Median(times);
   };
-  std::vector<double> alone, with;
-  run(true);
+  std::vector<double> alone, slower, slower_filled;
+  run(plain.get());
+  run(filled.get());
   for (int round = 0; round < rounds; ++round) {
-    alone.push_back(run(false));
-    with.push_back(run(true));
+    alone.push_back(run(nullptr));
+    slower.push_back(run(plain.get()) / alone.back() - 1);
+    slower_filled.push_back(run(filled.get()) / alone.back() - 1);
   }
   char text[256];
   std::snprintf(text, sizeof(text),
                 "\"beside\": {\"products\": %d, \"images\": %.0f, "
-                "\"alone_ms\": %.3f, \"with_ms\": %.3f, \"slower\": %.5f}",
-                count, images, Median(alone), Median(with),
-                Median(with) / Median(alone) - 1);
-  return text;
+                "\"rounds\": %d, \"alone_ms\": %.3f, \"slower\": %.5f, "
+                "\"slower_filled\": %.5f, ",
+                count, images, rounds, Median(alone), Median(slower),
+                Median(slower_filled));
+  return absl::StrCat(text, "\"all\": [", absl::StrJoin(slower, ", "),
+                      "], \"all_filled\": [",
+                      absl::StrJoin(slower_filled, ", "), "]}");
 }
 
 int Main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::string images;
-  std::vector<Server> servers, latencies, besides;
+  std::vector<ServerProcess> servers, latencies, besides;
   std::vector<std::pair<std::string, Way>> ways;
   int rounds = 3;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -257,12 +246,7 @@ int Main(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (key == "--images") images = value;
     if (key == "--rounds") rounds = std::atoi(argv[i + 1]);
-    if (key == "--way") {
-      const std::vector<std::string> parts = absl::StrSplit(value, 'x');
-      ways.emplace_back(value,
-                        Way{std::stoul(parts.at(0)), std::stoul(parts.at(1)),
-                            parts.at(1).back() != 'u'});
-    }
+    if (key == "--way") ways.emplace_back(value, ParseWay(value));
     if (key == "--server") servers.push_back(ParseServer(value));
     if (key == "--latency") latencies.push_back(ParseServer(value));
     if (key == "--beside") besides.push_back(ParseServer(value));
@@ -281,14 +265,14 @@ int Main(int argc, char** argv) {
     alone.Run(kWarm);
     // Until the server has written to all of its arena: page faults are costs
     // of its first minute.
-    for (const Server& server : servers) {
+    for (const ServerProcess& server : servers) {
       const auto shim = MakeShim(server, /*overlap=*/true);
       Pull(shim.get(), server, stream.get(), packed, kFirst);
     }
     std::map<std::string, std::vector<Result>> results;
     for (int round = 0; round < rounds; ++round) {
       results["engines_alone"].push_back(alone.Run(kMeasured));
-      for (const Server& server : servers) {
+      for (const ServerProcess& server : servers) {
         std::vector<std::pair<std::string, Way>> all = {{server.name, Way()}};
         for (const auto& [name, way] : ways) {
           // Where the server decodes there is one way.
@@ -303,7 +287,7 @@ int Main(int argc, char** argv) {
         }
       }
     }
-    for (const Server& server : servers) {
+    for (const ServerProcess& server : servers) {
       const auto shim = MakeShim(server, /*overlap=*/true);
       CpuProfile::Begin();
       Pull(shim.get(), server, stream.get(), packed, kMeasured);
@@ -314,7 +298,7 @@ int Main(int argc, char** argv) {
       json.push_back(Json(name, each));
       std::printf("%s\n", json.back().c_str());
     }
-    for (const Server& server : servers) {
+    for (const ServerProcess& server : servers) {
       json.push_back(absl::StrCat(
           "\"memory_", server.name,
           "\": {\"resident_mib\": ", StatusOf(server.pid, "VmRSS") / 1024,
@@ -322,11 +306,14 @@ int Main(int argc, char** argv) {
           ", \"arena_mib\": ", StatusOf(server.pid, "RssShmem") / 1024, "}"));
     }
   }
-  for (const Server& server : latencies) {
-    json.push_back(Latency(server, stream.get(), packed));
+  for (const ServerProcess& server : latencies) {
+    for (const bool fills : {false, true}) {
+      json.push_back(Latency(server, fills, stream.get(), packed));
+    }
   }
-  for (const Server& server : besides) {
-    json.push_back(Beside(server, stream.get(), packed, rounds));
+  for (const ServerProcess& server : besides) {
+    json.push_back(
+        Beside(server, stream.get(), packed, std::max(rounds, kLeastRounds)));
   }
   std::printf("{%s}\n", absl::StrJoin(json, ", ").c_str());
   return 0;

@@ -109,13 +109,27 @@ TEST(ResamplePlanTest, HasTheWeightsOfItsFilterAndLibrary) {
   }
 }
 
-// Some of its images are resized along the height first.
-TEST(ResamplePlanTest, RefusesPillow13) {
-  ResamplePlanner planner(
-      Resampling{ResampleFilter::kBicubic, ResampleLibrary::kPillow13});
-  const ResampleRequest request = Request(101, 50, 30, 20);
-  EXPECT_EQ(planner.Plan({&request, 1}).code(),
-            absl::StatusCode::kInvalidArgument);
+// Pillow 13 does so where the height shrinks by more than twice the pixels by
+// which the width shrinks, Pillow 12 over a hundred times as high as wide.
+TEST(ResamplePlanTest, RefusesImagesThatBeginWithTheHeight) {
+  const auto code = [](ResampleLibrary library,
+                       const ResampleRequest& request) {
+    ResamplePlanner planner(Resampling{ResampleFilter::kBicubic, library});
+    return planner.Plan({&request, 1}).code();
+  };
+  constexpr auto kRefused = absl::StatusCode::kInvalidArgument;
+  const ResampleRequest twice = Request(50, 60, 30, 20);
+  const ResampleRequest more = Request(50, 61, 30, 20);
+  const ResampleRequest wider = Request(50, 61, 51, 60);
+  const ResampleRequest tall = Request(3, 301, 2, 300);
+  EXPECT_EQ(code(ResampleLibrary::kPillow13, twice), absl::StatusCode::kOk);
+  EXPECT_EQ(code(ResampleLibrary::kPillow13, more), kRefused);
+  EXPECT_EQ(code(ResampleLibrary::kPillow13, wider), kRefused);
+  EXPECT_EQ(code(ResampleLibrary::kPillow13, tall), absl::StatusCode::kOk);
+  EXPECT_EQ(code(ResampleLibrary::kPillow12, more), absl::StatusCode::kOk);
+  EXPECT_EQ(code(ResampleLibrary::kPillow12, tall), kRefused);
+  EXPECT_EQ(code(ResampleLibrary::kTorchvision, more), absl::StatusCode::kOk);
+  EXPECT_EQ(code(ResampleLibrary::kTorchvision, tall), absl::StatusCode::kOk);
 }
 
 TEST(ResamplePlanTest, ForgetsWeightsBeyondItsBound) {

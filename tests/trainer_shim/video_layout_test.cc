@@ -206,7 +206,54 @@ TEST(VideoFormTest, FramesOfAFamilyOfTilesAreNoVideos) {
   model.clear_image_family();
   EXPECT_THAT(std::string(CropFormOf(job).status().message()),
               HasSubstr("videos are packed for Qwen's models, in merge order, "
-                        "and for InternVL, as tiles"));
+                        "and for InternVL and LLaVA-OneVision, as tiles"));
+}
+
+// LLaVA-OneVision's frames are tiles of their own: a row each.
+v1::Job TilesOfVideos() {
+  v1::Job job = JobOf(/*temporal=*/1);
+  job.mutable_model()->mutable_image_family()->set_rule(
+      v1::ImageFamily::RULE_PINPOINTS);
+  job.mutable_model()->set_image_form(Model::IMAGE_FORM_TILES);
+  job.mutable_crop_shape()->set_tile(16);
+  return job;
+}
+
+TEST(VideoFormTest, FramesMayBeTilesApart) {
+  std::vector<ImageRecord> records = {Image()};
+  const uint64_t end = AddVideo(1, 256, 3, 3, 3, 3, 0.5f, &records);
+  AddVideo(2, end, 2, 2, 3, 3, 1, &records);
+  const auto form = CropFormOf(TilesOfVideos());
+  ASSERT_TRUE(form.ok()) << form.status();
+  EXPECT_TRUE(form->videos);
+  const auto layout = LayOutVideos(records, *form);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_THAT(layout->row_offsets, ElementsAre(0, 3, 5));
+  EXPECT_EQ(layout->rows(), 5);
+  EXPECT_THAT(layout->vision.image_grid_thw, ElementsAre(3, 3, 3, 2, 3, 3));
+  // The tower attends within a frame.
+  EXPECT_THAT(layout->vision.cu_seqlens, ElementsAre(0, 9, 18, 27, 36, 45));
+  ASSERT_EQ(layout->patches.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(layout->patches[i].first, i);
+    EXPECT_EQ(layout->patches[i].first_row, i);
+    EXPECT_EQ(layout->patches[i].frames.count, 1u);
+  }
+}
+
+TEST(VideoFormTest, RefusesTilesThatCannotBe) {
+  std::vector<ImageRecord> records;
+  AddVideo(0, 0, 1, 1, 5, 3, 1, &records);  // 20 pixels high
+  EXPECT_THAT(Fault(records, TilesOfVideos()),
+              HasSubstr("12x20 pixels, wanted at most a tile's, 16"));
+  v1::Job job = TilesOfVideos();
+  job.mutable_model()->set_temporal_patch(2);
+  EXPECT_THAT(std::string(CropFormOf(job).status().message()),
+              HasSubstr("model.temporal_patch with videos of tiles is 2"));
+  job = TilesOfVideos();
+  job.mutable_crop_shape()->clear_tile();
+  EXPECT_THAT(std::string(CropFormOf(job).status().message()),
+              HasSubstr("crop_shape.tile with videos is 0"));
 }
 
 }  // namespace

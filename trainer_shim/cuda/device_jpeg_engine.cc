@@ -20,7 +20,7 @@ namespace ballast {
 
 class DeviceJpegEngine::Impl {
  public:
-  absl::Status Start(Hardware hardware) {
+  absl::Status Start(Hardware hardware, bool fills) {
     BALLAST_RETURN_IF_ERROR(
         CudaStatus(cudaGetDevice(&device_), "asking for the current device"));
     BALLAST_ASSIGN_OR_RETURN(stream_, CudaStream::CreateUrgent());
@@ -29,8 +29,10 @@ class DeviceJpegEngine::Impl {
       hardware_ = absl::FailedPreconditionError("JPEG engines are not wanted");
       return absl::OkStatus();
     }
+    NvjpegDecoder::Options options;
+    options.fills = fills;
     absl::StatusOr<std::unique_ptr<NvjpegDecoder>> decoder =
-        NvjpegDecoder::Create(stream_.get());
+        NvjpegDecoder::Create(stream_.get(), options);
     hardware_ = decoder.status();
     if (decoder.ok()) decoder_ = *std::move(decoder);
     return absl::OkStatus();
@@ -125,9 +127,9 @@ DeviceJpegEngine::DeviceJpegEngine(std::unique_ptr<Impl> impl)
 DeviceJpegEngine::~DeviceJpegEngine() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceJpegEngine>> DeviceJpegEngine::Create(
-    Hardware hardware) {
+    Hardware hardware, bool fills) {
   auto impl = std::make_unique<Impl>();
-  BALLAST_RETURN_IF_ERROR(impl->Start(hardware));
+  BALLAST_RETURN_IF_ERROR(impl->Start(hardware, fills));
   return std::unique_ptr<DeviceJpegEngine>(
       new DeviceJpegEngine(std::move(impl)));
 }

@@ -297,6 +297,8 @@ absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
   PatchifyBatch pack = PatchesOf(staged, entry, plan.upload.frames, plan.frames,
                                  plan.output.pixel_values_videos);
   pack.out_rows = plan.video_rows;
+  pack.tile_h = staged.layout.crops.shape.tile_h;
+  pack.tile_w = staged.layout.crops.shape.tile_w;
   return patchifier_.Launch(pack, stream_->get());
 }
 

@@ -30,6 +30,18 @@ size_t HeaderBytes(absl::string_view bytes) {
   return bytes.size();
 }
 
+// The place of the image of the fewest pixels.
+size_t SmallestOf(absl::Span<const EncodedJpeg* const> images) {
+  const auto pixels = [](const EncodedJpeg* image) {
+    return uint64_t{image->form.width} * image->form.height;
+  };
+  return std::min_element(images.begin(), images.end(),
+                          [&](const EncodedJpeg* a, const EncodedJpeg* b) {
+                            return pixels(a) < pixels(b);
+                          }) -
+         images.begin();
+}
+
 // CUDA may answer memory that work on another stream still uses, and let
 // `stream` wait for that work. JPEG engines write in no stream's order, so the
 // host waits. Only growth comes here.
@@ -153,7 +165,8 @@ bool NvjpegDecoder::Takes(const EncodedJpeg& image) {
          is_supported == 0;
 }
 
-void NvjpegDecoder::Prepare(absl::Span<const EncodedJpeg* const> images) {
+void NvjpegDecoder::Prepare(absl::Span<const EncodedJpeg* const> images,
+                            size_t batch) {
   if (options_.prepare < 0) return;
   uint32_t width = width_;
   uint32_t height = height_;
@@ -161,7 +174,7 @@ void NvjpegDecoder::Prepare(absl::Span<const EncodedJpeg* const> images) {
     width = std::max(width, image->form.width);
     height = std::max(height, image->form.height);
   }
-  const size_t most = std::max(most_, images.size());
+  const size_t most = std::max(most_, batch);
   if (width == width_ && height == height_ && most == most_) return;
   width_ = width;
   height_ = height;
@@ -174,16 +187,18 @@ void NvjpegDecoder::Prepare(absl::Span<const EncodedJpeg* const> images) {
 
 absl::Status NvjpegDecoder::Enqueue(
     absl::Span<const EncodedJpeg* const> images) {
-  if (batch_ != images.size()) {
+  const size_t batch =
+      options_.fills ? std::max(at_a_time_, images.size()) : images.size();
+  if (batch_ != batch) {
     batch_ = 0;
-    BALLAST_RETURN_IF_ERROR(
-        NvjpegStatus(api_->DecodeBatchedInitialize(
-                         handle_, state_, static_cast<int>(images.size()),
-                         /*max_cpu_threads=*/1, nvjpeg::kOutputYuv),
-                     "preparing a batch of JPEGs"));
-    batch_ = images.size();
+    BALLAST_RETURN_IF_ERROR(NvjpegStatus(
+        api_->DecodeBatchedInitialize(handle_, state_, static_cast<int>(batch),
+                                      /*max_cpu_threads=*/1,
+                                      nvjpeg::kOutputYuv),
+        "preparing a batch of JPEGs"));
+    batch_ = batch;
   }
-  Prepare(images);
+  Prepare(images, batch);
   data_.clear();
   lengths_.clear();
   images_.clear();
@@ -198,10 +213,16 @@ absl::Status NvjpegDecoder::Enqueue(
     }
     images_.push_back(planes);
   }
+  if (images_.size() < batch) {
+    const size_t least = SmallestOf(images);
+    data_.resize(batch, data_[least]);
+    lengths_.resize(batch, lengths_[least]);
+    images_.resize(batch, images_[least]);
+  }
   const absl::Status status = NvjpegStatus(
       api_->DecodeBatched(handle_, state_, data_.data(), lengths_.data(),
                           images_.data(), stream_),
-      absl::StrCat("decoding a batch of ", images.size(), " JPEGs"));
+      absl::StrCat("decoding a batch of ", batch, " JPEGs"));
   if (!status.ok()) batch_ = 0;
   return status;
 }

@@ -26,6 +26,10 @@ class NvjpegDecoder {
     // Chroma sampling that Prepare makes memory ready for; negative: it does
     // nothing.
     int prepare = nvjpeg::kCss444;
+    // Whether a batch of fewer than at_a_time() images is filled up to as many
+    // with repeats of its smallest one, which write the same planes once more:
+    // nvJPEG prepares for each other size of a batch anew.
+    bool fills = false;
   };
 
   // For the current device. All work and all device memory are in the order of
@@ -59,10 +63,11 @@ class NvjpegDecoder {
                 const Options& options);
   absl::Status Start();
   bool Parse(absl::string_view bytes);
-  // Makes nvJPEG's memory large enough for the largest batch and picture so
-  // far. Without it nvJPEG is half as fast over mixed sizes, and slows the
-  // trainer's work down, as if it freed memory each time (docs/performance.md).
-  void Prepare(absl::Span<const EncodedJpeg* const> images);
+  // Makes nvJPEG's memory large enough for batches of `batch` images, and for
+  // the largest batch and picture so far. Without it nvJPEG is half as fast
+  // over mixed sizes, and slows the trainer's work down, as if it freed memory
+  // each time (docs/performance.md).
+  void Prepare(absl::Span<const EncodedJpeg* const> images, size_t batch);
 
   // Memory of one kind for nvJPEG. What it gives back is kept for its next
   // request: freeing page-locked memory waits for the device, and memory that

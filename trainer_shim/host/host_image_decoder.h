@@ -26,7 +26,8 @@ class HostImageDecoder {
 
   // `bytes` is a JPEG that JudgeForEngines does not refuse, with its form.
   // `out` holds height*width*3 bytes. Errors: INVALID_ARGUMENT (a side of 0,
-  // the size of `out`; damaged, not of `form`; Pillow 13), RESOURCE_EXHAUSTED.
+  // the size of `out`; damaged, not of `form`; resized along the height first),
+  // RESOURCE_EXHAUSTED.
   absl::Status DecodeResized(absl::string_view bytes, const PlaneForm& form,
                              uint32_t width, uint32_t height,
                              absl::Span<uint8_t> out);

@@ -77,8 +77,8 @@ void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
   digest->Add("second_per_grid_ts", videos.second_per_grid_ts.data() + video,
               1);
   const uint64_t row = batch.crops.shape.row();
-  const uint64_t first = videos.vision.patch_offsets[video] * row;
-  const uint64_t count = videos.vision.patch_offsets[video + 1] * row - first;
+  const uint64_t first = videos.row_offsets[video] * row;
+  const uint64_t count = videos.row_offsets[video + 1] * row - first;
   const auto add = [&](absl::string_view name, const auto& values) {
     if (!values.empty()) digest->Add(name, values.data() + first, count);
   };
@@ -86,7 +86,8 @@ void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
   add("pixel_values_videos_bf16", batch.pixel_values_videos_bf16);
 }
 
-// Crops of images and videos of a sample.
+// Crops and videos of a sample. Frames that a model takes as it takes an
+// image's crops are crops: they lie in pixel_values.
 struct Items {
   uint32_t crops = 0;
   uint32_t videos = 0;
@@ -100,7 +101,8 @@ std::map<uint64_t, Items> ItemsOf(const v1::StepSchedule& schedule) {
     for (int i = 0; i < micro_batch.position_size(); ++i) {
       Items& items = all[micro_batch.position(i)];
       for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
-        if (GridT(micro_batch, k) != 0) {
+        if (GridT(micro_batch, k) != 0 &&
+            micro_batch.seconds_per_patch(k) > 0) {
           ++items.videos;
         } else {
           items.crops += CropsOf(micro_batch, k);

@@ -215,10 +215,104 @@ INSTANTIATE_TEST_SUITE_P(
       return v1::Model::ImageForm_Name(info.param).substr(11);
     });
 
+// LLaVA-OneVision's frames: tiles apart from those of images.
+TEST(TilesOfVideosTest, LieWhereTheFormulaSays) {
+  SyntheticJob job = JobOf(v1::Model::IMAGE_FORM_TILES, v1::DELIVERY_EXCHANGE);
+  job.videos = true;
+  constexpr uint32_t kTile = 36;
+  const v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
+  const NormaliseTable table({.5, .5, .5}, {.25, .25, .25},
+                             Normalisation::kTorchvision);
+  uint64_t videos = 0;
+  for (const auto& batches : AssembleAll(job, v1::MODULE_VISION)) {
+    for (const auto& batch : batches) {
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      const auto& columns = schedule.micro_batches(batch->micro_batch);
+      const FirstEntries first = FirstEntriesOf(columns);
+      const PatchShape& shape = batch->crops.shape;
+      ASSERT_EQ(shape.tile_h, kTile);
+      uint64_t row = 0, video = 0, images = 0;
+      for (const PackedSample& sample : batch->samples) {
+        const uint32_t i = sample.position - columns.position(0);
+        uint32_t crop = 0;  // of the sample
+        for (uint32_t k = first.image[i]; k < first.image[i + 1]; ++k) {
+          const uint32_t frames = columns.crops(k);
+          if (columns.grid_t(k) == 0) {
+            crop += frames;
+            images += frames;
+            continue;
+          }
+          const uint32_t h = columns.grid_h(first.crop[i] + crop);
+          const uint32_t w = columns.grid_w(first.crop[i] + crop);
+          const auto& grids = batch->videos.vision.image_grid_thw;
+          EXPECT_EQ(grids[3 * video], frames);
+          EXPECT_EQ(grids[3 * video + 1], h);
+          EXPECT_EQ(grids[3 * video + 2], w);
+          EXPECT_EQ(batch->videos.row_offsets[video], row);
+          for (uint32_t frame = 0; frame < frames; ++frame, ++row, ++crop) {
+            const float* const tile =
+                batch->pixel_values_videos.data() + row * shape.row();
+            for (uint32_t at = 0; at < shape.row(); ++at) {
+              const uint32_t c = at / (kTile * kTile);
+              const uint32_t y = at / kTile % kTile;
+              const uint32_t x = at % kTile;
+              const bool inside = y < h * kPatch + 1 && x < w * kPatch + 1;
+              ASSERT_EQ(tile[at],
+                        inside ? table.floats(c)[FormulaPixel(
+                                     sample.position, crop, w, kPatch, y, x, c)]
+                               : 0)
+                  << "position " << sample.position << " frame " << frame;
+            }
+          }
+          ++video;
+        }
+      }
+      EXPECT_EQ(batch->videos.rows(), row);
+      EXPECT_EQ(batch->pixel_values_videos.size(), row * shape.row());
+      EXPECT_EQ(batch->crops.num_crops(), images + batch->dummy_image);
+      EXPECT_EQ(batch->totals.videos, video);
+      videos += video;
+      std::vector<TensorView> tensors;
+      ListTensors(*batch, AddressesOf(*batch), &tensors);
+      const auto pixels = std::find_if(
+          tensors.begin(), tensors.end(), [](const TensorView& tensor) {
+            return std::string(tensor.name) == "pixel_values_videos";
+          });
+      ASSERT_NE(pixels, tensors.end());
+      EXPECT_EQ(pixels->rank, 4u);
+      EXPECT_EQ(pixels->shape[0], static_cast<int64_t>(row));
+      EXPECT_EQ(pixels->shape[1], 3);
+      EXPECT_EQ(pixels->shape[3], kTile);
+    }
+  }
+  EXPECT_GT(videos, 6u);
+}
+
+TEST(TilesOfVideosTest, DeliveriesAreByteIdentical) {
+  std::vector<std::vector<std::string>> digests;
+  for (const v1::Delivery delivery :
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
+    SyntheticJob job = JobOf(v1::Model::IMAGE_FORM_TILES, delivery, 4);
+    job.videos = true;
+    std::vector<std::string>& all = digests.emplace_back();
+    for (const auto& batches :
+         AssembleAll(job, v1::MODULE_VISION, PixelType::kBfloat16, {},
+                     RankOneAddsADummy)) {
+      for (const auto& batch : batches) {
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        all.push_back(DigestOf(*batch));
+        const auto samples = SampleDigests(*batch);
+        all.insert(all.end(), samples.begin(), samples.end());
+      }
+    }
+  }
+  EXPECT_EQ(digests[0], digests[1]);
+  EXPECT_EQ(digests[0], digests[2]);
+}
+
 // A sample's digest tells nothing of the crops beside it, whose sizes decide
 // how large tiles are.
-TEST(CropSampleDigestsTest, DoNotDependOnTheBatch) {
-  SyntheticJob job = JobOf(v1::Model::IMAGE_FORM_TILES, v1::DELIVERY_DIRECT);
+void ExpectDigestsOfSamplesAlone(const SyntheticJob& job) {
   std::vector<std::vector<std::string>> of_samples(2);
   for (int round = 0; round < 2; ++round) {
     for (const auto& batches : AssembleAll(
@@ -244,6 +338,21 @@ TEST(CropSampleDigestsTest, DoNotDependOnTheBatch) {
     std::sort(of_samples[round].begin(), of_samples[round].end());
   }
   EXPECT_EQ(of_samples[0], of_samples[1]);
+}
+
+TEST(CropSampleDigestsTest, DoNotDependOnTheBatch) {
+  ExpectDigestsOfSamplesAlone(
+      JobOf(v1::Model::IMAGE_FORM_TILES, v1::DELIVERY_DIRECT));
+}
+
+// Nor of the frames of videos, which may be crops as those of images are.
+TEST(CropSampleDigestsTest, CoverFrames) {
+  for (const bool frames_are_crops : {true, false}) {
+    SyntheticJob job = JobOf(v1::Model::IMAGE_FORM_TILES, v1::DELIVERY_DIRECT);
+    job.videos = true;
+    job.frames_are_crops = frames_are_crops;
+    ExpectDigestsOfSamplesAlone(job);
+  }
 }
 
 }  // namespace
