@@ -1,6 +1,7 @@
 #include "tests/fakes/fake_sample_source.h"
 
 #include <cstdlib>
+#include <cstring>
 
 #include <png.h>
 
@@ -125,6 +126,16 @@ absl::StatusOr<FaultOr<RawSample>> FakeSampleSource::Read(
   RawSample sample = samples_[ordinal];
   if (!parts.text) sample.text.clear();
   if (!parts.images) sample.images.clear();
+  if (parts.places == nullptr) return sample;
+  for (size_t i = 0; i < sample.images.size(); ++i) {
+    const std::string& file = sample.images[i];
+    char* const place = (*parts.places)(i, sample.images.size(), file.size());
+    sample.placed.emplace_back();
+    if (place == nullptr) continue;
+    std::memcpy(place, file.data(), file.size());
+    sample.placed[i] = absl::string_view(place, file.size());
+    sample.images[i].clear();
+  }
   return sample;
 }
 

@@ -12,9 +12,15 @@ bool HasCrops(const SyntheticJob& job) {
   return job.form != v1::Model::IMAGE_FORM_MERGE_ORDER;
 }
 
+uint32_t TemporalPatchOf(const SyntheticJob& job) {
+  const bool tiles = job.form == v1::Model::IMAGE_FORM_TILES;
+  return job.form == v1::Model::IMAGE_FORM_PADDED || (tiles && job.videos) ? 1
+                                                                           : 2;
+}
+
 // Adds a video to a sample that has `crop` crops before it, and returns its
 // patches.
-uint32_t AddVideo(uint64_t position, uint32_t crop,
+uint32_t AddVideo(const SyntheticJob& job, uint64_t position, uint32_t crop,
                   v1::MicroBatchSchedule* out) {
   const uint32_t frames = 1 + (position + crop) % 6;
   const uint32_t h = 2 * (1 + position % 3);
@@ -23,11 +29,15 @@ uint32_t AddVideo(uint64_t position, uint32_t crop,
     out->add_grid_h(h);
     out->add_grid_w(w);
   }
-  const uint32_t pairs = (frames + 1) / 2;
+  const uint32_t t = TemporalPatchOf(job) == 1 ? frames : (frames + 1) / 2;
   out->add_crops(frames);
-  out->add_grid_t(pairs);
-  out->add_seconds_per_patch(0.5f + position);
-  return pairs * h * w;
+  out->add_grid_t(t);
+  out->add_seconds_per_patch(job.frames_are_crops ? 0 : 0.5f + position);
+  if (HasCrops(job)) {
+    out->add_image_height(300 + position);
+    out->add_image_width(400 + crop);
+  }
+  return t * h * w;
 }
 
 void AddSample(uint64_t position, const SyntheticJob& job,
@@ -52,17 +62,16 @@ void AddSample(uint64_t position, const SyntheticJob& job,
       patches += h * w;
     }
     if (job.videos) {
-      out->add_crops(crops);
       out->add_grid_t(0);
       out->add_seconds_per_patch(0);
     }
+    if (job.videos || has_crops) out->add_crops(crops);
     if (!has_crops) continue;
-    out->add_crops(crops);
     out->add_image_height(100 + position);
     out->add_image_width(200 + k);
   }
   for (uint32_t k = 0; k < videos; ++k) {
-    patches += AddVideo(position, crop, out);
+    patches += AddVideo(job, position, crop, out);
     crop += out->crops(out->crops_size() - 1);
   }
   const uint32_t text = 3 + position * 5 % 17;
@@ -174,7 +183,7 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
   v1::Model* model = message.mutable_model();
   model->set_patch(4);
   model->set_merge(2);
-  model->set_temporal_patch(job.form == v1::Model::IMAGE_FORM_PADDED ? 1 : 2);
+  model->set_temporal_patch(TemporalPatchOf(job));
   for (int c = 0; c < 3; ++c) {
     model->add_mean(0.5);
     model->add_std(0.25);
@@ -184,9 +193,15 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
   if (job.videos) model->mutable_video();
   if (HasCrops(job)) {
     model->set_image_form(job.form);
-    model->mutable_image_family()->set_rule(v1::ImageFamily::RULE_PINPOINTS);
+    model->mutable_image_family()->set_rule(
+        job.frames_are_crops ? v1::ImageFamily::RULE_TILE_GRID
+                             : v1::ImageFamily::RULE_PINPOINTS);
     v1::Job::CropShape* shape = message.mutable_crop_shape();
     if (job.form == v1::Model::IMAGE_FORM_TILES) shape->set_margin(1);
+    // At least as large as all frames: 8 patches and the margin.
+    if (job.form == v1::Model::IMAGE_FORM_TILES && job.videos) {
+      shape->set_tile(36);
+    }
     if (job.form == v1::Model::IMAGE_FORM_PADDED) shape->set_max_patches(48);
     shape->set_dummy_grid_h(1);
     shape->set_dummy_grid_w(3);

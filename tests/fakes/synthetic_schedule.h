@@ -34,8 +34,10 @@ struct SyntheticJob {
   // resizing.
   v1::Model::ImageForm form = v1::Model::IMAGE_FORM_MERGE_ORDER;
   // The model takes videos. Every third position has one after its images, and
-  // every sixth two, of one to six frames each.
+  // every sixth two, of one to six frames each. With tiles a frame is a tile.
   bool videos = false;
+  // The frames of these videos are crops among those of images.
+  bool frames_are_crops = false;
   // Peers of each data-parallel rank, in both modules.
   uint32_t tp = 1;
   uint32_t pp = 1;

@@ -49,6 +49,12 @@ void Read(const std::string& tar) {
       Must(file->ReadAt(image.data, image.size).ok());
       Must(ParseMemberName(image.name).key == found.key);
     }
+    for (const WebDatasetVideo& video : found.videos) {
+      Must(!video.members.empty());
+      for (const TarMember& member : video.members) {
+        Must(file->ReadAt(member.data, member.size).ok());
+      }
+    }
     // Reads the sample again as serving does.
     WebDatasetReader again(&*file, found.begin, found.end, /*whole=*/false);
     const auto same = again.Next();

@@ -69,6 +69,7 @@ LoadedConfig FamilyConfig(const Family& family, const std::string& delivery) {
           "model: {tokenizer: '",
           Tokenizer(),
           "', token_ids: {end_of_text: 7}, chat_template: llava1_5, "
+          "mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], "
           "image_family: {patch: 14, marks: {placeholder: '<image>'}, ",
           family.numbers,
           "}}\nbatch: {global: 16, micro: 8}\n"

@@ -12,8 +12,8 @@
 
 namespace ballast {
 
-// Keys of models for EncodedJob: every filter, of both libraries that ranks
-// know, and a rule of each form of batch.
+// Keys of models for EncodedJob: every filter, of all libraries, and a rule of
+// each form of batch.
 inline std::vector<std::string> ResizedModels() {
   const std::string tokenizer =
       ::testing::TempDir() + "/resized_tokenizer.json";
@@ -26,11 +26,13 @@ inline std::vector<std::string> ResizedModels() {
     return absl::StrCat(
         "tokenizer: '", tokenizer,
         "', token_ids: {end_of_text: 258}, chat_template: llava1_5, "
+        "mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], "
         "image_family: {patch: 14, marks: {placeholder: '<image>'}, rule: ",
         numbers);
   };
   return {
       "profile: qwen2_5_vl, max_pixels: 60000, resample: torchvision",
+      "profile: qwen2_5_vl, max_pixels: 20000, resample: pillow13",
       own("fixed_size, tile: 126, max_tiles: 1, filter: bilinear}"),
       own("fixed_size, tile: 130, max_tiles: 1, filter: bilinear}, "
           "resample: torchvision"),
@@ -38,6 +40,8 @@ inline std::vector<std::string> ResizedModels() {
           "filter: lanczos}"),
       own("longest_edge, merge: 2, longest_edge: 112, filter: lanczos}, "
           "resample: torchvision"),
+      own("fixed_size, tile: 126, max_tiles: 1, filter: lanczos}, "
+          "resample: pillow13"),
       own("smart_resize, layout: merge_order, merge: 2, min_pixels: 784, "
           "max_pixels: 12544, filter: box}"),
   };

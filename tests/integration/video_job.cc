@@ -129,12 +129,18 @@ const VideoDataSet& VideoData() {
             {"type": "video", "start": 0.5, "end": 2.5},
             {"type": "text", "text": "Q"}]},
         {"role": "assistant", "content": "A."}]})");
+    for (int i = 0; i < 3; ++i) {
+      add(absl::StrCat("2.0.", i, ".png"),
+          ReadAll(absl::StrCat(made->folder, "/frames/", i + 1, ".png")));
+    }
+    add("2.json", "{" + Turns("<video>") + "}");
     EXPECT_TRUE(tar->Finish().ok());
     VideoClip clip;
     clip.start = 0.5;
     clip.end = 2.5;
     samples[{"tapes", 0}] = {"<video>", {{"b.webm", {}}}};
     samples[{"tapes", 1}] = {"<video>Q", {{"a.mp4", clip}}};
+    samples[{"tapes", 2}] = {"<video>", {{"frames", {}}}};
     return made;
   }();
   return *data;

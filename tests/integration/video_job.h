@@ -32,7 +32,7 @@ struct Written {
 };
 
 // Two sources with videos that `ffmpeg` makes: "chat", JSON lines that name
-// files and lists of pictures, and "tapes", a tar with videos as members. One
+// files and lists of pictures, and "tapes", a tar with both as members. One
 // line, not among the samples, names bad.mp4, which is no video.
 struct VideoDataSet {
   std::string folder;

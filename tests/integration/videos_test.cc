@@ -341,7 +341,7 @@ TEST_P(VideosTest, IndexAndScheduleKnowVideosBeforeAFrameIsDecoded) {
   EXPECT_EQ(indexed->at(0).report.images, 2u);
   ASSERT_EQ(indexed->at(0).report.bad.size(), 1u);
   EXPECT_THAT(indexed->at(0).report.bad[0].reason, HasSubstr("bad.mp4: "));
-  EXPECT_EQ(indexed->at(1).report.videos, 2u);
+  EXPECT_EQ(indexed->at(1).report.videos, 3u);
   const auto job = OpenJob(config);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_TRUE(job->scheduler->job().model().has_video());
