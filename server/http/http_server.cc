@@ -78,7 +78,11 @@ absl::StatusOr<tcp::endpoint> Resolve(const std::string& address) {
 absl::Status Listen(const tcp::endpoint& endpoint, tcp::acceptor* acceptor) {
   Error error;
   acceptor->open(endpoint.protocol(), error);
-  if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  // A restarted server takes its port again at once. Where the system chooses,
+  // this would let it choose one that another socket is about to listen at.
+  if (!error && endpoint.port() != 0) {
+    acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  }
   if (!error && endpoint.address().is_v6()) {
     acceptor->set_option(net::ip::v6_only(false), error);
   }

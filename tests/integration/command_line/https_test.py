@@ -19,11 +19,16 @@ TOKEN = "a-token-for-this-job-alone"
 
 
 def has_ipv6():
+    """Whether clients of both families reach a listener at [::], without Ballast."""
     try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
+        with socket.create_server(
+            ("::", 0), family=socket.AF_INET6, dualstack_ipv6=True
+        ) as listener:
+            for host in ("::1", "127.0.0.1"):
+                address = (host, listener.getsockname()[1])
+                socket.create_connection(address, timeout=10).close()
         return True
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
