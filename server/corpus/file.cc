@@ -37,19 +37,6 @@ FileStamp StampOf(const struct statx& status) {
               status.stx_mtime.tv_nsec};
 }
 
-// kMemory: a network file system answers from its cached attributes.
-absl::StatusOr<FileStamp> StampDescriptor(int descriptor,
-                                          const std::string& path,
-                                          ReadFrom from) {
-  struct statx status;
-  const int sync = from == ReadFrom::kMemory ? AT_STATX_DONT_SYNC : 0;
-  if (statx(descriptor, "", AT_EMPTY_PATH | sync, STATX_SIZE | STATX_MTIME,
-            &status) != 0) {
-    return FileError(errno, "stat", path);
-  }
-  return StampOf(status);
-}
-
 absl::Status NotInMemory(absl::string_view path) {
   return absl::AbortedError(absl::StrCat(path, ": not in memory"));
 }
@@ -139,6 +126,18 @@ bool OpensAlone(int descriptor) {
       return true;
   }
   return false;
+}
+
+absl::StatusOr<FileStamp> StampDescriptor(int descriptor,
+                                          const std::string& path,
+                                          ReadFrom from) {
+  struct statx status;
+  const int sync = from == ReadFrom::kMemory ? AT_STATX_DONT_SYNC : 0;
+  if (statx(descriptor, "", AT_EMPTY_PATH | sync, STATX_SIZE | STATX_MTIME,
+            &status) != 0) {
+    return FileError(errno, "stat", path);
+  }
+  return StampOf(status);
 }
 
 absl::StatusOr<FileStamp> StampFile(const std::string& path) {

@@ -27,6 +27,12 @@ absl::Status FileError(int number, absl::string_view action,
 // INVALID_ARGUMENT if it is not a regular file.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
 
+// The stamp of the open file `descriptor`; `path` is for messages. kMemory: a
+// network file system answers from its cached attributes. Errors: as FileError.
+absl::StatusOr<FileStamp> StampDescriptor(int descriptor,
+                                          const std::string& path,
+                                          ReadFrom from);
+
 // Returns whether `descriptor` is on a local file system, where opening a file
 // whose entry is in memory waits for no other machine.
 bool OpensAlone(int descriptor);

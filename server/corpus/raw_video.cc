@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -69,13 +68,9 @@ absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
 
 absl::Status CheckUnchanged(const RawVideo& video) {
   if (!video.stamp.has_value()) return absl::OkStatus();
-  struct stat now = {};
-  if (fstat(video.fd->get(), &now) != 0) {
-    return FileError(errno, "stat", "the file of a video");
-  }
-  const FileStamp stamp = {
-      static_cast<uint64_t>(now.st_size),
-      int64_t{now.st_mtim.tv_sec} * 1'000'000'000 + now.st_mtim.tv_nsec};
+  BALLAST_ASSIGN_OR_RETURN(
+      const FileStamp stamp,
+      StampDescriptor(video.fd->get(), "the file of a video", ReadFrom::kDisk));
   if (stamp == *video.stamp) return absl::OkStatus();
   return absl::UnavailableError(
       "the file of the video changed while it was read; restore it, or index "

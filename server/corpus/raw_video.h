@@ -21,7 +21,7 @@ struct RawVideo {
   uint64_t offset = 0;
   uint64_t size = 0;
   std::vector<std::string> pictures;
-  // Of a mounted file, when it was opened: its bytes are read later, by others.
+  // The mounted file's when it was opened: its bytes are read later, by others.
   std::optional<FileStamp> stamp;
 };
 

@@ -47,7 +47,7 @@ class MediaOrder {
   }
 
   bool is_video() const { return is_video_; }
-  // Of the image among images, or of the video among videos.
+  // The place of the image among images, or of the video among videos.
   uint64_t number() const { return number_; }
 
  private:

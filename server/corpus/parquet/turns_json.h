@@ -28,7 +28,7 @@ class TurnsJson {
     absl::string_view key;
     double value = 0;  // finite
   };
-  // Of the last turn, such as `weight`.
+  // Adds keys to the last turn, such as `weight`.
   void AddSettings(absl::Span<const Setting> settings);
   // A part without text: `image`, `image_url`, `video`, `video_url`, or one
   // that is refused later. `settings` are its other keys, such as a clip.
@@ -59,7 +59,7 @@ class TurnsJson {
     std::string settings = "";
   };
 
-  // What stands for media in the turns of somebody.
+  // The marks of media in the turns of one role.
   struct Mentioned {
     bool image = false;
     bool video = false;
