@@ -74,14 +74,16 @@ class PairLists {
 
 class ArrowParquetWriter final : public ParquetWriter {
  public:
-  explicit ArrowParquetWriter(std::string path) : path_(std::move(path)) {}
+  ArrowParquetWriter(std::string path, bool checksums)
+      : path_(std::move(path)), checksums_(checksums) {}
 
   absl::Status Open() {
     return Guard(path_, [&]() -> arrow::Status {
       ARROW_ASSIGN_OR_RAISE(file_, arrow::io::FileOutputStream::Open(path_));
-      const auto properties = parquet::WriterProperties::Builder()
-                                  .compression(arrow::Compression::SNAPPY)
-                                  ->build();
+      parquet::WriterProperties::Builder builder;
+      builder.compression(arrow::Compression::SNAPPY);
+      if (checksums_) builder.enable_page_checksum();
+      const auto properties = builder.build();
       ARROW_ASSIGN_OR_RAISE(
           writer_,
           parquet::arrow::FileWriter::Open(
@@ -128,6 +130,7 @@ class ArrowParquetWriter final : public ParquetWriter {
   }
 
   const std::string path_;
+  const bool checksums_;
   std::shared_ptr<arrow::io::FileOutputStream> file_;
   std::unique_ptr<parquet::arrow::FileWriter> writer_;
 };
@@ -135,8 +138,8 @@ class ArrowParquetWriter final : public ParquetWriter {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParquetWriter>> ParquetWriter::Create(
-    const std::string& path) {
-  auto writer = std::make_unique<ArrowParquetWriter>(path);
+    const std::string& path, bool checksums) {
+  auto writer = std::make_unique<ArrowParquetWriter>(path, checksums);
   BALLAST_RETURN_IF_ERROR(writer->Open());
   return std::unique_ptr<ParquetWriter>(std::move(writer));
 }

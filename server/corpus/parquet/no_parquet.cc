@@ -16,7 +16,7 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
 }
 
 absl::StatusOr<std::unique_ptr<ParquetWriter>> ParquetWriter::Create(
-    const std::string& /*path*/) {
+    const std::string& /*path*/, bool /*checksums*/) {
   return CheckParquetIsBuiltIn();
 }
 

@@ -28,10 +28,10 @@ class ParquetWriter {
     std::vector<std::pair<std::string, std::string>> turns;  // from, value
   };
 
-  // Creates `path`. Errors: UNIMPLEMENTED (this build has no Parquet);
-  // UNAVAILABLE (the file cannot be written).
+  // Creates `path`; pages have checksums if `checksums`. Errors: UNIMPLEMENTED
+  // (this build has no Parquet); UNAVAILABLE (the file cannot be written).
   static absl::StatusOr<std::unique_ptr<ParquetWriter>> Create(
-      const std::string& path);
+      const std::string& path, bool checksums = false);
 
   virtual ~ParquetWriter() = default;
 

@@ -4,7 +4,8 @@
 //
 // FILES files PREFIX-0000.parquet, … of GROUPS row groups of ROWS rows. Images
 // are pictures of 32 x 32 with bytes that no codec shrinks behind their end,
-// IMAGE_BYTES long or as short as they can be.
+// IMAGE_BYTES long or as short as they can be. Pages have checksums: servers
+// read row groups as a whole.
 
 #include <algorithm>
 #include <cstdint>
@@ -48,9 +49,10 @@ absl::Status WriteFiles(const std::string& prefix, const Shape& shape) {
       MakeJpeg({.width = 32, .height = 32, .quality = 30});
   uint64_t number = 0;
   for (uint64_t file = 0; file < shape.files; ++file) {
-    BALLAST_ASSIGN_OR_RETURN(const auto writer,
-                             ParquetWriter::Create(absl::StrFormat(
-                                 "%s-%04d.parquet", prefix, file)));
+    BALLAST_ASSIGN_OR_RETURN(
+        const auto writer,
+        ParquetWriter::Create(absl::StrFormat("%s-%04d.parquet", prefix, file),
+                              /*checksums=*/true));
     for (uint64_t group = 0; group < shape.groups; ++group) {
       std::vector<std::string> images(shape.rows);
       std::vector<ParquetWriter::Row> rows(shape.rows);
