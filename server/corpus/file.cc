@@ -325,6 +325,12 @@ absl::StatusOr<std::string> File::RealPath() const {
   return real;
 }
 
+void File::ReadSoon(ByteRange range) const {
+  if (descriptor_ < 0) return;
+  (void)posix_fadvise(descriptor_, static_cast<off_t>(range.offset),
+                      static_cast<off_t>(range.size), POSIX_FADV_WILLNEED);
+}
+
 absl::Status File::Write(absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = write(descriptor_, bytes.data(), bytes.size());

@@ -100,6 +100,9 @@ class File {
   // links do not affect it. Needs /proc.
   absl::StatusOr<std::string> RealPath() const;
 
+  // Lets the system read the range of a mounted file ahead, without waiting.
+  void ReadSoon(ByteRange range) const;
+
   // Appends to the file.
   absl::Status Write(absl::string_view bytes);
   // Drops the bytes from `size` on.
@@ -142,6 +145,9 @@ class FileView {
   }
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const;
   absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
+
+  // As File::ReadSoon.
+  void ReadSoon(ByteRange range) const { file_->ReadSoon(range); }
 
   // As File::Duplicate.
   absl::StatusOr<OwnedFd> Duplicate() const { return file_->Duplicate(); }

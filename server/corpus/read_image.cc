@@ -44,6 +44,22 @@ absl::Status ReadImage(const FileView& file, uint64_t offset, uint64_t size,
   return absl::OkStatus();
 }
 
+absl::Status ReadImageBy(absl::FunctionRef<absl::Status(char* to)> read,
+                         uint64_t size, size_t images, const ReadParts& parts,
+                         ImagesHash* hash, RawSample* sample) {
+  if (char* const place = PlaceOfNext(size, images, parts, *sample)) {
+    BALLAST_RETURN_IF_ERROR(read(place));
+    AddTo(hash, {place, size});
+    AddPlaced({place, size}, sample);
+    return absl::OkStatus();
+  }
+  std::string bytes(size, '\0');
+  BALLAST_RETURN_IF_ERROR(read(bytes.data()));
+  AddTo(hash, bytes);
+  sample->images.push_back(std::move(bytes));
+  return absl::OkStatus();
+}
+
 void CopyImage(absl::string_view image, size_t images, const ReadParts& parts,
                ImagesHash* hash, RawSample* sample) {
   AddTo(hash, image);

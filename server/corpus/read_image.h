@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
@@ -20,6 +21,12 @@ namespace ballast {
 absl::Status ReadImage(const FileView& file, uint64_t offset, uint64_t size,
                        size_t images, const ReadParts& parts, ImagesHash* hash,
                        RawSample* sample);
+
+// As ReadImage, of an image of `size` bytes that `read` reads. Errors: as
+// `read`.
+absl::Status ReadImageBy(absl::FunctionRef<absl::Status(char* to)> read,
+                         uint64_t size, size_t images, const ReadParts& parts,
+                         ImagesHash* hash, RawSample* sample);
 
 // Copies an image that is in memory.
 void CopyImage(absl::string_view image, size_t images, const ReadParts& parts,

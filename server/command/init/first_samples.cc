@@ -183,7 +183,7 @@ class Looker {
     const auto nothing = [](uint64_t, auto) {};
     BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ParquetRows> rows,
                              in_store_ ? parquet->ReadHeads(file, 0, nothing)
-                                       : parquet->Read(FileView(&file), 0));
+                                       : parquet->ReadPlaces(&file, 0));
     const uint64_t most =
         std::min(kMostRows, parquet->groups().front().num_rows);
     for (uint64_t i = 0; i < most; ++i) {

@@ -22,13 +22,13 @@
 namespace ballast {
 namespace {
 
-absl::StatusOr<ImageFacts> ProbeImages(
-    const std::vector<absl::string_view>& images, const IndexOptions& options,
-    ImagesHash* hash) {
+absl::StatusOr<ImageFacts> ProbeImages(const std::vector<ParquetImage>& images,
+                                       const IndexOptions& options,
+                                       ImagesHash* hash) {
   ImageFacts facts;
-  for (const absl::string_view image : images) {
-    const absl::StatusOr<ProbedImage> probed =
-        ProbeImage(image, options.read_image_size, options.judge_image, hash);
+  for (const ParquetImage& image : images) {
+    const absl::StatusOr<ProbedImage> probed = ProbeImage(
+        image.bytes, options.read_image_size, options.judge_image, hash);
     if (!probed.ok()) {
       return Annotate(probed.status(),
                       absl::StrCat("image ", facts.sizes.size() + 1));

@@ -10,6 +10,7 @@
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
@@ -138,22 +139,28 @@ class ArrowParquetFile final : public ParquetFile {
   absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
       FileView file, size_t number) const override {
     auto memory = std::make_shared<GroupMemory>();
-    BALLAST_ASSIGN_OR_RETURN(std::optional<ImagePages> images,
-                             ReadPages(file, number, *memory));
-    std::vector<int> leaves = leaves_.all;
-    if (images.has_value()) std::erase(leaves, leaves_.image);
-    BALLAST_ASSIGN_OR_RETURN(auto table, Decode(file, number, leaves, *memory));
-    if (images.has_value()) {
-      const auto others = table->GetColumnByName(mapping_.images);
-      if (others != nullptr &&
-          (others->num_chunks() != 1 ||
-           !RowImages::FitPages(*others->chunk(0), *images))) {
-        images.reset();
-        BALLAST_ASSIGN_OR_RETURN(table,
-                                 Decode(file, number, leaves_.all, *memory));
-      }
-    }
-    return MapTable(table, std::move(images), number, memory);
+    BALLAST_ASSIGN_OR_RETURN(
+        std::optional<ImagePages> images,
+        FindImages(number, [&](const ImageChunk& chunk, absl::Status& error) {
+          const auto in = std::make_shared<ArrowFile>(file, &memory->pool);
+          // Also if the library throws.
+          const absl::Cleanup keeps_error = [&] { error = in->error(); };
+          return ReadImagePages(in, chunk, &memory->pool);
+        }));
+    return ReadOthers(file, number, std::move(images), memory);
+  }
+
+  absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadPlaces(
+      FileView file, size_t number) const override {
+    auto memory = std::make_shared<GroupMemory>();
+    BALLAST_ASSIGN_OR_RETURN(
+        std::optional<ImagePages> images,
+        FindImages(number, [&](const ImageChunk& chunk, absl::Status& error) {
+          file.ReadSoon(chunk.range);
+          return PlaceImages(file, chunk, &memory->pool, &error);
+        }));
+    if (!images.has_value()) return Read(file, number);
+    return ReadOthers(file, number, std::move(images), memory);
   }
 
   absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadHeads(
@@ -168,7 +175,14 @@ class ArrowParquetFile final : public ParquetFile {
     const auto chunk =
         metadata_->RowGroup(numbers_[number])->ColumnChunk(leaves_.image);
     const auto range = RangeOf(*chunk);
-    if (!HasImageHeads(*chunk) || !range.has_value()) return read_all();
+    bool has_heads = false;
+    // A codec that nobody knows is an exception; the decoder says so.
+    const absl::Status none;
+    (void)Guard(none, [&] {
+      has_heads = HasImageHeads(*chunk);
+      return arrow::Status::OK();
+    });
+    if (!has_heads || !range.has_value()) return read_all();
     auto memory = std::make_shared<GroupMemory>();
     PartialBytes partial(&file, *range);
     absl::Status failed;
@@ -229,32 +243,53 @@ class ArrowParquetFile final : public ParquetFile {
     return split;
   }
 
-  // The images of a row group; nullopt if they have to be decoded otherwise. Of
-  // pages that are damaged the decoder says what is wrong.
-  absl::StatusOr<std::optional<ImagePages>> ReadPages(
-      FileView file, size_t number, GroupMemory& memory) const {
+  // What `find` finds of a row group's images; nullopt if they have to be
+  // decoded otherwise. Of pages that are damaged the decoder says what is
+  // wrong.
+  template <typename Find>
+  absl::StatusOr<std::optional<ImagePages>> FindImages(size_t number,
+                                                       Find find) const {
     std::optional<ImagePages> images;
-    const int leaf = leaves_.image;
-    if (leaf < 0 || !leaves_.may_page) return images;
-    const auto chunk = metadata_->RowGroup(numbers_[number])->ColumnChunk(leaf);
-    const parquet::ColumnDescriptor& column =
-        *metadata_->schema()->Column(leaf);
-    const auto range = RangeOf(*chunk);
-    if (!range.has_value() || !MayHaveImagePages(*metadata_, *chunk, column)) {
-      return images;
-    }
-    const auto in = std::make_shared<ArrowFile>(file, &memory.pool);
-    const absl::Status read = Guard(in->error(), [&]() -> arrow::Status {
-      return ReadImagePages(in, *range, *metadata_, *chunk, column,
-                            &memory.pool)
+    if (!leaves_.may_page) return images;
+    absl::Status error;
+    const absl::Status found = Guard(error, [&]() -> arrow::Status {
+      const auto chunk =
+          metadata_->RowGroup(numbers_[number])->ColumnChunk(leaves_.image);
+      const parquet::ColumnDescriptor& column =
+          *metadata_->schema()->Column(leaves_.image);
+      const auto range = RangeOf(*chunk);
+      if (!range.has_value() ||
+          !MayHaveImagePages(*metadata_, *chunk, column)) {
+        return arrow::Status::OK();
+      }
+      return find(ImageChunk{*metadata_, *chunk, column, *range}, error)
           .Value(&images);
     });
-    BALLAST_RETURN_IF_ERROR(in->error());
-    if (!read.ok() || !images.has_value() ||
+    BALLAST_RETURN_IF_ERROR(error);
+    if (!found.ok() || !images.has_value() ||
         images->num_rows() != groups_[number].num_rows) {
       images.reset();
     }
     return images;
+  }
+
+  // The rows of a group, with `images` unless these have to be decoded.
+  absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadOthers(
+      FileView file, size_t number, std::optional<ImagePages> images,
+      const std::shared_ptr<GroupMemory>& memory) const {
+    std::vector<int> leaves = leaves_.all;
+    if (images.has_value()) std::erase(leaves, leaves_.image);
+    BALLAST_ASSIGN_OR_RETURN(auto table, Decode(file, number, leaves, *memory));
+    const auto others =
+        images.has_value() ? table->GetColumnByName(mapping_.images) : nullptr;
+    if (others != nullptr &&
+        (others->num_chunks() != 1 ||
+         !RowImages::FitPages(*others->chunk(0), *images))) {
+      images.reset();
+      BALLAST_ASSIGN_OR_RETURN(table,
+                               Decode(file, number, leaves_.all, *memory));
+    }
+    return MapTable(table, std::move(images), number, memory);
   }
 
   // The columns of `leaves`; the bytes of `partial` in place of the file's.
@@ -295,7 +330,8 @@ class ArrowParquetFile final : public ParquetFile {
         return Damaged(absl::StrCat("no values of column ", name));
       }
     }
-    const uint64_t bytes = memory->counted.bytes_allocated();
+    const uint64_t bytes = memory->counted.bytes_allocated() +
+                           (images.has_value() ? images->bytes() : 0);
     return MapRows(table, std::move(images), mapping_, group.first_row, bytes,
                    memory);
   }

@@ -13,57 +13,81 @@
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
 
-#include "absl/strings/string_view.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/corpus/parquet/arrow_file.h"
+#include "server/corpus/parquet/found_values.h"
+#include "server/corpus/parquet/parquet_file.h"
 #include "server/storage/span.h"
 
 namespace ballast {
 
-// The images of a row group as views of the pages that hold them: nothing is
-// copied out of a page. Immutable.
+// The images of a row group where they lie: in pages, which it keeps, or in the
+// file. Nothing is copied out of a page. Immutable.
 class ImagePages {
  public:
   // What a row has: its items if the column is a list, else one item. An item
-  // without bytes is null: a view of nullptr.
-  absl::Span<const absl::string_view> Items(uint64_t row) const {
+  // without bytes is null.
+  absl::Span<const FoundValue> Items(uint64_t row) const {
     const uint64_t* const starts = starts_->data_as<uint64_t>();
-    return absl::MakeConstSpan(items_->data_as<absl::string_view>(),
-                               static_cast<size_t>(num_items()))
+    return absl::MakeConstSpan(items_->data_as<FoundValue>(),
+                               items_->size() / sizeof(FoundValue))
         .subspan(starts[row], starts[row + 1] - starts[row]);
   }
+  // An item that is not null.
+  ParquetImage ImageOf(const FoundValue& item) const;
+
   uint64_t num_rows() const { return starts_->size() / sizeof(uint64_t) - 1; }
   bool is_list() const { return is_list_; }
+  // The memory that it takes outside of the pool.
+  uint64_t bytes() const {
+    return pieces_.capacity() * sizeof(FilePiece) + others_.capacity();
+  }
 
  private:
   friend class ImagePagesReader;
-  uint64_t num_items() const {
-    return items_->size() / sizeof(absl::string_view);
-  }
 
   bool is_list_ = false;
   std::vector<std::shared_ptr<arrow::Buffer>> pages_;
+  std::vector<FilePiece> pieces_;
+  std::string others_;
   std::shared_ptr<arrow::Buffer> items_;
   // For each row its first item, and their number behind them.
   std::shared_ptr<arrow::Buffer> starts_;
 };
 
-// Whether ReadImagePages may read the column chunk: images are bytes, or a list
-// of them, and not encrypted. Of old writers the chunk's size may be wrong.
+// Whether the column chunk may be read by pages: images are bytes, or a list of
+// them, and not encrypted. Of old writers the chunk's size may be wrong.
 bool MayHaveImagePages(const parquet::FileMetaData& file,
                        const parquet::ColumnChunkMetaData& chunk,
                        const parquet::ColumnDescriptor& column);
 
-// Reads the chunk page by page from `file`: the bytes of `range`. Takes from
-// `pool` the memory of its pages, not compressed, of 16 bytes an item and 8 a
-// row, and while it reads of one compressed page. nullopt: a page is of another
-// encoding than PLAIN and dictionaries of PLAIN values. Errors: as Arrow's
-// reader; may throw as Arrow does.
+// A column chunk of images.
+struct ImageChunk {
+  const parquet::FileMetaData& file;
+  const parquet::ColumnChunkMetaData& chunk;
+  const parquet::ColumnDescriptor& column;
+  ByteRange range;
+};
+
+// Reads the chunk page by page. Takes from `pool` the memory of its pages, not
+// compressed, of some 24 bytes an item and 8 a row, and while it reads of one
+// compressed page. nullopt: a page is of another encoding than PLAIN and
+// dictionaries of PLAIN values. Errors: as Arrow's reader; may throw as Arrow
+// does.
 arrow::Result<std::optional<ImagePages>> ReadImagePages(
-    std::shared_ptr<ArrowFile> file, ByteRange range,
-    const parquet::FileMetaData& metadata,
-    const parquet::ColumnChunkMetaData& chunk,
-    const parquet::ColumnDescriptor& column, arrow::MemoryPool* pool);
+    std::shared_ptr<ArrowFile> file, const ImageChunk& chunk,
+    arrow::MemoryPool* pool);
+
+// Finds where the images lie in the file, without reading them: headers of
+// pages, levels, the length of each image, and the marks of Snappy. nullopt: a
+// page has another encoding, a codec that does not leave images as they are, or
+// a checksum, which is only known to be right if all is read; or its images are
+// small. The first error of a read goes to `error`. May throw as Arrow does.
+arrow::Result<std::optional<ImagePages>> PlaceImages(const FileView& file,
+                                                     const ImageChunk& chunk,
+                                                     arrow::MemoryPool* pool,
+                                                     absl::Status* error);
 
 }  // namespace ballast
 

@@ -154,7 +154,7 @@ class MappedRows final : public ParquetRows {
   // stands for an image. How many there are is compared with the text later.
   absl::Status CheckNamed(uint64_t row,
                           const std::vector<std::optional<std::string>>& named,
-                          const std::vector<absl::string_view>& images) const {
+                          const std::vector<ParquetImage>& images) const {
     for (size_t i = 0; i < named.size(); ++i) {
       if (!named[i].has_value() || named[i]->empty()) continue;
       if (images.empty()) {

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "server/corpus/file.h"
 #include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/parquet_image.h"
 
 namespace ballast {
 
@@ -35,7 +36,7 @@ struct ParquetRow {
   // but its turns do not say where they stand; likewise for videos.
   std::string text;
   // Encoded image files. They live as long as the ParquetRows.
-  std::vector<absl::string_view> images;
+  std::vector<ParquetImage> images;
   std::vector<ParquetVideo> videos;
 };
 
@@ -88,6 +89,11 @@ class ParquetFile : public ParquetPart {
   // (damaged; its columns take more than kMaxRowGroupBytes); RESOURCE_EXHAUSTED
   // (no memory); as File::ReadAt.
   virtual absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
+      FileView file, size_t number) const = 0;
+  // As Read, for a file on a disk whose rows are read one by one: images that
+  // the file holds as they are stay there, in pieces. All else is read, and so
+  // are images of less than 4 KiB on average, and of pages with checksums.
+  virtual absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadPlaces(
       FileView file, size_t number) const = 0;
   // As Read, for an object of a store whose images are to be indexed: of them
   // it reads only what `read_head` reads, where the file allows it. What

@@ -75,6 +75,9 @@ absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
                          BALLAST_ASSIGN_OR_RETURN(
                              const GroupPlace place,
                              FindGroup(file_number, offset, file));
+                         if (file.object() == nullptr) {
+                           return place.file->ReadPlaces(file, place.number);
+                         }
                          return place.file->Read(file, place.number);
                        }));
   return std::static_pointer_cast<const ParquetRows>(rows);
@@ -88,12 +91,12 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
     rows = std::static_pointer_cast<const ParquetRows>(row_groups_->Find(
         {this, record.file, record.offset, file.stamp().mtime_ns}));
     if (rows == nullptr) return absl::AbortedError("row group not decoded");
-    return ReadRow(record, *rows, file_name, parts);
+    return ReadRow(record, *rows, file, file_name, parts);
   }
   absl::StatusOr<RawSample> sample = absl::UnknownError("not read");
   const auto found = RowsAt(record.file, record.offset, file);
   if (found.ok()) {
-    sample = ReadRow(record, **found, file_name, parts);
+    sample = ReadRow(record, **found, file, file_name, parts);
   } else if (absl::IsFailedPrecondition(found.status())) {
     // The columns were there when the file was indexed.
     sample = absl::DataLossError(found.status().message());
@@ -111,7 +114,7 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
 }
 
 absl::StatusOr<RawSample> ParquetSource::ReadRow(
-    const IndexSampleRecord& record, const ParquetRows& rows,
+    const IndexSampleRecord& record, const ParquetRows& rows, FileView file,
     absl::string_view file_name, ReadParts parts) const {
   const auto at_row = [&](const absl::Status& status) {
     return Annotate(status, absl::StrCat("row ", record.line));
@@ -130,8 +133,16 @@ absl::StatusOr<RawSample> ParquetSource::ReadRow(
   if (parts.text) sample.text = std::move(found->text);
   if (!parts.images) return sample;
   ImagesHash hash;
-  for (const absl::string_view image : found->images) {
-    CopyImage(image, found->images.size(), parts, &hash, &sample);
+  for (const ParquetImage& image : found->images) {
+    if (image.pieces.empty()) {
+      CopyImage(image.bytes, found->images.size(), parts, &hash, &sample);
+      continue;
+    }
+    BALLAST_RETURN_IF_ERROR(ReadImageBy(
+        [&](char* to) {
+          return ReadPieces(file, image.pieces, image.others, to);
+        },
+        image.size, found->images.size(), parts, &hash, &sample));
   }
   uint64_t left = kMaxSampleBytes;
   for (ParquetVideo& video : found->videos) {

@@ -41,7 +41,7 @@ class ParquetSource final : public FileSource {
       const IndexSampleRecord& record, FileView file) const override;
 
   absl::StatusOr<RawSample> ReadRow(const IndexSampleRecord& record,
-                                    const ParquetRows& rows,
+                                    const ParquetRows& rows, FileView file,
                                     absl::string_view file_name,
                                     ReadParts parts) const;
   // The footer of a file, and the number of its row group at `offset`.

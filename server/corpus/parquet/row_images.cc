@@ -7,15 +7,19 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/parquet/arrow_values.h"
-#include "server/corpus/parquet/turns_json.h"
 
 namespace ballast {
 namespace {
 
-std::optional<absl::string_view> ImageAt(const arrow::Array& array, int64_t i) {
-  if (array.type_id() != arrow::Type::STRUCT) return BytesAt(array, i);
-  if (array.IsNull(i)) return std::nullopt;
-  return BytesAt(*FieldOf(array, "bytes"), i);
+std::optional<ParquetImage> ImageAt(const arrow::Array& array, int64_t i) {
+  std::optional<absl::string_view> bytes;
+  if (array.type_id() != arrow::Type::STRUCT) {
+    bytes = BytesAt(array, i);
+  } else if (!array.IsNull(i)) {
+    bytes = BytesAt(*FieldOf(array, "bytes"), i);
+  }
+  if (!bytes.has_value()) return std::nullopt;
+  return ParquetImage{bytes->size(), *bytes, {}, {}};
 }
 
 // The path of item `number` of a row, counted from 0.
@@ -62,7 +66,7 @@ bool RowImages::FitPages(const arrow::Array& column, const ImagePages& pages) {
       if (count != static_cast<int64_t>(items.size())) return false;
     }
     for (size_t i = 0; i < items.size(); ++i) {
-      if (items[i].data() == nullptr && PathOf(column, row, i).has_value()) {
+      if (items[i].is_null() && PathOf(column, row, i).has_value()) {
         return false;
       }
     }
@@ -71,10 +75,10 @@ bool RowImages::FitPages(const arrow::Array& column, const ImagePages& pages) {
 }
 
 absl::Status RowImages::AddItem(uint64_t row, uint64_t number,
-                                std::optional<absl::string_view> bytes,
+                                const std::optional<ParquetImage>& image,
                                 bool may_lack,
-                                std::vector<absl::string_view>* images) const {
-  if (bytes.has_value()) return AppendImage(*bytes, images);
+                                std::vector<ParquetImage>* images) const {
+  if (image.has_value()) return AppendImage(*image, images);
   const auto path = PathAt(row, number);
   if (!path.has_value() && may_lack) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -85,14 +89,14 @@ absl::Status RowImages::AddItem(uint64_t row, uint64_t number,
 }
 
 absl::Status RowImages::Add(uint64_t row,
-                            std::vector<absl::string_view>* images) const {
+                            std::vector<ParquetImage>* images) const {
   if (pages_.has_value()) {
     uint64_t number = 0;
-    for (const absl::string_view item : pages_->Items(row)) {
+    for (const FoundValue& item : pages_->Items(row)) {
+      std::optional<ParquetImage> image;
+      if (!item.is_null()) image = pages_->ImageOf(item);
       BALLAST_RETURN_IF_ERROR(
-          AddItem(row, number++,
-                  item.data() == nullptr ? std::nullopt : std::optional(item),
-                  !pages_->is_list(), images));
+          AddItem(row, number++, image, !pages_->is_list(), images));
     }
     return absl::OkStatus();
   }

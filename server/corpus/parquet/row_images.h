@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/parquet/image_pages.h"
+#include "server/corpus/parquet/parquet_image.h"
 
 namespace ballast {
 
@@ -28,18 +29,18 @@ class RowImages {
   // that is only a path. Otherwise both have to be decoded as one.
   static bool FitPages(const arrow::Array& column, const ImagePages& pages);
 
-  // Adds the images of a row: views that live as long as column and pages.
+  // Adds the images of a row: they live as long as column and pages.
   // Errors: INVALID_ARGUMENT (an image without bytes; as AppendImage), naming
   // the image, counted from 1.
-  absl::Status Add(uint64_t row, std::vector<absl::string_view>* images) const;
+  absl::Status Add(uint64_t row, std::vector<ParquetImage>* images) const;
 
   // The path beside the bytes of image `number` of the row, counted from 0.
   std::optional<absl::string_view> PathAt(uint64_t row, uint64_t number) const;
 
  private:
   absl::Status AddItem(uint64_t row, uint64_t number,
-                       std::optional<absl::string_view> bytes, bool may_lack,
-                       std::vector<absl::string_view>* images) const;
+                       const std::optional<ParquetImage>& image, bool may_lack,
+                       std::vector<ParquetImage>* images) const;
 
   const std::shared_ptr<arrow::Array> column_;
   const std::optional<ImagePages> pages_;

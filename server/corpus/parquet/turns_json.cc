@@ -146,20 +146,4 @@ absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos) && {
   return json;
 }
 
-absl::Status AppendImage(absl::string_view bytes,
-                         std::vector<absl::string_view>* images) {
-  if (images->size() == kMaxImages) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxImages, " images"));
-  }
-  uint64_t all = bytes.size();
-  for (const absl::string_view image : *images) all += image.size();
-  if (all > kMaxSampleBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
-  }
-  images->push_back(bytes);
-  return absl::OkStatus();
-}
-
 }  // namespace ballast

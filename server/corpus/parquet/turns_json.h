@@ -71,11 +71,6 @@ class TurnsJson {
   Mentioned spelt_out_;  // in the texts of answers
 };
 
-// Adds an image to those of a sample. Errors: INVALID_ARGUMENT (over kMaxImages
-// or kMaxSampleBytes).
-absl::Status AppendImage(absl::string_view bytes,
-                         std::vector<absl::string_view>* images);
-
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CORPUS_PARQUET_TURNS_JSON_H_

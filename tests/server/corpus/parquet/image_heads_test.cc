@@ -45,9 +45,8 @@ TEST_F(ImageHeadsTest, MakesTheIndexOfTheWholeFile) {
         "heads_single.parquet", "heads_small.parquet", "finevision.parquet",
         "llava.parquet", "openai.parquet", "other_types.parquet",
         "bad_rows.parquet", "empty.parquet", "wide.parquet",
-        "pages_none_1.parquet", "pages_none_2.parquet", "pages_zstd_2.parquet",
-        "pages_coded.parquet", "pages_required.parquet", "pages_struct.parquet",
-        "pages_fixed.parquet", "image_parts.parquet"}) {
+        "pages_none_1.parquet", "pages_coded.parquet", "pages_struct.parquet",
+        "image_parts.parquet", "placed_none_1.parquet"}) {
     SCOPED_TRACE(name);
     const v1::Source source = SourceOf(name);
     ExpectSameIndex(source);

@@ -3,10 +3,15 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+#include "absl/functional/function_ref.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "server/corpus/file.h"
@@ -38,20 +43,116 @@ TEST_F(ParquetSourceTest, RecognisesTheShapesOfOtherWriters) {
   }
 }
 
+// The rows of a file, each with an image's bytes wherever they lie, are those
+// of expected_rows.json.
+class ParquetRowsTest : public ParquetTest {
+ protected:
+  using Rows = absl::StatusOr<std::shared_ptr<const ParquetRows>>;
+
+  // Returns how many images were in pieces of the file, and how many were not.
+  std::pair<int, int> ExpectRows(
+      const std::string& name,
+      absl::FunctionRef<Rows(const ParquetFile&, const File&, size_t)> read) {
+    std::pair<int, int> seen;
+    static const auto& all = *new nlohmann::json(
+        nlohmann::json::parse(FileOf("expected_rows.json")));
+    const auto& expected = all.at(name).at("samples");
+    WriteFile(path_, FileOf(name));
+    const auto file = File::Open(path_);
+    EXPECT_TRUE(file.ok()) << file.status();
+    ParquetColumns columns;
+    columns.recognise = true;
+    const auto opened = OpenParquetFile(&*file, columns);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    size_t number = 0;
+    for (size_t i = 0; i < (*opened)->groups().size(); ++i) {
+      const Rows rows = read(**opened, *file, i);
+      EXPECT_TRUE(rows.ok()) << rows.status();
+      for (uint64_t row = 0; row < (*rows)->size(); ++row, ++number) {
+        SCOPED_TRACE(absl::StrCat("row ", number));
+        const auto found = (*rows)->Row(row);
+        EXPECT_TRUE(found.ok()) << found.status();
+        if (!found.ok() || number >= expected.size()) continue;
+        const auto& wanted = expected[number];
+        EXPECT_EQ(nlohmann::json::parse(found->text)["messages"],
+                  wanted["messages"]);
+        EXPECT_EQ(found->images.size(), wanted["images"].size());
+        for (size_t k = 0; k < found->images.size(); ++k) {
+          const ParquetImage& image = found->images[k];
+          std::string bytes(image.bytes);
+          (image.pieces.empty() ? seen.second : seen.first) += 1;
+          if (!image.pieces.empty()) {
+            bytes.resize(image.size);
+            EXPECT_TRUE(
+                ReadPieces(&*file, image.pieces, image.others, bytes.data())
+                    .ok());
+          }
+          EXPECT_EQ(absl::Base64Escape(bytes),
+                    wanted["images"][k].get<std::string>());
+        }
+      }
+    }
+    EXPECT_EQ(number, expected.size());
+    return seen;
+  }
+
+  static Rows Whole(const ParquetFile& parquet, const File& file, size_t i) {
+    return parquet.Read(&file, i);
+  }
+  static Rows Places(const ParquetFile& parquet, const File& file, size_t i) {
+    return parquet.ReadPlaces(&file, i);
+  }
+};
+
 // Images are views of the pages where these are PLAIN or have a dictionary, and
 // decoded by Arrow otherwise.
-TEST_F(ParquetSourceTest, ReadsImagesOutOfPagesOfAllKinds) {
-  for (const char* name :
-       {"none_1", "none_2", "snappy_1", "snappy_2", "gzip_1", "gzip_2",
-        "brotli_1", "brotli_2", "zstd_1", "zstd_2", "lz4_1", "lz4_2", "coded",
-        "delta_length_byte_array", "delta_byte_array", "required", "single",
-        "struct", "view", "fixed"}) {
+TEST_F(ParquetRowsTest, HaveImagesOfPagesOfAllKinds) {
+  for (const char* name : {"none_1",
+                           "none_2",
+                           "snappy_1",
+                           "snappy_2",
+                           "gzip_1",
+                           "gzip_2",
+                           "brotli_1",
+                           "brotli_2",
+                           "zstd_1",
+                           "zstd_2",
+                           "lz4_1",
+                           "lz4_2",
+                           "coded",
+                           "delta_length_byte_array",
+                           "delta_byte_array",
+                           "required",
+                           "single",
+                           "struct",
+                           "view",
+                           "fixed"}) {
     const std::string file = absl::StrCat("pages_", name, ".parquet");
     SCOPED_TRACE(file);
-    const v1::Source source = SourceOf(file);
-    EXPECT_EQ(Build(source).bad.size(), 0u);
-    ExpectSamples(file, *Open(source));
+    EXPECT_EQ(ExpectRows(file, Whole).first, 0);
+    // Images of a kilobyte are read with their pages.
+    EXPECT_EQ(ExpectRows(file, Places).first, 0);
   }
+}
+
+// Images that the file holds as they are stay there until they are read.
+TEST_F(ParquetRowsTest, HaveImagesThatStayInTheFile) {
+  for (const char* name :
+       {"none_1", "none_2", "snappy_1", "snappy_2", "coded", "single",
+        "least_1", "least_2"}) {
+    const std::string file = absl::StrCat("placed_", name, ".parquet");
+    SCOPED_TRACE(file);
+    EXPECT_EQ(ExpectRows(file, Whole).first, 0);
+    EXPECT_EQ(ExpectRows(file, Places).second, 0);
+  }
+  // A checksum says that all of a page is right.
+  EXPECT_EQ(ExpectRows("placed_checksums.parquet", Places).first, 0);
+}
+
+TEST_F(ParquetSourceTest, ReadsImagesWhereTheyLie) {
+  const v1::Source source = SourceOf("placed_snappy_1.parquet");
+  EXPECT_EQ(Build(source).bad.size(), 0u);
+  ExpectSamples("placed_snappy_1.parquet", *Open(source));
 }
 
 TEST_F(ParquetSourceTest, PresetsAndColumnsNameTheSame) {

@@ -113,14 +113,5 @@ TEST(TurnsJsonTest, RefusesNoneAndTooLongTurns) {
   EXPECT_EQ(Finish(escaped, 0), "its text has over 67108864 bytes");
 }
 
-TEST(AppendImageTest, BoundsImages) {
-  std::vector<absl::string_view> images(kMaxImages, "x");
-  EXPECT_EQ(AppendImage("x", &images).message(), "over 10000 images");
-  images.assign(1, absl::string_view("x", kMaxSampleBytes));
-  EXPECT_EQ(AppendImage("", &images).code(), absl::StatusCode::kOk);
-  EXPECT_EQ(AppendImage("x", &images).message(),
-            "over 1073741824 bytes in all");
-}
-
 }  // namespace
 }  // namespace ballast

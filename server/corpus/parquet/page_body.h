@@ -1,0 +1,59 @@
+#ifndef BALLAST_SERVER_CORPUS_PARQUET_PAGE_BODY_H_
+#define BALLAST_SERVER_CORPUS_PARQUET_PAGE_BODY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/corpus/file.h"
+#include "server/corpus/parquet/parquet_image.h"
+#include "server/storage/span.h"
+
+namespace ballast {
+
+// The body of a page, as it is before compression, where it lies in a file.
+// Snappy writes bytes that it cannot shrink, such as those of JPEGs, as they
+// are, 64 KiB at a time: only the marks between them are read. All reads are of
+// `file`, which it does not own. Thread-compatible.
+class PageBody {
+ public:
+  // `others` gets the bytes that are not in the file as they are.
+  PageBody(const FileView* file, std::string* others)
+      : file_(*file), others_(*others) {}
+
+  uint64_t size() const { return size_; }
+
+  // Appends bytes that are not compressed.
+  void AddPlain(ByteRange range);
+  // Appends what Snappy made `range` of. false: damaged, or so compressed that
+  // the pieces would be many: more than one in 8 KiB. Errors: as
+  // FileView::ReadAt.
+  absl::StatusOr<bool> AddSnappy(ByteRange range);
+
+  // Copies bytes that are within the body. Errors: as FileView::ReadAt.
+  absl::Status Read(uint64_t offset, uint64_t size, char* out) const;
+  // Appends where bytes lie that are within the body.
+  void AddPieces(uint64_t offset, uint64_t size,
+                 std::vector<FilePiece>* pieces) const;
+
+ private:
+  struct Segment {
+    uint64_t begin;  // in the body
+    FilePiece piece;
+  };
+  void Add(FilePiece piece);
+  // Appends `size` bytes that begin `back` bytes before the end.
+  absl::Status AddCopy(uint64_t back, uint64_t size);
+  std::vector<Segment>::const_iterator Find(uint64_t offset) const;
+
+  const FileView& file_;
+  std::string& others_;
+  std::vector<Segment> segments_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_PARQUET_PAGE_BODY_H_
