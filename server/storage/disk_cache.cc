@@ -79,6 +79,12 @@ bool ReadEntry(int file, Header* header, char* out, uint64_t size) {
   return true;
 }
 
+bool IsWhole(const Header& header, const SpanKey& key, const Span& span) {
+  return std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
+         header.key == key && header.size == span.range().size &&
+         SpanChecksum(span.bytes()) == header.checksum;
+}
+
 bool WriteAll(int file, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = write(file, bytes.data(), bytes.size());
@@ -124,6 +130,12 @@ absl::Status DiskCache::Prepare() {
   };
   BALLAST_RETURN_IF_ERROR(open_file("lock", &lock_));
   BALLAST_RETURN_IF_ERROR(open_file("evict", &evict_));
+  folder_ = open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ < 0) return CacheError(errno, "open", dir_);
+  if (!OpensAlone(folder_)) {
+    close(folder_);
+    folder_ = -1;
+  }
   int usage = -1;
   BALLAST_RETURN_IF_ERROR(open_file("usage", &usage));
   const Descriptor closes_usage(usage);
@@ -167,6 +179,7 @@ absl::Status DiskCache::Prepare() {
 
 DiskCache::~DiskCache() {
   if (usage_ != nullptr) munmap(usage_, sizeof(Usage));
+  if (folder_ >= 0) close(folder_);
   if (evict_ >= 0) close(evict_);
   if (lock_ >= 0) close(lock_);
 }
@@ -198,11 +211,16 @@ std::vector<DiskCache::Listed> DiskCache::List(bool remove_unfinished) const {
   return entries;
 }
 
-std::string DiskCache::PathOf(const SpanKey& key, uint64_t owner,
-                              uint64_t size) const {
-  return absl::StrFormat("%s/%02x/%016x%016x-%016x-%d", dir_,
+std::string DiskCache::NameOf(const SpanKey& key, uint64_t owner,
+                              uint64_t size) {
+  return absl::StrFormat("%02x/%016x%016x-%016x-%d",
                          static_cast<int>(key.high >> 56), key.high, key.low,
                          owner, size);
+}
+
+std::string DiskCache::PathOf(const SpanKey& key, uint64_t owner,
+                              uint64_t size) const {
+  return absl::StrCat(dir_, "/", NameOf(key, owner, size));
 }
 
 void DiskCache::Remove(const std::string& path, uint64_t bytes) const {
@@ -237,15 +255,31 @@ std::shared_ptr<const Span> DiskCache::Find(const SpanKey& key, uint64_t owner,
   Header header;
   auto span = std::make_shared<Span>(range);
   if (ReadEntry(*file, &header, span->data(), range.size) &&
-      std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
-      header.key == key && header.size == range.size &&
-      SpanChecksum(span->bytes()) == header.checksum) {
+      IsWhole(header, key, *span)) {
     return span;
   }
   counters_->cache_damaged.Add();
   LogWarning(path, ": a damaged entry of the cache is removed");
   Remove(path, FileBytes(range.size));
   return nullptr;
+}
+
+std::shared_ptr<const Span> DiskCache::FindInMemory(const SpanKey& key,
+                                                    uint64_t owner,
+                                                    ByteRange range) const {
+  if (folder_ < 0) return nullptr;
+  const absl::StatusOr<File> file =
+      File::OpenInMemory(folder_, dir_, NameOf(key, owner, range.size));
+  if (!file.ok()) return nullptr;
+  Header header;
+  auto span = std::make_shared<Span>(range);
+  const bool read =
+      file->ReadAt(0, sizeof(header), reinterpret_cast<char*>(&header),
+                   ReadFrom::kMemory)
+          .ok() &&
+      file->ReadAt(sizeof(header), range.size, span->data(), ReadFrom::kMemory)
+          .ok();
+  return read && IsWhole(header, key, *span) ? span : nullptr;
 }
 
 bool DiskCache::Has(const SpanKey& key, uint64_t owner, uint64_t size) const {

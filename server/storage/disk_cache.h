@@ -41,6 +41,10 @@ class DiskCache {
   // The entry, or null. One that is damaged is removed, counted and null.
   std::shared_ptr<const Span> Find(const SpanKey& key, uint64_t owner,
                                    ByteRange range) const;
+  // The entry if the system has all of it in memory and it is not damaged, else
+  // null. Waits for no disk.
+  std::shared_ptr<const Span> FindInMemory(const SpanKey& key, uint64_t owner,
+                                           ByteRange range) const;
   // Whether there is such an entry; its checksum is not compared.
   bool Has(const SpanKey& key, uint64_t owner, uint64_t size) const;
 
@@ -75,6 +79,8 @@ class DiskCache {
   absl::Status Prepare();
   std::vector<Listed> List(bool remove_unfinished) const;
   std::string PathOf(const SpanKey& key, uint64_t owner, uint64_t size) const;
+  // Below dir_.
+  static std::string NameOf(const SpanKey& key, uint64_t owner, uint64_t size);
   void Remove(const std::string& path, uint64_t bytes) const;
   bool Reserve(uint64_t bytes) const;
   void WarnOnce(absl::string_view what) const;
@@ -84,6 +90,7 @@ class DiskCache {
   StorageCounters* const counters_;
   int lock_ = -1;
   int evict_ = -1;
+  int folder_ = -1;  // dir_, if opening files there waits for no machine
   Usage* usage_ = nullptr;
   mutable std::atomic<uint64_t> next_temporary_{0};
   mutable std::atomic<bool> warned_{false};

@@ -86,7 +86,15 @@ class OpenObject final : public StoredObject {
       parts_.counters->memory_hits.Add();
       return held;
     }
-    if (from == ReadFrom::kMemory) return NotInMemory();
+    if (from == ReadFrom::kMemory) {
+      held = parts_.cache == nullptr
+                 ? nullptr
+                 : parts_.cache->FindInMemory(key, owner, range);
+      if (held == nullptr) return NotInMemory();
+      parts_.counters->cache_hits.Add();
+      parts_.memory->Put(key, held);
+      return held;
+    }
     return parts_.memory->Get(
         key, [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
           if (parts_.cache != nullptr) {

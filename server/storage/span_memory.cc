@@ -1,7 +1,5 @@
 #include "server/storage/span_memory.h"
 
-#include <vector>
-
 namespace ballast {
 
 SpanMemory::SpanPtr SpanMemory::FindLocked(const SpanKey& key) {
@@ -34,19 +32,33 @@ absl::StatusOr<SpanMemory::SpanPtr> SpanMemory::Get(const SpanKey& key,
   if (!span.ok()) {
     entries_.erase(entry);
   } else {
-    used_.push_front(key);
-    entry->second = {*span, used_.begin()};
-    bytes_ += (*span)->range().size;
-    while (bytes_ > capacity_ && used_.size() > 1) {
-      const auto oldest = entries_.find(used_.back());
-      bytes_ -= oldest->second.span->range().size;
-      forgotten.push_back(std::move(oldest->second.span));
-      entries_.erase(oldest);
-      used_.pop_back();
-    }
+    forgotten = Fill(key, entry->second, *span);
   }
   loaded_.NotifyAll();
   return span;
+}
+
+void SpanMemory::Put(const SpanKey& key, SpanPtr span) {
+  std::vector<SpanPtr> forgotten;  // freed after the lock
+  MutexLock lock(&mutex_);
+  const auto [entry, is_new] = entries_.try_emplace(key);
+  if (is_new) forgotten = Fill(key, entry->second, std::move(span));
+}
+
+std::vector<SpanMemory::SpanPtr> SpanMemory::Fill(const SpanKey& key,
+                                                  Entry& entry, SpanPtr span) {
+  std::vector<SpanPtr> forgotten;
+  bytes_ += span->range().size;
+  used_.push_front(key);
+  entry = {std::move(span), used_.begin()};
+  while (bytes_ > capacity_ && used_.size() > 1) {
+    const auto oldest = entries_.find(used_.back());
+    bytes_ -= oldest->second.span->range().size;
+    forgotten.push_back(std::move(oldest->second.span));
+    entries_.erase(oldest);
+    used_.pop_back();
+  }
+  return forgotten;
 }
 
 uint64_t SpanMemory::bytes() const {

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -44,6 +45,9 @@ class SpanMemory {
   // it; each that waited for a failed load loads anew. Errors: as `load`.
   absl::StatusOr<SpanPtr> Get(const SpanKey& key, const Load& load);
 
+  // Keeps a span that was read elsewhere, unless it is here or being loaded.
+  void Put(const SpanKey& key, SpanPtr span);
+
   uint64_t capacity() const { return capacity_; }
   uint64_t bytes() const;
 
@@ -53,6 +57,9 @@ class SpanMemory {
     std::list<SpanKey>::iterator used;
   };
   SpanPtr FindLocked(const SpanKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Fills an entry. Returns the spans that it forgets: freeing them takes time.
+  std::vector<SpanPtr> Fill(const SpanKey& key, Entry& entry, SpanPtr span)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t capacity_;
   mutable Mutex mutex_;

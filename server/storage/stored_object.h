@@ -40,7 +40,8 @@ class StoredObject {
   virtual absl::StatusOr<bool> IsUnchanged() const = 0;
 
   // A range of the version that was opened, and of no other: from memory, the
-  // cache or the store. `owner` is the sample's or row group's
+  // cache or the store; kMemory: from the cache if its bytes are in the
+  // system's memory. `owner` is the sample's or row group's
   // (SampleSource::OwnerOf), by which the cache knows when it is needed again.
   virtual absl::StatusOr<std::shared_ptr<const Span>> Fetch(
       ByteRange range, uint64_t owner, ReadFrom from) const = 0;

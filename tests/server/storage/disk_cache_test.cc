@@ -1,5 +1,6 @@
 #include "server/storage/disk_cache.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "common/owned_fd.h"
+#include "server/corpus/file.h"
 
 namespace ballast {
 namespace {
@@ -52,6 +56,36 @@ class DiskCacheTest : public ::testing::Test {
   std::string dir_;
   StorageCounters counters_;
 };
+
+TEST_F(DiskCacheTest, FindsInMemoryWhatTheSystemHasThere) {
+  const auto cache = Open(1 << 20);
+  const std::string bytes = "some bytes of an object";
+  const ByteRange range = {100, bytes.size()};
+  EXPECT_EQ(cache->FindInMemory(Key(1), 5, range), nullptr);
+  EXPECT_TRUE(cache->Store(Key(1), 5, bytes));
+  const OwnedFd folder(open(dir_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!OpensAlone(folder.get())) {
+    GTEST_SKIP() << "the file system of " << dir_ << " is not a local one";
+  }
+  // The system may refuse to answer at once, such as while a mount changes.
+  std::shared_ptr<const Span> found;
+  for (int i = 0; i < 1000 && found == nullptr; ++i) {
+    found = cache->FindInMemory(Key(1), 5, range);
+  }
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->bytes(), bytes);
+  EXPECT_EQ(found->range(), range);
+  EXPECT_EQ(cache->FindInMemory(Key(2), 5, range), nullptr);
+  // Who reads from the disk removes it.
+  std::fstream file(Entries()[0], std::ios::in | std::ios::out);
+  file.seekp(kHeader + 3);
+  file.put('X');
+  file.close();
+  EXPECT_EQ(cache->FindInMemory(Key(1), 5, range), nullptr);
+  EXPECT_EQ(counters_.cache_damaged.value(), 0u);
+  EXPECT_EQ(cache->Find(Key(1), 5, range), nullptr);
+  EXPECT_EQ(counters_.cache_damaged.value(), 1u);
+}
 
 TEST_F(DiskCacheTest, GivesBackWhatItWasGiven) {
   const auto cache = Open(1 << 20);
