@@ -1,14 +1,19 @@
 #include "server/storage/local_copy.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -19,6 +24,15 @@ namespace ballast {
 namespace {
 
 constexpr uint64_t kPart = uint64_t{8} << 20;
+constexpr char kPrefix[] = "ballast-copy";
+// Of a file that no other process removes before it is locked.
+constexpr int kAttempts = 20;
+
+// Whether the open file has a name.
+bool IsThere(int descriptor) {
+  struct stat status;
+  return fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
 
 // The copy that was asked for last. Destroyed at the end of the process, with
 // the file.
@@ -37,14 +51,14 @@ absl::StatusOr<std::shared_ptr<const LocalCopy>> Fetch(const File& object) {
         absl::StrCat(object.path(), ": cannot be copied: ", error.message(),
                      "; set TMPDIR to a folder on a local disk"));
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      File file, File::CreateUnique(absl::StrCat(folder, "/ballast-copy")));
-  auto copy = std::make_shared<const LocalCopy>(file.path());
+  RemoveLeftCopies(folder);
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<LocalCopy> copy,
+                           LocalCopy::Create(folder));
   const uint64_t size = object.stamp().size;
   for (uint64_t at = 0; at < size; at += kPart) {
     BALLAST_ASSIGN_OR_RETURN(const std::string bytes,
                              object.ReadAt(at, std::min(kPart, size - at)));
-    BALLAST_RETURN_IF_ERROR(file.Write(bytes));
+    BALLAST_RETURN_IF_ERROR(copy->Write(bytes));
   }
   BALLAST_ASSIGN_OR_RETURN(const bool unchanged, object.IsUnchanged());
   if (unchanged) return copy;
@@ -54,7 +68,52 @@ absl::StatusOr<std::shared_ptr<const LocalCopy>> Fetch(const File& object) {
 
 }  // namespace
 
-LocalCopy::~LocalCopy() { unlink(path_.c_str()); }
+LocalCopy::~LocalCopy() { unlink(path().c_str()); }
+
+absl::StatusOr<std::shared_ptr<LocalCopy>> LocalCopy::Create(
+    const std::string& folder) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    BALLAST_ASSIGN_OR_RETURN(
+        File file, File::CreateUnique(absl::StrCat(folder, "/", kPrefix)));
+    OwnedFd lock(open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
+    // Where files cannot be locked, nobody takes one for another's.
+    const bool is_mine = lock.get() >= 0 &&
+                         (flock(lock.get(), LOCK_EX | LOCK_NB) == 0 ||
+                          errno != EWOULDBLOCK) &&
+                         IsThere(lock.get());
+    if (is_mine) {
+      return std::shared_ptr<LocalCopy>(
+          new LocalCopy(std::move(file), std::move(lock)));
+    }
+    const int number = errno;
+    unlink(file.path().c_str());
+    if (lock.get() < 0 && number != ENOENT) {
+      return FileError(number, "open", file.path());
+    }
+    // Another process took it for a file that was left, and removes it.
+  }
+  return absl::UnavailableError(absl::StrCat(
+      folder, ": other processes removed ", kAttempts,
+      " new files; set TMPDIR to another folder on a local disk"));
+}
+
+void RemoveLeftCopies(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    const std::string path = entry->path().string();
+    if (!absl::StartsWith(entry->path().filename().string(),
+                          absl::StrCat(kPrefix, "."))) {
+      continue;
+    }
+    const OwnedFd file(
+        open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file.get() >= 0 && flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+      unlink(path.c_str());
+    }
+  }
+}
 
 absl::StatusOr<std::shared_ptr<const LocalCopy>> CopyToDisk(
     const std::string& url) {

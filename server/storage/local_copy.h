@@ -5,25 +5,42 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/owned_fd.h"
+#include "server/corpus/file.h"
 
 namespace ballast {
 
 // A file of the system's folder for temporary files (TMPDIR) that holds one
 // version of an object, for a library that reads files by their path. The
-// destructor removes it; a process that is killed leaves it.
+// destructor removes it. A process that is killed leaves it, until another one
+// makes a copy there: each holds a lock of its own.
 class LocalCopy {
  public:
-  explicit LocalCopy(std::string path) : path_(std::move(path)) {}
+  // Makes an empty file in `folder`. Errors: as File::CreateUnique; UNAVAILABLE
+  // (it cannot be opened, or others remove each at once).
+  static absl::StatusOr<std::shared_ptr<LocalCopy>> Create(
+      const std::string& folder);
   ~LocalCopy();
   LocalCopy(const LocalCopy&) = delete;
   LocalCopy& operator=(const LocalCopy&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
+  // Appends. Errors: as File::Write.
+  absl::Status Write(absl::string_view bytes) { return file_.Write(bytes); }
 
  private:
-  const std::string path_;
+  LocalCopy(File file, OwnedFd lock)
+      : file_(std::move(file)), lock_(std::move(lock)) {}
+
+  File file_;
+  const OwnedFd lock_;
 };
+
+// Removes what killed processes have left in `folder`.
+void RemoveLeftCopies(const std::string& folder);
 
 // A copy of the object's present version. Callers share it, also later ones
 // that ask for the same version again before anything else is asked for. Asks
