@@ -131,10 +131,9 @@ absl::StatusOr<AzureAccess> ResolveAzureAccess(const v1::Storage::Azure& azure,
                                                const GetVariable& get) {
   BALLAST_ASSIGN_OR_RETURN(AzureAccess access,
                            OfCredentials(azure.credentials(), get));
-  const std::string account =
-      !azure.account().empty()
-          ? azure.account()
-          : get("AZURE_STORAGE_ACCOUNT").value_or(access.account);
+  std::string account = azure.account();
+  if (account.empty()) account = get("AZURE_STORAGE_ACCOUNT").value_or("");
+  if (account.empty()) account = access.account;
   if (account.empty()) {
     return absl::FailedPreconditionError(
         "storage.azure.account is not set, nor is AZURE_STORAGE_ACCOUNT; "

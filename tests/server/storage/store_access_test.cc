@@ -167,6 +167,11 @@ TEST(AzureAccessTest, ReadsConnectionStrings) {
   EXPECT_EQ(portal->account, "mine");
   EXPECT_EQ(portal->blob_authority, ".blob.core.chinacloudapi.cn");
   EXPECT_EQ(portal->dfs_authority, ".dfs.core.chinacloudapi.cn");
+  // A variable that is set to nothing names no account.
+  EXPECT_EQ(Azure(Write("string.txt", "AccountName=mine;AccountKey=k"),
+                  {{"AZURE_STORAGE_ACCOUNT", ""}}, "")
+                ->account,
+            "mine");
   const auto emulator = ParseConnectionString(
       "x",
       "AccountName=dev;AccountKey=k;BlobEndpoint=http://127.0.0.1:10000/"
