@@ -76,8 +76,9 @@ def serving(programs, config):
             process.wait()
 
 
-def pull(programs, config, steps):
-    """Processor time of the server, time by the clock, and its peak of memory."""
+def pull(programs, config, steps, check=None):
+    """Processor time of the server, time by the clock, and its peak of memory. `check`
+    gets the server's address before it ends."""
     with serving(programs, config) as (process, address):
         before, start = spent(process.pid), time.monotonic()
         pulls = [
@@ -91,9 +92,14 @@ def pull(programs, config, steps):
         for one in pulls:
             if one.wait() != 0:
                 raise SystemExit("ballastctl pull failed")
-        return (
-            spent(process.pid) - before, time.monotonic() - start, resident(process.pid),
+        figures = (
+            # Of few samples it may be less than the system counts.
+            max(spent(process.pid) - before, 1 / os.sysconf("SC_CLK_TCK")),
+            time.monotonic() - start, resident(process.pid),
         )  # fmt: skip
+        if check is not None:
+            check(address)
+        return figures
 
 
 def main():
