@@ -1,4 +1,5 @@
 // Parquet files through Arrow C++.
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <optional>
@@ -6,7 +7,6 @@
 
 #include <arrow/api.h>
 #include <parquet/arrow/reader.h>
-#include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 
@@ -16,10 +16,13 @@
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_file.h"
 #include "server/corpus/parquet/image_heads.h"
+#include "server/corpus/parquet/image_pages.h"
 #include "server/corpus/parquet/mapped_rows.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/partial_bytes.h"
+#include "server/corpus/parquet/row_images.h"
 #include "server/corpus/parquet/row_mapping.h"
+#include "server/corpus/parquet/sample_leaves.h"
 #include "server/storage/range_plan.h"
 
 namespace ballast {
@@ -82,28 +85,10 @@ arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> MakeReader(
   return builder.Build();
 }
 
-// Adds the leaves of `field`, part of column `column`, that samples need.
-void AddLeaves(const parquet::arrow::SchemaField& field,
-               const std::string& column, const RowMapping& mapping,
-               std::vector<int>* leaves) {
-  if (field.is_leaf()) return leaves->push_back(field.column_index);
-  const bool is_struct = field.field->type()->id() == arrow::Type::STRUCT;
-  for (const parquet::arrow::SchemaField& child : field.children) {
-    if (is_struct && !IsRead(mapping, column, child.field->name())) continue;
-    AddLeaves(child, column, mapping, leaves);
-  }
-}
-
-int64_t BeginOf(const parquet::ColumnChunkMetaData& chunk) {
-  return chunk.has_dictionary_page() ? std::min(chunk.dictionary_page_offset(),
-                                                chunk.data_page_offset())
-                                     : chunk.data_page_offset();
-}
-
 class ArrowParquetFile final : public ParquetFile {
  public:
   ArrowParquetFile(std::shared_ptr<parquet::FileMetaData> metadata,
-                   RowMapping mapping, std::vector<int> leaves)
+                   RowMapping mapping, SampleLeaves leaves)
       : metadata_(std::move(metadata)),
         mapping_(std::move(mapping)),
         leaves_(std::move(leaves)) {}
@@ -122,9 +107,8 @@ class ArrowParquetFile final : public ParquetFile {
       }
       if (group->num_rows() == 0) continue;
       int64_t begin = static_cast<int64_t>(file_size);
-      for (const int leaf : leaves_) {
-        const auto chunk = group->ColumnChunk(leaf);
-        begin = std::min(begin, BeginOf(*chunk));
+      for (const int leaf : leaves_.placing) {
+        begin = std::min(begin, BeginOf(*group->ColumnChunk(leaf)));
       }
       const int64_t least = groups_.empty() ? 0 : groups_.back().offset;
       if (begin <= least || begin >= static_cast<int64_t>(file_size)) {
@@ -148,15 +132,28 @@ class ArrowParquetFile final : public ParquetFile {
   absl::Span<const ParquetGroup> groups() const override { return groups_; }
 
   std::vector<ByteRange> Ranges(size_t number) const override {
-    return RangesOf(number, leaves_);
+    return RangesOf(number, leaves_.all);
   }
 
   absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
       FileView file, size_t number) const override {
     auto memory = std::make_shared<GroupMemory>();
-    BALLAST_ASSIGN_OR_RETURN(const auto table,
-                             Decode(file, number, leaves_, *memory));
-    return MapTable(table, number, memory);
+    BALLAST_ASSIGN_OR_RETURN(std::optional<ImagePages> images,
+                             ReadPages(file, number, *memory));
+    std::vector<int> leaves = leaves_.all;
+    if (images.has_value()) std::erase(leaves, leaves_.image);
+    BALLAST_ASSIGN_OR_RETURN(auto table, Decode(file, number, leaves, *memory));
+    if (images.has_value()) {
+      const auto others = table->GetColumnByName(mapping_.images);
+      if (others != nullptr &&
+          (others->num_chunks() != 1 ||
+           !RowImages::FitPages(*others->chunk(0), *images))) {
+        images.reset();
+        BALLAST_ASSIGN_OR_RETURN(table,
+                                 Decode(file, number, leaves_.all, *memory));
+      }
+    }
+    return MapTable(table, std::move(images), number, memory);
   }
 
   absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadHeads(
@@ -167,17 +164,16 @@ class ArrowParquetFile final : public ParquetFile {
       BALLAST_RETURN_IF_ERROR(view.Load(Ranges(number)));
       return Read(view, number);
     };
-    const int images = ImageLeaf();
-    if (images < 0) return read_all();
+    if (leaves_.image < 0) return read_all();
     const auto chunk =
-        metadata_->RowGroup(numbers_[number])->ColumnChunk(images);
+        metadata_->RowGroup(numbers_[number])->ColumnChunk(leaves_.image);
     const auto range = RangeOf(*chunk);
     if (!HasImageHeads(*chunk) || !range.has_value()) return read_all();
     auto memory = std::make_shared<GroupMemory>();
     PartialBytes partial(&file, *range);
     absl::Status failed;
     const absl::Status read = Guard(failed, [&] {
-      return ReadImageHeads(*chunk, *metadata_->schema()->Column(images),
+      return ReadImageHeads(*chunk, *metadata_->schema()->Column(leaves_.image),
                             read_head, &memory->pool, &partial, &failed);
     });
     BALLAST_RETURN_IF_ERROR(failed);
@@ -192,7 +188,7 @@ class ArrowParquetFile final : public ParquetFile {
     const auto joined = table->AddColumn(
         table->num_columns(), heads->schema()->field(0), heads->column(0));
     if (!joined.ok()) return Damaged(joined.status().message());
-    return MapTable(*joined, number, memory);
+    return MapTable(*joined, std::nullopt, number, memory);
   }
 
  private:
@@ -225,7 +221,7 @@ class ArrowParquetFile final : public ParquetFile {
   // The leaves of the column of images, and the others.
   std::pair<std::vector<int>, std::vector<int>> SplitLeaves() const {
     std::pair<std::vector<int>, std::vector<int>> split;
-    for (const int leaf : leaves_) {
+    for (const int leaf : leaves_.all) {
       const bool is_image =
           metadata_->schema()->GetColumnRoot(leaf)->name() == mapping_.images;
       (is_image ? split.first : split.second).push_back(leaf);
@@ -233,18 +229,32 @@ class ArrowParquetFile final : public ParquetFile {
     return split;
   }
 
-  // The leaf with the bytes of images; -1 if there is none.
-  int ImageLeaf() const {
-    if (mapping_.images.empty()) return -1;
-    for (const int leaf : SplitLeaves().first) {
-      const parquet::ColumnDescriptor* column =
-          metadata_->schema()->Column(leaf);
-      if (column->physical_type() == parquet::Type::BYTE_ARRAY &&
-          column->name() != "path") {
-        return leaf;
-      }
+  // The images of a row group; nullopt if they have to be decoded otherwise. Of
+  // pages that are damaged the decoder says what is wrong.
+  absl::StatusOr<std::optional<ImagePages>> ReadPages(
+      FileView file, size_t number, GroupMemory& memory) const {
+    std::optional<ImagePages> images;
+    const int leaf = leaves_.image;
+    if (leaf < 0 || !leaves_.may_page) return images;
+    const auto chunk = metadata_->RowGroup(numbers_[number])->ColumnChunk(leaf);
+    const parquet::ColumnDescriptor& column =
+        *metadata_->schema()->Column(leaf);
+    const auto range = RangeOf(*chunk);
+    if (!range.has_value() || !MayHaveImagePages(*metadata_, *chunk, column)) {
+      return images;
     }
-    return -1;
+    const auto in = std::make_shared<ArrowFile>(file, &memory.pool);
+    const absl::Status read = Guard(in->error(), [&]() -> arrow::Status {
+      return ReadImagePages(in, *range, *metadata_, *chunk, column,
+                            &memory.pool)
+          .Value(&images);
+    });
+    BALLAST_RETURN_IF_ERROR(in->error());
+    if (!read.ok() || !images.has_value() ||
+        images->num_rows() != groups_[number].num_rows) {
+      images.reset();
+    }
+    return images;
   }
 
   // The columns of `leaves`; the bytes of `partial` in place of the file's.
@@ -270,7 +280,8 @@ class ArrowParquetFile final : public ParquetFile {
 
   // The caller frees the table before the memory, if this fails.
   absl::StatusOr<std::shared_ptr<const ParquetRows>> MapTable(
-      const std::shared_ptr<arrow::Table>& table, size_t number,
+      const std::shared_ptr<arrow::Table>& table,
+      std::optional<ImagePages> images, size_t number,
       const std::shared_ptr<GroupMemory>& memory) const {
     const ParquetGroup& group = groups_[number];
     if (static_cast<uint64_t>(table->num_rows()) != group.num_rows) {
@@ -278,18 +289,20 @@ class ArrowParquetFile final : public ParquetFile {
                                   " rows holds ", table->num_rows()));
     }
     for (const std::string& name : ColumnsToRead(mapping_)) {
+      if (images.has_value() && name == mapping_.images) continue;
       const auto column = table->GetColumnByName(name);
       if (column == nullptr || column->num_chunks() != 1) {
         return Damaged(absl::StrCat("no values of column ", name));
       }
     }
     const uint64_t bytes = memory->counted.bytes_allocated();
-    return MapRows(table, mapping_, group.first_row, bytes, memory);
+    return MapRows(table, std::move(images), mapping_, group.first_row, bytes,
+                   memory);
   }
 
   const std::shared_ptr<parquet::FileMetaData> metadata_;
   const RowMapping mapping_;
-  const std::vector<int> leaves_;
+  const SampleLeaves leaves_;
   std::vector<ParquetGroup> groups_;
   std::vector<int> numbers_;  // of groups_, in the footer
   uint64_t file_size_ = 0;
@@ -306,7 +319,6 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
   const auto in = std::make_shared<ArrowFile>(file, pool);
   std::shared_ptr<parquet::FileMetaData> metadata;
   absl::StatusOr<RowMapping> mapping = absl::UnknownError("not read");
-  std::vector<int> leaves;
   std::shared_ptr<ArrowParquetFile> opened;
   absl::Status groups;
   BALLAST_RETURN_IF_ERROR(Guard(in->error(), [&]() -> arrow::Status {
@@ -316,13 +328,8 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
     ARROW_RETURN_NOT_OK(reader->GetSchema(&schema));
     mapping = MapColumns(*schema, columns);
     if (!mapping.ok()) return arrow::Status::OK();
-    for (const std::string& name : ColumnsToRead(*mapping)) {
-      for (const auto& field : reader->manifest().schema_fields) {
-        if (field.field->name() != name) continue;
-        AddLeaves(field, name, *mapping, &leaves);
-      }
-    }
-    opened = std::make_shared<ArrowParquetFile>(metadata, *mapping, leaves);
+    opened = std::make_shared<ArrowParquetFile>(
+        metadata, *mapping, FindLeaves(reader->manifest(), *schema, *mapping));
     groups = opened->FindGroups(file.size());
     return arrow::Status::OK();
   }));

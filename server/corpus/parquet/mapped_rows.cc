@@ -12,39 +12,51 @@
 #include <arrow/table.h>
 #include <arrow/type.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_path.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
+#include "server/corpus/parquet/row_images.h"
 #include "server/corpus/parquet/turns_json.h"
 
 namespace ballast {
 namespace {
 
+// What parts of the turns of a row name.
+struct NamedMedia {
+  std::vector<std::optional<std::string>> images;  // one for each such part
+  std::vector<std::string> videos;
+};
+
+// Whether two paths may be of one file, from one folder or another.
+bool IsSameFile(absl::string_view one, absl::string_view other) {
+  if (one.size() < other.size()) std::swap(one, other);
+  return absl::ConsumeSuffix(&one, other) &&
+         (one.empty() || one.back() == '/' || absl::StartsWith(other, "/"));
+}
+
 // The rows of a table.
 class MappedRows final : public ParquetRows {
  public:
   MappedRows(std::shared_ptr<const void> owner,
-             std::shared_ptr<const arrow::Table> table, RowMapping mapping,
+             std::shared_ptr<const arrow::Table> table,
+             std::optional<ImagePages> pages, RowMapping mapping,
              uint64_t first_row, uint64_t bytes)
       : owner_(std::move(owner)),
         table_(std::move(table)),
         mapping_(std::move(mapping)),
         first_row_(first_row),
-        bytes_(bytes) {
-    const auto column = [this](const std::string& name) {
-      const auto values = table_->GetColumnByName(name);
-      return values == nullptr || values->num_chunks() == 0 ? nullptr
-                                                            : values->chunk(0);
-    };
-    turns_ = column(mapping_.turns);
-    if (!mapping_.images.empty()) images_ = column(mapping_.images);
-    if (!mapping_.videos.empty()) videos_ = column(mapping_.videos);
+        bytes_(bytes),
+        images_(Column(mapping_.images), std::move(pages)),
+        videos_(Column(mapping_.videos)),
+        turns_(Column(mapping_.turns)) {
     for (const RowFilter& filter : mapping_.filters) {
-      filtered_.push_back(column(filter.column));
+      filtered_.push_back(Column(filter.column));
     }
   }
 
@@ -68,16 +80,15 @@ class MappedRows final : public ParquetRows {
 
   absl::StatusOr<ParquetRow> Row(uint64_t row) const override {
     ParquetRow sample;
-    if (images_ != nullptr) {
-      BALLAST_RETURN_IF_ERROR(AddImages(row, &sample.images));
-    }
+    BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images));
     if (videos_ != nullptr) {
       BALLAST_RETURN_IF_ERROR(AddVideos(row, &sample.videos));
     }
     TurnsJson json;
-    std::vector<std::string> paths;
-    BALLAST_RETURN_IF_ERROR(AddTurns(row, &json, &paths));
-    BALLAST_RETURN_IF_ERROR(AddNamed(std::move(paths), &sample.videos));
+    NamedMedia named;
+    BALLAST_RETURN_IF_ERROR(AddTurns(row, &json, &named));
+    BALLAST_RETURN_IF_ERROR(CheckNamed(row, named.images, sample.images));
+    BALLAST_RETURN_IF_ERROR(AddNamed(std::move(named.videos), &sample.videos));
     BALLAST_ASSIGN_OR_RETURN(
         sample.text,
         std::move(json).Finish(sample.images.size(), sample.videos.size()));
@@ -85,6 +96,13 @@ class MappedRows final : public ParquetRows {
   }
 
  private:
+  // Null if `name` is empty, or there is no such column.
+  std::shared_ptr<arrow::Array> Column(const std::string& name) const {
+    const auto values = name.empty() ? nullptr : table_->GetColumnByName(name);
+    return values == nullptr || values->num_chunks() == 0 ? nullptr
+                                                          : values->chunk(0);
+  }
+
   absl::Status AddVideos(uint64_t row,
                          std::vector<ParquetVideo>* videos) const {
     if (ItemType(*videos_->type()) == nullptr) {
@@ -132,6 +150,33 @@ class MappedRows final : public ParquetRows {
     return Append(std::move(video), videos);
   }
 
+  // Compares what parts name with the images that the row has, where each part
+  // stands for an image. How many there are is compared with the text later.
+  absl::Status CheckNamed(uint64_t row,
+                          const std::vector<std::optional<std::string>>& named,
+                          const std::vector<absl::string_view>& images) const {
+    for (size_t i = 0; i < named.size(); ++i) {
+      if (!named[i].has_value() || named[i]->empty()) continue;
+      if (images.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "a part of type image names ", Printable(*named[i]),
+            ", and the row has no images; images outside of the file are not "
+            "read"));
+      }
+      if (named.size() != images.size()) continue;
+      const auto path = images_.PathAt(row, i);
+      if (!path.has_value() || path->empty() || IsSameFile(*named[i], *path)) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "part ", i + 1, " of type image names ", Printable(*named[i]),
+          ", and image ", i + 1, " of column ", Printable(mapping_.images),
+          " is ", Printable(*path),
+          "; wanted the images in the order in which the parts name them"));
+    }
+    return absl::OkStatus();
+  }
+
   // Adds the videos that parts of the turns name.
   static absl::Status AddNamed(std::vector<std::string> paths,
                                std::vector<ParquetVideo>* videos) {
@@ -157,46 +202,8 @@ class MappedRows final : public ParquetRows {
     return absl::OkStatus();
   }
 
-  absl::Status AddImages(uint64_t row,
-                         std::vector<absl::string_view>* images) const {
-    if (ItemType(*images_->type()) == nullptr) {
-      // A sample without an image has a null, or a struct of nulls.
-      return AddImage(*images_, row, 1, /*may_lack=*/true, images);
-    }
-    const auto items = ListAt(*images_, row);
-    if (!items.has_value()) return absl::OkStatus();
-    for (int64_t i = items->begin; i < items->end; ++i) {
-      BALLAST_RETURN_IF_ERROR(AddImage(*items->values, i, i - items->begin + 1,
-                                       /*may_lack=*/false, images));
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status AddImage(const arrow::Array& array, int64_t i,
-                               int64_t number, bool may_lack,
-                               std::vector<absl::string_view>* images) {
-    std::optional<absl::string_view> bytes;
-    std::optional<absl::string_view> path;
-    if (array.type_id() != arrow::Type::STRUCT) {
-      bytes = BytesAt(array, i);
-    } else if (!array.IsNull(i)) {
-      bytes = BytesAt(*FieldOf(array, "bytes"), i);
-      const auto paths = FieldOf(array, "path");
-      if (paths != nullptr && IsBytes(*paths->type()))
-        path = BytesAt(*paths, i);
-    }
-    if (bytes.has_value()) return AppendImage(*bytes, images);
-    if (!path.has_value() && may_lack) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        path.has_value()
-            ? absl::StrCat("image ", number, " is only a path, ",
-                           Printable(*path), ", which is not followed")
-            : absl::StrCat("image ", number, " is null"));
-  }
-
-  // Also adds the paths that parts of type video name.
   absl::Status AddTurns(uint64_t row, TurnsJson* json,
-                        std::vector<std::string>* paths) const {
+                        NamedMedia* named) const {
     const auto turns = ListAt(*turns_, row);
     if (!turns.has_value()) {
       return absl::InvalidArgumentError(
@@ -230,7 +237,7 @@ class MappedRows final : public ParquetRows {
       } else {
         json->BeginTurn(one);
         BALLAST_RETURN_IF_ERROR(
-            Annotate(AddParts(*second, i, json, paths), turn));
+            Annotate(AddParts(*second, i, json, named), turn));
       }
       if (mapping_.shape != TurnShape::kTexts) {
         BALLAST_RETURN_IF_ERROR(
@@ -283,9 +290,20 @@ class MappedRows final : public ParquetRows {
     return settings;
   }
 
+  // What part `k` names in field `field`, or else in `path`.
+  static std::optional<std::string> NameAt(const arrow::Array& parts,
+                                           const char* field, int64_t k) {
+    for (const char* name : {field, "path"}) {
+      const auto values = FieldOf(parts, name);
+      if (values == nullptr || !IsBytes(*values->type())) continue;
+      const auto path = BytesAt(*values, k);
+      if (path.has_value()) return std::string(*path);
+    }
+    return std::nullopt;
+  }
+
   static absl::Status AddParts(const arrow::Array& contents, int64_t i,
-                               TurnsJson* json,
-                               std::vector<std::string>* paths) {
+                               TurnsJson* json, NamedMedia* named) {
     const auto parts = ListAt(contents, i);
     if (!parts.has_value()) {
       return absl::InvalidArgumentError("`content` is null");
@@ -300,15 +318,11 @@ class MappedRows final : public ParquetRows {
         return absl::InvalidArgumentError(
             absl::StrCat("content part ", number, ": `type` is null"));
       }
+      const bool is_image = *type == "image" || *type == "image_url";
+      if (is_image) named->images.push_back(NameAt(*parts->values, "image", k));
       if (*type == "video" || *type == "video_url") {
-        for (const char* field : {"video", "path"}) {
-          const auto named = FieldOf(*parts->values, field);
-          if (named == nullptr || !IsBytes(*named->type())) continue;
-          const auto path = BytesAt(*named, k);
-          if (!path.has_value()) continue;
-          paths->emplace_back(*path);
-          break;
-        }
+        std::optional<std::string> path = NameAt(*parts->values, "video", k);
+        if (path.has_value()) named->videos.push_back(*std::move(path));
       }
       if (*type != "text") {
         const auto settings = SettingsAt(*parts->values, k, kPartSettings,
@@ -335,19 +349,21 @@ class MappedRows final : public ParquetRows {
   const RowMapping mapping_;
   const uint64_t first_row_;
   const uint64_t bytes_;
-  std::shared_ptr<arrow::Array> images_;  // null: none
-  std::shared_ptr<arrow::Array> videos_;  // null: none
-  std::shared_ptr<arrow::Array> turns_;
+  const RowImages images_;
+  const std::shared_ptr<arrow::Array> videos_;  // null: none
+  const std::shared_ptr<arrow::Array> turns_;
   std::vector<std::shared_ptr<arrow::Array>> filtered_;  // as mapping_.filters
 };
 
 }  // namespace
 
 std::shared_ptr<const ParquetRows> MapRows(
-    std::shared_ptr<const arrow::Table> table, RowMapping mapping,
-    uint64_t first_row, uint64_t bytes, std::shared_ptr<const void> owner) {
+    std::shared_ptr<const arrow::Table> table, std::optional<ImagePages> images,
+    RowMapping mapping, uint64_t first_row, uint64_t bytes,
+    std::shared_ptr<const void> owner) {
   return std::make_shared<const MappedRows>(
-      std::move(owner), std::move(table), std::move(mapping), first_row, bytes);
+      std::move(owner), std::move(table), std::move(images), std::move(mapping),
+      first_row, bytes);
 }
 
 }  // namespace ballast

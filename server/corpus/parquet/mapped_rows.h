@@ -3,20 +3,24 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <arrow/type_fwd.h>
 
+#include "server/corpus/parquet/image_pages.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/row_mapping.h"
 
 namespace ballast {
 
 // The rows of `table`, which has the columns of `mapping`, each in one chunk.
-// `bytes` is the memory that `owner` and table take; the result keeps both
-// alive.
+// With `images`, which has as many rows, the column of images has no bytes, or
+// is not there. `bytes` is the memory that `owner` and table take; the result
+// keeps both alive.
 std::shared_ptr<const ParquetRows> MapRows(
-    std::shared_ptr<const arrow::Table> table, RowMapping mapping,
-    uint64_t first_row, uint64_t bytes, std::shared_ptr<const void> owner);
+    std::shared_ptr<const arrow::Table> table, std::optional<ImagePages> images,
+    RowMapping mapping, uint64_t first_row, uint64_t bytes,
+    std::shared_ptr<const void> owner);
 
 }  // namespace ballast
 

@@ -278,7 +278,7 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
   if (is_among(kTurnSettings) || field == kReasoning) return true;
   return mapping.shape == TurnShape::kMessages &&
          (field == "type" || field == "text" || field == "path" ||
-          field == "video" || is_among(kPartSettings));
+          field == "image" || field == "video" || is_among(kPartSettings));
 }
 
 }  // namespace ballast

@@ -44,7 +44,10 @@ TEST_F(ImageHeadsTest, MakesTheIndexOfTheWholeFile) {
         "heads_pages.parquet", "heads_delta.parquet", "heads_snappy.parquet",
         "heads_single.parquet", "heads_small.parquet", "finevision.parquet",
         "llava.parquet", "openai.parquet", "other_types.parquet",
-        "bad_rows.parquet", "empty.parquet", "wide.parquet"}) {
+        "bad_rows.parquet", "empty.parquet", "wide.parquet",
+        "pages_none_1.parquet", "pages_none_2.parquet", "pages_zstd_2.parquet",
+        "pages_coded.parquet", "pages_required.parquet", "pages_struct.parquet",
+        "pages_fixed.parquet", "image_parts.parquet"}) {
     SCOPED_TRACE(name);
     const v1::Source source = SourceOf(name);
     ExpectSameIndex(source);

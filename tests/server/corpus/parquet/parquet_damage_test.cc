@@ -60,7 +60,8 @@ TEST_F(ParquetDamageTest, DamagedPagesCostTheirRowGroup) {
 TEST_F(ParquetDamageTest, AnyDamageIsAnErrorOrBadSamples) {
   std::mt19937_64 random(7);
   for (const char* name : {"finevision.parquet", "openai.parquet",
-                           "llava.parquet", "other_types.parquet"}) {
+                           "llava.parquet", "other_types.parquet",
+                           "pages_coded.parquet", "pages_zstd_2.parquet"}) {
     const v1::Source source = SourceOf(name);
     const std::string whole = FileOf(name);
     for (int round = 0; round < 150; ++round) {

@@ -38,6 +38,22 @@ TEST_F(ParquetSourceTest, RecognisesTheShapesOfOtherWriters) {
   }
 }
 
+// Images are views of the pages where these are PLAIN or have a dictionary, and
+// decoded by Arrow otherwise.
+TEST_F(ParquetSourceTest, ReadsImagesOutOfPagesOfAllKinds) {
+  for (const char* name :
+       {"none_1", "none_2", "snappy_1", "snappy_2", "gzip_1", "gzip_2",
+        "brotli_1", "brotli_2", "zstd_1", "zstd_2", "lz4_1", "lz4_2", "coded",
+        "delta_length_byte_array", "delta_byte_array", "required", "single",
+        "struct", "view", "fixed"}) {
+    const std::string file = absl::StrCat("pages_", name, ".parquet");
+    SCOPED_TRACE(file);
+    const v1::Source source = SourceOf(file);
+    EXPECT_EQ(Build(source).bad.size(), 0u);
+    ExpectSamples(file, *Open(source));
+  }
+}
+
 TEST_F(ParquetSourceTest, PresetsAndColumnsNameTheSame) {
   const std::pair<const char*, v1::Source::Preset> presets[] = {
       {"finevision.parquet", v1::Source::PRESET_FINEVISION},
@@ -96,6 +112,27 @@ TEST_F(ParquetSourceTest, ListsBadRows) {
                   "11: video is not supported: mark `<video>`",
                   "12: unmeasurable"));
   ExpectSamples("bad_rows.parquet", *Open(source));
+}
+
+TEST_F(ParquetSourceTest, ComparesImagesWithThePartsThatNameThem) {
+  const v1::Source source = SourceOf("image_parts.parquet");
+  const IndexReport report = Build(source);
+  EXPECT_EQ(report.samples, 4u);
+  std::vector<std::string> bad;
+  for (const BadSample& row : report.bad) {
+    bad.push_back(absl::StrCat(row.key, ": ", row.reason));
+  }
+  EXPECT_THAT(
+      bad,
+      ElementsAre(
+          "5: part 1 of type image names b.jpg, and image 1 of column images "
+          "is a.jpg; wanted the images in the order in which the parts name "
+          "them",
+          "6: part 1 of type image names a.jpg, and image 1 of column images "
+          "is aa.jpg; wanted the images in the order in which the parts name "
+          "them",
+          "7: a part of type image names a.jpg, and the row has no images; "
+          "images outside of the file are not read"));
 }
 
 // Who reads the conversation decides about the weight.

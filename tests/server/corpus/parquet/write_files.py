@@ -243,6 +243,94 @@ def heads():
           [0, 4], row_group_size=4, compression="none", use_dictionary=False)
 
 
+def pages():
+    """Images in pages of all codecs, versions and encodings; lists over several pages."""
+    def picture(row, number):
+        return image(row + 1, number + 1, 700) + bytes([65 + row + number]) * 700
+
+    rows = range(40)
+    # Null, empty, with one, two and three; some of them the same.
+    counts = [None if r % 7 == 3 else r % 4 for r in rows]
+    lists = [None if c is None else [picture(r % 10, i) for i in range(c)]
+             for r, c in zip(rows, counts)]
+    texts = [[{"user": f"q{r}", "assistant": "a"}] for r in rows]
+
+    def samples(lists):
+        return [(r + 1, [{"role": "user", "content": "<image>" * len(one or []) + f"q{r}"},
+                         {"role": "assistant", "content": "a"}], one or [])
+                for r, one in zip(rows, lists)]
+
+    def write_images(name, column, images, lists=lists, **options):
+        write(name, pa.table({column: images, "texts": texts}), samples(lists),
+              [0, 15, 30], row_group_size=15, **options)
+
+    structs = pa.array([None if one is None else
+                        [{"bytes": b, "path": f"{i}.jpg"} for i, b in enumerate(one)]
+                        for one in lists], pa.list_(IMAGE))
+    for codec in ("none", "snappy", "gzip", "brotli", "zstd", "lz4"):
+        for version in ("1.0", "2.0"):
+            write_images(f"pages_{codec}_{version[0]}.parquet", "images", structs,
+                         compression=codec, data_page_version=version,
+                         data_page_size=2000, write_batch_size=3,
+                         use_dictionary=codec in ("snappy", "zstd", "none"),
+                         dictionary_pagesize_limit=6000,
+                         write_page_checksum=codec in ("gzip", "none"))
+    # A dictionary alone: images that occur more than once are stored once.
+    write_images("pages_coded.parquet", "images", structs, compression="snappy")
+    for encoding in ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"):
+        write_images(f"pages_{encoding.lower()}.parquet", "images", structs,
+                     compression="zstd", use_dictionary=False,
+                     column_encoding={"images.list.element.bytes": encoding})
+    # Nothing may be null; without `path`; 64-bit offsets.
+    full = [[picture(r, 0)] * (1 + r % 2) for r in rows]
+    item = pa.field("element", pa.struct([pa.field("bytes", pa.large_binary(), False)]), False)
+    kind = pa.large_list(item)
+    table = pa.table([pa.array([[{"bytes": b} for b in one] for one in full], kind),
+                      pa.array(texts)],
+                     schema=pa.schema([pa.field("images", kind, False),
+                                       pa.field("texts", pa.array(texts).type)]))
+    write("pages_required.parquet", table, samples(full), [0, 15, 30], row_group_size=15,
+          data_page_size=2000, write_batch_size=3, compression="snappy")
+    single = [None if r % 5 == 4 else picture(r, 0) for r in rows]
+    of_single = [[] if b is None else [b] for b in single]
+    write_images("pages_single.parquet", "image", pa.array(single, pa.binary()), of_single,
+                 compression="snappy", data_page_size=2000, write_batch_size=3)
+    write_images("pages_struct.parquet", "image",
+                 pa.array([None if b is None else {"bytes": b, "path": None} if r % 2 else
+                           {"bytes": b, "path": "p"} for r, b in zip(rows, single)], IMAGE),
+                 of_single, data_page_version="2.0", compression="zstd")
+    write_images("pages_view.parquet", "image", pa.array(single, pa.binary_view()), of_single)
+    write_images("pages_fixed.parquet", "images",
+                 pa.array([[picture(r, 0)] * 2 for r in rows], pa.list_(pa.binary(), 2)),
+                 [[picture(r, 0)] * 2 for r in rows])
+
+
+def image_parts():
+    """Images in a column, which parts of messages name as well."""
+    part = pa.struct([("type", pa.string()), ("text", pa.string()),
+                      ("image", pa.string()), ("path", pa.string())])
+    message = pa.struct([("role", pa.string()), ("content", pa.list_(part))])
+
+    def row(images, *names):
+        parts = [{"type": "image", **name} for name in names]
+        return ([{"bytes": image(1, i + 1), "path": p} for i, p in enumerate(images)],
+                [{"role": "user", "content": parts + [{"type": "text", "text": "q"}]},
+                 {"role": "assistant", "content": [{"type": "text", "text": "a"}]}])
+
+    rows = [
+        row(["a.jpg", "b.jpg"], {"image": "a.jpg"}, {"path": "set/b.jpg"}),
+        row(["x/a.jpg"], {"image": "a.jpg"}),
+        row([None], {"image": "a.jpg"}),
+        row(["a.jpg", "b.jpg"], {}, {"image": ""}),
+        row(["a.jpg", "b.jpg"], {"image": "b.jpg"}, {"image": "a.jpg"}),
+        row(["aa.jpg"], {"image": "a.jpg"}),
+        row([], {"path": "a.jpg"}),
+    ]
+    write("image_parts.parquet", pa.table({
+        "images": pa.array([r[0] for r in rows], pa.list_(IMAGE)),
+        "messages": pa.array([r[1] for r in rows], pa.list_(message))}), None, None)
+
+
 def unfit():
     texts = [[{"user": "u", "assistant": "a"}]]
     turns = [[{"from": "human", "value": "u"}]]
@@ -320,7 +408,7 @@ def videos():
 
 
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             turn_weights, unfit, heads, videos):
+             turn_weights, unfit, heads, pages, image_parts, videos):
     make()
 with open(os.path.join(out, "expected.json"), "w", encoding="utf-8") as file:
     json.dump(expected, file)
