@@ -199,8 +199,15 @@ v1::Fingerprint ScheduleFingerprint(
   // what blocks hold: a checkpoint made with one resumes with the other.
   entries.erase("model.decode");
   entries.erase("model.device_unchecked");
+  entries.erase("model.device_share");
   if (config.model().decode() == v1::Model::DECODE_DEVICE) {
     entries["delivery.decode"] = "device";
+    // As order.epochs: 1 is the default.
+    if (config.model().has_device_share() &&
+        config.model().device_share() != 1) {
+      entries["delivery.device_share"] =
+          DoubleText(config.model().device_share());
+    }
   }
   // Servers compare the files of images that have been checked, and must agree
   // on which.
