@@ -114,8 +114,8 @@ absl::Status CheckOrder(absl::Span<const Turn> turns,
 absl::Status CheckTokens(const ImageFamily& family, const FamilyTemplate& chat,
                          const Tokenizer& tokenizer) {
   std::vector<absl::string_view> texts = {
-      chat.begin,       chat.image_before, chat.image_after,  chat.text_before,
-      chat.text_after,  chat.answer_first, chat.answer_before};
+      chat.begin,      chat.image_before, chat.image_after,  chat.text_before,
+      chat.text_after, chat.answer_first, chat.answer_before};
   for (const FamilyTemplate::Turn* turn :
        {&chat.system, &chat.user, &chat.assistant}) {
     texts.insert(texts.end(), {turn->prefix, turn->end, turn->suffix});
@@ -173,8 +173,7 @@ class ConversationWriter {
     const bool is_answer = turn.role == Role::kAssistant;
     const Kind said = is_answer ? Kind::kSupervised : Kind::kContext;
     absl::string_view prefix = form.prefix;
-    if (ends_answer && turn.role == Role::kUser &&
-        !chat_.answer_stop.empty() &&
+    if (ends_answer && turn.role == Role::kUser && !chat_.answer_stop.empty() &&
         absl::ConsumePrefix(&prefix, chat_.answer_stop)) {
       writer_.AddText(chat_.answer_stop, Kind::kSupervised);
     }

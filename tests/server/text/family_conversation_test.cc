@@ -149,8 +149,9 @@ TEST(FamilyConversationTest, WritesTurnsAsTheTemplatesDo) {
   EXPECT_EQ(text("hunyuan_vl", {turns[0], turns[1], turns[2]}),
             "<｜hy_begin▁of▁sentence｜> Be \n<｜hy_place▁holder▁no▁3｜> Hi \n"
             "<｜hy_User｜> Ho \n<｜hy_Assistant｜>");
-  EXPECT_EQ(text("hunyuan_vl", {{Role::kSystem, ""}, {Role::kUser, "a"}}),
-            "<｜hy_begin▁of▁sentence｜><｜hy_place▁holder▁no▁3｜>a<｜hy_User｜>");
+  EXPECT_EQ(
+      text("hunyuan_vl", {{Role::kSystem, ""}, {Role::kUser, "a"}}),
+      "<｜hy_begin▁of▁sentence｜><｜hy_place▁holder▁no▁3｜>a<｜hy_User｜>");
 }
 
 // The images of ERNIE are numbered through the whole conversation.
