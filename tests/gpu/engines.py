@@ -335,8 +335,9 @@ class Engines:
 
     def tests(self):
         results = {}
-        for name in ("decode_stage_gpu_test", "encoded_images_gpu_test",
-                     "device_image_decoder_gpu_test", "device_jpeg_engine_gpu_test"):  # fmt: skip
+        for name in ("plane_kernels_gpu_test", "decode_stage_gpu_test",
+                     "encoded_images_gpu_test", "device_image_decoder_gpu_test",
+                     "device_jpeg_engine_gpu_test"):  # fmt: skip
             path = self.program("tests", name)
             if not os.path.exists(path):
                 results[name] = "not in the bundle"
