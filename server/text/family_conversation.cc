@@ -143,6 +143,13 @@ class ConversationWriter {
     }
     std::vector<absl::string_view> texts = SplitAtImageMarks(turn.text);
     if (chat_.trim_message) TrimEnds(&texts);
+    std::string moved;
+    if (chat_.only_image_first && texts.size() == 2 && !texts[0].empty()) {
+      moved = absl::StrCat(texts[0], texts[1]);
+      const absl::string_view kept = StripWhiteSpace(moved);
+      moved = kept.empty() ? "" : absl::StrCat("\n", kept);
+      texts = {"", moved};
+    }
     const bool begins_with_image = texts.size() > 1 && texts[0].empty();
     if (!begins_with_image) writer_.AddText(chat_.text_first, Kind::kContext);
     const bool trims = chat_.trim || (chat_.trim_system && is_first &&

@@ -38,6 +38,9 @@ struct FamilyTemplate {
   // is a turn of the user that is not a `<tool_response>`. Never supervised.
   absl::string_view answer_first;
   bool images_first = false;  // a message's images stand before its texts
+  // A message's only image stands before its text, on a line of its own. If it
+  // stood elsewhere, the text loses white space at both ends.
+  bool only_image_first = false;
   bool trim = false;          // each text loses white space at both ends
   bool trim_message = false;  // likewise, of a whole message
   bool trim_system = false;   // likewise, of a system turn at the start alone
