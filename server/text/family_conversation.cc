@@ -188,6 +188,13 @@ class ConversationWriter {
     if (chat_.trim_message || (chat_.trim_answer && is_answer)) {
       TrimEnds(&texts);
     }
+    std::string moved;
+    if (chat_.only_image_first && texts.size() == 2 && !texts[0].empty()) {
+      moved = absl::StrCat(texts[0], texts[1]);
+      const absl::string_view kept = StripWhiteSpace(moved);
+      moved = kept.empty() ? "" : absl::StrCat("\n", kept);
+      texts = {"", moved};
+    }
     if (is_answer && (texts.size() > 1 || !texts[0].empty())) {
       writer_.AddText(chat_.answer_before, Kind::kContext);
     }

@@ -140,6 +140,14 @@ FamilyTemplate LlavaOneVision() {
   return chat;
 }
 
+// LLaVA-NeXT's qwen_1_5 and its preprocess_multimodal.
+FamilyTemplate LlavaVideo() {
+  FamilyTemplate chat = InternVl();
+  chat.image_after = "";
+  chat.only_image_first = true;
+  return chat;
+}
+
 FamilyTemplate Kimi() {
   FamilyTemplate chat;
   chat.system = {"<|im_system|>system<|im_middle|>", "<|im_end|>", ""};
@@ -191,6 +199,7 @@ const std::vector<Named>& Templates() {
       {"llava1_5_pad", Llava()},
       {"llava_next", Llava()},
       {"llava_onevision", LlavaOneVision()},
+      {"llava_video", LlavaVideo()},
       {"minicpmv4_6", MiniCpm()},
       {"pixtral", Pixtral()},
       {"smolvlm", Idefics("<|im_start|>")},

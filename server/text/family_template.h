@@ -47,6 +47,9 @@ struct FamilyTemplate {
   // `assistant.end` is empty: supervised behind a turn of the assistant.
   absl::string_view answer_stop;
   bool images_first = false;  // a message's images stand before its texts
+  // A message's only image stands before its text, on a line of its own. If it
+  // stood elsewhere, the text loses white space at both ends.
+  bool only_image_first = false;
   bool trim = false;          // each text loses white space at both ends
   bool trim_message = false;  // likewise, of a whole message
   bool trim_answer = false;   // likewise, of a whole message of the assistant

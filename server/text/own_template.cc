@@ -45,6 +45,8 @@ const std::vector<Signs>& AllSigns() {
       {"llava_next", {".upper()", "ASSISTANT:"}, {}},
       // The first files have line feeds after roles.
       {"llava_onevision", {"<|im_start|>", "['role'] + ' '"}, {}},
+      // The checkpoint's file is Qwen2's; its training code writes its own.
+      {"llava_video", {"<|im_start|>"}, {}},
       {"minicpmv4_6", {"<|im_start|>", "<think>"}, {}},
       // Mistral Small 3.1 has a system turn of its own.
       {"pixtral", {"[INST]"}, {"[SYSTEM_PROMPT]"}},

@@ -224,6 +224,10 @@ class Chooser {
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder, "/config.json: model_type: found \"", type,
           "\"; wanted one of ", absl::StrJoin(known, ", "),
+          type == "llava_qwen"
+              ? ". That type names two models: set model.profile to "
+                "llava_onevision or llava_video by hand (docs/video.md)"
+              : "",
           ". Name the folder of one of these with --model-dir. For another "
           "family give patch, merge, mean, std and token ids one by one "
           "(docs/families.md)"));

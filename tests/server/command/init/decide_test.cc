@@ -373,6 +373,11 @@ TEST(ChooseModelTest, FamiliesWithoutProfileAreRefusedByName) {
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr("/models/qwen/config.json: model_type: found \"gpt2\""));
+  // lmms-lab's checkpoints of LLaVA-OneVision and LLaVA-Video alike.
+  model.config = R"({"model_type": "llava_qwen"})";
+  EXPECT_THAT(std::string(ChooseModel(model).status().message()),
+              HasSubstr("names two models: set model.profile to "
+                        "llava_onevision or llava_video"));
   model.config = "{";
   EXPECT_FALSE(ChooseModel(model).ok());
   model.config = "[1]";
