@@ -24,6 +24,7 @@ v1::PullRequest OpenRequest(const FetchRequest& request) {
   open.set_fingerprint(request.fingerprint);
   open.set_credit(request.max_bytes);
   open.set_accepts_arena(request.accept_shared_memory);
+  open.set_skips_shared_checksum(!request.verify_shared_memory);
   return first;
 }
 

@@ -67,21 +67,27 @@ uint32_t ResamplePlanner::Add(uint32_t source, uint32_t output) {
   Axis& axis = axes_[{source, output}];
   if (axis.plan == plans_) return axis.index;
   if (axis.taps.empty()) {
-    // Libraries omit a pass that changes nothing; one with these weights
-    // changes nothing either.
-    ResampleWeights made;
+    axis.taps.reserve(output);
     if (source == output) {
-      for (uint32_t i = 0; i < output; ++i) made.taps.push_back({i, 1, 0});
-      made.weights = {1 << kWeightBits};
+      // Libraries omit a pass that changes nothing; one with this weight
+      // changes nothing either.
+      for (uint32_t i = 0; i < output; ++i) axis.taps.push_back({i, 1, 0});
+      axis.weights = {1 << kWeightBits};
     } else {
-      made = AllWeights(source, output, resampling_);
+      const ResampleWeights made = AllWeights(source, output, resampling_);
+      uint32_t most = 0;
+      for (const ResampleTaps& taps : made.taps) {
+        most = std::max(most, taps.count);
+      }
+      axis.weights.resize(size_t{most} * output);
+      for (uint32_t i = 0; i < output; ++i) {
+        const ResampleTaps& taps = made.taps[i];
+        axis.taps.push_back({taps.first, taps.count, i});
+        for (uint32_t t = 0; t < taps.count; ++t) {
+          axis.weights[size_t{t} * output + i] = made.weights[taps.weights + t];
+        }
+      }
     }
-    axis.taps.reserve(made.taps.size());
-    for (const ResampleTaps& taps : made.taps) {
-      axis.taps.push_back(
-          {taps.first, taps.count, static_cast<uint32_t>(taps.weights)});
-    }
-    axis.weights = std::move(made.weights);
     kept_ += axis.taps.size() * sizeof(AxisTaps) +
              axis.weights.size() * sizeof(int32_t);
   }

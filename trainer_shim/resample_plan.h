@@ -24,7 +24,10 @@ struct ResampleRequest {
   uint64_t out = 0;     // [out_height, out_width, 3] 8-bit RGB
 };
 
-// The source samples that contribute to an output sample of an axis.
+// The source samples that contribute to an output sample of an axis. Weights of
+// neighbouring output samples lie beside each other, since neighbouring threads
+// read them together: those of one output sample are as far apart as the axis
+// has output samples.
 struct AxisTaps {
   uint32_t first = 0;    // source sample
   uint32_t count = 0;    // at least 1

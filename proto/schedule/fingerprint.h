@@ -22,11 +22,11 @@ v1::Fingerprint MakeFingerprint(
 
 // Returns whether `key` belongs to the data of `split`: it determines which
 // sample has which position there or what the sample contains. The other keys
-// are layout: dp sizes, servers, the micro-batch, balance, packing, which images
-// travel encoded, and where the data end (topology, balance, packing, delivery,
-// batch.micro, order.epochs); or they name sources of another split
-// ("splits.valid.index.chat"; those of train are "sources.0000" and
-// "index.chat").
+// are layout: dp sizes, servers, the micro-batch, balance, packing, which
+// images travel encoded, rules of a release, and where the data end (topology,
+// balance, packing, delivery, batch.micro, order.epochs); or they name sources
+// of another split ("splits.valid.index.chat"; those of train are
+// "sources.0000" and "index.chat").
 bool IsDataKey(absl::string_view key, v1::Split split = v1::SPLIT_TRAIN);
 
 // The key of an entry that alters no step of train before `step`, which is

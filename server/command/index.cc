@@ -21,6 +21,7 @@
 #include "server/corpus/shared_files.h"
 #include "server/job/check_sources.h"
 #include "server/job/index_sources.h"
+#include "server/text/own_template.h"
 
 namespace ballast {
 namespace {
@@ -219,6 +220,9 @@ absl::Status Index(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   for (const std::string& warning : ModelWarnings(config.config.model())) {
+    std::cout << "warning: " << warning << "\n";
+  }
+  for (const std::string& warning : TemplateWarnings(config.config.model())) {
     std::cout << "warning: " << warning << "\n";
   }
   if (options.check && (options.merge || shard.count > 1)) {

@@ -23,6 +23,7 @@ struct Flags {
   uint64_t max_pixels = 0;
   uint64_t total_pixels = 0;
   bool cap_pixels_per_frame = false;
+  bool force_sample = false;
   double start = 0;
   double end = 0;
   uint64_t seed = 0;
@@ -58,6 +59,12 @@ absl::Status Run(const Flags& flags) {
         "--total-pixels goes with --sampling qwen_vl_utils; transformers has "
         "no such key");
   }
+  model.force_sample = flags.force_sample;
+  if (model.force_sample &&
+      (model.rule != VideoRule::kLlava || model.max_frames == 0)) {
+    return absl::InvalidArgumentError(
+        "--force-sample goes with --model llava_video and --max-frames");
+  }
   if (flags.start_option->given()) options.clip.start = flags.start;
   if (flags.end_option->given()) options.clip.end = flags.end;
   if (flags.seed_option->given()) options.seed = flags.seed;
@@ -91,6 +98,8 @@ void AddLimits(Command* command, Flags* flags) {
                           "most pixels of all frames (qwen_vl_utils)", 1);
   command->AddFlag("--cap-pixels-per-frame", &flags->cap_pixels_per_frame,
                    "transformers' option of that name");
+  command->AddFlag("--force-sample", &flags->force_sample,
+                   "llava_video: --max-frames frames of shorter videos, too");
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "server/config/trial_tokenizer.h"
 #include "server/job/reload.h"
 #include "server/service/server.h"
+#include "server/text/own_template.h"
 
 namespace ballast {
 namespace {
@@ -122,6 +123,9 @@ absl::Status Serve(const Options& options) {
   const std::string warning = TrialTokenizerWarning(config.config);
   if (!warning.empty()) LogWarning(warning);
   for (const std::string& warning : ModelWarnings(config.config.model())) {
+    LogWarning(options.config, ": ", warning);
+  }
+  for (const std::string& warning : TemplateWarnings(config.config.model())) {
     LogWarning(options.config, ": ", warning);
   }
   std::unique_ptr<LoaderServer> server;

@@ -81,6 +81,7 @@ void DefaultModel(const KeyReport& keys, v1::Model* model) {
     model->set_resample(v1::Model::RESAMPLE_EXACT);
   }
   if (!keys.Has("model.decode")) model->set_decode(v1::Model::DECODE_HOST);
+  if (!keys.Has("model.device_share")) model->set_device_share(1);
 }
 
 void DefaultBatch(const KeyReport& keys, v1::Batch* batch) {

@@ -32,6 +32,8 @@ constexpr PixelNorm kNone = {{0, 0, 0}, {1, 1, 1}};
 //   preprocessor_config.json; the classes have the same. Idefics 3 and Pixtral
 //   are of the classes of SmolVLM and Mistral 3.
 // - Gemma 4: none, since its class sets do_normalize to false.
+// - LLaVA-Video: those of LLaVA-OneVision, of whose checkpoint and tower it is
+//   trained.
 // - GLM, HunyuanVL, Kimi, Llama 4, MiniCPM-V: the defaults of their classes,
 //   which serve these models alone.
 //
@@ -52,6 +54,7 @@ constexpr FamilyProfile kProfiles[] = {
     {"llava1_5_pad", kClip, 1, "</s>"},
     {"llava_next", kClip, 1, "</s>"},
     {"llava_onevision", kHalves, 1, "<|endoftext|>"},
+    {"llava_video", kHalves, 1, "<|endoftext|>", "llava_onevision"},
     {"minicpmv4_6", kHalves, 1, "<|endoftext|>"},
     {"pixtral", kClip, 1, "</s>"},
     {"smolvlm", kHalves, 1, "<|endoftext|>"},
@@ -74,7 +77,7 @@ void FillProfile(const FamilyProfile& profile, v1::Model* model) {
                                   std::end(profile.norm.mean));
   }
   if (!model->has_image_family()) {
-    ImageFamily family = *FindImageFamily(profile.name);
+    ImageFamily family = *FindImageFamily(profile.images());
     if (model->min_pixels() != 0 && ReadsNumber(family.rule, "min_pixels")) {
       family.min_pixels = model->min_pixels();
     }

@@ -23,6 +23,12 @@ struct FamilyProfile {
   PixelNorm norm;
   uint32_t position_axes;
   absl::string_view end_of_text;  // as its tokenizer spells it
+  // The family whose images it has; empty: that of its name.
+  absl::string_view images_of = {};
+
+  absl::string_view images() const {
+    return images_of.empty() ? name : images_of;
+  }
 };
 
 // nullptr for a name that is not a family's, and for an encoder whose images

@@ -92,6 +92,7 @@ FieldRules MakeConfigFieldRules() {
       {"Model.mean", Between(-kReal, kReal)},
       {"Model.std", AboveZero(kReal)},
       {"Model.position_axes", Between(1, 4)},
+      {"Model.device_share", Between(0, 1)},
       {"Model.system_prompt", MayBeEmpty()},
       {"Model.Video.fps", AboveZero(1000)},
       {"Model.Video.min_frames", Between(1, 0x1p21)},

@@ -88,6 +88,13 @@ void CheckDecode(const v1::Model& model, KeyReport* report) {
       report->AddFault("model.device_unchecked",
                        "found true beside decode: host; wanted decode: device");
     }
+    if (report->Has("model.device_share") &&
+        !report->IsFaulty("model.device_share")) {
+      report->AddFault(
+          "model.device_share",
+          absl::StrCat("found ", model.device_share(),
+                       " beside decode: host; wanted decode: device"));
+    }
     return;
   }
   if (report->IsFaulty("model.resample")) return;

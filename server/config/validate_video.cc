@@ -33,24 +33,26 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
   const bool is_intern =
       model.profile() == "internvl3" &&
       model.image_family().rule() == v1::ImageFamily::RULE_TILE_GRID;
-  const bool is_onevision =
-      model.profile() == "llava_onevision" &&
+  const bool has_pinpoints =
       model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
-  if ((model.has_image_family() && !is_intern && !is_onevision) ||
-      model.profile().empty()) {
+  const bool is_onevision =
+      model.profile() == "llava_onevision" && has_pinpoints;
+  const bool is_llava = model.profile() == "llava_video" && has_pinpoints;
+  const bool is_tiles = is_intern || is_onevision || is_llava;
+  if ((model.has_image_family() && !is_tiles) || model.profile().empty()) {
     report->AddFault("model.video",
                      "found it; wanted model.profile qwen2_vl, qwen2_5_vl, "
-                     "qwen3_vl, qwen3_5_vl, internvl3 or llava_onevision, "
-                     "whose videos are carried");
+                     "qwen3_vl, qwen3_5_vl, internvl3, llava_onevision or "
+                     "llava_video, whose videos are carried");
     return;
   }
   const v1::Model::Video& video = model.video();
   const bool by_class =
       video.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS;
-  if (is_intern || is_onevision) {
+  if (is_tiles) {
     // Frames are tiles of one size. InternVL's own rule counts intervals,
-    // transformers' and LLaVA-OneVision's frames a second.
-    CheckUse("model.video.fps", by_class || is_onevision,
+    // transformers' and the LLaVA models' frames a second.
+    CheckUse("model.video.fps", by_class || !is_intern,
              "sampling: transformers", report);
     CheckUse("model.video.min_frames", !by_class && is_intern,
              is_intern ? "sampling: qwen_vl_utils" : "a profile of Qwen's",
@@ -65,6 +67,22 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
              report);
     CheckUse("model.video.cap_pixels_per_frame", by_class,
              "sampling: transformers", report);
+  }
+  for (const char* key :
+       {"model.video.force_sample", "model.video.time_instruction",
+        "model.video.pool", "model.video.newline"}) {
+    CheckUse(key, is_llava, "profile: llava_video", report);
+  }
+  if (is_llava) {
+    if (by_class && !report->IsFaulty("model.video.sampling")) {
+      report->AddFault("model.video.sampling",
+                       "found transformers, which has no LLaVA-Video; wanted "
+                       "qwen_vl_utils, which stands for its training code, or "
+                       "to leave it out");
+    }
+    CheckUse("model.video.force_sample",
+             !video.force_sample() || video.max_frames() != 0, "max_frames",
+             report);
   }
   CheckBounds("model.video.min_frames", video.min_frames(),
               "model.video.max_frames", video.max_frames(), report);

@@ -27,7 +27,8 @@ class Block {
     // The whole block (docs/block.md), from a multiple of 256. Constant while
     // the hold lasts.
     absl::Span<const uint8_t> bytes;
-    uint64_t checksum = 0;  // XXH3-64
+    // Answers the block's XXH3-64. The first call may read the whole block.
+    std::function<uint64_t()> checksum;
     // Absent if the block may not be lent to a client in place.
     std::optional<ArenaPlace> place;
   };
@@ -47,7 +48,9 @@ class Block {
 
   const BlockId& id() const { return content_.id; }
   absl::Span<const uint8_t> bytes() const { return content_.bytes; }
-  uint64_t checksum() const { return content_.checksum; }
+  // XXH3-64. The first call may read the whole block, which blocks in shared
+  // memory do not need.
+  uint64_t checksum() const { return content_.checksum(); }
   const std::optional<ArenaPlace>& place() const { return content_.place; }
 
   // Lends the block, which must have a place, to the client until the hold

@@ -56,11 +56,18 @@ SampleRequest RequestOf(const PlannedBlock& planned, uint32_t item,
   return request;
 }
 
+uint64_t BlockChecksum(absl::Span<const uint8_t> block) {
+  return SpanChecksum(absl::string_view(
+      reinterpret_cast<const char*>(block.data()), block.size()));
+}
+
 BlockBuild::BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
-                       absl::Span<uint8_t> memory, Finished finished)
+                       absl::Span<uint8_t> memory, bool wants_checksum,
+                       Finished finished)
     : planned_(std::move(planned)),
       builder_(builder),
       memory_(memory),
+      wants_checksum_(wants_checksum),
       finished_(std::move(finished)),
       remaining_(planned_.plan.samples.size()) {}
 
@@ -116,8 +123,8 @@ void BlockBuild::Finish() {
     finished_(std::move(failure));
     return;
   }
-  finished_(SpanChecksum(absl::string_view(
-      reinterpret_cast<const char*>(memory_.data()), memory_.size())));
+  finished_(wants_checksum_ ? std::make_optional(BlockChecksum(memory_))
+                            : std::nullopt);
 }
 
 }  // namespace ballast

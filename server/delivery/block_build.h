@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -43,19 +44,25 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
 SampleRequest RequestOf(const PlannedBlock& planned, uint32_t item,
                         absl::Span<uint8_t> payload);
 
+// XXH3-64 of a whole block, which it reads once.
+uint64_t BlockChecksum(absl::Span<const uint8_t> block);
+
 // Fills one block: one item per sample, each written to its place without a
-// lock. The last item to end computes the checksum and calls `finished`. After
-// the first failure, samples that have not begun are skipped.
+// lock. The last item to end computes the checksum, if it is wanted, and calls
+// `finished`. After the first failure, samples that have not begun are skipped.
 class BlockBuild : public WorkItems {
  public:
-  // The block's XXH3-64, or the first failure.
-  using Finished = std::function<void(absl::StatusOr<uint64_t> checksum)>;
+  // The block's checksum (BlockChecksum), if it was wanted, or the first
+  // failure.
+  using Finished =
+      std::function<void(absl::StatusOr<std::optional<uint64_t>> checksum)>;
 
   // `memory`, planned.plan.bytes() long, is written until `finished` is called;
   // `builder` is not owned. `finished` runs once, on the thread of the last
   // item (in Start, if there are no items).
   BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
-             absl::Span<uint8_t> memory, Finished finished);
+             absl::Span<uint8_t> memory, bool wants_checksum,
+             Finished finished);
 
   // Writes the tables. Called once, before any item runs. Returns false if
   // there are no items: the block is then finished.
@@ -75,6 +82,7 @@ class BlockBuild : public WorkItems {
   const PlannedBlock planned_;
   const SampleBuilder* const builder_;
   const absl::Span<uint8_t> memory_;
+  const bool wants_checksum_;
   const Finished finished_;
   std::atomic<uint32_t> remaining_;
   std::atomic<bool> failed_{false};

@@ -162,6 +162,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void Close(uint64_t stream);
   void Lend(uint64_t stream, uint64_t block);
   void Release(uint64_t stream, uint64_t block);
+  // `block` is built, and the stream holds it.
+  uint64_t ChecksumOf(uint64_t stream, LoaderBlock* block);
 
   // Returns whether the role requests `direct` although balance.delivery is
   // another mode that moves samples.
@@ -211,7 +213,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   absl::Status TakeMemory(LoaderBlock* block, uint64_t bytes,
                           std::optional<uint64_t> place);
   void OnFinished(const std::weak_ptr<LoaderBlock>& weak,
-                  absl::StatusOr<uint64_t> checksum);
+                  absl::StatusOr<std::optional<uint64_t>> checksum);
 
   // State of one split of the job.
   struct SplitPart {

@@ -67,9 +67,9 @@ void Loader::Build(const std::shared_ptr<LoaderBlock>& block,
     return;
   }
   auto build = std::make_shared<BlockBuild>(
-      std::move(planned), builder_.get(), block->memory,
+      std::move(planned), builder_.get(), block->memory, block->wants_checksum,
       [this, weak = std::weak_ptr<LoaderBlock>(block)](
-          absl::StatusOr<uint64_t> checksum) {
+          absl::StatusOr<std::optional<uint64_t>> checksum) {
         OnFinished(weak, std::move(checksum));
       });
   if (!build->Start()) return;
@@ -108,7 +108,7 @@ absl::Status Loader::TakeMemory(LoaderBlock* block, uint64_t bytes,
 }
 
 void Loader::OnFinished(const std::weak_ptr<LoaderBlock>& weak,
-                        absl::StatusOr<uint64_t> checksum) {
+                        absl::StatusOr<std::optional<uint64_t>> checksum) {
   const std::shared_ptr<LoaderBlock> block = weak.lock();
   if (block == nullptr) return;
   Deferred deferred;

@@ -29,9 +29,10 @@ struct LoaderBlock {
   AlignedBuffer buffer;            // its memory outside the arena
   absl::Span<uint8_t> memory;
   std::shared_ptr<BlockBuild> build;  // while samples are being built
+  bool wants_checksum = false;        // once built
   bool done = false;
-  absl::Status status;      // valid once done
-  uint64_t checksum = 0;    // valid once done and OK
+  absl::Status status;               // valid once done
+  std::optional<uint64_t> checksum;  // nullopt: not computed yet
   uint64_t generation = 0;  // valid once done and OK, in the arena only
 };
 
@@ -65,6 +66,9 @@ struct LoaderStream {
   std::optional<PlannedBlock> planned;
   std::deque<QueuedBlock> queue;  // in order
   absl::Status plan_error;        // follows the queued blocks
+  // Whether the consumer has asked for a block's checksum: workers then compute
+  // those of later blocks, ahead of demand.
+  bool asks_checksums = false;
   bool waits_for_memory = false;
   bool waits_for_vision = false;
   bool ready_is_owed = false;

@@ -125,6 +125,7 @@ bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
     block = std::make_shared<LoaderBlock>();
     block->number = grant->block;
     block->id = next.block;
+    block->wants_checksum = stream->asks_checksums;
     auto planned = std::make_shared<PlannedBlock>(*std::move(stream->planned));
     deferred->calls.push_back(
         [this, block = block, planned, distance = next.distance] {
@@ -192,7 +193,10 @@ std::unique_ptr<Block> Loader::MakeHold(const LoaderStream& stream,
   Block::Content content;
   content.id = block->id;
   content.bytes = block->memory;
-  content.checksum = block->checksum;
+  content.checksum = [core = shared_from_this(), id = stream.id,
+                      block = block] {
+    return core->ChecksumOf(id, block.get());
+  };
   if (queued.lendable && block->offset.has_value()) {
     content.place = ArenaPlace{*block->offset, block->generation};
   }
@@ -241,6 +245,19 @@ void Loader::Lend(uint64_t stream_id, uint64_t block) {
   ledger_.Lend(stream_id, block);
   LoaderStream* stream = Find(stream_id);
   if (stream != nullptr && stream->waits_for_memory) Advance(stream, &deferred);
+}
+
+uint64_t Loader::ChecksumOf(uint64_t stream_id, LoaderBlock* block) {
+  {
+    MutexLock lock(&mutex_);
+    LoaderStream* stream = Find(stream_id);
+    if (stream != nullptr) stream->asks_checksums = true;
+    if (block->checksum.has_value()) return *block->checksum;
+  }
+  const uint64_t checksum = BlockChecksum(block->memory);
+  MutexLock lock(&mutex_);
+  block->checksum = checksum;
+  return checksum;
 }
 
 void Loader::Release(uint64_t stream, uint64_t block) {

@@ -165,7 +165,7 @@ v1::PullResponse PullSession::LendBlock() {
   shared.set_step(block_->id().step);
   shared.set_micro_batch(block_->id().micro_batch);
   shared.set_bytes(block_->bytes().size());
-  shared.set_checksum(block_->checksum());
+  if (!open_->skips_shared_checksum()) shared.set_checksum(block_->checksum());
   shared.set_offset(block_->place()->offset);
   shared.set_generation(block_->place()->generation);
   credit_.Lend(block_->bytes().size());

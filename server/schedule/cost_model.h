@@ -22,7 +22,7 @@ struct SampleSize {
   // For each crop: the length of its image's file if it travels encoded, which
   // the index (IndexedSample::encoded_bytes) and the model
   // (ModelImages::MayTravelEncoded) must both allow; else 0. Empty if all
-  // travel as pixels.
+  // travel as pixels. DeviceShare may leave some of them to the servers.
   std::vector<uint32_t> encoded_bytes;
   uint32_t images = 0;  // and videos, in the order of MediaOrder
   uint32_t videos = 0;

@@ -33,8 +33,8 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
     return NotCarried(
         absl::StrCat("model.profile ",
                      model.profile().empty() ? "''" : model.profile()),
-        "qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_5_vl, internvl3 or "
-        "llava_onevision");
+        "qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_5_vl, internvl3, "
+        "llava_onevision or llava_video");
   }
   if (model.decode() == v1::Model::DECODE_DEVICE) {
     return NotCarried("model.decode: device", "model.decode: host");

@@ -33,6 +33,8 @@ constexpr int kScheduleRules = 2;
 // The same for balance.placement `split` alone.
 //   2: vision's search finds who takes a sample by the costs of samples
 constexpr int kSplitRules = 2;
+// The last version of the rules of texts that fingerprints do not tell.
+constexpr int kUntoldTextVersion = 3;
 
 // Shortest text that reads back as the same double.
 std::string DoubleText(double value) {
@@ -152,7 +154,7 @@ void AddChanges(const v1::Config& config,
 
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
-    v1::Split split, const std::vector<BatchSize>& sizes) {
+    v1::Split split, const std::vector<BatchSize>& sizes, int text_version) {
   KeyValues entries;
   for (const v1::Split each : SplitsOf(config)) {
     // Counted within the split, so that another one's sources may be anywhere.
@@ -197,8 +199,15 @@ v1::Fingerprint ScheduleFingerprint(
   // what blocks hold: a checkpoint made with one resumes with the other.
   entries.erase("model.decode");
   entries.erase("model.device_unchecked");
+  entries.erase("model.device_share");
   if (config.model().decode() == v1::Model::DECODE_DEVICE) {
     entries["delivery.decode"] = "device";
+    // As order.epochs: 1 is the default.
+    if (config.model().has_device_share() &&
+        config.model().device_share() != 1) {
+      entries["delivery.device_share"] =
+          DoubleText(config.model().device_share());
+    }
   }
   // Servers compare the files of images that have been checked, and must agree
   // on which.
@@ -207,6 +216,12 @@ v1::Fingerprint ScheduleFingerprint(
     if (digest.empty()) continue;
     entries[absl::StrCat("delivery.encoded.", config.sources(i).name())] =
         digest;
+  }
+  // Servers must make the same tokens of a text. A checkpoint resumes under
+  // other rules where the lengths, which the index's digest covers, are equal:
+  // new rules are mostly those of other settings.
+  if (text_version > kUntoldTextVersion) {
+    entries["delivery.text_rules"] = absl::StrCat(text_version);
   }
   v1::Batch batch = config.batch();
   batch.clear_changes();

@@ -7,6 +7,7 @@
 #include "proto/schedule.pb.h"
 #include "server/config/batch_sizes.h"
 #include "server/corpus/index/source_index.h"
+#include "server/text/text_version.h"
 
 namespace ballast {
 
@@ -15,15 +16,17 @@ namespace ballast {
 // that a split that is added later changes the first but not the second. The
 // first covers sources (name, weight, split, index digest), order, model,
 // batch (with the changes of both under the first step that they alter), dp
-// sizes, which ranks share a server, balance, packing, where images are decoded
-// and which files have been checked. It leaves out paths, addresses, `serve`,
+// sizes, which ranks share a server, balance, packing, where images are
+// decoded, which files have been checked, and `text_version`, which is another
+// than this release's in tests alone. It leaves out paths, addresses, `serve`,
 // `security`, and which of the reordering deliveries is used, since none of
 // these changes which rank trains on which sample. `sizes` are BatchSizes of
 // `config`. `config.model.tokenizer` holds the tokenizer's digest
 // (Tokenizer::digest), since its path does not identify it.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
-    v1::Split split, const std::vector<BatchSize>& sizes);
+    v1::Split split, const std::vector<BatchSize>& sizes,
+    int text_version = kTextVersion);
 
 }  // namespace ballast
 

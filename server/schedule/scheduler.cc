@@ -15,6 +15,7 @@
 #include "server/config/model_images.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
+#include "server/schedule/device_share.h"
 #include "server/schedule/job_videos.h"
 #include "server/schedule/micro_batch_schedule.h"
 #include "server/schedule/mixture_report.h"
@@ -46,7 +47,8 @@ class ConfiguredScheduler final : public Scheduler {
         packs_(packs),
         fingerprint_(std::move(fingerprint)),
         job_(std::move(job)),
-        images_(std::move(images)) {}
+        images_(std::move(images)),
+        device_share_(config) {}
 
   absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override;
 
@@ -95,6 +97,7 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Fingerprint fingerprint_;
   const v1::Job job_;
   const ModelImages images_;
+  const DeviceShare device_share_;
   std::vector<std::unique_ptr<Scheduler>> others_;  // of the other splits
 };
 
@@ -202,6 +205,8 @@ absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
     BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                              indexes_[sample.source]->sample(sample.ordinal));
     BALLAST_ASSIGN_OR_RETURN(scheduled->size, MeasureSample(indexed, images_));
+    device_share_.Limit(sample.source, sample.ordinal,
+                        &scheduled->size.encoded_bytes);
     return absl::OkStatus();
   }();
   if (status.ok()) return status;

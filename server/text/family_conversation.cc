@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "proto/model.pb.h"
 #include "server/image_plan/image_marks.h"
@@ -34,6 +35,63 @@ bool IsQuestion(const Turn& turn) {
          !absl::EndsWith(text, "</tool_response>");
 }
 
+// What the template wants in place of a system turn, the conversation's
+// `index`-th of `turns`; "" if it is as wanted.
+absl::string_view WantedOfSystem(const FamilyTemplate& chat, size_t index,
+                                 absl::Span<const Turn> turns) {
+  const bool has_image = absl::StrContains(turns[index].text, kImageMark);
+  if (!chat.allows_system) return "no system turn";
+  if ((chat.needs_question || chat.system_first) && (index != 0 || has_image)) {
+    return "a system turn only at the start, without images";
+  }
+  if (!chat.system_in_user) return "";
+  if (index != 0 || turns.size() == 1) {
+    return "a system turn only before the first turn of the user";
+  }
+  return has_image ? "a system turn without images" : "";
+}
+
+// The same for a turn of the assistant. `after_answer`: behind another.
+std::string WantedOfAnswer(const FamilyTemplate& chat, absl::string_view text,
+                           bool after_answer) {
+  if (chat.answers_stand_apart && after_answer) {
+    return "a turn of the user between two of the assistant";
+  }
+  if (chat.answers_have_no_images && absl::StrContains(text, kImageMark)) {
+    return "images in turns of the user alone";
+  }
+  for (const absl::string_view mark : {chat.thought_begin, chat.thought_end}) {
+    if (mark.empty() || !absl::StrContains(text, mark)) continue;
+    return absl::StrCat(
+        "texts without ", mark,
+        ", since it moves or drops thoughts: leave them out, or use "
+        "chat_template: chatml or custom");
+  }
+  return "";
+}
+
+// The same for any turn.
+std::string WantedOfTurn(const FamilyTemplate& chat, size_t index,
+                         absl::Span<const Turn> turns) {
+  const Turn& turn = turns[index];
+  if (turn.role == Role::kSystem) {
+    return std::string(WantedOfSystem(chat, index, turns));
+  }
+  const size_t place = index - (turns[0].role == Role::kSystem ? 1 : 0);
+  if (chat.one_answer && place > 1) {
+    return "one question and its answer, since what stands between two rounds "
+           "is not known for certain: make each round a sample, or use "
+           "chat_template: custom";
+  }
+  if (chat.alternates && (place % 2 == 0) != (turn.role == Role::kUser)) {
+    return "user and assistant in turn, the user first";
+  }
+  if (turn.role != Role::kAssistant) return "";
+  const bool after_answer =
+      index > 0 && turns[index - 1].role == Role::kAssistant;
+  return WantedOfAnswer(chat, turn.text, after_answer);
+}
+
 absl::Status CheckOrder(absl::Span<const Turn> turns,
                         const FamilyTemplate& chat, absl::string_view family) {
   const bool has_question = std::any_of(turns.begin(), turns.end(), IsQuestion);
@@ -42,34 +100,12 @@ absl::Status CheckOrder(absl::Span<const Turn> turns,
         absl::StrCat("no turn of the user asks; the chat template of ", family,
                      " wants one"));
   }
-  const bool has_system = !turns.empty() && turns[0].role == Role::kSystem;
   for (size_t i = 0; i < turns.size(); ++i) {
-    const auto refused = [&](absl::string_view wanted) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("turn ", i + 1, " is of the ", RoleName(turns[i].role),
-                       "; the chat template of ", family, " wants ", wanted));
-    };
-    if (turns[i].role == Role::kSystem) {
-      if (!chat.allows_system) return refused("no system turn");
-      if (chat.needs_question &&
-          (i != 0 || absl::StrContains(turns[i].text, kImageMark))) {
-        return refused("a system turn only at the start, without images");
-      }
-      if (chat.system_in_user && (i != 0 || turns.size() == 1)) {
-        return refused("a system turn only before the first turn of the user");
-      }
-    } else if (chat.alternates) {
-      const bool is_users = (i - (has_system ? 1 : 0)) % 2 == 0;
-      if (is_users != (turns[i].role == Role::kUser)) {
-        return refused("user and assistant in turn, the user first");
-      }
-    }
-    if (chat.refuses_thoughts && turns[i].role == Role::kAssistant &&
-        absl::StrContains(turns[i].text, "</think>")) {
-      return refused(
-          "texts without </think>, since it moves what stands before it: leave "
-          "thoughts out, or use chat_template: chatml or custom");
-    }
+    const std::string wanted = WantedOfTurn(chat, i, turns);
+    if (wanted.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("turn ", i + 1, " is of the ", RoleName(turns[i].role),
+                     "; the chat template of ", family, " wants ", wanted));
   }
   return absl::OkStatus();
 }
@@ -77,9 +113,9 @@ absl::Status CheckOrder(absl::Span<const Turn> turns,
 // Every special token of the family and its template is one of the tokenizer's.
 absl::Status CheckTokens(const ImageFamily& family, const FamilyTemplate& chat,
                          const Tokenizer& tokenizer) {
-  std::vector<absl::string_view> texts = {chat.begin, chat.image_after,
-                                          chat.text_before, chat.text_after,
-                                          chat.answer_first};
+  std::vector<absl::string_view> texts = {
+      chat.begin,      chat.image_before, chat.image_after,  chat.text_before,
+      chat.text_after, chat.answer_first, chat.answer_before};
   for (const FamilyTemplate::Turn* turn :
        {&chat.system, &chat.user, &chat.assistant}) {
     texts.insert(texts.end(), {turn->prefix, turn->end, turn->suffix});
@@ -119,7 +155,9 @@ class ConversationWriter {
         system = turns[0].text;
         continue;
       }
-      BALLAST_RETURN_IF_ERROR(AddTurn(turns[i], i == 0, i >= answers, system));
+      const bool ends_answer = i > 0 && turns[i - 1].role == Role::kAssistant;
+      BALLAST_RETURN_IF_ERROR(
+          AddTurn(turns[i], i == 0, ends_answer, i >= answers, system));
       system = {};
     }
     if (next_image_ == images_.size()) return absl::OkStatus();
@@ -129,20 +167,37 @@ class ConversationWriter {
   }
 
  private:
-  absl::Status AddTurn(const Turn& turn, bool is_first, bool answers,
-                       absl::string_view system) {
+  absl::Status AddTurn(const Turn& turn, bool is_first, bool ends_answer,
+                       bool answers, absl::string_view system) {
     const FamilyTemplate::Turn& form = chat_.turn(turn.role);
-    const Kind said =
-        turn.role == Role::kAssistant ? Kind::kSupervised : Kind::kContext;
-    writer_.AddText(form.prefix, Kind::kContext);
-    if (answers && turn.role == Role::kAssistant) {
+    const bool is_answer = turn.role == Role::kAssistant;
+    const Kind said = is_answer ? Kind::kSupervised : Kind::kContext;
+    absl::string_view prefix = form.prefix;
+    if (ends_answer && turn.role == Role::kUser && !chat_.answer_stop.empty() &&
+        absl::ConsumePrefix(&prefix, chat_.answer_stop)) {
+      writer_.AddText(chat_.answer_stop, Kind::kSupervised);
+    }
+    writer_.AddText(prefix, Kind::kContext);
+    if (answers && is_answer) {
       writer_.AddText(chat_.answer_first, Kind::kContext);
     }
     if (!system.empty()) {
       writer_.AddText(absl::StrCat(system, "\n\n"), Kind::kContext);
     }
     std::vector<absl::string_view> texts = SplitAtImageMarks(turn.text);
-    if (chat_.trim_message) TrimEnds(&texts);
+    if (chat_.trim_message || (chat_.trim_answer && is_answer)) {
+      TrimEnds(&texts);
+    }
+    std::string moved;
+    if (chat_.only_image_first && texts.size() == 2 && !texts[0].empty()) {
+      moved = absl::StrCat(texts[0], texts[1]);
+      const absl::string_view kept = StripWhiteSpace(moved);
+      moved = kept.empty() ? "" : absl::StrCat("\n", kept);
+      texts = {"", moved};
+    }
+    if (is_answer && (texts.size() > 1 || !texts[0].empty())) {
+      writer_.AddText(chat_.answer_before, Kind::kContext);
+    }
     const bool begins_with_image = texts.size() > 1 && texts[0].empty();
     if (!begins_with_image) writer_.AddText(chat_.text_first, Kind::kContext);
     const bool trims = chat_.trim || (chat_.trim_system && is_first &&
@@ -198,6 +253,10 @@ class ConversationWriter {
       for (const ImagePieces& pieces : next) {
         const bool is_video = !pieces.empty() && pieces[0].is_video;
         if (is_video != videos) continue;
+        writer_.AddText(
+            absl::StrReplaceAll(chat_.image_before,
+                                {{"{number}", absl::StrCat(++written_)}}),
+            Kind::kContext);
         writer_.AddImage(pieces);
         writer_.AddText(chat_.image_after, Kind::kContext);
       }
@@ -210,6 +269,7 @@ class ConversationWriter {
   const absl::Span<const ImagePieces> images_;
   FamilyTokenWriter& writer_;
   size_t next_image_ = 0;
+  size_t written_ = 0;
 };
 
 }  // namespace

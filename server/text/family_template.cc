@@ -23,6 +23,71 @@ FamilyTemplate Gemma3() {
   return chat;
 }
 
+// The images have had line feeds around them in the files of the release.
+FamilyTemplate Gemma4() {
+  FamilyTemplate chat;
+  chat.begin = "<bos>";
+  chat.system = {"<|turn>system\n", "<turn|>", "\n"};
+  chat.user = {"<|turn>user\n", "<turn|>", "\n"};
+  chat.assistant = {"<|turn>model\n", "<turn|>", "\n"};
+  chat.trim = true;
+  chat.system_first = true;
+  chat.thought_begin = "<|channel>";
+  chat.thought_end = "<channel|>";
+  chat.answers_stand_apart = true;
+  return chat;
+}
+
+// No turn has an end: the next one begins.
+FamilyTemplate Glm41() {
+  FamilyTemplate chat;
+  chat.begin = "[gMASK]<sop>";
+  chat.system = {"<|system|>\n", "", ""};
+  chat.user = {"<|user|>\n", "", ""};
+  chat.assistant = {"<|assistant|>\n", "", ""};
+  chat.answer_stop = "<|user|>";
+  chat.system_first = true;
+  chat.answers_have_no_images = true;
+  return chat;
+}
+
+FamilyTemplate Glm46() {
+  FamilyTemplate chat = Glm41();
+  chat.assistant.prefix = "<|assistant|>\n<think></think>";
+  chat.answer_before = "\n";
+  chat.trim_answer = true;
+  chat.thought_end = "</think>";
+  return chat;
+}
+
+FamilyTemplate Ernie() {
+  FamilyTemplate chat;
+  chat.begin = "<|begin_of_sentence|>";
+  chat.system = {"", "", "\n"};
+  chat.user = {"User: ", "", ""};
+  chat.assistant = {"\nAssistant: ", "<|end_of_sentence|>", ""};
+  chat.image_before = "Picture {number}:";
+  chat.system_first = true;
+  chat.thought_end = "</think>";
+  chat.answers_have_no_images = true;
+  chat.alternates = true;
+  return chat;
+}
+
+// A turn is named behind its text.
+FamilyTemplate HunyuanVl() {
+  FamilyTemplate chat;
+  chat.begin = "<｜hy_begin▁of▁sentence｜>";
+  chat.system = {"", "", "<｜hy_place▁holder▁no▁3｜>"};
+  chat.user = {"", "", "<｜hy_User｜>"};
+  chat.assistant = {"", "<｜hy_Assistant｜>", ""};
+  chat.system_first = true;
+  chat.answers_have_no_images = true;
+  chat.alternates = true;
+  chat.one_answer = true;
+  return chat;
+}
+
 FamilyTemplate Idefics(absl::string_view begin) {
   FamilyTemplate chat;
   chat.begin = begin;
@@ -75,6 +140,14 @@ FamilyTemplate LlavaOneVision() {
   return chat;
 }
 
+// LLaVA-NeXT's qwen_1_5 and its preprocess_multimodal.
+FamilyTemplate LlavaVideo() {
+  FamilyTemplate chat = InternVl();
+  chat.image_after = "";
+  chat.only_image_first = true;
+  return chat;
+}
+
 FamilyTemplate Kimi() {
   FamilyTemplate chat;
   chat.system = {"<|im_system|>system<|im_middle|>", "<|im_end|>", ""};
@@ -82,7 +155,7 @@ FamilyTemplate Kimi() {
   chat.assistant = {"<|im_assistant|>assistant<|im_middle|><think></think>",
                     "<|im_end|>", ""};
   chat.image_after = "\n";
-  chat.refuses_thoughts = true;
+  chat.thought_end = "</think>";
   return chat;
 }
 
@@ -95,7 +168,7 @@ FamilyTemplate MiniCpm() {
   chat.answer_first = "<think>\n\n</think>\n\n";
   chat.trim_message = true;
   chat.needs_question = true;
-  chat.refuses_thoughts = true;
+  chat.thought_end = "</think>";
   return chat;
 }
 
@@ -111,8 +184,13 @@ FamilyTemplate Pixtral() {
 
 const std::vector<Named>& Templates() {
   static const auto& templates = *new std::vector<Named>{
+      {"ernie4_5_vl", Ernie()},
       {"gemma3", Gemma3()},
       {"gemma3_pan_and_scan", Gemma3()},
+      {"gemma4", Gemma4()},
+      {"glm46v", Glm46()},
+      {"glm4v", Glm41()},
+      {"hunyuan_vl", HunyuanVl()},
       {"idefics3", Idefics("<|begin_of_text|>")},
       {"internvl3", InternVl()},
       {"kimi_k25", Kimi()},
@@ -121,6 +199,7 @@ const std::vector<Named>& Templates() {
       {"llava1_5_pad", Llava()},
       {"llava_next", Llava()},
       {"llava_onevision", LlavaOneVision()},
+      {"llava_video", LlavaVideo()},
       {"minicpmv4_6", MiniCpm()},
       {"pixtral", Pixtral()},
       {"smolvlm", Idefics("<|im_start|>")},

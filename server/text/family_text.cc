@@ -88,6 +88,11 @@ absl::StatusOr<std::vector<bool>> MarkTurns(size_t images, size_t videos,
   return MarkFrames(images, videos, texts);
 }
 
+// Whether the model is LLaVA-Video's, as LLaVA-NeXT trains it.
+bool IsLlavaVideo(const ModelImages& images) {
+  return images.video() != nullptr && images.video()->rule == VideoRule::kLlava;
+}
+
 // Whether a placeholder of their own stands for videos, as for LLaVA-OneVision.
 bool VideosHaveOwnId(const ModelImages& images) {
   return images.video() != nullptr && !images.video()->frames_are_crops;
@@ -106,8 +111,11 @@ absl::StatusOr<std::unique_ptr<const FamilyText>> FamilyText::Create(
   // Here, and not in the configuration: a job without videos stays what it was.
   v1::Model own = model;
   if (VideosHaveOwnId(images) && own.token_ids().video() < 0) {
+    // LLaVA-NeXT writes the mark of images for both.
     own.mutable_token_ids()->set_video(
-        tokenizer->SpecialTokenId(kVideoMark).value_or(-1));
+        IsLlavaVideo(images)
+            ? own.token_ids().image()
+            : tokenizer->SpecialTokenId(kVideoMark).value_or(-1));
   }
   std::unique_ptr<FamilyText> text(
       new FamilyText(own, std::move(images), tokenizer));
@@ -154,6 +162,10 @@ absl::StatusOr<FamilyTokens> FamilyText::Tokenize(
                      " to stand for its frames; give the tokenizer of the "
                      "model's checkpoint"));
   }
+  if (IsLlavaVideo(images_)) {
+    BALLAST_RETURN_IF_ERROR(CheckLlavaVideos(sizes.size(), videos.size(),
+                                             form == TextForm::kConversation));
+  }
   std::vector<ImagePieces> frames;
   for (const VideoText& video : videos) {
     frames.push_back(VideoPiecesOf(video, planner().family().marks,
@@ -180,6 +192,9 @@ absl::StatusOr<FamilyTokens> FamilyText::Tokenize(
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   if (!videos.empty()) {
+    if (!videos[0].times.empty()) {
+      BALLAST_RETURN_IF_ERROR(AddTimes(videos[0].times, &turns));
+    }
     BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
                              MarkTurns(sizes.size(), videos.size(), &turns));
     images = InOrder(std::move(images), std::move(frames), order);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "server/text/conversation.h"
 
@@ -29,6 +30,38 @@ ImagePieces VideoPiecesOf(const VideoText& video, const ImageMarks& marks,
     return piece.placeholders == 0 && piece.text.empty();
   });
   return pieces;
+}
+
+absl::Status CheckLlavaVideos(size_t images, size_t videos,
+                              bool is_conversation) {
+  const auto fault = [](const auto&... pieces) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        pieces...,
+        "; LLaVA-Video's training code takes one video a sample, or "
+        "images, in a conversation"));
+  };
+  if (videos == 0) return absl::OkStatus();
+  if (videos > 1) return fault(videos, " videos");
+  if (images > 0) return fault("a video beside ", images, " images");
+  if (!is_conversation) return fault("a video in a document");
+  return absl::OkStatus();
+}
+
+absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns) {
+  size_t first = 0;
+  while (first < turns->size() && (*turns)[first].role == Role::kSystem) {
+    ++first;
+  }
+  if (first == turns->size() || (*turns)[first].role != Role::kUser) {
+    return absl::InvalidArgumentError(
+        "the conversation does not begin with a turn of the user, where "
+        "model.video.time_instruction puts the times of a video's frames");
+  }
+  std::string& text = (*turns)[first].text;
+  text = absl::StrCat(
+      kVideoMark, "\n", times, "\n",
+      absl::StrReplaceAll(text, {{kImageMark, ""}, {kVideoMark, ""}}));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<bool>> MarkFrames(

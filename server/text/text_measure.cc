@@ -13,12 +13,10 @@
 #include "common/status_macros.h"
 #include "server/config/image_family_config.h"
 #include "server/text/text_token.h"
+#include "server/text/text_version.h"
 
 namespace ballast {
 namespace {
-
-// Increase whenever the same text and settings yield different lengths.
-constexpr int kTextVersion = 3;
 
 // Serialises the whole template: any difference gives another text.
 std::string OneLine(const v1::ChatTemplate& chat) {

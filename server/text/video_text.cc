@@ -9,6 +9,20 @@ namespace {
 // tokens_per_second of the released checkpoints of Qwen2.5-VL.
 constexpr float kPositionsPerSecond = 2;
 
+// LLaVA-NeXT's add_time_instruction, to the letter. Python's .2f and this round
+// the exact value half to even.
+std::string TimesOf(const VideoPlan& plan) {
+  std::string times;
+  for (const double seconds : plan.told_seconds) {
+    absl::StrAppendFormat(&times, "%s%.2fs", times.empty() ? "" : ",", seconds);
+  }
+  return absl::StrFormat(
+      "The video lasts for %.2f seconds, and %d frames are uniformly sampled "
+      "from it. These frames are located at %s.Please answer the following "
+      "questions related to this video.",
+      plan.told_length, plan.told_seconds.size(), times);
+}
+
 }  // namespace
 
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
@@ -23,6 +37,7 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
   }
   if (rule == VideoRule::kOneVision || rule == VideoRule::kLlava) {
     text.run_tokens = static_cast<uint32_t>(plan.tokens);
+    if (!plan.told_seconds.empty()) text.times = TimesOf(plan);
     return text;
   }
   const uint32_t of_patch = plan.grid_h * plan.grid_w / (merge * merge);

@@ -17,12 +17,16 @@ namespace ballast {
 // vision start and vision end. Qwen2's and Qwen2.5's is one run; Qwen3's is one
 // a temporal patch, each after its time, as "<0.8 seconds>"; InternVL's is one
 // a frame, after its number, as "Frame1: ", on a line of its own;
-// LLaVA-OneVision's is one run of pooled frames and a newline.
+// LLaVA-OneVision's is one run of pooled frames and a newline, LLaVA-Video's
+// one run of pooled frames and their newlines.
 struct VideoText {
   uint32_t runs = 1;
   uint32_t run_tokens = 0;  // placeholders of each run
   // Before each run; empty: nothing.
   std::vector<std::string> before;
+  // LLaVA-Video: what tells the times of its frames, behind the run and a line
+  // feed; empty: nothing.
+  std::string times = "";
 };
 
 // The text of a planned video, as the processor of `rule` writes it.

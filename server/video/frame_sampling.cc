@@ -15,7 +15,8 @@ constexpr double kDefaultFps = 2.0;
 constexpr double kLlavaFps = 1.0;
 constexpr uint32_t kMinFrames = 4;
 constexpr uint32_t kMaxFrames = 768;
-constexpr uint32_t kLlavaMaxFrames = 64;
+// More than any model takes: of a video that is shorter, frames are repeated.
+constexpr uint32_t kMostForcedFrames = 1 << 16;
 constexpr uint32_t kInternMinFrames = 8;
 constexpr uint32_t kInternMaxFrames = 32;
 
@@ -163,22 +164,39 @@ absl::StatusOr<std::vector<uint32_t>> SampleQwen3Class(
   return frames;
 }
 
-std::vector<uint32_t> SampleLlava(const VideoModel& model,
-                                  const VideoLength& video, FrameRange range) {
-  // round() of Python: half to even. A video slower than fps gives each frame.
-  const double every =
-      std::max(1.0, std::nearbyint(video.fps / FpsOf(model, kLlavaFps)));
-  const uint32_t most = Or(model.max_frames, kLlavaMaxFrames);
-  std::vector<uint32_t> frames;
-  for (double at = 0; at < range.count(); at += every) {
-    frames.push_back(range.first + static_cast<uint32_t>(at));
+// LLaVA-NeXT's, with its times: where it takes each n-th frame it divides the
+// frame's number by n, which is a second only at 1 frame a second.
+absl::Status SampleLlava(const VideoModel& model, const VideoLength& video,
+                         SampledFrames* sampled) {
+  // round() of Python: half to even.
+  const double every = std::nearbyint(video.fps / FpsOf(model, kLlavaFps));
+  if (every < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        model.name, " takes each round(", video.fps, " / ",
+        FpsOf(model, kLlavaFps),
+        ")-th frame, which is none; lower fps, or leave the video out"));
   }
-  if (frames.size() <= most) return frames;
-  frames.clear();
-  for (const double value : NumpyLinspace(range.count() - 1, most)) {
-    frames.push_back(range.first + static_cast<uint32_t>(value));
+  const double total = video.frames;
+  const double count = std::ceil(total / every);
+  const bool is_bounded = model.max_frames != 0;
+  if (!is_bounded || (count <= model.max_frames && !model.force_sample)) {
+    for (double at = 0; at < total; at += every) {
+      sampled->frames.push_back(static_cast<uint32_t>(at));
+      sampled->told_seconds.push_back(at / every);
+    }
+    return absl::OkStatus();
   }
-  return frames;
+  if (model.max_frames > std::max(video.frames, kMostForcedFrames)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        model.name, " with force_sample would sample ", model.max_frames,
+        " of ", video.frames, " frames; wanted max_frames of at most ",
+        kMostForcedFrames));
+  }
+  for (const double value : NumpyLinspace(total - 1, model.max_frames)) {
+    sampled->frames.push_back(static_cast<uint32_t>(value));
+    sampled->told_seconds.push_back(sampled->frames.back() / video.fps);
+  }
+  return absl::OkStatus();
 }
 
 // As transformers' processors without a rule of their own.
@@ -252,10 +270,13 @@ absl::StatusOr<SampledFrames> SampleFrames(const VideoModel& model,
   bool is_relative = true;
   if (model.rule == VideoRule::kOneVision) {
     frames = SampleEvenly(model, length);
+  } else if (model.rule == VideoRule::kLlava && is_own) {
+    // It has no clips, either.
+    BALLAST_RETURN_IF_ERROR(SampleLlava(model, length, &sampled));
+    frames = std::move(sampled.frames);
   } else if (is_own) {
     is_relative = false;
-    frames = model.rule == VideoRule::kLlava ? SampleLlava(model, video, range)
-             : model.rule == VideoRule::kInternVl
+    frames = model.rule == VideoRule::kInternVl
                  ? SampleIntern(model, range, seed)
                  : SampleQwenUtils(model, video, range);
   } else {

@@ -28,6 +28,8 @@ struct SampledFrames {
   std::vector<uint32_t> frames;
   // Of the clip that was sampled.
   uint32_t clip_frames = 0;
+  // Of LLaVA-Video: the time of each frame as its training code computes it.
+  std::vector<double> told_seconds;
 };
 
 // The frames that the model sees: a pure function of numbers, with the

@@ -19,6 +19,26 @@ namespace {
 constexpr int kPlanVersion = 1;
 constexpr uint32_t kMostGridSide = 65535;  // CheckColumns
 
+VideoPool PoolOf(const v1::Model::Video& video) {
+  return video.pool() == v1::Model::Video::POOL_AVERAGE ||
+                 video.pool() == v1::Model::Video::POOL_MAX
+             ? VideoPool::kWindows
+             : VideoPool::kBilinear;
+}
+
+VideoNewline NewlineOf(const v1::Model::Video& video) {
+  switch (video.newline()) {
+    case v1::Model::Video::NEWLINE_FRAME:
+      return VideoNewline::kFrame;
+    case v1::Model::Video::NEWLINE_ONE_TOKEN:
+      return VideoNewline::kVideo;
+    case v1::Model::Video::NEWLINE_NO_TOKEN:
+      return VideoNewline::kNone;
+    default:
+      return VideoNewline::kRow;
+  }
+}
+
 absl::Status CheckPlan(const VideoPlan& plan) {
   const auto fault = [](const auto&... pieces) {
     return absl::InvalidArgumentError(absl::StrCat("a video ", pieces...));
@@ -59,14 +79,24 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
     const v1::ImageFamily& family = model.image_family();
     const bool is_intern = video->rule == VideoRule::kInternVl &&
                            family.rule() == v1::ImageFamily::RULE_TILE_GRID;
-    const bool is_onevision = video->rule == VideoRule::kOneVision &&
-                              family.rule() == v1::ImageFamily::RULE_PINPOINTS;
-    if (!is_intern && !is_onevision) return std::nullopt;
+    const bool is_pooled = video->rule == VideoRule::kOneVision ||
+                           video->rule == VideoRule::kLlava;
+    if (!is_intern &&
+        !(is_pooled && family.rule() == v1::ImageFamily::RULE_PINPOINTS)) {
+      return std::nullopt;
+    }
     // A frame is one tile, which LLaVA-OneVision pools to half its sides.
     video->side = family.tile();
-    uint32_t tokens = family.tile() / model.patch() / model.merge();
-    if (is_onevision) tokens = (tokens + 1) / 2;
-    video->frame_tokens = tokens * tokens;
+    video->patch = model.patch();
+    if (video->rule == VideoRule::kLlava) {
+      CountLlavaTokens(PoolOf(given), NewlineOf(given), &*video);
+      video->force_sample = given.force_sample();
+      video->tells_times = given.time_instruction();
+    } else {
+      uint32_t tokens = family.tile() / model.patch() / model.merge();
+      if (is_pooled) tokens = (tokens + 1) / 2;
+      video->frame_tokens = tokens * tokens;
+    }
   }
   video->fps = given.fps();
   video->min_frames = given.min_frames();
@@ -103,6 +133,11 @@ std::string VideoPlanKey(const v1::Model& model) {
   add("temporal", video->temporal);
   add("side", video->side);
   add("frame_tokens", video->frame_tokens);
+  if (video->rule == VideoRule::kLlava) {
+    add("end_tokens", video->end_tokens);
+    add("force_sample", video->force_sample);
+    add("tells_times", video->tells_times);
+  }
   // Before, a sample with a video before an image was bad.
   if (video->frames_are_crops) add("order", "text");
   return key;
@@ -145,10 +180,11 @@ uint64_t SeedOfVideo(const IndexedVideo& video) {
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
                                            const IndexedVideo& video) {
   if (video.flags & IndexedVideo::kIsList) {
-    if (model.rule == VideoRule::kInternVl) {
-      return absl::InvalidArgumentError(
-          "a list of pictures, which InternVL does not take as a video: give "
-          "them as images");
+    if (model.rule == VideoRule::kInternVl || model.rule == VideoRule::kLlava) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a list of pictures, which ",
+          model.rule == VideoRule::kLlava ? "LLaVA-Video" : "InternVL",
+          " does not take as a video: give them as images"));
     }
     BALLAST_ASSIGN_OR_RETURN(
         VideoPlan list, PlanFrameList(model, video.frames, video.sample_fps,

@@ -16,9 +16,8 @@ namespace ballast {
 
 // The configured model as far as videos go: the rule of model.profile with the
 // limits of model.video and the model's patches. nullopt: videos are not
-// carried for it (a family but `internvl3` and `llava_onevision`, or a model
-// without a profile).
-// `model` is complete.
+// carried for it (a family but `internvl3`, `llava_onevision` and
+// `llava_video`, or a model without a profile). `model` is complete.
 std::optional<VideoModel> VideoModelOf(const v1::Model& model);
 
 // Everything that PlanIndexedVideo and the text of a video follow from besides

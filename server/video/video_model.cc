@@ -26,13 +26,25 @@ VideoModel Squares(const char* name, VideoRule rule, uint32_t patch,
   return model;
 }
 
+// 27 x 27 patches of a frame are pooled to 14 x 14; a newline ends each video.
+VideoModel OneVision() {
+  VideoModel model =
+      Squares("llava_onevision", VideoRule::kOneVision, 14, 384, 196);
+  model.end_tokens = 1;
+  return model;
+}
+
+VideoModel LlavaVideo() {
+  VideoModel model = Squares("llava_video", VideoRule::kLlava, 14, 384, 0);
+  CountLlavaTokens(VideoPool::kBilinear, VideoNewline::kRow, &model);
+  return model;
+}
+
 std::vector<VideoModel> AllModels() {
   return {
       Squares("internvl3", VideoRule::kInternVl, 14, 448, 256),
-      // 27 x 27 patches, pooled to 14 x 14; LLaVA-Video ends each row with a
-      // newline, OneVision each video.
-      Squares("llava_onevision", VideoRule::kOneVision, 14, 384, 196),
-      Squares("llava_video", VideoRule::kLlava, 14, 384, 210),
+      OneVision(),
+      LlavaVideo(),
       Qwen("qwen2_5_vl", VideoRule::kQwen2, 14),
       Qwen("qwen2_vl", VideoRule::kQwen2, 14),
       Qwen("qwen3_5_vl", VideoRule::kQwen3, 16),
@@ -41,6 +53,16 @@ std::vector<VideoModel> AllModels() {
 }
 
 }  // namespace
+
+void CountLlavaTokens(VideoPool pool, VideoNewline newline, VideoModel* model) {
+  const uint32_t patches = model->side / model->patch;
+  const uint32_t side =
+      pool == VideoPool::kBilinear ? (patches + 1) / 2 : patches / 2;
+  model->frame_tokens = side * side;
+  if (newline == VideoNewline::kRow) model->frame_tokens += side;
+  if (newline == VideoNewline::kFrame) model->frame_tokens += 1;
+  model->end_tokens = newline == VideoNewline::kVideo ? 1 : 0;
+}
 
 std::optional<VideoModel> FindVideoModel(absl::string_view name,
                                          VideoSampling sampling) {

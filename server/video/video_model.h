@@ -27,6 +27,14 @@ enum class VideoRule {
   kInternVl,
 };
 
+// How LLaVA-Video's model pools the patches of a frame: bilinear rounds half
+// their number up, the others (average, max) down.
+enum class VideoPool { kBilinear, kWindows };
+
+// Where LLaVA-Video's model puts newlines: after each row of a frame, each
+// frame, the video, or nowhere.
+enum class VideoNewline { kRow, kFrame, kVideo, kNone };
+
 // A model as far as videos go. Every limit can be changed; 0, or an empty
 // optional, stands for the default of the rule, which PlanVideo resolves.
 struct VideoModel {
@@ -49,12 +57,21 @@ struct VideoModel {
   uint32_t temporal = 1;      // frames that a patch spans
   uint32_t side = 0;          // of a square frame; 0: the rule decides
   uint32_t frame_tokens = 0;  // of such a frame
+  uint32_t end_tokens = 0;    // behind the frames of a video
   // Whether the model takes frames as it takes an image's tiles, among them and
   // without their times (InternVL).
   bool frames_are_crops = false;
   // Whether positions of temporal patches follow their seconds (Qwen2.5-VL).
   bool has_seconds = false;
+
+  // LLaVA-Video: whether max_frames are sampled of shorter videos, too, and
+  // whether a sentence tells the times of frames.
+  bool force_sample = false;
+  bool tells_times = false;
 };
+
+// Sets the tokens of a frame of LLaVA-Video's, from its side and patch.
+void CountLlavaTokens(VideoPool pool, VideoNewline newline, VideoModel* model);
 
 // The model of this name with `sampling` and its defaults, or nullopt. The
 // names: VideoModelNames().

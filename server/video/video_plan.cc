@@ -173,8 +173,8 @@ absl::Status AddSize(const VideoModel& model, uint32_t height, uint32_t width,
   if (model.side != 0) {
     plan->height = plan->width = model.side;
     plan->grid_h = plan->grid_w = model.side / model.patch;
-    plan->tokens = uint64_t{plan->grid_t} * model.frame_tokens +
-                   (model.rule == VideoRule::kOneVision ? 1 : 0);
+    plan->tokens =
+        uint64_t{plan->grid_t} * model.frame_tokens + model.end_tokens;
     return absl::OkStatus();
   }
   const absl::StatusOr<TileShape> size =
@@ -210,6 +210,10 @@ absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
                            SampleFrames(model, video, clip, seed));
   VideoPlan plan;
   plan.frames = std::move(sampled.frames);
+  if (model.tells_times) {
+    plan.told_length = sampled.clip_frames / video.fps;
+    plan.told_seconds = std::move(sampled.told_seconds);
+  }
   // As both libraries do, in their order of operations.
   const double sampled_fps = static_cast<double>(plan.frames.size()) /
                              std::max<double>(sampled.clip_frames, 1e-6) *

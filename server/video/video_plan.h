@@ -24,6 +24,10 @@ struct VideoPlan {
   uint64_t tokens = 0;
   // Of each temporal patch: the mean time of its first and last frame.
   std::vector<double> seconds;
+  // What LLaVA-Video's sentence of times tells: the length of the clip and the
+  // time of each frame, in its arithmetic. Empty: there is no sentence.
+  double told_length = 0;
+  std::vector<double> told_seconds;
   // Between temporal patches, for MRoPE (`second_per_grid_ts`).
   double seconds_per_patch = 0;
   // qwen-vl-utils resizes the pictures of a list twice: first as images, with

@@ -322,6 +322,18 @@ TEST_F(SharedMemoryTest, AClientMayDeclineSharedMemory) {
   EXPECT_TRUE(absl::IsOutOfRange(Open(request)->Fetch().status()));
 }
 
+TEST_F(SharedMemoryTest, AsksForNoChecksumThatItDoesNotCompare) {
+  for (const bool verifies : {false, true}) {
+    server_->AddPull([&](FakePull* pull) {
+      EXPECT_EQ(pull->open().skips_shared_checksum(), !verifies);
+      return absl::OkStatus();
+    });
+    FetchRequest request;
+    request.verify_shared_memory = verifies;
+    EXPECT_TRUE(absl::IsOutOfRange(Open(request)->Fetch().status()));
+  }
+}
+
 TEST_F(SharedMemoryTest, VerifiesChecksumsOnRequest) {
   v1::PullResponse damaged = Write(0);
   damaged.mutable_shared()->set_checksum(1);

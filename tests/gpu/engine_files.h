@@ -31,14 +31,10 @@ inline std::vector<EngineFile> MadeEngineFiles() {
   return files;
 }
 
-// The corpus's files; none where there is no corpus.
-inline std::vector<EngineFile> CorpusEngineFiles() {
-  constexpr char kImages[] = "corpus/images";
-  const std::optional<std::string> shared = SharedDirWith(kImages);
+// Those of a folder.
+inline std::vector<EngineFile> EngineFilesOf(const std::string& folder) {
   std::vector<EngineFile> files;
-  if (!shared) return files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(*shared + "/" + kImages)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::string bytes = ReadFileOrFail(entry.path());
     const auto judged = JudgeForEngines(bytes);
     if (!judged.ok() || judged->refusal != EngineRefusal::kNone ||
@@ -48,6 +44,14 @@ inline std::vector<EngineFile> CorpusEngineFiles() {
     files.push_back({entry.path().filename(), std::move(bytes), judged->form});
   }
   return files;
+}
+
+// The corpus's files; none where there is no corpus.
+inline std::vector<EngineFile> CorpusEngineFiles() {
+  constexpr char kImages[] = "corpus/images";
+  const std::optional<std::string> shared = SharedDirWith(kImages);
+  if (!shared) return {};
+  return EngineFilesOf(*shared + "/" + kImages);
 }
 
 }  // namespace ballast

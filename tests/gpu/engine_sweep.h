@@ -42,7 +42,6 @@ struct Variant {
   size_t tail = 0;
   const char* of_short = "anew";
 
-  bool fills() const { return std::strcmp(of_short, "filled") == 0; }
   bool copies() const { return std::strcmp(of_short, "copies") == 0; }
 };
 
@@ -112,7 +111,6 @@ class Worker {
     options.backend = variant.backend;
     options.flags = variant.flags;
     options.prepare = variant.prepare;
-    options.fills = variant.fills();
     decoder_ = OrDie(NvjpegDecoder::Create(stream_.get(), options));
     if (variant.copies()) {
       copy_ = OrDie(NvjpegDecoder::Create(stream_.get(), options));

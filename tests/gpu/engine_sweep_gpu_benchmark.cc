@@ -6,8 +6,8 @@
 // by a profiling timer.
 //
 // Full and short batches in turns show what nvJPEG's preparing for another size
-// costs ("tail": images of a short one; "short": "anew" as it comes, "filled"
-// with repeats of an image, "copies" a decoder for each of both sizes).
+// costs ("tail": images of a short one; "short": "anew" as it comes, "copies" a
+// decoder for each of both sizes).
 // "full_ms" and "short_ms" are the times of a call and its wait: that of a full
 // batch after another of these, "after_ms" of one after a short one.
 //
@@ -169,7 +169,7 @@ int Main(int argc, char** argv) {
     const size_t full = Worker(*files, {.files = name}, 0).at_a_time();
     for (const size_t tail : {size_t{1}, (full + 1) / 2}) {
       for (const size_t threads : {1, 2}) {
-        for (const char* of_short : {"anew", "filled", "copies"}) {
+        for (const char* of_short : {"anew", "copies"}) {
           Measure(*files,
                   {name, backend, flags, full, threads, nvjpeg::kCss444, false,
                    tail, of_short},

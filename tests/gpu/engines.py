@@ -36,10 +36,13 @@ def parse():
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--out", help="folder for results.json and output.txt")
     parser.add_argument("--only", default="photographs,receipts,sweep,dali,tests")
-    parser.add_argument("--ways", default="0x0f",
+    parser.add_argument("--ways", default="",
                         help="also measure these numbers of engine threads and images "
-                        "of a chunk, 0 the default; u: not by size; f: short chunks "
-                        "filled: 1x14,0x0f")  # fmt: skip
+                        "of a chunk, 0 the default; u: not by size: 1x14,0x0u")  # fmt: skip
+    parser.add_argument("--shares", default="0.8",
+                        help="also measure these values of model.device_share, in "
+                        "micro-batches of 32; the default holds for photographs: "
+                        "0.8,0.75")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--receipts", type=int, default=512, help="samples to draw")
     parser.add_argument("--until", type=float, default=460, help="s; starts nothing after")
@@ -72,6 +75,26 @@ def file_system(folder):
     return done.stdout.strip() or "unknown"
 
 
+def says_what_is_in_memory(folder):
+    """Whether the file system of a folder reads only what is in memory if asked to."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"x" * 4096)
+        file.flush()
+        try:
+            return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except OSError:
+            return False
+
+
+def mount_tmpfs(folder, options):
+    """Mounts a tmpfs; returns why it cannot be done, or nothing."""
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    return "" if done.returncode == 0 else done.stderr.strip() or "mount failed"
+
+
 def compact(result):
     """One line for each member."""
     if isinstance(result, list):
@@ -88,10 +111,12 @@ class Engines:
         self.results = {}
         self.servers = []
         self.in_memory = None
+        self.mounted = []
         self.arena = self.arena_folder()
         room = shutil.disk_usage(self.arena if self.arena != "auto" else "/dev/shm").free
-        # For three servers at a time.
-        self.memory_mib = max(64, min(2048, int(0.3 * room) >> 20))
+        # For all servers at a time.
+        servers = 3 + len(self.shares())
+        self.memory_mib = max(64, min(2048, int(0.9 * room / servers) >> 20))
         self.corpora = self.corpus_folder()
         print(f"arena {self.arena}, {room >> 20} MiB free, {self.memory_mib} MiB a "
               f"server; corpora in {self.corpora}, {file_system(self.corpora)}",
@@ -103,20 +128,24 @@ class Engines:
             return "auto"
         folder = f"{self.folder}/arena"
         os.makedirs(folder)
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=8G", "tmpfs", folder],
-            check=False, capture_output=True, text=True,
-        )  # fmt: skip
-        if mounted.returncode == 0:
+        failure = mount_tmpfs(folder, "size=8G")
+        if not failure:
+            self.mounted.append(folder)
             return folder
-        print(f"no tmpfs of our own: {mounted.stderr.strip()}", flush=True)
+        print(f"no tmpfs of our own: {failure}", flush=True)
         return "auto"
 
     def corpus_folder(self):
-        """Where the corpora go: a tmpfs if there is one, since a container's own file
-        system may not say what it has in memory, and files then go through a string."""
-        if self.options.without_gpu:
+        """Where the corpora go. A container's own file system may not say what it has in
+        memory, and files then go through a string: a tmpfs if so, of large pages if it can
+        be mounted, since the system copies small ones one by one at a third of the speed."""
+        if self.options.without_gpu or says_what_is_in_memory(self.folder):
             return self.folder
+        large = f"{self.folder}/large_pages"
+        os.makedirs(large)
+        if not mount_tmpfs(large, "size=2G,huge=always"):
+            self.mounted.append(large)
+            return large
         if self.arena != "auto":
             os.makedirs(f"{self.arena}/corpora")
             return f"{self.arena}/corpora"
@@ -125,12 +154,15 @@ class Engines:
         self.in_memory = tempfile.mkdtemp(prefix="ballast", dir="/dev/shm")
         return self.in_memory
 
+    def shares(self):
+        return [float(share) for share in self.options.shares.split(",") if share]
+
     def close(self):
         self.stop()
         if self.in_memory:
             shutil.rmtree(self.in_memory, ignore_errors=True)
-        if self.arena != "auto":
-            subprocess.run(["umount", self.arena], check=False)
+        for folder in self.mounted:
+            subprocess.run(["umount", folder], check=False)
 
     def left(self):
         return self.options.until - (time.monotonic() - self.begin)
@@ -210,8 +242,10 @@ class Engines:
                 os.unlink(f"{images}/{name}")
         return f'{{name: receipts, format: webdataset, path: "{folder}/*.tar"}}', images
 
-    def config(self, name, source, decode, batch):
-        path = f"{self.folder}/{name}-{decode}-{batch}.yaml"
+    def config(self, name, source, decode, batch, share=1.0):
+        path = f"{self.folder}/{name}-{decode}-{batch}-{share}.yaml"
+        if share != 1:
+            decode = f"{decode}, device_share: {share}"
         with open(path, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(source=source, decode=decode, batch=batch,
                                      memory=self.memory_mib, arena=self.arena))  # fmt: skip
@@ -242,7 +276,7 @@ class Engines:
 
     # --- Measurements ---
 
-    def whole_way(self, name, corpus, beside):
+    def whole_way(self, name, corpus, beside, with_shares):
         source, images = corpus()
         device = self.config(name, source, "device", 32)
         server = self.program("bin", "ballast-server")
@@ -255,6 +289,9 @@ class Engines:
             "host": self.serve(self.config(name, source, "host", 32)),
             "device8": self.serve(self.config(name, source, "device", 8)),
         }
+        for share in self.shares() if with_shares else []:
+            config = self.config(name, source, "device", 32, share)
+            servers[f"device_share{share}"] = self.serve(config)
         result = {"index_s": index_s, "check_s": check_s, "cores": os.cpu_count()}
         if self.options.without_gpu:
             for each, where in servers.items():
@@ -262,10 +299,9 @@ class Engines:
             return result
         command = [self.program("benchmarks", "whole_way_gpu_benchmark"), "--images",
                    images, "--rounds", self.options.rounds,
-                   "--server", f"device={servers['device']}",
-                   "--server", f"device8={servers['device8']}",
-                   "--server", f"host={servers['host']}",
                    "--latency", f"device8={servers['device8']}"]  # fmt: skip
+        for each, where in servers.items():
+            command += ["--server", f"{each}={where}"]
         for way in filter(None, self.options.ways.split(",")):
             command += ["--way", way]
         if beside:
@@ -278,9 +314,10 @@ class Engines:
         print("\n".join(line for line in text.splitlines()
                         if line[:2] in ("W ", "E ", "I "))[-1500:])  # fmt: skip
         result.update(json.loads(text.splitlines()[-1]))
-        result["file_system"] = file_system(self.corpora)
+        large = " of large pages" if self.corpora in self.mounted else ""
+        result["file_system"] = file_system(self.corpora) + large
         alone = result["engines_alone"]["images_s"]
-        for each in ("device", "device8", "host"):
+        for each in servers:
             result[each]["of_engines_alone"] = round(result[each]["images_s"] / alone, 3)
         return result
 
@@ -298,8 +335,9 @@ class Engines:
 
     def tests(self):
         results = {}
-        for name in ("decode_stage_gpu_test", "encoded_images_gpu_test",
-                     "device_image_decoder_gpu_test", "device_jpeg_engine_gpu_test"):  # fmt: skip
+        for name in ("plane_kernels_gpu_test", "decode_stage_gpu_test",
+                     "encoded_images_gpu_test", "device_image_decoder_gpu_test",
+                     "device_jpeg_engine_gpu_test"):  # fmt: skip
             path = self.program("tests", name)
             if not os.path.exists(path):
                 results[name] = "not in the bundle"
@@ -332,10 +370,11 @@ def main():
         wanted = options.only.split(",")
         steps = {
             "photographs": lambda: engines.whole_way(
-                "photographs", engines.photographs, beside=True),
+                "photographs", engines.photographs, beside=True, with_shares=True),
             "dali": engines.dali,
             "receipts": lambda: engines.whole_way(
-                "receipts", engines.receipts, beside=False),
+                "receipts", engines.receipts, beside=False,
+                with_shares=options.without_gpu),
             "sweep": engines.sweep,
             "sweep-blocking": lambda: engines.sweep("--blocking"),
             "sweep-no-pipeline": lambda: engines.sweep("--no-pipeline"),

@@ -47,20 +47,23 @@ class EnginesTest(unittest.TestCase):
             os.symlink(tools.program(name), f"{self.folder}/bin/{name}")
         done = subprocess.run(
             [sys.executable, engines.__file__, "--bundle", self.folder, "--without-gpu",
-             "--only", "receipts", "--receipts", "24", "--out", f"{self.folder}/out"],
+             "--only", "receipts", "--receipts", "24", "--shares", "0.5",
+             "--out", f"{self.folder}/out"],
             capture_output=True, text=True, timeout=tools.TIMEOUT_S, check=False,
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         with open(f"{self.folder}/out/results.json", encoding="utf-8") as file:
             result = json.load(file)["receipts"]
-        for name in ("device", "host", "device8"):
+        for name in ("device", "host", "device8", "device_share0.5"):
             self.assertEqual(len(result[name]), 3, result)
         sizes = {
             name: sum(batch["bytes"] for batch in result[name])
-            for name in ("device", "host")
+            for name in ("device", "host", "device_share0.5")
         }
         # 1.1 megapixels take 3 MB as pixels, and about 0.15 as a file.
         self.assertLess(5 * sizes["device"], sizes["host"])
+        self.assertLess(sizes["device"], sizes["device_share0.5"])
+        self.assertLess(sizes["device_share0.5"], sizes["host"])
 
 
 if __name__ == "__main__":

@@ -5,22 +5,24 @@
 // run; medians are printed, and a JSON object at the end.
 //
 //   whole_way_gpu_benchmark --images DIR [--rounds N]
-//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES[u][f]]
+//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES[u]]
 //       [--latency NAME=ADDRESS,PID]
 //       [--beside NAME=ADDRESS,PID]
 //
 // --server serves micro-batches of one size; --latency is asked for one batch
 // after the other; --beside is pulled by a loop of matrix products of 200 ms a
-// step. The last two are measured twice in turns: as the shim is, and with
-// short chunks that are filled. No block is pulled twice, which a server would
-// have in memory still. tests/gpu/engines.py starts the servers.
+// step, which also runs beside the parts of the GPU's work alone (SideWork). No
+// block is pulled twice, which a server would have in memory still.
+// tests/gpu/engines.py starts the servers.
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,7 @@
 #include "tests/gpu/engines_alone.h"
 #include "tests/gpu/matrix_products.h"
 #include "tests/gpu/server_process.h"
+#include "tests/gpu/side_work.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 
@@ -41,8 +44,9 @@ namespace {
 constexpr double kMeasured = 1.2;  // seconds of each round
 constexpr double kWarm = 0.8;
 constexpr double kFirst = 4;
-constexpr double kStep = 0.2;  // seconds of matrix products
-constexpr int kSteps = 12;     // of each round beside matrix products
+constexpr double kStep = 0.2;         // seconds of matrix products
+constexpr int kSteps = 8;             // of each round beside matrix products
+constexpr double kBetweenChunks = 3;  // ms, as the engines need for one
 constexpr int kLeastRounds = 5;
 
 double Median(std::vector<double> values) {
@@ -52,19 +56,17 @@ double Median(std::vector<double> values) {
 }
 
 // A way to use the JPEG engines: "1x14", a thread and chunks of 14 images, 0
-// the default; "1x14u", these not by size; "1x14f", short ones filled.
+// the default; "1x14u", these not by size.
 struct Way {
   size_t threads = 0;  // 0: the default
   size_t images = 0;
   bool by_size = true;
-  bool fills = false;
 };
 
 Way ParseWay(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, 'x');
   return {std::stoul(parts.at(0)), std::stoul(parts.at(1)),
-          parts[1].find('u') == std::string::npos,
-          parts[1].find('f') != std::string::npos};
+          parts[1].find('u') == std::string::npos};
 }
 
 std::unique_ptr<CudaTrainerShim> MakeShim(const ServerProcess& server,
@@ -73,7 +75,6 @@ std::unique_ptr<CudaTrainerShim> MakeShim(const ServerProcess& server,
   if (way.threads != 0) options.decoder.engines = way.threads;
   options.decoder.images = way.images;
   options.decoder.by_size = way.by_size;
-  options.decoder.fills_chunks = way.fills;
   // The server still has blocks of steps that were pulled before.
   static uint64_t first_step = 0;
   options.source.start_step = first_step += 1'000'000;
@@ -150,9 +151,9 @@ std::string Json(const std::string& name, const std::vector<Result>& results) {
 
 // One batch after the other, none made ahead: from the call of Next, with the
 // block in the server's memory, to the patches.
-std::string Latency(const ServerProcess& server, bool fills,
-                    cudaStream_t stream, const Event& packed) {
-  const auto shim = MakeShim(server, /*overlap=*/false, {.fills = fills});
+std::string Latency(const ServerProcess& server, cudaStream_t stream,
+                    const Event& packed) {
+  const auto shim = MakeShim(server, /*overlap=*/false);
   std::vector<double> times;
   double images = 0;
   for (int i = 0; i < 60; ++i) {
@@ -168,18 +169,19 @@ std::string Latency(const ServerProcess& server, bool fills,
   }
   char text[256];
   std::snprintf(text, sizeof(text),
-                "\"latency_%s%s\": {\"images\": %.0f, \"median_ms\": %.2f, "
+                "\"latency_%s\": {\"images\": %.0f, \"median_ms\": %.2f, "
                 "\"least_ms\": %.2f, \"most_ms\": %.2f}",
-                server.name.c_str(), fills ? "_filled" : "", images,
-                Median(times), *std::min_element(times.begin(), times.end()),
+                server.name.c_str(), images, Median(times),
+                *std::min_element(times.begin(), times.end()),
                 *std::max_element(times.begin(), times.end()));
   return text;
 }
 
-// Steps of matrix products: without a batch, with one each, and with one each
-// and filled chunks; in turns. What is slower is the median over rounds.
-std::string Beside(const ServerProcess& server, cudaStream_t stream,
-                   const Event& packed, int rounds) {
+// Steps of matrix products: without a batch, with one each, and beside each
+// part of a batch's work on the GPU alone; in turns. How much slower steps are
+// is the median over rounds.
+std::string Beside(const ServerProcess& server, const std::string& folder,
+                   cudaStream_t stream, const Event& packed, int rounds) {
   absl::StatusOr<MatrixProducts> products = MatrixProducts::Create(stream);
   if (!products.ok()) {
     return absl::StrCat("\"beside\": {\"skipped\": \"",
@@ -196,43 +198,66 @@ std::string Beside(const ServerProcess& server, cudaStream_t stream,
   wait();
   const int count = std::max(
       1, static_cast<int>(100 * kStep / (Seconds(CLOCK_MONOTONIC) - begin)));
-  const auto plain = MakeShim(server, /*overlap=*/true);
-  const auto filled = MakeShim(server, /*overlap=*/true, {.fills = true});
-  double images = 0;
-  // The time of the later steps.
-  const auto run = [&](CudaTrainerShim* shim) {
+  const auto shim = MakeShim(server, /*overlap=*/true);
+  BatchRef<DeviceBatch> batch = OrDie(shim->Next(stream));
+  const auto images = static_cast<size_t>(batch->totals.images);
+  batch = {};
+  SideWork side(folder, images);
+  using Part = std::function<void()>;
+  const std::vector<std::pair<const char*, Part>> parts = {
+      {"engines", [&] { side.Engines(); }},
+      {"kernels", [&] { side.Kernels(kBetweenChunks); }},
+      {"copies", [&] { side.Copies(); }}};
+  // The time of the later steps; `part` runs beside each.
+  const auto run = [&](CudaTrainerShim* next, const Part& part) {
     std::vector<double> times;
     for (int i = 0; i < kSteps; ++i) {
       begin = Seconds(CLOCK_MONOTONIC);
-      BatchRef<DeviceBatch> batch;
-      if (shim != nullptr) {
-        batch = OrDie(shim->Next(stream));
-        images = static_cast<double>(batch->totals.images);
-      }
+      BatchRef<DeviceBatch> held;
+      if (next != nullptr) held = OrDie(next->Next(stream));
       OrDie(products->Enqueue(count));
+      std::thread beside;
+      if (part) beside = std::thread(part);
       wait();
       if (i >= 2) times.push_back(1e3 * (Seconds(CLOCK_MONOTONIC) - begin));
+      if (part) beside.join();
     }
     return Median(times);
   };
-  std::vector<double> alone, slower, slower_filled;
-  run(plain.get());
-  run(filled.get());
+  std::vector<double> alone, slower;
+  std::map<std::string, std::vector<double>> slower_by;
+  run(shim.get(), nullptr);
   for (int round = 0; round < rounds; ++round) {
-    alone.push_back(run(nullptr));
-    slower.push_back(run(plain.get()) / alone.back() - 1);
-    slower_filled.push_back(run(filled.get()) / alone.back() - 1);
+    alone.push_back(run(nullptr, nullptr));
+    slower.push_back(run(shim.get(), nullptr) / alone.back() - 1);
+    for (const auto& [name, part] : parts) {
+      slower_by[name].push_back(run(nullptr, part) / alone.back() - 1);
+    }
   }
   char text[256];
   std::snprintf(text, sizeof(text),
-                "\"beside\": {\"products\": %d, \"images\": %.0f, "
-                "\"rounds\": %d, \"alone_ms\": %.3f, \"slower\": %.5f, "
-                "\"slower_filled\": %.5f, ",
-                count, images, rounds, Median(alone), Median(slower),
-                Median(slower_filled));
-  return absl::StrCat(text, "\"all\": [", absl::StrJoin(slower, ", "),
-                      "], \"all_filled\": [",
-                      absl::StrJoin(slower_filled, ", "), "]}");
+                "\"beside\": {\"products\": %d, \"images\": %zu, "
+                "\"rounds\": %d, \"alone_ms\": %.3f, \"slower\": %.5f",
+                count, images, rounds, Median(alone), Median(slower));
+  std::string json =
+      absl::StrCat(text, ", \"all\": [", absl::StrJoin(slower, ", "), "]");
+  // Without products: the time of each part by itself.
+  const std::vector<std::pair<const char*, Part>> idle = {
+      parts[0], {"kernels", [&] { side.Kernels(0); }}, parts[2]};
+  for (const auto& [name, part] : idle) {
+    std::vector<double> times;
+    for (int i = 0; i < 10; ++i) {
+      begin = Seconds(CLOCK_MONOTONIC);
+      part();
+      times.push_back(1e3 * (Seconds(CLOCK_MONOTONIC) - begin));
+    }
+    std::snprintf(text, sizeof(text),
+                  ", \"%s\": {\"alone_ms\": %.3f, \"slower\": %.5f, "
+                  "\"all\": [",
+                  name, Median(times), Median(slower_by[name]));
+    absl::StrAppend(&json, text, absl::StrJoin(slower_by[name], ", "), "]}");
+  }
+  return absl::StrCat(json, "}");
 }
 
 int Main(int argc, char** argv) {
@@ -307,13 +332,11 @@ int Main(int argc, char** argv) {
     }
   }
   for (const ServerProcess& server : latencies) {
-    for (const bool fills : {false, true}) {
-      json.push_back(Latency(server, fills, stream.get(), packed));
-    }
+    json.push_back(Latency(server, stream.get(), packed));
   }
   for (const ServerProcess& server : besides) {
-    json.push_back(
-        Beside(server, stream.get(), packed, std::max(rounds, kLeastRounds)));
+    json.push_back(Beside(server, images, stream.get(), packed,
+                          std::max(rounds, kLeastRounds)));
   }
   std::printf("{%s}\n", absl::StrJoin(json, ", ").c_str());
   return 0;

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/integration/encoded_job.h"
 #include "tests/integration/resized_models.h"
@@ -100,6 +102,35 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(std::make_tuple(1u, 1u), std::make_tuple(2u, 2u),
                           std::make_tuple(4u, 2u)),
         ::testing::Values("off", "direct", "exchange", "hybrid")));
+
+// Servers decode the images that are not in the share, to the same bytes.
+TEST(EncodedImagesTest, SharesOfTheImages) {
+  uint64_t before = 0;
+  for (const char* share : {"0", "0.3", "0.7", "1"}) {
+    for (const char* delivery : {"direct", "exchange", "hybrid"}) {
+      SCOPED_TRACE(absl::StrCat(share, " ", delivery));
+      EncodedJob job;
+      job.vision_dp = 4;
+      job.language_dp = 2;
+      job.servers = 2;
+      job.delivery = delivery;
+      const auto host = ConfigOf(job, MixedJpegs(), "host");
+      const auto device = ConfigOf(
+          job, MixedJpegs(), absl::StrCat("device, device_share: ", share));
+      const auto shared = TestCluster::Start(device, job.servers);
+      const auto pixels = TestCluster::Start(host, job.servers);
+      ASSERT_TRUE(shared.ok() && pixels.ok())
+          << shared.status() << pixels.status();
+      const Counts counts = ExpectEqual(RunSteps(**shared), RunSteps(**pixels));
+      if (share == absl::string_view("0")) {
+        EXPECT_EQ(counts.encoded, 0u);
+      } else if (delivery == absl::string_view("direct")) {
+        EXPECT_GT(counts.encoded, before);
+        before = counts.encoded;
+      }
+    }
+  }
+}
 
 TEST(EncodedImagesTest, OtherResizes) {
   for (const std::string& model : ResizedModels()) {

@@ -27,7 +27,7 @@ void ExpectWeights(const ResamplePlan& plan, uint32_t axis, uint32_t source,
     ASSERT_EQ(got.first, want.taps[i].first);
     ASSERT_EQ(got.count, want.taps[i].count);
     for (uint32_t t = 0; t < got.count; ++t) {
-      ASSERT_EQ(plan.weights[got.weights + t],
+      ASSERT_EQ(plan.weights[got.weights + t * output],
                 want.weights[want.taps[i].weights + t]);
     }
   }

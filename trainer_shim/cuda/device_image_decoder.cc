@@ -45,9 +45,8 @@ absl::StatusOr<std::unique_ptr<DeviceImageDecoder>> DeviceImageDecoder::Create(
   limits.images = options.images;
   std::vector<std::unique_ptr<JpegEngine>> engines;
   for (size_t i = 0; i < options.engines; ++i) {
-    BALLAST_ASSIGN_OR_RETURN(
-        std::unique_ptr<DeviceJpegEngine> engine,
-        DeviceJpegEngine::Create(options.hardware, options.fills_chunks));
+    BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<DeviceJpegEngine> engine,
+                             DeviceJpegEngine::Create(options.hardware));
     decoder->hardware_ = engine->hardware();
     if (limits.images == 0) {
       limits.images = engine->hardware().ok() ? engine->at_a_time() : kOnHost;

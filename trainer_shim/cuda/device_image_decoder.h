@@ -53,9 +53,6 @@ class DeviceImageDecoder {
     uint64_t memory = uint64_t{1} << 30;  // bytes on the device, all slots
     // Whether images of like sizes are decoded together.
     bool by_size = true;
-    // Whether chunks of fewer images than the engines decode at a time are
-    // filled (NvjpegDecoder::Options::fills).
-    bool fills_chunks = false;
     DeviceJpegEngine::Hardware hardware = DeviceJpegEngine::Hardware::kIfThere;
     Resampling resampling = {};  // of all images, as ResamplePlanner's
   };

@@ -20,7 +20,7 @@ namespace ballast {
 
 class DeviceJpegEngine::Impl {
  public:
-  absl::Status Start(Hardware hardware, bool fills) {
+  absl::Status Start(Hardware hardware) {
     BALLAST_RETURN_IF_ERROR(
         CudaStatus(cudaGetDevice(&device_), "asking for the current device"));
     BALLAST_ASSIGN_OR_RETURN(stream_, CudaStream::CreateUrgent());
@@ -29,10 +29,8 @@ class DeviceJpegEngine::Impl {
       hardware_ = absl::FailedPreconditionError("JPEG engines are not wanted");
       return absl::OkStatus();
     }
-    NvjpegDecoder::Options options;
-    options.fills = fills;
     absl::StatusOr<std::unique_ptr<NvjpegDecoder>> decoder =
-        NvjpegDecoder::Create(stream_.get(), options);
+        NvjpegDecoder::Create(stream_.get());
     hardware_ = decoder.status();
     if (decoder.ok()) decoder_ = *std::move(decoder);
     return absl::OkStatus();
@@ -127,9 +125,9 @@ DeviceJpegEngine::DeviceJpegEngine(std::unique_ptr<Impl> impl)
 DeviceJpegEngine::~DeviceJpegEngine() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceJpegEngine>> DeviceJpegEngine::Create(
-    Hardware hardware, bool fills) {
+    Hardware hardware) {
   auto impl = std::make_unique<Impl>();
-  BALLAST_RETURN_IF_ERROR(impl->Start(hardware, fills));
+  BALLAST_RETURN_IF_ERROR(impl->Start(hardware));
   return std::unique_ptr<DeviceJpegEngine>(
       new DeviceJpegEngine(std::move(impl)));
 }

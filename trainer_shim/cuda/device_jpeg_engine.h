@@ -25,10 +25,10 @@ class DeviceJpegEngine final : public JpegEngine {
   };
 
   // For the current device, which must be current when it is destroyed; Decode
-  // may be called from any thread. `fills` as NvjpegDecoder::Options::fills.
-  // Missing engines are no error: hardware() says why. Errors: as CudaStatus.
+  // may be called from any thread. Missing engines are no error: hardware()
+  // says why. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<DeviceJpegEngine>> Create(
-      Hardware hardware, bool fills = false);
+      Hardware hardware);
   // Waits for the device.
   ~DeviceJpegEngine() override;
 

@@ -30,18 +30,6 @@ size_t HeaderBytes(absl::string_view bytes) {
   return bytes.size();
 }
 
-// The place of the image of the fewest pixels.
-size_t SmallestOf(absl::Span<const EncodedJpeg* const> images) {
-  const auto pixels = [](const EncodedJpeg* image) {
-    return uint64_t{image->form.width} * image->form.height;
-  };
-  return std::min_element(images.begin(), images.end(),
-                          [&](const EncodedJpeg* a, const EncodedJpeg* b) {
-                            return pixels(a) < pixels(b);
-                          }) -
-         images.begin();
-}
-
 // CUDA may answer memory that work on another stream still uses, and let
 // `stream` wait for that work. JPEG engines write in no stream's order, so the
 // host waits. Only growth comes here.
@@ -187,8 +175,7 @@ void NvjpegDecoder::Prepare(absl::Span<const EncodedJpeg* const> images,
 
 absl::Status NvjpegDecoder::Enqueue(
     absl::Span<const EncodedJpeg* const> images) {
-  const size_t batch =
-      options_.fills ? std::max(at_a_time_, images.size()) : images.size();
+  const size_t batch = images.size();
   if (batch_ != batch) {
     batch_ = 0;
     BALLAST_RETURN_IF_ERROR(NvjpegStatus(
@@ -212,12 +199,6 @@ absl::Status NvjpegDecoder::Enqueue(
       planes.pitch[plane] = layout.pitch[plane];
     }
     images_.push_back(planes);
-  }
-  if (images_.size() < batch) {
-    const size_t least = SmallestOf(images);
-    data_.resize(batch, data_[least]);
-    lengths_.resize(batch, lengths_[least]);
-    images_.resize(batch, images_[least]);
   }
   const absl::Status status = NvjpegStatus(
       api_->DecodeBatched(handle_, state_, data_.data(), lengths_.data(),

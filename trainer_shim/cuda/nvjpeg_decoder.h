@@ -26,10 +26,6 @@ class NvjpegDecoder {
     // Chroma sampling that Prepare makes memory ready for; negative: it does
     // nothing.
     int prepare = nvjpeg::kCss444;
-    // Whether a batch of fewer than at_a_time() images is filled up to as many
-    // with repeats of its smallest one, which write the same planes once more:
-    // nvJPEG prepares for each other size of a batch anew.
-    bool fills = false;
   };
 
   // For the current device. All work and all device memory are in the order of

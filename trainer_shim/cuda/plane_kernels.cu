@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(kThreads)
     const int32_t* weight = weights + tap.weights;
     const uchar4* pixel = row + tap.first;
     int32_t r = kHalf, g = kHalf, b = kHalf;
-    for (uint32_t i = 0; i < tap.count; ++i) {
-      const int32_t w = __ldg(weight + i);
+    for (uint32_t i = 0; i < tap.count; ++i, weight += image.out_width) {
+      const int32_t w = __ldg(weight);
       r += pixel[i].x * w;
       g += pixel[i].y * w;
       b += pixel[i].z * w;
@@ -159,8 +159,10 @@ __global__ void __launch_bounds__(kThreads)
   for (uint32_t x = 4 * threadIdx.x; x < bytes; x += 4 * kThreads) {
     int32_t sums[4] = {kHalf, kHalf, kHalf, kHalf};
     const uint8_t* column = from + x;
-    for (uint32_t i = 0; i < tap.count; ++i, column += image.narrow_pitch) {
-      const int32_t w = __ldg(weight + i);
+    const int32_t* next = weight;
+    for (uint32_t i = 0; i < tap.count;
+         ++i, column += image.narrow_pitch, next += image.out_height) {
+      const int32_t w = __ldg(next);
       const uchar4 four = *reinterpret_cast<const uchar4*>(column);
       sums[0] += four.x * w;
       sums[1] += four.y * w;

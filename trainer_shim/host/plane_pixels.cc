@@ -78,7 +78,7 @@ void NarrowRows(const ResamplePlan& plan, const uint8_t* planes,
           const uint8_t* value = row.data() + size_t{taps.first} * 3 + c;
           int32_t sum = kHalf;
           for (uint32_t i = 0; i < taps.count; ++i) {
-            sum += value[size_t{i} * 3] * weights[i];
+            sum += value[size_t{i} * 3] * weights[size_t{i} * image.out_width];
           }
           out[c] = ClipWeightedSum(sum);
         }
@@ -100,7 +100,8 @@ void ShortenColumns(const ResamplePlan& plan, const uint8_t* narrow,
       for (size_t x = 0; x < row_bytes; ++x) {
         int32_t sum = kHalf;
         for (uint32_t i = 0; i < taps.count; ++i) {
-          sum += first[size_t{i} * image.narrow_pitch + x] * weights[i];
+          sum += first[size_t{i} * image.narrow_pitch + x] *
+                 weights[size_t{i} * image.out_height];
         }
         to[x] = ClipWeightedSum(sum);
       }

@@ -27,6 +27,7 @@
 #include "server/corpus/file.h"
 #include "server/storage/storage.h"
 #include "server/storage/store_url.h"
+#include "server/text/own_template.h"
 
 namespace ballast {
 namespace {
@@ -206,10 +207,11 @@ SeenModel LookAtModel(const fs::path& folder, const fs::path& config_folder) {
   model.folder = Named(folder, config_folder);
   std::error_code error;
   model.has_tokenizer = fs::exists(folder / "tokenizer.json", error);
-  for (const char* name :
-       {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"}) {
-    model.chat_template += TextOf(folder / name);
-  }
+  const TemplateFiles files = {TextOf(folder / "chat_template.jinja"),
+                               TextOf(folder / "chat_template.json"),
+                               TextOf(folder / "tokenizer_config.json")};
+  model.chat_template = files.jinja + files.json + files.tokenizer_config;
+  model.own_template = OwnTemplate(files);
   return model;
 }
 

@@ -18,6 +18,7 @@
 #include "server/image_plan/family_check.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/family_template.h"
+#include "server/text/own_template.h"
 
 namespace ballast {
 namespace {
@@ -165,21 +166,34 @@ class Chooser {
     add("max_pixels", MaxPixels(processor), family.max_pixels);
   }
 
+  // Checkpoints of one family of images may have several templates.
   absl::Status AddFamilyTemplate() {
-    if (FindFamilyTemplate(profile_).ok()) return absl::OkStatus();
-    const std::string known = KnownTemplate();
+    const std::string& own = seen_.own_template;
+    std::string fault = TemplateFault(profile_, own);
+    if (fault.empty() && FindFamilyTemplate(profile_).ok()) {
+      return absl::OkStatus();
+    }
+    // GLM-4.5V and 4.6V have GLM-4.1V's model_type.
+    const std::string known =
+        profile_ == "glm4v" && !fault.empty() &&
+                TemplateFault("glm46v", own).empty()
+            ? "glm46v"
+            : KnownTemplate(fault.empty() ? seen_.chat_template : own);
+    fault = fault.empty()
+                ? " is not covered"
+                : absl::StrCat(" is not the model's own, which ", fault);
     if (known.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          seen_.folder, ": the chat template of ", profile_,
-          " is not covered, and the model's own is neither ChatML nor Llama "
-          "3's; render the texts with its tokenizer and store them as token "
-          "ids (docs/text.md), or train another model"));
+          seen_.folder, ": the chat template of ", profile_, fault,
+          ", and the model's own is neither ChatML nor Llama 3's; write it as "
+          "model.custom_template, or render the texts with its tokenizer and "
+          "store them as token ids (docs/text.md)"));
     }
     Add("chat_template", known, "by the model's chat template");
     choice_.unsure.push_back(absl::StrCat(
-        "the chat template: that of ", profile_,
-        " is not covered, so it was guessed from the model's files; compare "
-        "`ballast-server inspect conversation` with the model's own"));
+        "the chat template: that of ", profile_, fault,
+        ", so it was guessed from the model's files; compare `ballast-server "
+        "inspect conversation` with the model's own"));
     return absl::OkStatus();
   }
 
@@ -210,6 +224,10 @@ class Chooser {
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder, "/config.json: model_type: found \"", type,
           "\"; wanted one of ", absl::StrJoin(known, ", "),
+          type == "llava_qwen"
+              ? ". That type names two models: set model.profile to "
+                "llava_onevision or llava_video by hand (docs/video.md)"
+              : "",
           ". Name the folder of one of these with --model-dir. For another "
           "family give patch, merge, mean, std and token ids one by one "
           "(docs/families.md)"));
@@ -238,7 +256,7 @@ class Chooser {
           "the tokenizer: ", seen_.folder,
           " has no tokenizer.json, so each byte of text is a token"));
     }
-    const std::string known = KnownTemplate();
+    const std::string known = KnownTemplate(seen_.chat_template);
     if (known.empty()) {
       Add("chat_template", "chatml", "that of the Qwen models");
     } else {
@@ -257,9 +275,8 @@ class Chooser {
     return found->get<uint64_t>();
   }
 
-  // The chat template of ours that the model's own resembles, or "".
-  std::string KnownTemplate() const {
-    const std::string& text = seen_.chat_template;
+  // The chat template of ours that `text`, the model's own, resembles, or "".
+  static std::string KnownTemplate(const std::string& text) {
     if (absl::StrContains(text, "<|start_header_id|>")) return "llama3";
     if (absl::StrContains(text, "<|im_start|>")) return "chatml";
     return "";

@@ -33,7 +33,8 @@ struct ModelChoice {
 // preprocessor_config.json that differs from the profile's. Pure. Errors:
 // INVALID_ARGUMENT (not JSON; a model_type without a profile; a number of
 // another type; for families other than Qwen's: numbers that make other crops
-// than the profile's, no tokenizer.json, a chat template that is not covered).
+// than the profile's, no tokenizer.json, a chat template that is not covered or
+// not the model's own).
 absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen);
 
 }  // namespace ballast

@@ -57,6 +57,8 @@ struct SeenModel {
   std::string preprocessor;  // preprocessor_config.json
   // chat_template.jinja, chat_template.json, tokenizer_config.json, together.
   std::string chat_template;
+  // The template in them (server/text/own_template.h).
+  std::string own_template;
 };
 
 // Settings of a store, as of `storage`; "": the default.

@@ -78,7 +78,8 @@ absl::Status CheckTakesVideos(const IndexOptions& options) {
   if (options.read_video) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "video is not supported for this model.profile; wanted qwen2_vl, "
-      "qwen2_5_vl, qwen3_vl, qwen3_5_vl, internvl3 or llava_onevision");
+      "qwen2_5_vl, qwen3_vl, qwen3_5_vl, internvl3, llava_onevision or "
+      "llava_video");
 }
 
 absl::StatusOr<std::vector<JsonVideo>> ReadClips(

@@ -59,13 +59,13 @@ class HttpsTest(certificates.CertificateTest):
             stderr=subprocess.PIPE,
         ) as process:
             try:
-                url, log = None, ""
-                while url is None:
+                # A server that is still starting ends with 143, not drained.
+                log = ""
+                while "ready at " not in log:
                     line = process.stderr.readline().decode()
                     log += line
                     self.assertTrue(line, "the server ended:\n" + log)
-                    url = re.search(r"page at (https?://\S+)/,", line)
-                yield process, url[1]
+                yield process, re.search(r"page at (https?://\S+)/,", log)[1]
                 process.send_signal(signal.SIGTERM)
                 self.assertEqual(process.wait(tools.TIMEOUT_S), 0)
             finally:

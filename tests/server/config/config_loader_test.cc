@@ -230,6 +230,9 @@ TEST(LoadConfig, ReadsWhereImagesAreDecoded) {
             v1::Model::RESAMPLE_PILLOW13);
   EXPECT_TRUE(
       load("{decode: device, device_unchecked: true}").device_unchecked());
+  EXPECT_EQ(load("{decode: device}").device_share(), 1);
+  EXPECT_EQ(load("{decode: device, device_share: 0.8}").device_share(), 0.8);
+  EXPECT_EQ(load("{decode: device, device_share: 0}").device_share(), 0);
 }
 
 TEST(LoadConfig, ReadsEveryFeatureThatCanBeConfigured) {

@@ -80,5 +80,22 @@ TEST(VideoConfigTest, LlavaOneVisionTakesFramesASecond) {
   EXPECT_EQ(video.max_frames(), 32u);
 }
 
+// Its images are LLaVA-OneVision's; docs/video.md has this line.
+TEST(VideoConfigTest, LlavaVideoTakesItsTrainingCodesArguments) {
+  const v1::Model model = ModelOf(
+      "profile: llava_video, tokenizer: t.json, video: {max_frames: 64, "
+      "force_sample: true, time_instruction: true, pool: average, newline: "
+      "one_token}");
+  const Video& video = model.video();
+  EXPECT_EQ(video.max_frames(), 64u);
+  EXPECT_TRUE(video.force_sample());
+  EXPECT_TRUE(video.time_instruction());
+  EXPECT_EQ(video.pool(), Video::POOL_AVERAGE);
+  EXPECT_EQ(video.newline(), Video::NEWLINE_ONE_TOKEN);
+  EXPECT_EQ(model.chat_template(), "llava_video");
+  EXPECT_EQ(model.image_family().name(), "llava_onevision");
+  EXPECT_EQ(model.mean(0), 0.5);
+}
+
 }  // namespace
 }  // namespace ballast

@@ -73,9 +73,9 @@ class EncodedSamplesTest : public ::testing::Test {
     const absl::Span<uint8_t> bytes = memory_.bytes().first(plan.bytes());
     std::fill(bytes.begin(), bytes.end(), 0xAA);
     absl::Status status = absl::UnknownError("not finished");
-    BlockBuild build(
-        std::move(planned), builder_.get(), bytes,
-        [&](absl::StatusOr<uint64_t> checksum) { status = checksum.status(); });
+    BlockBuild build(std::move(planned), builder_.get(), bytes,
+                     /*wants_checksum=*/false,
+                     [&](const auto& checksum) { status = checksum.status(); });
     if (build.Start()) {
       for (uint32_t i = 0; i < build.items(); ++i) build.Run(i);
     }

@@ -141,9 +141,9 @@ absl::StatusOr<BuiltBlock> FamilyJob::Build(v1::Module module) const {
                            AlignedBuffer::Create(planned.plan.bytes()));
   built.bytes = std::make_unique<AlignedBuffer>(std::move(bytes));
   absl::Status status;
-  BlockBuild build(
-      std::move(planned), builder_.get(), built.bytes->bytes(),
-      [&](absl::StatusOr<uint64_t> sum) { status = sum.status(); });
+  BlockBuild build(std::move(planned), builder_.get(), built.bytes->bytes(),
+                   /*wants_checksum=*/false,
+                   [&](const auto& checksum) { status = checksum.status(); });
   if (build.Start()) {
     for (uint32_t item = 0; item < build.items(); ++item) build.Run(item);
   }

@@ -36,7 +36,7 @@ std::unique_ptr<Block> MakeBlock(uint64_t step, uint64_t size,
   Block::Content content;
   content.id = {step, 2};
   content.bytes = *bytes;
-  content.checksum = step + 1000;
+  content.checksum = [step] { return step + 1000; };
   if (generation != 0) content.place = ArenaPlace{generation * 256, generation};
   return std::make_unique<Block>(
       content,
@@ -319,6 +319,33 @@ TEST(PullSessionTest, RefusesAMappingOfAnotherArena) {
   ASSERT_TRUE(session.OnRequest(MappedRequest(TestArena().nonce)).ok());
   EXPECT_EQ(session.OnRequest(MappedRequest(TestArena().nonce)).code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// Nobody reads a block for a checksum that nobody compares.
+TEST(PullSessionTest, LendsBlocksWithoutAChecksumToClientsThatCompareNone) {
+  PullSession session = MakeSession(&TestArena());
+  v1::PullRequest open = OpenRequest(kMiB);
+  open.mutable_open()->set_accepts_arena(true);
+  open.mutable_open()->set_skips_shared_checksum(true);
+  ASSERT_TRUE(session.OnRequest(open).ok());
+  session.NextMessage();
+  ASSERT_TRUE(session.OnRequest(MappedRequest(TestArena().nonce)).ok());
+  Block::Content content;
+  const std::vector<uint8_t> bytes(100);
+  content.bytes = bytes;
+  content.place = ArenaPlace{256, 7};
+  content.checksum = []() -> uint64_t {
+    ADD_FAILURE() << "asked for the checksum";
+    return 1;
+  };
+  session.OnBlock(std::make_unique<Block>(content, nullptr, nullptr));
+  const auto lent = session.NextMessage();
+  ASSERT_TRUE(lent.has_value() && lent->message.has_shared());
+  EXPECT_EQ(lent->message.shared().bytes(), 100u);
+  EXPECT_EQ(lent->message.shared().checksum(), 0u);
+  // A block over the stream has one all the same.
+  session.OnBlock(MakeBlock(2, 100));
+  ExpectBlock(&session, 2, 100);
 }
 
 // A client that holds lent blocks learns of the end before the call ends.

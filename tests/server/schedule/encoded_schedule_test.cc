@@ -1,6 +1,9 @@
 // Schedules of images that travel encoded.
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <google/protobuf/util/message_differencer.h>
@@ -59,6 +62,59 @@ TEST(EncodedScheduleTest, ListsTheLengthOfEachFile) {
     }
   }
   EXPECT_GT(encoded, 0u);
+}
+
+// model.device_share: of the images that may travel encoded, those that do are
+// the same in every epoch and on every server.
+TEST(EncodedScheduleTest, AShareOfTheFilesTravels) {
+  const FakeSourceIndex index(Samples(ImageCheckResult::kClean));
+  // (ordinal, image) -> whether it travels, of those with a file.
+  using Travels = std::map<std::pair<uint64_t, uint32_t>, bool>;
+  const auto travels_of = [&](double share, uint32_t dp) {
+    v1::Config config = JobConfig(dp, dp, 32, 16);
+    config.mutable_model()->set_device_share(share);
+    Travels travels;
+    for (uint64_t step = 0; step < 9; ++step) {  // three epochs
+      const v1::StepSchedule schedule = ScheduleOf(config, index, step);
+      EXPECT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
+      for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+        const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
+        for (int i = 0; i < columns.ordinal_size(); ++i) {
+          for (uint32_t k = 0; k < columns.images(i); ++k) {
+            const uint32_t bytes = EncodedBytes(columns, first[i] + k);
+            const uint32_t file = FileBytes(columns.ordinal(i), k);
+            if (file == 0) {
+              EXPECT_EQ(bytes, 0u);
+              continue;
+            }
+            EXPECT_TRUE(bytes == 0 || bytes == file) << bytes;
+            const auto [before, is_new] =
+                travels.insert({{columns.ordinal(i), k}, bytes != 0});
+            EXPECT_EQ(before->second, bytes != 0) << columns.ordinal(i);
+          }
+        }
+      }
+    }
+    return travels;
+  };
+  const auto count = [](const Travels& travels) {
+    return std::count_if(travels.begin(), travels.end(),
+                         [](const auto& each) { return each.second; });
+  };
+  const Travels all = travels_of(1, 4);
+  EXPECT_GT(all.size(), 60u);
+  EXPECT_EQ(count(all), static_cast<int64_t>(all.size()));
+  EXPECT_EQ(count(travels_of(0, 4)), 0);
+  const Travels half = travels_of(0.5, 4);
+  EXPECT_GT(count(half), 0);
+  EXPECT_LT(count(half), static_cast<int64_t>(half.size()));
+  // However the job is laid out; and a larger share adds images to a smaller.
+  EXPECT_EQ(travels_of(0.5, 2), half);
+  for (const auto& [image, travels] : travels_of(0.8, 4)) {
+    if (half.at(image)) {
+      EXPECT_TRUE(travels);
+    }
+  }
 }
 
 // Ranks resize along the width first. Pillow 13 begins with the height where it

@@ -46,8 +46,8 @@ TEST(JobVideosTest, OneSourceOfAnySplitIsEnough) {
 // A job without videos is the same, whatever its configuration says of them.
 TEST(JobVideosTest, DataDecideWhetherAJobHasVideos) {
   const Videos none(0), some(1);
-  for (const char* profile :
-       {"qwen2_vl", "qwen3_5_vl", "internvl3", "llava_onevision"}) {
+  for (const char* profile : {"qwen2_vl", "qwen3_5_vl", "internvl3",
+                              "llava_onevision", "llava_video"}) {
     v1::Config config = ConfigOf(profile);
     config.mutable_model()->mutable_video()->set_max_frames(9);
     ASSERT_TRUE(ResolveVideos({&none}, &config).ok());
@@ -83,6 +83,9 @@ TEST(JobVideosTest, NamesTheSettingThatDoesNotCarryVideos) {
   none_named.mutable_model()->clear_profile();
   EXPECT_THAT(fault(none_named), HasSubstr("model.profile ''"));
   v1::Config device = ConfigOf("qwen2_vl");
+  device.mutable_model()->set_decode(v1::Model::DECODE_DEVICE);
+  EXPECT_THAT(fault(device), HasSubstr("model.decode: device"));
+  device = ConfigOf("llava_video");
   device.mutable_model()->set_decode(v1::Model::DECODE_DEVICE);
   EXPECT_THAT(fault(device), HasSubstr("model.decode: device"));
   v1::Config split = ConfigOf("internvl3");

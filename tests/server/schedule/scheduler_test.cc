@@ -287,6 +287,16 @@ TEST(SchedulerValuesTest, TheFingerprintSaysWhereImagesAreDecoded) {
                 Not(AnyOf(HasSubstr("decode"), HasSubstr("encoded"),
                           HasSubstr("unchecked"))));
   }
+  // A share of them: other blocks again, of the same data. 1 is the default.
+  auto share = device;
+  share.mutable_model()->set_device_share(1);
+  EXPECT_EQ(Make(share)->fingerprint().hash(), after.hash());
+  share.mutable_model()->set_device_share(0.8);
+  const v1::Fingerprint shared = Make(share)->fingerprint();
+  EXPECT_NE(shared.hash(), after.hash());
+  EXPECT_EQ(shared.data_hash(), before.data_hash());
+  share.mutable_model()->set_device_share(0.75);
+  EXPECT_NE(Make(share)->fingerprint().hash(), shared.hash());
   // Other files travel encoded: the same data, other blocks.
   class OtherEncoded final : public SourceIndex {
    public:

@@ -80,13 +80,52 @@ MINICPM = (
     "{{ '<think>\n\n</think>\n\n' if m['role'] == 'assistant' and loop.index0 > ns.last }}"
     "{{ ns.parts | join('\n') | trim }}{{ '<|im_end|>\n' }}{% endfor %}"
 )
+GEMMA4 = (
+    "<bos>{% for m in messages %}"
+    "{{ '<|turn>' + ('model' if m['role'] == 'assistant' else m['role']) + '\n' }}"
+    "{% for c in m['content'] %}{{ '<|image|>' if c['type'] == 'image' else c['text'] | trim }}{% endfor %}"
+    "{{ '<turn|>\n' }}{% endfor %}"
+)
+GLM_TURNS = (
+    "[gMASK]<sop>{% for m in messages %}{{ '<|' + m['role'] + '|>\n' }}ANSWER{% for c in m['content'] %}"
+    "{{ '<|begin_of_image|><|image|><|end_of_image|>' if c['type'] == 'image' else TEXT }}"
+    "{% endfor %}{% endfor %}"
+)
+GLM41 = GLM_TURNS.replace("ANSWER", "").replace("TEXT", "c['text']")
+# An answer has one part.
+GLM46 = GLM_TURNS.replace(
+    "ANSWER", "{{ '<think></think>' if m['role'] == 'assistant' }}"
+    "{{ '\n' if m['role'] == 'assistant' and m['content'][0]['text'] | trim }}").replace(
+    "TEXT", "c['text'] | trim if m['role'] == 'assistant' else c['text']")
+ERNIE = (
+    "<|begin_of_sentence|>{% set ns = namespace(images=0) %}{% for m in messages %}"
+    "{{ {'system': '', 'user': 'User: ', 'assistant': '\nAssistant: '}[m['role']] }}"
+    "{% for c in m['content'] %}{% if c['type'] == 'image' %}{% set ns.images = ns.images + 1 %}"
+    "{{ 'Picture ' ~ ns.images ~ ':<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>' }}"
+    "{% else %}{{ c['text'] }}{% endif %}{% endfor %}"
+    "{{ {'system': '\n', 'user': '', 'assistant': '<|end_of_sentence|>'}[m['role']] }}{% endfor %}"
+)
+HUNYUAN = (
+    "<｜hy_begin▁of▁sentence｜>{% for m in messages %}{% for c in m['content'] %}"
+    "{{ '<｜hy_place▁holder▁no▁100｜><｜hy_place▁holder▁no▁102｜><｜hy_place▁holder▁no▁101｜>'"
+    " if c['type'] == 'image' else c['text'] }}{% endfor %}"
+    "{{ {'system': '<｜hy_place▁holder▁no▁3｜>', 'user': '<｜hy_User｜>',"
+    " 'assistant': '<｜hy_Assistant｜>'}[m['role']] }}{% endfor %}"
+)
 SMOLVLM = processing_smolvlm.DEFAULT_CHAT_TEMPLATE
 LLAMA4 = processing_llama4.chat_template.replace("{{- bos_token }}", "{{- '<|begin_of_text|>' }}")
 CHATML = ["<|im_start|>", "<|im_end|>"]
+GLM = ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>"]
 # Family -> template, its special tokens, the token that the tokenizer writes first.
 COVERED = {
+    "ernie4_5_vl": (ERNIE, ["<|begin_of_sentence|>", "<|end_of_sentence|>", "</think>"], None),
     "gemma3": (GEMMA, ["<bos>", "<start_of_turn>", "<end_of_turn>"], None),
     "gemma3_pan_and_scan": (GEMMA, ["<bos>", "<start_of_turn>", "<end_of_turn>"], None),
+    "gemma4": (GEMMA4, ["<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>"], None),
+    "glm46v": (GLM46, [*GLM, "<think>", "</think>"], None),
+    "glm4v": (GLM41, GLM, None),
+    "hunyuan_vl": (HUNYUAN, ["<｜hy_begin▁of▁sentence｜>", "<｜hy_place▁holder▁no▁3｜>", "<｜hy_User｜>",
+                             "<｜hy_Assistant｜>"], None),
     "idefics3": (SMOLVLM.replace("<|im_start|>", "<|begin_of_text|>"), ["<|begin_of_text|>"], None),
     "internvl3": (INTERNVL, CHATML, None),
     "kimi_k25": (KIMI, ["<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "<|im_end|>",
@@ -106,6 +145,7 @@ SPECIALS = sorted(
     | {token for _, _, _, named, tokens in PROCESSORS.values() for token in [*named.values(), *tokens] if token}
 )
 NO_SYSTEM = {"pixtral"}
+ONE_ANSWER = {"hunyuan_vl"}
 # White space beside images and turns merges, so that ids show what is encoded
 # together.
 MERGES = [("Ċ", "Ċ"), ("ĊĊ", "ĊĊ"), ("Ġ", "Ċ"), ("Ġ", "Ġ"), (":", "Ġ"), ("Ċ", "W"), ("e", "r")]
@@ -121,6 +161,7 @@ CONVERSATIONS = [
     [("user", [(337, 336), (1, 200)]), ("assistant", ["Two."])],
     [("user", ["  \n", (500, 500), " "]), ("assistant", ["One"]), ("user", ["And?"]),
      ("assistant", [" and one.\n"])],
+    [("system", [" Read. "]), ("user", ["Text:", (700, 60), " \n", (60, 700), "?"]), ("assistant", [" None \n"])],
 ]
 
 
@@ -148,7 +189,9 @@ def by_ballast(server, family, tokenizer, conversations):
 
 
 def conversations_of(family):
-    return [turns for turns in CONVERSATIONS if family not in NO_SYSTEM or turns[0][0] != "system"]
+    return [turns for turns in CONVERSATIONS
+            if (family not in NO_SYSTEM or turns[0][0] != "system")
+            and (family not in ONE_ANSWER or sum(role == "assistant" for role, _ in turns) == 1)]
 
 
 def processor_of(family):

@@ -72,6 +72,8 @@ TEST(FamilyConversationTest, IdsEqualThoseOfTheProcessors) {
     EXPECT_EQ(sample->ids, IdsOf(vector["ids"]));
     EXPECT_EQ(sample->labels.size(), sample->ids.size());
   }
+  // Not of transformers: family_videos_test.
+  families.insert("llava_video");
   EXPECT_THAT(FamilyTemplateNames(), ::testing::ElementsAreArray(families));
 }
 
@@ -102,6 +104,111 @@ TEST(FamilyConversationTest, LabelsSpellTheSupervisedText) {
   EXPECT_EQ(learnt("pixtral"), "Here.</s>Yes</s>");
   EXPECT_EQ(learnt("kimi_k25"), "Here.<|im_end|>Yes<|im_end|>");
   EXPECT_EQ(learnt("minicpmv4_6"), "Here.<|im_end|>Yes<|im_end|>");
+  EXPECT_EQ(learnt("gemma4"), "Here.<turn|>Yes<turn|>");
+  EXPECT_EQ(learnt("ernie4_5_vl"),
+            "Here.<|end_of_sentence|>Yes<|end_of_sentence|>");
+  // What a model writes to end its answer begins the user's next turn.
+  EXPECT_EQ(learnt("glm4v"), "Here.<|user|>Yes");
+  EXPECT_EQ(learnt("glm46v"), "Here.<|user|>Yes");
+}
+
+std::string TextOf(const std::vector<int32_t>& ids) {
+  std::string text;
+  EXPECT_TRUE(FamilyTokenizer().Decode(ids, &text).ok());
+  return text;
+}
+
+// Written by hand, from the checkpoints' own files where there are any.
+TEST(FamilyConversationTest, WritesTurnsAsTheTemplatesDo) {
+  const auto text = [](const std::string& family,
+                       const std::vector<Turn>& turns) {
+    const auto sample = Tokenize(family, turns, {});
+    EXPECT_TRUE(sample.ok()) << sample.status();
+    return sample.ok() ? TextOf(sample->ids) : "";
+  };
+  const std::vector<Turn> turns = {{Role::kSystem, " Be \n"},
+                                   {Role::kUser, " Hi \n"},
+                                   {Role::kAssistant, " Ho \n"},
+                                   {Role::kUser, "So?"},
+                                   {Role::kAssistant, "Yes"}};
+  EXPECT_EQ(text("gemma4", turns),
+            "<bos><|turn>system\nBe<turn|>\n<|turn>user\nHi<turn|>\n"
+            "<|turn>model\nHo<turn|>\n<|turn>user\nSo?<turn|>\n"
+            "<|turn>model\nYes<turn|>\n");
+  EXPECT_EQ(text("glm4v", turns),
+            "[gMASK]<sop><|system|>\n Be \n<|user|>\n Hi \n<|assistant|>\n Ho "
+            "\n<|user|>\nSo?<|assistant|>\nYes");
+  EXPECT_EQ(text("glm46v", turns),
+            "[gMASK]<sop><|system|>\n Be \n<|user|>\n Hi \n<|assistant|>\n"
+            "<think></think>\nHo<|user|>\nSo?<|assistant|>\n<think></think>\n"
+            "Yes");
+  // An empty answer ends its thoughts and says nothing.
+  EXPECT_EQ(text("glm46v", {{Role::kUser, "a"}, {Role::kAssistant, " \n"}}),
+            "[gMASK]<sop><|user|>\na<|assistant|>\n<think></think>");
+  EXPECT_EQ(text("ernie4_5_vl", turns),
+            "<|begin_of_sentence|> Be \n\nUser:  Hi \n\nAssistant:  Ho \n"
+            "<|end_of_sentence|>User: So?\nAssistant: Yes<|end_of_sentence|>");
+  EXPECT_EQ(text("hunyuan_vl", {turns[0], turns[1], turns[2]}),
+            "<｜hy_begin▁of▁sentence｜> Be \n<｜hy_place▁holder▁no▁3｜> Hi \n"
+            "<｜hy_User｜> Ho \n<｜hy_Assistant｜>");
+  EXPECT_EQ(
+      text("hunyuan_vl", {{Role::kSystem, ""}, {Role::kUser, "a"}}),
+      "<｜hy_begin▁of▁sentence｜><｜hy_place▁holder▁no▁3｜>a<｜hy_User｜>");
+}
+
+// The images of ERNIE are numbered through the whole conversation.
+TEST(FamilyConversationTest, NumbersImages) {
+  const auto sample = Tokenize("ernie4_5_vl",
+                               {{Role::kUser, "a<image><image>b"},
+                                {Role::kAssistant, "c"},
+                                {Role::kUser, "<image>"}},
+                               {{56, 56}, {56, 56}, {56, 56}});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  const std::string text = TextOf(sample->ids);
+  const size_t first = text.find("User: aPicture 1:<|IMAGE_START|>");
+  const size_t second = text.find("<|IMAGE_END|>Picture 2:<|IMAGE_START|>");
+  const size_t third = text.find("User: Picture 3:<|IMAGE_START|>");
+  EXPECT_LT(first, second);
+  EXPECT_LT(second, third);
+  EXPECT_NE(third, std::string::npos);
+}
+
+TEST(FamilyConversationTest, RefusesWhatIsNotKnownForCertain) {
+  const auto message = [](const std::string& family,
+                          const std::vector<Turn>& turns,
+                          const std::vector<TileShape>& sizes = {}) {
+    return std::string(Tokenize(family, turns, sizes).status().message());
+  };
+  const Turn system = {Role::kSystem, "s"};
+  const Turn question = {Role::kUser, "q"};
+  const Turn answer = {Role::kAssistant, "a"};
+  EXPECT_THAT(message("hunyuan_vl", {question, answer, question}),
+              HasSubstr("turn 3 is of the user; the chat template of "
+                        "hunyuan_vl wants one question and its answer"));
+  EXPECT_THAT(message("hunyuan_vl", {system, answer}),
+              HasSubstr("user and assistant in turn, the user first"));
+  EXPECT_THAT(message("ernie4_5_vl", {question, question}),
+              HasSubstr("user and assistant in turn, the user first"));
+  EXPECT_THAT(message("gemma4", {question, answer, answer}),
+              HasSubstr("turn 3 is of the assistant; the chat template of "
+                        "gemma4 wants a turn of the user between two"));
+  for (const char* family :
+       {"ernie4_5_vl", "gemma4", "glm46v", "glm4v", "hunyuan_vl"}) {
+    SCOPED_TRACE(family);
+    EXPECT_THAT(message(family, {question, system}),
+                HasSubstr("a system turn only at the start"));
+    EXPECT_THAT(
+        message(family, {{Role::kSystem, "<image>"}, question}, {{56, 56}}),
+        HasSubstr("without images"));
+  }
+  for (const char* family : {"ernie4_5_vl", "glm46v", "glm4v", "hunyuan_vl"}) {
+    SCOPED_TRACE(family);
+    EXPECT_THAT(
+        message(family, {question, {Role::kAssistant, "<image>"}}, {{56, 56}}),
+        HasSubstr("images in turns of the user alone"));
+  }
+  EXPECT_THAT(message("gemma3", {{Role::kSystem, "<image>"}, question}),
+              HasSubstr("a system turn without images"));
 }
 
 TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
@@ -135,16 +242,24 @@ TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
       message("minicpmv4_6", {{Role::kSystem, "<image>"}, {Role::kUser, "b"}},
               {{9, 9}}),
       HasSubstr("without images"));
-  for (const char* family : {"kimi_k25", "minicpmv4_6"}) {
+  for (const char* family :
+       {"ernie4_5_vl", "glm46v", "kimi_k25", "minicpmv4_6"}) {
     EXPECT_THAT(
         message(family,
                 {{Role::kUser, "a"}, {Role::kAssistant, "<think>b</think>c"}},
                 {}),
         HasSubstr("turn 2 is of the assistant"));
   }
-  EXPECT_THAT(message("ernie4_5_vl", {{Role::kUser, "a"}}, {}),
-              HasSubstr("the chat template of the family ernie4_5_vl is not "
-                        "covered; wanted one of gemma3, "));
+  for (const char* thought : {"<|channel>thought\nb", "b<channel|>c"}) {
+    EXPECT_THAT(
+        message("gemma4", {{Role::kUser, "a"}, {Role::kAssistant, thought}},
+                {}),
+        HasSubstr("turn 2 is of the assistant; the chat template of gemma4 "
+                  "wants texts without <"));
+  }
+  EXPECT_THAT(message("siglip", {{Role::kUser, "a"}}, {}),
+              HasSubstr("the chat template of the family siglip is not "
+                        "covered; wanted one of ernie4_5_vl, "));
 }
 
 TEST(FamilyConversationTest, NamesATokenThatTheTokenizerLacks) {

@@ -1,5 +1,6 @@
 // Texts of InternVL's and LLaVA-OneVision's videos: ids as transformers'
-// processors make them (make_family_video_vectors.py).
+// processors make them (make_family_video_vectors.py); of LLaVA-Video's: as a
+// second writing of its training code makes them (make_llava_video_chats.py).
 #include "server/text/family_videos.h"
 
 #include <cstdint>
@@ -150,6 +151,105 @@ TEST_F(OneVisionVideosTest, NeedsTheTokenOfVideos) {
   ASSERT_TRUE(own.ok()) << own.status();
   EXPECT_EQ((*own)->model().token_ids().video(),
             *tokenizer_->SpecialTokenId("<video>"));
+}
+
+// LLaVA-Video, whose videos have the placeholder of images.
+class LlavaVideosTest : public FamilyVideosTest {
+ protected:
+  LlavaVideosTest() : FamilyVideosTest("llava_video") {}
+
+  // A video of `frames` frames of 210 tokens, and its sentence.
+  static VideoText VideoOf(uint32_t frames, double length = 0,
+                           const std::vector<double>& times = {}) {
+    VideoPlan plan;
+    plan.grid_t = frames;
+    plan.tokens = uint64_t{frames} * 210;
+    plan.told_length = length;
+    plan.told_seconds = times;
+    return TextOfVideo(VideoRule::kLlava, plan, 1);
+  }
+
+  std::string FaultOf(const std::string& text, size_t images, size_t videos,
+                      TextForm form = TextForm::kConversation) {
+    return std::string(Build(text, std::vector<TileShape>(images, {400, 500}),
+                             std::vector<VideoText>(videos, VideoOf(1)), form)
+                           .status()
+                           .message());
+  }
+};
+
+TEST_F(LlavaVideosTest, IdsEqualThoseOfItsTrainingCode) {
+  const nlohmann::json vectors =
+      ReadJsonOrFail(absl::StrCat(kTestData, "llava_video_chats.json"));
+  ASSERT_EQ(vectors.size(), 12u);
+  for (const nlohmann::json& vector : vectors) {
+    SCOPED_TRACE(vector.dump());
+    std::vector<TileShape> sizes;
+    if (vector.contains("images")) sizes.resize(vector["images"].size());
+    for (TileShape& size : sizes) size = {400, 500};
+    std::vector<VideoText> videos;
+    if (vector.contains("frames")) {
+      videos.push_back(
+          VideoOf(vector["frames"], vector["length"], vector["times"]));
+    }
+    std::vector<int32_t> wanted;
+    for (const nlohmann::json& run : vector["ids"]) {
+      wanted.insert(
+          wanted.end(), run.is_array() ? run[1].get<size_t>() : 1,
+          run.is_array() ? run[0].get<int32_t>() : run.get<int32_t>());
+    }
+    const auto built = Build(vector.dump(), sizes, videos);
+    ASSERT_TRUE(built.ok()) << built.status();
+    EXPECT_EQ(built->ids, wanted);
+    const auto measured = MeasureFamilyText(
+        vector.dump(), TextForm::kConversation, sizes, options_, videos);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    uint64_t placeholders = *family_->Placeholders(sizes);
+    for (const VideoText& video : videos) placeholders += video.run_tokens;
+    EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
+  }
+}
+
+TEST_F(LlavaVideosTest, RefusesWhatItsTrainingCodeDoesNotTake) {
+  const std::string chat =
+      R"({"conversations": [{"from": "human", "value": "<video>"},
+          {"from": "gpt", "value": "a"}]})";
+  EXPECT_EQ(FaultOf(chat, 0, 1), "");
+  EXPECT_THAT(FaultOf(chat, 0, 2),
+              HasSubstr("2 videos; LLaVA-Video's training code takes one video "
+                        "a sample"));
+  EXPECT_THAT(FaultOf(chat, 1, 1), HasSubstr("a video beside 1 images"));
+  EXPECT_THAT(FaultOf("<video> words", 0, 1, TextForm::kDocument),
+              HasSubstr("a video in a document"));
+  // Its training code would train on the text alone.
+  EXPECT_THAT(FaultOf(R"({"conversations": [{"from": "human", "value": "b"},
+                         {"from": "gpt", "value": "a"}]})",
+                      0, 1),
+              HasSubstr("has 0 <image> marks"));
+}
+
+TEST_F(LlavaVideosTest, TimesBelongToTheFirstTurnOfTheUser) {
+  const auto with = [](const std::string& role) {
+    return absl::StrCat(R"({"messages": [{"role": "system", "content": "S"},
+                                         {"role": ")",
+                        role, R"(", "content": "<video>a"}]})");
+  };
+  const VideoText video = VideoOf(1, 1.0, {0});
+  const auto built = Build(with("user"), {}, {video});
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_THAT(Shown(built->ids), HasSubstr("user\n[210]\nThe video lasts for "
+                                           "1.00 seconds, and 1 frames"));
+  EXPECT_THAT(
+      std::string(Build(with("assistant"), {}, {video}).status().message()),
+      HasSubstr("does not begin with a turn of the user"));
+}
+
+TEST_F(LlavaVideosTest, AnIdOfVideosIsTheConfigurations) {
+  EXPECT_EQ(family_->video_placeholder(), model_.token_ids().image());
+  model_.mutable_token_ids()->set_video(7);
+  const auto given = FamilyText::Create(model_, tokenizer_.get());
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ((*given)->video_placeholder(), 7);
 }
 
 // As LLaVA's data have it: `<image>` in a sample of videos alone.

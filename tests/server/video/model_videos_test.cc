@@ -42,8 +42,9 @@ IndexedVideo Video() {
 }
 
 TEST(ModelVideosTest, OnlySomeModelsTakeVideos) {
-  for (const char* profile : {"qwen2_vl", "qwen2_5_vl", "qwen3_vl",
-                              "qwen3_5_vl", "internvl3", "llava_onevision"}) {
+  for (const char* profile :
+       {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_vl", "internvl3",
+        "llava_onevision", "llava_video"}) {
     EXPECT_TRUE(VideoModelOf(ModelOf(profile)).has_value()) << profile;
   }
   for (const char* profile : {"llava_next", "gemma3", "glm4v"}) {

@@ -2,6 +2,7 @@
 // by tests/integration/command_line/init_test.py.
 #include "server/command/init/decide.h"
 
+#include <map>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -315,6 +316,30 @@ TEST(ChooseModelTest, AFamilysMeanIsItsCheckpoints) {
   EXPECT_THAT(model.std(), ElementsAre(0.26862954, 0.26130258, 0.27577711));
 }
 
+// Models of one family of images have several templates: a wrong one would
+// train on tokens that the model never sees again.
+TEST(ChooseModelTest, ACheckpointWithAnotherTemplateThanItsFamilys) {
+  const std::string glm = "<|user|>\n<|begin_of_image|><|image|>";
+  const std::string thoughts = glm + "<think></think>";
+  Seen seen = Folder();
+  seen.model = Family(R"({"model_type": "glm4v_moe"})", "{}");
+  for (const auto& [own, wanted] : std::map<std::string, std::string>{
+           {glm, "glm4v"}, {thoughts, "glm46v"}, {"<|im_start|>", "chatml"}}) {
+    seen.model.own_template = own;
+    EXPECT_EQ(Loaded(seen).model().chat_template(), wanted) << own;
+    EXPECT_EQ(testing::Value(ChooseModel(seen.model)->unsure,
+                             Contains(HasSubstr("the chat template"))),
+              wanted != "glm4v")
+        << own;
+  }
+  seen.model = Family(R"({"model_type": "llava_next"})", "{}");
+  EXPECT_EQ(Loaded(seen).model().chat_template(), "llava_next");
+  seen.model.own_template = "{{ '[INST] ' }}<image>\n{{ ' [/INST]' }}";
+  EXPECT_THAT(std::string(ChooseModel(seen.model).status().message()),
+              HasSubstr("the chat template of llava_next is not the model's "
+                        "own, which lacks \".upper()\""));
+}
+
 TEST(ChooseModelTest, AFamilyNeedsItsTokenizer) {
   SeenModel model = Family(R"({"model_type": "gemma3"})", "{}");
   model.has_tokenizer = false;
@@ -348,6 +373,11 @@ TEST(ChooseModelTest, FamiliesWithoutProfileAreRefusedByName) {
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr("/models/qwen/config.json: model_type: found \"gpt2\""));
+  // lmms-lab's checkpoints of LLaVA-OneVision and LLaVA-Video alike.
+  model.config = R"({"model_type": "llava_qwen"})";
+  EXPECT_THAT(std::string(ChooseModel(model).status().message()),
+              HasSubstr("names two models: set model.profile to "
+                        "llava_onevision or llava_video"));
   model.config = "{";
   EXPECT_FALSE(ChooseModel(model).ok());
   model.config = "[1]";
