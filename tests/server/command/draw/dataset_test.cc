@@ -204,7 +204,7 @@ TEST_F(DatasetTest, WritesParquet) {
       }
       ASSERT_EQ(found->images.size(), sample->images.size());
       for (size_t i = 0; i < found->images.size(); ++i) {
-        EXPECT_TRUE(found->images[i] == sample->images[i].bytes);
+        EXPECT_TRUE(found->images[i].bytes == sample->images[i].bytes);
       }
     }
   }
