@@ -298,11 +298,18 @@ class MetricsTest(tools.CorpusTest):
                         return json.load(answer)["data"]["result"]
                 self.fail(query)
 
+            # Until it is ready it refuses connections, then queries.
+            ready = False
+            while not ready and time.monotonic() < deadline:
+                with contextlib.suppress(OSError):
+                    url = f"http://127.0.0.1:{port}/-/ready"
+                    with urllib.request.urlopen(url, timeout=10) as answer:
+                        ready = answer.status == 200
+                time.sleep(0.2)
             scrapes = 0
             while scrapes < 2 and time.monotonic() < deadline:
-                with contextlib.suppress(urllib.error.URLError):
-                    found = ask("count_over_time(ballast_workers[5m])")
-                    scrapes = float(found[0]["value"][1]) if found else 0
+                found = ask("count_over_time(ballast_workers[5m])")
+                scrapes = float(found[0]["value"][1]) if found else 0
                 time.sleep(0.2)
             self.assertGreaterEqual(scrapes, 2)
             found = ask("ballast_workers")
