@@ -1,6 +1,7 @@
 #include "trainer_shim/resample_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
@@ -63,34 +64,64 @@ uint64_t DecodeMemory(const ResampleRequest& request) {
          NarrowPitch(request) * request.form.height;
 }
 
-uint32_t ResamplePlanner::Add(uint32_t source, uint32_t output) {
-  Axis& axis = axes_[{source, output}];
-  if (axis.plan == plans_) return axis.index;
-  if (axis.taps.empty()) {
-    axis.taps.reserve(output);
-    if (source == output) {
-      // Libraries omit a pass that changes nothing; one with this weight
-      // changes nothing either.
-      for (uint32_t i = 0; i < output; ++i) axis.taps.push_back({i, 1, 0});
-      axis.weights = {1 << kWeightBits};
-    } else {
-      const ResampleWeights made = AllWeights(source, output, resampling_);
-      uint32_t most = 0;
-      for (const ResampleTaps& taps : made.taps) {
-        most = std::max(most, taps.count);
-      }
-      axis.weights.resize(size_t{most} * output);
-      for (uint32_t i = 0; i < output; ++i) {
-        const ResampleTaps& taps = made.taps[i];
-        axis.taps.push_back({taps.first, taps.count, i});
-        for (uint32_t t = 0; t < taps.count; ++t) {
-          axis.weights[size_t{t} * output + i] = made.weights[taps.weights + t];
-        }
-      }
-    }
-    kept_ += axis.taps.size() * sizeof(AxisTaps) +
-             axis.weights.size() * sizeof(int32_t);
+void ResamplePlanner::Compute(uint32_t source, uint32_t output,
+                              Axis* axis) const {
+  axis->taps.clear();
+  axis->weights.clear();
+  axis->taps.reserve(output);
+  if (source == output) {
+    // Libraries omit a pass that changes nothing; one with this weight changes
+    // nothing either.
+    for (uint32_t i = 0; i < output; ++i) axis->taps.push_back({i, 1, 0});
+    axis->weights.push_back(1 << kWeightBits);
+    return;
   }
+  FilterWeights filter(source, output, resampling_);
+  axis->weights.reserve(size_t{filter.most_taps()} * output);
+  for (uint32_t begin = 0; begin < output; begin += FilterWeights::kGroup) {
+    const FilterWeights::Group& group = filter.WeightsOfGroup(begin);
+    const uint32_t size = std::min(FilterWeights::kGroup, output - begin);
+    for (uint32_t i = 0; i < size; ++i) {
+      axis->taps.push_back({group.first[i], group.count[i], begin + i});
+    }
+    const size_t needed = group.rows.size() * output;
+    if (axis->weights.size() < needed) axis->weights.resize(needed);
+    for (size_t t = 0; t < group.rows.size(); ++t) {
+      std::copy_n(group.rows[t].data(), size,
+                  &axis->weights[t * output + begin]);
+    }
+  }
+}
+
+ResamplePlanner::Axis& ResamplePlanner::Find(uint32_t source, uint32_t output) {
+  const std::pair<uint32_t, uint32_t> lengths = {source, output};
+  const auto found = axes_.find(lengths);
+  if (found != axes_.end()) return found->second;
+  // Memory that is used again need not come from the system.
+  Axes::node_type forgotten;
+  while (kept_ > kMostKept) {
+    const auto oldest = std::min_element(axes_.begin(), axes_.end(),
+                                         [](const auto& a, const auto& b) {
+                                           return a.second.plan < b.second.plan;
+                                         });
+    if (oldest->second.plan == plans_) break;
+    forgotten = axes_.extract(oldest);
+    kept_ -= forgotten.mapped().bytes();
+  }
+  if (!forgotten.empty()) {
+    forgotten.key() = lengths;
+    axes_.insert(std::move(forgotten));
+  }
+  Axis& axis = axes_[lengths];
+  axis.plan = 0;
+  Compute(source, output, &axis);
+  kept_ += axis.bytes();
+  return axis;
+}
+
+uint32_t ResamplePlanner::Add(uint32_t source, uint32_t output) {
+  Axis& axis = Find(source, output);
+  if (axis.plan == plans_) return axis.index;
   axis.plan = plans_;
   axis.index = static_cast<uint32_t>(plan_.taps.size());
   const auto base = static_cast<uint32_t>(plan_.weights.size());
@@ -106,10 +137,6 @@ uint32_t ResamplePlanner::Add(uint32_t source, uint32_t output) {
 absl::Status ResamplePlanner::Plan(absl::Span<const ResampleRequest> requests) {
   const absl::Status status = Check(requests, resampling_);
   if (!status.ok()) return status;
-  if (kept_ > kMostKept) {
-    axes_.clear();
-    kept_ = 0;
-  }
   ++plans_;
   plan_.images.clear();
   plan_.taps.clear();

@@ -76,7 +76,8 @@ uint64_t DecodeMemory(const ResampleRequest& request);
 // come in few sizes. Plans reuse their memory. Thread-compatible.
 class ResamplePlanner {
  public:
-  // Bytes of kept weights above which all are forgotten before the next plan.
+  // Bytes of kept weights above which a new axis takes the memory of the one
+  // that was used longest ago. Those of the plan in the making stay beyond it.
   static constexpr size_t kMostKept = size_t{8} << 20;
 
   // `resampling` of all images.
@@ -89,20 +90,33 @@ class ResamplePlanner {
   absl::Status Plan(absl::Span<const ResampleRequest> requests);
   const ResamplePlan& plan() const { return plan_; }
 
+  // Bytes of kept weights.
+  size_t kept() const { return kept_; }
+
  private:
   struct Axis {
     std::vector<AxisTaps> taps;  // weights count from the axis's first
     std::vector<int32_t> weights;
     uint64_t plan = 0;   // the plan that last used it
     uint32_t index = 0;  // of its first taps in that plan
+
+    size_t bytes() const {
+      return taps.capacity() * sizeof(AxisTaps) +
+             weights.capacity() * sizeof(int32_t);
+    }
   };
+  using Axes = std::map<std::pair<uint32_t, uint32_t>, Axis>;
+
+  // The axis between two lengths; computes one that is not kept.
+  Axis& Find(uint32_t source, uint32_t output);
+  void Compute(uint32_t source, uint32_t output, Axis* axis) const;
   // The index of an axis's taps in the plan.
   uint32_t Add(uint32_t source, uint32_t output);
 
   const Resampling resampling_;
   ResamplePlan plan_;
-  std::map<std::pair<uint32_t, uint32_t>, Axis> axes_;
-  size_t kept_ = 0;  // bytes
+  Axes axes_;
+  size_t kept_ = 0;  // bytes of axes_
   uint64_t plans_ = 0;
 };
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "proto/image/cubic_weights_avx2.h"
+
 namespace ballast {
 namespace {
 
@@ -78,47 +80,90 @@ FilterWeights::FilterWeights(uint32_t source, uint32_t output,
       scale_((resampling.library == ResampleLibrary::kTorchvision
                   ? static_cast<double>(source)
                   : static_cast<double>(static_cast<float>(source))) /
-             output) {
+             output),
+      has_avx2_(HasCubicWeightsAvx2()) {
   const double widening = std::max(scale_, 1.0);
   support_ = FilterRadius(filter_) * widening;
   narrowing_ = 1.0 / widening;
   if (resampling.library != ResampleLibrary::kTorchvision) return;
   double largest = 0.0;
-  for (uint32_t i = 0; i < output; ++i) {
-    ComputeExact(i);
-    for (const double weight : exact_) largest = std::max(largest, weight);
+  for (uint32_t begin = 0; begin < output; begin += kGroup) {
+    ComputeExact(begin);
+    for (const auto& row : exact_) {
+      for (uint32_t i = 0; i < std::min(kGroup, output - begin); ++i) {
+        largest = std::max(largest, row[i]);
+      }
+    }
   }
   fraction_bits_ = TorchvisionBits(largest);
 }
 
-int64_t FilterWeights::ComputeExact(uint32_t i) {
-  const double center = (i + 0.5) * scale_;
-  // Truncates towards zero, as Pillow's conversion to int does.
-  const auto begin =
-      static_cast<int64_t>(std::max(0.0, center - support_ + 0.5));
-  const auto end =
-      std::min<int64_t>(source_, static_cast<int64_t>(center + support_ + 0.5));
-  exact_.clear();
-  double sum = 0.0;
-  for (int64_t x = begin; x < end; ++x) {
-    exact_.push_back(FilterValue(filter_, (x - center + 0.5) * narrowing_));
-    sum += exact_.back();
+void FilterWeights::ComputeExact(uint32_t begin) {
+  TapsOfFour taps;
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    const double center = (begin + i + 0.5) * scale_;
+    // Truncates towards zero, as Pillow's conversion to int does.
+    const auto first =
+        static_cast<int64_t>(std::max(0.0, center - support_ + 0.5));
+    const auto end = std::min<int64_t>(
+        source_, static_cast<int64_t>(center + support_ + 0.5));
+    group_.first[i] = static_cast<uint32_t>(first);
+    group_.count[i] = static_cast<uint32_t>(std::max<int64_t>(end - first, 0));
+    most = std::max(most, group_.count[i]);
+    taps.center[i] = center;
+    taps.first[i] = static_cast<double>(first);
+    taps.count[i] = group_.count[i];
   }
-  if (sum != 0.0) {
-    for (double& weight : exact_) weight /= sum;
+  exact_.resize(most);
+  if (has_avx2_ && filter_ == ResampleFilter::kBicubic) {
+    CubicWeightsAvx2(taps, narrowing_, most, exact_.data());
+    return;
   }
-  return begin;
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    double sum = 0.0;
+    for (uint32_t t = 0; t < group_.count[i]; ++t) {
+      const double x = taps.first[i] + t;
+      exact_[t][i] =
+          FilterValue(filter_, (x - taps.center[i] + 0.5) * narrowing_);
+      sum += exact_[t][i];
+    }
+    for (uint32_t t = 0; t < most; ++t) {
+      if (t >= group_.count[i]) exact_[t][i] = 0.0;
+      if (sum != 0.0) exact_[t][i] /= sum;
+    }
+  }
+}
+
+const FilterWeights::Group& FilterWeights::WeightsOfGroup(uint32_t begin) {
+  if (begin == begin_) return group_;
+  ComputeExact(begin);
+  begin_ = begin;
+  const int32_t unit = 1 << (kWeightBits - fraction_bits_);
+  group_.rows.resize(exact_.size());
+  if (has_avx2_) {
+    RoundWeightsAvx2(exact_.data(), exact_.size(), fraction_bits_, unit,
+                     group_.rows.data());
+    return group_;
+  }
+  for (size_t t = 0; t < exact_.size(); ++t) {
+    for (uint32_t i = 0; i < kGroup; ++i) {
+      group_.rows[t][i] = ToFixed(exact_[t][i], fraction_bits_) * unit;
+    }
+  }
+  return group_;
 }
 
 const std::vector<int32_t>& FilterWeights::Weights(uint32_t i,
                                                    uint32_t* first) {
-  *first = static_cast<uint32_t>(ComputeExact(i));
-  const int32_t unit = 1 << (kWeightBits - fraction_bits_);
-  fixed_.clear();
-  for (const double weight : exact_) {
-    fixed_.push_back(ToFixed(weight, fraction_bits_) * unit);
+  const uint32_t place = i % kGroup;
+  const Group& group = WeightsOfGroup(i - place);
+  *first = group.first[place];
+  of_pixel_.resize(group.count[place]);
+  for (size_t t = 0; t < of_pixel_.size(); ++t) {
+    of_pixel_[t] = group.rows[t][place];
   }
-  return fixed_;
+  return of_pixel_;
 }
 
 ResampleWeights AllWeights(uint32_t source, uint32_t output,

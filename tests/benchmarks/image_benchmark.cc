@@ -31,6 +31,7 @@
 #include "tests/benchmarks/image_corpus.h"
 #include "tests/benchmarks/plain_jpeg.h"
 #include "tests/fakes/malloc_counter.h"
+#include "trainer_shim/resample_plan.h"
 
 namespace ballast {
 namespace {
@@ -184,8 +185,8 @@ void BM_ReadSizes(benchmark::State& state) {
   for (auto _ : state) {
     uint64_t offset = 0;
     for (const CorpusImage& image : corpus) {
-      const auto size = ProbeImage(*file, offset, image.bytes.size(), reader,
-                                   JudgeHeader);
+      const auto size =
+          ProbeImage(*file, offset, image.bytes.size(), reader, JudgeHeader);
       if (!size.ok()) {
         state.SkipWithError(std::string(size.status().message()).c_str());
         return;
@@ -250,6 +251,34 @@ void BM_DecodeCheckedFiles(benchmark::State& state) {
   });
 }
 BENCHMARK(BM_DecodeCheckedFiles)->Unit(benchmark::kMillisecond);
+
+// What a rank that decodes on the GPU computes on its host for an image of a
+// size that it meets for the first time: width, height, and those after
+// resizing.
+void BM_PlanNewSize(benchmark::State& state) {
+  ResampleRequest request;
+  const PlaneForm form = {static_cast<uint32_t>(state.range(0)),
+                          static_cast<uint32_t>(state.range(1)),
+                          ChromaSampling::k420};
+  request.out_width = static_cast<uint32_t>(state.range(2));
+  request.out_height = static_cast<uint32_t>(state.range(3));
+  ResamplePlanner planner;
+  uint32_t met = 0;
+  for (auto _ : state) {
+    // Kept weights are forgotten long before a size comes again.
+    request.form = form;
+    request.form.width += met;
+    request.form.height += met;
+    met = (met + 1) % 1000;
+    if (!planner.Plan({&request, 1}).ok()) state.SkipWithError("not planned");
+    benchmark::DoNotOptimize(planner.plan().weights.data());
+  }
+}
+BENCHMARK(BM_PlanNewSize)
+    ->Args({900, 880, 896, 868})
+    ->Args({2592, 1936, 1148, 868})
+    ->Args({4032, 3024, 1148, 868})
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace ballast

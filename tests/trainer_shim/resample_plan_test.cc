@@ -79,6 +79,48 @@ TEST(ResamplePlanTest, SharesTheAxesOfABatch) {
   }
 }
 
+TEST(ResamplePlanTest, KeepsWeightsWithinItsBound) {
+  ResamplePlanner planner;
+  // Taps of 16 weights and 12 bytes for each output sample, at most.
+  constexpr size_t kOfImage = (16 * 4 + 12) * (1148 + 868);
+  const auto expect = [&](uint32_t number) {
+    const ResampleRequest request =
+        Request(4000 + number, 3000 + number, 1148, 868);
+    ASSERT_TRUE(planner.Plan({&request, 1}).ok());
+    EXPECT_LE(planner.kept(), ResamplePlanner::kMostKept + kOfImage);
+    const ResampleImage& image = planner.plan().images[0];
+    ExpectWeights(planner.plan(), image.columns, 4000 + number, 1148);
+    ExpectWeights(planner.plan(), image.rows, 3000 + number, 868);
+  };
+  for (uint32_t number = 0; number < 200; ++number) expect(number);
+  EXPECT_GT(planner.kept(), ResamplePlanner::kMostKept - kOfImage);
+  // Forgotten long ago, and kept.
+  expect(0);
+  const size_t kept = planner.kept();
+  expect(199);
+  EXPECT_EQ(planner.kept(), kept);
+}
+
+TEST(ResamplePlanTest, APlanMayNeedMoreThanIsKept) {
+  ResamplePlanner planner;
+  std::vector<ResampleRequest> requests;
+  for (uint32_t i = 0; i < 150; ++i) {
+    requests.push_back(Request(4000 + i, 3000 + i, 1148, 868));
+  }
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(planner.Plan(requests).ok());
+    EXPECT_GT(planner.kept(), ResamplePlanner::kMostKept);
+    for (uint32_t i = 0; i < 150; i += 149) {
+      const ResampleImage& image = planner.plan().images[i];
+      ExpectWeights(planner.plan(), image.columns, 4000 + i, 1148);
+      ExpectWeights(planner.plan(), image.rows, 3000 + i, 868);
+    }
+  }
+  const ResampleRequest other = Request(2000, 1000, 100, 50);
+  ASSERT_TRUE(planner.Plan({&other, 1}).ok());
+  EXPECT_LE(planner.kept(), ResamplePlanner::kMostKept + (2 << 16));
+}
+
 TEST(ResamplePlanTest, AnUnchangedAxisTakesEachSampleItself) {
   ResamplePlanner planner;
   const ResampleRequest request = Request(7, 9, 7, 4);

@@ -1,8 +1,12 @@
 #include "proto/image/resample_weights.h"
 
 #include <cstdlib>
+#include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "proto/image/cubic_weights_avx2.h"
 
 namespace ballast {
 namespace {
@@ -50,6 +54,53 @@ TEST(ResampleWeightsTest, WeightsSumToOneAndStayInside) {
         }
         // Rounding changes each weight by at most a half.
         EXPECT_LE(std::abs(sum - kOne), taps.count / 2 + 1);
+      }
+    }
+  }
+}
+
+// Lengths of which pixels have as many taps, and others; shrinking and growing.
+TEST(FilterWeightsTest, VectorCodeHasTheBitsOfPlainCode) {
+  if (!HasCubicWeightsAvx2()) GTEST_SKIP() << "no AVX2";
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const uint32_t most = round % 3 == 0 ? 40 : 5000;
+    const uint32_t source = 1 + random() % most;
+    const uint32_t output = 1 + random() % (round % 2 == 0 ? most : 1200);
+    for (const ResampleLibrary library :
+         {ResampleLibrary::kPillow12, ResampleLibrary::kTorchvision}) {
+      SCOPED_TRACE(::testing::Message() << source << " to " << output);
+      const Resampling resampling = {ResampleFilter::kBicubic, library};
+      FilterWeights vectors(source, output, resampling);
+      FilterWeights plain(source, output, resampling);
+      plain.UsePlainCode();
+      for (uint32_t i = 0; i < output; ++i) {
+        uint32_t first = 0;
+        uint32_t plain_first = 0;
+        ASSERT_EQ(vectors.Weights(i, &first), plain.Weights(i, &plain_first));
+        ASSERT_EQ(first, plain_first);
+        ASSERT_LE(plain.Weights(i, &first).size(), plain.most_taps());
+      }
+    }
+  }
+}
+
+TEST(FilterWeightsTest, AGroupHasTheWeightsOfItsPixels) {
+  for (const ResampleFilter kind :
+       {ResampleFilter::kBox, ResampleFilter::kBilinear,
+        ResampleFilter::kBicubic, ResampleFilter::kLanczos}) {
+    // 11 pixels are two groups and three pixels of a third.
+    FilterWeights groups(37, 11, {kind, ResampleLibrary::kPillow12});
+    FilterWeights pixels(37, 11, {kind, ResampleLibrary::kPillow12});
+    for (uint32_t i = 0; i < 11; ++i) {
+      const uint32_t place = i % FilterWeights::kGroup;
+      const FilterWeights::Group& group = groups.WeightsOfGroup(i - place);
+      uint32_t first = 0;
+      const std::vector<int32_t>& weights = pixels.Weights(i, &first);
+      EXPECT_EQ(group.first[place], first);
+      ASSERT_EQ(group.count[place], weights.size());
+      for (size_t t = 0; t < group.rows.size(); ++t) {
+        EXPECT_EQ(group.rows[t][place], t < weights.size() ? weights[t] : 0);
       }
     }
   }
