@@ -7,10 +7,10 @@
 namespace ballast {
 
 JpegChunks::JpegChunks(std::vector<std::unique_ptr<JpegEngine>> engines,
-                       OnDecoded on_decoded)
+                       OnDecoded on_decoded, size_t of_engine)
     : on_decoded_(std::move(on_decoded)),
-      tickets_(engines.size() * JpegEngineQueue::kBatchesOfEngine),
-      queue_(std::move(engines)) {}
+      tickets_(engines.size() * of_engine),
+      queue_(std::move(engines), of_engine) {}
 
 absl::StatusOr<size_t> JpegChunks::Reserve() {
   while (true) {

@@ -28,9 +28,10 @@ class JpegChunks {
   // Reserve, one at a time: enqueues what is to be done with the slot's planes.
   using OnDecoded = std::function<absl::Status(size_t slot)>;
 
-  // Engines of `engines` work at the same time.
+  // Engines of `engines` work at the same time, each with `of_engine` slots.
   JpegChunks(std::vector<std::unique_ptr<JpegEngine>> engines,
-             OnDecoded on_decoded);
+             OnDecoded on_decoded,
+             size_t of_engine = JpegEngineQueue::kBatchesOfEngine);
   // Waits for the engines. Nobody may be in a call.
   ~JpegChunks() = default;
   JpegChunks(const JpegChunks&) = delete;

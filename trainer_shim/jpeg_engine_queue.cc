@@ -7,9 +7,9 @@
 namespace ballast {
 
 JpegEngineQueue::JpegEngineQueue(
-    std::vector<std::unique_ptr<JpegEngine>> engines)
+    std::vector<std::unique_ptr<JpegEngine>> engines, size_t of_engine)
     : engines_(std::move(engines)),
-      batches_(kBatchesOfEngine * engines_.size()),
+      batches_(of_engine * engines_.size()),
       counts_(engines_.size()) {
   for (size_t i = 0; i < engines_.size(); ++i) {
     threads_.emplace_back([this, i] { Run(i); });

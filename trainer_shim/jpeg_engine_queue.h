@@ -21,11 +21,14 @@ namespace ballast {
 // is decoded. Thread-safe.
 class JpegEngineQueue {
  public:
-  // Batches that may be begun and not yet waited for, for each engine.
+  // Batches of each engine that may be begun and not yet waited for, unless
+  // told otherwise.
   static constexpr size_t kBatchesOfEngine = 2;
 
-  // At least one engine, none null; each gets a thread.
-  explicit JpegEngineQueue(std::vector<std::unique_ptr<JpegEngine>> engines);
+  // At least one engine, none null; each gets a thread, and `of_engine` batches
+  // may be begun and not yet waited for.
+  explicit JpegEngineQueue(std::vector<std::unique_ptr<JpegEngine>> engines,
+                           size_t of_engine = kBatchesOfEngine);
   // Waits for the batches that engines are decoding; those not yet taken are
   // dropped. Nobody may be in Wait.
   ~JpegEngineQueue();
@@ -36,8 +39,7 @@ class JpegEngineQueue {
 
   // Queues a batch; engines take batches in order. Never blocks. What the
   // images refer to must stay valid until Wait returns. Errors:
-  // RESOURCE_EXHAUSTED (kBatchesOfEngine batches for each engine are already
-  // begun).
+  // RESOURCE_EXHAUSTED (as many batches as may be are begun).
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedJpeg> images);
 
   // Blocks until the batch is decoded, and answers its status: as

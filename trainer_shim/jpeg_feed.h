@@ -34,7 +34,11 @@ template <typename Image>
 class JpegFeed {
  public:
   struct Limits {
-    size_t images = 1;    // of a chunk
+    size_t images = 1;  // of a chunk
+    // Of a batch that holds at least two chunks of `together` times as many
+    // images, chunks are as large where their memory allows it: each call of an
+    // engine takes time of its own.
+    size_t together = 1;
     uint64_t memory = 0;  // of a chunk of several images
   };
   // Makes a slot ready for a chunk; answers what the engines decode, valid
@@ -98,17 +102,27 @@ class JpegFeed {
   }
 
   absl::Status Add(absl::Span<const Image> images) {
+    const size_t large = limits_.images * limits_.together;
+    const size_t most = images.size() >= 2 * large ? large : limits_.images;
     for (const Image& image : images) {
       if (!open_.empty() && memory_ + image.memory > limits_.memory) {
         BALLAST_RETURN_IF_ERROR(BeginChunk());
       }
       open_.push_back(image);
       memory_ += image.memory;
-      if (open_.size() >= limits_.images) {
-        BALLAST_RETURN_IF_ERROR(BeginChunk());
-      }
+      if (IsFull(most)) BALLAST_RETURN_IF_ERROR(BeginChunk());
     }
     return absl::OkStatus();
+  }
+
+  // Returns whether the open chunk is to be begun. Engines take as long for a
+  // few images more as for limits_.images more.
+  bool IsFull(size_t most) const {
+    if (open_.size() >= most) return true;
+    if (open_.size() % limits_.images != 0) return false;
+    // As many more of like size.
+    const uint64_t more = memory_ / open_.size() * limits_.images;
+    return memory_ + more > limits_.memory;
   }
 
   absl::Status BeginChunk() {

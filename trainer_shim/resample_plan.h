@@ -89,6 +89,8 @@ class ResamplePlanner {
   // rows or weights; an image that the library resizes along the height first).
   absl::Status Plan(absl::Span<const ResampleRequest> requests);
   const ResamplePlan& plan() const { return plan_; }
+  // Hands the plan out, and takes `plan`'s memory for the next one.
+  void SwapPlan(ResamplePlan* plan) { std::swap(plan_, *plan); }
 
   // Bytes of kept weights.
   size_t kept() const { return kept_; }

@@ -37,8 +37,9 @@ def parse():
     parser.add_argument("--out", help="folder for results.json and output.txt")
     parser.add_argument("--only", default="photographs,receipts,sweep,dali,tests")
     parser.add_argument("--ways", default="",
-                        help="also measure these numbers of engine threads and images "
-                        "of a chunk, 0 the default; u: not by size: 1x14,0x0u")  # fmt: skip
+                        help="also measure these numbers of engine threads, images of a "
+                        "chunk and, if given, chunks of a thread in flight, 0 the "
+                        "default; u: not by size: 1x14,0x0x3,0x0u")  # fmt: skip
     parser.add_argument("--shares", default="0.8",
                         help="also measure these values of model.device_share, in "
                         "micro-batches of 32; the default holds for photographs: "

@@ -5,7 +5,7 @@
 // run; medians are printed, and a JSON object at the end.
 //
 //   whole_way_gpu_benchmark --images DIR [--rounds N]
-//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES[u]]
+//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES[xCHUNKS][u]]
 //       [--latency NAME=ADDRESS,PID]
 //       [--beside NAME=ADDRESS,PID]
 //
@@ -56,17 +56,20 @@ double Median(std::vector<double> values) {
 }
 
 // A way to use the JPEG engines: "1x14", a thread and chunks of 14 images, 0
-// the default; "1x14u", these not by size.
+// the default; "1x14x3", three chunks of a thread in flight; "1x14u", images
+// not by size.
 struct Way {
   size_t threads = 0;  // 0: the default
   size_t images = 0;
+  size_t chunks = 0;  // 0: the default
   bool by_size = true;
 };
 
 Way ParseWay(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, 'x');
   return {std::stoul(parts.at(0)), std::stoul(parts.at(1)),
-          parts[1].find('u') == std::string::npos};
+          parts.size() > 2 ? std::stoul(parts[2]) : 0,
+          text.find('u') == std::string::npos};
 }
 
 std::unique_ptr<CudaTrainerShim> MakeShim(const ServerProcess& server,
@@ -74,6 +77,7 @@ std::unique_ptr<CudaTrainerShim> MakeShim(const ServerProcess& server,
   CudaTrainerShim::Options options;
   if (way.threads != 0) options.decoder.engines = way.threads;
   options.decoder.images = way.images;
+  if (way.chunks != 0) options.decoder.chunks = way.chunks;
   options.decoder.by_size = way.by_size;
   // The server still has blocks of steps that were pulled before.
   static uint64_t first_step = 0;

@@ -31,14 +31,15 @@ using Chunk = std::vector<uint32_t>;  // names of its images
 
 class JpegFeedTest : public ::testing::Test {
  protected:
-  // Chunks of three images. One engine, which works on one chunk at a time,
-  // and so two slots.
-  void Start(uint64_t memory = 1000) {
+  // Chunks of three images, or of `together` times as many. One engine, which
+  // works on one chunk at a time, and so two slots.
+  void Start(uint64_t memory = 1000, size_t together = 1) {
     chunks_ = std::make_unique<JpegChunks>(
         SteppedEngines(1, &gate_), [](size_t) { return absl::OkStatus(); });
     feed_ = std::make_unique<JpegFeed<Image>>(
-        JpegFeed<Image>::Limits{.images = 3, .memory = memory}, chunks_.get(),
-        [this](size_t, absl::Span<const Image> images) {
+        JpegFeed<Image>::Limits{
+            .images = 3, .together = together, .memory = memory},
+        chunks_.get(), [this](size_t, absl::Span<const Image> images) {
           return Fill(images);
         });
   }
@@ -164,6 +165,33 @@ TEST_F(JpegFeedTest, AChunkKeepsWithinItsMemory) {
   const uint64_t ticket = Begin({{1, 4}, {2, 6}, {3, 1}, {4, 11}, {5, 1}});
   EXPECT_TRUE(feed_->Finish(ticket).ok());
   EXPECT_EQ(filled(), (std::vector<Chunk>{{1, 2}, {3}, {4}, {5}}));
+}
+
+TEST_F(JpegFeedTest, LargeBatchesHaveLargerChunks) {
+  Start(/*memory=*/1000, /*together=*/2);
+  gate_.Permit(100);
+  // 11 images are less than two chunks of 6.
+  uint64_t ticket = Begin(Batch(1, 11));
+  EXPECT_TRUE(feed_->Finish(ticket).ok());
+  EXPECT_EQ(filled(),
+            (std::vector<Chunk>{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {10, 11}}));
+  ticket = Begin(Batch(12, 13));
+  EXPECT_TRUE(feed_->Finish(ticket).ok());
+  EXPECT_EQ(filled()[4], (Chunk{12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(filled()[5], (Chunk{18, 19, 20, 21, 22, 23}));
+  EXPECT_EQ(filled()[6], (Chunk{24}));
+}
+
+// The engines' time for 4 or 5 images would be that for 6.
+TEST_F(JpegFeedTest, ALargerChunkIsAWholeNumberOfSmallerOnes) {
+  Start(/*memory=*/10, /*together=*/2);
+  gate_.Permit(100);
+  std::vector<Image> images = Batch(1, 12);
+  for (size_t i = 0; i < 3; ++i) images[i].memory = 2;
+  const uint64_t ticket = Begin(images);
+  EXPECT_TRUE(feed_->Finish(ticket).ok());
+  EXPECT_EQ(filled(),
+            (std::vector<Chunk>{{1, 2, 3}, {4, 5, 6, 7, 8, 9}, {10, 11, 12}}));
 }
 
 TEST_F(JpegFeedTest, ADamagedImageFailsEveryBatchFromItsChunkOn) {

@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint64_t kTableAlignment = 16;
 constexpr size_t kOnHost = 8;  // images of a chunk that the host decodes
+// Times that the engines decode as many images as they can in a call, where
+// there are many: above 2 the calls spin.
+constexpr size_t kTogether = 2;
 
 // Where a plan's tables lie in one buffer.
 struct TableLayout {
@@ -49,14 +52,18 @@ absl::StatusOr<std::unique_ptr<DeviceImageDecoder>> DeviceImageDecoder::Create(
                              DeviceJpegEngine::Create(options.hardware));
     decoder->hardware_ = engine->hardware();
     if (limits.images == 0) {
-      limits.images = engine->hardware().ok() ? engine->at_a_time() : kOnHost;
+      const bool has_engines = engine->hardware().ok();
+      limits.images = has_engines ? engine->at_a_time() : kOnHost;
+      limits.together = has_engines ? kTogether : 1;
     }
     engines.push_back(std::move(engine));
   }
   decoder->chunks_ = std::make_unique<JpegChunks>(
-      std::move(engines), [raw = decoder.get()](size_t slot) {
+      std::move(engines),
+      [raw = decoder.get()](size_t slot) {
         return raw->LaunchKernels(&raw->slots_[slot]);
-      });
+      },
+      options.chunks);
   limits.memory = options.memory / decoder->chunks_->slots();
   decoder->feed_ = std::make_unique<JpegFeed<Image>>(
       limits, decoder->chunks_.get(),
@@ -135,6 +142,15 @@ absl::StatusOr<absl::Span<const EncodedJpeg>> DeviceImageDecoder::Fill(
     BALLAST_RETURN_IF_ERROR(slot->done.Record(stream_.get()));
     BALLAST_RETURN_IF_ERROR(slot->done.Wait());
   }
+  // The kernels that read the slot's tables are done, too.
+  BALLAST_RETURN_IF_ERROR(planner_.Plan(slot->requests));
+  planner_.SwapPlan(&slot->plan);
+  const TableLayout layout(slot->plan);
+  BALLAST_RETURN_IF_ERROR(slot->host_tables.Reserve(layout.bytes));
+  uint8_t* const tables = slot->host_tables.data();
+  CopyTable(slot->plan.images, tables);
+  CopyTable(slot->plan.taps, tables + layout.taps);
+  CopyTable(slot->plan.weights, tables + layout.weights);
   jpegs_.clear();
   for (size_t i = 0; i < images.size(); ++i) {
     const EncodedImage& image = images[i].image;
@@ -146,21 +162,15 @@ absl::StatusOr<absl::Span<const EncodedJpeg>> DeviceImageDecoder::Fill(
 }
 
 absl::Status DeviceImageDecoder::LaunchKernels(Slot* slot) {
-  BALLAST_RETURN_IF_ERROR(planner_.Plan(slot->requests));
-  const ResamplePlan& plan = planner_.plan();
+  const ResamplePlan& plan = slot->plan;
   const TableLayout layout(plan);
-  BALLAST_RETURN_IF_ERROR(slot->host_tables.Reserve(layout.bytes));
   BALLAST_RETURN_IF_ERROR(slot->tables.Reserve(layout.bytes, stream_.get()));
   BALLAST_RETURN_IF_ERROR(
       slot->narrow.Reserve(plan.narrow_bytes, stream_.get()));
-  uint8_t* tables = slot->host_tables.data();
-  CopyTable(plan.images, tables);
-  CopyTable(plan.taps, tables + layout.taps);
-  CopyTable(plan.weights, tables + layout.weights);
-  BALLAST_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpyAsync(slot->tables.data(), tables, layout.bytes,
-                                 cudaMemcpyHostToDevice, stream_.get()),
-                 "copy of resampling tables to the device"));
+  BALLAST_RETURN_IF_ERROR(CudaStatus(
+      cudaMemcpyAsync(slot->tables.data(), slot->host_tables.data(),
+                      layout.bytes, cudaMemcpyHostToDevice, stream_.get()),
+      "copy of resampling tables to the device"));
   for (const cudaEvent_t free : slot->free) {
     BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), free));
   }

@@ -17,6 +17,7 @@
 #include "trainer_shim/cuda/device_jpeg_engine.h"
 #include "trainer_shim/cuda/plane_kernels.h"
 #include "trainer_shim/jpeg_chunks.h"
+#include "trainer_shim/jpeg_engine_queue.h"
 #include "trainer_shim/jpeg_feed.h"
 #include "trainer_shim/resample_plan.h"
 
@@ -48,8 +49,12 @@ class DeviceImageDecoder {
     // JPEG engines work on as many chunks at a time, each prepared by a thread
     // of its own.
     size_t engines = 2;
-    // Images of a chunk; 0: as many as the engines decode at a time.
+    // Images of a chunk; 0: as many as the engines decode at a time, and twice
+    // as many of large batches.
     size_t images = 0;
+    // Chunks of each engine that may be begun and not done: one that it
+    // decodes, the others on the way to it or from it.
+    size_t chunks = JpegEngineQueue::kBatchesOfEngine;
     uint64_t memory = uint64_t{1} << 30;  // bytes on the device, all slots
     // Whether images of like sizes are decoded together.
     bool by_size = true;
@@ -96,6 +101,7 @@ class DeviceImageDecoder {
     PinnedBuffer host_tables;
     Event done;  // the kernels of the slot's last chunk
     std::vector<ResampleRequest> requests;
+    ResamplePlan plan;
     uint8_t* out = nullptr;         // what the requests' pixels count from
     std::vector<cudaEvent_t> free;  // Begin's, of each batch in the chunk
   };
@@ -109,7 +115,8 @@ class DeviceImageDecoder {
 
   explicit DeviceImageDecoder(const Options& options)
       : options_(options), planner_(options.resampling) {}
-  // Makes a slot ready for a chunk; answers its files and planes.
+  // Makes a slot ready for a chunk and plans its kernels, while the engines
+  // have earlier chunks; answers the chunk's files and planes.
   absl::StatusOr<absl::Span<const EncodedJpeg>> Fill(
       size_t slot, absl::Span<const Image> images);
   // Enqueues the kernels of a chunk that the engines have decoded.
@@ -123,7 +130,7 @@ class DeviceImageDecoder {
   std::vector<EncodedJpeg> jpegs_;  // used by one Fill at a time
   std::vector<Image> images_;       // of the thread that begins
   bool falling_ = false;     // whether its last batch began with the largest
-  ResamplePlanner planner_;  // used by one LaunchKernels at a time
+  ResamplePlanner planner_;  // likewise
   std::unique_ptr<JpegChunks> chunks_;
   std::unique_ptr<JpegFeed<Image>> feed_;
 };
