@@ -120,7 +120,8 @@ class File {
   std::shared_ptr<const StoredObject> object_;
 };
 
-// A file and the way to read it. A value; does not own the file.
+// A file and the way to read it. A value; does not own the file. Copies share
+// what Load fetched, and are read by one thread at a time.
 class FileView {
  public:
   // `owner` as in StoredObject::Fetch.
@@ -134,8 +135,9 @@ class FileView {
   const FileStamp& stamp() const { return file_->stamp(); }
 
   // Of an object of a store: fetches `ranges`, which later reads within them
-  // find in memory; whatever else is read from now on is of the version that
-  // was opened, too. Nothing otherwise. Errors: as StoredObject::Fetch.
+  // find in memory or in the cache; whatever else is read from now on is of the
+  // version that was opened, too. Nothing otherwise. Errors: as
+  // StoredObject::Fetch.
   absl::Status Load(const std::vector<ByteRange>& ranges);
 
   // As File::IsUnchanged; after Load, an object's bytes cannot have changed.
@@ -147,7 +149,11 @@ class FileView {
   absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
 
   // As File::ReadSoon.
-  void ReadSoon(ByteRange range) const { file_->ReadSoon(range); }
+  void ReadSoon(ByteRange range) const;
+
+  // Whether Load has found something, and all of it in the cache: what is not
+  // read now can be read there later.
+  bool IsInCache() const;
 
   // As File::Duplicate.
   absl::StatusOr<OwnedFd> Duplicate() const { return file_->Duplicate(); }
@@ -158,14 +164,15 @@ class FileView {
   ReadFrom from() const { return from_; }
 
  private:
-  // The span that covers the range; null: read the file itself.
-  absl::StatusOr<std::shared_ptr<const Span>> SpanAt(ByteRange range) const;
+  // The range that covers `range`; null: read the file itself.
+  absl::StatusOr<std::shared_ptr<const StoredRange>> RangeAt(
+      ByteRange range) const;
 
   const File* file_;
   ReadFrom from_;
   uint64_t owner_;
   bool loaded_ = false;
-  std::vector<std::shared_ptr<const Span>> spans_;
+  std::vector<std::shared_ptr<const StoredRange>> ranges_;
 };
 
 }  // namespace ballast

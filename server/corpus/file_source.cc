@@ -108,7 +108,7 @@ absl::StatusOr<RawSample> FileSource::LoadAndRead(
     ReadParts parts, bool lists, FileView* view) const {
   if (view->object() != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
-                             RangesOf(record, *view));
+                             RangesOf(record, *view, parts.images));
     BALLAST_RETURN_IF_ERROR(view->Load(ranges));
   }
   return ReadRecord(record, *view, file_name, parts, lists);
@@ -125,7 +125,7 @@ absl::StatusOr<uint64_t> FileSource::FetchAhead(
   uint64_t fetched = 0;
   if (view.object() != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
-                             RangesOf(record, view));
+                             RangesOf(record, view, /*images=*/true));
     for (const ByteRange& range : ranges) {
       const auto bytes =
           view.object()->FetchAhead(range, view.owner(), make_room);
@@ -142,10 +142,29 @@ absl::StatusOr<uint64_t> FileSource::FetchAhead(
   return fetched + more;
 }
 
+bool FileSource::IsHere(uint64_t ordinal) const {
+  if (!InStore() || ordinal >= index_->size()) return true;
+  if (!index_->Touch(ordinal).ok()) return false;
+  const IndexSampleRecord& record = index_->record(ordinal);
+  const auto file = files_.Get(record.file, ReadFrom::kMemory);
+  if (!file.ok()) return false;
+  const FileView view(file->get(), ReadFrom::kMemory, FileOwner(record));
+  if (view.object() != nullptr) {
+    const auto ranges = RangesOf(record, view, /*images=*/true);
+    if (!ranges.ok() ||
+        !std::all_of(ranges->begin(), ranges->end(), [&](ByteRange range) {
+          return view.object()->IsHere(range, view.owner());
+        })) {
+      return false;
+    }
+  }
+  return IsMoreHere(record, view);
+}
+
 bool FileSource::InStore() const { return in_store_; }
 
 absl::StatusOr<std::vector<ByteRange>> FileSource::RangesOf(
-    const IndexSampleRecord& record, FileView file) const {
+    const IndexSampleRecord& record, FileView file, bool /*images*/) const {
   return std::vector<ByteRange>{
       RangeToKeep({record.offset, record.length}, file.size())};
 }
@@ -275,26 +294,46 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
   return sample;
 }
 
-absl::StatusOr<uint64_t> JsonlSource::FetchMore(
-    const IndexSampleRecord& record, FileView file,
-    const MakeRoom& make_room) const {
+absl::StatusOr<std::vector<std::string>> JsonlSource::MediaOf(
+    const IndexSampleRecord& record, FileView file) const {
+  std::vector<std::string> paths;
   if (!media_.InStore() || record.image_check == 0 ||
       record.length > kMaxTextBytes) {
-    return 0;
+    return paths;
   }
   BALLAST_RETURN_IF_ERROR(
       file.Load({RangeToKeep({record.offset, record.length}, file.size())}));
   BALLAST_ASSIGN_OR_RETURN(const std::string line,
                            file.ReadAt(record.offset, record.length));
   const absl::StatusOr<JsonSample> found = ParseJsonSample(line);
-  // Read says what is wrong with it.
-  if (!found.ok()) return 0;
-  uint64_t fetched = 0;
-  std::vector<std::string> paths = found->images;
+  if (!found.ok()) return paths;
+  paths = found->images;
   for (const JsonVideo& video : found->videos) {
     if (video.frames.empty()) paths.push_back(video.path);
     paths.insert(paths.end(), video.frames.begin(), video.frames.end());
   }
+  return paths;
+}
+
+bool JsonlSource::IsMoreHere(const IndexSampleRecord& record,
+                             FileView file) const {
+  const auto paths = MediaOf(record, file);
+  if (!paths.ok()) return false;
+  return std::all_of(paths->begin(), paths->end(), [&](const auto& path) {
+    const auto media = media_.Open(path, ReadFrom::kMemory);
+    if (!media.ok()) return false;
+    const uint64_t size = media->stamp().size;
+    return media->object() == nullptr || size > kMaxSampleBytes ||
+           media->object()->IsHere({0, size}, SampleOwner(record));
+  });
+}
+
+absl::StatusOr<uint64_t> JsonlSource::FetchMore(
+    const IndexSampleRecord& record, FileView file,
+    const MakeRoom& make_room) const {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                           MediaOf(record, file));
+  uint64_t fetched = 0;
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File image, media_.Open(path));
     const uint64_t size = image.stamp().size;

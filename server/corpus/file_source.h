@@ -40,6 +40,7 @@ class FileSource : public SampleSource {
   SampleLocation Locate(uint64_t ordinal) const final;
   absl::StatusOr<uint64_t> FetchAhead(uint64_t ordinal,
                                       const MakeRoom& make_room) const final;
+  bool IsHere(uint64_t ordinal) const final;
   void AddOwners(uint64_t ordinal, std::vector<uint64_t>* owners) const final;
   bool InStore() const override;
 
@@ -76,14 +77,20 @@ class FileSource : public SampleSource {
   // Returns whether the images are in the data file itself.
   virtual bool HoldsImages() const = 0;
 
-  // The ranges of an object that ReadRecord reads. Errors: as ReadRecord.
+  // The ranges of an object that ReadRecord reads; `images`: also of images.
+  // Errors: as ReadRecord.
   virtual absl::StatusOr<std::vector<ByteRange>> RangesOf(
-      const IndexSampleRecord& record, FileView file) const;
+      const IndexSampleRecord& record, FileView file, bool images) const;
   // Fetches what ReadRecord reads in other files; returns the bytes.
   virtual absl::StatusOr<uint64_t> FetchMore(
       const IndexSampleRecord& /*record*/, FileView /*file*/,
       const MakeRoom&) const {
     return 0;
+  }
+  // Whether FetchMore would find all of it here.
+  virtual bool IsMoreHere(const IndexSampleRecord& /*record*/,
+                          FileView /*file*/) const {
+    return true;
   }
 
   const std::shared_ptr<const IndexFile> index_;
@@ -124,6 +131,12 @@ class JsonlSource final : public FileSource {
   absl::StatusOr<uint64_t> FetchMore(const IndexSampleRecord& record,
                                      FileView file,
                                      const MakeRoom& make_room) const override;
+  bool IsMoreHere(const IndexSampleRecord& record,
+                  FileView file) const override;
+  // The media files that a record names; none if its line cannot be read or
+  // understood, of which Read says what is wrong. Errors: as FileView::ReadAt.
+  absl::StatusOr<std::vector<std::string>> MediaOf(
+      const IndexSampleRecord& record, FileView file) const;
   bool InStore() const override {
     return FileSource::InStore() || media_.InStore();
   }

@@ -34,6 +34,9 @@ class GuardedSource final : public SampleSource {
     return source_->Locate(ordinal);
   }
 
+  bool IsHere(uint64_t ordinal) const override {
+    return source_->IsHere(ordinal);
+  }
   absl::StatusOr<uint64_t> FetchAhead(
       uint64_t ordinal, const MakeRoom& make_room) const override {
     return source_->FetchAhead(ordinal, make_room);

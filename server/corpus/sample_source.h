@@ -104,6 +104,9 @@ class SampleSource {
       uint64_t /*ordinal*/, const MakeRoom& /*make_room*/) const {
     return 0;
   }
+  // Whether FetchAhead would find all of the sample's bytes there. False also
+  // where only a store, or a file that is not open yet, can tell.
+  virtual bool IsHere(uint64_t /*ordinal*/) const { return false; }
   // Adds the owners of the sample's bytes in that cache: numbers that name it,
   // or its row group or block of lines, on every server alike. Adds nothing if
   // the source does not lie in a store.

@@ -21,7 +21,7 @@ constexpr uint64_t kHorizon = uint64_t{16} << 20;
 }  // namespace
 
 AheadFetcher::AheadFetcher(Settings settings)
-    : settings_(std::move(settings)) {}
+    : settings_(std::move(settings)), threads_(settings_.threads) {}
 
 AheadFetcher::~AheadFetcher() {
   {
@@ -96,8 +96,7 @@ absl::Status AheadFetcher::Fetch(
 absl::Status AheadFetcher::FetchStep(uint64_t step) {
   BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                            settings_.scheduler->Schedule(step));
-  const std::vector<AheadSample> samples =
-      SamplesToRead(schedule, settings_.served);
+  std::vector<AheadSample> samples = SamplesToRead(schedule, settings_.served);
   if (!samples.empty()) {
     const auto first =
         std::min_element(samples.begin(), samples.end(),
@@ -107,21 +106,15 @@ absl::Status AheadFetcher::FetchStep(uint64_t step) {
     MutexLock lock(&mutex_);
     first_positions_[step] = first->position;
   }
-  std::atomic<size_t> next{0};
+  // Most samples of a later epoch are in the cache: no thread wakes for them.
+  std::erase_if(samples, [&](const AheadSample& sample) {
+    return settings_.sources[sample.source]->IsHere(sample.ordinal);
+  });
   std::vector<absl::Status> results(samples.size());
-  const auto work = [&] {
-    for (size_t i = next++; i < samples.size(); i = next++) {
-      results[i] = FetchSample(step, samples[i]);
-      if (!results[i].ok() || Stopped(absl::ZeroDuration())) {
-        next = samples.size();
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  const size_t count = std::min<size_t>(settings_.threads, samples.size());
-  for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  threads_.Run(samples.size(), [&](size_t i) {
+    results[i] = FetchSample(step, samples[i]);
+    return results[i].ok() && !Stopped(absl::ZeroDuration());
+  });
   for (absl::Status& result : results) BALLAST_RETURN_IF_ERROR(result);
   return absl::OkStatus();
 }

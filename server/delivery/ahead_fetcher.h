@@ -15,6 +15,7 @@
 #include "common/mutex.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/ahead_plan.h"
+#include "server/delivery/kept_threads.h"
 #include "server/schedule/scheduler.h"
 #include "server/storage/disk_cache.h"
 
@@ -32,7 +33,9 @@ class AheadFetcher {
     std::shared_ptr<DiskCache> cache;           // may be null
     uint64_t memory = 0;  // bytes fetched ahead without a cache
     uint32_t ahead_steps = 0;
-    uint32_t threads = 1;  // that fetch at the same time
+    // Threads that fetch at the same time. All but one are started when a step
+    // has to be fetched, and kept.
+    uint32_t threads = 1;
   };
 
   explicit AheadFetcher(Settings settings);
@@ -57,6 +60,9 @@ class AheadFetcher {
 
   // The first step whose samples have not all been fetched; 0: unknown.
   uint64_t fetched_to_step() const { return fetched_to_; }
+
+  // Threads that have been started beside Start's: none while all is here.
+  size_t threads_started() const { return threads_.started(); }
 
  private:
   void Follow(const std::function<std::optional<uint64_t>()>& current_step);
@@ -84,6 +90,7 @@ class AheadFetcher {
   std::map<uint64_t, uint64_t> ahead_ ABSL_GUARDED_BY(mutex_);
   uint64_t ahead_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   Mutex room_mutex_;  // one makes room at a time
+  KeptThreads threads_;
   std::thread thread_;
 };
 

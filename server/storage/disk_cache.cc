@@ -6,14 +6,12 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -26,24 +24,18 @@
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
 #include "server/storage/cache_policy.h"
-#include "server/storage/span_checksum.h"
 
 namespace ballast {
 namespace {
 
+// Of DIR/usage.
 constexpr char kMagic[8] = {'B', 'L', 'S', 'T', 'S', 'P', 'A', '1'};
 constexpr char kUnfinished[] = "new-";
-
-// At the begin of an entry's file.
-struct Header {
-  char magic[8];
-  SpanKey key;
-  uint64_t size;
-  uint64_t checksum;  // XXH3-64 of the bytes
-};
-static_assert(sizeof(Header) == 40);
-
-uint64_t FileBytes(uint64_t size) { return sizeof(Header) + size; }
+// Behind the names of entries: the version of their format (entry_file.h).
+// Names of the first version had nothing there.
+constexpr char kFormat[] = "2";
+// What entries of the first version had before their bytes.
+constexpr uint64_t kFirstHeader = 40;
 
 // A descriptor that closes itself.
 class Descriptor {
@@ -59,31 +51,6 @@ class Descriptor {
  private:
   const int number_;
 };
-
-// Fills the header and `size` bytes at `out` from the begin of an entry's file.
-bool ReadEntry(int file, Header* header, char* out, uint64_t size) {
-  iovec parts[2] = {{header, sizeof(*header)}, {out, size}};
-  iovec* const end = parts + 2;
-  for (iovec* part = parts; part < end;) {
-    ssize_t count = readv(file, part, static_cast<int>(end - part));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    for (; part < end; ++part) {
-      const size_t done = std::min(part->iov_len, static_cast<size_t>(count));
-      part->iov_base = static_cast<char*>(part->iov_base) + done;
-      part->iov_len -= done;
-      count -= static_cast<ssize_t>(done);
-      if (part->iov_len > 0) break;
-    }
-  }
-  return true;
-}
-
-bool IsWhole(const Header& header, const SpanKey& key, const Span& span) {
-  return std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
-         header.key == key && header.size == span.range().size &&
-         SpanChecksum(span.bytes()) == header.checksum;
-}
 
 bool WriteAll(int file, absl::string_view bytes) {
   while (!bytes.empty()) {
@@ -166,7 +133,7 @@ absl::Status DiskCache::Prepare() {
     if (error) return CacheError(error.value(), "make a folder in", dir_);
   }
   uint64_t bytes = 0;
-  for (const Listed& entry : List(/*remove_unfinished=*/true)) {
+  for (const Listed& entry : List(/*clean=*/true)) {
     bytes += entry.bytes;
   }
   std::memcpy(usage_->magic, kMagic, sizeof(kMagic));
@@ -184,7 +151,7 @@ DiskCache::~DiskCache() {
   if (lock_ >= 0) close(lock_);
 }
 
-std::vector<DiskCache::Listed> DiskCache::List(bool remove_unfinished) const {
+std::vector<DiskCache::Listed> DiskCache::List(bool clean) const {
   std::vector<Listed> entries;
   for (int i = 0; i < 256; ++i) {
     const std::string folder =
@@ -195,15 +162,20 @@ std::vector<DiskCache::Listed> DiskCache::List(bool remove_unfinished) const {
       const absl::string_view name = entry->d_name;
       const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
       Listed listed;
+      listed.path = absl::StrCat(folder, "/", name);
       uint64_t size = 0;
-      if (parts.size() == 3 && parts[0].size() == 32 &&
-          absl::SimpleHexAtoi(parts[1], &listed.owner) &&
-          absl::SimpleAtoi(parts[2], &size)) {
-        listed.path = absl::StrCat(folder, "/", name);
-        listed.bytes = FileBytes(size);
+      const bool is_entry = parts.size() >= 3 && parts[0].size() == 32 &&
+                            absl::SimpleHexAtoi(parts[1], &listed.owner) &&
+                            absl::SimpleAtoi(parts[2], &size);
+      const bool is_ours = parts.size() == 4 && parts[3] == kFormat;
+      if (clean &&
+          ((is_entry && !is_ours) || absl::StartsWith(name, kUnfinished))) {
+        unlink(listed.path.c_str());
+      } else if (is_entry) {
+        // A process of another version may use the folder beside this one.
+        listed.bytes =
+            is_ours ? EntryFile::FileBytes(size) : kFirstHeader + size;
         entries.push_back(std::move(listed));
-      } else if (remove_unfinished && absl::StartsWith(name, kUnfinished)) {
-        unlink(absl::StrCat(folder, "/", name).c_str());
       }
     }
     closedir(open);
@@ -213,9 +185,11 @@ std::vector<DiskCache::Listed> DiskCache::List(bool remove_unfinished) const {
 
 std::string DiskCache::NameOf(const SpanKey& key, uint64_t owner,
                               uint64_t size) {
-  return absl::StrFormat("%02x/%016x%016x-%016x-%d",
-                         static_cast<int>(key.high >> 56), key.high, key.low,
-                         owner, size);
+  const absl::Hex high(key.high, absl::kZeroPad16);
+  return absl::StrCat(absl::Hex(key.high >> 56, absl::kZeroPad2), "/", high,
+                      absl::Hex(key.low, absl::kZeroPad16), "-",
+                      absl::Hex(owner, absl::kZeroPad16), "-", size, "-",
+                      kFormat);
 }
 
 std::string DiskCache::PathOf(const SpanKey& key, uint64_t owner,
@@ -223,11 +197,11 @@ std::string DiskCache::PathOf(const SpanKey& key, uint64_t owner,
   return absl::StrCat(dir_, "/", NameOf(key, owner, size));
 }
 
-void DiskCache::Remove(const std::string& path, uint64_t bytes) const {
+bool DiskCache::Remove(const std::string& path, uint64_t bytes) const {
   // Who removes the file accounts for it.
-  if (unlink(path.c_str()) == 0) {
-    usage_->bytes.fetch_sub(bytes, std::memory_order_relaxed);
-  }
+  if (unlink(path.c_str()) != 0) return errno != ENOENT;
+  usage_->bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  return true;
 }
 
 bool DiskCache::Reserve(uint64_t bytes) const {
@@ -244,42 +218,34 @@ void DiskCache::WarnOnce(absl::string_view what) const {
              "; samples are read from the store until that is mended");
 }
 
-std::shared_ptr<const Span> DiskCache::Find(const SpanKey& key, uint64_t owner,
-                                            ByteRange range) const {
-  const std::string path = PathOf(key, owner, range.size);
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (*file < 0) {
-    if (errno != ENOENT) WarnOnce(FileError(errno, "open", path).message());
+std::unique_ptr<EntryFile> DiskCache::Find(const SpanKey& key, uint64_t owner,
+                                           uint64_t size, ReadFrom from) const {
+  if (from == ReadFrom::kMemory) {
+    if (folder_ < 0) return nullptr;
+    absl::StatusOr<File> file =
+        File::OpenInMemory(folder_, dir_, NameOf(key, owner, size));
+    if (!file.ok()) return nullptr;
+    auto entry = EntryFile::Open(*std::move(file), key, size, from);
+    return entry.ok() ? *std::move(entry) : nullptr;
+  }
+  absl::StatusOr<File> file = File::Open(PathOf(key, owner, size));
+  if (!file.ok()) {
+    if (!absl::IsNotFound(file.status())) WarnOnce(file.status().message());
     return nullptr;
   }
-  Header header;
-  auto span = std::make_shared<Span>(range);
-  if (ReadEntry(*file, &header, span->data(), range.size) &&
-      IsWhole(header, key, *span)) {
-    return span;
-  }
-  counters_->cache_damaged.Add();
-  LogWarning(path, ": a damaged entry of the cache is removed");
-  Remove(path, FileBytes(range.size));
+  auto entry = EntryFile::Open(*std::move(file), key, size, from);
+  if (entry.ok()) return *std::move(entry);
+  RemoveDamaged(key, owner, size);
   return nullptr;
 }
 
-std::shared_ptr<const Span> DiskCache::FindInMemory(const SpanKey& key,
-                                                    uint64_t owner,
-                                                    ByteRange range) const {
-  if (folder_ < 0) return nullptr;
-  const absl::StatusOr<File> file =
-      File::OpenInMemory(folder_, dir_, NameOf(key, owner, range.size));
-  if (!file.ok()) return nullptr;
-  Header header;
-  auto span = std::make_shared<Span>(range);
-  const bool read =
-      file->ReadAt(0, sizeof(header), reinterpret_cast<char*>(&header),
-                   ReadFrom::kMemory)
-          .ok() &&
-      file->ReadAt(sizeof(header), range.size, span->data(), ReadFrom::kMemory)
-          .ok();
-  return read && IsWhole(header, key, *span) ? span : nullptr;
+void DiskCache::RemoveDamaged(const SpanKey& key, uint64_t owner,
+                              uint64_t size) const {
+  const std::string path = PathOf(key, owner, size);
+  // Several readers may find the damage; it is counted once.
+  if (!Remove(path, EntryFile::FileBytes(size))) return;
+  counters_->cache_damaged.Add();
+  LogWarning(path, ": a damaged entry of the cache is removed");
 }
 
 bool DiskCache::Has(const SpanKey& key, uint64_t owner, uint64_t size) const {
@@ -287,7 +253,8 @@ bool DiskCache::Has(const SpanKey& key, uint64_t owner, uint64_t size) const {
 }
 
 bool DiskCache::HasRoom(uint64_t bytes) const {
-  return usage_->bytes.load(std::memory_order_relaxed) + FileBytes(bytes) <=
+  return usage_->bytes.load(std::memory_order_relaxed) +
+             EntryFile::FileBytes(bytes) <=
          size_;
 }
 
@@ -295,23 +262,15 @@ bool DiskCache::Store(const SpanKey& key, uint64_t owner,
                       absl::string_view bytes) const {
   const std::string path = PathOf(key, owner, bytes.size());
   if (access(path.c_str(), F_OK) == 0) return true;
-  const uint64_t file_bytes = FileBytes(bytes.size());
+  const uint64_t file_bytes = EntryFile::FileBytes(bytes.size());
   if (!Reserve(file_bytes)) return false;
   const std::string unfinished = absl::StrCat(
       path.substr(0, path.rfind('/') + 1), kUnfinished, getpid(), "-",
       next_temporary_.fetch_add(1, std::memory_order_relaxed));
-  Header header = {};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  header.key = key;
-  header.size = bytes.size();
-  header.checksum = SpanChecksum(bytes);
+  const std::string head = EntryFile::Head(key, bytes);
   const Descriptor file(
       open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  bool stored =
-      *file >= 0 &&
-      WriteAll(*file, absl::string_view(reinterpret_cast<const char*>(&header),
-                                        sizeof(header))) &&
-      WriteAll(*file, bytes);
+  bool stored = *file >= 0 && WriteAll(*file, head) && WriteAll(*file, bytes);
   if (!stored) WarnOnce(FileError(errno, "write", unfinished).message());
   if (stored && renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, path.c_str(),
                           RENAME_NOREPLACE) == 0) {
@@ -330,9 +289,9 @@ bool DiskCache::Store(const SpanKey& key, uint64_t owner,
 bool DiskCache::MakeRoom(uint64_t bytes, uint64_t needed_at,
                          const NextUsesOf& next_uses) const {
   if (HasRoom(bytes)) return true;
-  if (FileBytes(bytes) > size_) return false;
+  if (EntryFile::FileBytes(bytes) > size_) return false;
   if (flock(evict_, LOCK_EX | LOCK_NB) != 0) return false;
-  const std::vector<Listed> listed = List(/*remove_unfinished=*/false);
+  const std::vector<Listed> listed = List(/*clean=*/false);
   std::vector<uint64_t> owners;
   owners.reserve(listed.size());
   for (const Listed& entry : listed) owners.push_back(entry.owner);
@@ -342,8 +301,8 @@ bool DiskCache::MakeRoom(uint64_t bytes, uint64_t needed_at,
   for (size_t i = 0; i < listed.size(); ++i) {
     entries.push_back({listed[i].bytes, uses[i]});
   }
-  const uint64_t over =
-      usage_->bytes.load(std::memory_order_relaxed) + FileBytes(bytes) - size_;
+  const uint64_t over = usage_->bytes.load(std::memory_order_relaxed) +
+                        EntryFile::FileBytes(bytes) - size_;
   for (const size_t i : ChooseVictims(entries, over, size_ / 32, needed_at)) {
     Remove(listed[i].path, listed[i].bytes);
     counters_->cache_evicted.Add();

@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/corpus/read_from.h"
+#include "server/storage/entry_file.h"
 #include "server/storage/span_memory.h"
 #include "server/storage/storage_counters.h"
 
@@ -18,9 +20,9 @@ namespace ballast {
 
 // Ranges of objects on local disk, shared by the processes of a node that open
 // the same folder, and bounded in bytes over all of them. One file an entry,
-// named by key, owner and size; it appears as a whole by a rename, and its
-// checksum is compared at every read, so that a crash or a failing disk leaves
-// nothing that is served. Thread-safe.
+// named by key, owner, size and the version of its format; it appears as a
+// whole by a rename, and checksums are compared at every read, so that a crash
+// or a failing disk leaves nothing that is served. Thread-safe.
 //
 //   DIR/lock    held shared by every process; who gets it alone counts anew
 //   DIR/evict   held by the process that makes room
@@ -38,14 +40,14 @@ class DiskCache {
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
-  // The entry, or null. One that is damaged is removed, counted and null.
-  std::shared_ptr<const Span> Find(const SpanKey& key, uint64_t owner,
-                                   ByteRange range) const;
-  // The entry if the system has all of it in memory and it is not damaged, else
-  // null. Waits for no disk.
-  std::shared_ptr<const Span> FindInMemory(const SpanKey& key, uint64_t owner,
-                                           ByteRange range) const;
-  // Whether there is such an entry; its checksum is not compared.
+  // The entry, opened for reading, or null. One whose header is damaged is null
+  // and, unless `from` is kMemory, removed and counted. kMemory: null if the
+  // system would have to read the disk to open it.
+  std::unique_ptr<EntryFile> Find(const SpanKey& key, uint64_t owner,
+                                   uint64_t size, ReadFrom from) const;
+  // Removes an entry of which a read has failed, counts it and logs it.
+  void RemoveDamaged(const SpanKey& key, uint64_t owner, uint64_t size) const;
+  // Whether there is such an entry; no checksum is compared.
   bool Has(const SpanKey& key, uint64_t owner, uint64_t size) const;
 
   // Adds an entry. False if there is no room for it, or the disk fails (logged
@@ -77,11 +79,14 @@ class DiskCache {
   DiskCache(std::string dir, uint64_t size, StorageCounters* counters);
 
   absl::Status Prepare();
-  std::vector<Listed> List(bool remove_unfinished) const;
+  // All entries. `clean`: removes unfinished files and entries of other
+  // formats.
+  std::vector<Listed> List(bool clean) const;
   std::string PathOf(const SpanKey& key, uint64_t owner, uint64_t size) const;
   // Below dir_.
   static std::string NameOf(const SpanKey& key, uint64_t owner, uint64_t size);
-  void Remove(const std::string& path, uint64_t bytes) const;
+  // Whether it was there.
+  bool Remove(const std::string& path, uint64_t bytes) const;
   bool Reserve(uint64_t bytes) const;
   void WarnOnce(absl::string_view what) const;
 

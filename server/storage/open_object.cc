@@ -12,12 +12,14 @@
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "server/storage/cached_range.h"
 #include "server/storage/range_plan.h"
 
 namespace ballast {
 namespace {
 
-class OpenObject final : public StoredObject {
+class OpenObject final : public StoredObject,
+                         public std::enable_shared_from_this<OpenObject> {
  public:
   OpenObject(ObjectParts parts, std::string url, std::string path,
              const FileStamp& stamp)
@@ -78,53 +80,43 @@ class OpenObject final : public StoredObject {
     return answer_;
   }
 
-  absl::StatusOr<std::shared_ptr<const Span>> Fetch(
+  absl::StatusOr<std::shared_ptr<const StoredRange>> Fetch(
       ByteRange range, uint64_t owner, ReadFrom from) const override {
     const SpanKey key = KeyOf(range);
-    std::shared_ptr<const Span> held = parts_.memory->Find(key);
-    if (held != nullptr) {
+    if (std::shared_ptr<const Span> held = parts_.memory->Find(key)) {
       parts_.counters->memory_hits.Add();
       return held;
     }
-    if (from == ReadFrom::kMemory) {
-      held = parts_.cache == nullptr
-                 ? nullptr
-                 : parts_.cache->FindInMemory(key, owner, range);
-      if (held == nullptr) return NotInMemory();
-      parts_.counters->cache_hits.Add();
-      parts_.memory->Put(key, held);
-      return held;
+    if (parts_.cache != nullptr) {
+      auto cached = CachedRange::Find(
+          {range, key, owner, parts_.cache.get(), parts_.memory}, from,
+          [self = shared_from_this(), key, range, owner] {
+            return self->LoadShared(key, range, owner);
+          });
+      if (cached != nullptr) {
+        parts_.counters->cache_hits.Add();
+        return cached;
+      }
     }
-    return parts_.memory->Get(
-        key, [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
-          if (parts_.cache != nullptr) {
-            if (auto cached = parts_.cache->Find(key, owner, range)) {
-              parts_.counters->cache_hits.Add();
-              return cached;
-            }
-          }
-          const absl::Time start = absl::Now();
-          absl::StatusOr<SpanMemory::SpanPtr> span = Load(range);
-          parts_.counters->stalls.Record(absl::Now() - start);
-          if (span.ok() && parts_.cache != nullptr) {
-            parts_.cache->Store(key, owner, (*span)->bytes());
-          }
-          return span;
-        });
+    if (from == ReadFrom::kMemory) return NotInMemory();
+    return LoadShared(key, range, owner);
+  }
+
+  bool IsHere(ByteRange range, uint64_t owner) const override {
+    const SpanKey key = KeyOf(range);
+    return parts_.cache != nullptr ? parts_.cache->Has(key, owner, range.size)
+                                   : parts_.memory->Find(key) != nullptr;
   }
 
   absl::StatusOr<uint64_t> FetchAhead(
       ByteRange range, uint64_t owner,
       const MakeRoom& make_room) const override {
-    const SpanKey key = KeyOf(range);
-    const std::shared_ptr<DiskCache>& cache = parts_.cache;
-    const bool here = cache != nullptr ? cache->Has(key, owner, range.size)
-                                       : parts_.memory->Find(key) != nullptr;
-    if (here) return 0;
+    if (IsHere(range, owner)) return 0;
     if (!make_room(range.size)) {
       return absl::ResourceExhaustedError(
           absl::StrCat(url_, ": no room to fetch ahead"));
     }
+    const SpanKey key = KeyOf(range);
     uint64_t fetched = 0;
     // Through memory, so that a reader that wants it now waits for the same
     // request.
@@ -133,13 +125,32 @@ class OpenObject final : public StoredObject {
       return Load(range);
     });
     BALLAST_RETURN_IF_ERROR(span.status());
-    if (cache != nullptr) cache->Store(key, owner, (*span)->bytes());
+    if (parts_.cache != nullptr) {
+      parts_.cache->Store(key, owner, (*span)->bytes());
+    }
     return fetched;
   }
 
  private:
   absl::Status NotInMemory() const {
     return absl::AbortedError(absl::StrCat(url_, ": not in memory"));
+  }
+
+  // The range from the store, with one request for all that want it now, to
+  // memory and the cache.
+  absl::StatusOr<SpanMemory::SpanPtr> LoadShared(const SpanKey& key,
+                                                 ByteRange range,
+                                                 uint64_t owner) const {
+    return parts_.memory->Get(
+        key, [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
+          const absl::Time start = absl::Now();
+          absl::StatusOr<SpanMemory::SpanPtr> span = Load(range);
+          parts_.counters->stalls.Record(absl::Now() - start);
+          if (span.ok() && parts_.cache != nullptr) {
+            parts_.cache->Store(key, owner, (*span)->bytes());
+          }
+          return span;
+        });
   }
 
   // The range, in the version that was opened.

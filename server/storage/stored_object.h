@@ -43,8 +43,14 @@ class StoredObject {
   // cache or the store; kMemory: from the cache if its bytes are in the
   // system's memory. `owner` is the sample's or row group's
   // (SampleSource::OwnerOf), by which the cache knows when it is needed again.
-  virtual absl::StatusOr<std::shared_ptr<const Span>> Fetch(
+  // Bytes in the cache are read, and compared with their checksums, by ReadAt
+  // of the result, which is the caller's alone; if they are damaged, it reads
+  // them from the store.
+  virtual absl::StatusOr<std::shared_ptr<const StoredRange>> Fetch(
       ByteRange range, uint64_t owner, ReadFrom from) const = 0;
+  // Whether the range is in the cache, or in memory if there is no cache. Asks
+  // no store, and compares no checksums.
+  virtual bool IsHere(ByteRange range, uint64_t owner) const = 0;
   // Makes a later Fetch of the range find it in the cache, or in memory if
   // there is no cache. Returns the bytes that came from the store. Also
   // RESOURCE_EXHAUSTED: `make_room` refused; nothing was read then.

@@ -39,6 +39,8 @@ class ImagePages {
 
   uint64_t num_rows() const { return starts_->size() / sizeof(uint64_t) - 1; }
   bool is_list() const { return is_list_; }
+  // Whether some images have pieces of the file.
+  bool InFile() const { return !pieces_.empty(); }
   // The memory that it takes outside of the pool.
   uint64_t bytes() const {
     return pieces_.capacity() * sizeof(FilePiece) + others_.capacity();

@@ -61,6 +61,7 @@ class MappedRows final : public ParquetRows {
   }
 
   uint64_t bytes() const override { return bytes_; }
+  bool ImagesInFile() const override { return images_.InFile(); }
   uint64_t size() const override { return table_->num_rows(); }
   uint64_t first_row() const override { return first_row_; }
 

@@ -60,6 +60,8 @@ class ParquetRows : public ParquetPart {
   // Errors: INVALID_ARGUMENT (a null, an image without bytes, over a bound of
   // limits.h), naming turn or image, counted from 1.
   virtual absl::StatusOr<ParquetRow> Row(uint64_t row) const = 0;
+  // Whether images lie in the file, in pieces, instead of in memory.
+  virtual bool ImagesInFile() const = 0;
 };
 
 // A row group's place.
@@ -90,9 +92,10 @@ class ParquetFile : public ParquetPart {
   // (no memory); as File::ReadAt.
   virtual absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
       FileView file, size_t number) const = 0;
-  // As Read, for a file on a disk whose rows are read one by one: images that
-  // the file holds as they are stay there, in pieces. All else is read, and so
-  // are images of less than 4 KiB on average, and of pages with checksums.
+  // As Read, for a file on a disk, or ranges in the cache, whose rows are read
+  // one by one: images that the file holds as they are stay there, in pieces.
+  // All else is read, and so are images of less than 4 KiB on average, and of
+  // pages with checksums.
   virtual absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadPlaces(
       FileView file, size_t number) const = 0;
   // As Read, for an object of a store whose images are to be indexed: of them

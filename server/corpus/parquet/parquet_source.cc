@@ -37,10 +37,17 @@ uint64_t EstimateBytesOfGroups(const IndexFile& index, uint64_t groups) {
 
 absl::StatusOr<ParquetSource::GroupPlace> ParquetSource::FindGroup(
     uint32_t file_number, uint64_t offset, FileView file) const {
-  BALLAST_ASSIGN_OR_RETURN(
-      const RowGroupCache::Part footer,
-      row_groups_->Get({this, file_number, /*offset=*/0, file.stamp().mtime_ns},
-                       [&] { return OpenParquetFile(file, columns_); }));
+  const RowGroupCache::Key key = {this, file_number, /*offset=*/0,
+                                  file.stamp().mtime_ns};
+  RowGroupCache::Part footer;
+  if (file.from() == ReadFrom::kMemory) {
+    footer = row_groups_->Find(key);
+    if (footer == nullptr) return absl::AbortedError("footer not decoded");
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(footer, row_groups_->Get(key, [&] {
+      return OpenParquetFile(file, columns_);
+    }));
+  }
   GroupPlace place;
   place.file = std::static_pointer_cast<const ParquetFile>(footer);
   const ParquetGroup* group = GroupAt(place.file->groups(), offset);
@@ -52,12 +59,10 @@ absl::StatusOr<ParquetSource::GroupPlace> ParquetSource::FindGroup(
 }
 
 absl::StatusOr<std::vector<ByteRange>> ParquetSource::RangesOf(
-    const IndexSampleRecord& record, FileView file) const {
-  const RowGroupCache::Key key = {this, record.file, record.offset,
-                                  file.stamp().mtime_ns};
-  if (row_groups_->Find(key) != nullptr) return std::vector<ByteRange>();
-  if (file.from() == ReadFrom::kMemory) {
-    return absl::AbortedError("row group not decoded");
+    const IndexSampleRecord& record, FileView file, bool images) const {
+  const auto rows = FindRows(record, file);
+  if (rows != nullptr && !(images && rows->ImagesInFile())) {
+    return std::vector<ByteRange>();
   }
   // The footer, too, is of the version that was opened.
   BALLAST_RETURN_IF_ERROR(file.Load({}));
@@ -67,34 +72,40 @@ absl::StatusOr<std::vector<ByteRange>> ParquetSource::RangesOf(
 }
 
 absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
-    uint32_t file_number, uint64_t offset, FileView file) const {
-  BALLAST_ASSIGN_OR_RETURN(
-      const RowGroupCache::Part rows,
-      row_groups_->Get({this, file_number, offset, file.stamp().mtime_ns},
-                       [&]() -> absl::StatusOr<RowGroupCache::Part> {
-                         BALLAST_ASSIGN_OR_RETURN(
-                             const GroupPlace place,
-                             FindGroup(file_number, offset, file));
-                         if (file.object() == nullptr) {
-                           return place.file->ReadPlaces(file, place.number);
-                         }
-                         return place.file->Read(file, place.number);
-                       }));
+    const IndexSampleRecord& record, FileView file, bool images) const {
+  const RowGroupCache::Key key = KeyOf(record, file);
+  const auto load = [&]() -> absl::StatusOr<RowGroupCache::Part> {
+    BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
+                             FindGroup(record.file, record.offset, file));
+    if (file.object() == nullptr || file.IsInCache()) {
+      return place.file->ReadPlaces(file, place.number);
+    }
+    return place.file->Read(file, place.number);
+  };
+  BALLAST_ASSIGN_OR_RETURN(RowGroupCache::Part rows,
+                           row_groups_->Get(key, load));
+  const auto in_file = [&] {
+    return static_cast<const ParquetRows&>(*rows).ImagesInFile();
+  };
+  if (file.object() != nullptr && images && in_file() && !file.IsInCache()) {
+    // The cache has lost the row group, which came from the store as a whole:
+    // its images stay in memory, or each would fetch it again.
+    if (row_groups_->Find(key) == rows) row_groups_->Drop(key);
+    BALLAST_ASSIGN_OR_RETURN(rows, row_groups_->Get(key, load));
+  }
   return std::static_pointer_cast<const ParquetRows>(rows);
 }
 
 absl::StatusOr<RawSample> ParquetSource::ReadRecord(
     const IndexSampleRecord& record, FileView file, absl::string_view file_name,
     ReadParts parts, bool /*lists*/) const {
-  std::shared_ptr<const ParquetRows> rows;
   if (parts.from == ReadFrom::kMemory) {
-    rows = std::static_pointer_cast<const ParquetRows>(row_groups_->Find(
-        {this, record.file, record.offset, file.stamp().mtime_ns}));
+    const auto rows = FindRows(record, file);
     if (rows == nullptr) return absl::AbortedError("row group not decoded");
     return ReadRow(record, *rows, file, file_name, parts);
   }
   absl::StatusOr<RawSample> sample = absl::UnknownError("not read");
-  const auto found = RowsAt(record.file, record.offset, file);
+  const auto found = RowsAt(record, file, parts.images);
   if (found.ok()) {
     sample = ReadRow(record, **found, file, file_name, parts);
   } else if (absl::IsFailedPrecondition(found.status())) {
@@ -107,7 +118,7 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
     // The file may have been damaged, or another one, when it was decoded, and
     // be whole later, with the stamp that it had.
     const int64_t version = file.stamp().mtime_ns;
-    row_groups_->Drop({this, record.file, record.offset, version});
+    row_groups_->Drop(KeyOf(record, file));
     row_groups_->Drop({this, record.file, /*offset=*/0, version});
   }
   return sample;

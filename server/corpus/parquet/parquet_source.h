@@ -36,24 +36,38 @@ class ParquetSource final : public FileSource {
                                        ReadParts parts,
                                        bool lists) const override;
   bool HoldsImages() const override { return true; }
-  // Those of its row group, unless that is decoded.
+  // Those of its row group, unless all that is wanted of that is in memory.
   absl::StatusOr<std::vector<ByteRange>> RangesOf(
-      const IndexSampleRecord& record, FileView file) const override;
+      const IndexSampleRecord& record, FileView file,
+      bool images) const override;
 
   absl::StatusOr<RawSample> ReadRow(const IndexSampleRecord& record,
                                     const ParquetRows& rows, FileView file,
                                     absl::string_view file_name,
                                     ReadParts parts) const;
-  // The footer of a file, and the number of its row group at `offset`.
+  // The row group of a record in row_groups_.
+  RowGroupCache::Key KeyOf(const IndexSampleRecord& record,
+                           const FileView& file) const {
+    return {this, record.file, record.offset, file.stamp().mtime_ns};
+  }
+  // Its rows, or null if they are not decoded.
+  std::shared_ptr<const ParquetRows> FindRows(const IndexSampleRecord& record,
+                                              const FileView& file) const {
+    return std::static_pointer_cast<const ParquetRows>(
+        row_groups_->Find(KeyOf(record, file)));
+  }
+  // The footer of a file, and the number of its row group at `offset`. From
+  // memory: ABORTED if the footer is not decoded.
   struct GroupPlace {
     std::shared_ptr<const ParquetFile> file;
     size_t number = 0;
   };
   absl::StatusOr<GroupPlace> FindGroup(uint32_t file_number, uint64_t offset,
                                        FileView file) const;
-  // The row group at `offset`, from the cache or the disk.
+  // The row group of the record, from row_groups_ or the file, with images that
+  // can be read there, if they are wanted.
   absl::StatusOr<std::shared_ptr<const ParquetRows>> RowsAt(
-      uint32_t file_number, uint64_t offset, FileView file) const;
+      const IndexSampleRecord& record, FileView file, bool images) const;
 
   const ParquetColumns columns_;
   const MediaRoot media_;  // of videos that a row names by path

@@ -34,6 +34,9 @@ class RowImages {
   // the image, counted from 1.
   absl::Status Add(uint64_t row, std::vector<ParquetImage>* images) const;
 
+  // Whether some images have pieces of the file.
+  bool InFile() const { return pages_.has_value() && pages_->InFile(); }
+
   // The path beside the bytes of image `number` of the row, counted from 0.
   std::optional<absl::string_view> PathAt(uint64_t row, uint64_t number) const;
 

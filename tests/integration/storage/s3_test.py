@@ -19,12 +19,15 @@ SAMPLES = 32
 CONFIG = """
 sources:
   - {{name: docs, {source}}}
-model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176}}
+model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176{model}}}
 batch: {{global: 8, micro: 8, max_tokens: 8192}}
 topology: {{modules: {{vision: {{dp: 2}}, language: {{dp: 1}}}}}}
 serve: {{listen: ["127.0.0.1:0"], read_timeout: {timeout}, read_attempts: 2}}
 {storage}
 """
+
+# Files travel as they are.
+ENCODED = ", decode: device, device_unchecked: true"
 
 
 def write_lines(tars, folder):
@@ -90,13 +93,14 @@ class S3Job(tools.ToolTest):
         self.s3 = s3_server.S3Server(self.root).start()
         self.addCleanup(self.s3.stop)
 
-    def job(self, name, form, where, storage="", timeout=30):
+    def job(self, name, form, where, storage="", timeout=30, model=""):
         """Writes a configuration in a folder of its own; answers its path."""
         os.makedirs(self.path(name), exist_ok=True)
         return self.write(
             os.path.join(name, "job.yaml"),
             CONFIG.format(
-                source=self.sources[form].format(where), storage=storage, timeout=timeout
+                source=self.sources[form].format(where), storage=storage,
+                timeout=timeout, model=model,
             ),
         )
 
@@ -106,8 +110,8 @@ class S3Job(tools.ToolTest):
         storage = "storage: {s3: {endpoint: \"%s\"}%s}" % (endpoint, more)
         return self.job(name, form, "s3://" + bucket, storage, **settings)
 
-    def local_job(self, name, form="webdataset", bucket=None):
-        return self.job(name, form, bucket or self.bucket)
+    def local_job(self, name, form="webdataset", bucket=None, **settings):
+        return self.job(name, form, bucket or self.bucket, **settings)
 
     def index(self, config):
         return self.ok("ballast-server", "index", "--config", config)
@@ -128,8 +132,8 @@ class S3Job(tools.ToolTest):
                     lines.append(tools.without_ms(line))
         return lines
 
-    def local_batches(self, form, steps, first=0):
-        config = self.local_job("local_" + form, form)
+    def local_batches(self, form, steps, first=0, **settings):
+        config = self.local_job("local_" + form, form, **settings)
         self.index(config)
         with self.server(config, "127.0.0.1:0") as (address,):
             return self.fingerprint(config), self.pull(address, steps, first)
@@ -199,9 +203,15 @@ class S3Test(S3Job):
             self.assertEqual(status["storage"]["stalls"], 0)
 
     def test_a_damaged_cache_entry_is_fetched_again(self):
-        cache = self.path("damaged")
+        for form in self.FORMS:
+            for name, model in (("pixels", ""), ("encoded", ENCODED)):
+                with self.subTest(form=form, images=name):
+                    self.serves_what_is_damaged("%s_%s" % (form, name), form, model)
+
+    def serves_what_is_damaged(self, name, form, model):
+        cache = self.path("damaged_" + name)
         more = ", cache: {dir: \"%s\", size: 1GiB}" % cache
-        config = self.s3_job("damage", "webdataset", more)
+        config = self.s3_job("damage_" + name, form, more, model=model)
         self.index(config)
         self.ok("ballast-server", "fetch", "--config", config, "--steps", 4)
         entries = [p for p in glob.glob(cache + "/*/*") if os.path.isfile(p)]
@@ -212,7 +222,7 @@ class S3Test(S3Job):
                 byte = file.read(1)
                 file.seek(-1, os.SEEK_CUR)
                 file.write(bytes([byte[0] ^ 1]))
-        _, local = self.local_batches("webdataset", 4)
+        _, local = self.local_batches(form, 4, model=model)
         with self.server(config, "127.0.0.1:0") as (address,):
             self.assertEqual(self.pull(address, 4), local)
             status = json.loads(

@@ -95,6 +95,9 @@ class StoreSource : public SampleSource {
   }
   SampleLocation Locate(uint64_t) const override { return {"docs.tar", 0}; }
   bool InStore() const override { return true; }
+  bool IsHere(uint64_t ordinal) const override {
+    return ordinal >= here_from && ordinal < here_to;
+  }
   absl::StatusOr<uint64_t> FetchAhead(uint64_t ordinal,
                                       const MakeRoom& room) const override {
     if (ordinal == fails) return absl::UnavailableError("the store is down");
@@ -115,6 +118,8 @@ class StoreSource : public SampleSource {
   }
 
   std::atomic<uint64_t> fails{UINT64_MAX};
+  uint64_t here_from = 0;
+  uint64_t here_to = 0;
 
  private:
   mutable Mutex mutex_;
@@ -161,6 +166,36 @@ TEST_F(AheadFetcherTest, NamesTheSampleThatFails) {
   const absl::Status status = ahead.Fetch(2, 4, [](uint64_t, uint64_t) {});
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_EQ(status.message(), "docs.tar: sample 201: the store is down");
+}
+
+TEST_F(AheadFetcherTest, FetchesOnlyWhatIsNotHere) {
+  source_.here_from = 201;
+  source_.here_to = 303;
+  AheadFetcher ahead(Settings(1 << 20, 4));
+  uint64_t fetched = 0;
+  ASSERT_TRUE(
+      ahead.Fetch(2, 4, [&](uint64_t, uint64_t bytes) { fetched = bytes; })
+          .ok());
+  EXPECT_THAT(source_.fetched(), ElementsAre(200, 303));
+  EXPECT_EQ(fetched, 200u);
+  EXPECT_EQ(ahead.fetched_to_step(), 4u);
+}
+
+TEST_F(AheadFetcherTest, StartsThreadsOnlyForWhatIsNotHereAndKeepsThem) {
+  source_.here_to = 500;  // the first five steps
+  AheadFetcher::Settings settings = Settings(1 << 20, 4);
+  settings.threads = 8;
+  AheadFetcher ahead(settings);
+  const auto no_progress = [](uint64_t, uint64_t) {};
+  ASSERT_TRUE(ahead.Fetch(0, 5, no_progress).ok());
+  EXPECT_TRUE(source_.fetched().empty());
+  EXPECT_EQ(ahead.threads_started(), 0u);
+  for (uint64_t step = 5; step < 10; ++step) {
+    ASSERT_TRUE(ahead.Fetch(step, step + 1, no_progress).ok());
+    // A step has four samples; the caller fetches, too.
+    EXPECT_EQ(ahead.threads_started(), 3u);
+  }
+  EXPECT_EQ(source_.fetched().size(), 20u);
 }
 
 TEST_F(AheadFetcherTest, FollowsTrainingWithinItsStepsAndMemory) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Before the bytes of an entry of one block: the header and its checksum.
 constexpr uint64_t kHeader = 40;
 
 SpanKey Key(uint64_t n) { return {n << 56 | n, n * 7 + 1}; }
@@ -38,6 +40,21 @@ class DiskCacheTest : public ::testing::Test {
     auto cache = DiskCache::Open(dir_, size, &counters_);
     EXPECT_TRUE(cache.ok()) << cache.status();
     return *cache;
+  }
+
+  // The bytes of an entry; nullopt if it is not there, or damaged. `from` as
+  // DiskCache::Find.
+  std::optional<std::string> Read(const DiskCache& cache, const SpanKey& key,
+                                  uint64_t owner, uint64_t size,
+                                  ReadFrom from = ReadFrom::kDisk) {
+    const auto entry = cache.Find(key, owner, size, from);
+    if (entry == nullptr) return std::nullopt;
+    std::string bytes(size, '\0');
+    const absl::Status read = entry->ReadAt(0, size, bytes.data());
+    if (read.ok()) return bytes;
+    EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+    if (from == ReadFrom::kDisk) cache.RemoveDamaged(key, owner, size);
+    return std::nullopt;
   }
 
   // The files of entries, and their bytes.
@@ -60,49 +77,44 @@ class DiskCacheTest : public ::testing::Test {
 TEST_F(DiskCacheTest, FindsInMemoryWhatTheSystemHasThere) {
   const auto cache = Open(1 << 20);
   const std::string bytes = "some bytes of an object";
-  const ByteRange range = {100, bytes.size()};
-  EXPECT_EQ(cache->FindInMemory(Key(1), 5, range), nullptr);
+  const uint64_t size = bytes.size();
+  EXPECT_EQ(cache->Find(Key(1), 5, size, ReadFrom::kMemory), nullptr);
   EXPECT_TRUE(cache->Store(Key(1), 5, bytes));
   const OwnedFd folder(open(dir_.c_str(), O_RDONLY | O_CLOEXEC));
   if (!OpensAlone(folder.get())) {
     GTEST_SKIP() << "the file system of " << dir_ << " is not a local one";
   }
   // The system may refuse to answer at once, such as while a mount changes.
-  std::shared_ptr<const Span> found;
-  for (int i = 0; i < 1000 && found == nullptr; ++i) {
-    found = cache->FindInMemory(Key(1), 5, range);
+  std::optional<std::string> found;
+  for (int i = 0; i < 1000 && !found.has_value(); ++i) {
+    found = Read(*cache, Key(1), 5, size, ReadFrom::kMemory);
   }
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->bytes(), bytes);
-  EXPECT_EQ(found->range(), range);
-  EXPECT_EQ(cache->FindInMemory(Key(2), 5, range), nullptr);
+  EXPECT_EQ(found, bytes);
+  EXPECT_EQ(cache->Find(Key(2), 5, size, ReadFrom::kMemory), nullptr);
   // Who reads from the disk removes it.
   std::fstream file(Entries()[0], std::ios::in | std::ios::out);
   file.seekp(kHeader + 3);
   file.put('X');
   file.close();
-  EXPECT_EQ(cache->FindInMemory(Key(1), 5, range), nullptr);
+  EXPECT_EQ(Read(*cache, Key(1), 5, size, ReadFrom::kMemory), std::nullopt);
   EXPECT_EQ(counters_.cache_damaged.value(), 0u);
-  EXPECT_EQ(cache->Find(Key(1), 5, range), nullptr);
+  EXPECT_EQ(Read(*cache, Key(1), 5, size), std::nullopt);
   EXPECT_EQ(counters_.cache_damaged.value(), 1u);
 }
 
 TEST_F(DiskCacheTest, GivesBackWhatItWasGiven) {
   const auto cache = Open(1 << 20);
   const std::string bytes = "some bytes of an object";
-  EXPECT_EQ(cache->Find(Key(1), 5, {100, bytes.size()}), nullptr);
+  EXPECT_EQ(Read(*cache, Key(1), 5, bytes.size()), std::nullopt);
   EXPECT_TRUE(cache->Store(Key(1), 5, bytes));
   EXPECT_TRUE(cache->Store(Key(1), 5, bytes));  // once
   EXPECT_TRUE(cache->Has(Key(1), 5, bytes.size()));
-  const auto span = cache->Find(Key(1), 5, {100, bytes.size()});
-  ASSERT_NE(span, nullptr);
-  EXPECT_EQ(span->bytes(), bytes);
-  EXPECT_EQ(span->range().offset, 100u);
+  EXPECT_EQ(Read(*cache, Key(1), 5, bytes.size()), bytes);
   EXPECT_EQ(cache->bytes(), kHeader + bytes.size());
-  EXPECT_EQ(cache->Find(Key(2), 5, {100, bytes.size()}), nullptr);
+  EXPECT_EQ(Read(*cache, Key(2), 5, bytes.size()), std::nullopt);
   // Another process that opens it later finds it, too.
   const auto again = Open(1 << 20);
-  EXPECT_NE(again->Find(Key(1), 5, {100, bytes.size()}), nullptr);
+  EXPECT_EQ(Read(*again, Key(1), 5, bytes.size()), bytes);
   EXPECT_EQ(again->bytes(), kHeader + bytes.size());
 }
 
@@ -118,14 +130,46 @@ TEST_F(DiskCacheTest, NeverServesADamagedEntry) {
     file.seekp(at);
     file.put('!');
     file.close();
-    EXPECT_EQ(cache->Find(Key(1), 5, {0, 1000}), nullptr) << at;
+    EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::nullopt) << at;
     EXPECT_EQ(cache->bytes(), 0u) << at;
   }
   EXPECT_EQ(counters_.cache_damaged.value(), 5u);
   ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
   fs::resize_file(Entries()[0], 500);  // torn by a crash of the machine
-  EXPECT_EQ(cache->Find(Key(1), 5, {0, 1000}), nullptr);
+  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::nullopt);
   EXPECT_TRUE(Entries().empty());
+}
+
+// Two readers that find the same damage count it once, and take the bytes of
+// the entry away once.
+TEST_F(DiskCacheTest, CountsADamagedEntryOnce) {
+  const auto cache = Open(1 << 20);
+  ASSERT_TRUE(cache->Store(Key(1), 5, std::string(1000, 'x')));
+  ASSERT_TRUE(cache->Store(Key(2), 5, std::string(500, 'y')));
+  cache->RemoveDamaged(Key(1), 5, 1000);
+  cache->RemoveDamaged(Key(1), 5, 1000);
+  EXPECT_EQ(counters_.cache_damaged.value(), 1u);
+  EXPECT_EQ(cache->bytes(), kHeader + 500);
+}
+
+// What an earlier version of Ballast left: a name without a format.
+TEST_F(DiskCacheTest, DropsEntriesOfAnotherFormat) {
+  const std::string old = "/01/01000000000000010000000000000008-" +
+                          std::string("0000000000000005-1000");
+  {
+    const auto cache = Open(1 << 20);
+    ASSERT_TRUE(cache->Store(Key(1), 5, std::string(1000, 'x')));
+    std::ofstream(dir_ + old) << std::string(1040, 'o');
+    // Beside a process that may still use it, it is not read, but makes room.
+    const auto beside = Open(1 << 20);
+    EXPECT_TRUE(fs::exists(dir_ + old));
+    EXPECT_EQ(Read(*beside, Key(1), 5, 1000), std::string(1000, 'x'));
+  }
+  const auto cache = Open(1 << 20);
+  EXPECT_FALSE(fs::exists(dir_ + old));
+  EXPECT_EQ(cache->bytes(), kHeader + 1000);
+  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::string(1000, 'x'));
+  EXPECT_EQ(counters_.cache_damaged.value(), 0u);
 }
 
 TEST_F(DiskCacheTest, StaysWithinItsBound) {
@@ -197,12 +241,11 @@ TEST_F(DiskCacheTest, IsSharedAndSurvivesKilledProcesses) {
   EXPECT_LE(keeps_count->bytes(), kBound);
   EXPECT_GE(keeps_count->bytes(), on_disk);
   for (uint64_t i = 0; i < 150; ++i) {
-    const auto span = keeps_count->Find(Key(i), i, {0, 5000});
-    ASSERT_NE(span, nullptr) << i;
-    EXPECT_TRUE(span->bytes() ==
-                    std::string(5000, static_cast<char>('a' + i % 26)) ||
-                span->bytes() ==
-                    std::string(5000, static_cast<char>('a' + (i + 150) % 26)));
+    const auto bytes = Read(*keeps_count, Key(i), i, 5000);
+    EXPECT_TRUE(bytes == std::string(5000, static_cast<char>('a' + i % 26)) ||
+                bytes ==
+                    std::string(5000, static_cast<char>('a' + (i + 150) % 26)))
+        << i;
   }
 }
 

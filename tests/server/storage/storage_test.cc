@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,6 +39,11 @@ class MemoryStore : public ObjectStore {
     Object& object = objects_[path];
     object.bytes = std::move(bytes);
     object.version = ++versions_;
+  }
+
+  void Remove(const std::string& path) {
+    MutexLock lock(&mutex_);
+    objects_.erase(path);
   }
 
   absl::StatusOr<std::vector<StoreEntry>> List(const std::string& folder,
@@ -317,6 +323,62 @@ TEST_F(StorageTest, ASecondProcessReadsFromTheCache) {
   FileView view(&*file, ReadFrom::kDisk, 0);
   ASSERT_TRUE(view.Load({{0, 1 << 20}}).ok());
   EXPECT_TRUE(*view.ReadAt(0, 100) == Pattern(3 << 20, 5).substr(0, 100));
+}
+
+// A view goes on with the store's bytes where it finds damage: what it gave
+// before was compared.
+TEST_F(StorageTest, ReadsADamagedEntryAnewFromTheStore) {
+  const std::string bytes = Pattern(1 << 20, 4);
+  store_.Put("b/k", bytes);
+  Storage storage;
+  ASSERT_TRUE(storage.Configure(WithCache()).ok());
+  AddStoreTo(storage);
+  const auto file = storage.Open("s3://b/k");
+  const MakeRoom room = [](uint64_t) { return true; };
+  ASSERT_TRUE(file->object()->FetchAhead({0, 500'000}, 1, room).ok());
+  // Memory holds a megabyte.
+  ASSERT_TRUE(file->object()->FetchAhead({0, 1 << 20}, 1, room).ok());
+  EXPECT_TRUE(file->object()->IsHere({0, 500'000}, 1));
+  EXPECT_FALSE(file->object()->IsHere({0, 500'001}, 1));
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(dir_)) {
+    if (!entry.is_regular_file() || entry.file_size() < 500'000) continue;
+    std::fstream entry_file(entry.path(), std::ios::in | std::ios::out);
+    entry_file.seekp(static_cast<std::streamoff>(
+        entry.file_size() - (entry.file_size() < 600'000 ? 250'000 : 800'000)));
+    entry_file.put('!');
+    entry_file.put('?');
+  }
+  store_.reads = 0;
+  FileView view(&*file, ReadFrom::kDisk, 1);
+  ASSERT_TRUE(view.Load({{0, 500'000}}).ok());
+  EXPECT_TRUE(view.IsInCache());
+  EXPECT_TRUE(*view.ReadAt(0, 1000) == bytes.substr(0, 1000));
+  EXPECT_EQ(store_.reads, 0);
+  EXPECT_EQ(storage.counters().cache_damaged.value(), 0u);
+  EXPECT_TRUE(*view.ReadAt(0, 500'000) == bytes.substr(0, 500'000));
+  EXPECT_EQ(store_.reads, 1);
+  EXPECT_EQ(storage.counters().cache_damaged.value(), 1u);
+  EXPECT_FALSE(view.IsInCache());
+  EXPECT_TRUE(*view.ReadAt(499'000, 1000) == bytes.substr(499'000, 1000));
+  EXPECT_EQ(store_.reads, 1);
+  // From memory alone damage is no reason to remove anything, or to wait.
+  FileView memory(&*file, ReadFrom::kMemory, 1);
+  const absl::Status loaded = memory.Load({{0, 1 << 20}});
+  if (loaded.ok()) {
+    EXPECT_TRUE(absl::IsAborted(memory.ReadAt(0, 1 << 20).status()));
+  } else {
+    EXPECT_TRUE(absl::IsAborted(loaded)) << loaded;
+  }
+  EXPECT_EQ(store_.reads, 1);
+  EXPECT_EQ(storage.counters().cache_damaged.value(), 1u);
+  // The store fails meanwhile: a transient fault, not one of the data.
+  store_.before_read = [&] { store_.Remove("b/k"); };
+  FileView disk(&*file, ReadFrom::kDisk, 1);
+  ASSERT_TRUE(disk.Load({{0, 1 << 20}}).ok());
+  const absl::Status gone = disk.ReadAt(0, 1 << 20).status();
+  EXPECT_TRUE(absl::IsNotFound(gone)) << gone;
+  EXPECT_EQ(storage.counters().cache_damaged.value(), 2u);
 }
 
 TEST_F(StorageTest, FetchesAheadOnlyWithRoom) {

@@ -1,0 +1,78 @@
+#ifndef BALLAST_SERVER_STORAGE_ENTRY_FILE_H_
+#define BALLAST_SERVER_STORAGE_ENTRY_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/corpus/file.h"
+#include "server/storage/span_memory.h"
+
+namespace ballast {
+
+// The file of one entry of the cache, opened for reading. In the file:
+//
+//   32 bytes        magic with the version of this format, key, size
+//   8 for each      checksums of the blocks
+//   `size`          the bytes, in blocks of kBlock, of which the last is
+//   shorter
+//
+// A block is compared with its checksum each time that it is read from the
+// file. A checksum also depends on key and number, so that a block of another
+// place never fits. Thread-compatible.
+class EntryFile {
+ public:
+  // Small enough that a few bytes cost little, such as the marks between the
+  // pieces of an image in Parquet.
+  static constexpr uint64_t kBlock = uint64_t{4} << 10;
+
+  // The bytes of the file of an entry of `size` bytes.
+  static uint64_t FileBytes(uint64_t size);
+  // All of the file but `bytes`, which follow.
+  static std::string Head(const SpanKey& key, absl::string_view bytes);
+
+  // Takes the file of the entry of this key and size. Errors: as ReadAt.
+  static absl::StatusOr<std::unique_ptr<EntryFile>> Open(File file,
+                                                         const SpanKey& key,
+                                                         uint64_t size,
+                                                         ReadFrom from);
+
+  // Reads bytes of the entry: whole blocks straight to `out`, which has other
+  // bytes than the entry after a failure. Errors: DATA_LOSS (a block is
+  // damaged, or the disk fails); ABORTED (kMemory, and not all is in memory).
+  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out);
+  // As File::ReadSoon.
+  void ReadSoon(uint64_t offset, uint64_t size) const;
+
+ private:
+  EntryFile(File file, const SpanKey& key, uint64_t size, ReadFrom from)
+      : file_(std::move(file)), key_(key), size_(size), from_(from) {}
+
+  // Reads a part of the file.
+  absl::Status ReadFile(uint64_t offset, uint64_t size, char* out) const;
+  // Reads `count` blocks from `first` on, and compares them.
+  absl::Status ReadBlocks(uint64_t first, uint64_t count, char* out);
+  // The checksum of a block, as the file has it.
+  absl::StatusOr<uint64_t> ChecksumOf(uint64_t block);
+  uint64_t BlockBytes(uint64_t first, uint64_t count) const;
+
+  const File file_;
+  const SpanKey key_;
+  const uint64_t size_;
+  const ReadFrom from_;
+  // Checksums from block first_checksum_ on, as the file has them.
+  std::string checksums_;
+  uint64_t first_checksum_ = 0;
+  // The block of which a part was read last.
+  std::unique_ptr<char[]> block_;
+  std::optional<uint64_t> block_number_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_STORAGE_ENTRY_FILE_H_
