@@ -175,9 +175,11 @@ TEST_F(ParquetSourceTest, PresetsAndColumnsNameTheSame) {
 }
 
 TEST_F(ParquetSourceTest, ReadsAnEmptyFile) {
-  const v1::Source source = SourceOf("empty.parquet");
-  EXPECT_EQ(Build(source).samples, 0u);
-  EXPECT_EQ(Open(source)->index().group_starts().size(), 0u);
+  for (const char* name : {"empty.parquet", "untyped.parquet"}) {
+    const v1::Source source = SourceOf(name);
+    EXPECT_EQ(Build(source).samples, 0u) << name;
+    EXPECT_EQ(Open(source)->index().group_starts().size(), 0u) << name;
+  }
 }
 
 TEST_F(ParquetSourceTest, LeavesOutRowsThatFailAFilter) {

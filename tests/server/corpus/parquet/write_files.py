@@ -438,6 +438,7 @@ def unfit():
                                          "texts": texts}), [], [])
     write("two.parquet", pa.table({"texts": texts, "conversations": turns}), [], [])
     write("none.parquet", pa.table({"question": ["q"], "answer": ["a"]}), [], [])
+    write("untyped.parquet", pa.table({"texts": pa.nulls(0), "image": pa.nulls(0)}), [], [])
     write("empty.parquet", pa.table({"texts": pa.array([], pa.list_(pa.struct(
         [("user", pa.string()), ("assistant", pa.string())])))}), [], [])
     write("wide.parquet",
