@@ -20,8 +20,12 @@ constexpr char kExamples[] =
     "--json\n"
     "\n"
     "One line a sample, in order of position: step, position, "
-    "SOURCE:ORDINAL, FILE\nat byte OFFSET. JSON keys: step, position, source, "
-    "ordinal, file, offset.";
+    "SOURCE:ORDINAL, FILE\nat byte OFFSET; of Parquet and JSON FILE:NUMBER, "
+    "its "
+    "row, line or element, from\n1. The byte of a row is that of its row "
+    "group. "
+    "JSON keys: step, position,\nsource, ordinal, file, offset, number (0 in "
+    "tars).";
 
 struct Options {
   uint64_t step = 0;
@@ -38,12 +42,15 @@ std::string LineOf(uint64_t step, const v1::GetSamplesResponse::Sample& sample,
                  {"source", sample.source()},
                  {"ordinal", sample.ordinal()},
                  {"file", sample.file()},
-                 {"offset", sample.offset()}})
+                 {"offset", sample.offset()},
+                 {"number", sample.number()}})
         .dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  return absl::StrCat("step ", step, "  position ", sample.position(), "  ",
-                      sample.source(), ":", sample.ordinal(), "  ",
-                      sample.file(), " at byte ", sample.offset());
+  return absl::StrCat(
+      "step ", step, "  position ", sample.position(), "  ", sample.source(),
+      ":", sample.ordinal(), "  ", sample.file(),
+      sample.number() == 0 ? "" : absl::StrCat(":", sample.number()),
+      " at byte ", sample.offset());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -45,7 +46,19 @@ class BraceExpander {
     if (absl::StrContains(pattern_, absl::string_view("\0", 1))) {
       return absl::InvalidArgumentError("the pattern holds a NUL byte");
     }
-    return ExpandSequence(0);
+    BALLAST_ASSIGN_OR_RETURN(Names names, ExpandSequence(0));
+    if (!absl::StrContains(pattern_, "**")) return names;
+    for (const std::string& name : names) {
+      for (const absl::string_view part : absl::StrSplit(name, '/')) {
+        // Globs would take it for `*`, and leave out the files of other depths.
+        if (part != "**") continue;
+        return Fault(
+            "has a part **, which would stand for one folder, not for all "
+            "below it; wanted a glob for each depth, such as "
+            "{*,*/*}.parquet");
+      }
+    }
+    return names;
   }
 
  private:

@@ -196,7 +196,8 @@ SampleLocation FileSource::Locate(uint64_t ordinal) const {
   // Does not touch the disk: it may hang while a caller asks.
   if (ordinal >= index_->size() || !index_->IsTouched(ordinal)) return {};
   const IndexSampleRecord& record = index_->record(ordinal);
-  return {std::string(index_->file_name(record.file)), record.offset};
+  return {std::string(index_->file_name(record.file)), record.offset,
+          record.line};
 }
 
 absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(

@@ -56,7 +56,9 @@ using ImagePlaces =
 // The place of a sample, for messages and lists.
 struct SampleLocation {
   std::string file;     // as the index calls it
-  uint64_t offset = 0;  // bytes from its start
+  uint64_t offset = 0;  // bytes from its start; of a row, of its row group
+  // Of its line, array element or row, from 1; 0: it is none of these.
+  uint64_t number = 0;
 };
 
 // The parts of a sample to read, and from where.

@@ -10,9 +10,9 @@ namespace {
 // Raised when conversations name media by other rules, or are refused for other
 // reasons.
 //   2: parts of images with bounds or a size of their own are refused, and
-//   clips
-//      beside the turns
-constexpr int kConversationRules = 2;
+//      clips beside the turns
+//   3: keys and parts that name different media, and two lists of turns
+constexpr int kConversationRules = 3;
 
 }  // namespace
 

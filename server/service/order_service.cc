@@ -46,6 +46,7 @@ v1::GetSamplesResponse SamplesOf(const v1::StepSchedule& schedule,
     const SampleLocation at = locate(source, ordinal);
     sample->set_file(at.file);
     sample->set_offset(at.offset);
+    sample->set_number(at.number);
   }
   return response;
 }

@@ -188,11 +188,19 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
         "conversation is not valid JSON: ", simdjson::error_message(error)));
   }
   array list;
-  if (root["conversations"].get(list) != SUCCESS &&
-      root["messages"].get(list) != SUCCESS) {
+  array messages;
+  const bool has_messages = root["messages"].get(messages) == SUCCESS;
+  if (root["conversations"].get(list) != SUCCESS) {
+    if (!has_messages) {
+      return absl::InvalidArgumentError(
+          "conversation is not an object with a list `conversations` or "
+          "`messages`");
+    }
+    list = messages;
+  } else if (has_messages && messages.size() > 0) {
     return absl::InvalidArgumentError(
-        "conversation is not an object with a list `conversations` or "
-        "`messages`");
+        "both `conversations` and `messages` may be meant; wanted one of the "
+        "two");
   }
   BALLAST_RETURN_IF_ERROR(CheckBeside(root));
   std::vector<Turn> turns;

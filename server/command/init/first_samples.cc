@@ -188,7 +188,7 @@ class Looker {
         std::min(kMostRows, parquet->groups().front().num_rows);
     for (uint64_t i = 0; i < most; ++i) {
       const absl::StatusOr<ParquetRow> row = rows->Row(i);
-      Count(Named(row.status(), absl::StrCat("row ", i)),
+      Count(Named(row.status(), absl::StrCat("row ", i + 1)),
             row.ok() ? row->images.size() : 0, row.ok() ? row->text.size() : 0);
     }
     return file.stamp().size;

@@ -27,6 +27,7 @@
 #include "server/corpus/file.h"
 #include "server/storage/storage.h"
 #include "server/storage/store_url.h"
+#include "server/text/conversation.h"
 #include "server/text/own_template.h"
 
 namespace ballast {
@@ -97,8 +98,8 @@ class TreeLooker {
     }
   }
 
-  // Whether a JSON file is an array of conversations, as LLaVA's files are.
-  // Others describe something.
+  // Whether a JSON file holds conversations: an array, as LLaVA's files are, or
+  // lines. Others describe something.
   bool HoldsConversations(const std::string& path) {
     constexpr uint64_t kHead = 65536;
     if (seen_->in_store && json_files_++ == kMostJsonOfStore) {
@@ -115,7 +116,12 @@ class TreeLooker {
         file->ReadAt(0, std::min(kHead, file->stamp().size));
     if (!head.ok()) return false;
     const size_t first = head->find_first_not_of(" \t\r\n");
-    return first != std::string::npos && (*head)[first] == '[' &&
+    if (first == std::string::npos) return false;
+    if ((*head)[first] == '{') {
+      const absl::string_view left = absl::string_view(*head).substr(first);
+      return ParseConversation(left.substr(0, left.find('\n'))).ok();
+    }
+    return (*head)[first] == '[' &&
            (absl::StrContains(*head, "\"conversations\"") ||
             absl::StrContains(*head, "\"messages\""));
   }

@@ -1,6 +1,9 @@
 #include "server/corpus/jsonl/conversation_json.h"
 
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <simdjson.h>
 
@@ -8,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_path.h"
 #include "server/corpus/jsonl/video_json.h"
 #include "server/corpus/limits.h"
@@ -37,6 +41,7 @@ absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
 // What the turns of an object mention.
 struct Mentioned {
   std::vector<std::string> images;
+  std::vector<std::string> image_parts;  // the path of each, "" without one
   std::vector<JsonVideo> videos;
   bool has_video_mark = false;
 };
@@ -68,13 +73,15 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
     BALLAST_RETURN_IF_ERROR(CheckImagePart(part));
   }
   std::string_view path;
-  if (type == "image" && (part["image"].get(path) == SUCCESS ||
-                          part["path"].get(path) == SUCCESS)) {
+  if ((type == "image" && (part["image"].get(path) == SUCCESS ||
+                           part["path"].get(path) == SUCCESS)) ||
+      (type == "image_url" && (part["image_url"]["url"].get(path) == SUCCESS ||
+                               part["image_url"].get(path) == SUCCESS))) {
+    mentioned->image_parts.emplace_back(path);
     return AddPath(View(path), &mentioned->images);
   }
-  if (type == "image_url" && (part["image_url"]["url"].get(path) == SUCCESS ||
-                              part["image_url"].get(path) == SUCCESS)) {
-    return AddPath(View(path), &mentioned->images);
+  if (type == "image" || type == "image_url") {
+    mentioned->image_parts.emplace_back();
   }
   if (type == "text" && part["text"].get(path) == SUCCESS) {
     mentioned->has_video_mark |= absl::StrContains(View(path), "<video>");
@@ -158,6 +165,46 @@ absl::StatusOr<bool> ReadImages(const object& root, const char* key,
       absl::StrCat("`", key, "` is neither a string nor a list of strings"));
 }
 
+// The paths of `image` and `images`; nullopt if there is neither.
+absl::StatusOr<std::optional<std::vector<std::string>>> ReadImageKeys(
+    const object& root) {
+  std::optional<std::vector<std::string>> images;
+  for (const char* key : {"image", "images"}) {
+    std::vector<std::string> paths;
+    BALLAST_ASSIGN_OR_RETURN(const bool found, ReadImages(root, key, &paths));
+    if (!found) continue;
+    if (images.has_value() && !images->empty() && !paths.empty() &&
+        *images != paths) {
+      return absl::InvalidArgumentError(
+          "`image` and `images` name different images; wanted one of the two");
+    }
+    if (!images.has_value() || images->empty()) images = std::move(paths);
+  }
+  return images;
+}
+
+// Compares what parts name with what keys do, where each part stands for an
+// image or a video. How many there are is compared with the text later.
+absl::Status CheckNamed(absl::string_view medium,
+                        const std::vector<std::string>& parts,
+                        const std::vector<std::string>& keys) {
+  for (size_t i = 0; parts.size() == keys.size() && i < parts.size(); ++i) {
+    if (parts[i].empty() || IsSameFile(parts[i], keys[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "part ", i + 1, " of type ", medium, " names ", Printable(parts[i]),
+        ", and ", medium, " ", i + 1, " of key `", medium, "` or `", medium,
+        "s` is ", Printable(keys[i]), "; wanted the ", medium,
+        "s in the order in which the parts name them"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> PathsOf(const std::vector<JsonVideo>& videos) {
+  std::vector<std::string> paths;
+  for (const JsonVideo& video : videos) paths.push_back(video.path);
+  return paths;
+}
+
 absl::Status NoVideo(absl::string_view found) {
   return absl::InvalidArgumentError(
       absl::StrCat("video is not supported: ", found));
@@ -198,6 +245,10 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
                            ReadVideoKeys(root, &sample.videos));
+  if (has_videos) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckNamed("video", PathsOf(mentioned.videos), PathsOf(sample.videos)));
+  }
   for (JsonVideo& video : mentioned.videos) {
     if (!has_videos) {
       BALLAST_RETURN_IF_ERROR(AddVideo(std::move(video), &sample.videos));
@@ -214,12 +265,13 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
   }
-  for (const char* key : {"image", "images"}) {
-    BALLAST_ASSIGN_OR_RETURN(const bool found,
-                             ReadImages(root, key, &sample.images));
-    if (found) return sample;
+  BALLAST_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> images,
+                           ReadImageKeys(root));
+  if (images.has_value()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckNamed("image", mentioned.image_parts, *images));
   }
-  sample.images = std::move(mentioned.images);
+  sample.images = std::move(images).value_or(std::move(mentioned.images));
   return sample;
 }
 

@@ -52,7 +52,8 @@ struct JsonSample {
   // kPackedJson if the object has `tokens`, else kConversation.
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   // Paths in order: from `image` or `images`, each a string, a list of strings,
-  // null or absent; otherwise from the parts of `messages`, as
+  // null or absent, which may not name others than parts do or than each other;
+  // otherwise from the parts of `messages`, as
   // {"type": "image", "image": PATH}, or `path` for the second key, or {"type":
   // "image_url", "image_url": {"url": PATH}}. At most kMaxImages; each passes
   // CheckDataPath. URLs and members of zip archives are refused by their kind

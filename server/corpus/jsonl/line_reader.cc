@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -11,8 +12,18 @@ LineReader::LineReader(const File* file, uint64_t max_length)
 
 absl::StatusOr<std::optional<Line>> LineReader::Next() {
   constexpr uint64_t kChunk = uint64_t{1} << 20;
+  constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
   Line line;
   line.number = ++number_;
+  if (position_ == 0) {
+    BALLAST_ASSIGN_OR_RETURN(
+        buffer_, file_->ReadAt(0, std::min(kChunk, file_->stamp().size)));
+    position_ = buffer_.size();
+    // No part of the first line: its JSON would not be read.
+    if (absl::StartsWith(buffer_, kByteOrderMark)) {
+      used_ = kByteOrderMark.size();
+    }
+  }
   line.offset = position_ - (buffer_.size() - used_);
   line_.clear();
   uint64_t length = 0;

@@ -1,7 +1,10 @@
 #include "server/corpus/jsonl/media_path.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "server/corpus/bad_kind.h"
 #include "server/corpus/data_path.h"
 
@@ -30,6 +33,12 @@ absl::Status CheckMediaPath(absl::string_view medium, absl::string_view path) {
                    "media_root and name its path");
   }
   return CheckDataPath(path);
+}
+
+bool IsSameFile(absl::string_view one, absl::string_view other) {
+  if (one.size() < other.size()) std::swap(one, other);
+  return absl::ConsumeSuffix(&one, other) &&
+         (one.empty() || one.back() == '/' || absl::StartsWith(other, "/"));
 }
 
 }  // namespace ballast

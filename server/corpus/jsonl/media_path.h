@@ -11,6 +11,10 @@ namespace ballast {
 // a member of a zip archive, by its kind (bad_kind.h): INVALID_ARGUMENT.
 absl::Status CheckMediaPath(absl::string_view medium, absl::string_view path);
 
+// Whether two paths may be of one file, from one folder or another: one ends
+// with the other. Pure.
+bool IsSameFile(absl::string_view one, absl::string_view other);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CORPUS_JSONL_MEDIA_PATH_H_

@@ -147,9 +147,17 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
 
 absl::StatusOr<bool> ReadVideoKeys(const object& root,
                                    std::vector<JsonVideo>* videos) {
+  bool any = false;
   for (const char* key : {"video", "videos"}) {
     element value;
     if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
+    array none;
+    if (any && value.get(none) == SUCCESS && none.size() == 0) continue;
+    if (any) {
+      return absl::InvalidArgumentError(
+          "keys `video` and `videos`; wanted one of the two");
+    }
+    any = true;
     std::vector<element> named = {value};
     array list;
     if (std::string_view(key) == "videos" && value.get(list) == SUCCESS) {
@@ -164,9 +172,8 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
       }
       BALLAST_RETURN_IF_ERROR(AddVideo(*std::move(video), videos));
     }
-    return true;
   }
-  return false;
+  return any;
 }
 
 absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {

@@ -86,6 +86,15 @@ arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> MakeReader(
   return builder.Build();
 }
 
+// Whether there is nothing to map: writers that go by the values give the
+// columns of such a file no types.
+bool HasNoRows(const parquet::FileMetaData& metadata) {
+  for (int i = 0; i < metadata.num_row_groups(); ++i) {
+    if (metadata.RowGroup(i)->num_rows() != 0) return false;
+  }
+  return true;
+}
+
 class ArrowParquetFile final : public ParquetFile {
  public:
   ArrowParquetFile(std::shared_ptr<parquet::FileMetaData> metadata,
@@ -363,6 +372,7 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
     std::shared_ptr<arrow::Schema> schema;
     ARROW_RETURN_NOT_OK(reader->GetSchema(&schema));
     mapping = MapColumns(*schema, columns);
+    if (!mapping.ok() && HasNoRows(*metadata)) mapping = RowMapping();
     if (!mapping.ok()) return arrow::Status::OK();
     opened = std::make_shared<ArrowParquetFile>(
         metadata, *mapping, FindLeaves(reader->manifest(), *schema, *mapping));

@@ -12,9 +12,7 @@
 #include <arrow/table.h>
 #include <arrow/type.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
@@ -33,11 +31,23 @@ struct NamedMedia {
   std::vector<std::string> videos;
 };
 
-// Whether two paths may be of one file, from one folder or another.
-bool IsSameFile(absl::string_view one, absl::string_view other) {
-  if (one.size() < other.size()) std::swap(one, other);
-  return absl::ConsumeSuffix(&one, other) &&
-         (one.empty() || one.back() == '/' || absl::StartsWith(other, "/"));
+// Whether a value is more than nothing: nulls, empty texts and lists, and
+// structs of these. A text may be a list as JSON.
+bool SaysSomething(const arrow::Array& array, int64_t i) {
+  if (array.IsNull(i)) return false;
+  if (IsBytes(*array.type())) {
+    const absl::string_view text = BytesAt(array, i).value_or("");
+    return !text.empty() && text != "[]";
+  }
+  if (const auto items = ListAt(array, i); items.has_value()) {
+    return items->end > items->begin;
+  }
+  if (array.type_id() != arrow::Type::STRUCT) return true;
+  for (const auto& field : array.type()->fields()) {
+    const auto values = FieldOf(array, field->name());
+    if (values != nullptr && SaysSomething(*values, i)) return true;
+  }
+  return false;
 }
 
 // The rows of a table.
@@ -57,6 +67,9 @@ class MappedRows final : public ParquetRows {
         turns_(Column(mapping_.turns)) {
     for (const RowFilter& filter : mapping_.filters) {
       filtered_.push_back(Column(filter.column));
+    }
+    for (const std::string& name : mapping_.beside) {
+      beside_.push_back(Column(name));
     }
   }
 
@@ -85,6 +98,7 @@ class MappedRows final : public ParquetRows {
     if (videos_ != nullptr) {
       BALLAST_RETURN_IF_ERROR(AddVideos(row, &sample.videos));
     }
+    BALLAST_RETURN_IF_ERROR(CheckBeside(row));
     TurnsJson json;
     NamedMedia named;
     BALLAST_RETURN_IF_ERROR(AddTurns(row, &json, &named));
@@ -102,6 +116,19 @@ class MappedRows final : public ParquetRows {
     const auto values = name.empty() ? nullptr : table_->GetColumnByName(name);
     return values == nullptr || values->num_chunks() == 0 ? nullptr
                                                           : values->chunk(0);
+  }
+
+  // As the keys beside the turns of JSON (server/text/conversation.cc).
+  absl::Status CheckBeside(uint64_t row) const {
+    for (size_t i = 0; i < beside_.size(); ++i) {
+      if (beside_[i] == nullptr || !SaysSomething(*beside_[i], row)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "column ", mapping_.beside[i],
+          " beside the turns is not read, so the text would be another; write "
+          "it into a first turn of role system, or write the file without the "
+          "column"));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status AddVideos(uint64_t row,
@@ -249,23 +276,22 @@ class MappedRows final : public ParquetRows {
     return absl::OkStatus();
   }
 
-  // Adds how much the last turn counts, and refuses reasoning, which would be
-  // left out.
+  // Adds how much the last turn counts, and refuses what would be left out.
   static absl::Status AddCount(const arrow::Array& turns, int64_t i,
                                TurnsJson* json) {
     BALLAST_ASSIGN_OR_RETURN(const auto settings,
                              SettingsAt(turns, i, kTurnSettings,
                                         /*numbers_alone=*/true));
     json->AddSettings(settings);
-    const auto reasoning = FieldOf(turns, kReasoning);
-    if (reasoning == nullptr || !IsBytes(*reasoning->type())) {
-      return absl::OkStatus();
+    for (const char* key : kMoreToLearn) {
+      const auto values = FieldOf(turns, key);
+      if (values == nullptr || !SaysSomething(*values, i)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "`", key,
+          "` is not written into the text, so it would not be learnt; put it "
+          "into the content as the model writes it"));
     }
-    if (BytesAt(*reasoning, i).value_or("").empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "`", kReasoning,
-        "` is not written into the text, so it would not be learnt; put it "
-        "into the content as the model writes it"));
+    return absl::OkStatus();
   }
 
   // The numbers of struct `i` of those names; nulls say nothing. Other values
@@ -354,6 +380,7 @@ class MappedRows final : public ParquetRows {
   const std::shared_ptr<arrow::Array> videos_;  // null: none
   const std::shared_ptr<arrow::Array> turns_;
   std::vector<std::shared_ptr<arrow::Array>> filtered_;  // as mapping_.filters
+  std::vector<std::shared_ptr<arrow::Array>> beside_;    // as mapping_.beside
 };
 
 }  // namespace

@@ -64,7 +64,7 @@ ParquetColumns ParquetColumnsOf(const v1::Source& source) {
 std::string ParquetColumnsKey(const v1::Source& source) {
   const ParquetColumns columns = ParquetColumnsOf(source);
   // Raised when the same columns become other samples.
-  constexpr int kRowRules = 3;
+  constexpr int kRowRules = 4;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);
   const auto add = [&key](const std::string& text) {

@@ -54,6 +54,13 @@ bool FitsImages(const arrow::DataType& type) {
   return IsImage(item == nullptr ? type : *item);
 }
 
+// Whether all values are null, or lists of nulls: so writers that go by the
+// values store a column of images in a file that has none.
+bool IsNothing(const arrow::DataType& type) {
+  const arrow::DataType* item = ItemType(type);
+  return (item == nullptr ? type : *item).id() == arrow::Type::NA;
+}
+
 // As images, but a text is a path.
 bool FitsVideos(const arrow::DataType& type) {
   const arrow::DataType* item = ItemType(type);
@@ -147,7 +154,9 @@ absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
           "several columns `video` or `videos`; wanted one");
     }
     const arrow::DataType& type = *schema.field(found[0])->type();
-    if (!FitsVideos(type)) return Mismatch(name, type, kWantedVideos);
+    if (!FitsVideos(type) && !IsNothing(type)) {
+      return Mismatch(name, type, kWantedVideos);
+    }
     mapping->videos = name;
   }
   return absl::OkStatus();
@@ -155,23 +164,56 @@ absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
 
 // Refuses columns that may be images under another name or of another shape:
 // the text would be trained on without them all the same.
-absl::Status CheckNoImages(const arrow::Schema& schema) {
-  for (const char* name : {"images", "image"}) {
+absl::Status CheckNoOtherImages(const arrow::Schema& schema,
+                                const RowMapping& mapping) {
+  const auto images = schema.GetFieldByName(mapping.images);
+  const bool has_images = images != nullptr && FitsImages(*images->type());
+  for (const std::string name : {"images", "image"}) {
+    if (has_images || name == mapping.images) continue;
     for (const int i : schema.GetAllFieldIndices(name)) {
       return Mismatch(name, *schema.field(i)->type(), kWantedImages);
     }
   }
+  const auto is_filtered = [&](const std::string& name) {
+    return std::any_of(
+        mapping.filters.begin(), mapping.filters.end(),
+        [&](const RowFilter& filter) { return filter.column == name; });
+  };
   for (const auto& field : schema.fields()) {
+    const std::string& name = field->name();
+    if (name == mapping.images || name == "video" || name == "videos") continue;
     const arrow::DataType* item = ItemType(*field->type());
     const bool is_file =
         FieldType(item == nullptr ? *field->type() : *item, "bytes") != nullptr;
-    if (!is_file || field->name() == "video" || field->name() == "videos") {
+    // Beside images, bytes alone are more often something else.
+    const bool may_be_file =
+        !has_images && FitsImages(*field->type()) && !is_filtered(name);
+    if (!is_file && !may_be_file) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "column ", Printable(name), " has ", is_file ? "files" : "bytes",
+        ", and is not read: name the columns in `columns`",
+        has_images ? " if it may be left out"
+                   : ", with it as `images` if it has images, or the column of "
+                     "text alone"));
+  }
+  return absl::OkStatus();
+}
+
+// The columns beside the turns that would change the text.
+absl::Status FindBeside(const arrow::Schema& schema, RowMapping* mapping) {
+  for (const std::string name : kBeside) {
+    const std::vector<int> found = schema.GetAllFieldIndices(name);
+    if (found.empty() || name == mapping->images || name == mapping->turns) {
       continue;
     }
-    return absl::FailedPreconditionError(absl::StrCat(
-        "column ", Printable(field->name()),
-        " has files, and is not read: name the columns in `columns`, with it "
-        "as `images` if it has images, or the column of text alone"));
+    if (found.size() > 1) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("several columns `", name, "`; wanted one"));
+    }
+    const arrow::DataType& type = *schema.field(found[0])->type();
+    if (IsBytes(type) || ItemType(type) != nullptr) {
+      mapping->beside.push_back(name);
+    }
   }
   return absl::OkStatus();
 }
@@ -197,7 +239,15 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
                 [](const std::string&, const arrow::DataType& type) {
                   return FitsImages(type);
                 }));
-  return mapping->images.empty() ? CheckNoImages(schema) : absl::OkStatus();
+  if (mapping->images.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(
+        mapping->images,
+        Recognise(schema, {"images", "image"},
+                  [](const std::string&, const arrow::DataType& type) {
+                    return IsNothing(type);
+                  }));
+  }
+  return CheckNoOtherImages(schema, *mapping);
 }
 
 }  // namespace
@@ -232,12 +282,13 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
     if (!mapping.images.empty()) {
       BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* images,
                                TypeOf(schema, mapping.images));
-      if (!FitsImages(*images)) {
+      if (!FitsImages(*images) && !IsNothing(*images)) {
         return Mismatch(mapping.images, *images, kWantedImages);
       }
     }
   }
   BALLAST_RETURN_IF_ERROR(FindVideos(schema, &mapping));
+  BALLAST_RETURN_IF_ERROR(FindBeside(schema, &mapping));
   for (const RowFilter& filter : mapping.filters) {
     BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* type,
                              TypeOf(schema, filter.column));
@@ -259,6 +310,7 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
   };
   if (!mapping.images.empty()) add(mapping.images);
   if (!mapping.videos.empty()) add(mapping.videos);
+  for (const std::string& name : mapping.beside) add(name);
   for (const RowFilter& filter : mapping.filters) add(filter.column);
   return names;
 }
@@ -275,7 +327,7 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
   };
   if (field == fields.first || field == fields.second) return true;
   if (mapping.shape == TurnShape::kTexts) return false;
-  if (is_among(kTurnSettings) || field == kReasoning) return true;
+  if (is_among(kTurnSettings) || is_among(kMoreToLearn)) return true;
   return mapping.shape == TurnShape::kMessages &&
          (field == "type" || field == "text" || field == "path" ||
           field == "image" || field == "video" || is_among(kPartSettings));

@@ -18,6 +18,7 @@ struct RowMapping {
   std::string videos;  // likewise
   std::string turns;
   TurnShape shape = TurnShape::kConversations;
+  std::vector<std::string> beside;  // of kBeside
   std::vector<RowFilter> filters;
 };
 
@@ -41,10 +42,15 @@ inline constexpr const char* kPartSettings[] = {
     "total_pixels", "resized_height",
     "resized_width"};
 
-// The fields of a turn that say how much it counts, and one with more that is
-// to be learnt (server/text/conversation.h).
+// The fields of a turn that say how much it counts, and those with more that
+// is to be learnt (server/text/conversation.h).
 inline constexpr const char* kTurnSettings[] = {"weight", "loss", "train"};
-inline constexpr const char* kReasoning = "reasoning_content";
+inline constexpr const char* kMoreToLearn[] = {"tool_calls", "function_call",
+                                               "reasoning_content"};
+
+// The columns of texts and lists that belong to the text but are not read:
+// rows in which they say something are bad.
+inline constexpr const char* kBeside[] = {"system", "tools"};
 
 // Finds the columns. Pure. Errors: FAILED_PRECONDITION, as OpenParquetFile.
 absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
@@ -54,7 +60,7 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
 std::vector<std::string> ColumnsToRead(const RowMapping& mapping);
 
 // Whether a field of a struct inside column `column` is read; others are
-// pruned.
+// pruned. Of kMoreToLearn and kBeside all that is inside is read.
 bool IsRead(const RowMapping& mapping, const std::string& column,
             const std::string& field);
 

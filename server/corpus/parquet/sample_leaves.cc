@@ -1,6 +1,7 @@
 #include "server/corpus/parquet/sample_leaves.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -18,14 +19,22 @@ bool NamesImage(const arrow::Field& field, const std::string& column,
   return column == mapping.turns && field.name() == "image";
 }
 
-// Adds the leaves of `field`, part of column `column`, that samples need.
+// Whether a field of a turn is read in order to see whether it says something.
+bool IsLookedAt(const std::string& name) {
+  return name != "reasoning_content" &&
+         std::find(std::begin(kMoreToLearn), std::end(kMoreToLearn), name) !=
+             std::end(kMoreToLearn);
+}
+
+// Adds the leaves of `field`, part of column `column`, that samples need; all
+// of them with `whole`.
 void AddLeaves(const parquet::arrow::SchemaField& field,
-               const std::string& column, const RowMapping& mapping,
+               const std::string& column, const RowMapping& mapping, bool whole,
                SampleLeaves* leaves) {
   if (field.is_leaf()) {
     leaves->all.push_back(field.column_index);
-    // It was not read when the first indexes were made.
-    if (!NamesImage(*field.field, column, mapping)) {
+    // They were not read when the first indexes were made.
+    if (!whole && !NamesImage(*field.field, column, mapping)) {
       leaves->placing.push_back(field.column_index);
     }
     return;
@@ -33,12 +42,13 @@ void AddLeaves(const parquet::arrow::SchemaField& field,
   const bool is_struct = field.field->type()->id() == arrow::Type::STRUCT;
   for (const parquet::arrow::SchemaField& child : field.children) {
     const arrow::Field& inner = *child.field;
-    if (is_struct && !IsRead(mapping, column, inner.name())) continue;
-    if (is_struct && NamesImage(inner, column, mapping) &&
+    const bool in_whole = whole || (is_struct && IsLookedAt(inner.name()));
+    if (is_struct && !whole && !IsRead(mapping, column, inner.name())) continue;
+    if (is_struct && !in_whole && NamesImage(inner, column, mapping) &&
         !IsTextType(*inner.type())) {
       continue;
     }
-    AddLeaves(child, column, mapping, leaves);
+    AddLeaves(child, column, mapping, in_whole, leaves);
   }
 }
 
@@ -75,9 +85,16 @@ SampleLeaves FindLeaves(const parquet::arrow::SchemaManifest& manifest,
                         const RowMapping& mapping) {
   SampleLeaves leaves;
   for (const std::string& name : ColumnsToRead(mapping)) {
+    const auto is_name = [&name](const auto& each) { return each == name; };
+    // A filter's column is as it was.
+    const bool whole =
+        std::any_of(mapping.beside.begin(), mapping.beside.end(), is_name) &&
+        std::none_of(
+            mapping.filters.begin(), mapping.filters.end(),
+            [&](const RowFilter& filter) { return filter.column == name; });
     for (const auto& field : manifest.schema_fields) {
       if (field.field->name() != name) continue;
-      AddLeaves(field, name, mapping, &leaves);
+      AddLeaves(field, name, mapping, whole, &leaves);
     }
   }
   leaves.image = FindImage(*manifest.descr, mapping, leaves.all);

@@ -158,6 +158,13 @@ class InitTest(tools.ToolTest):
         _, plan = self.runs(folder)
         self.assertGreater(plan["totals"]["images"], 0)
 
+    def test_json_lines_by_another_name(self):
+        folder, rows = self.unpacked("lines")
+        self.lines(folder + "/train.json", rows)
+        said, plan = self.runs(folder)
+        self.assertIn("train: jsonl train.json, 12 samples", said)
+        self.assertGreater(plan["totals"]["images"], 0)
+
     def test_splits_follow_from_names(self):
         folder, rows = self.unpacked("splits")
         self.lines(folder + "/train.jsonl", rows[:8])

@@ -72,6 +72,17 @@ TEST(ExpandBraces, RefusesMalformedBraces) {
   EXPECT_EQ(ExpandBraces("{0..999}{0..999}").value().size(), 1000000u);
 }
 
+// Files of other depths would be left out without a word.
+TEST(ExpandBraces, RefusesWhatShellsTakeForAllDepths) {
+  for (const char* pattern :
+       {"**/*.tar", "/a/**/b.tar", "a/{b,**}/c.tar", "s3://b/**"}) {
+    EXPECT_THAT(std::string(ExpandBraces(pattern).status().message()),
+                HasSubstr("would stand for one folder"))
+        << pattern;
+  }
+  EXPECT_THAT(ExpandBraces("a**/b").value(), ElementsAre("a**/b"));
+}
+
 TEST(ExpandBraces, BoundsTheWorkOfHostilePatterns) {
   std::string nested;
   for (int i = 0; i < 30000; ++i) nested += "{";

@@ -26,7 +26,8 @@ class OrderServiceTest : public LoaderServiceFixture {
   OrderServiceTest() : LoaderServiceFixture(Changing()) {
     order_service_ = std::make_unique<OrderServiceImpl>(
         scheduler_.get(), loader_.get(), [](uint32_t source, uint64_t ordinal) {
-          return SampleLocation{absl::StrCat("file ", source), ordinal * 512};
+          return SampleLocation{absl::StrCat("file ", source), ordinal * 512,
+                                ordinal + 1};
         });
     grpc::ServerBuilder builder;
     int port = 0;
@@ -83,6 +84,7 @@ TEST_F(OrderServiceTest, SamplesComeInPiecesInOrderOfPosition) {
       EXPECT_LT(sample.ordinal(), index_.size());
       EXPECT_EQ(sample.file(), "file 0");
       EXPECT_EQ(sample.offset(), sample.ordinal() * 512);
+      EXPECT_EQ(sample.number(), sample.ordinal() + 1);
     }
   }
 }

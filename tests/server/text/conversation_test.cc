@@ -158,6 +158,18 @@ TEST(ParseConversationTest, RefusesWhatStandsBesideTheTurns) {
   }
 }
 
+TEST(ParseConversationTest, RefusesTwoListsOfTurns) {
+  const std::string both =
+      R"({"conversations": [{"from": "gpt", "value": "a"}], "messages": )";
+  EXPECT_THAT(std::string(ParseConversation(
+                              both + R"([{"role": "user", "content": "q"}]})")
+                              .status()
+                              .message()),
+              HasSubstr("both `conversations` and `messages`"));
+  EXPECT_TRUE(ParseConversation(both + "null}").ok());
+  EXPECT_TRUE(ParseConversation(both + "[]}").ok());
+}
+
 TEST(ParseConversationTest, RefusesDeepNestingInsteadOfOverflowing) {
   const std::string deep(1 << 20, '[');
   EXPECT_FALSE(ParseConversation(deep).ok());

@@ -48,6 +48,45 @@ TEST(ConversationJsonTest, FindsImagesOfPartsUnlessTheyAreListed) {
             "path \"/etc/x\" is absolute");
 }
 
+// They would be trained on with another text, or in another order.
+TEST(ConversationJsonTest, RefusesKeysAndPartsThatNameDifferentFiles) {
+  const auto parse = [](const std::string& keys, const std::string& parts) {
+    return ParseJsonSample(absl::StrCat(
+        "{", keys, R"(, "messages": [{"content": [)", parts, "]}]}"));
+  };
+  const std::string parts = R"({"type": "image", "image": "a.jpg"},
+      {"type": "image_url", "image_url": {"url": "b.jpg"}})";
+  EXPECT_EQ(parse(R"("images": ["b.jpg", "a.jpg"])", parts).status().message(),
+            "part 1 of type image names a.jpg, and image 1 of key `image` or "
+            "`images` is b.jpg; wanted the images in the order in which the "
+            "parts name them");
+  EXPECT_THAT(parse(R"("images": ["x/a.jpg", "b.jpg"])", parts)->images,
+              ElementsAre("x/a.jpg", "b.jpg"));
+  // A part without a name says nothing.
+  EXPECT_THAT(parse(R"("image": "b.jpg")", R"({"type": "image"})")->images,
+              ElementsAre("b.jpg"));
+  EXPECT_THAT(std::string(parse(R"("video": "b.mp4")",
+                                R"({"type": "video", "video": "a.mp4"})")
+                              .status()
+                              .message()),
+              HasSubstr("part 1 of type video names a.mp4, and video 1"));
+  EXPECT_THAT(std::string(parse(R"("image": "a.jpg", "images": ["b.jpg"])", "")
+                              .status()
+                              .message()),
+              HasSubstr("`image` and `images` name different images"));
+  for (const char* keys : {R"("image": "a.jpg", "images": ["a.jpg"])",
+                           R"("image": "a.jpg", "images": [])",
+                           R"("image": [], "images": "a.jpg")",
+                           R"("image": null, "images": ["a.jpg"])"}) {
+    EXPECT_THAT(parse(keys, "")->images, ElementsAre("a.jpg")) << keys;
+  }
+  EXPECT_THAT(std::string(parse(R"("video": "a.mp4", "videos": ["a.mp4"])", "")
+                              .status()
+                              .message()),
+              HasSubstr("keys `video` and `videos`; wanted one"));
+  EXPECT_EQ(parse(R"("video": "a.mp4", "videos": [])", "")->videos.size(), 1u);
+}
+
 // They would be trained on in another size than their data say.
 TEST(ConversationJsonTest, RefusesImagesWithASizeOfTheirOwn) {
   for (const char* key :

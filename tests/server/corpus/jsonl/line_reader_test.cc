@@ -46,6 +46,14 @@ TEST(LineReaderTest, ReadsLines) {
   EXPECT_THAT(ReadLines("a\rb\n", 10), ElementsAre(Kept{1, 0, 3, "a\rb"}));
 }
 
+TEST(LineReaderTest, PassesOverAByteOrderMark) {
+  EXPECT_THAT(ReadLines("\xEF\xBB\xBF{}\n\xEF\xBB\xBF\n", 10),
+              ElementsAre(Kept{1, 3, 2, "{}"}, Kept{2, 6, 3, "\xEF\xBB\xBF"}));
+  EXPECT_THAT(ReadLines("\xEF\xBB\xBF", 10), ElementsAre());
+  EXPECT_THAT(ReadLines("\xEF\xBB", 10),
+              ElementsAre(Kept{1, 0, 2, "\xEF\xBB"}));
+}
+
 TEST(LineReaderTest, SkipsTheTextOfLongLines) {
   EXPECT_THAT(ReadLines("1234\r\n12345\n12\n", 4),
               ElementsAre(Kept{1, 0, 4, "1234"}, Kept{2, 6, 5, ""},

@@ -137,9 +137,8 @@ TEST_F(ParquetRowsTest, HaveImagesOfPagesOfAllKinds) {
 
 // Images that the file holds as they are stay there until they are read.
 TEST_F(ParquetRowsTest, HaveImagesThatStayInTheFile) {
-  for (const char* name :
-       {"none_1", "none_2", "snappy_1", "snappy_2", "coded", "single",
-        "least_1", "least_2"}) {
+  for (const char* name : {"none_1", "none_2", "snappy_1", "snappy_2", "coded",
+                           "single", "least_1", "least_2"}) {
     const std::string file = absl::StrCat("placed_", name, ".parquet");
     SCOPED_TRACE(file);
     EXPECT_EQ(ExpectRows(file, Whole).first, 0);
@@ -176,9 +175,11 @@ TEST_F(ParquetSourceTest, PresetsAndColumnsNameTheSame) {
 }
 
 TEST_F(ParquetSourceTest, ReadsAnEmptyFile) {
-  const v1::Source source = SourceOf("empty.parquet");
-  EXPECT_EQ(Build(source).samples, 0u);
-  EXPECT_EQ(Open(source)->index().group_starts().size(), 0u);
+  for (const char* name : {"empty.parquet", "untyped.parquet"}) {
+    const v1::Source source = SourceOf(name);
+    EXPECT_EQ(Build(source).samples, 0u) << name;
+    EXPECT_EQ(Open(source)->index().group_starts().size(), 0u) << name;
+  }
 }
 
 TEST_F(ParquetSourceTest, LeavesOutRowsThatFailAFilter) {
@@ -234,6 +235,46 @@ TEST_F(ParquetSourceTest, ComparesImagesWithThePartsThatNameThem) {
           "them",
           "7: a part of type image names a.jpg, and the row has no images; "
           "images outside of the file are not read"));
+}
+
+// It would be trained on as another text than it is.
+TEST_F(ParquetSourceTest, RefusesWhatWouldBeLeftOutOfTheText) {
+  const auto bad_rows = [](const IndexReport& report) {
+    std::vector<std::string> bad;
+    for (const BadSample& row : report.bad) {
+      bad.push_back(absl::StrCat(row.key, ": ", row.reason));
+    }
+    return bad;
+  };
+  const v1::Source beside = SourceOf("beside.parquet");
+  EXPECT_THAT(
+      bad_rows(Build(beside)),
+      ElementsAre(HasSubstr("3: column system beside the turns is not read"),
+                  HasSubstr("5: column tools beside the turns is not read"),
+                  HasSubstr("6: column tools beside the turns is not read")));
+  ExpectSamples("beside.parquet", *Open(beside));
+  const v1::Source calls = SourceOf("tool_calls.parquet");
+  EXPECT_THAT(bad_rows(Build(calls)),
+              ElementsAre(HasSubstr("4: turn 2: `tool_calls` is not written"),
+                          HasSubstr("5: turn 2: `function_call` is not")));
+  ExpectSamples("tool_calls.parquet", *Open(calls));
+}
+
+TEST_F(ParquetSourceTest, ReadsFilesInWhichNoRowHasAnImage) {
+  for (const bool named : {false, true}) {
+    v1::Source source = SourceOf("null_image.parquet");
+    if (named) {
+      source.mutable_columns()->set_image("image");
+      source.mutable_columns()->set_texts("texts");
+    }
+    EXPECT_EQ(Build(source).samples, 3u);
+    ExpectSamples("null_image.parquet", *Open(source));
+  }
+  const v1::Source source = SourceOf("null_images.parquet");
+  const IndexReport report = Build(source);
+  ASSERT_EQ(report.bad.size(), 1u);
+  EXPECT_EQ(report.bad[0].reason, "image 1 is null");
+  ExpectSamples("null_images.parquet", *Open(source));
 }
 
 // Who reads the conversation decides about the weight.
@@ -298,6 +339,13 @@ TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
                         "images in the file"));
   EXPECT_THAT(error(SourceOf("pictures.parquet")),
               HasSubstr("column picture has files, and is not read"));
+  EXPECT_THAT(error(SourceOf("bytes.parquet")),
+              HasSubstr("column picture has bytes, and is not read"));
+  EXPECT_THAT(error(SourceOf("second.parquet")),
+              HasSubstr("column mask has files, and is not read: name the "
+                        "columns in `columns` if it may be left out"));
+  EXPECT_THAT(error(SourceOf("addresses.parquet")),
+              HasSubstr("column image: found string; wanted images"));
   EXPECT_THAT(error(SourceOf("two.parquet")),
               HasSubstr("both conversations and texts may be meant"));
   EXPECT_THAT(error(SourceOf("none.parquet")),

@@ -60,6 +60,7 @@ void ParquetTest::ExpectSamples(const std::string& name,
     ASSERT_TRUE(sample.ok()) << sample.status();
     EXPECT_EQ(sample->name,
               absl::StrCat("docs.parquet: row ", wanted["row"].get<int>()));
+    EXPECT_EQ(source.Locate(i).number, wanted["row"].get<uint64_t>());
     EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
     EXPECT_EQ(nlohmann::json::parse(sample->text)["messages"],
               wanted["messages"]);

@@ -199,6 +199,42 @@ def turn_weights():
          answered(reasoning_content="so")], pa.list_(turn))}), [], [])
 
 
+def left_out():
+    """What belongs to the text or the images and is not read."""
+    ok = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
+    tool = pa.struct([("name", pa.string())])
+    write("beside.parquet", pa.table({
+        "conversations": [ok] * 6,
+        "system": ["", None, "Be kind.", "[]", None, None],
+        "tools": pa.array([[], None, [], None, [{"name": "x"}], [{"name": None}]],
+                          pa.list_(tool))}),
+        [(r, [{"role": t["from"], "content": t["value"]} for t in ok], [])
+         for r in (1, 2, 4)], [0])
+
+    call = pa.struct([("id", pa.string()), ("type", pa.string()), ("function", tool)])
+    turn = pa.struct([("role", pa.string()), ("content", pa.string()),
+                      ("tool_calls", pa.list_(call)), ("function_call", tool)])
+    answers = [{}, {"tool_calls": []}, {"function_call": {"name": None}},
+               {"tool_calls": [{"id": "1"}]}, {"function_call": {"name": "f"}}]
+    write("tool_calls.parquet", pa.table({"messages": pa.array(
+        [[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", **one}]
+         for one in answers], pa.list_(turn))}),
+        [(r, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], [])
+         for r in (1, 2, 3)], [0])
+
+    # Files of pandas, which goes by the values, where no row has an image.
+    texts = [[{"user": f"q{r}", "assistant": "a"}] for r in range(3)]
+    messages = [[{"role": "user", "content": f"q{r}"}, {"role": "assistant", "content": "a"}]
+                for r in range(3)]
+    write("null_image.parquet",
+          pa.table({"image": pa.nulls(3), "video": pa.nulls(3), "texts": texts}),
+          [(r + 1, messages[r], []) for r in range(3)], [0])
+    write("null_images.parquet",
+          pa.table({"images": pa.array([[], None, [None]], pa.list_(pa.null())),
+                    "texts": texts}),
+          [(r + 1, messages[r], []) for r in range(2)], [0])
+
+
 def heads():
     """Images long past their heads, stored in all ways of plain and other pages."""
     def long_image(row):
@@ -392,8 +428,17 @@ def unfit():
     write("pictures.parquet", pa.table({
         "picture": pa.array([[{"bytes": image(1, 1), "path": None}]], pa.list_(IMAGE)),
         "texts": texts}), [], [])
+    bytes_alone = pa.array([image(1, 1)], pa.binary())
+    write("bytes.parquet", pa.table({"picture": bytes_alone, "texts": texts}), [], [])
+    write("second.parquet", pa.table({
+        "image": bytes_alone, "hash": pa.array([b"x"]),
+        "mask": pa.array([{"bytes": image(1, 1), "path": None}], IMAGE),
+        "texts": texts}), [], [])
+    write("addresses.parquet", pa.table({"images": pa.nulls(1), "image": ["http://x/y.jpg"],
+                                         "texts": texts}), [], [])
     write("two.parquet", pa.table({"texts": texts, "conversations": turns}), [], [])
     write("none.parquet", pa.table({"question": ["q"], "answer": ["a"]}), [], [])
+    write("untyped.parquet", pa.table({"texts": pa.nulls(0), "image": pa.nulls(0)}), [], [])
     write("empty.parquet", pa.table({"texts": pa.array([], pa.list_(pa.struct(
         [("user", pa.string()), ("assistant", pa.string())])))}), [], [])
     write("wide.parquet",
@@ -461,7 +506,7 @@ def videos():
 
 
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             turn_weights, unfit, heads, pages, placed, image_parts, videos):
+             turn_weights, left_out, unfit, heads, pages, placed, image_parts, videos):
     make()
 # Those that are compared row by row apart: they are long, and parsing takes time.
 ROWS_ALONE = ("pages_", "placed_")
