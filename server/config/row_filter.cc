@@ -79,6 +79,10 @@ absl::StatusOr<RowFilter> ParseRowFilter(absl::string_view filter) {
     parsed.text = std::string(rest);
     return parsed;
   }
+  const std::string lower = absl::AsciiStrToLower(rest);
+  if (lower == "true" || lower == "false") {
+    return wanted("1 for true and 0 for false, as booleans are compared");
+  }
   if (!absl::SimpleAtod(rest, &parsed.number) ||
       !std::isfinite(parsed.number)) {
     return wanted("a number, or a text in double quotes, as the value");

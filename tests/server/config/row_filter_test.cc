@@ -3,10 +3,13 @@
 #include <limits>
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace ballast {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(RowFilterTest, ComparesNumbers) {
   struct Case {
@@ -61,6 +64,11 @@ TEST(RowFilterTest, RefusesOthers) {
     const auto parsed = ParseRowFilter(filter);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument)
         << filter;
+  }
+  for (const char* filter : {"ok == true", "ok != False"}) {
+    const absl::Status status = ParseRowFilter(filter).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("1 for true and 0 for false"));
   }
 }
 
