@@ -183,6 +183,12 @@ class MappedRows final : public ParquetRows {
   absl::Status CheckNamed(uint64_t row,
                           const std::vector<std::optional<std::string>>& named,
                           const std::vector<ParquetImage>& images) const {
+    if (!named.empty() && images.empty() && mapping_.parts_hold_images) {
+      return absl::InvalidArgumentError(
+          "a part of type image, and the row has no images: those inside parts "
+          "are not read; write them into a column `images`, in the order of "
+          "the parts");
+    }
     for (size_t i = 0; i < named.size(); ++i) {
       if (!named[i].has_value() || named[i]->empty()) continue;
       if (images.empty()) {

@@ -69,6 +69,18 @@ bool FitsVideos(const arrow::DataType& type) {
   return IsImage(video) || IsBytes(video) || IsText(path);
 }
 
+// Whether a part of a turn of `type` can hold an image, not only name one.
+bool HasImagesInParts(const arrow::DataType& type) {
+  const arrow::DataType* turn = ItemType(type);
+  const arrow::DataType* content =
+      turn == nullptr ? nullptr : FieldType(*turn, "content");
+  const arrow::DataType* part =
+      content == nullptr ? nullptr : ItemType(*content);
+  if (part == nullptr) return false;
+  const arrow::DataType* image = FieldType(*part, "image");
+  return IsImage(*part) || (image != nullptr && IsImage(*image));
+}
+
 std::string WantedTurns(TurnShape shape) {
   const TurnFields fields = FieldsOf(shape);
   return absl::StrCat("a list of structs with the texts `", fields.first,
@@ -286,6 +298,11 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
         return Mismatch(mapping.images, *images, kWantedImages);
       }
     }
+  }
+  if (mapping.shape == TurnShape::kMessages) {
+    BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* turns,
+                             TypeOf(schema, mapping.turns));
+    mapping.parts_hold_images = HasImagesInParts(*turns);
   }
   BALLAST_RETURN_IF_ERROR(FindVideos(schema, &mapping));
   BALLAST_RETURN_IF_ERROR(FindBeside(schema, &mapping));

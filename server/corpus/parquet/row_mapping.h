@@ -18,6 +18,8 @@ struct RowMapping {
   std::string videos;  // likewise
   std::string turns;
   TurnShape shape = TurnShape::kConversations;
+  // Parts of `content` have a field of images, which is not read.
+  bool parts_hold_images = false;
   std::vector<std::string> beside;  // of kBeside
   std::vector<RowFilter> filters;
 };

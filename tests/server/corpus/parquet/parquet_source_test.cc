@@ -237,6 +237,17 @@ TEST_F(ParquetSourceTest, ComparesImagesWithThePartsThatNameThem) {
           "images outside of the file are not read"));
 }
 
+TEST_F(ParquetSourceTest, NamesImagesInsideOfParts) {
+  for (const char* type : {"struct", "bytes"}) {
+    const IndexReport report =
+        Build(SourceOf(absl::StrCat("image_in_part_", type, ".parquet")));
+    EXPECT_EQ(report.samples, 1u);
+    ASSERT_EQ(report.bad.size(), 1u);
+    EXPECT_THAT(report.bad[0].reason,
+                HasSubstr("those inside parts are not read"));
+  }
+}
+
 // It would be trained on as another text than it is.
 TEST_F(ParquetSourceTest, RefusesWhatWouldBeLeftOutOfTheText) {
   const auto bad_rows = [](const IndexReport& report) {

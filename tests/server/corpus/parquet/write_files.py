@@ -418,6 +418,12 @@ def image_parts():
     write("image_parts.parquet", pa.table({
         "images": pa.array([r[0] for r in rows], pa.list_(IMAGE)),
         "messages": pa.array([r[1] for r in rows], pa.list_(message))}), None, None)
+    for name, type in (("struct", IMAGE), ("bytes", pa.binary())):
+        part = pa.struct([("type", pa.string()), ("text", pa.string()), ("image", type)])
+        message = pa.struct([("role", pa.string()), ("content", pa.list_(part))])
+        held = image(1, 1) if name == "bytes" else {"bytes": image(1, 1), "path": None}
+        write(f"image_in_part_{name}.parquet", pa.table({"messages": pa.array(
+            [row([])[1], row([], {"image": held})[1]], pa.list_(message))}), None, None)
 
 
 def unfit():
