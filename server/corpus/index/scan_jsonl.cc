@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/index/compressed_file.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"
@@ -98,6 +99,7 @@ absl::Status AddObject(const Line& line, const MediaRoot& media,
 
 absl::Status ScanJsonl(const File& file, const MediaRoot& media,
                        FileScanner& scanner) {
+  BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, scanner.name()));
   BALLAST_ASSIGN_OR_RETURN(const bool is_array, IsJsonArray(file));
   ObjectReader objects(&file, is_array);
   while (true) {

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/index/compressed_file.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_videos.h"
@@ -144,6 +145,7 @@ absl::Status ScanSamples(const File& file, WebDatasetReader& reader,
 }  // namespace
 
 absl::Status ScanWebDataset(const File& file, FileScanner& scanner) {
+  BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, scanner.name()));
   // Read only where a model takes videos, since servers read them only where
   // the index has one.
   const bool lists = scanner.options().read_video != nullptr;

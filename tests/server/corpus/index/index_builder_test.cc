@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -191,6 +192,36 @@ TEST_F(IndexBuilderTest, IndexesJsonl) {
   EXPECT_EQ(index->sample(1)->images[0].width, 5);
   EXPECT_EQ(index->sample(1)->images[1].width, 3);
   EXPECT_EQ(index->record(2).line, 13);
+}
+
+// The first bytes of what `gzip`, `zstd`, `xz`, `bzip2` and others write.
+TEST_F(IndexBuilderTest, RefusesCompressedFiles) {
+  const std::pair<std::string, std::string> kCompressed[] = {
+      {"gzip", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10)},
+      {"zstd", "\x28\xb5\x2f\xfd\x24\x00"},
+      {"xz", std::string("\xfd\x37zXZ\0\0\x04", 8)},
+      {"lz4", "\x04\x22\x4d\x18\x64"},
+      {"zip", "PK\x03\x04"},
+      {"bzip2", "BZh9\x31\x41\x59\x26\x53\x59"},
+      {"bzip2", "BZh9\x17\x72\x45\x38\x50\x90"},  // of an empty file
+  };
+  for (const auto& [name, first] : kCompressed) {
+    WriteFile(folder_ + "/data/docs-1.tar", first);
+    WriteFile(folder_ + "/chat.jsonl", first + "\n");
+    for (const v1::Source& source : {tars_, lines_}) {
+      const auto report = BuildIndex(source, folder_, FakeOptions());
+      EXPECT_EQ(report.status().code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(
+          report.status().message(),
+          HasSubstr(absl::StrCat(
+              source.format() == v1::Source::FORMAT_JSONL ? "chat.jsonl"
+                                                          : "data/docs-1.tar",
+              ": compressed by ", name, "; there are no offsets")));
+    }
+  }
+  // Text alone.
+  WriteFile(folder_ + "/chat.jsonl", "BZh91AY");
+  EXPECT_EQ(Build(lines_).bad.size(), 1u);
 }
 
 TEST_F(IndexBuilderTest, ListsATooLongLineAsBad) {
