@@ -187,6 +187,7 @@ absl::Status Build(const LoadedConfig& config, const Options& options,
   }
   if (*all_fresh && index_options.merge) return absl::OkStatus();
   uint64_t too_long = 0;
+  std::string empty;
   for (const SourceIndexing& result : results) {
     if (result.shard.has_value()) {
       PrintShard(result.source, *result.shard, *index_options.shard);
@@ -198,14 +199,22 @@ absl::Status Build(const LoadedConfig& config, const Options& options,
       std::cout << MarksText(result.report.marks);
     }
     too_long += result.too_long;
+    if (result.report.samples == 0 && empty.empty()) empty = result.source;
   }
   std::cout.flush();
-  if (too_long == 0) return absl::OkStatus();
+  if (too_long > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        too_long,
+        " samples have more than batch.max_tokens tokens, so no index of their "
+        "sources was written; raise max_tokens, or set batch.on_too_long to "
+        "truncate_text or skip"));
+  }
+  if (empty.empty()) return absl::OkStatus();
+  // Servers refuse such a source, too.
   return absl::FailedPreconditionError(absl::StrCat(
-      too_long,
-      " samples have more than batch.max_tokens tokens, so no index of their "
-      "sources was written; raise max_tokens, or set batch.on_too_long to "
-      "truncate_text or skip"));
+      "source ", empty,
+      ": its index holds no sample: either all are bad, skipped or left out by "
+      "filters, as said above, or `path` names the wrong files"));
 }
 
 absl::Status Index(const Options& options) {

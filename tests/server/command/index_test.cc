@@ -17,9 +17,9 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The output of the command; fails the test unless the command succeeds.
+// The output of the command; fails the test unless it has this exit status.
 std::string Index(const std::string& config,
-                  const std::vector<std::string>& more = {}) {
+                  const std::vector<std::string>& more = {}, int status = 0) {
   std::vector<std::string> arguments = {"ballast-server", "index", "--config",
                                         config};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -28,7 +28,7 @@ std::string Index(const std::string& config,
   CommandLine line("ballast-server", "test");
   AddIndex(&line);
   ::testing::internal::CaptureStdout();
-  EXPECT_EQ(line.Run(static_cast<int>(argv.size()), argv.data()), 0);
+  EXPECT_EQ(line.Run(static_cast<int>(argv.size()), argv.data()), status);
   return ::testing::internal::GetCapturedStdout();
 }
 
@@ -128,6 +128,34 @@ topology: {modules: {language: {dp: 2}}}
                         "written"));
   EXPECT_THAT(verified, Not(HasSubstr("reused")));
   EXPECT_THAT(Index(config, {"--verify"}), HasSubstr("undamaged"));
+}
+
+// Servers refuse it: an index that fails says so before they are started.
+TEST(IndexTest, ASourceWithoutASampleIsAnError) {
+  const std::string folder = ::testing::TempDir() + "/index_empty_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder + "/good.jsonl")
+      << R"({"conversations": [{"from": "human", "value": "Why?"}]})"
+      << "\n";
+  const std::string config = folder + "/ballast.yaml";
+  std::ofstream(config) << R"(
+sources:
+  - {name: good, format: jsonl, path: good.jsonl}
+  - {name: none, format: jsonl, path: none.jsonl}
+batch: {global: 2, micro: 2}
+topology: {modules: {language: {dp: 2}}}
+)";
+  for (const char* text : {"", "nonsense\n"}) {
+    std::ofstream(folder + "/none.jsonl") << text;
+    for (int run = 0; run < 2; ++run) {  // the second finds it up to date
+      ::testing::internal::CaptureStderr();
+      EXPECT_THAT(Index(config, {}, /*status=*/1),
+                  HasSubstr("none: 0 samples"));
+      EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                  HasSubstr("source none: its index holds no sample"));
+    }
+  }
 }
 
 TEST(IndexTest, AConfigurationPathMayBeRelative) {
