@@ -16,6 +16,7 @@
 #include "server/corpus/read_videos.h"
 #include "server/corpus/tar/webdataset_reader.h"
 #include "server/storage/range_plan.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
@@ -37,6 +38,37 @@ absl::Status CheckImages(const ImagesHash& hash,
   if (hash.value() == record.image_check) return absl::OkStatus();
   return Differs(
       "the length or the header of an image or a video is not the index's");
+}
+
+// Whether the path leads to the file `indexed` again, after something else was
+// read from `file`. Storage opens an object in the version that it has seen
+// last, and need not ask for ranges that it holds: this asks, so that it knows
+// the present one.
+bool IsRestored(const File& file, const FileStamp& indexed) {
+  if (file.stamp() == indexed &&
+      (file.object() != nullptr || file.IsUnchanged().value_or(true))) {
+    return false;
+  }
+  const auto now = Storage::OfProcess().Stamp(file.path());
+  return now.ok() && *now == indexed;
+}
+
+// Likewise of objects that a line names, of which the index has no stamp:
+// whether one has by now another version than the one that was seen last.
+bool HaveChanged(const JsonSample& line, const MediaRoot& media) {
+  std::vector<std::string> paths = line.images;
+  for (const JsonVideo& video : line.videos) {
+    if (video.frames.empty()) paths.push_back(video.path);
+    paths.insert(paths.end(), video.frames.begin(), video.frames.end());
+  }
+  bool changed = false;
+  for (const std::string& path : paths) {
+    const auto seen = media.Open(path, ReadFrom::kMemory);
+    if (!seen.ok()) continue;
+    const auto now = Storage::OfProcess().Stamp(seen->path());
+    changed = changed || !now.ok() || !(*now == seen->stamp());
+  }
+  return changed;
 }
 
 }  // namespace
@@ -89,7 +121,13 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   }
   // Drops the file so that the next attempt opens it again: a stale handle
   // never recovers, and the file may have been replaced.
-  if (parts.from == ReadFrom::kDisk) files_.Drop(record.file, **file);
+  if (parts.from == ReadFrom::kDisk) {
+    files_.Drop(record.file, **file);
+    if (IsRestored(**file, index_->file_stamp(record.file))) {
+      sample = absl::UnavailableError(
+          "the file was another one, and is the indexed one again");
+    }
+  }
   if (!sample.ok()) return Annotate(sample.status(), where);
   return DataFault(absl::StrCat(where, ": ", sample->fault().reason(),
                                 "; the file has changed since it was indexed"));
@@ -289,9 +327,15 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
         at_line(ReadNamedVideo(named, media_, parts.from, SampleOwner(record),
                                &left, &hash, &sample)));
   }
+  const absl::Status checked = CheckImages(hash, record);
+  if (!checked.ok() && parts.from == ReadFrom::kDisk && media_.InStore() &&
+      HaveChanged(*found, media_)) {
+    return at_line(absl::UnavailableError(
+        "named media have another version in the store than was read"));
+  }
   // To build an index nobody looks at them while the line is as it was.
-  BALLAST_RETURN_IF_ERROR(at_line(Annotate(
-      CheckImages(hash, record), "named media, indexed anew by --rebuild")));
+  BALLAST_RETURN_IF_ERROR(
+      at_line(Annotate(checked, "named media, indexed anew by --rebuild")));
   return sample;
 }
 

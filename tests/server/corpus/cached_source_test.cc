@@ -1,6 +1,7 @@
 // Sources of objects whose bytes are in the cache: what is read from its
 // entries, also when these are damaged or gone.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -309,6 +310,77 @@ TEST_P(CachedSourceTest, KnowsWhatIsHere) {
     EXPECT_EQ(source->IsHere(i), !lost) << i;
   }
   EXPECT_EQ(Counters().requests.value(), requests);
+}
+
+// Another version that was seen, and is in the cache, does not stay the one
+// that is read.
+TEST_P(CachedSourceTest, ReadsAnObjectThatWasRestored) {
+  const std::string path = folder_ + "/docs." + Ending();
+  const std::string bytes = ReadAll(path);
+  const fs::file_time_type time = fs::last_write_time(path);
+  const ReadParts images = {.text = false, .images = true};
+  for (const bool has_other_text : {false, true}) {
+    const auto source = Open();
+    ASSERT_NE(source, nullptr);
+    const std::string changed = has_other_text ? MarkOf(1) : Inside(1);
+    std::string other = bytes;
+    for (size_t at = 0; (at = other.find(changed, at)) != other.npos; ++at) {
+      other[at] ^= 1;
+    }
+    WriteFile(path, other);
+    fs::last_write_time(path, time + std::chrono::seconds(2));
+    for (const fs::path& entry : Entries()) fs::remove(entry);
+    ForgetMemory();
+    EXPECT_FALSE(source->Read(1, images).ok());  // finds out
+    FillCache(*source);
+    const auto sample = source->Read(1, images);
+    ASSERT_FALSE(sample.ok() && sample->ok());
+    if (sample.ok()) FillCache(*source);  // a data fault closed the file
+    WriteFile(path, bytes);
+    fs::last_write_time(path, time);
+    for (uint64_t i = 0; i < kSamples; ++i) {
+      const auto first = source->Read(i, images);
+      EXPECT_TRUE(!first.ok() || first->ok()) << first->fault().reason();
+      ExpectSample(*source, i, /*encoded=*/false);
+    }
+  }
+}
+
+// Of media the index has no version, only length and head.
+TEST(MediaInStoreTest, ReadsMediaThatWereRestored) {
+  const std::string folder = TestFolder();
+  v1::Storage settings;
+  settings.set_memory(1);
+  settings.set_connections(4);
+  settings.mutable_cache()->set_dir(folder + "/cache");
+  settings.mutable_cache()->set_size(64 << 20);
+  ASSERT_TRUE(Storage::OfProcess().Configure(settings).ok());
+  const std::string media = folder + "/media/a.jpg";
+  WriteFile(media, FakeImage(4, 4));
+  WriteFile(folder + "/chat.jsonl", "{\"image\": \"a.jpg\"}\n");
+  v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL,
+                                absl::StrCat("file://", folder, "/chat.jsonl"));
+  lines.set_media_root(absl::StrCat("file://", folder, "/media"));
+  const auto report = BuildIndex(lines, folder, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto source = OpenSource(lines, folder, FakeKey());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const fs::file_time_type time = fs::last_write_time(media);
+  WriteFile(media, FakeImage(5, 5));
+  fs::last_write_time(media, time + std::chrono::seconds(2));
+  const auto read = [&] { return (*source)->Read(0, ReadParts()); };
+  (void)read();  // finds out
+  const auto other = read();
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_FALSE(other->ok());
+  WriteFile(media, FakeImage(4, 4));
+  fs::last_write_time(media, time);
+  const auto first = read();
+  EXPECT_TRUE(!first.ok() || first->ok()) << first->fault().reason();
+  const auto sample = read();
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  ASSERT_TRUE(sample->ok()) << sample->fault().reason();
+  EXPECT_EQ((*sample)->image(0), FakeImage(4, 4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CachedSourceTest,
