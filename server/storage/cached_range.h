@@ -17,54 +17,41 @@
 namespace ballast {
 
 // A range whose bytes are read from its entry in the cache. Once the entry
-// turns out to be damaged, it is removed and the range read from the store;
-// also if the entry has gone. What was read before is the same version's, and
-// was compared.
+// turns out to be damaged, it is removed and the range read from the store.
+// What was read before is the same version's, and was compared.
 // Thread-compatible.
-//
-// The first bytes, once they were compared, stay in memory for a while: a
-// sample's text is there, which both modules read.
 class CachedRange final : public StoredRange {
  public:
-  static constexpr uint64_t kHead = uint64_t{8} << 10;
-
-  // The range's place in cache and memory. Both outlive the range.
+  // The range's place in the cache, which outlives the range.
   struct Place {
     ByteRange range;
     SpanKey key;
     uint64_t owner = 0;
     const DiskCache* cache = nullptr;
-    SpanMemory* memory = nullptr;
   };
   // Reads the range from the store.
   using FetchAgain = std::function<absl::StatusOr<SpanMemory::SpanPtr>()>;
 
-  // The range, or null if neither its first bytes are in memory nor its entry
-  // is in the cache. `from` as DiskCache::Find.
+  // The range, or null if its entry is not in the cache. `from` as
+  // DiskCache::Find.
   static std::shared_ptr<const CachedRange> Find(const Place& place,
                                                  ReadFrom from,
                                                  FetchAgain fetch_again);
 
   const ByteRange& range() const override { return place_.range; }
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const override;
-  bool IsInCache() const override { return again_ == nullptr && IsOpen(); }
+  bool IsInCache() const override { return again_ == nullptr; }
   void ReadSoon(ByteRange part) const override;
 
  private:
   CachedRange(const Place& place, ReadFrom from, FetchAgain fetch_again)
       : place_(place), from_(from), fetch_again_(std::move(fetch_again)) {}
 
-  // Opens the entry unless it is open; false if it is not there.
-  bool IsOpen() const;
-  // As EntryFile::ReadAt; NOT_FOUND: there is no entry.
-  absl::Status ReadEntry(uint64_t offset, uint64_t size, char* out) const;
-
   const Place place_;
   const ReadFrom from_;
   const FetchAgain fetch_again_;
   // The state of a reader, whichever way the bytes take.
-  mutable std::unique_ptr<EntryFile> entry_;
-  mutable SpanMemory::SpanPtr head_;
+  mutable std::unique_ptr<EntryReader> entry_;
   mutable SpanMemory::SpanPtr again_;  // null while the entry is whole
 };
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -22,8 +23,11 @@
 #include "absl/strings/str_split.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "server/corpus/descriptor_limit.h"
 #include "server/corpus/file.h"
 #include "server/storage/cache_policy.h"
+#include "server/storage/entry_pool.h"
+#include "server/storage/known_entries.h"
 
 namespace ballast {
 namespace {
@@ -36,6 +40,8 @@ constexpr char kUnfinished[] = "new-";
 constexpr char kFormat[] = "2";
 // What entries of the first version had before their bytes.
 constexpr uint64_t kFirstHeader = 40;
+// Entries that are known at a time; ten megabytes.
+constexpr size_t kMostKnown = size_t{1} << 19;
 
 // A descriptor that closes itself.
 class Descriptor {
@@ -62,6 +68,16 @@ bool WriteAll(int file, absl::string_view bytes) {
   return true;
 }
 
+size_t PoolCapacity() {
+  return std::clamp<uint64_t>(RaiseDescriptorLimit() / 4, 1,
+                              DiskCache::kMostOpen);
+}
+
+// What an entry is known by.
+uint64_t NameHash(const SpanKey& key, uint64_t owner) {
+  return key.low ^ owner * 0x9E3779B97F4A7C15u;
+}
+
 absl::Status CacheError(int number, absl::string_view action,
                         const std::string& path) {
   return Annotate(FileError(number, action, path), "storage.cache.dir");
@@ -75,8 +91,17 @@ struct DiskCache::Usage {
   std::atomic<uint64_t> bytes;
 };
 
+// The mapped file DIR/removals.
+struct DiskCache::Removals {
+  std::atomic<uint64_t> count;
+};
+
 DiskCache::DiskCache(std::string dir, uint64_t size, StorageCounters* counters)
-    : dir_(std::move(dir)), size_(size), counters_(counters) {}
+    : dir_(std::move(dir)),
+      size_(size),
+      counters_(counters),
+      pool_(std::make_unique<EntryPool>(PoolCapacity())),
+      known_(std::make_unique<KnownEntries>(kMostKnown)) {}
 
 absl::StatusOr<std::shared_ptr<DiskCache>> DiskCache::Open(
     const std::string& dir, uint64_t size, StorageCounters* counters) {
@@ -119,13 +144,21 @@ absl::Status DiskCache::Prepare() {
         " holds files of another program or version; wanted a folder of its "
         "own"));
   }
-  if (info.st_size == 0 && ftruncate(usage, sizeof(Usage)) != 0) {
-    return CacheError(errno, "write", dir_);
-  }
-  void* mapped = mmap(nullptr, sizeof(Usage), PROT_READ | PROT_WRITE,
-                      MAP_SHARED, usage, 0);
-  if (mapped == MAP_FAILED) return CacheError(errno, "map", dir_);
-  usage_ = static_cast<Usage*>(mapped);
+  const auto map_file = [&](int file, size_t bytes, auto** mapped) {
+    if (ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+      return CacheError(errno, "write", dir_);
+    }
+    void* const found =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (found == MAP_FAILED) return CacheError(errno, "map", dir_);
+    *mapped = static_cast<std::remove_reference_t<decltype(*mapped)>>(found);
+    return absl::OkStatus();
+  };
+  BALLAST_RETURN_IF_ERROR(map_file(usage, sizeof(Usage), &usage_));
+  int removals = -1;
+  BALLAST_RETURN_IF_ERROR(open_file("removals", &removals));
+  const Descriptor closes_removals(removals);
+  BALLAST_RETURN_IF_ERROR(map_file(removals, sizeof(Removals), &removals_));
   if (!alone) return absl::OkStatus();
   for (int i = 0; i < 256; ++i) {
     std::filesystem::create_directory(
@@ -146,6 +179,7 @@ absl::Status DiskCache::Prepare() {
 
 DiskCache::~DiskCache() {
   if (usage_ != nullptr) munmap(usage_, sizeof(Usage));
+  if (removals_ != nullptr) munmap(removals_, sizeof(Removals));
   if (folder_ >= 0) close(folder_);
   if (evict_ >= 0) close(evict_);
   if (lock_ >= 0) close(lock_);
@@ -201,7 +235,13 @@ bool DiskCache::Remove(const std::string& path, uint64_t bytes) const {
   // Who removes the file accounts for it.
   if (unlink(path.c_str()) != 0) return errno != ENOENT;
   usage_->bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  // After the file has gone: who counts now does not see it any more.
+  removals_->count.fetch_add(1, std::memory_order_release);
   return true;
+}
+
+uint64_t DiskCache::CountRemovals() const {
+  return removals_->count.load(std::memory_order_acquire);
 }
 
 bool DiskCache::Reserve(uint64_t bytes) const {
@@ -218,10 +258,11 @@ void DiskCache::WarnOnce(absl::string_view what) const {
              "; samples are read from the store until that is mended");
 }
 
-std::unique_ptr<EntryFile> DiskCache::Find(const SpanKey& key, uint64_t owner,
-                                           uint64_t size, ReadFrom from) const {
+std::shared_ptr<const EntryFile> DiskCache::OpenEntry(const SpanKey& key,
+                                                      uint64_t owner,
+                                                      uint64_t size,
+                                                      ReadFrom from) const {
   if (from == ReadFrom::kMemory) {
-    if (folder_ < 0) return nullptr;
     absl::StatusOr<File> file =
         File::OpenInMemory(folder_, dir_, NameOf(key, owner, size));
     if (!file.ok()) return nullptr;
@@ -230,7 +271,13 @@ std::unique_ptr<EntryFile> DiskCache::Find(const SpanKey& key, uint64_t owner,
   }
   absl::StatusOr<File> file = File::Open(PathOf(key, owner, size));
   if (!file.ok()) {
-    if (!absl::IsNotFound(file.status())) WarnOnce(file.status().message());
+    if (absl::IsNotFound(file.status())) {
+      known_->Drop(NameHash(key, owner));
+    } else {
+      // Perhaps for want of descriptors.
+      pool_->Clear();
+      WarnOnce(file.status().message());
+    }
     return nullptr;
   }
   auto entry = EntryFile::Open(*std::move(file), key, size, from);
@@ -239,8 +286,23 @@ std::unique_ptr<EntryFile> DiskCache::Find(const SpanKey& key, uint64_t owner,
   return nullptr;
 }
 
+std::unique_ptr<EntryReader> DiskCache::Find(const SpanKey& key, uint64_t owner,
+                                             uint64_t size,
+                                             ReadFrom from) const {
+  if (from == ReadFrom::kMemory && folder_ < 0) return nullptr;
+  const uint64_t removals = CountRemovals();
+  std::shared_ptr<const EntryFile> entry = pool_->Find(key, removals);
+  if (entry == nullptr || entry->size() != size) {
+    entry = OpenEntry(key, owner, size, from);
+    if (entry == nullptr) return nullptr;
+    pool_->Put(key, entry, removals);
+  }
+  return std::make_unique<EntryReader>(std::move(entry), from);
+}
+
 void DiskCache::RemoveDamaged(const SpanKey& key, uint64_t owner,
                               uint64_t size) const {
+  pool_->Drop(key);
   const std::string path = PathOf(key, owner, size);
   // Several readers may find the damage; it is counted once.
   if (!Remove(path, EntryFile::FileBytes(size))) return;
@@ -249,8 +311,15 @@ void DiskCache::RemoveDamaged(const SpanKey& key, uint64_t owner,
 }
 
 bool DiskCache::Has(const SpanKey& key, uint64_t owner, uint64_t size) const {
-  return access(PathOf(key, owner, size).c_str(), F_OK) == 0;
+  const uint64_t removals = CountRemovals();
+  pool_->Update(removals);
+  if (known_->Has(NameHash(key, owner), removals)) return true;
+  if (access(PathOf(key, owner, size).c_str(), F_OK) != 0) return false;
+  known_->Add(NameHash(key, owner), removals);
+  return true;
 }
+
+size_t DiskCache::open_entries() const { return pool_->size(); }
 
 bool DiskCache::HasRoom(uint64_t bytes) const {
   return usage_->bytes.load(std::memory_order_relaxed) +
@@ -307,6 +376,7 @@ bool DiskCache::MakeRoom(uint64_t bytes, uint64_t needed_at,
     Remove(listed[i].path, listed[i].bytes);
     counters_->cache_evicted.Add();
   }
+  pool_->Update(CountRemovals());
   flock(evict_, LOCK_UN);
   return HasRoom(bytes);
 }

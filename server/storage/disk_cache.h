@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_STORAGE_DISK_CACHE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,16 +19,23 @@
 
 namespace ballast {
 
+class EntryPool;
+class KnownEntries;
+
 // Ranges of objects on local disk, shared by the processes of a node that open
 // the same folder, and bounded in bytes over all of them. One file an entry,
 // named by key, owner, size and the version of its format; it appears as a
 // whole by a rename, and checksums are compared at every read, so that a crash
 // or a failing disk leaves nothing that is served. Thread-safe.
 //
-//   DIR/lock    held shared by every process; who gets it alone counts anew
-//   DIR/evict   held by the process that makes room
-//   DIR/usage   bytes of all entries, mapped by every process
-//   DIR/00…ff   the entries
+//   DIR/lock      held shared by every process; who gets it alone counts anew
+//   DIR/evict     held by the process that makes room
+//   DIR/usage     bytes of all entries, mapped by every process
+//   DIR/removals  how many entries have been removed, likewise
+//   DIR/00…ff     the entries
+//
+// Keeps the small entries that were read last open (entry_pool.h) and knows
+// which it has seen (known_entries.h), until a process of the node removes one.
 class DiskCache {
  public:
   // Opens or makes the cache in `dir`; `size` bounds its bytes. Takes entries
@@ -42,12 +50,14 @@ class DiskCache {
 
   // The entry, opened for reading, or null. One whose header is damaged is null
   // and, unless `from` is kMemory, removed and counted. kMemory: null if the
-  // system would have to read the disk to open it.
-  std::unique_ptr<EntryFile> Find(const SpanKey& key, uint64_t owner,
-                                   uint64_t size, ReadFrom from) const;
+  // system would have to read the disk to open it. One that was removed while
+  // it was open has the same bytes.
+  std::unique_ptr<EntryReader> Find(const SpanKey& key, uint64_t owner,
+                                    uint64_t size, ReadFrom from) const;
   // Removes an entry of which a read has failed, counts it and logs it.
   void RemoveDamaged(const SpanKey& key, uint64_t owner, uint64_t size) const;
-  // Whether there is such an entry; no checksum is compared.
+  // Whether there is such an entry; no checksum is compared. Is wrong about one
+  // that was seen before and then removed by hand, until Find misses it.
   bool Has(const SpanKey& key, uint64_t owner, uint64_t size) const;
 
   // Adds an entry. False if there is no room for it, or the disk fails (logged
@@ -65,12 +75,18 @@ class DiskCache {
   bool MakeRoom(uint64_t bytes, uint64_t needed_at,
                 const NextUsesOf& next_uses) const;
 
+  // Entries that are open though nobody reads them: at most kMostOpen, and a
+  // quarter of the descriptors that the process may have.
+  static constexpr size_t kMostOpen = 256;
+  size_t open_entries() const;
+
   // Of all processes; the bound.
   uint64_t bytes() const;
   uint64_t size() const { return size_; }
 
  private:
   struct Usage;
+  struct Removals;
   struct Listed {
     std::string path;
     uint64_t owner = 0;
@@ -85,6 +101,12 @@ class DiskCache {
   std::string PathOf(const SpanKey& key, uint64_t owner, uint64_t size) const;
   // Below dir_.
   static std::string NameOf(const SpanKey& key, uint64_t owner, uint64_t size);
+  // Opens the entry's file; as Find.
+  std::shared_ptr<const EntryFile> OpenEntry(const SpanKey& key, uint64_t owner,
+                                             uint64_t size,
+                                             ReadFrom from) const;
+  // Of all processes.
+  uint64_t CountRemovals() const;
   // Whether it was there.
   bool Remove(const std::string& path, uint64_t bytes) const;
   bool Reserve(uint64_t bytes) const;
@@ -97,6 +119,9 @@ class DiskCache {
   int evict_ = -1;
   int folder_ = -1;  // dir_, if opening files there waits for no machine
   Usage* usage_ = nullptr;
+  Removals* removals_ = nullptr;
+  const std::unique_ptr<EntryPool> pool_;
+  const std::unique_ptr<KnownEntries> known_;
   mutable std::atomic<uint64_t> next_temporary_{0};
   mutable std::atomic<bool> warned_{false};
 };

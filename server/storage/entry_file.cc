@@ -67,17 +67,14 @@ std::string EntryFile::Head(const SpanKey& key, absl::string_view bytes) {
   return head;
 }
 
-absl::StatusOr<std::unique_ptr<EntryFile>> EntryFile::Open(File file,
-                                                           const SpanKey& key,
-                                                           uint64_t size,
-                                                           ReadFrom from) {
-  std::unique_ptr<EntryFile> entry(
-      new EntryFile(std::move(file), key, size, from));
+absl::StatusOr<std::shared_ptr<const EntryFile>> EntryFile::Open(
+    File file, const SpanKey& key, uint64_t size, ReadFrom from) {
+  std::shared_ptr<EntryFile> entry(new EntryFile(std::move(file), key, size));
   // The first checksums with the header, in one call.
   const uint64_t count = std::min(NumBlocks(size), kChecksums);
   std::string& head = entry->checksums_;
   head.resize(sizeof(Header) + count * sizeof(uint64_t));
-  BALLAST_RETURN_IF_ERROR(entry->ReadFile(0, head.size(), head.data()));
+  BALLAST_RETURN_IF_ERROR(entry->Read(0, head.size(), head.data(), from));
   const Header wanted = HeaderOf(key, size);
   if (std::memcmp(head.data(), &wanted, sizeof(wanted)) != 0) {
     return absl::DataLossError("another header");
@@ -86,9 +83,9 @@ absl::StatusOr<std::unique_ptr<EntryFile>> EntryFile::Open(File file,
   return entry;
 }
 
-absl::Status EntryFile::ReadFile(uint64_t offset, uint64_t size,
-                                 char* out) const {
-  const absl::Status read = file_.ReadAt(offset, size, out, from_);
+absl::Status EntryFile::Read(uint64_t offset, uint64_t size, char* out,
+                             ReadFrom from) const {
+  const absl::Status read = file_.ReadAt(offset, size, out, from);
   if (read.ok() || absl::IsAborted(read)) return read;
   // Also if the disk fails: the store has the bytes.
   return absl::DataLossError(read.message());
@@ -98,33 +95,40 @@ uint64_t EntryFile::BlockBytes(uint64_t first, uint64_t count) const {
   return std::min((first + count) * kBlock, size_) - first * kBlock;
 }
 
-absl::StatusOr<uint64_t> EntryFile::ChecksumOf(uint64_t block) {
+absl::StatusOr<uint64_t> EntryReader::ChecksumOf(uint64_t block) {
   constexpr uint64_t kSize = sizeof(uint64_t);
+  uint64_t checksum = 0;
+  if (block < kChecksums) {
+    std::memcpy(&checksum, &file_->checksums_[block * kSize], kSize);
+    return checksum;
+  }
   if (block < first_checksum_ ||
       block - first_checksum_ >= checksums_.size() / kSize) {
     first_checksum_ = block / kChecksums * kChecksums;
     const uint64_t count =
-        std::min(NumBlocks(size_) - first_checksum_, kChecksums);
+        std::min(NumBlocks(file_->size_) - first_checksum_, kChecksums);
     checksums_.resize(count * kSize);
-    const absl::Status read = ReadFile(sizeof(Header) + first_checksum_ * kSize,
-                                       count * kSize, checksums_.data());
+    const absl::Status read =
+        file_->Read(sizeof(Header) + first_checksum_ * kSize, count * kSize,
+                    checksums_.data(), from_);
     if (!read.ok()) {
       checksums_.clear();
       return read;
     }
   }
-  uint64_t checksum = 0;
   std::memcpy(&checksum, &checksums_[(block - first_checksum_) * kSize], kSize);
   return checksum;
 }
 
-absl::Status EntryFile::ReadBlocks(uint64_t first, uint64_t count, char* out) {
-  BALLAST_RETURN_IF_ERROR(ReadFile(BytesBegin(size_) + first * kBlock,
-                                   BlockBytes(first, count), out));
+absl::Status EntryReader::ReadBlocks(uint64_t first, uint64_t count,
+                                     char* out) {
+  BALLAST_RETURN_IF_ERROR(file_->Read(BytesBegin(file_->size_) + first * kBlock,
+                                      file_->BlockBytes(first, count), out,
+                                      from_));
   for (uint64_t number = first; number < first + count; ++number) {
-    const uint64_t size = BlockBytes(number, 1);
+    const uint64_t size = file_->BlockBytes(number, 1);
     BALLAST_ASSIGN_OR_RETURN(const uint64_t wanted, ChecksumOf(number));
-    if (BlockChecksum(key_, number, {out, size}) != wanted) {
+    if (BlockChecksum(file_->key_, number, {out, size}) != wanted) {
       return absl::DataLossError("a block of another checksum");
     }
     out += size;
@@ -132,30 +136,45 @@ absl::Status EntryFile::ReadBlocks(uint64_t first, uint64_t count, char* out) {
   return absl::OkStatus();
 }
 
-absl::Status EntryFile::ReadAt(uint64_t offset, uint64_t size, char* out) {
-  if (offset > size_ || size > size_ - offset) {
+const char* EntryReader::FindKept(uint64_t number) const {
+  for (const KeptBlock& block : kept_) {
+    if (block.number == number) return block.bytes.get();
+  }
+  return nullptr;
+}
+
+absl::StatusOr<const char*> EntryReader::Keep(uint64_t number) {
+  KeptBlock& block = kept_[oldest_];
+  block.number.reset();
+  if (block.bytes == nullptr) {
+    block.bytes.reset(new char[std::min(kBlock, file_->size_)]);
+  }
+  BALLAST_RETURN_IF_ERROR(ReadBlocks(number, 1, block.bytes.get()));
+  block.number = number;
+  oldest_ = (oldest_ + 1) % kKept;
+  return block.bytes.get();
+}
+
+absl::Status EntryReader::ReadAt(uint64_t offset, uint64_t size, char* out) {
+  if (offset > file_->size_ || size > file_->size_ - offset) {
     return absl::InternalError("bytes outside of an entry of the cache");
   }
   while (size > 0) {
     const uint64_t number = offset / kBlock;
     const uint64_t within = offset % kBlock;
-    const uint64_t length = BlockBytes(number, 1);
+    const uint64_t length = file_->BlockBytes(number, 1);
+    const char* block = FindKept(number);
     uint64_t taken = 0;
-    if (within == 0 && size >= length && block_number_ != number) {
+    if (within == 0 && size >= length && block == nullptr) {
       uint64_t count = std::clamp(size / kBlock, uint64_t{1}, kRun);
-      taken = BlockBytes(number, count);
+      taken = file_->BlockBytes(number, count);
       BALLAST_RETURN_IF_ERROR(ReadBlocks(number, count, out));
     } else {
-      if (block_number_ != number) {
-        block_number_.reset();
-        if (block_ == nullptr) {
-          block_.reset(new char[std::min(kBlock, size_)]);
-        }
-        BALLAST_RETURN_IF_ERROR(ReadBlocks(number, 1, block_.get()));
-        block_number_ = number;
+      if (block == nullptr) {
+        BALLAST_ASSIGN_OR_RETURN(block, Keep(number));
       }
       taken = std::min(size, length - within);
-      std::memcpy(out, block_.get() + within, taken);
+      std::memcpy(out, block + within, taken);
     }
     offset += taken;
     size -= taken;
@@ -164,8 +183,8 @@ absl::Status EntryFile::ReadAt(uint64_t offset, uint64_t size, char* out) {
   return absl::OkStatus();
 }
 
-void EntryFile::ReadSoon(uint64_t offset, uint64_t size) const {
-  file_.ReadSoon({BytesBegin(size_) + offset, size});
+void EntryReader::ReadSoon(uint64_t offset, uint64_t size) const {
+  file_->file_.ReadSoon({BytesBegin(file_->size_) + offset, size});
 }
 
 }  // namespace ballast

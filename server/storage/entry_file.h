@@ -1,6 +1,8 @@
 #ifndef BALLAST_SERVER_STORAGE_ENTRY_FILE_H_
 #define BALLAST_SERVER_STORAGE_ENTRY_FILE_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,16 +17,15 @@
 
 namespace ballast {
 
-// The file of one entry of the cache, opened for reading. In the file:
+// The open file of one entry of the cache, which readers share. In the file:
 //
 //   32 bytes        magic with the version of this format, key, size
 //   8 for each      checksums of the blocks
 //   `size`          the bytes, in blocks of kBlock, of which the last is
 //   shorter
 //
-// A block is compared with its checksum each time that it is read from the
-// file. A checksum also depends on key and number, so that a block of another
-// place never fits. Thread-compatible.
+// A checksum also depends on key and number, so that a block of another place
+// never fits. Immutable; thread-safe.
 class EntryFile {
  public:
   // Small enough that a few bytes cost little, such as the marks between the
@@ -36,11 +37,37 @@ class EntryFile {
   // All of the file but `bytes`, which follow.
   static std::string Head(const SpanKey& key, absl::string_view bytes);
 
-  // Takes the file of the entry of this key and size. Errors: as ReadAt.
-  static absl::StatusOr<std::unique_ptr<EntryFile>> Open(File file,
-                                                         const SpanKey& key,
-                                                         uint64_t size,
-                                                         ReadFrom from);
+  // Takes the file of the entry of this key and size. Errors: as
+  // EntryReader::ReadAt.
+  static absl::StatusOr<std::shared_ptr<const EntryFile>> Open(
+      File file, const SpanKey& key, uint64_t size, ReadFrom from);
+
+  // Of the entry.
+  uint64_t size() const { return size_; }
+
+ private:
+  friend class EntryReader;
+  EntryFile(File file, const SpanKey& key, uint64_t size)
+      : file_(std::move(file)), key_(key), size_(size) {}
+
+  // Reads a part of the file.
+  absl::Status Read(uint64_t offset, uint64_t size, char* out,
+                    ReadFrom from) const;
+  uint64_t BlockBytes(uint64_t first, uint64_t count) const;
+
+  const File file_;
+  const SpanKey key_;
+  const uint64_t size_;
+  // The first checksums, as the file has them.
+  std::string checksums_;
+};
+
+// Reads an entry. A block is compared with its checksum each time that it is
+// read from the file. Thread-compatible.
+class EntryReader {
+ public:
+  EntryReader(std::shared_ptr<const EntryFile> file, ReadFrom from)
+      : file_(std::move(file)), from_(from) {}
 
   // Reads bytes of the entry: whole blocks straight to `out`, which has other
   // bytes than the entry after a failure. Errors: DATA_LOSS (a block is
@@ -50,27 +77,31 @@ class EntryFile {
   void ReadSoon(uint64_t offset, uint64_t size) const;
 
  private:
-  EntryFile(File file, const SpanKey& key, uint64_t size, ReadFrom from)
-      : file_(std::move(file)), key_(key), size_(size), from_(from) {}
+  // A block of which a part was read.
+  struct KeptBlock {
+    std::unique_ptr<char[]> bytes;
+    std::optional<uint64_t> number;
+  };
+  // Enough for the headers of a tar's image and text, and for a text across
+  // blocks: the image then needs none of them again.
+  static constexpr size_t kKept = 4;
 
-  // Reads a part of the file.
-  absl::Status ReadFile(uint64_t offset, uint64_t size, char* out) const;
+  // Null if the block is not kept.
+  const char* FindKept(uint64_t number) const;
+  // Reads a block to be kept in place of the oldest.
+  absl::StatusOr<const char*> Keep(uint64_t number);
   // Reads `count` blocks from `first` on, and compares them.
   absl::Status ReadBlocks(uint64_t first, uint64_t count, char* out);
   // The checksum of a block, as the file has it.
   absl::StatusOr<uint64_t> ChecksumOf(uint64_t block);
-  uint64_t BlockBytes(uint64_t first, uint64_t count) const;
 
-  const File file_;
-  const SpanKey key_;
-  const uint64_t size_;
+  const std::shared_ptr<const EntryFile> file_;
   const ReadFrom from_;
-  // Checksums from block first_checksum_ on, as the file has them.
+  // Checksums behind the file's first ones, from block first_checksum_ on.
   std::string checksums_;
   uint64_t first_checksum_ = 0;
-  // The block of which a part was read last.
-  std::unique_ptr<char[]> block_;
-  std::optional<uint64_t> block_number_;
+  std::array<KeptBlock, kKept> kept_;
+  size_t oldest_ = 0;
 };
 
 }  // namespace ballast

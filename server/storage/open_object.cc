@@ -88,11 +88,11 @@ class OpenObject final : public StoredObject,
       return held;
     }
     if (parts_.cache != nullptr) {
-      auto cached = CachedRange::Find(
-          {range, key, owner, parts_.cache.get(), parts_.memory}, from,
-          [self = shared_from_this(), key, range, owner] {
-            return self->LoadShared(key, range, owner);
-          });
+      auto cached =
+          CachedRange::Find({range, key, owner, parts_.cache.get()}, from,
+                            [self = shared_from_this(), key, range, owner] {
+                              return self->LoadShared(key, range, owner);
+                            });
       if (cached != nullptr) {
         parts_.counters->cache_hits.Add();
         return cached;

@@ -209,6 +209,23 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
     }
   }
 
+  // Removes entries as another process of the node does.
+  void RemoveElsewhere(const std::vector<fs::path>& entries) {
+    StorageCounters counters;
+    const auto other = DiskCache::Open(folder_ + "/cache", 64 << 20, &counters);
+    ASSERT_TRUE(other.ok()) << other.status();
+    for (const fs::path& entry : entries) {
+      // KEY-OWNER-SIZE-FORMAT
+      const std::string name = entry.filename().string();
+      const SpanKey key = {std::stoull(name.substr(0, 16), nullptr, 16),
+                           std::stoull(name.substr(16, 16), nullptr, 16)};
+      (*other)->RemoveDamaged(key,
+                              std::stoull(name.substr(33, 16), nullptr, 16),
+                              std::stoull(name.substr(50)));
+      EXPECT_FALSE(fs::exists(entry)) << entry;
+    }
+  }
+
   static const StorageCounters& Counters() {
     return Storage::OfProcess().counters();
   }
@@ -280,6 +297,7 @@ TEST_P(CachedSourceTest, WhatTheCacheHasLostIsFetchedOnce) {
   const auto source = Open();
   ASSERT_NE(source, nullptr);
   for (uint64_t i = 0; i < kSamples; ++i) ExpectSample(*source, i, true);
+  RemoveElsewhere(Entries());
   // The folders of its entries are gone: nothing can be stored from now on.
   for (const auto& folder : fs::directory_iterator(folder_ + "/cache")) {
     if (folder.is_directory()) fs::remove_all(folder.path());
@@ -304,7 +322,7 @@ TEST_P(CachedSourceTest, KnowsWhatIsHere) {
   FillCache(*source);
   const uint64_t requests = Counters().requests.value();
   for (uint64_t i = 0; i < kSamples; ++i) EXPECT_TRUE(source->IsHere(i)) << i;
-  for (const fs::path& entry : EntriesWith(Inside(1))) fs::remove(entry);
+  RemoveElsewhere(EntriesWith(Inside(1)));
   for (uint64_t i = 0; i < kSamples; ++i) {
     const bool lost = IsParquet() ? i < kRows : i == 1;
     EXPECT_EQ(source->IsHere(i), !lost) << i;
@@ -381,6 +399,33 @@ TEST(MediaInStoreTest, ReadsMediaThatWereRestored) {
   ASSERT_TRUE(sample.ok()) << sample.status();
   ASSERT_TRUE(sample->ok()) << sample->fault().reason();
   EXPECT_EQ((*sample)->image(0), FakeImage(4, 4));
+}
+
+// What was removed by hand seems to be here. Nobody fetches it ahead, and who
+// reads it fetches it.
+TEST_P(CachedSourceTest, BeingWrongAboutWhatIsHereCostsAFetch) {
+  const auto source = Open();
+  ASSERT_NE(source, nullptr);
+  FillCache(*source);
+  for (uint64_t i = 0; i < kSamples; ++i) EXPECT_TRUE(source->IsHere(i)) << i;
+  for (const fs::path& entry : Entries()) fs::remove(entry);
+  const uint64_t fetched = Counters().fetched_bytes.value();
+  for (uint64_t i = 0; i < kSamples; ++i) {
+    EXPECT_TRUE(source->IsHere(i)) << i;
+    const auto ahead = source->FetchAhead(i, [](uint64_t) { return true; });
+    ASSERT_TRUE(ahead.ok()) << ahead.status();
+    EXPECT_EQ(*ahead, 0u);
+  }
+  for (uint64_t i = 0; i < kSamples; ++i) ExpectSample(*source, i, true);
+  EXPECT_GT(Counters().fetched_bytes.value(), fetched);
+  ForgetMemory();
+  const uint64_t requests = Counters().requests.value();
+  for (uint64_t i = 0; i < kSamples; ++i) {
+    EXPECT_TRUE(source->IsHere(i)) << i;
+    ExpectSample(*source, i, true);
+  }
+  EXPECT_EQ(Counters().requests.value(), requests);
+  EXPECT_FALSE(EntriesWith(Inside(1)).empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CachedSourceTest,

@@ -172,6 +172,83 @@ TEST_F(DiskCacheTest, DropsEntriesOfAnotherFormat) {
   EXPECT_EQ(counters_.cache_damaged.value(), 0u);
 }
 
+// The second of two modules opens nothing: there is no file by then.
+TEST_F(DiskCacheTest, KeepsEntriesOpenWithinABound) {
+  const auto cache = Open(1 << 20);
+  constexpr uint64_t kEntries = DiskCache::kMostOpen + 10;
+  for (uint64_t i = 0; i < kEntries; ++i) {
+    const std::string bytes = std::to_string(1000 + i);
+    ASSERT_TRUE(cache->Store(Key(i), i, bytes));
+    EXPECT_EQ(Read(*cache, Key(i), i, 4), bytes);
+    EXPECT_LE(cache->open_entries(), DiskCache::kMostOpen);
+  }
+  for (const fs::path& file : Entries()) fs::remove(file);
+  EXPECT_EQ(Read(*cache, Key(kEntries - 1), kEntries - 1, 4),
+            std::to_string(1000 + kEntries - 1));
+  EXPECT_EQ(Read(*cache, Key(0), 0, 4), std::nullopt);
+}
+
+TEST_F(DiskCacheTest, ADamagedEntryDoesNotStayOpen) {
+  const auto cache = Open(1 << 20);
+  const std::string bytes(1000, 'x');
+  ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
+  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), bytes);
+  EXPECT_EQ(cache->open_entries(), 1u);
+  std::fstream file(Entries()[0], std::ios::in | std::ios::out);
+  file.seekp(kHeader + 3);
+  file.put('!');
+  file.close();
+  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::nullopt);
+  EXPECT_EQ(cache->open_entries(), 0u);
+  EXPECT_FALSE(cache->Has(Key(1), 5, 1000));
+  ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
+  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), bytes);
+  EXPECT_EQ(counters_.cache_damaged.value(), 1u);
+}
+
+// Who reads an entry that another process evicts still gets its bytes; nobody
+// else finds it, and its place on the disk becomes free.
+TEST_F(DiskCacheTest, NoticesWhatAnotherProcessEvicts) {
+  const auto cache = Open(2 * (kHeader + 1000));
+  const auto other = Open(2 * (kHeader + 1000));
+  const std::string bytes(1000, 'x');
+  for (uint64_t i = 1; i <= 2; ++i) {
+    ASSERT_TRUE(cache->Store(Key(i), i, bytes));
+    EXPECT_EQ(Read(*cache, Key(i), i, 1000), bytes);
+    EXPECT_TRUE(cache->Has(Key(i), i, 1000));
+  }
+  EXPECT_EQ(cache->open_entries(), 2u);
+  const auto held = cache->Find(Key(1), 1, 1000, ReadFrom::kDisk);
+  ASSERT_NE(held, nullptr);
+  ASSERT_TRUE(other->MakeRoom(1000, 10, [](absl::Span<const uint64_t> owners) {
+    std::vector<uint64_t> uses;
+    for (const uint64_t owner : owners) uses.push_back(owner == 1 ? 20 : 5);
+    return uses;
+  }));
+  EXPECT_FALSE(cache->Has(Key(1), 1, 1000));
+  EXPECT_TRUE(cache->Has(Key(2), 2, 1000));
+  EXPECT_EQ(cache->open_entries(), 0u);
+  EXPECT_EQ(cache->Find(Key(1), 1, 1000, ReadFrom::kDisk), nullptr);
+  EXPECT_EQ(Read(*cache, Key(2), 2, 1000), bytes);
+  std::string out(1000, '?');
+  ASSERT_TRUE(held->ReadAt(0, 1000, out.data()).ok());
+  EXPECT_EQ(out, bytes);
+}
+
+// Nobody counts what is removed by hand: it seems to be there until it is read.
+TEST_F(DiskCacheTest, FindsOutWhatWasRemovedByHand) {
+  const auto cache = Open(1 << 20);
+  ASSERT_TRUE(cache->Store(Key(1), 5, "bytes"));
+  EXPECT_TRUE(cache->Has(Key(1), 5, 5));
+  EXPECT_FALSE(cache->Has(Key(1), 6, 5));
+  fs::remove(Entries()[0]);
+  EXPECT_TRUE(cache->Has(Key(1), 5, 5));
+  EXPECT_EQ(Read(*cache, Key(1), 5, 5), std::nullopt);
+  EXPECT_FALSE(cache->Has(Key(1), 5, 5));
+  ASSERT_TRUE(cache->Store(Key(1), 5, "bytes"));
+  EXPECT_TRUE(cache->Has(Key(1), 5, 5));
+}
+
 TEST_F(DiskCacheTest, StaysWithinItsBound) {
   const auto cache = Open(10 * (kHeader + 100));
   const std::string bytes(100, 'x');

@@ -52,11 +52,13 @@ class EntryFileTest : public ::testing::Test {
     file.seekp(static_cast<std::streamoff>(at));
     file.put(static_cast<char>(byte ^ 1));
   }
-  absl::StatusOr<std::unique_ptr<EntryFile>> Open(uint64_t size,
-                                                  const SpanKey& key = kKey) {
+  absl::StatusOr<std::unique_ptr<EntryReader>> Open(uint64_t size,
+                                                    const SpanKey& key = kKey) {
     auto file = File::Open(dir_ + "/entry");
     EXPECT_TRUE(file.ok()) << file.status();
-    return EntryFile::Open(*std::move(file), key, size, ReadFrom::kDisk);
+    auto entry = EntryFile::Open(*std::move(file), key, size, ReadFrom::kDisk);
+    if (!entry.ok()) return entry.status();
+    return std::make_unique<EntryReader>(*std::move(entry), ReadFrom::kDisk);
   }
 
   std::string dir_;
@@ -124,6 +126,53 @@ TEST_F(EntryFileTest, FindsDamageInTheBlocksThatItReads) {
       EXPECT_TRUE(
           absl::IsDataLoss((*entry)->ReadAt(0, bytes.size(), out.data())));
     }
+  }
+}
+
+// As in a tar: headers and text at both ends, then the image between them. Its
+// first and last block are those that were read.
+TEST_F(EntryFileTest, KeepsTheBlocksOfWhichItReadAPart) {
+  const std::string bytes = Pattern(20 * kBlock);
+  const uint64_t begin = EntryFile::FileBytes(bytes.size()) - bytes.size();
+  Write(bytes);
+  const auto entry = Open(bytes.size());
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  std::string out(bytes.size(), '?');
+  for (const uint64_t offset :
+       {uint64_t{0}, 18 * kBlock + 512, 18 * kBlock + 1024, 19 * kBlock - 8}) {
+    ASSERT_TRUE((*entry)->ReadAt(offset, 512, out.data()).ok()) << offset;
+  }
+  Damage(begin + 100);
+  Damage(begin + 18 * kBlock + 100);
+  const uint64_t size = 18 * kBlock + 512 - 512;
+  const absl::Status read = (*entry)->ReadAt(512, size, out.data());
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_TRUE(out.substr(0, size) == bytes.substr(512, size));
+  // It keeps a few blocks, not all.
+  for (uint64_t block = 1; block < 5; ++block) {
+    ASSERT_TRUE((*entry)->ReadAt(block * kBlock + 1, 1, out.data()).ok());
+  }
+  EXPECT_TRUE(absl::IsDataLoss((*entry)->ReadAt(512, 1, out.data())));
+}
+
+// Another reader of the same open file compares what it reads, too.
+TEST_F(EntryFileTest, ReadersShareAFileAndCompareForThemselves) {
+  const std::string bytes = Pattern(3 * kBlock);
+  const uint64_t begin = EntryFile::FileBytes(bytes.size()) - bytes.size();
+  Write(bytes);
+  auto file = File::Open(dir_ + "/entry");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto entry =
+      EntryFile::Open(*std::move(file), kKey, bytes.size(), ReadFrom::kDisk);
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EntryReader one(*entry, ReadFrom::kDisk);
+  std::string out(bytes.size(), '?');
+  ASSERT_TRUE(one.ReadAt(0, bytes.size(), out.data()).ok());
+  EXPECT_TRUE(out == bytes);
+  Damage(begin + kBlock + 1);
+  for (int reader = 0; reader < 2; ++reader) {
+    EntryReader other(*entry, ReadFrom::kDisk);
+    EXPECT_TRUE(absl::IsDataLoss(other.ReadAt(0, bytes.size(), out.data())));
   }
 }
 
