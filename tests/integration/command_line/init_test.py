@@ -159,7 +159,7 @@ class InitTest(tools.ToolTest):
         self.assertGreater(plan["totals"]["images"], 0)
 
     def test_json_lines_by_another_name(self):
-        folder, rows = self.unpacked("lines")
+        folder, rows = self.unpacked("renamed")
         self.lines(folder + "/train.json", rows)
         said, plan = self.runs(folder)
         self.assertIn("train: jsonl train.json, 12 samples", said)
