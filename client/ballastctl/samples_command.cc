@@ -19,13 +19,11 @@ constexpr char kExamples[] =
     "  ballastctl --server 127.0.0.1:7070 samples --step 800 --steps 20 "
     "--json\n"
     "\n"
-    "One line a sample, in order of position: step, position, "
-    "SOURCE:ORDINAL, FILE\nat byte OFFSET; of Parquet and JSON FILE:NUMBER, "
-    "its "
-    "row, line or element, from\n1. The byte of a row is that of its row "
-    "group. "
-    "JSON keys: step, position,\nsource, ordinal, file, offset, number (0 in "
-    "tars).";
+    "One line a sample, in order of position: step, position,\n"
+    "SOURCE:ORDINAL, FILE at byte OFFSET; of Parquet and JSON\n"
+    "FILE:NUMBER, its row, line or element, from 1. The byte of a row\n"
+    "is that of its row group. JSON keys: step, position, source,\n"
+    "ordinal, file, offset, number (0 in tars).";
 
 struct Options {
   uint64_t step = 0;
