@@ -35,9 +35,8 @@ class JpegFeed {
  public:
   struct Limits {
     size_t images = 1;  // of a chunk
-    // Of a batch that holds at least two chunks of `together` times as many
-    // images, chunks are as large where their memory allows it: each call of an
-    // engine takes time of its own.
+    // Times that a chunk holds as many, in a batch of at least two such chunks
+    // and where memory allows it: each call of an engine takes time of its own.
     size_t together = 1;
     uint64_t memory = 0;  // of a chunk of several images
   };
@@ -120,7 +119,7 @@ class JpegFeed {
   bool IsFull(size_t most) const {
     if (open_.size() >= most) return true;
     if (open_.size() % limits_.images != 0) return false;
-    // As many more of like size.
+    // Assumes that the next images are as large.
     const uint64_t more = memory_ / open_.size() * limits_.images;
     return memory_ + more > limits_.memory;
   }
