@@ -45,7 +45,7 @@ class KeptThreads {
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool warned_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of the present Run.
+  // State of the present Run.
   const std::function<bool(size_t)>* work_ ABSL_GUARDED_BY(mutex_) = nullptr;
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t count_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -18,7 +18,7 @@ namespace ballast {
 
 // A range whose bytes are read from its entry in the cache. Once the entry
 // turns out to be damaged, it is removed and the range read from the store.
-// What was read before is the same version's, and was compared.
+// Bytes read before that are of the same version, and were compared.
 // Thread-compatible.
 class CachedRange final : public StoredRange {
  public:

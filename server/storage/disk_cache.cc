@@ -38,7 +38,7 @@ constexpr char kUnfinished[] = "new-";
 // Behind the names of entries: the version of their format (entry_file.h).
 // Names of the first version had nothing there.
 constexpr char kFormat[] = "2";
-// What entries of the first version had before their bytes.
+// Bytes of the header of an entry of the first version.
 constexpr uint64_t kFirstHeader = 40;
 // Entries that are known at a time; ten megabytes.
 constexpr size_t kMostKnown = size_t{1} << 19;
@@ -73,7 +73,7 @@ size_t PoolCapacity() {
                               DiskCache::kMostOpen);
 }
 
-// What an entry is known by.
+// The name of an entry in KnownEntries.
 uint64_t NameHash(const SpanKey& key, uint64_t owner) {
   return key.low ^ owner * 0x9E3779B97F4A7C15u;
 }

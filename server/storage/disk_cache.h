@@ -105,7 +105,7 @@ class DiskCache {
   std::shared_ptr<const EntryFile> OpenEntry(const SpanKey& key, uint64_t owner,
                                              uint64_t size,
                                              ReadFrom from) const;
-  // Of all processes.
+  // Removals by all processes of the node.
   uint64_t CountRemovals() const;
   // Whether it was there.
   bool Remove(const std::string& path, uint64_t bytes) const;
