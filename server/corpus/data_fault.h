@@ -8,18 +8,29 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace ballast {
 
-// A data fault: the bytes of a sample are bad (a damaged image, text that is
-// not UTF-8, bytes other than those indexed). Every server that reads them
-// finds the same fault. A placeholder may replace the sample.
+// A data fault: the bytes of a sample alone decide that it cannot be used (a
+// damaged image, text that is not UTF-8, bytes other than those indexed, an
+// image that needs more memory than a fixed limit). Every server that reads the
+// same bytes finds the same fault. A placeholder may replace the sample.
 //
-// A transient fault (I/O error, stale handle, no descriptor, no memory,
-// time-out) may be gone at the next attempt or at another server. It is an
-// absl::Status, never a DataFault, and must never lead to a placeholder.
+// Everything else is a transient fault: whatever a machine, a time limit, a
+// signal, a changed file or a lack of memory causes. It may be gone at the next
+// attempt or at another server, and must never lead to a placeholder.
+//
+// The code that finds a fault decides its kind, once:
+//   data fault       DataFaultError(reason), or a DataFault
+//   transient fault  any other status, whatever its code
+// Where functions return statuses, a DataFault travels as a status with a mark
+// (ToStatus), which Annotate keeps and ToDataFault finds. A status without the
+// mark never becomes a DataFault: a new error is transient until somebody who
+// knows the bytes says otherwise. docs/decisions/0066 lists every fault with
+// its kind.
 class DataFault {
  public:
   explicit DataFault(std::string reason) : reason_(std::move(reason)) {}
@@ -32,11 +43,52 @@ class DataFault {
     return DataFault(absl::StrCat(context, ": ", reason_));
   }
 
+  // The fault as a status: INVALID_ARGUMENT with the mark.
+  absl::Status ToStatus() const {
+    absl::Status status = absl::InvalidArgumentError(reason_);
+    status.SetPayload(kMarkUrl, absl::Cord());
+    return status;
+  }
+
   friend bool operator==(const DataFault&, const DataFault&) = default;
 
  private:
+  friend bool IsDataFault(const absl::Status& status);
+
+  static constexpr char kMarkUrl[] = "ballast/data_fault";
+
   std::string reason_;
 };
+
+// DataFault(reason).ToStatus(): for code that returns statuses.
+inline absl::Status DataFaultError(absl::string_view reason) {
+  return DataFault(std::string(reason)).ToStatus();
+}
+
+// Whether `status` carries a data fault.
+inline bool IsDataFault(const absl::Status& status) {
+  return status.GetPayload(DataFault::kMarkUrl).has_value();
+}
+
+// The data fault that `status` carries, with the context that Annotate added;
+// nullopt if it is OK or a transient fault.
+inline std::optional<DataFault> ToDataFault(const absl::Status& status) {
+  if (!IsDataFault(status)) return std::nullopt;
+  return DataFault(std::string(status.message()));
+}
+
+// ToDataFault, and for parsers that do not mark their faults yet also the codes
+// INVALID_ARGUMENT, DATA_LOSS and OUT_OF_RANGE. Goes once all of them do.
+inline std::optional<DataFault> DataFaultOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kOutOfRange:
+      return DataFault(std::string(status.message()));
+    default:
+      return ToDataFault(status);
+  }
+}
 
 // A value, or the data fault that prevented it.
 template <typename T>
@@ -59,22 +111,7 @@ class FaultOr {
   std::variant<T, DataFault> held_;
 };
 
-// The data fault that a parser's or decoder's `status` reports; nullopt if it
-// is OK or a transient fault. Parsers report bad bytes as INVALID_ARGUMENT,
-// DATA_LOSS or OUT_OF_RANGE. Errors of reading a file never have these codes
-// (file.h).
-inline std::optional<DataFault> DataFaultOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kOutOfRange:
-      return DataFault(std::string(status.message()));
-    default:
-      return std::nullopt;
-  }
-}
-
-// Splits `parsed`: a status that reports bad bytes becomes a data fault.
+// Splits `parsed`: a status that carries a data fault becomes one.
 template <typename T>
 absl::StatusOr<FaultOr<T>> SeparateFault(absl::StatusOr<T> parsed) {
   if (parsed.ok()) return FaultOr<T>(*std::move(parsed));
