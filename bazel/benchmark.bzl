@@ -6,8 +6,10 @@ measures; the test NAME_smoke_test runs every benchmark for an instant, so that
 none rots.
 """
 
+load("//bazel:cc.bzl", "cc_binary", "cc_test")
+
 def ballast_benchmark(name, srcs, deps, data = [], size = "small"):
-    native.cc_binary(
+    cc_binary(
         name = name,
         testonly = True,
         srcs = srcs,
@@ -15,7 +17,7 @@ def ballast_benchmark(name, srcs, deps, data = [], size = "small"):
         tags = ["benchmark"],
         deps = deps + ["//third_party:benchmark"],
     )
-    native.cc_test(
+    cc_test(
         name = name + "_smoke_test",
         size = size,
         srcs = srcs,

@@ -5,6 +5,7 @@ found the macros define nothing, so only targets that are themselves guarded by
 `cuda_available()` may depend on theirs.
 """
 
+load("//bazel:cc.bzl", "cc_binary", "cc_library", "cc_test")
 load("@local_cuda//:defs.bzl", _CUDA_ROOT = "CUDA_ROOT", _available = "cuda_available")
 
 cuda_available = _available
@@ -83,7 +84,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
             visibility = ["//visibility:private"],
         )
         host_srcs.append(":" + name + "_objects")
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = host_srcs,
         hdrs = hdrs,
@@ -102,7 +103,7 @@ def cuda_test(name, srcs, deps, **kwargs):
     """
     if not cuda_available():
         return
-    native.cc_test(
+    cc_test(
         name = name,
         srcs = srcs,
         deps = deps + [
@@ -120,7 +121,7 @@ def gpu_test(name, srcs, deps, **kwargs):
     """
     if not cuda_available():
         return
-    native.cc_test(
+    cc_test(
         name = name,
         srcs = srcs,
         tags = ["gpu", "local", "manual"],
@@ -135,7 +136,7 @@ def gpu_benchmark(name, srcs, deps):
     """A binary that measures on a GPU; otherwise like gpu_test."""
     if not cuda_available():
         return
-    native.cc_binary(
+    cc_binary(
         name = name,
         testonly = True,
         srcs = srcs,

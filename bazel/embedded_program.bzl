@@ -3,6 +3,8 @@
 common/embedded_program.h starts it.
 """
 
+load("//bazel:cc.bzl", "cc_library")
+
 def embedded_program(name, program, header, symbol, visibility = None):
     """A cc_library that holds the stripped program.
 
@@ -38,7 +40,7 @@ def embedded_program(name, program, header, symbol, visibility = None):
             symbol = symbol,
         ),
     )
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = [":" + name + "_source"],
         hdrs = [header],

@@ -12,6 +12,8 @@ The last goes on for ten minutes and keeps what it finds interesting in DIR.
 `--config=fuzz` needs clang.
 """
 
+load("//bazel:cc.bzl", "cc_test")
+
 def ballast_fuzz(name, srcs, deps, seeds, runs = 4000, max_len = 65536, size = "small"):
     """A cc_test.
 
@@ -28,7 +30,7 @@ def ballast_fuzz(name, srcs, deps, seeds, runs = 4000, max_len = 65536, size = "
         outs = [name + "_seeds.txt"],
         cmd = "echo $(rootpaths %s) | tr ' ' ',' > $@" % seeds,
     )
-    native.cc_test(
+    cc_test(
         name = name,
         size = size,
         srcs = srcs,

@@ -1,5 +1,7 @@
 """A page of one file, as a string of C++."""
 
+load("//bazel:cc.bzl", "cc_library")
+
 def html_page(name, html, css, js, header, constant):
     """A library with `constant`, the page with its style and script inserted.
 
@@ -30,7 +32,7 @@ printf ')ballast";\\n}}  // namespace ballast\\n'
             html = html,
         ),
     )
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = [name + "_cc"],
         hdrs = [header],

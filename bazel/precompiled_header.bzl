@@ -1,11 +1,19 @@
 """precompiled_header: GCC's form of a header that has been read once.
 
-Of use to `--config=quick`, for all files, and to every build's test files; .bazelrc
-and BUILD.bazel beside this file say how it reaches their compilations.
+cc.bzl has every compilation read one.
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+def _as_header(file):
+    """What a dependency passes on: one more input of its users' compilations."""
+    return [
+        DefaultInfo(files = depset([file])),
+        CcInfo(compilation_context = cc_common.create_compilation_context(
+            headers = depset([file]),
+        )),
+    ]
 
 def _precompiled_header_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
@@ -24,10 +32,10 @@ def _precompiled_header_impl(ctx):
         # Reads the header itself: its own form of one belongs beside the source.
         header = ctx.actions.declare_file(ctx.label.name + ".h")
         ctx.actions.symlink(output = header, target_file = ctx.file.src)
-        return [DefaultInfo(files = depset([header]))]
+        return _as_header(header)
 
-    # GCC refuses a header that was compiled with other options, so they are those
-    # of a .cc file of a program: Bazel compiles it with -fPIC except for opt.
+    # GCC refuses a header that was compiled with other options, so they are the ones
+    # of a .cc file; .bazelrc has every file compiled with -fPIC (--force_pic).
     options = cc_common.get_memory_inefficient_command_line(
         feature_configuration = features,
         action_name = CPP_COMPILE_ACTION_NAME,
@@ -35,7 +43,7 @@ def _precompiled_header_impl(ctx):
             cc_toolchain = toolchain,
             feature_configuration = features,
             user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts,
-            use_pic = ctx.var["COMPILATION_MODE"] != "opt",
+            use_pic = True,
         ),
     )
 
@@ -50,7 +58,7 @@ def _precompiled_header_impl(ctx):
         mnemonic = "PrecompileHeader",
         progress_message = "Precompiling " + ctx.file.src.short_path,
     )
-    return [DefaultInfo(files = depset([output]))]
+    return _as_header(output)
 
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
@@ -60,5 +68,6 @@ precompiled_header = rule(
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],
+    provides = [CcInfo],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
 )

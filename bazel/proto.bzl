@@ -4,6 +4,8 @@ Debian's protobuf has no Bazel targets, so /usr/bin/protoc and
 /usr/bin/grpc_cpp_plugin are run directly.
 """
 
+load("//bazel:cc.bzl", "cc_library")
+
 def cc_grpc_library(name, src, deps = [], grpc = False, **kwargs):
     """Generates and compiles C++ for `src`.
 
@@ -34,7 +36,7 @@ def cc_grpc_library(name, src, deps = [], grpc = False, **kwargs):
         tools = [src],
         visibility = ["//visibility:private"],
     )
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = [o for o in outs if o.endswith(".cc")],
         hdrs = [o for o in outs if o.endswith(".h")],

@@ -1,6 +1,5 @@
-// System headers that most of our files include, compiled once for all of them by
-// --config=quick. No other build uses this file, so that each of our files still
-// has to include what it needs.
+// System headers that most of our files include, compiled once for all of them
+// (cc.bzl). A file still includes what it needs.
 #ifndef BALLAST_BAZEL_SYSTEM_HEADERS_H_
 #define BALLAST_BAZEL_SYSTEM_HEADERS_H_
 
