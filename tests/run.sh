@@ -5,7 +5,8 @@
 # Tests over data outside the project need ../shared beside the checkout, or its
 # path in BALLAST_SHARED_DIR; elsewhere they are skipped. tests/cluster needs root,
 # network namespaces, mounts and cgroups; with BALLAST_CLUSTER_OPTIONAL=1 it is skipped
-# where they cannot be had, else it fails. The last line is "N passed, N failed, N skipped".
+# where they cannot be had, else it fails. The last lines hold the time and
+# "N passed, N failed, N skipped", in tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/setup.sh --tests
@@ -27,5 +28,5 @@ status=0
 bazel test --color=no --curses=no --show_progress_rate_limit=20 "$@" //... \
   2>&1 | tee "$log" || status=$?
 
-tests/summary.sh "$log" bazel-testlogs
+tests/summary.py "$log" bazel-testlogs "$SECONDS"
 exit "$status"

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Prints how large the house is: files, lines, programs.
+
+    tests/docs/size_report.py [--json]
+
+Counts what git tracks. Product: all languages and BUILD files outside tests/ and
+docs/; tests: tests/ with its data, and without. A unit of C++ is a header, its source,
+or both. A report, not a limit: spec sheets and reviews quote it.
+"""
+
+import argparse
+import collections
+import json
+import os
+import re
+import statistics
+import subprocess
+
+PROGRAM = re.compile(
+    r"^(cc_test|sh_test|ballast_fuzz|ballast_benchmark|cuda_test)\(", re.MULTILINE
+)
+CODE = {
+    ".bazel", ".bzl", ".c", ".cc", ".cu", ".cuh", ".h", ".html", ".css", ".js", ".proto",
+    ".py", ".sh", ".textproto", ".yaml", ".yml", ".inc",
+}  # fmt: skip
+
+
+def lines_of(path):
+    with open(path, "rb") as file:
+        return file.read().count(b"\n")
+
+
+def measure():
+    paths = subprocess.check_output(["git", "ls-files"], text=True).splitlines()
+    paths = [path for path in paths if os.path.isfile(path)]
+    lines = {path: lines_of(path) for path in paths}
+    product = [p for p in paths if not p.startswith(("tests/", "docs/"))]
+    tests = [p for p in paths if p.startswith("tests/")]
+    test_code = [p for p in tests if os.path.splitext(p)[1] in CODE]
+    cpp = [p for p in product if p.endswith((".cc", ".h", ".cu", ".cuh"))]
+    units = {os.path.splitext(p)[0] for p in cpp}
+    programs = sum(
+        len(PROGRAM.findall(open(p, encoding="utf-8").read()))
+        for p in tests
+        if p.endswith("BUILD.bazel")
+    )
+    folders = collections.Counter()
+    for p in product:
+        folders["/".join(p.split("/")[:2]) if "/" in p else "."] += lines[p]
+    sizes = sorted(lines[p] for p in cpp)
+    return {
+        "product files": len(product),
+        "product lines": sum(lines[p] for p in product),
+        "C++ files": len(cpp),
+        "C++ units": len(units),
+        "C++ files under 40 lines": sum(size < 40 for size in sizes),
+        "C++ median lines": int(statistics.median(sizes)),
+        "C++ lines, 90th percentile": sizes[len(sizes) * 9 // 10],
+        "test files": len(tests),
+        "test lines, code and BUILD files": sum(lines[p] for p in test_code),
+        "test lines with data": sum(lines[p] for p in tests),
+        "test BUILD lines": sum(lines[p] for p in tests if p.endswith("BUILD.bazel")),
+        "test programs": programs,
+        "documentation lines": sum(lines[p] for p in paths if p.startswith("docs/")),
+        "product lines by folder": dict(sorted(folders.items(), key=lambda i: -i[1])),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one object, with folders")
+    report = measure()
+    if parser.parse_args().json:
+        print(json.dumps(report, indent=1))
+        return
+    for name, value in report.items():
+        if isinstance(value, int):
+            print("%-34s %8d" % (name, value))
+
+
+if __name__ == "__main__":
+    main()
