@@ -34,7 +34,7 @@ inline std::vector<const SourceIndex*> Indexes() {
   return *indexes;
 }
 
-inline std::unique_ptr<Scheduler> Make(const v1::Config& config) {
+inline std::unique_ptr<Scheduler> MakeChanged(const v1::Config& config) {
   auto scheduler = Scheduler::Create(config, Indexes());
   EXPECT_TRUE(scheduler.ok()) << scheduler.status();
   return *std::move(scheduler);

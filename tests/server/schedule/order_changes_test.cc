@@ -96,7 +96,7 @@ TEST(OrderChangesTest, EachStepIsThatOfTheWalk) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 150; ++round) {
     const v1::Config config = RandomConfig(&random);
-    const auto scheduler = Make(config);
+    const auto scheduler = MakeChanged(config);
     Walk walk(config);
     const std::vector<Step> wanted = walk.Steps(kSteps);
     uint64_t samples = 0;
@@ -150,10 +150,10 @@ TEST(OrderChangesTest, OtherSplitsHaveNoChanges) {
   v1::Config config = Unchanged();
   config.mutable_sources(1)->set_split(v1::SPLIT_VALID);
   AddWeights(2, {{"new", 3}}, &config);
-  const auto plain = Make(config);
+  const auto plain = MakeChanged(config);
   AddSkip(3, 2, &config);
   AddSize(4, 16, &config);
-  const auto changed = Make(config);
+  const auto changed = MakeChanged(config);
   const Scheduler* const before = *plain->OfSplit(v1::SPLIT_VALID);
   const Scheduler* const after = *changed->OfSplit(v1::SPLIT_VALID);
   EXPECT_EQ(before->fingerprint().data_hash(),
@@ -192,7 +192,7 @@ TEST(OrderChangesTest, CountsWhatWasDrawnAndLeftOut) {
   v1::Config config = Unchanged();
   AddSkip(2, 3, &config);
   AddWeights(4, {{"new", 3}, {"docs", 0}}, &config);
-  const auto scheduler = Make(config);
+  const auto scheduler = MakeChanged(config);
   // 16 samples at 2:1; 24 left out, the last 8 of them at 1:3; 16 at 2:1; 16 at
   // 1:3.
   const v1::GetMixtureResponse mixture = *scheduler->MixtureBefore(6);
@@ -225,7 +225,7 @@ TEST(OrderChangesTest, MicroBatchesFollowTheSize) {
     config.mutable_packing()->set_mode(mode);
     config.mutable_packing()->set_align(1);
     config.mutable_packing()->set_virtual_pipeline_group(1);
-    const auto scheduler = Make(config);
+    const auto scheduler = MakeChanged(config);
     for (uint64_t step = 0; step < 6; ++step) {
       EXPECT_EQ(SamplesOf(*scheduler, step).size(), step < 3 ? 8u : 16u);
     }

@@ -47,9 +47,9 @@ TEST(OrderCheckpointTest, StepsBeforeAChangeAreThoseWithoutIt) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 60; ++round) {
     const v1::Config config = RandomConfig(&random);
-    const auto with = Make(config);
+    const auto with = MakeChanged(config);
     const uint64_t step = 1 + random() % 28;
-    const auto without = Make(Without(config, step));
+    const auto without = MakeChanged(Without(config, step));
     for (uint64_t s = 0; s < step; ++s) {
       ASSERT_EQ(SamplesOf(*with, s), SamplesOf(*without, s)) << s;
       ASSERT_EQ(*FirstPosition(with->job(), s),
@@ -91,7 +91,7 @@ TEST(OrderCheckpointTest, AnAcceptedCheckpointGoesOnExactlyOnce) {
       default:
         edited = Without(config, random() % 28);
     }
-    const auto before = Make(config), after = Make(edited);
+    const auto before = MakeChanged(config), after = Make(edited);
     for (uint64_t next = 0; next < kSteps; ++next) {
       const absl::Status status =
           CheckSameData(before->fingerprint(), after->fingerprint(), "A",
@@ -109,10 +109,10 @@ TEST(OrderCheckpointTest, AnAcceptedCheckpointGoesOnExactlyOnce) {
 }
 
 TEST(OrderCheckpointTest, AChangeOfTrainedStepsIsRefusedWithWhatToDo) {
-  const auto before = Make(Unchanged());
+  const auto before = MakeChanged(Unchanged());
   v1::Config changed = Unchanged();
   AddWeights(10, {{"new", 3}}, &changed);
-  const auto after = Make(changed);
+  const auto after = MakeChanged(changed);
   const auto check = [&](uint64_t next_step) {
     return CheckSameData(before->fingerprint(), after->fingerprint(),
                          "the servers", v1::SPLIT_TRAIN, next_step);
@@ -147,7 +147,7 @@ TEST(OrderCheckpointTest, ServersWithDifferentChangesDiffer) {
   });
   std::set<std::string> hashes, data;
   for (const v1::Config& config : configs) {
-    const v1::Fingerprint fingerprint = Make(config)->fingerprint();
+    const v1::Fingerprint fingerprint = MakeChanged(config)->fingerprint();
     hashes.insert(fingerprint.hash());
     data.insert(fingerprint.data_hash());
   }
@@ -164,7 +164,7 @@ TEST(OrderCheckpointTest, AnAddedSourceCountsFromItsStepOn) {
   ASSERT_TRUE(without.ok());
   v1::Config three = Unchanged();
   AddWeights(10, {{"new", 3}}, &three);
-  const auto with = Make(three);
+  const auto with = MakeChanged(three);
   EXPECT_NE(with->fingerprint().data_hash(),
             (*without)->fingerprint().data_hash());
   EXPECT_EQ(DataHashBefore(with->fingerprint(), 10),
