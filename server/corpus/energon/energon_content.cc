@@ -91,6 +91,8 @@ class FieldReader {
         return Fault(Printable(part->name),
                      ": not JSON: ", simdjson::error_message(error));
       }
+      BALLAST_RETURN_IF_ERROR(
+          Annotate(CheckKeysOnce(bytes), Printable(part->name)));
       const std::optional<element> value = Follow(root, way.keys);
       if (!value.has_value()) continue;
       return TextOf(*value, field);

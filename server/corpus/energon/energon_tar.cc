@@ -43,8 +43,8 @@ EnergonTarReader::EnergonTarReader(FileView file, uint64_t begin, uint64_t end,
     : tar_(file, begin, end, whole) {}
 
 absl::StatusOr<std::optional<EnergonTarSample>> EnergonTarReader::Next() {
-  EnergonTarSample sample;
-  pending_key_.clear();
+  EnergonTarSample& sample = pending_;
+  sample = {};
   while (true) {
     if (!next_) {
       BALLAST_ASSIGN_OR_RETURN(next_, tar_.Next());
@@ -61,7 +61,7 @@ absl::StatusOr<std::optional<EnergonTarSample>> EnergonTarReader::Next() {
     }
     if (!sample.key.empty() && name->key != sample.key) break;
     if (sample.key.empty()) {
-      sample.key = pending_key_ = std::string(name->key);
+      sample.key = std::string(name->key);
       sample.begin = next_->header;
     }
     if (sample.parts.size() == kMaxParts) {
@@ -73,7 +73,7 @@ absl::StatusOr<std::optional<EnergonTarSample>> EnergonTarReader::Next() {
     next_.reset();
   }
   if (sample.key.empty()) return std::nullopt;
-  return sample;
+  return std::exchange(pending_, {});
 }
 
 absl::StatusOr<EnergonTarSample> ReadEnergonSample(FileView file,

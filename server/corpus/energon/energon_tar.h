@@ -62,14 +62,15 @@ class EnergonTarReader {
   absl::StatusOr<std::optional<EnergonTarSample>> Next();
 
   uint64_t offset() const { return tar_.offset(); }
-  // The sample that Next was collecting when it failed; empty if none.
-  const std::string& pending_key() const { return pending_key_; }
+  // The sample whose parts Next was collecting when it failed, as far as they
+  // were found; its key is empty if it was at the beginning of one.
+  const EnergonTarSample& pending() const { return pending_; }
 
  private:
   TarReader tar_;
   // A member already read that belongs to the next sample.
   std::optional<TarMember> next_;
-  std::string pending_key_;
+  EnergonTarSample pending_;
 };
 
 // The one sample in [begin, end) of a tar file. Errors: DATA_LOSS (none, or

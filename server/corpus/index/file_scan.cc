@@ -1,6 +1,10 @@
 #include "server/corpus/index/file_scan.h"
 
+#include <algorithm>
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "server/corpus/bad_kind.h"
 #include "server/corpus/index/media_order.h"
 
@@ -109,6 +113,18 @@ absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,
                                   BadKindOf(reason)});
       return absl::OkStatus();
   }
+}
+
+absl::Status FileScanner::AddDamage(uint64_t offset, absl::string_view lost_key,
+                                    const absl::Status& reason) {
+  const uint64_t size = scan_.stamp.size;
+  std::string text = absl::StrCat(reason.message(),
+                                  "; not read: ", size - std::min(offset, size),
+                                  " of the file's ", size, " bytes");
+  if (!lost_key.empty()) {
+    absl::StrAppend(&text, ", and the sample before, which may lack members");
+  }
+  return AddBad(offset, lost_key, absl::Status(reason.code(), text));
 }
 
 void FileScanner::AddIgnored(absl::string_view extension, uint64_t count) {

@@ -65,6 +65,11 @@ class FileScanner {
   // returned instead and ends the build.
   absl::Status AddBad(uint64_t offset, absl::string_view key,
                       const absl::Status& reason);
+  // Lists damage at `offset`, from which on nothing of the file is read, and
+  // the key of the sample before it that may lack members and is left out, if
+  // any. Returns as AddBad.
+  absl::Status AddDamage(uint64_t offset, absl::string_view lost_key,
+                         const absl::Status& reason);
   void AddIgnored(absl::string_view extension, uint64_t count);
   // Counts a row that does not pass the source's filters.
   void AddFiltered() { ++scan_.report.filtered; }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,26 +42,46 @@ class EnergonScan {
     while (true) {
       const auto sample = index_ != nullptr ? index_->Next() : tar.Next();
       if (index_ == nullptr && absl::IsDataLoss(sample.status())) {
-        return scanner_.AddBad(tar.offset(), Printable(tar.pending_key()),
-                               sample.status());
+        return AddDamage(tar, sample.status());
       }
       BALLAST_RETURN_IF_ERROR(sample.status());
       if (!*sample) return CheckCount();
       ++found_;
-      if (IsExcluded(**sample)) {
-        scanner_.AddFiltered();
-        continue;
-      }
-      const absl::Status added = AddSample(**sample);
-      if (!added.ok()) {
-        BALLAST_RETURN_IF_ERROR(scanner_.AddBad(
-            (*sample)->begin, Printable((*sample)->key), added));
-      }
-      scanner_.Advance((*sample)->end);
+      BALLAST_RETURN_IF_ERROR(Take(**sample));
+      before_ = **sample;
     }
   }
 
  private:
+  absl::Status Take(const EnergonTarSample& sample) {
+    if (IsExcluded(sample)) {
+      scanner_.AddFiltered();
+      return absl::OkStatus();
+    }
+    const absl::Status added = AddSample(sample);
+    if (!added.ok()) {
+      BALLAST_RETURN_IF_ERROR(
+          scanner_.AddBad(sample.begin, Printable(sample.key), added));
+    }
+    scanner_.Advance(sample.end);
+    return absl::OkStatus();
+  }
+
+  // The last sample before damage has all its parts, as far as one can tell, if
+  // they are called as those of the sample before it.
+  absl::Status AddDamage(const EnergonTarReader& tar,
+                         const absl::Status& damage) {
+    const EnergonTarSample& last = tar.pending();
+    const bool is_whole = std::equal(
+        last.parts.begin(), last.parts.end(), before_.parts.begin(),
+        before_.parts.end(), [](const EnergonPart& a, const EnergonPart& b) {
+          return a.name == b.name;
+        });
+    if (is_whole && !last.key.empty()) BALLAST_RETURN_IF_ERROR(Take(last));
+    return scanner_.AddDamage(tar.offset(), is_whole ? "" : Printable(last.key),
+                              damage);
+  }
+
   bool IsExcluded(const EnergonTarSample& sample) const {
     return !folder_.excluded.empty() && folder_.excluded.contains(absl::StrCat(
                                             shard_.name, "/", sample.key));
@@ -207,6 +228,7 @@ class EnergonScan {
   EnergonIndex* const index_;  // null: an older folder
   FileScanner& scanner_;
   uint64_t found_ = 0;
+  EnergonTarSample before_;  // the last one read
 };
 
 }  // namespace

@@ -105,7 +105,7 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
   while (true) {
     const absl::StatusOr<std::optional<Line>> line = objects.Next();
     if (is_array && absl::IsDataLoss(line.status())) {
-      return scanner.AddBad(objects.offset(), "", line.status());
+      return scanner.AddDamage(objects.offset(), "", line.status());
     }
     BALLAST_RETURN_IF_ERROR(line.status());
     if (!line->has_value()) return absl::OkStatus();

@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,29 +117,51 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
   return scanner.Add(record, Printable(sample.key), raw, images.view());
 }
 
+// Whether the last sample before damage has all its members, as far as one can
+// tell: as many as the sample before it. Measuring its text compares its images
+// with their marks.
+bool IsWhole(const WebDatasetSample& last,
+             const std::optional<WebDatasetSample>& before) {
+  return before.has_value() && last.fault.ok() && before->fault.ok() &&
+         last.text_format == before->text_format &&
+         last.images.size() == before->images.size() &&
+         last.videos.size() == before->videos.size();
+}
+
 absl::Status ScanSamples(const File& file, WebDatasetReader& reader,
                          FileScanner& scanner) {
   // Digests of the keys so far. They have 128 bits, since a collision would
   // lose a sample.
   absl::flat_hash_set<Digest> seen;
+  const auto add = [&](const WebDatasetSample& sample) {
+    const absl::Status added =
+        seen.insert(DigestOf(sample.key)).second
+            ? AddSample(file, sample, scanner)
+            : absl::InvalidArgumentError(
+                  "duplicate key; its members do not stand together");
+    return added.ok()
+               ? added
+               : scanner.AddBad(sample.begin, Printable(sample.key), added);
+  };
+  std::optional<WebDatasetSample> before;
   while (true) {
-    const auto sample = reader.Next();
+    auto sample = reader.Next();
     if (sample.status().code() == absl::StatusCode::kDataLoss) {
-      return scanner.AddBad(reader.offset(), Printable(reader.pending_key()),
-                            sample.status());
+      std::string lost;
+      if (const auto last = reader.TakePending()) {
+        if (IsWhole(*last, before)) {
+          BALLAST_RETURN_IF_ERROR(add(*last));
+        } else {
+          lost = Printable(last->key);
+        }
+      }
+      return scanner.AddDamage(reader.offset(), lost, sample.status());
     }
     BALLAST_RETURN_IF_ERROR(sample.status());
     if (!*sample) return absl::OkStatus();
-    const absl::Status added =
-        seen.insert(DigestOf((*sample)->key)).second
-            ? AddSample(file, **sample, scanner)
-            : absl::InvalidArgumentError(
-                  "duplicate key; its members do not stand together");
-    if (!added.ok()) {
-      BALLAST_RETURN_IF_ERROR(
-          scanner.AddBad((*sample)->begin, Printable((*sample)->key), added));
-    }
+    BALLAST_RETURN_IF_ERROR(add(**sample));
     scanner.Advance((*sample)->end);
+    before = *std::move(sample);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "server/corpus/jsonl/conversation_json.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,6 +8,8 @@
 
 #include <simdjson.h>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -120,9 +123,43 @@ absl::StatusOr<Mentioned> ReadTurns(const object& root) {
   return mentioned;
 }
 
-// The object lives as long as the parser.
-absl::StatusOr<object> ParseObject(absl::string_view json,
-                                   simdjson::dom::parser& parser) {
+// Walks all objects, which are at most as deep as simdjson allows (1024).
+absl::Status CheckObjects(const element& value) {
+  if (array list; value.get(list) == SUCCESS) {
+    for (const element item : list) {
+      BALLAST_RETURN_IF_ERROR(CheckObjects(item));
+    }
+    return absl::OkStatus();
+  }
+  object map;
+  if (value.get(map) != SUCCESS) return absl::OkStatus();
+  // Compares few keys with each other, and remembers many.
+  constexpr size_t kFew = 16;
+  absl::InlinedVector<std::string_view, kFew> few;
+  absl::flat_hash_set<std::string_view> many;
+  for (const auto& [key, item] : map) {
+    bool is_new;
+    if (few.size() < kFew) {
+      is_new = std::find(few.begin(), few.end(), key) == few.end();
+      few.push_back(key);
+    } else {
+      if (many.empty()) many.insert(few.begin(), few.end());
+      is_new = many.insert(key).second;
+    }
+    if (!is_new) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "key \"", Printable(View(key)),
+          "\" twice in one object: programs differ in which of the two they "
+          "take; leave one"));
+    }
+    BALLAST_RETURN_IF_ERROR(CheckObjects(item));
+  }
+  return absl::OkStatus();
+}
+
+// The value lives as long as the parser.
+absl::StatusOr<element> Parse(absl::string_view json,
+                              simdjson::dom::parser& parser) {
   element root;
   auto error = parser.parse(json.data(), json.size()).get(root);
   if (error == simdjson::UTF8_ERROR) {
@@ -134,6 +171,13 @@ absl::StatusOr<object> ParseObject(absl::string_view json,
     return absl::InvalidArgumentError(
         absl::StrCat("not JSON: ", simdjson::error_message(error)));
   }
+  BALLAST_RETURN_IF_ERROR(CheckObjects(root));
+  return root;
+}
+
+absl::StatusOr<object> ParseObject(absl::string_view json,
+                                   simdjson::dom::parser& parser) {
+  BALLAST_ASSIGN_OR_RETURN(const element root, Parse(json, parser));
   object result;
   if (root.get(result) != SUCCESS) {
     return absl::InvalidArgumentError("not a JSON object");
@@ -211,6 +255,11 @@ absl::Status NoVideo(absl::string_view found) {
 }
 
 }  // namespace
+
+absl::Status CheckKeysOnce(absl::string_view json) {
+  simdjson::dom::parser parser;
+  return Parse(json, parser).status();
+}
 
 absl::Status CheckConversation(absl::string_view json) {
   simdjson::dom::parser parser;

@@ -15,8 +15,9 @@ namespace ballast {
 // The parts of a conversation's JSON that the corpus needs. server/text handles
 // the rest, and bytes that are not UTF-8, which count as U+FFFD here. All
 // functions return INVALID_ARGUMENT with the reason if `json` is not an object,
-// or if what it says of its media would be passed over: bounds or a size of a
-// part of an image, which qwen-vl-utils reads there (`max_pixels`,
+// if one of its objects has a key twice (simdjson takes the first, Python the
+// last), or if what it says of its media would be passed over: bounds or a size
+// of a part of an image, which qwen-vl-utils reads there (`max_pixels`,
 // `resized_height`, …), and `video_start` or `video_end` beside the turns.
 // Turns are `conversations` or `messages`.
 
@@ -68,6 +69,10 @@ struct JsonSample {
 };
 
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json);
+
+// INVALID_ARGUMENT if an object in `json`, which is JSON of any kind, has a key
+// twice, naming the key; also if it is no JSON.
+absl::Status CheckKeysOnce(absl::string_view json);
 
 // INVALID_ARGUMENT if the text holds the mark `<video>`.
 absl::Status CheckNoVideoMark(absl::string_view text);

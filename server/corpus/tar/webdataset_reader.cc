@@ -10,12 +10,12 @@
 #include "server/corpus/tar/member_name.h"
 
 namespace ballast {
-namespace {
-
 // Collects the members of one sample and keeps the first fault.
-class Grouper {
+class WebDatasetReader::Grouper {
  public:
   explicit Grouper(const MemberName& first) { sample_.key = first.key; }
+
+  const std::string& key() const { return sample_.key; }
 
   void Add(const MemberName& name, TarMember member) {
     if (sample_.end == 0) sample_.begin = member.header;
@@ -182,15 +182,14 @@ class Grouper {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace
-
 WebDatasetReader::WebDatasetReader(FileView file, uint64_t begin, uint64_t end,
                                    bool whole, bool lists)
     : tar_(file, begin, end, whole), lists_(lists) {}
 
+WebDatasetReader::~WebDatasetReader() = default;
+
 absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
-  std::optional<Grouper> group;
-  pending_key_.clear();
+  pending_ = nullptr;
   while (true) {
     if (!next_) {
       BALLAST_ASSIGN_OR_RETURN(next_, tar_.Next());
@@ -203,15 +202,16 @@ absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
       next_.reset();
       continue;
     }
-    if (group && name.key != pending_key_) break;
-    if (!group) {
-      group.emplace(name);
-      pending_key_ = name.key;
-    }
-    group->Add(name, *std::exchange(next_, std::nullopt));
+    if (pending_ != nullptr && name.key != pending_->key()) break;
+    if (pending_ == nullptr) pending_ = std::make_unique<Grouper>(name);
+    pending_->Add(name, *std::exchange(next_, std::nullopt));
   }
-  if (!group) return std::nullopt;
-  return std::move(*group).Finish();
+  return TakePending();
+}
+
+std::optional<WebDatasetSample> WebDatasetReader::TakePending() {
+  if (pending_ == nullptr) return std::nullopt;
+  return std::move(*std::exchange(pending_, nullptr)).Finish();
 }
 
 void WebDatasetReader::CountIgnored(absl::string_view extension) {

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_CORPUS_TAR_WEBDATASET_READER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,16 +56,17 @@ class WebDatasetReader {
   // before there were such videos, and so they are for models without videos.
   WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole,
                    bool lists = true);
+  ~WebDatasetReader();
 
   // The next sample, or nullopt at the end. Errors: DATA_LOSS (the tar file is
-  // damaged at offset(); the sample before that place, pending_key(), may lack
-  // members and is not returned); as File::ReadAt.
+  // damaged at offset(); the sample before that place may lack members and is
+  // not returned: TakePending); as File::ReadAt.
   absl::StatusOr<std::optional<WebDatasetSample>> Next();
+  // The sample whose members Next was collecting when it failed, as far as they
+  // were found; nullopt if it was at the beginning of one.
+  std::optional<WebDatasetSample> TakePending();
 
   uint64_t offset() const { return tar_.offset(); }
-  // The sample that Next was collecting when it failed; empty if none.
-  const std::string& pending_key() const { return pending_key_; }
-
   // Number of ignored members so far, by extension; a member without one counts
   // as "". Extensions over 32 bytes, and all after the first thousand, count as
   // "(other)".
@@ -73,13 +75,14 @@ class WebDatasetReader {
   }
 
  private:
+  class Grouper;
   void CountIgnored(absl::string_view extension);
 
   TarReader tar_;
   const bool lists_;
   // A member already read that belongs to the next sample.
   std::optional<TarMember> next_;
-  std::string pending_key_;
+  std::unique_ptr<Grouper> pending_;
   absl::flat_hash_map<std::string, uint64_t> ignored_;
 };
 

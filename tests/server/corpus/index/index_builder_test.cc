@@ -107,8 +107,8 @@ TEST_F(IndexBuilderTest, ListsEveryBadSampleOfTars) {
                                           {"h.txt", "good"},
                                           {"a.txt", "again"},
                                           {"i.mov", "x"}});
-  // The tar is damaged in its third header; the sample before it may lack
-  // members.
+  // The tar is damaged in its third header; the sample before it has as many
+  // members as the one before that.
   std::string tar = TarEntry("a.txt", "good") + TarEntry("b.txt", "x") +
                     TarEntry("c.txt", "x") + TarEnd();
   tar[2048] = 'z';
@@ -116,7 +116,7 @@ TEST_F(IndexBuilderTest, ListsEveryBadSampleOfTars) {
   WriteFile(folder_ + "/data/docs-2.tar", "");
   WriteTar(folder_ + "/data/docs-3.tar", {{"a.txt", "good"}});
   const IndexReport report = Build(tars_);
-  EXPECT_EQ(report.samples, 3);
+  EXPECT_EQ(report.samples, 4);
   const std::vector<std::string> lines = Lines(report.bad);
   ASSERT_EQ(lines.size(), 11) << ::testing::PrintToString(lines);
   EXPECT_THAT(lines[0], HasSubstr("data/docs-0.tar@0 a: a.json: not JSON: "));
@@ -140,9 +140,44 @@ TEST_F(IndexBuilderTest, ListsEveryBadSampleOfTars) {
             "data/docs-0.tar@11264 i: no text; wanted a .json, .txt, "
             ".tokens.bin or .tokens.json member");
   EXPECT_THAT(lines[9],
-              HasSubstr("data/docs-1.tar@2048 b: tar: header with a checksum"));
+              HasSubstr("data/docs-1.tar@2048 : tar: header with a checksum"));
+  EXPECT_THAT(lines[9], HasSubstr("; not read: 2048 of the file's 4096 bytes"));
   EXPECT_EQ(lines[10],
-            "data/docs-2.tar@0 : tar: ends without an end mark; was it cut?");
+            "data/docs-2.tar@0 : tar: ends without an end mark; was it cut?; "
+            "not read: 0 of the file's 0 bytes");
+}
+
+// A sample whose bytes are all there is indexed wherever the tar is cut, but
+// for the first, which nothing can be compared with.
+TEST_F(IndexBuilderTest, KeepsEveryWholeSampleOfACutTar) {
+  std::filesystem::create_directories(folder_ + "/data");
+  std::string tar;
+  for (const std::string key : {"a", "b", "c", "d"}) {
+    tar +=
+        TarEntry(key + ".txt", key) + TarEntry(key + ".jpg", FakeImage(1, 2));
+  }
+  constexpr size_t kSample = 4 * 512;
+  ASSERT_EQ(tar.size(), 4 * kSample);
+  ASSERT_LE(FakeImage(1, 2).size(), 256u);
+  for (size_t cut = 256; cut <= tar.size(); cut += 256) {
+    WriteFile(folder_ + "/data/docs-0.tar", tar.substr(0, cut));
+    const IndexReport report = Build(tars_);
+    // The padding of a member may be cut off: its text is whole after 768 bytes
+    // of a sample, its image after 1792. `begun` samples have a whole
+    // member.
+    const size_t inside = cut % kSample;
+    const size_t begun = cut / kSample + (inside >= 768 ? 1 : 0);
+    const bool is_whole = inside < 768 || inside >= 1792;
+    const bool kept = begun >= 2 && is_whole;
+    EXPECT_EQ(report.samples, begun == 0 ? 0 : begun - (kept ? 0 : 1)) << cut;
+    const std::vector<std::string> lines = Lines(report.bad);
+    ASSERT_EQ(lines.size(), 1u) << cut;
+    EXPECT_THAT(lines[0],
+                HasSubstr(absl::StrCat(" of the file's ", cut, " bytes")));
+    EXPECT_EQ(absl::StrContains(lines[0], "the sample before, which may lack"),
+              begun > 0 && !kept)
+        << lines[0];
+  }
 }
 
 TEST_F(IndexBuilderTest, IndexesJsonl) {

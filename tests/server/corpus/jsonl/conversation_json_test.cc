@@ -167,6 +167,31 @@ TEST(ConversationJsonTest, RefusesWithTheReason) {
   EXPECT_EQ(reason(many + "]}"), "over 10000 images");
 }
 
+// Python takes the last of two values, simdjson the first.
+TEST(ConversationJsonTest, RefusesAKeyThatComesTwice) {
+  std::string many = "{";
+  for (int i = 0; i < 40; ++i) absl::StrAppend(&many, "\"k", i, "\": 0, ");
+  const std::string said = R"("conversations": [{"from": "gpt", "value": "a")";
+  for (const auto& [json, key] :
+       std::vector<std::pair<std::string, std::string>>{
+           {R"({"image": "a.jpg", "image": "b.jpg"})", "image"},
+           {R"({"image": "a.jpg", "im\u0061ge": "a.jpg"})", "image"},
+           {"{" + said + R"(, "value": "b"}]})", "value"},
+           {"{" + said + R"(, "extra": [[{"x": {"y": 1, "y": 2}}]]}]})", "y"},
+           {many + R"("k39": 1})", "k39"},
+           {many + R"("k3": 1})", "k3"}}) {
+    for (const absl::Status& status :
+         {ParseJsonSample(json).status(), CheckConversation(json),
+          ReadVideoParts(json).status(), CheckKeysOnce(json)}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("key \"" + key + "\" twice in one object"));
+    }
+  }
+  EXPECT_TRUE(CheckConversation(many + "\"k40\": {\"k1\": 1}}").ok());
+  EXPECT_TRUE(CheckKeysOnce(R"([{"a": 1}, {"a": 2}])").ok());
+}
+
 TEST(ConversationJsonTest, RefusesVideo) {
   EXPECT_EQ(CheckConversation(R"({"video": "a.mp4"})").message(),
             "video is not supported: key `video`");

@@ -31,8 +31,8 @@ class WebDatasetReaderTest : public ::testing::Test {
     while (true) {
       auto sample = reader.Next();
       status_ = sample.status();
-      pending_key_ = reader.pending_key();
       ignored_ = reader.ignored();
+      if (!sample.ok()) pending_ = reader.TakePending();
       if (!sample.ok() || !*sample) return samples;
       samples.push_back(**std::move(sample));
     }
@@ -52,7 +52,7 @@ class WebDatasetReaderTest : public ::testing::Test {
   }
 
   absl::Status status_;
-  std::string pending_key_;
+  std::optional<WebDatasetSample> pending_;
   absl::flat_hash_map<std::string, uint64_t> ignored_;
 };
 
@@ -235,12 +235,20 @@ TEST_F(WebDatasetReaderTest, ChecksSizesByTheHeadersAlone) {
   EXPECT_EQ((*large)->fault.message(), "over 1073741824 bytes in all");
 }
 
-TEST_F(WebDatasetReaderTest, LeavesOutTheSampleBeforeDamage) {
+TEST_F(WebDatasetReaderTest, GivesTheSampleBeforeDamageApart) {
   const auto samples = Read(TarEntry("a.txt", "x") + TarEntry("b.txt", "x") +
-                            std::string(512, 'z'));
+                            TarEntry("b.jpg", "y") + std::string(512, 'z'));
   EXPECT_EQ(samples.size(), 1);
   EXPECT_EQ(status_.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(pending_key_, "b");
+  ASSERT_TRUE(pending_.has_value());
+  EXPECT_EQ(pending_->key, "b");
+  EXPECT_TRUE(pending_->fault.ok()) << pending_->fault;
+  EXPECT_EQ(pending_->images.size(), 1u);
+  EXPECT_EQ(pending_->begin, 1024u);
+  EXPECT_EQ(pending_->end, 3072u);
+  // Damage at the beginning of a file is before any sample.
+  EXPECT_TRUE(Read(std::string(512, 'z')).empty());
+  EXPECT_FALSE(pending_.has_value());
 }
 
 }  // namespace
