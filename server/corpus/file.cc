@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -13,26 +14,35 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
 namespace ballast {
 namespace {
 
-FileStamp StampOf(const struct stat& status) {
-  return {
-      static_cast<uint64_t>(status.st_size),
-      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+template <typename Time>
+int64_t Nanoseconds(const Time& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-FileStamp StampOf(const struct statx& status) {
-  return {static_cast<uint64_t>(status.stx_size),
-          int64_t{status.stx_mtime.tv_sec} * 1'000'000'000 +
-              status.stx_mtime.tv_nsec};
+FileState StateOf(const struct stat& status) {
+  return {{static_cast<uint64_t>(status.st_size), Nanoseconds(status.st_mtim)},
+          Nanoseconds(status.st_ctim)};
+}
+
+constexpr unsigned kStateMask = STATX_SIZE | STATX_MTIME | STATX_CTIME;
+
+FileState StateOf(const struct statx& status) {
+  return {
+      {static_cast<uint64_t>(status.stx_size), Nanoseconds(status.stx_mtime)},
+      Nanoseconds(status.stx_ctime)};
 }
 
 absl::Status NotInMemory(absl::string_view path) {
@@ -126,23 +136,22 @@ bool OpensAlone(int descriptor) {
   return false;
 }
 
-absl::StatusOr<FileStamp> StampDescriptor(int descriptor,
-                                          const std::string& path,
-                                          ReadFrom from) {
+absl::StatusOr<FileState> StateOfDescriptor(int descriptor,
+                                            const std::string& path,
+                                            ReadFrom from) {
   struct statx status;
   const int sync = from == ReadFrom::kMemory ? AT_STATX_DONT_SYNC : 0;
-  if (statx(descriptor, "", AT_EMPTY_PATH | sync, STATX_SIZE | STATX_MTIME,
-            &status) != 0) {
+  if (statx(descriptor, "", AT_EMPTY_PATH | sync, kStateMask, &status) != 0) {
     return FileError(errno, "stat", path);
   }
-  return StampOf(status);
+  return StateOf(status);
 }
 
 absl::StatusOr<FileStamp> StampFile(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return FileError(errno, "stat", path);
   if (!S_ISREG(status.st_mode)) return NotRegular(path);
-  return StampOf(status);
+  return StateOf(status).stamp;
 }
 
 absl::StatusOr<File> File::Open(const std::string& path) {
@@ -154,7 +163,7 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   struct stat status;
   if (fstat(descriptor, &status) != 0) return FileError(errno, "stat", path);
   if (!S_ISREG(status.st_mode)) return NotRegular(path);
-  file.stamp_ = StampOf(status);
+  file.opened_ = StateOf(status);
   return file;
 }
 
@@ -169,11 +178,11 @@ absl::StatusOr<File> File::OpenInMemory(int folder, absl::string_view path,
   File file(std::string(path), descriptor);
   struct statx status;
   if (statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
-            STATX_TYPE | STATX_SIZE | STATX_MTIME, &status) != 0 ||
+            STATX_TYPE | kStateMask, &status) != 0 ||
       !S_ISREG(status.stx_mode)) {
     return NotInMemory(path);
   }
-  file.stamp_ = StampOf(status);
+  file.opened_ = StateOf(status);
   return file;
 }
 
@@ -194,8 +203,8 @@ absl::StatusOr<File> File::OpenToAppend(const std::string& path) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": another process is writing it"));
   }
-  BALLAST_ASSIGN_OR_RETURN(file.stamp_,
-                           StampDescriptor(descriptor, path, ReadFrom::kDisk));
+  BALLAST_ASSIGN_OR_RETURN(
+      file.opened_, StateOfDescriptor(descriptor, path, ReadFrom::kDisk));
   return file;
 }
 
@@ -210,12 +219,32 @@ absl::StatusOr<File> File::CreateUnique(const std::string& prefix) {
   return file;
 }
 
+absl::StatusOr<File> File::CreateUniqueLocked(const std::string& prefix) {
+  // Another process may take the file for one left over before it is locked:
+  // that one is removed then, and the next is most likely locked in time.
+  constexpr int kAttempts = 100;
+  for (int i = 0; i < kAttempts; ++i) {
+    BALLAST_ASSIGN_OR_RETURN(File file, CreateUnique(prefix));
+    if (flock(file.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      // A file system without locks: nobody can lock, and so remove, the file.
+      if (errno != EWOULDBLOCK) return file;
+      continue;
+    }
+    struct stat status;
+    if (fstat(file.descriptor_, &status) == 0 && status.st_nlink > 0) {
+      return file;
+    }
+  }
+  return absl::UnavailableError(
+      absl::StrCat(prefix, ": other processes remove what this one creates"));
+}
+
 File::File(std::string path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {}
 
 File File::OfStore(std::shared_ptr<const StoredObject> object) {
   File file(object->path(), -1);
-  file.stamp_ = object->stamp();
+  file.opened_.stamp = object->stamp();
   file.object_ = std::move(object);
   return file;
 }
@@ -223,7 +252,7 @@ File File::OfStore(std::shared_ptr<const StoredObject> object) {
 File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      stamp_(other.stamp_),
+      opened_(other.opened_),
       object_(std::move(other.object_)) {}
 
 File& File::operator=(File&& other) noexcept {
@@ -231,7 +260,7 @@ File& File::operator=(File&& other) noexcept {
     Close();
     path_ = std::move(other.path_);
     descriptor_ = std::exchange(other.descriptor_, -1);
-    stamp_ = other.stamp_;
+    opened_ = other.opened_;
     object_ = std::move(other.object_);
   }
   return *this;
@@ -243,23 +272,18 @@ void File::Close() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-absl::StatusOr<bool> File::IsUnchanged(ReadFrom from) const {
-  if (object_ != nullptr) {
-    if (from == ReadFrom::kMemory) return NotInMemory(path_);
-    return object_->IsUnchanged();
-  }
-  BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
-                           StampDescriptor(descriptor_, path_, from));
-  return now == stamp_;
+absl::StatusOr<FileState> File::State(ReadFrom from) const {
+  if (object_ != nullptr) return opened_;
+  return StateOfDescriptor(descriptor_, path_, from);
 }
 
 absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out,
                           ReadFrom from) const {
   if (object_ != nullptr) {
-    if (offset > stamp_.size || size > stamp_.size - offset) {
+    if (offset > opened_.stamp.size || size > opened_.stamp.size - offset) {
       return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
-                                              stamp_.size, ", wanted ", size,
-                                              " bytes at ", offset));
+                                              opened_.stamp.size, ", wanted ",
+                                              size, " bytes at ", offset));
     }
     return size == 0 ? absl::OkStatus()
                      : object_->ReadAt(offset, size, out, from);
@@ -273,12 +297,12 @@ absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out,
     if (count < 0) return FileError(errno, "read", path_);
     if (count == 0) {
       // No bytes: the end of the file, unless the file system says otherwise.
-      BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
-                               StampDescriptor(descriptor_, path_, from));
-      if (now.size > offset + done) {
+      BALLAST_ASSIGN_OR_RETURN(const FileState now,
+                               StateOfDescriptor(descriptor_, path_, from));
+      if (now.stamp.size > offset + done) {
         return absl::UnavailableError(
             absl::StrCat(path_, ": cannot read: no bytes at ", offset + done,
-                         " of ", now.size));
+                         " of ", now.stamp.size));
       }
       return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
                                               offset + done, ", wanted ", size,
@@ -291,10 +315,10 @@ absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out,
 
 absl::StatusOr<std::string> File::ReadAt(uint64_t offset, uint64_t size,
                                          ReadFrom from) const {
-  if (offset > stamp_.size || size > stamp_.size - offset) {
+  if (offset > opened_.stamp.size || size > opened_.stamp.size - offset) {
     return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
-                                            stamp_.size, ", wanted ", size,
-                                            " bytes at ", offset));
+                                            opened_.stamp.size, ", wanted ",
+                                            size, " bytes at ", offset));
   }
   std::string bytes(size, '\0');
   BALLAST_RETURN_IF_ERROR(ReadAt(offset, size, bytes.data(), from));
@@ -303,7 +327,7 @@ absl::StatusOr<std::string> File::ReadAt(uint64_t offset, uint64_t size,
 
 absl::StatusOr<const char*> File::Map() const {
   void* data =
-      mmap(nullptr, stamp_.size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+      mmap(nullptr, opened_.stamp.size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
   if (data == MAP_FAILED) return FileError(errno, "map", path_);
   return static_cast<const char*>(data);
 }
@@ -349,6 +373,140 @@ absl::Status File::Truncate(uint64_t size) {
 absl::Status File::Sync() {
   if (fsync(descriptor_) != 0) return FileError(errno, "sync", path_);
   return absl::OkStatus();
+}
+
+absl::Status FileView::Begin() {
+  BALLAST_ASSIGN_OR_RETURN(begin_, file_->State(from_));
+  return absl::OkStatus();
+}
+
+absl::Status FileView::CheckUnchanged() const {
+  const auto changed = [&] {
+    return absl::UnavailableError(absl::StrCat(
+        path(), ": changed ", object() == nullptr ? "" : "in the store ",
+        "while it was read"));
+  };
+  if (loaded_) return absl::OkStatus();
+  if (object() != nullptr) {
+    if (from_ == ReadFrom::kMemory) return NotInMemory(path());
+    BALLAST_ASSIGN_OR_RETURN(const bool unchanged, object()->IsUnchanged());
+    return unchanged ? absl::OkStatus() : changed();
+  }
+  BALLAST_ASSIGN_OR_RETURN(const FileState now, file_->State(from_));
+  return now == begin_ ? absl::OkStatus() : changed();
+}
+
+absl::Status FileView::Load(const std::vector<ByteRange>& ranges) {
+  if (file_->object() == nullptr) return absl::OkStatus();
+  loaded_ = true;
+  for (const ByteRange& range : ranges) {
+    const bool is_here = std::any_of(
+        ranges_.begin(), ranges_.end(),
+        [&](const auto& loaded) { return loaded->range().Covers(range); });
+    if (is_here) continue;
+    BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const StoredRange> fetched,
+                             file_->object()->Fetch(range, owner_, from_));
+    ranges_.push_back(std::move(fetched));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const StoredRange>> FileView::RangeAt(
+    ByteRange range) const {
+  for (const std::shared_ptr<const StoredRange>& loaded : ranges_) {
+    if (loaded->range().Covers(range)) return loaded;
+  }
+  if (!loaded_ || range.size == 0) return nullptr;
+  return file_->object()->Fetch(range, owner_, from_);
+}
+
+absl::Status FileView::ReadAt(uint64_t offset, uint64_t size, char* out) const {
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const StoredRange> range,
+                           RangeAt({offset, size}));
+  return range == nullptr ? file_->ReadAt(offset, size, out, from_)
+                          : range->ReadAt(offset, size, out);
+}
+
+absl::StatusOr<std::string> FileView::ReadAt(uint64_t offset,
+                                             uint64_t size) const {
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const StoredRange> range,
+                           RangeAt({offset, size}));
+  if (range == nullptr) return file_->ReadAt(offset, size, from_);
+  std::string bytes(size, '\0');
+  BALLAST_RETURN_IF_ERROR(range->ReadAt(offset, size, bytes.data()));
+  return bytes;
+}
+
+void FileView::ReadSoon(ByteRange range) const {
+  file_->ReadSoon(range);
+  for (const std::shared_ptr<const StoredRange>& loaded : ranges_) {
+    if (loaded->range().Covers(range)) loaded->ReadSoon(range);
+  }
+}
+
+bool FileView::IsInCache() const {
+  return !ranges_.empty() &&
+         std::all_of(ranges_.begin(), ranges_.end(),
+                     [](const auto& loaded) { return loaded->IsInCache(); });
+}
+
+namespace {
+
+constexpr absl::string_view kWriting = ".writing";
+
+// Syncs the folder, so that a crash of the machine cannot undo the rename.
+absl::Status SyncFolder(const std::string& folder) {
+  const OwnedFd descriptor(
+      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) return FileError(errno, "open", folder);
+  // Some file systems cannot sync a folder; the file itself is on the disk.
+  if (fsync(descriptor.get()) != 0 && errno != EINVAL) {
+    return FileError(errno, "sync", folder);
+  }
+  return absl::OkStatus();
+}
+
+// Removes what killed writers of `path` have left. A failure is no error: the
+// files only take room.
+void RemoveLeftOver(const std::string& path, const std::string& folder) {
+  const std::string prefix = absl::StrCat(
+      std::filesystem::path(path).filename().string(), kWriting, ".");
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!absl::StartsWith(name, prefix)) continue;
+    const OwnedFd left(
+        open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    // Its writer, if it lives, has the lock.
+    if (left.get() >= 0 && flock(left.get(), LOCK_EX | LOCK_NB) == 0) {
+      unlink(entry->path().c_str());
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status WriteFileAtomically(
+    const std::string& path, std::initializer_list<absl::string_view> pieces) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return FileError(error.value(), "make the folder", folder);
+  RemoveLeftOver(path, folder);
+  BALLAST_ASSIGN_OR_RETURN(
+      File file, File::CreateUniqueLocked(absl::StrCat(path, kWriting)));
+  absl::Cleanup remove = [&] { unlink(file.path().c_str()); };
+  for (const absl::string_view piece : pieces) {
+    BALLAST_RETURN_IF_ERROR(file.Write(piece));
+  }
+  BALLAST_RETURN_IF_ERROR(file.Sync());
+  if (rename(file.path().c_str(), path.c_str()) != 0) {
+    return FileError(errno, "replace", path);
+  }
+  std::move(remove).Cancel();
+  return SyncFolder(folder);
 }
 
 }  // namespace ballast

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_CORPUS_FILE_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,11 +28,12 @@ absl::Status FileError(int number, absl::string_view action,
 // INVALID_ARGUMENT if it is not a regular file.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
 
-// The stamp of the open file `descriptor`; `path` is for messages. kMemory: a
-// network file system answers from its cached attributes. Errors: as FileError.
-absl::StatusOr<FileStamp> StampDescriptor(int descriptor,
-                                          const std::string& path,
-                                          ReadFrom from);
+// The state of the open file `descriptor`; `path` is for messages. kMemory: a
+// network file system answers from its cached attributes, which belong to the
+// bytes that it has cached. Errors: as FileError.
+absl::StatusOr<FileState> StateOfDescriptor(int descriptor,
+                                            const std::string& path,
+                                            ReadFrom from);
 
 // Returns whether `descriptor` is on a local file system, where opening a file
 // whose entry is in memory waits for no other machine.
@@ -39,7 +41,7 @@ bool OpensAlone(int descriptor);
 
 // A file of a mounted file system: a descriptor that closes itself. Or an
 // object of a store, which Storage::Open opens and which can only be read.
-// Movable. ReadAt and IsUnchanged are thread-safe, the rest thread-compatible.
+// Movable. ReadAt and State are thread-safe, the rest thread-compatible.
 // All calls block on the disk or the store; errors of an object are those of
 // stored_object.h.
 class File {
@@ -64,6 +66,8 @@ class File {
   // Creates an empty file for writing under a new name that begins with
   // `prefix`.
   static absl::StatusOr<File> CreateUnique(const std::string& prefix);
+  // As CreateUnique, and locks it until it is closed.
+  static absl::StatusOr<File> CreateUniqueLocked(const std::string& prefix);
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -71,14 +75,16 @@ class File {
 
   const std::string& path() const { return path_; }
   // The stamp that the file had when it was opened.
-  const FileStamp& stamp() const { return stamp_; }
+  const FileStamp& stamp() const { return opened_.stamp; }
+  // The state that the file had when it was opened.
+  const FileState& opened() const { return opened_; }
   // Null unless it is an object of a store.
   const std::shared_ptr<const StoredObject>& object() const { return object_; }
 
-  // Returns whether the file still has the stamp that it was opened with
-  // (kMemory: as far as the system knows without asking a disk or network). A
-  // deleted or replaced file counts as unchanged. Errors: as FileError.
-  absl::StatusOr<bool> IsUnchanged(ReadFrom from = ReadFrom::kDisk) const;
+  // The state of the mounted file now (kMemory: as far as the system knows
+  // without asking a disk or network). Of an object: as it was opened. Errors:
+  // as FileError.
+  absl::StatusOr<FileState> State(ReadFrom from = ReadFrom::kDisk) const;
 
   // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS (the
   // file ends before that), UNAVAILABLE (as FileError), ABORTED (not all of it
@@ -116,7 +122,7 @@ class File {
 
   std::string path_;
   int descriptor_;
-  FileStamp stamp_;
+  FileState opened_;
   std::shared_ptr<const StoredObject> object_;
 };
 
@@ -127,12 +133,23 @@ class FileView {
   // `owner` as in StoredObject::Fetch.
   FileView(const File* file, ReadFrom from = ReadFrom::kDisk,
            uint64_t owner = 0)
-      : file_(file), from_(from), owner_(owner) {}
+      : file_(file), from_(from), owner_(owner), begin_(file->opened()) {}
 
   const std::string& path() const { return file_->path(); }
   // When the file was opened.
   uint64_t size() const { return file_->stamp().size; }
   const FileStamp& stamp() const { return file_->stamp(); }
+
+  // Takes the present state of a file that was opened some time ago as the
+  // beginning of a read. Without it a read begins when the file is opened.
+  // Errors: as File::State.
+  absl::Status Begin();
+  // The state at the beginning of the read.
+  const FileState& begin() const { return begin_; }
+  // OK if nothing has changed the file since then, so that all bytes read are
+  // of one version. What Load fetched of an object is. Errors: UNAVAILABLE (it
+  // has changed); as File::State; of an object as StoredObject::IsUnchanged.
+  absl::Status CheckUnchanged() const;
 
   // Of an object of a store: fetches `ranges`, which later reads within them
   // find in memory or in the cache; whatever else is read from now on is of the
@@ -140,11 +157,6 @@ class FileView {
   // StoredObject::Fetch.
   absl::Status Load(const std::vector<ByteRange>& ranges);
 
-  // As File::IsUnchanged; after Load, an object's bytes cannot have changed.
-  absl::StatusOr<bool> IsUnchanged() const {
-    if (loaded_) return true;
-    return file_->IsUnchanged(from_);
-  }
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const;
   absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
 
@@ -171,9 +183,20 @@ class FileView {
   const File* file_;
   ReadFrom from_;
   uint64_t owner_;
+  FileState begin_;
   bool loaded_ = false;
   std::vector<std::shared_ptr<const StoredRange>> ranges_;
 };
+
+// Replaces `path` with `pieces`, concatenated: writes a file beside it, syncs
+// it to the disk and renames it. Creates missing folders. After an error `path`
+// is as it was. Two concurrent writers do not disturb each other; the last
+// one's file stays. The file beside it is called `PATH.writing.XXXXXX` and
+// locked while its process lives; one that a killed process has left there is
+// removed first, so that it does not take the disk for ever. Blocks on the
+// disk. Errors: as File, naming the file.
+absl::Status WriteFileAtomically(
+    const std::string& path, std::initializer_list<absl::string_view> pieces);
 
 }  // namespace ballast
 

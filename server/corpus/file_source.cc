@@ -40,21 +40,22 @@ absl::Status CheckImages(const ImagesHash& hash,
       "the length or the header of an image or a video is not the index's");
 }
 
-// Whether the path leads to the file `indexed` again, after something else was
-// read from `file`. Storage opens an object in the version that it has seen
-// last, and need not ask for ranges that it holds: this asks, so that it knows
-// the present one.
-bool IsRestored(const File& file, const FileStamp& indexed) {
-  if (file.stamp() == indexed &&
-      (file.object() != nullptr || file.IsUnchanged().value_or(true))) {
-    return false;
-  }
-  const auto now = Storage::OfProcess().Stamp(file.path());
-  return now.ok() && *now == indexed;
+// OK if the bytes that `view` gave since its Begin are of the version that was
+// indexed. Otherwise nothing that they showed says anything of the sample.
+// Errors: UNAVAILABLE, whatever has befallen the file; as CheckUnchanged.
+absl::Status CheckIsIndexed(const FileView& view, const FileStamp& indexed) {
+  const FileStamp& found = view.begin().stamp;
+  if (found == indexed) return view.CheckUnchanged();
+  return absl::UnavailableError(absl::StrCat(
+      "the file has changed since it was indexed: it has ",
+      found.size == indexed.size
+          ? "another modification time"
+          : absl::StrCat(found.size, " bytes, and had ", indexed.size),
+      "; restore it, or index the source again and restart the servers"));
 }
 
-// Likewise of objects that a line names, of which the index has no stamp:
-// whether one has by now another version than the one that was seen last.
+// Of objects that a line names, of which the index has no stamp: whether one
+// has by now another version than the one that was seen last.
 bool HaveChanged(const JsonSample& line, const MediaRoot& media) {
   std::vector<std::string> paths = line.images;
   for (const JsonVideo& video : line.videos) {
@@ -98,39 +99,38 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
       files_.Get(record.file, parts.from);
   if (!file.ok()) return Annotate(file.status(), where);
   FileView view(file->get(), parts.from, FileOwner(record));
-  absl::StatusOr<FaultOr<RawSample>> sample =
-      SeparateFault(LoadAndRead(record, name, parts, lists, &view));
-  if (sample.ok() && sample->ok()) {
-    const bool has_media = record.num_images != 0 || !(*sample)->videos.empty();
-    if (!parts.images || !has_media || !HoldsImages()) {
-      return sample;
-    }
-    // Checked after the bytes have been read. Images are identified by their
-    // headers alone.
-    const absl::StatusOr<bool> unchanged = view.IsUnchanged();
-    if (!unchanged.ok()) {
-      sample = unchanged.status();
-    } else if (*unchanged &&
-               (*file)->stamp() == index_->file_stamp(record.file)) {
-      return sample;
-    } else {
-      sample = absl::UnavailableError(
-          "the file has changed since it was indexed, and its images may have; "
-          "restore it, or index the source again and restart the servers");
-    }
+  absl::StatusOr<FaultOr<RawSample>> sample = [&] {
+    const absl::Status begun = view.Begin();
+    return SeparateFault(
+        begun.ok() ? LoadAndRead(record, name, parts, lists, &view) : begun);
+  }();
+  // A text is identified by its hash, wherever it was read; images in the file
+  // only by their headers.
+  const bool is_proven =
+      sample.ok() && sample->ok() &&
+      (!parts.images || !HoldsImages() ||
+       (record.num_images == 0 && (*sample)->videos.empty()));
+  if (is_proven) return sample;
+  if (sample.ok()) {
+    const absl::Status indexed =
+        CheckIsIndexed(view, index_->file_stamp(record.file));
+    if (indexed.ok() && sample->ok()) return sample;
+    if (!indexed.ok()) sample = indexed;
   }
   // Drops the file so that the next attempt opens it again: a stale handle
   // never recovers, and the file may have been replaced.
   if (parts.from == ReadFrom::kDisk) {
     files_.Drop(record.file, **file);
-    if (IsRestored(**file, index_->file_stamp(record.file))) {
-      sample = absl::UnavailableError(
-          "the file was another one, and is the indexed one again");
+    // Opens an object in the version that it has seen last: this asks, so that
+    // it knows the present one.
+    if (view.object() != nullptr) {
+      (void)Storage::OfProcess().Stamp((*file)->path());
     }
   }
   if (!sample.ok()) return Annotate(sample.status(), where);
   return DataFault(absl::StrCat(where, ": ", sample->fault().reason(),
-                                "; the file has changed since it was indexed"));
+                                "; the file has changed since it was indexed, "
+                                "although its size and its time have not"));
 }
 
 absl::StatusOr<bool> FileSource::HasList(uint64_t number) const {
@@ -321,6 +321,7 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
     BALLAST_RETURN_IF_ERROR(view.Load({{0, size}}));
     BALLAST_RETURN_IF_ERROR(
         ReadImage(view, 0, size, found->images.size(), parts, &hash, &sample));
+    BALLAST_RETURN_IF_ERROR(at_line(view.CheckUnchanged()));
   }
   for (const JsonVideo& named : found->videos) {
     BALLAST_RETURN_IF_ERROR(

@@ -32,9 +32,10 @@ class FileSource : public SampleSource {
   const SourceIndex& index() const final { return *index_; }
   const IndexFile& index_file() const { return *index_; }
 
-  // Returns a data fault if the bytes are not those indexed. A file whose time
-  // changed but whose text is the same is still read; its images are
-  // UNAVAILABLE, since only their headers can be compared.
+  // Returns a data fault if the bytes are not those indexed although the file
+  // is the version that was indexed, from the read's begin to its end. If it is
+  // another one, or changes meanwhile, the result is UNAVAILABLE; only a text
+  // that is the same, which its hash shows, is still read.
   absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
                                           ReadParts parts) const final;
   SampleLocation Locate(uint64_t ordinal) const final;

@@ -5,7 +5,8 @@
 
 namespace ballast {
 
-// Identifies one state of a file.
+// Identifies one version of a file's bytes, on every machine and after every
+// move of a dataset that keeps the files' times.
 struct FileStamp {
   uint64_t size = 0;
   // Time of the last modification. Of an object in a store: a hash of its ETag,
@@ -15,6 +16,18 @@ struct FileStamp {
   friend bool operator==(const FileStamp& a, const FileStamp& b) {
     return a.size == b.size && a.mtime_ns == b.mtime_ns;
   }
+};
+
+// A file as one machine sees it at one moment. `ctime_ns` changes with every
+// write, truncation and change of the times, and no program can set it back:
+// two equal states have the same bytes between them. It also changes with
+// links, owners and permissions, and on every copy, so it identifies no
+// version: only states a moment apart are compared. 0 of an object in a store.
+struct FileState {
+  FileStamp stamp;
+  int64_t ctime_ns = 0;
+
+  friend bool operator==(const FileState&, const FileState&) = default;
 };
 
 }  // namespace ballast

@@ -39,7 +39,7 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
     BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, file.Duplicate());
     video.fd = std::make_shared<const OwnedFd>(std::move(fd));
     video.offset = offset;
-    video.stamp = file.stamp();
+    video.state = file.begin();
     return video;
   }
   if (size > kMaxSampleBytes) {
@@ -67,11 +67,12 @@ absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
 }
 
 absl::Status CheckUnchanged(const RawVideo& video) {
-  if (!video.stamp.has_value()) return absl::OkStatus();
+  if (!video.state.has_value()) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(
-      const FileStamp stamp,
-      StampDescriptor(video.fd->get(), "the file of a video", ReadFrom::kDisk));
-  if (stamp == *video.stamp) return absl::OkStatus();
+      const FileState now,
+      StateOfDescriptor(video.fd->get(), "the file of a video",
+                        ReadFrom::kDisk));
+  if (now == *video.state) return absl::OkStatus();
   return absl::UnavailableError(
       "the file of the video changed while it was read; restore it, or index "
       "the source again and restart the servers");

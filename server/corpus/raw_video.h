@@ -21,8 +21,9 @@ struct RawVideo {
   uint64_t offset = 0;
   uint64_t size = 0;
   std::vector<std::string> pictures;
-  // The mounted file's when it was opened: its bytes are read later, by others.
-  std::optional<FileStamp> stamp;
+  // The mounted file's when the read of the sample began: its bytes are read
+  // later, by others.
+  std::optional<FileState> state;
 };
 
 // The video in [offset, offset + size) of the file. Reads nothing of a mounted
@@ -38,9 +39,9 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
 absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
                                        const std::string& name);
 
-// OK if the mounted file has the stamp with which it was opened; also if there
-// is none. Call it after the last byte was read: what was read before is of
-// that version. Errors: UNAVAILABLE.
+// OK if the mounted file is in that state; also if there is none. Call it after
+// the last byte was read: what was read before is of that version. Errors:
+// UNAVAILABLE.
 absl::Status CheckUnchanged(const RawVideo& video);
 
 }  // namespace ballast

@@ -71,6 +71,7 @@ absl::Status ReadNamedVideo(const JsonVideo& named, const MediaRoot& media,
     *left -= size;
     BALLAST_RETURN_IF_ERROR(view.Load({{0, size}}));
     BALLAST_ASSIGN_OR_RETURN(std::string bytes, view.ReadAt(0, size));
+    BALLAST_RETURN_IF_ERROR(view.CheckUnchanged());
     hash->Add(size, absl::string_view(bytes).substr(0, ImagesHash::kHeadBytes));
     video.size += size;
     video.pictures.push_back(std::move(bytes));

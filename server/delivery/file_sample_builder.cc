@@ -50,6 +50,10 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   const absl::StatusOr<std::optional<DataFault>> built =
       request.module == v1::MODULE_VISION ? vision_.Build(request, &work)
                                           : language_.Build(request, &work);
+  // What the index said of the sample, if anything has written to it, may be of
+  // another one.
+  BALLAST_RETURN_IF_ERROR(
+      reader_.source(request.record.source).index().CheckUnchanged());
   if (built.ok() && !built->has_value()) return SampleOutcome::kBuilt;
   std::string name = NameOf(active.source, active.ordinal);
   if (!work.name.empty()) absl::StrAppend(&name, " (", work.name, ")");

@@ -44,7 +44,8 @@ class SampleBuilder {
   // Writes every byte of the payload (padding is zero), so that equal requests
   // give equal bytes on every server. Blocks on the disk. Errors: UNAVAILABLE
   // (a transient fault; the sample may be built later or elsewhere), DATA_LOSS
-  // (a data fault, and no placeholder may replace the sample).
+  // (a data fault, and no placeholder may replace the sample; the index has
+  // changed since it was opened).
   virtual absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const = 0;
 };

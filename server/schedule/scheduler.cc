@@ -51,6 +51,8 @@ class ConfiguredScheduler final : public Scheduler {
         device_share_(config) {}
 
   absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override;
+  // As Schedule, of the indexes as they are now.
+  absl::StatusOr<v1::StepSchedule> Compute(uint64_t step) const;
 
   const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
   const v1::Job& job() const override { return job_; }
@@ -115,6 +117,16 @@ SampleOrder::Sample ConfiguredScheduler::SampleAt(uint64_t position) const {
 }
 
 absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
+    uint64_t step) const {
+  absl::StatusOr<v1::StepSchedule> schedule = Compute(step);
+  // After the indexes were read: whatever the step found was there then.
+  for (const uint32_t source : sources_) {
+    BALLAST_RETURN_IF_ERROR(indexes_[source]->CheckUnchanged());
+  }
+  return schedule;
+}
+
+absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
     uint64_t step) const {
   if (job_.end_step() != 0 && step >= job_.end_step()) {
     return absl::OutOfRangeError(absl::StrCat(

@@ -34,7 +34,8 @@ class Scheduler {
   // Computes the schedule of `step`. Errors: OUT_OF_RANGE (the data end before
   // the step, see job().end_step(); its positions do not fit 64 bits),
   // INVALID_ARGUMENT (an image that cannot be resized; a sample too long for a
-  // pack), DATA_LOSS (the index is damaged at one of the step's samples).
+  // pack), DATA_LOSS (the index is damaged at one of the step's samples, or has
+  // changed since it was opened).
   // Blocks on the disk for pages of the index that have not been read before.
   virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;
 

@@ -27,6 +27,9 @@ namespace {
 
 // Time for short calls to end once the long ones have ended.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
+// From a change of an index to NOT_SERVING, at most. Steps and samples look for
+// themselves.
+constexpr absl::Duration kIndexPeriod = absl::Seconds(1);
 
 absl::Status CheckAddresses(const v1::Config& config) {
   for (const std::string& address : config.serve().listen()) {
@@ -98,6 +101,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_RETURN_IF_ERROR(server->StartHistory());
   BALLAST_RETURN_IF_ERROR(server->Listen());
   server->WatchStandstill();
+  BALLAST_RETURN_IF_ERROR(server->WatchIndexes());
   if (server->ahead_fetcher_ != nullptr &&
       server->job_.config.storage().ahead_steps() > 0) {
     server->ahead_fetcher_->Start([loader = server->loader_.get()] {
@@ -242,9 +246,25 @@ void LoaderServer::WatchStandstill() {
   });
 }
 
+absl::Status LoaderServer::WatchIndexes() {
+  const auto look = [this] {
+    const bool changed = std::any_of(
+        job_.sources.begin(), job_.sources.end(), [](const auto& source) {
+          return !source->index().CheckUnchanged().ok();
+        });
+    MutexLock lock(&mutex_);
+    if (std::exchange(indexes_changed_, changed) != changed) UpdateHealth();
+  };
+  BALLAST_ASSIGN_OR_RETURN(
+      index_watch_, Ticker::Start(
+                        "watch the indexes", [] { return kIndexPeriod; }, look,
+                        Clock::Real()));
+  return absl::OkStatus();
+}
+
 void LoaderServer::UpdateHealth() {
   server_->GetHealthCheckService()->SetServingStatus(
-      peers_agree_ && !stands_still_ && !draining_);
+      peers_agree_ && !stands_still_ && !indexes_changed_ && !draining_);
 }
 
 absl::Status LoaderServer::Reload(const v1::Config& config) {
@@ -268,6 +288,7 @@ void LoaderServer::Drain(absl::Time deadline) {
   }
   if (peer_check_ != nullptr) peer_check_->Stop();
   stall_watch_->WatchStandstill(nullptr);
+  index_watch_.reset();
   if (server_ != nullptr) {
     {
       MutexLock lock(&mutex_);

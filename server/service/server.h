@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/live_value.h"
 #include "common/mutex.h"
+#include "common/ticker.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/guarded_source.h"
 #include "server/delivery/active_samples.h"
@@ -40,7 +41,8 @@ namespace ballast {
 
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,
-// unless all work has stalled: NothingGoesOn) and reflection, at every address
+// unless all work has stalled: NothingGoesOn, or an index has changed since it
+// was opened) and reflection, at every address
 // of serve.listen, to clients that security admits (server_security.h).
 // Compares itself with the other servers of the job in the background
 // (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
@@ -113,6 +115,7 @@ class LoaderServer {
   absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
   void WatchStandstill();
+  absl::Status WatchIndexes();
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Each member needs those before it.
@@ -143,11 +146,13 @@ class LoaderServer {
   std::string http_address_;
   std::vector<std::string> addresses_;
   std::unique_ptr<PeerCheck> peer_check_;  // null where there are no peers
+  std::unique_ptr<Ticker> index_watch_;
 
   Mutex mutex_;
   CondVar changed_;
   bool peers_agree_ ABSL_GUARDED_BY(mutex_) = true;
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
+  bool indexes_changed_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool down_ ABSL_GUARDED_BY(mutex_) = false;
 };

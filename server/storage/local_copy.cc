@@ -60,10 +60,8 @@ absl::StatusOr<std::shared_ptr<const LocalCopy>> Fetch(const File& object) {
                              object.ReadAt(at, std::min(kPart, size - at)));
     BALLAST_RETURN_IF_ERROR(copy->Write(bytes));
   }
-  BALLAST_ASSIGN_OR_RETURN(const bool unchanged, object.IsUnchanged());
-  if (unchanged) return copy;
-  return absl::UnavailableError(
-      absl::StrCat(object.path(), ": changed in the store while it was read"));
+  BALLAST_RETURN_IF_ERROR(FileView(&object).CheckUnchanged());
+  return copy;
 }
 
 }  // namespace
@@ -77,10 +75,10 @@ absl::StatusOr<std::shared_ptr<LocalCopy>> LocalCopy::Create(
         File file, File::CreateUnique(absl::StrCat(folder, "/", kPrefix)));
     OwnedFd lock(open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
     // Where files cannot be locked, nobody takes one for another's.
-    const bool is_mine = lock.get() >= 0 &&
-                         (flock(lock.get(), LOCK_EX | LOCK_NB) == 0 ||
-                          errno != EWOULDBLOCK) &&
-                         IsThere(lock.get());
+    const bool is_mine =
+        lock.get() >= 0 &&
+        (flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+        IsThere(lock.get());
     if (is_mine) {
       return std::shared_ptr<LocalCopy>(
           new LocalCopy(std::move(file), std::move(lock)));
@@ -92,9 +90,9 @@ absl::StatusOr<std::shared_ptr<LocalCopy>> LocalCopy::Create(
     }
     // Another process took it for a file that was left, and removes it.
   }
-  return absl::UnavailableError(absl::StrCat(
-      folder, ": other processes removed ", kAttempts,
-      " new files; set TMPDIR to another folder on a local disk"));
+  return absl::UnavailableError(
+      absl::StrCat(folder, ": other processes removed ", kAttempts,
+                   " new files; set TMPDIR to another folder on a local disk"));
 }
 
 void RemoveLeftCopies(const std::string& folder) {

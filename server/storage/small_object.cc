@@ -18,10 +18,8 @@ absl::StatusOr<std::string> ReadSmallObject(Storage* storage,
         absl::StrCat(url, ": ", size, " bytes; wanted at most ", most));
   }
   BALLAST_ASSIGN_OR_RETURN(std::string text, file.ReadAt(0, size));
-  BALLAST_ASSIGN_OR_RETURN(const bool unchanged, file.IsUnchanged());
-  if (unchanged) return text;
-  return absl::UnavailableError(
-      absl::StrCat(url, ": changed in the store while it was read"));
+  BALLAST_RETURN_IF_ERROR(FileView(&file).CheckUnchanged());
+  return text;
 }
 
 }  // namespace ballast

@@ -187,11 +187,14 @@ class TroubleshootingTest(tools.CorpusTest):
             with contextlib.ExitStack() as ends:
                 ends.callback(server.kill)
                 address = server.stdout.readline().decode().split()[1]
-                # Every text changes and keeps its length.
-                with open(os.path.join(folder, "docs-000000.tar"), "r+b") as tar:
+                # Every text changes and keeps its length, and the file its time.
+                path = os.path.join(folder, "docs-000000.tar")
+                times = os.stat(path)
+                with open(path, "r+b") as tar:
                     changed = tar.read().replace(b'{"', b"{x")
                     tar.seek(0)
                     tar.write(changed)
+                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
                 # The file may have been open before it changed.
                 self.says(
                     "sample …: … (and … samples before it were bad, the most that "

@@ -1,13 +1,16 @@
 // An index with damaged bytes on the disk, and the parts of an index that a
 // server reads.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +18,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/ballastctl/metrics_client.h"
+#include "client/loader_client.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
+#include "tests/fakes/seal_index.h"
 #include "tests/fakes/test_cluster.h"
 
 namespace ballast {
@@ -145,6 +150,52 @@ TEST_F(IndexDamageTest, EndsAJobAtADamagedIndexPage) {
   const auto told = MetricsClient((*cluster)->addresses()[0]).GetStatus();
   ASSERT_TRUE(told.ok()) << told.status();
   EXPECT_EQ(told->bad_samples_size(), 0);
+}
+
+// As after `cp other.index text.index`: another index, whole in itself, in the
+// same file. No step is served by it, and none once the first is back is lost.
+TEST_F(IndexDamageTest, ServesNothingByAnIndexThatChangedUnderIt) {
+  const auto cluster = TestCluster::Start(config_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::string address = (*cluster)->addresses()[0];
+  const auto client = LoaderClient::Create(address);
+  const auto before = (*cluster)->RunRanks(0, 2);
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_TRUE(client->CheckHealth().ok());
+
+  std::stringstream stream;
+  stream << std::ifstream(IndexPath(), std::ios::binary).rdbuf();
+  const std::string first = stream.str();
+  const auto time = std::filesystem::last_write_time(IndexPath());
+  std::string other = first;
+  // The same samples in another order.
+  for (uint64_t i = 0; i < kSamples / 2; ++i) {
+    char* const front = other.data() + kPage + i * kRecord;
+    std::swap_ranges(front, front + kRecord,
+                     other.data() + kPage + (kSamples - 1 - i) * kRecord);
+  }
+  SealIndex(&other);
+  ASSERT_NE(other, first);
+  const auto write_over = [&](const std::string& bytes) {
+    std::fstream(IndexPath(), std::ios::in | std::ios::out | std::ios::binary)
+        << bytes;
+  };
+  write_over(other);
+  // Steps that were scheduled before are not built by it either.
+  for (const uint64_t step : {uint64_t{2}, uint64_t{100}}) {
+    const absl::Status status = (*cluster)->RunRanks(step, 2).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("the index has changed under this server"));
+  }
+  while (client->CheckHealth().ok()) std::this_thread::yield();
+
+  // Restored, as by `cp --preserve`.
+  write_over(first);
+  std::filesystem::last_write_time(IndexPath(), time);
+  while (!client->CheckHealth().ok()) std::this_thread::yield();
+  const auto after = (*cluster)->RunRanks(200, 2);
+  EXPECT_TRUE(after.ok()) << after.status();
 }
 
 }  // namespace

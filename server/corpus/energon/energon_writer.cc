@@ -16,7 +16,6 @@
 #include "server/corpus/data_path.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/file.h"
-#include "server/corpus/index/atomic_file.h"
 #include "server/corpus/index/digest.h"
 
 namespace ballast {

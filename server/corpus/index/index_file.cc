@@ -13,6 +13,8 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "server/corpus/index/index_tables.h"
 
@@ -38,7 +40,7 @@ absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::OpenToReuse(
 
 absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
     const std::string& path, EncodedRule rule, uint32_t oldest_version) {
-  BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
+  BALLAST_ASSIGN_OR_RETURN(File file, File::Open(path));
   const uint64_t size = file.stamp().size;
   // Headers of other versions may have other sizes.
   if (size < offsetof(IndexHeader, total_bytes)) {
@@ -48,14 +50,16 @@ absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
   }
   BALLAST_ASSIGN_OR_RETURN(const char* data, file.Map());
   auto index = absl::WrapUnique(
-      new IndexFile(path, absl::string_view(data, size), rule));
+      new IndexFile(std::move(file), absl::string_view(data, size), rule));
   BALLAST_RETURN_IF_ERROR(index->CheckHead(oldest_version));
   return std::shared_ptr<const IndexFile>(std::move(index));
 }
 
-IndexFile::IndexFile(std::string path, absl::string_view mapped,
-                     EncodedRule rule)
-    : path_(std::move(path)), mapped_(mapped), rule_(rule) {}
+IndexFile::IndexFile(File file, absl::string_view mapped, EncodedRule rule)
+    : file_(std::move(file)),
+      mapped_(mapped),
+      rule_(rule),
+      ctime_ns_(file_.opened().ctime_ns) {}
 
 IndexFile::~IndexFile() {
   munmap(const_cast<char*>(mapped_.data()), mapped_.size());
@@ -67,7 +71,7 @@ void IndexFile::Advise(int advice) const {
 }
 
 absl::Status IndexFile::Damaged(absl::string_view reason) const {
-  return absl::DataLossError(absl::StrCat(path_, ": damaged index: ", reason));
+  return absl::DataLossError(absl::StrCat(path(), ": damaged index: ", reason));
 }
 
 absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
@@ -114,7 +118,49 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
                       table.first(pages));
   group_starts_ = table.subspan(pages);
   BALLAST_RETURN_IF_ERROR(CheckGroups());
-  return CheckFiles();
+  BALLAST_RETURN_IF_ERROR(CheckFiles());
+  checksum_ = header_->header_checksum;
+  // What was read is of the file that was opened.
+  return CheckUnchanged();
+}
+
+bool IndexFile::HeadIsSame() const {
+  // The header's checksum covers that of the head, and so all contents.
+  return header_->header_checksum == checksum_ &&
+         Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum))) ==
+             checksum_ &&
+         Checksum(
+             mapped_.substr(sizeof(IndexHeader),
+                            header_->sample_table - sizeof(IndexHeader))) ==
+             header_->head_checksum;
+}
+
+absl::Status IndexFile::CheckUnchanged() const {
+  BALLAST_ASSIGN_OR_RETURN(const FileState now, file_.State(ReadFrom::kMemory));
+  const FileState opened = file_.opened();
+  const int64_t same = ctime_ns_.load(std::memory_order_relaxed);
+  bool is_same = now.stamp == opened.stamp;
+  if (is_same && now.ctime_ns != same) {
+    is_same = HeadIsSame();
+    if (is_same) ctime_ns_.store(now.ctime_ns, std::memory_order_relaxed);
+  }
+  if (is_same) {
+    if (is_changed_.exchange(false)) {
+      LogInfo(path(), ": the index is again the one that was opened");
+    }
+    return absl::OkStatus();
+  }
+  const absl::Status changed = absl::DataLossError(absl::StrCat(
+      path(), ": the index has changed under this server: it has ",
+      now.stamp.size, " bytes, modified at ",
+      absl::FormatTime(absl::FromUnixNanos(now.stamp.mtime_ns)), ", and had ",
+      opened.stamp.size, " bytes, modified at ",
+      absl::FormatTime(absl::FromUnixNanos(opened.stamp.mtime_ns)),
+      ", when it was opened. Was it copied over in place? restore it, or "
+      "restart all servers of the job; `ballast-server index` replaces an "
+      "index instead"));
+  if (!is_changed_.exchange(true)) LogError(changed.message());
+  return changed;
 }
 
 absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
@@ -123,7 +169,7 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
   const uint32_t version = header_->version;
   if (version < oldest_version || version > kIndexVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path_, ": index of version ", version, ", wanted ", kIndexVersion,
+        path(), ": index of version ", version, ", wanted ", kIndexVersion,
         version < kIndexVersion ? ", which has videos" : ""));
   }
   const uint64_t size = version == 4 ? sizeof(IndexHeader)

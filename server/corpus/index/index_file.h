@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_CORPUS_INDEX_INDEX_FILE_H_
 #define BALLAST_SERVER_CORPUS_INDEX_INDEX_FILE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,9 +23,10 @@ namespace ballast {
 
 // An index file mapped into memory. Opening reads its head; each page of its
 // records is checked when it is first touched. Thread-safe. Replacing the file,
-// as BuildIndex does, does not affect the mapping. If the file is truncated in
-// place, or its disk fails, the process that touches the lost pages is killed,
-// as with every mapping. Blocks on the disk at the first touch of a page.
+// as BuildIndex does, does not affect the mapping; CheckUnchanged finds out
+// whether something has written to it. If the file is truncated in place, or
+// its disk fails, the process that touches the lost pages is killed, as with
+// every mapping. Blocks on the disk at the first touch of a page.
 class IndexFile final : public SourceIndex {
  public:
   // Maps `path` and checks its head: header, files, names. `rule` says which
@@ -45,6 +47,13 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> group_starts() const override {
     return group_starts_;
   }
+  // Compares the state of the mapped file, as the system knows it without
+  // asking a disk or network, with that at Open. Where only the ctime differs
+  // (a link or permissions have changed, or the same index was copied in place
+  // with its time), the head is read again: its checksum identifies all
+  // contents. A path that leads to another file by now does not matter. Logs
+  // when the file has changed, and when it is the opened one again.
+  absl::Status CheckUnchanged() const override;
   void Prefetch(absl::Span<const uint64_t> ordinals) const override;
   std::string digest() const override;
   absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
@@ -67,7 +76,7 @@ class IndexFile final : public SourceIndex {
   absl::Status Verify(
       const std::function<void(uint64_t samples)>& progress) const;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   // v1::Source::Format as a number.
   uint32_t format() const { return header_->format; }
   const IndexDigests& digests() const { return digests_; }
@@ -115,7 +124,7 @@ class IndexFile final : public SourceIndex {
     return videos_header_ != nullptr && marks_header_->rules == kMarkRules;
   }
   // Identifies the contents, to the byte.
-  uint64_t checksum() const { return header_->header_checksum; }
+  uint64_t checksum() const { return checksum_; }
   // The data files, in order. `number` must be below num_files().
   uint64_t num_files() const { return header_->num_files; }
   absl::string_view file_name(uint64_t number) const;
@@ -133,11 +142,13 @@ class IndexFile final : public SourceIndex {
     uint64_t size;
   };
 
-  IndexFile(std::string path, absl::string_view mapped, EncodedRule rule);
+  IndexFile(File file, absl::string_view mapped, EncodedRule rule);
   static absl::StatusOr<std::shared_ptr<const IndexFile>> Open(
       const std::string& path, EncodedRule rule, uint32_t oldest_version);
 
   absl::Status CheckHead(uint32_t oldest_version);
+  // Returns whether the head in the file is the one that was opened.
+  bool HeadIsSame() const;
   // Sets header_, marks_header_ and videos_header_.
   absl::Status ReadHeader(uint32_t oldest_version);
   absl::Status CheckHeader() const;
@@ -212,7 +223,7 @@ class IndexFile final : public SourceIndex {
   void Advise(int advice) const;
   absl::Status Damaged(absl::string_view reason) const;
 
-  std::string path_;
+  const File file_;
   absl::string_view mapped_;
   EncodedRule rule_;
   const IndexHeader* header_ = nullptr;
@@ -230,6 +241,10 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> video_starts_;
   absl::Span<const IndexedVideo> videos_;
   IndexPages pages_;
+  uint64_t checksum_ = 0;
+  // The ctime with which the head was found to be the same last.
+  mutable std::atomic<int64_t> ctime_ns_;
+  mutable std::atomic<bool> is_changed_{false};  // and was logged
 };
 
 }  // namespace ballast

@@ -7,7 +7,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/align.h"
-#include "server/corpus/index/atomic_file.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_pages.h"
 

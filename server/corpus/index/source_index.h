@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/corpus/index/image_mark.h"
@@ -58,6 +59,11 @@ class SourceIndex {
   // row groups of Parquet files: the first ordinal of each, ascending from 0.
   // Empty if samples are read one by one.
   virtual absl::Span<const uint64_t> group_starts() const { return {}; }
+
+  // OK if the index is the one that was opened. Called after sample() of a
+  // step's ordinals: what those returned is then of that index. Does not block.
+  // Errors: DATA_LOSS (something has written to it), saying what to do.
+  virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
 
   // Called before sample() of many ordinals: fetches what they need from disk
   // and memory all at once. Does not change any result.

@@ -44,9 +44,12 @@ absl::StatusOr<ParquetSource::GroupPlace> ParquetSource::FindGroup(
     footer = row_groups_->Find(key);
     if (footer == nullptr) return absl::AbortedError("footer not decoded");
   } else {
-    BALLAST_ASSIGN_OR_RETURN(footer, row_groups_->Get(key, [&] {
-      return OpenParquetFile(file, columns_);
-    }));
+    const auto open = [&]() -> absl::StatusOr<RowGroupCache::Part> {
+      auto opened = OpenParquetFile(file, columns_);
+      if (opened.ok()) BALLAST_RETURN_IF_ERROR(file.CheckUnchanged());
+      return opened;
+    };
+    BALLAST_ASSIGN_OR_RETURN(footer, row_groups_->Get(key, open));
   }
   GroupPlace place;
   place.file = std::static_pointer_cast<const ParquetFile>(footer);
@@ -77,10 +80,12 @@ absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
   const auto load = [&]() -> absl::StatusOr<RowGroupCache::Part> {
     BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
                              FindGroup(record.file, record.offset, file));
-    if (file.object() == nullptr || file.IsInCache()) {
-      return place.file->ReadPlaces(file, place.number);
-    }
-    return place.file->Read(file, place.number);
+    auto rows = file.object() == nullptr || file.IsInCache()
+                    ? place.file->ReadPlaces(file, place.number)
+                    : place.file->Read(file, place.number);
+    // Nothing that was decoded while the file changed is kept for others.
+    if (rows.ok()) BALLAST_RETURN_IF_ERROR(file.CheckUnchanged());
+    return rows;
   };
   BALLAST_ASSIGN_OR_RETURN(RowGroupCache::Part rows,
                            row_groups_->Get(key, load));
@@ -114,7 +119,7 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
   } else {
     sample = found.status();
   }
-  if (!sample.ok() || !file.IsUnchanged().value_or(false)) {
+  if (!sample.ok() || !file.CheckUnchanged().ok()) {
     // The file may have been damaged, or another one, when it was decoded, and
     // be whole later, with the stamp that it had.
     const int64_t version = file.stamp().mtime_ns;

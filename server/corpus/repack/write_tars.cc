@@ -20,7 +20,6 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
-#include "server/corpus/index/atomic_file.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/tar/tar_writer.h"
 

@@ -11,7 +11,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/index/atomic_file.h"
 #include "server/corpus/index/image_probe.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/read_from.h"
@@ -80,9 +79,44 @@ TEST(FileTest, ReadsJustWrittenBytesFromMemory) {
   } else {
     EXPECT_EQ(read.status().code(), absl::StatusCode::kAborted);
   }
-  EXPECT_EQ(file->IsUnchanged(ReadFrom::kMemory).value_or(false), true);
+  const FileView view(&*file, ReadFrom::kMemory);
+  EXPECT_TRUE(view.CheckUnchanged().ok());
   std::filesystem::resize_file(path, 5);
-  EXPECT_EQ(file->IsUnchanged(ReadFrom::kMemory).value_or(true), false);
+  EXPECT_EQ(view.CheckUnchanged().code(), absl::StatusCode::kUnavailable);
+}
+
+// As when a file is copied again in place: shorter for a moment, then the same
+// bytes and the same time.
+TEST(FileTest, SeesAChangeThatWasTakenBack) {
+  const std::string path = TestFolder() + "/a";
+  WriteFile(path, "0123456789");
+  std::filesystem::last_write_time(path, {});
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  FileView view(&*file);
+  std::filesystem::resize_file(path, 5);
+  WriteFile(path, "0123456789");
+  std::filesystem::last_write_time(path, {});
+  EXPECT_EQ(*StampFile(path), file->stamp());
+  EXPECT_EQ(view.CheckUnchanged().code(), absl::StatusCode::kUnavailable);
+  // A read that begins now is of one version again.
+  ASSERT_TRUE(view.Begin().ok());
+  EXPECT_EQ(*view.ReadAt(0, 10), "0123456789");
+  EXPECT_TRUE(view.CheckUnchanged().ok());
+}
+
+// A file that has lost its name keeps its bytes.
+TEST(FileTest, ADeletedFileIsUnchanged) {
+  const std::string path = TestFolder() + "/a";
+  WriteFile(path, "0123456789");
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  std::filesystem::remove(path);
+  FileView view(&*file);
+  ASSERT_TRUE(view.Begin().ok());
+  EXPECT_EQ(view.begin().stamp, file->stamp());
+  EXPECT_EQ(*view.ReadAt(0, 10), "0123456789");
+  EXPECT_TRUE(view.CheckUnchanged().ok());
 }
 
 TEST(FileTest, DoesNotWaitForTheDisk) {
@@ -113,6 +147,25 @@ TEST(AtomicFileTest, ReplacesAndLeavesNothingElse) {
   EXPECT_TRUE(WriteFileAtomically(path, {"d"}).ok());
   EXPECT_EQ(ReadFile(path), "d");
   EXPECT_EQ(FilesIn(folder + "/new/deep"), 1);
+}
+
+// A writer that is killed cannot remove its file: the next one does.
+TEST(AtomicFileTest, RemovesWhatAKilledWriterLeft) {
+  const std::string folder = TestFolder();
+  const std::string path = folder + "/docs.index";
+  WriteFile(path, "old");
+  WriteFile(path + ".writing.a1b2c3", "left over");
+  // Files of others stay, and the file of a writer that is at work.
+  WriteFile(path + ".backup", "x");
+  WriteFile(path + ".check-1-of-1", "x");
+  WriteFile(folder + "/more.index.writing.a1b2c3", "x");
+  const auto at_work = File::CreateUniqueLocked(path + ".writing");
+  ASSERT_TRUE(at_work.ok()) << at_work.status();
+  ASSERT_TRUE(WriteFileAtomically(path, {"new"}).ok());
+  EXPECT_EQ(ReadFile(path), "new");
+  EXPECT_FALSE(std::filesystem::exists(path + ".writing.a1b2c3"));
+  EXPECT_TRUE(std::filesystem::exists(at_work->path()));
+  EXPECT_EQ(FilesIn(folder), 5);
 }
 
 TEST(AtomicFileTest, AFailureLeavesNothing) {

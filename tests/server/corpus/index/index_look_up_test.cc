@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -196,6 +197,49 @@ TEST(IndexLookUpTest, StaysWithinTheBytesPerSample) {
   ASSERT_TRUE(WriteIndex(path, ManySamples(30'000)).ok());
   // At most 64 bytes per sample and 8 per image, besides the head.
   EXPECT_LE(ReadFile(path).size(), 4096 + 30'000 * 64 + 30'000 * 8);
+}
+
+TEST(IndexLookUpTest, SeesWritesToTheOpenFileAlone) {
+  const std::string folder = TestFolder();
+  const std::string path = folder + "/docs.index";
+  ASSERT_TRUE(WriteIndex(path, ManySamples(1000)).ok());
+  const std::string bytes = ReadFile(path);
+  const auto time = std::filesystem::last_write_time(path);
+  const auto index = OpenOrFail(path);
+  ASSERT_NE(index, nullptr);
+  EXPECT_TRUE(index->CheckUnchanged().ok());
+  // What changes no byte does not matter.
+  std::filesystem::create_hard_link(path, folder + "/link");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  EXPECT_TRUE(index->CheckUnchanged().ok());
+  const auto write = [&](const std::string& now) {
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary) << now;
+  };
+  const auto expect_changed = [&] {
+    const absl::Status status = index->CheckUnchanged();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(path + ": the index has changed under this server"));
+  };
+  write(bytes);
+  expect_changed();  // by its time
+  std::filesystem::last_write_time(path, time);
+  EXPECT_TRUE(index->CheckUnchanged().ok());
+  // An index of the same size, with the time of the first.
+  IndexContents contents = ManySamples(1000);
+  contents.samples[7].text_tokens += 1;
+  ASSERT_TRUE(WriteIndex(folder + "/other", contents).ok());
+  ASSERT_EQ(ReadFile(folder + "/other").size(), bytes.size());
+  write(ReadFile(folder + "/other"));
+  std::filesystem::last_write_time(path, time);
+  expect_changed();
+  write(bytes);
+  std::filesystem::last_write_time(path, time);
+  EXPECT_TRUE(index->CheckUnchanged().ok());
+  // An index in its place is another file.
+  ASSERT_TRUE(WriteIndex(path, contents).ok());
+  EXPECT_TRUE(index->CheckUnchanged().ok());
+  EXPECT_EQ(index->sample(7)->text_tokens, 7u);
 }
 
 }  // namespace
