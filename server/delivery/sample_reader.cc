@@ -223,7 +223,7 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideo(
       videos_->Read(raw, indexed, plan, &ThreadDecoder(image_options_),
                     [&](size_t frame) { return place(first + frame); }),
       absl::StrCat("video ", number));
-  if (const auto fault = DataFaultOf(status)) return fault;
+  if (const auto fault = ToDataFault(status)) return fault;
   if (!status.ok()) return status;
   if (instruments_ != nullptr) instruments_->image_bytes.Add(raw.size);
   if (decoded != nullptr) {

@@ -13,6 +13,7 @@
 #include "common/embedded_program.h"
 #include "common/socket_bytes.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/text/sentencepiece/helper_image.h"
 #include "server/text/sentencepiece/protocol.h"
 
@@ -137,7 +138,7 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
   uint64_t bytes = 0;
   for (const Stretch& stretch : stretches) bytes += stretch.text.size();
   if (bytes > kMaxTextBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "text of ", bytes, " bytes, wanted at most ", kMaxTextBytes));
   }
   std::unique_ptr<Connection> connection = connections_.Take();
@@ -170,8 +171,7 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
       const std::string reason = ReadReason(socket, reply.count);
       connection->socket.Reset();
       return reply.outcome == Outcome::kRefused
-                 ? absl::InvalidArgumentError(
-                       absl::StrCat("SentencePiece: ", reason))
+                 ? DataFaultError(absl::StrCat("SentencePiece: ", reason))
                  : absl::UnavailableError(
                        absl::StrCat("the process for SentencePiece: ", reason));
     }

@@ -18,6 +18,7 @@
 #include "common/embedded_program.h"
 #include "common/socket_bytes.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/video/decoder/decoder_image.h"
 #include "server/video/decoder/facts_reply.h"
 
@@ -143,7 +144,7 @@ absl::Status DecoderProcess::Ended(bool* is_crash) {
       case SIGPROF:
       case SIGVTALRM:
         Count(DecoderEnd::kProcessorTime);
-        return absl::InvalidArgumentError(
+        return DataFaultError(
             "decoding takes more processor time than any sound video of its "
             "size");
       case SIGKILL:
@@ -156,7 +157,7 @@ absl::Status DecoderProcess::Ended(bool* is_crash) {
   }
   Count(DecoderEnd::kCrash);
   *is_crash = true;
-  return absl::InvalidArgumentError(absl::StrCat(
+  return DataFaultError(absl::StrCat(
       "the video decoder ended on it twice (",
       WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
                           : absl::StrCat("exit ", WEXITSTATUS(status)),
@@ -166,7 +167,7 @@ absl::Status DecoderProcess::Ended(bool* is_crash) {
 absl::Status DecoderProcess::ReadFault(const Reply& reply) {
   if (reply.value > video_decoder::kMostReasonBytes) {
     Stop(DecoderEnd::kAnswer);
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         "the video decoder's answer contradicts itself; is the file damaged?");
   }
   std::string reason(reply.value, '\0');
@@ -179,11 +180,11 @@ absl::Status DecoderProcess::ReadFault(const Reply& reply) {
       return absl::UnavailableError(
           absl::StrCat("reading the video: ", reason));
     case Outcome::kNoMemory:
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "decoding takes more than the ", video_decoder::kMostMemory,
           " bytes of memory that a video may take: ", reason));
     default:
-      return absl::InvalidArgumentError(reason);
+      return DataFaultError(reason);
   }
 }
 
@@ -222,7 +223,7 @@ absl::StatusOr<VideoFacts> DecoderProcess::ReadFacts(const VideoBytes& video) {
     if (reply.outcome != Outcome::kOk) return ReadFault(reply);
     if (reply.value > kMostAnswer) {
       Stop(DecoderEnd::kAnswer);
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "the video decoder's answer is too long; is the file damaged?");
     }
     answer.resize(reply.value);
@@ -264,7 +265,7 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
       if (reply.outcome != Outcome::kOk) return ReadFault(reply);
       if (reply.value >= wanted.size()) {
         Stop(DecoderEnd::kAnswer);
-        return absl::InvalidArgumentError(
+        return DataFaultError(
             "the video decoder answered with another frame; is the file "
             "damaged?");
       }
@@ -282,7 +283,7 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
     // After a crash the frames come again, so each is taken all the same.
     if (std::find(is_taken.begin(), is_taken.end(), false) != is_taken.end()) {
       Stop(DecoderEnd::kAnswer);
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "the video decoder left out a frame; is the file damaged?");
     }
     return absl::OkStatus();

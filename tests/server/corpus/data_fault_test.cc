@@ -16,6 +16,20 @@ TEST(DataFaultTest, TravelsAsAStatus) {
   EXPECT_EQ(DataFaultError("PNG is truncated"), fault.ToStatus());
 }
 
+TEST(DataFaultTest, MayHaveAnyCode) {
+  const absl::Status status = AsDataFault(absl::DataLossError("cut"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ToDataFault(status), DataFault("cut"));
+}
+
+TEST(DataFaultTest, OnlyMarkedStatusesAreSeparated) {
+  const auto fault = SeparateFault<int>(DataFaultError("cut"));
+  ASSERT_TRUE(fault.ok());
+  EXPECT_EQ(fault->fault(), DataFault("cut"));
+  EXPECT_EQ(SeparateFault<int>(absl::DataLossError("cut")).status(),
+            absl::DataLossError("cut"));
+}
+
 TEST(DataFaultTest, AnnotateKeepsIt) {
   const absl::Status status =
       Annotate(DataFaultError("PNG is truncated"), "image 3");
