@@ -1,19 +1,19 @@
 """embedded_program: a program as bytes in a library.
 
-common/embedded_program.h starts it.
+common/helper_process.h starts it.
 """
 
 load("//bazel:cc.bzl", "cc_library")
 
-def embedded_program(name, program, header, symbol, visibility = None):
+def embedded_program(name, program, symbol, visibility = None):
     """A cc_library that holds the stripped program.
+
+    Its header NAME.h declares, in namespace ballast, `extern const unsigned char
+    SYMBOL[]` and `extern const size_t SYMBOLBytes`.
 
     Args:
       name: of the library.
       program: label of the cc_binary.
-      header: this package's header that declares, in namespace ballast,
-        `extern const unsigned char SYMBOL[]` and `extern const size_t
-        SYMBOLBytes`.
       symbol: the name of the array.
     """
     native.genrule(
@@ -23,7 +23,7 @@ def embedded_program(name, program, header, symbol, visibility = None):
         cmd = """
           strip -o $(@D)/{name}.stripped $(location {program}) &&
           {{
-            echo '#include "{package}/{header}"'
+            echo '#include "{package}/{name}.h"'
             echo 'namespace ballast {{'
             echo 'extern const unsigned char {symbol}[] = {{'
             od -An -v -tx1 $(@D)/{name}.stripped | sed 's/ \\(..\\)/0x\\1,/g'
@@ -33,16 +33,29 @@ def embedded_program(name, program, header, symbol, visibility = None):
           }} > $@ &&
           rm $(@D)/{name}.stripped
         """.format(
-            header = header,
             name = name,
             package = native.package_name(),
             program = program,
             symbol = symbol,
         ),
     )
+    native.genrule(
+        name = name + "_header",
+        outs = [name + ".h"],
+        cmd = """
+          {{
+            echo '#pragma once'
+            echo '#include <cstddef>'
+            echo 'namespace ballast {{'
+            echo 'extern const unsigned char {symbol}[];'
+            echo 'extern const size_t {symbol}Bytes;'
+            echo '}}  // namespace ballast'
+          }} > $@
+        """.format(symbol = symbol),
+    )
     cc_library(
         name = name,
         srcs = [":" + name + "_source"],
-        hdrs = [header],
+        hdrs = [":" + name + "_header"],
         visibility = visibility,
     )

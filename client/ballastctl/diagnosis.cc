@@ -39,19 +39,6 @@ Finding SharedMemory(const NodeFacts& node) {
   return {Grade::kGood, "shared memory", found, ""};
 }
 
-Finding ServerMemory(const NodeFacts& node) {
-  const std::string found =
-      absl::StrCat("the first server keeps to ", Size(node.server_memory),
-                   " and may use ", Size(node.server_machine_memory));
-  if (node.server_memory <= node.server_machine_memory) {
-    return {Grade::kGood, "server memory", found, ""};
-  }
-  return {
-      Grade::kWarning, "server memory", found,
-      "lower serve.memory or serve.decode_memory, or raise the limit of its "
-      "container or cgroup (docs/deployment.md, \"Memory\")"};
-}
-
 Finding OpenFiles(const NodeFacts& node) {
   const std::string found = absl::StrCat(node.open_files, " files may be open");
   if (node.open_files >= kEnoughFiles) {
@@ -106,6 +93,18 @@ Finding ClockFinding(const NodeFacts& node) {
           "systemd-timesyncd on the host"};
 }
 
+Finding Helpers(const NodeFacts& node) {
+  if (node.has_seccomp) {
+    return {Grade::kGood, "helpers", "the kernel filters their system calls",
+            ""};
+  }
+  return {Grade::kWarning, "helpers",
+          "the kernel has no seccomp: what decodes videos and SentencePiece "
+          "text runs with the server's files and network",
+          "use a kernel with CONFIG_SECCOMP_FILTER, or trust the data; a "
+          "container's seccomp profile must admit seccomp(2) and prctl(2)"};
+}
+
 Finding Server(const ServerFacts& server, const ServerFacts* first) {
   const std::string subject = absl::StrCat("server ", server.address);
   if (!server.status.ok()) {
@@ -142,10 +141,8 @@ Finding Server(const ServerFacts& server, const ServerFacts* first) {
 std::vector<Finding> Diagnose(const NodeFacts& node,
                               const std::vector<ServerFacts>& servers) {
   std::vector<Finding> findings = {SharedMemory(node), OpenFiles(node),
-                                   LockedMemory(node), ClockFinding(node)};
-  if (node.server_memory != 0 && node.server_machine_memory != 0) {
-    findings.push_back(ServerMemory(node));
-  }
+                                   LockedMemory(node), ClockFinding(node),
+                                   Helpers(node)};
   Gpus(node, &findings);
   const ServerFacts* first = nullptr;
   for (const ServerFacts& server : servers) {

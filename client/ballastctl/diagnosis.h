@@ -15,9 +15,6 @@ struct NodeFacts {
   // /dev/shm.
   uint64_t shared_memory = 0;
   uint64_t shared_memory_free = 0;
-  // Of the first server: what it keeps to, and what it may use.
-  uint64_t server_memory = 0;
-  uint64_t server_machine_memory = 0;
   // Limits of this process, the most it may raise them to.
   uint64_t open_files = 0;
   uint64_t locked_memory = 0;
@@ -25,6 +22,8 @@ struct NodeFacts {
   // Whether these libraries can be loaded by their usual names.
   bool has_nccl = false;
   bool has_nvjpeg = false;
+  // Whether the kernel can filter the system calls of helpers (seccomp).
+  bool has_seccomp = false;
   // Whether the kernel says that a time service keeps the clock.
   bool clock_is_kept = false;
 };

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ballastctl/diagnosis.h"
+#include "common/helper_program.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -55,6 +56,7 @@ NodeFacts LookAtNode() {
     node.has_nccl = Loads({"libnccl.so.2"});
     node.has_nvjpeg = Loads({"libnvjpeg.so.13", "libnvjpeg.so.12"});
   }
+  node.has_seccomp = CanBoxHelpers();
   timex clock{};
   node.clock_is_kept = adjtimex(&clock) != TIME_ERROR;
   return node;
@@ -73,23 +75,6 @@ std::vector<ServerFacts> AskServers(
     server.health = client->CheckHealth();
   }
   return servers;
-}
-
-// What the first server says of its memory; nothing if it does not.
-void AskForMemory(const ServerOption& option, NodeFacts* node) {
-  const auto client = MetricsClientOf(option);
-  if (!client.ok()) return;
-  const auto stats = (*client)->GetStats("ballast_");
-  if (!stats.ok()) return;
-  for (const v1::MetricFamily& family : stats->families()) {
-    if (family.metrics().empty()) continue;
-    const auto bytes = static_cast<uint64_t>(family.metrics(0).number());
-    if (family.name() == "ballast_stated_memory_bytes") {
-      node->server_memory = bytes;
-    } else if (family.name() == "ballast_machine_memory_bytes") {
-      node->server_machine_memory = bytes;
-    }
-  }
 }
 
 const char* NameOf(Finding::Grade grade) {
@@ -139,13 +124,11 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       line->program(), "doctor",
       "Looks at this machine and at every server of --server, and says what "
       "to\n"
-      "change: memory, limits, clock, GPUs, NCCL and nvJPEG; whether "
-      "each\n"
-      "server can be reached from here, serves, and has the configuration and "
-      "the\n"
-      "index of the first. Run it on each node. Exits with status 1 if a fault "
-      "was\n"
-      "found.",
+      "change: shared memory, limits, clock, seccomp, GPUs, NCCL and nvJPEG;\n"
+      "whether each server can be reached from here, serves, and has the\n"
+      "configuration and the index of the first. Run it on each node. Exits "
+      "with\n"
+      "status 1 if a fault was found.",
       "  ballastctl --server 127.0.0.1:7070 doctor\n"
       "  ballastctl --server unix:/run/ballast/a.sock,loader-1:7070 doctor\n"
       "\n"
@@ -154,9 +137,8 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "subject, found, advice.",
       [server, json]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(*server));
-        NodeFacts node = LookAtNode();
-        AskForMemory(*server, &node);
-        return PrintFindings(Diagnose(node, AskServers(clients)), *json);
+        return PrintFindings(Diagnose(LookAtNode(), AskServers(clients)),
+                             *json);
       });
   command->AddFlag("--json", json.get(), "one JSON object a line");
 }

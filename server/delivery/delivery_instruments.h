@@ -5,7 +5,7 @@
 
 #include "absl/time/time.h"
 #include "common/instruments.h"
-#include "server/video/decoder/decoder_counters.h"
+#include "common/helper_process.h"
 
 namespace ballast {
 
@@ -37,7 +37,7 @@ struct BuildInstruments {
   DecodedCounters check;
   Counter images_encoded;  // sent as files, for their owners to decode
   Counter image_bytes;     // of all these files, videos included
-  DecoderCounters video_decoders;
+  HelperCounters video_decoders;
   Counter tokens;
   Counter placeholders;  // samples replaced
 };

@@ -15,11 +15,10 @@
 #include "proto/model.pb.h"
 #include "server/corpus/index/indexed_video.h"
 #include "server/corpus/raw_video.h"
-#include "server/delivery/decode_budget.h"
 #include "server/image/image.h"
 #include "server/text/positions.h"
 #include "server/text/video_text.h"
-#include "server/video/decoder/decoder_counters.h"
+#include "common/helper_process.h"
 #include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 #include "server/video/video_reader.h"
@@ -37,12 +36,9 @@ struct SampleVideoText {
 class SampleVideoReader {
  public:
   // `model` is complete. At most `processes` videos are decoded at a time; no
-  // process is started before the first. `budget` has the memory for a video
-  // while it is decoded. Neither it nor `counters`, which may be null, is
-  // owned.
+  // process is started before the first. `counters`, not owned, may be null.
   SampleVideoReader(const v1::Model& model, const Resampling& resampling,
-                    int processes, DecodeBudget* budget,
-                    DecoderCounters* counters = nullptr);
+                    int processes, HelperCounters* counters = nullptr);
 
   // Errors: INTERNAL (the index has a video that cannot be planned, which the
   // schedule would have reported).
@@ -52,9 +48,9 @@ class SampleVideoReader {
 
   // Decodes the planned frames, resizes each and writes it to place(i).
   // `pictures` decodes those of a list, and may be null for any other video.
-  // Blocks on the file and the process. Errors: a data fault (damaged, or
-  // another video than the index has), and as VideoReader::ReadFrames and
-  // DecodeBudget::Take.
+  // Blocks on the file and the process. Errors: INVALID_ARGUMENT (damaged, or
+  // another video than the index has), all others are transient, as
+  // VideoReader::ReadFrames.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
   absl::Status Read(const RawVideo& raw, const IndexedVideo& indexed,
                     const VideoPlan& plan, ImageDecoder* pictures,
@@ -63,14 +59,8 @@ class SampleVideoReader {
  private:
   const std::optional<VideoModel> model_;
   const Resampling resampling_;
-  DecodeBudget* const budget_;
   const std::unique_ptr<VideoReader> reader_;
 };
-
-// Memory that decoding a video of such frames takes, in its process and here:
-// an estimate from the frames that a decoder keeps, with two bytes a value. A
-// process is ended at video_decoder::kMostMemory.
-uint64_t VideoDecodeBytes(const IndexedVideo& video);
 
 }  // namespace ballast
 

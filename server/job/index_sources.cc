@@ -34,13 +34,12 @@
 namespace ballast {
 namespace {
 
-// Reads image sizes as the sample builder does, and refuses what it refuses.
+// Reads image sizes as the sample builder does.
 ImageSizeReader SizeReader(const v1::Model& model) {
-  // Crops are cut out of all pixels.
-  return [options = ImageOptionsOf(model), is_kept = model.has_image_family()](
+  return [options = ImageOptionsOf(model)](
              absl::string_view bytes) -> absl::StatusOr<ImageSize> {
     BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
-                             ReadImageSize(bytes, options, is_kept));
+                             ReadImageSize(bytes, options));
     return ImageSize{image.width, image.height};
   };
 }

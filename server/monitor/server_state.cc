@@ -95,11 +95,11 @@ void ServerState::AddVideos(v1::GetStatusResponse* status) const {
   videos->set_frames_checked(build.check.frames.value());
   videos->set_decode_seconds(build.decode_video.Read().sum);
   videos->set_decoder_starts(starts);
-  for (size_t i = 0; i < kDecoderEnds; ++i) {
+  for (size_t i = 0; i < kHelperEnds; ++i) {
     const uint64_t count = build.video_decoders.ends[i].value();
     if (count == 0) continue;
     v1::GetStatusResponse::Videos::End* end = videos->add_decoder_ends();
-    end->set_reason(kDecoderEndNames[i]);
+    end->set_reason(kHelperEndNames[i]);
     end->set_count(count);
   }
 }

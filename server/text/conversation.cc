@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -29,15 +28,15 @@ absl::StatusOr<Role> ParseRole(absl::string_view key, absl::string_view name) {
   if (name == "human" || name == "user") return Role::kUser;
   if (name == "gpt" || name == "assistant") return Role::kAssistant;
   if (name == "system" || name == "developer") return Role::kSystem;
-  return DataFaultError(absl::StrCat("unknown `", key, "` \"", name,
-                                     "\"; wanted human or user, gpt or ",
-                                     "assistant, system or developer"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown `", key, "` \"", name, "\"; wanted human or user, gpt or ",
+      "assistant, system or developer"));
 }
 
 absl::Status AddPart(element value, std::string* text) {
   std::string_view type;
   if (value["type"].get(type) != SUCCESS) {
-    return DataFaultError("not an object with a `type`");
+    return absl::InvalidArgumentError("not an object with a `type`");
   }
   if (type == "image" || type == "image_url") {
     absl::StrAppend(text, kImageMark);
@@ -48,13 +47,13 @@ absl::Status AddPart(element value, std::string* text) {
     return absl::OkStatus();
   }
   if (type != "text") {
-    return DataFaultError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "type \"", View(type), "\" is not supported; wanted text, image, ",
         "image_url, video or video_url"));
   }
   std::string_view said;
   if (value["text"].get(said) != SUCCESS) {
-    return DataFaultError("`text` is missing or not a string");
+    return absl::InvalidArgumentError("`text` is missing or not a string");
   }
   absl::StrAppend(text, View(said));
   return absl::OkStatus();
@@ -66,7 +65,7 @@ absl::StatusOr<std::string> ParseContent(object turn) {
   if (turn["content"].get(whole) == SUCCESS) return std::string(whole);
   array parts;
   if (turn["content"].get(parts) != SUCCESS) {
-    return DataFaultError(
+    return absl::InvalidArgumentError(
         "`content` is missing, or neither a string nor a list of parts");
   }
   size_t number = 0;
@@ -95,7 +94,7 @@ absl::Status CheckLearnt(object turn) {
   for (const char* key : {"weight", "loss", "train"}) {
     element value;
     if (turn[key].get(value) != SUCCESS || !CountsLess(key, value)) continue;
-    return DataFaultError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "`", key, "` is ", std::string(simdjson::minify(value)).substr(0, 40),
         ", and every turn of an assistant is learnt whole; write the sample as "
         "token ids with labels, or remove the key"));
@@ -107,7 +106,7 @@ absl::Status CheckLearnt(object turn) {
     array list;
     if (value.get(text) == SUCCESS && text.empty()) continue;
     if (value.get(list) == SUCCESS && list.size() == 0) continue;
-    return DataFaultError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "`", key,
         "` is not written into the text, so it would not be learnt; put it "
         "into the content as the model writes it, or remove the key"));
@@ -127,14 +126,14 @@ absl::StatusOr<Turn> ParseTurnOfRole(object turn, Role role,
 absl::StatusOr<Turn> ParseTurn(element value) {
   object turn;
   if (value.get(turn) != SUCCESS) {
-    return DataFaultError("not an object");
+    return absl::InvalidArgumentError("not an object");
   }
   std::string_view name;
   if (turn["from"].get(name) == SUCCESS) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("from", View(name)));
     std::string_view said;
     if (turn["value"].get(said) != SUCCESS) {
-      return DataFaultError("`value` is missing or not a string");
+      return absl::InvalidArgumentError("`value` is missing or not a string");
     }
     return ParseTurnOfRole(turn, role, std::string(said));
   }
@@ -142,7 +141,8 @@ absl::StatusOr<Turn> ParseTurn(element value) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("role", View(name)));
     return ParseTurnOfRole(turn, role, ParseContent(turn));
   }
-  return DataFaultError("`from` or `role` is missing or not a string");
+  return absl::InvalidArgumentError(
+      "`from` or `role` is missing or not a string");
 }
 
 // Refuses what other trainers write before the turns.
@@ -157,7 +157,7 @@ absl::Status CheckBeside(element root) {
             ? !text.empty() && text != "[]"
             : value.get(list) == SUCCESS && list.size() > 0;
     if (!says_something) continue;
-    return DataFaultError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "`", key,
         "` beside the turns is not read, so the text would be another; write "
         "it into a first turn of role system, or remove the key"));
@@ -184,21 +184,21 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
   element root;
   if (const auto error = parser.parse(json.data(), json.size()).get(root);
       error != SUCCESS) {
-    return DataFaultError(absl::StrCat("conversation is not valid JSON: ",
-                                       simdjson::error_message(error)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "conversation is not valid JSON: ", simdjson::error_message(error)));
   }
   array list;
   array messages;
   const bool has_messages = root["messages"].get(messages) == SUCCESS;
   if (root["conversations"].get(list) != SUCCESS) {
     if (!has_messages) {
-      return DataFaultError(
+      return absl::InvalidArgumentError(
           "conversation is not an object with a list `conversations` or "
           "`messages`");
     }
     list = messages;
   } else if (has_messages && messages.size() > 0) {
-    return DataFaultError(
+    return absl::InvalidArgumentError(
         "both `conversations` and `messages` may be meant; wanted one of the "
         "two");
   }
@@ -212,7 +212,7 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
     turns.push_back(*std::move(turn));
   }
   if (turns.empty()) {
-    return DataFaultError("the conversation has no turns");
+    return absl::InvalidArgumentError("the conversation has no turns");
   }
   return turns;
 }

@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -35,7 +34,7 @@ absl::Status Check(PositionRule rule, uint32_t tokens,
     const uint64_t after =
         is_small ? images[i].first + SpanOf(rule, images[i]) : UINT64_MAX;
     if (images[i].first < end || after > tokens) {
-      return DataFaultError(absl::StrCat(
+      return absl::InvalidArgumentError(absl::StrCat(
           "image ", i, " of ", images[i].rows, "x", images[i].columns,
           " tokens begins at token ", images[i].first,
           "; wanted it from token ", end, " on and within ", tokens));

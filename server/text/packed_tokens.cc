@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -25,7 +24,7 @@ constexpr int64_t kUnsupervised = -100;
 
 template <typename... Piece>
 absl::Status Fault(const Piece&... pieces) {
-  return DataFaultError(absl::StrCat(pieces...));
+  return absl::InvalidArgumentError(absl::StrCat(pieces...));
 }
 
 // Replaces each image's tokens by one entry.

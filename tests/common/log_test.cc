@@ -1,5 +1,6 @@
 #include "common/log.h"
 
+#include <cstdlib>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -52,7 +53,7 @@ TEST(LogTest, TheClockCanBeSet) {
       absl::StrContains(Captured(LogLevel::kInfo, "now"), "12:00:00.123"));
 }
 
-TEST(LogTest, LinesBelowTheLevelAreDropped) {
+void ExpectLinesBelowTheLevelAreDropped() {
   EXPECT_EQ(Captured(LogLevel::kDebug, "no"), "");
   // A configuration's level applies until the user of the program sets one.
   SuggestLogLevel(LogLevel::kError);
@@ -64,6 +65,17 @@ TEST(LogTest, LinesBelowTheLevelAreDropped) {
   SuggestLogLevel(LogLevel::kDebug);
   EXPECT_EQ(Captured(LogLevel::kInfo, "no"), "");
   EXPECT_NE(Captured(LogLevel::kWarning, "yes"), "");
+}
+
+// In a process of its own: another test may have set the level of this one.
+TEST(LogTest, LinesBelowTheLevelAreDropped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        ExpectLinesBelowTheLevelAreDropped();
+        exit(::testing::Test::HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(LogTest, ParsesNamesOfLevelsAndFormats) {

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
@@ -30,7 +29,7 @@ using ::simdjson::dom::object;
 
 template <typename... Piece>
 absl::Status Fault(const Piece&... pieces) {
-  return DataFaultError(absl::StrCat(pieces...));
+  return absl::InvalidArgumentError(absl::StrCat(pieces...));
 }
 
 bool IsJson(absl::string_view part) {

@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_path.h"
 #include "server/corpus/limits.h"
@@ -36,7 +35,7 @@ absl::StatusOr<std::optional<double>> ReadSeconds(
     if (part[name].get(value) != SUCCESS || value.is_null()) continue;
     double number = 0;
     if (value.get(number) != SUCCESS || !(number >= 0)) {
-      return DataFaultError(
+      return absl::InvalidArgumentError(
           absl::StrCat("`", name, "` of a video is no number of at least 0"));
     }
     return number;
@@ -50,26 +49,26 @@ absl::StatusOr<std::vector<std::string>> ReadFrames(const array& list) {
   for (const element item : list) {
     std::string_view path;
     if (item.get(path) != SUCCESS) {
-      return DataFaultError(
+      return absl::InvalidArgumentError(
           "a video is a list of other things than paths; wanted a path, or the "
           "paths of its frames");
     }
     const std::string lower = absl::AsciiStrToLower(std::string(path));
     for (const char* ending : {".mp4", ".avi", ".webm", ".mov", ".mkv"}) {
       if (!absl::EndsWith(lower, ending)) continue;
-      return DataFaultError(absl::StrCat(
+      return absl::InvalidArgumentError(absl::StrCat(
           "a video is a list with \"", Printable(lower),
           "\" in it; a list holds the pictures of one video, and several "
           "videos are a list `videos`"));
     }
     if (frames.size() == kMaxImages) {
-      return DataFaultError(
+      return absl::InvalidArgumentError(
           absl::StrCat("a video of over ", kMaxImages, " pictures"));
     }
     frames.emplace_back(path);
   }
   if (frames.empty()) {
-    return DataFaultError("a video is an empty list");
+    return absl::InvalidArgumentError("a video is an empty list");
   }
   return frames;
 }
@@ -96,7 +95,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
        {"nframes", "min_frames", "max_frames", "min_pixels", "max_pixels",
         "total_pixels", "resized_height", "resized_width"}) {
     if (!HasKey(part, name)) continue;
-    return DataFaultError(
+    return absl::InvalidArgumentError(
         absl::StrCat("`", name,
                      "` of one video is not supported; set it for "
                      "all in model.video"));
@@ -119,7 +118,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
       !video.frames.empty() || (is_member && video.has_sample_fps);
   // qwen-vl-utils passes over them, and the frames would not be those meant.
   const auto unread = [&](const char* name, absl::string_view wanted) {
-    return DataFaultError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "`", name, "` beside a video's ", of_pictures ? "pictures" : "path",
         " is not read by qwen-vl-utils; ", wanted));
   };
@@ -135,7 +134,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
       if (HasKey(part, name)) return unread(name, "name the pictures of it");
     }
     if (video.has_raw_fps) {
-      return DataFaultError(
+      return absl::InvalidArgumentError(
           "`raw_fps` of a list of pictures is not supported; wanted "
           "`sample_fps`");
     }
@@ -155,7 +154,8 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
     array none;
     if (any && value.get(none) == SUCCESS && none.size() == 0) continue;
     if (any) {
-      return DataFaultError("keys `video` and `videos`; wanted one of the two");
+      return absl::InvalidArgumentError(
+          "keys `video` and `videos`; wanted one of the two");
     }
     any = true;
     std::vector<element> named = {value};
@@ -167,7 +167,7 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
     for (const element& each : named) {
       BALLAST_ASSIGN_OR_RETURN(std::optional<JsonVideo> video, ReadVideo(each));
       if (!video.has_value()) {
-        return DataFaultError(absl::StrCat(
+        return absl::InvalidArgumentError(absl::StrCat(
             "`", key, "` is neither a string nor a list of strings"));
       }
       BALLAST_RETURN_IF_ERROR(AddVideo(*std::move(video), videos));
@@ -178,12 +178,13 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
 
 absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
   if (videos->size() == kMaxVideos) {
-    return DataFaultError(absl::StrCat("over ", kMaxVideos, " videos"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMaxVideos, " videos"));
   }
   size_t pictures = video.frames.size();
   for (const JsonVideo& other : *videos) pictures += other.frames.size();
   if (pictures > kMaxImages) {
-    return DataFaultError(
+    return absl::InvalidArgumentError(
         absl::StrCat("videos of over ", kMaxImages, " pictures in all"));
   }
   if (video.frames.empty()) {

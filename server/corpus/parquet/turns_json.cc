@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/corpus/data_fault.h"
 #include "server/corpus/limits.h"
 
 namespace ballast {
@@ -95,9 +94,9 @@ void TurnsJson::AddPart(absl::string_view type,
 bool TurnsJson::TooLong() const { return bytes_ > kMaxTextBytes; }
 
 absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos) && {
-  if (turns_.empty()) return DataFaultError("no turns");
+  if (turns_.empty()) return absl::InvalidArgumentError("no turns");
   const auto too_long = [] {
-    return DataFaultError(
+    return absl::InvalidArgumentError(
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   };
   if (TooLong()) return too_long();

@@ -5,7 +5,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -31,16 +30,14 @@ absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes) {
         ParseDecimal(bytes.substr(0, space == bytes.npos ? 0 : space));
     if (!length || *length > bytes.size() || *length < space + 2 ||
         bytes[*length - 1] != '\n') {
-      return AsDataFault(
-          absl::DataLossError("tar: pax header with a damaged record"));
+      return absl::DataLossError("tar: pax header with a damaged record");
     }
     const absl::string_view record =
         bytes.substr(space + 1, *length - space - 2);
     bytes.remove_prefix(*length);
     const size_t equals = record.find('=');
     if (equals == record.npos) {
-      return AsDataFault(
-          absl::DataLossError("tar: pax header with a record without '='"));
+      return absl::DataLossError("tar: pax header with a record without '='");
     }
     const absl::string_view key = record.substr(0, equals);
     const absl::string_view value = record.substr(equals + 1);
@@ -49,12 +46,10 @@ absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes) {
     } else if (key == "size") {
       records.size = ParseDecimal(value);
       if (!records.size) {
-        return AsDataFault(
-            absl::DataLossError("tar: pax header whose size is no number"));
+        return absl::DataLossError("tar: pax header whose size is no number");
       }
     } else if (absl::StartsWith(key, "GNU.sparse.")) {
-      return AsDataFault(
-          absl::DataLossError("tar: sparse members are not supported"));
+      return absl::DataLossError("tar: sparse members are not supported");
     }
   }
   return records;

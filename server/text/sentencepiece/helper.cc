@@ -1,89 +1,71 @@
-// The program that runs libsentencepiece; protocol.h has its purpose and
-// answers. Its main process loads the model and only forks others, which
-// thereby share the model's memory.
+// The program that runs libsentencepiece; protocol.h has its requests. Its
+// first process loads the model and only forks others, which thereby share the
+// model's memory.
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/time.h>
+#include <sys/types.h>
 #include <unistd.h>
 
+#include <new>
 #include <string>
 #include <vector>
 
 #include <sentencepiece_processor.h>
 
-#include "common/process_limits.h"
-#include "common/socket_bytes.h"
+#include "common/helper_program.h"
 #include "server/text/sentencepiece/protocol.h"
 
 namespace {
 
-using ballast::kSanitized;
-using ballast::LimitMemory;
-using ballast::ReadAll;
-using ballast::ReadWithFds;
-using ballast::WriteAll;
 using namespace ballast::sentencepiece_helper;
+using ballast::WriteAnswer;
 using sentencepiece::SentencePieceProcessor;
 
 // A normalizer_spec with add_dummy_prefix = false. Appended to a model it
 // overrides the model's own: protobuf merges a field that occurs twice.
 constexpr char kNoDummyPrefix[] = {0x1a, 0x02, 0x18, 0x00};
 
-bool Answer(int fd, Outcome outcome, const std::string& reason) {
-  const Reply reply = {outcome, static_cast<uint32_t>(reason.size())};
-  return WriteAll(fd, &reply, sizeof(reply)) &&
-         WriteAll(fd, reason.data(), reason.size());
-}
-
-// Limits this process's CPU time to what `bytes` of text may take.
-void LimitTime(uint64_t bytes) {
-  itimerval limit = {};
-  limit.it_value.tv_sec =
-      static_cast<time_t>(kBaseSeconds + bytes / kBytesPerSecond);
-  setitimer(ITIMER_PROF, &limit, nullptr);
-}
-
-// Closes stderr: errors are reported in the answers, and the libraries'
-// messages about hostile models would flood the server's log.
-void CloseLog() {
-  if (kSanitized) return;
-  const int null = open("/dev/null", O_WRONLY);
-  if (null >= 0) dup2(null, STDERR_FILENO);
-}
+// No single allocation for a text is larger.
+constexpr size_t kLargestAllocation = size_t{4} << 30;
 
 struct Models {
   SentencePieceProcessor first;
   SentencePieceProcessor continued;
 };
 
-// Answers one request. Returns false at the end of the stream.
-bool AnswerNext(int fd, const Models& models) {
-  EncodeRequest request;
-  if (!ReadAll(fd, &request, sizeof(request))) return false;
-  std::vector<Stretch> stretches(request.stretches);
-  std::string text(request.bytes, '\0');
-  if (!ReadAll(fd, stretches.data(), stretches.size() * sizeof(Stretch)) ||
-      !ReadAll(fd, text.data(), text.size())) {
-    return false;
+void OnNoMemory() { ballast::ExitForMemory(kLargestAllocation); }
+
+bool Load(const std::string& request, Models* models) {
+  LoadRequest head;
+  memcpy(&head, request.data(), sizeof(head));
+  std::string model = request.substr(sizeof(head));
+  auto status = models->first.LoadFromSerializedProto(model);
+  if (status.ok() && head.with_continued != 0) {
+    model.append(kNoDummyPrefix, sizeof(kNoDummyPrefix));
+    status = models->continued.LoadFromSerializedProto(model);
   }
-  LimitTime(text.size());
+  return status.ok() ? WriteAnswer(kDone, "")
+                     : WriteAnswer(kRefused, status.ToString());
+}
+
+bool Encode(const std::string& request, const Models& models) {
+  EncodeRequest head;
+  memcpy(&head, request.data(), sizeof(head));
+  std::vector<Stretch> stretches(head.stretches);
+  const char* next = request.data() + sizeof(head);
+  memcpy(stretches.data(), next, stretches.size() * sizeof(Stretch));
+  next += stretches.size() * sizeof(Stretch);
   std::vector<uint32_t> counts;
   std::vector<int32_t> ids;
   std::vector<uint32_t> ends;
-  const char* next = text.data();
   for (const Stretch& stretch : stretches) {
     sentencepiece::ImmutableSentencePieceText encoded;
     const auto status =
         (stretch.continued != 0 ? models.continued : models.first)
             .Encode(absl::string_view(next, stretch.bytes),
                     encoded.mutable_proto());
-    if (!status.ok()) return Answer(fd, Outcome::kRefused, status.ToString());
+    if (!status.ok()) return WriteAnswer(kRefused, status.ToString());
     const size_t count = encoded.pieces_size();
     counts.push_back(static_cast<uint32_t>(count));
     for (size_t i = 0; i < count; ++i) {
@@ -93,73 +75,40 @@ bool AnswerNext(int fd, const Models& models) {
     }
     next += stretch.bytes;
   }
-  const Reply reply = {Outcome::kOk, static_cast<uint32_t>(ids.size())};
-  return WriteAll(fd, &reply, sizeof(reply)) &&
-         WriteAll(fd, counts.data(), counts.size() * sizeof(counts[0])) &&
-         WriteAll(fd, ids.data(), ids.size() * sizeof(ids[0])) &&
-         WriteAll(fd, ends.data(), ends.size() * sizeof(ends[0]));
+  const ballast::HelperBytes answer[] = {
+      {counts.data(), counts.size() * sizeof(counts[0])},
+      {ids.data(), ids.size() * sizeof(ids[0])},
+      {ends.data(), ends.size() * sizeof(ends[0])}};
+  return WriteAnswer(kDone, answer, 3);
 }
 
-// Receives the next socket, or -1 at the end.
-int NextSocket() {
-  while (true) {
-    char byte;
-    int fd = -1;
-    size_t count;
-    if (!ReadWithFds(kControl, &byte, 1, &fd, 1, &count)) return -1;
-    if (count == 1) return fd;
-  }
-}
-
-bool Load(Models* models) {
-  StartRequest start;
-  if (!ReadAll(kControl, &start, sizeof(start))) return false;
-  std::string model(start.model_bytes, '\0');
-  if (!ReadAll(kControl, model.data(), model.size())) return false;
-  LimitTime(model.size());
-  auto status = models->first.LoadFromSerializedProto(model);
-  if (status.ok() && start.with_continued != 0) {
-    model.append(kNoDummyPrefix, sizeof(kNoDummyPrefix));
-    status = models->continued.LoadFromSerializedProto(model);
-  }
-  const itimerval none = {};
-  setitimer(ITIMER_PROF, &none, nullptr);
-  if (status.ok()) return Answer(kControl, Outcome::kOk, "");
-  Answer(kControl, Outcome::kRefused, status.ToString());
-  return false;
+// In the new process too, which goes on serving its own socket.
+bool Fork(int socket, int lifeline) {
+  const pid_t child = ballast::ForkHelper(socket, lifeline);
+  if (child == 0) return true;
+  if (child < 0) return WriteAnswer(kRefused, strerror(errno));
+  const int32_t number = child;
+  const ballast::HelperBytes answer = {&number, sizeof(number)};
+  return WriteAnswer(kDone, &answer, 1);
 }
 
 }  // namespace
 
 int main() {
-  // Ignores these signals: it ends only when the server ends, however long that
-  // takes to shut down.
-  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
-    ::signal(signal, SIG_IGN);
-  }
-  ::signal(SIGCHLD, SIG_IGN);  // children are reaped by the kernel
-  close_range(kControl + 1, ~0U, 0);
-  LimitMemory(kMostMemory);
-  CloseLog();
+  ballast::EnterBox({kMostMemory, /*may_fork=*/true});
+  std::set_new_handler(OnNoMemory);
   Models models;
-  if (!Load(&models)) _exit(0);
-  const pid_t self = getpid();
-  while (true) {
-    const int fd = NextSocket();
-    if (fd < 0) _exit(0);
-    const pid_t child = fork();
-    if (child == 0) {
-      close(kControl);
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != self) _exit(0);
-      while (AnswerNext(fd, models)) {
-      }
-      _exit(0);
-    }
-    if (child < 0) {
-      Answer(fd, Outcome::kUnavailable,
-             std::string("fork: ") + strerror(errno));
-    }
-    close(fd);
+  std::string request;
+  uint32_t kind = 0;
+  int fds[2] = {-1, -1};
+  bool is_served = true;
+  while (is_served && ballast::ReadRequest(&kind, &request, fds, 2)) {
+    ballast::LimitProcessorTime(kBaseSeconds +
+                                request.size() / kBytesPerSecond);
+    is_served = kind == kLoad   ? Load(request, &models)
+                : kind == kFork ? Fork(fds[0], fds[1])
+                                : Encode(request, models);
+    ballast::LimitProcessorTime(0);
   }
+  _exit(0);
 }

@@ -3,39 +3,37 @@
 
 #include <cstdint>
 
-// The protocol between a server and the program that runs libsentencepiece
-// (helper.cc). Debian's libsentencepiece contains its own protobuf, older than
-// the system's and under the same names, so no program can link with both; and
-// code that reads untrusted models should not run inside the server
-// (docs/decisions/0011). Both ends are of one build and on one machine: numbers
-// are in native byte order.
+// The requests to the program that runs libsentencepiece (helper.cc), and its
+// answers, as frames of common/helper_program.h. Debian's libsentencepiece
+// contains its own protobuf, older than the system's and under the same names,
+// so no program can link with both; and code that reads untrusted models should
+// not run inside the server (docs/decisions/0011).
 //
-// The helper is started with a stream socket, kControl. It receives a
-// StartRequest and a model, answers with a Reply, and then forks a process for
-// every socket that arrives over kControl with a byte. On that socket requests
-// are answered one after another:
+// The first process gets kLoad once, and kFork for each process that encodes.
 //
-//   request  EncodeRequest, `stretches` Stretch, `bytes` of text: all stretches
-//            concatenated
-//   reply    Reply; if kOk, for each stretch the number of its ids (uint32_t),
-//            `count` ids (int32_t), and for each id its end in its stretch, in
-//            bytes (uint32_t); otherwise `count` bytes of reason
+//   kLoad    LoadRequest and the model -> kDone
+//   kFork    with a socket and a lifeline, on which a new process serves
+//   kEncode
+//            -> kDone and the process's number (int32_t)
+//   kEncode  EncodeRequest, `stretches` Stretch, the text: all stretches
+//            concatenated -> kDone; for each stretch the number of its ids
+//            (uint32_t), all ids (int32_t), and for each id its end in its
+//            stretch, in bytes (uint32_t)
 //
-// When a socket closes, the process behind it ends, and vice versa.
+// Instead of kDone, kRefused and a reason: by the library (kLoad, kEncode); or
+// by the system (kFork).
 namespace ballast::sentencepiece_helper {
 
-inline constexpr int kControl = 3;
+enum RequestKind : uint32_t { kLoad, kFork, kEncode };
+enum AnswerKind : uint32_t { kDone, kRefused };
 
-struct StartRequest {
-  uint64_t model_bytes;
+struct LoadRequest {
   // Nonzero if some stretches will be `continued`.
   uint32_t with_continued;
-  uint32_t unused;
 };
 
 struct EncodeRequest {
   uint32_t stretches;
-  uint32_t bytes;
 };
 
 struct Stretch {
@@ -44,18 +42,8 @@ struct Stretch {
   uint32_t continued;
 };
 
-enum class Outcome : uint32_t {
-  kOk,
-  kRefused,      // the library refused the model or the text
-  kUnavailable,  // no process could be started
-};
-
-struct Reply {
-  Outcome outcome;
-  uint32_t count;
-};
-
-// A process that takes more CPU time for one request is killed.
+// A process that takes more processor time for one request is ended. 4 kB take
+// the library 1.6 ms: this is a minute, and 25 times as long.
 inline constexpr uint64_t kBaseSeconds = 60;
 inline constexpr uint64_t kBytesPerSecond = 100'000;
 // The most memory that a process may take.

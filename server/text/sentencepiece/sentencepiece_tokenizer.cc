@@ -16,8 +16,8 @@
 #include "common/utf8.h"
 #include "server/text/bpe/added_tokens.h"
 #include "server/text/bpe/regex.h"
-#include "server/text/sentencepiece/helper_process.h"
 #include "server/text/sentencepiece/model_file.h"
+#include "server/text/sentencepiece/sentencepiece_helper.h"
 
 namespace ballast {
 namespace {

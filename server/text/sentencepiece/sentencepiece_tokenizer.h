@@ -14,7 +14,7 @@ namespace ballast {
 // (docs/text.md): control symbols spelled out in a text are matched first, as
 // Hugging Face does; and the space that the model puts before a text is put
 // nowhere else, neither after such a symbol nor before a user-defined one. Runs
-// libsentencepiece in separate processes (helper_process.h). Errors: as
+// libsentencepiece in separate processes (sentencepiece_helper.h). Errors: as
 // ParseSentencePieceModel and SentencePieceHelper::Start.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     std::string file);

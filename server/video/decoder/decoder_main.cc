@@ -1,13 +1,14 @@
 // The program that runs FFmpeg's libraries; decoder_protocol.h has its purpose
-// and its messages. One thread, one request at a time; between two requests it
+// and its requests. One thread, one request at a time; between two requests it
 // keeps the packets of a video whose facts were asked for.
 
+extern "C" {
+#include <libavutil/mem.h>
+}
+
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -17,8 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/process_limits.h"
-#include "common/socket_bytes.h"
+#include "common/helper_program.h"
 #include "server/video/decoder/decoder_protocol.h"
 #include "server/video/decoder/frame_decoder.h"
 #include "server/video/decoder/media_input.h"
@@ -29,23 +29,13 @@
 namespace ballast::video_decoder {
 namespace {
 
-constexpr int kSocket = 3;  // kControlFd
-
-void LimitResources() {
-  LimitMemory(kMostMemory);
-  // Nothing is written but to memory.
-  const rlimit none = {0, 0};
-  setrlimit(RLIMIT_FSIZE, &none);
-}
-
 // The processor time of a request, after which the kernel ends the process; 0:
 // no limit. FrameDecoder limits that of a packet.
 void LimitTime(uint32_t seconds) {
   itimerval limit = {};
   limit.it_value.tv_sec = seconds;
   setitimer(ITIMER_VIRTUAL, &limit, nullptr);
-  limit.it_value.tv_sec = seconds == 0 ? 0 : kPacketSeconds;
-  setitimer(ITIMER_PROF, &limit, nullptr);
+  LimitProcessorTime(seconds == 0 ? 0 : kPacketSeconds);
 }
 
 struct CloseFd {
@@ -55,11 +45,13 @@ struct CloseFd {
   int fd = -1;
 };
 
+bool Answer(Outcome outcome, const std::string& body) {
+  return WriteAnswer(static_cast<uint32_t>(outcome), body);
+}
+
 bool SendFault(const Fault& fault) {
-  const size_t bytes = std::min<size_t>(fault.reason.size(), kMostReasonBytes);
-  const Reply reply = {fault.outcome, static_cast<uint32_t>(bytes)};
-  return WriteAll(kSocket, &reply, sizeof(reply)) &&
-         WriteAll(kSocket, fault.reason.data(), bytes);
+  if (fault.outcome == Outcome::kNoMemory) ExitForMemory(kLargestAllocation);
+  return Answer(fault.outcome, fault.reason.substr(0, kMostReasonBytes));
 }
 
 std::string Cut(std::string name) {
@@ -136,9 +128,7 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
   for (const VideoFrame& frame : table.frames) {
     Append(FactsFrame{frame.time, frame.packet, frame.start}, &answer);
   }
-  const Reply reply = {Outcome::kOk, static_cast<uint32_t>(answer.size())};
-  return WriteAll(kSocket, &reply, sizeof(reply)) &&
-         WriteAll(kSocket, answer.data(), answer.size());
+  return Answer(Outcome::kOk, answer);
 }
 
 // Writes frames to the slots in turn.
@@ -157,28 +147,29 @@ class SlotWriter {
                      std::to_string(request_.height)};
       return false;
     }
-    if (written_ >= request_.slots && !ReadAnswer()) return false;
+    if (written_ >= request_.slots && !AwaitTaken()) return false;
     uint8_t* const rows =
         slots_ + written_ % request_.slots * request_.slot_bytes;
     if (!converter_.Convert(frame, rows, request_.stride, fault_)) return false;
     ++written_;
-    const Reply reply = {Outcome::kOk, place};
-    return WriteAll(kSocket, &reply, sizeof(reply));
+    const HelperBytes number = {&place, sizeof(place)};
+    return WriteAnswer(static_cast<uint32_t>(Outcome::kOk), &number, 1);
   }
 
-  // Reads the answers that are left.
+  // Waits until the server has taken all frames.
   bool Finish() {
-    while (answered_ < written_) {
-      if (!ReadAnswer()) return false;
+    while (taken_ < written_) {
+      if (!AwaitTaken()) return false;
     }
     return true;
   }
 
  private:
-  bool ReadAnswer() {
-    char byte;
-    ++answered_;
-    return ReadAll(kSocket, &byte, 1);
+  bool AwaitTaken() {
+    uint32_t kind;
+    std::string body;
+    ++taken_;
+    return ReadRequest(&kind, &body);
   }
 
   const Request& request_;
@@ -186,7 +177,7 @@ class SlotWriter {
   Fault* const fault_;
   RgbConverter converter_;
   uint64_t written_ = 0;
-  uint64_t answered_ = 0;
+  uint64_t taken_ = 0;
 };
 
 // `known`: the listing of the request before; null if there is none.
@@ -223,7 +214,7 @@ bool AnswerDecode(int file, int memory, const Request& request,
         return writer.Write(frame, place);
       },
       fault);
-  // Also after a fault: answers that are left would be taken for a request.
+  // Also after a fault: what is left would be taken for a request.
   const bool is_finished = writer.Finish();
   munmap(slots, bytes);
   return is_decoded && is_finished;
@@ -232,23 +223,25 @@ bool AnswerDecode(int file, int memory, const Request& request,
 // Returns false at the end of the stream. `kept` is the listing of the request
 // before, if that was of facts, and becomes that of this one.
 bool AnswerNext(std::unique_ptr<Listing>* kept) {
-  Request request;
+  uint32_t task = 0;
+  std::string body;
   int fds[2] = {-1, -1};
   size_t count = 0;
-  const bool is_read =
-      ReadWithFds(kSocket, &request, sizeof(request), fds, 2, &count);
+  const bool is_read = ReadRequest(&task, &body, fds, 2, &count);
   const CloseFd file = {fds[0]};
   const CloseFd memory = {fds[1]};
-  if (!is_read || count == 0) return false;
-  std::vector<uint32_t> wanted(request.frames);
-  if (!ReadAll(kSocket, wanted.data(), wanted.size() * sizeof(uint32_t))) {
-    return false;
-  }
+  Request request;
+  if (!is_read || count == 0 || body.size() < sizeof(request)) return false;
+  memcpy(&request, body.data(), sizeof(request));
+  std::vector<uint32_t> wanted((body.size() - sizeof(request)) /
+                               sizeof(uint32_t));
+  memcpy(wanted.data(), body.data() + sizeof(request),
+         wanted.size() * sizeof(uint32_t));
   LimitTime(request.cpu_seconds);
   Fault fault;
   bool done = false;
   std::unique_ptr<Listing> before = std::move(*kept);
-  if (request.task == Task::kFacts) {
+  if (task == kFacts) {
     before.reset();
     auto listing = std::make_unique<Listing>();
     done = AnswerFacts(file.fd, request, listing.get(), &fault);
@@ -265,12 +258,8 @@ bool AnswerNext(std::unique_ptr<Listing>* kept) {
 }
 
 int Run() {
-  // Ends only when the server ends, however long that takes to shut down.
-  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
-    ::signal(signal, SIG_IGN);
-  }
-  close_range(kSocket + 1, ~0U, 0);
-  LimitResources();
+  EnterBox({.memory = kMostMemory});
+  av_max_alloc(kLargestAllocation);
   KeepLastError();
   std::unique_ptr<Listing> kept;
   while (AnswerNext(&kept)) {

@@ -2,21 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
-#include "common/embedded_program.h"
-#include "common/socket_bytes.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/video/decoder/decoder_image.h"
@@ -26,13 +20,20 @@ namespace ballast {
 namespace {
 
 using video_decoder::Outcome;
-using video_decoder::Reply;
 using video_decoder::Request;
-using video_decoder::Task;
+
+constexpr char kName[] = "the video decoder";
 
 constexpr uint64_t kMostAnswer =
     sizeof(video_decoder::FactsHead) + 3 * video_decoder::kMostNameBytes +
     uint64_t{video_decoder::kMostFrames} * sizeof(video_decoder::FactsFrame);
+
+// Beside a reason, in an answer.
+constexpr uint64_t kMostContext = 256;
+
+absl::string_view BytesOf(const Request& request) {
+  return {reinterpret_cast<const char*>(&request), sizeof(request)};
+}
 
 // Processor time of a request: generous, since it only has to end what would
 // never end.
@@ -49,38 +50,28 @@ uint32_t Seconds(uint64_t work, uint64_t a_second) {
 absl::Status Unavailable(absl::string_view what) {
   const int error = errno;
   return absl::UnavailableError(
-      absl::StrCat("the video decoder: ", what, ": ", strerrordesc_np(error)));
+      absl::StrCat(kName, ": ", what, ": ", strerrordesc_np(error)));
 }
 
 }  // namespace
 
+DecoderProcess::DecoderProcess(const Options& options)
+    : options_(options),
+      helper_({.name = kName,
+               .libraries =
+                   "videos need FFmpeg's libraries (Debian 12: libavcodec59, "
+                   "libavformat59, libswscale6), which cannot be loaded here",
+               .input_fault = DataFaultError,
+               .patience = options.patience,
+               .counters = options.counters},
+              [] {
+                return StartHelper({.name = "ballast-video-decoder",
+                                    .image = kDecoderImage,
+                                    .bytes = kDecoderImageBytes});
+              }) {}
+
 DecoderProcess::~DecoderProcess() {
-  control_.Reset();
-  EndProcess(&process_);
   if (slots_ != nullptr) munmap(slots_, slots_bytes_);
-}
-
-void DecoderProcess::Count(DecoderEnd why) {
-  if (options_.counters != nullptr) options_.counters->AddEnd(why);
-}
-
-void DecoderProcess::Stop(DecoderEnd why) {
-  if (process_ >= 0) Count(why);
-  control_.Reset();
-  EndProcess(&process_);
-}
-
-absl::Status DecoderProcess::EnsureStarted() {
-  if (process_ >= 0) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(auto ends, SocketPair());
-  BALLAST_ASSIGN_OR_RETURN(
-      process_, StartEmbeddedProgram({"ballast-video-decoder", kDecoderImage,
-                                      kDecoderImageBytes},
-                                     std::move(ends.second)));
-  control_ = std::move(ends.first);
-  ++starts_;
-  if (options_.counters != nullptr) options_.counters->starts.Add();
-  return absl::OkStatus();
 }
 
 absl::Status DecoderProcess::EnsureSlots(uint64_t bytes) {
@@ -105,129 +96,42 @@ absl::Status DecoderProcess::EnsureSlots(uint64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status DecoderProcess::Read(void* to, size_t size) {
-  auto* next = static_cast<char*>(to);
-  while (size > 0) {
-    pollfd ready = {control_.get(), POLLIN, 0};
-    const int polled = poll(
-        &ready, 1,
-        static_cast<int>(absl::ToInt64Milliseconds(options_.most_silence)));
-    if (polled < 0 && errno == EINTR) continue;
-    if (polled == 0) {
-      Stop(DecoderEnd::kSilence);
-      return absl::DeadlineExceededError(absl::StrCat(
-          "the video decoder said nothing for ",
-          absl::FormatDuration(options_.most_silence),
-          " and was ended; is the machine overloaded, or its storage slow?"));
-    }
-    const ssize_t got = read(control_.get(), next, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return absl::AbortedError("");
-    next += got;
-    size -= static_cast<size_t>(got);
-  }
-  return absl::OkStatus();
+absl::Status DecoderProcess::Contradiction(absl::string_view what) {
+  helper_.Stop(HelperEnd::kAnswer);
+  return DataFaultError(
+      absl::StrCat(kName, " ", what, "; is the file damaged?"));
 }
 
-absl::Status DecoderProcess::Ended(bool* is_crash) {
-  *is_crash = false;
-  control_.Reset();
-  const int status = ReapProcess(&process_);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-    Count(DecoderEnd::kLibraries);
-    return absl::FailedPreconditionError(
-        "videos need FFmpeg's libraries (Debian 12: libavcodec59, "
-        "libavformat59, libswscale6), which cannot be loaded here");
+absl::Status DecoderProcess::Receive(uint64_t most, std::string* body) {
+  uint32_t outcome = 0;
+  BALLAST_RETURN_IF_ERROR(helper_.Receive(
+      std::max<uint64_t>(most, video_decoder::kMostReasonBytes + kMostContext),
+      &outcome, body));
+  if (outcome == static_cast<uint32_t>(Outcome::kOk)) {
+    return body->size() <= most ? absl::OkStatus()
+                                : Contradiction("contradicts itself");
   }
-  if (WIFSIGNALED(status)) {
-    switch (WTERMSIG(status)) {
-      case SIGPROF:
-      case SIGVTALRM:
-        Count(DecoderEnd::kProcessorTime);
-        return DataFaultError(
-            "decoding takes more processor time than any sound video of its "
-            "size");
-      case SIGKILL:
-        Count(DecoderEnd::kKilled);
-        return absl::UnavailableError(
-            "the video decoder was killed; is the machine out of memory?");
-      default:
-        break;
-    }
-  }
-  Count(DecoderEnd::kCrash);
-  *is_crash = true;
-  return DataFaultError(absl::StrCat(
-      "the video decoder ended on it twice (",
-      WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
-                          : absl::StrCat("exit ", WEXITSTATUS(status)),
-      ")"));
-}
-
-absl::Status DecoderProcess::ReadFault(const Reply& reply) {
-  if (reply.value > video_decoder::kMostReasonBytes) {
-    Stop(DecoderEnd::kAnswer);
-    return DataFaultError(
-        "the video decoder's answer contradicts itself; is the file damaged?");
-  }
-  std::string reason(reply.value, '\0');
-  BALLAST_RETURN_IF_ERROR(Read(reason.data(), reason.size()));
-  for (char& c : reason) {
+  for (char& c : *body) {
     if (c < ' ' || c > '~') c = '?';
   }
-  switch (reply.outcome) {
+  switch (static_cast<Outcome>(outcome)) {
     case Outcome::kUnread:
-      return absl::UnavailableError(
-          absl::StrCat("reading the video: ", reason));
-    case Outcome::kNoMemory:
-      return DataFaultError(absl::StrCat(
-          "decoding takes more than the ", video_decoder::kMostMemory,
-          " bytes of memory that a video may take: ", reason));
+      return absl::UnavailableError(absl::StrCat("reading the video: ", *body));
     default:
-      return DataFaultError(reason);
-  }
-}
-
-absl::Status DecoderProcess::Ask(
-    const Request& request, const VideoBytes& video,
-    absl::Span<const uint32_t> wanted,
-    const std::function<absl::Status()>& read_answer) {
-  // A process may have died for reasons of its own; one that was started for
-  // this file has not.
-  for (int attempt = 0;; ++attempt) {
-    BALLAST_RETURN_IF_ERROR(EnsureStarted());
-    const int fds[] = {video.fd, memory_.get()};
-    // If writing fails, the process has ended: reading tells.
-    WriteWithFds(control_.get(), &request, sizeof(request), fds,
-                 memory_.get() >= 0 ? 2 : 1) &&
-        WriteAll(control_.get(), wanted.data(),
-                 wanted.size() * sizeof(uint32_t));
-    const absl::Status status = read_answer();
-    if (!absl::IsAborted(status)) return status;
-    bool is_crash = false;
-    const absl::Status why = Ended(&is_crash);
-    if (!is_crash || attempt > 0) return why;
+      return DataFaultError(*body);
   }
 }
 
 absl::StatusOr<VideoFacts> DecoderProcess::ReadFacts(const VideoBytes& video) {
   Request request = {};
-  request.task = Task::kFacts;
   request.offset = video.offset;
   request.bytes = video.bytes;
   request.cpu_seconds = Seconds(video.bytes, kBytesASecond);
   std::string answer;
-  BALLAST_RETURN_IF_ERROR(Ask(request, video, {}, [&]() -> absl::Status {
-    Reply reply;
-    BALLAST_RETURN_IF_ERROR(Read(&reply, sizeof(reply)));
-    if (reply.outcome != Outcome::kOk) return ReadFault(reply);
-    if (reply.value > kMostAnswer) {
-      Stop(DecoderEnd::kAnswer);
-      return DataFaultError(
-          "the video decoder's answer is too long; is the file damaged?");
-    }
-    answer.resize(reply.value);
-    return Read(answer.data(), answer.size());
+  BALLAST_RETURN_IF_ERROR(helper_.Ask([&]() -> absl::Status {
+    BALLAST_RETURN_IF_ERROR(
+        helper_.Send(video_decoder::kFacts, {BytesOf(request)}, {video.fd}));
+    return Receive(kMostAnswer, &answer);
   }));
   return ParseFacts(answer);
 }
@@ -239,7 +143,6 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
   Request request = {};
   // A process that is started anew has no list, and makes one.
   request.is_listed = is_listed ? 1 : 0;
-  request.task = Task::kDecode;
   request.frames = static_cast<uint32_t>(wanted.size());
   request.offset = video.offset;
   request.bytes = video.bytes;
@@ -257,34 +160,35 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
   request.cpu_seconds = Seconds(
       packets * facts.width * facts.height + video.bytes, kPixelsASecond);
   BALLAST_RETURN_IF_ERROR(EnsureSlots(request.slot_bytes * request.slots));
+  const absl::string_view numbers(reinterpret_cast<const char*>(wanted.data()),
+                                  wanted.size() * sizeof(uint32_t));
   std::vector<bool> is_taken(wanted.size());
-  return Ask(request, video, wanted, [&]() -> absl::Status {
+  std::string answer;
+  return helper_.Ask([&]() -> absl::Status {
+    BALLAST_RETURN_IF_ERROR(helper_.Send(video_decoder::kDecode,
+                                         {BytesOf(request), numbers},
+                                         {video.fd, memory_.get()}));
     for (size_t i = 0; i < wanted.size(); ++i) {
-      Reply reply;
-      BALLAST_RETURN_IF_ERROR(Read(&reply, sizeof(reply)));
-      if (reply.outcome != Outcome::kOk) return ReadFault(reply);
-      if (reply.value >= wanted.size()) {
-        Stop(DecoderEnd::kAnswer);
-        return DataFaultError(
-            "the video decoder answered with another frame; is the file "
-            "damaged?");
+      uint32_t place = 0;
+      BALLAST_RETURN_IF_ERROR(Receive(sizeof(place), &answer));
+      answer.resize(sizeof(place));
+      std::memcpy(&place, answer.data(), sizeof(place));
+      if (place >= wanted.size()) {
+        return Contradiction("answered with another frame");
       }
-      is_taken[reply.value] = true;
+      is_taken[place] = true;
       const absl::Status status = take(
-          reply.value,
+          place,
           {slots_ + i % request.slots * request.slot_bytes, request.stride});
       if (!status.ok()) {
-        Stop(DecoderEnd::kAbandoned);  // it would go on
+        helper_.Stop(HelperEnd::kAbandoned);  // it would go on
         return status;
       }
-      const char byte = 0;
-      WriteAll(control_.get(), &byte, 1);
+      BALLAST_RETURN_IF_ERROR(helper_.Send(video_decoder::kTaken, {}));
     }
     // After a crash the frames come again, so each is taken all the same.
     if (std::find(is_taken.begin(), is_taken.end(), false) != is_taken.end()) {
-      Stop(DecoderEnd::kAnswer);
-      return DataFaultError(
-          "the video decoder left out a frame; is the file damaged?");
+      return Contradiction("left out a frame");
     }
     return absl::OkStatus();
   });

@@ -3,35 +3,31 @@
 
 #include <cstdint>
 
-// The protocol between a server and the program that runs FFmpeg's libraries
-// (decoder_main.cc): parsers of untrusted bytes, kept out of the server, which
-// does not link them (docs/decisions/0041). Both ends are of one build and on
-// one machine: numbers are in native byte order.
+// The requests to the program that runs FFmpeg's libraries (decoder_main.cc),
+// and its answers, as frames of common/helper_program.h: parsers of untrusted
+// bytes, kept out of the server, which does not link them
+// (docs/decisions/0041).
 //
-// The program is started with a stream socket (kControlFd) and answers one
-// request after another:
+//   kFacts   Request, with the descriptor of the file -> kOk: FactsHead, the
+//            container's and codec's names, the reasons for a scan, FactsFrame
+//            for each frame
+//   kDecode  Request, with the descriptors of the file and of the shared
+//   memory;
+//            `frames` numbers of frames (uint32_t, ascending) -> for each
+//            frame, in any order, kOk and its place in the request (uint32_t):
+//            its pixels lie in the next slot, in rows of `stride` bytes, and
+//            the server sends kTaken once it has read them
 //
-//   request  Request, with it the descriptor of the file and, for kDecode, that
-//            of the shared memory; `frames` numbers of frames (uint32_t,
-//            ascending)
-//   reply    kFacts: Reply; if kOk, `value` bytes: FactsHead, the container's
-//            and codec's names, the reasons for a scan, FactsFrame for each
-//            frame kDecode: for each frame a Reply, in any order; if kOk, the
-//            pixels of frame `value` of the request lie in the next slot, in
-//            rows of `stride` bytes, and the server answers with a byte once it
-//            has read them. Anything but kOk: `value` bytes of reason; ends the
-//            request.
-//
-// Slots are used in turn; one is written again only after the answer to the
-// frame that was in it.
-// When the socket closes, the process ends.
+// An answer other than kOk holds a reason and ends the request. Slots are used
+// in turn; one is written again only after kTaken for the frame that was in it.
 namespace ballast::video_decoder {
 
-enum class Task : uint32_t { kFacts, kDecode };
+enum Task : uint32_t { kFacts, kDecode, kTaken };
 
 struct Request {
-  Task task;
   uint32_t frames;
+  // Processor time that the request may take; the process is ended above it.
+  uint32_t cpu_seconds;
   // The bytes of the video in the file.
   uint64_t offset;
   uint64_t bytes;
@@ -43,8 +39,6 @@ struct Request {
   uint32_t width;
   uint32_t height;
   uint32_t total_frames;
-  // Processor time that the request may take; the process is killed above it.
-  uint32_t cpu_seconds;
   // kDecode: 1 if the request before was kFacts of the same video, whose list
   // of packets the program then has.
   uint32_t is_listed;
@@ -54,12 +48,7 @@ enum class Outcome : uint32_t {
   kOk,
   kRefused,   // the same bytes are refused everywhere
   kUnread,    // the file could not be read
-  kNoMemory,  // of the process
-};
-
-struct Reply {
-  Outcome outcome;
-  uint32_t value;
+  kNoMemory,  // ends the process instead of answering
 };
 
 struct FactsHead {
@@ -94,10 +83,13 @@ inline constexpr uint32_t kMostFrames = uint32_t{1} << 21;
 // Pixels of a frame: 8K is half of it.
 inline constexpr uint64_t kMostFramePixels = uint64_t{1} << 26;
 // Processor time that one packet may take to decode, and that listing all of
-// them may take; the process is killed above it.
+// them may take; the process is ended above it.
 inline constexpr int kPacketSeconds = 60;
 // The most address space that a process may take.
 inline constexpr uint64_t kMostMemory = uint64_t{4} << 30;
+// The libraries refuse a larger allocation: a frame of kMostFramePixels with 16
+// bits a component takes half of it.
+inline constexpr uint64_t kLargestAllocation = uint64_t{1} << 30;
 // Beside a row and a frame in a slot: vector units write beyond the end.
 inline constexpr uint32_t kRowAlignment = 64;
 inline constexpr uint32_t kSlotMargin = 4096;

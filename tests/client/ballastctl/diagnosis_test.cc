@@ -23,6 +23,7 @@ NodeFacts Healthy() {
   node.has_nccl = true;
   node.has_nvjpeg = true;
   node.clock_is_kept = true;
+  node.has_seccomp = true;
   return node;
 }
 
@@ -54,30 +55,18 @@ TEST(DiagnoseTest, AHealthyNodeNeedsNothing) {
   }
 }
 
-TEST(DiagnoseTest, AServerThatMayUseLessThanItKeepsTo) {
-  NodeFacts node = Healthy();
-  node.server_memory = uint64_t{20} << 30;
-  node.server_machine_memory = uint64_t{20} << 30;
-  EXPECT_EQ(Of(Diagnose(node, {}), "server memory").grade, Grade::kGood);
-  node.server_machine_memory = uint64_t{16} << 30;
-  const Finding finding = Of(Diagnose(node, {}), "server memory");
-  EXPECT_EQ(finding.grade, Grade::kWarning);
-  EXPECT_EQ(finding.found,
-            "the first server keeps to 20.0 GiB and may use 16.0 GiB");
-  EXPECT_THAT(finding.advice, HasSubstr("serve.decode_memory"));
-}
-
 TEST(DiagnoseTest, WhatIsScarceIsAWarningWithAdvice) {
   NodeFacts node = Healthy();
   node.shared_memory = 64 << 20;
   node.open_files = 1024;
   node.locked_memory = 8 << 20;
   node.clock_is_kept = false;
+  node.has_seccomp = false;
   node.has_nccl = false;
   node.has_nvjpeg = false;
   const auto findings = Diagnose(node, {});
   for (const char* subject : {"shared memory", "open files", "locked memory",
-                              "clock", "NCCL", "nvJPEG"}) {
+                              "clock", "helpers", "NCCL", "nvJPEG"}) {
     const Finding finding = Of(findings, subject);
     EXPECT_EQ(finding.grade, Grade::kWarning) << subject;
     EXPECT_NE(finding.advice, "") << subject;

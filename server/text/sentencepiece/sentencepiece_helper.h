@@ -1,7 +1,5 @@
-#ifndef BALLAST_SERVER_TEXT_SENTENCEPIECE_HELPER_PROCESS_H_
-#define BALLAST_SERVER_TEXT_SENTENCEPIECE_HELPER_PROCESS_H_
-
-#include <sys/types.h>
+#ifndef BALLAST_SERVER_TEXT_SENTENCEPIECE_SENTENCEPIECE_HELPER_H_
+#define BALLAST_SERVER_TEXT_SENTENCEPIECE_SENTENCEPIECE_HELPER_H_
 
 #include <cstdint>
 #include <memory>
@@ -11,9 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/helper_process.h"
 #include "common/mutex.h"
-#include "common/owned_fd.h"
 #include "server/text/bpe/scratch_pool.h"
 
 namespace ballast {
@@ -40,45 +39,47 @@ class SentencePieceHelper {
   };
 
   // Starts the process. `model` is a serialised ModelProto. `with_continued`:
-  // some stretches will be continued, and the model distinguishes them. Blocks
-  // until the model is loaded. Errors: INVALID_ARGUMENT (the library refuses
-  // the model, or crashes on it), UNAVAILABLE (no process can be started),
+  // some stretches will be continued, and the model distinguishes them.
+  // `patience`: as HelperProcess::Options. Blocks until the model is loaded.
+  // Errors: INVALID_ARGUMENT (the library refuses the model, or crashes on it),
+  // UNAVAILABLE (no process can be started, or it was killed),
   // FAILED_PRECONDITION (the process cannot run here: is libsentencepiece0
   // installed?).
   static absl::StatusOr<std::unique_ptr<SentencePieceHelper>> Start(
-      std::string model, bool with_continued);
+      std::string model, bool with_continued,
+      absl::Duration patience = absl::Seconds(30));
 
-  ~SentencePieceHelper();
-
-  // Encodes all stretches. Blocks. Errors: INVALID_ARGUMENT (above 1 GiB in
-  // all; the library's; a process died of the text twice), UNAVAILABLE (no
-  // process can be started).
+  // Encodes all stretches. Blocks. Errors: a data fault (above 1 GiB in all;
+  // the library's; the text is at fault for the end of a process, as
+  // HelperProcess says), UNAVAILABLE (a process was killed or stopped, got no
+  // memory, or cannot be started).
   absl::Status Encode(absl::Span<const Stretch> stretches,
                       Encoded* encoded) const;
 
  private:
-  struct Connection {
-    OwnedFd socket;
+  struct Encoder {
+    std::unique_ptr<HelperProcess> process;
     std::string request;
+    std::string answer;
   };
 
-  SentencePieceHelper(std::string model, bool with_continued)
-      : model_(std::move(model)), with_continued_(with_continued) {}
+  SentencePieceHelper(std::string model, bool with_continued,
+                      absl::Duration patience);
 
-  absl::Status Launch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Stop() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HandOver(int socket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Starts a new process and returns a socket to it.
-  absl::StatusOr<OwnedFd> Connect() const;
+  // Gives the model to a new process.
+  absl::Status Load(HelperProcess* holder) const;
+  // Has a process forked that encodes.
+  absl::StatusOr<HelperChild> Fork() const;
 
   const std::string model_;
   const bool with_continued_;
+  const absl::Duration patience_;
   mutable Mutex mutex_;
-  mutable OwnedFd control_ ABSL_GUARDED_BY(mutex_);
-  mutable pid_t process_ ABSL_GUARDED_BY(mutex_) = -1;
-  mutable ScratchPool<Connection> connections_;
+  // The process that holds the model.
+  mutable HelperProcess holder_ ABSL_GUARDED_BY(mutex_);
+  mutable ScratchPool<Encoder> encoders_;
 };
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_TEXT_SENTENCEPIECE_HELPER_PROCESS_H_
+#endif  // BALLAST_SERVER_TEXT_SENTENCEPIECE_SENTENCEPIECE_HELPER_H_
