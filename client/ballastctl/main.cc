@@ -16,10 +16,10 @@
 #include "client/ballastctl/top.h"
 #include "client/security_flags.h"
 #include "common/command_line.h"
-#include "common/grpc_log.h"
+#include "common/library_logs.h"
 
 int main(int argc, char** argv) {
-  ballast::SendGrpcLogToLog();
+  ballast::SendLibraryLogsToLog();
   ballast::CommandLine line("ballastctl", "Queries a loader server of Ballast.",
                             "  ballastctl --server 127.0.0.1:7070 status\n"
                             "  ballastctl --server unix:/run/ballast/a.sock "

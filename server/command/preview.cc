@@ -24,6 +24,8 @@
 namespace ballast {
 namespace {
 
+// After a signal the process ends within this.
+constexpr absl::Duration kPromised = absl::Seconds(10);
 // Before a sample is looked for by its source, all earlier positions are.
 constexpr absl::Duration kLongestSearch = absl::Minutes(10);
 
@@ -37,7 +39,7 @@ struct Options {
 };
 
 absl::Status Preview(const Options& options) {
-  BlockServeSignals();
+  ServeSignals* const signals = ServeSignals::Begin(kPromised);
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
@@ -46,7 +48,6 @@ absl::Status Preview(const Options& options) {
   BALLAST_RETURN_IF_ERROR(job.scheduler->OfSplit(split).status());
   uint64_t position = options.position.value_or(0);
   if (!options.source.empty()) {
-    const EndAtOnce end("looking for the sample");
     BALLAST_ASSIGN_OR_RETURN(
         position, viewer.FindSample(split, options.source, options.sample,
                                     kLongestSearch));
@@ -67,8 +68,10 @@ absl::Status Preview(const Options& options) {
   if (!std::cout) {
     return absl::UnavailableError("cannot write to standard output");
   }
-  while (AwaitServeSignal(absl::Hours(1)) == 0) {
+  signals->SetPhase(SignalRule::Phase::kServing);
+  while (signals->Await(absl::Hours(1)) == 0) {
   }
+  signals->SetPhase(SignalRule::Phase::kClosing);
   return absl::OkStatus();
 }
 

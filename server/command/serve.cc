@@ -16,7 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/build_info.h"
-#include "common/grpc_log.h"
+#include "common/library_logs.h"
 #include "common/log.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
@@ -32,11 +32,11 @@
 namespace ballast {
 namespace {
 
-// Time for blocks in transmission to finish after a signal.
-constexpr absl::Duration kDrainTime = absl::Seconds(10);
+// After a signal the process ends within kPromised, of which kDrainTime is for
+// blocks in transmission.
+constexpr absl::Duration kPromised = absl::Seconds(10);
+constexpr absl::Duration kDrainTime = absl::Seconds(8);
 constexpr absl::Duration kLongWait = absl::Hours(1);
-// A signal that follows another this soon counts as the same.
-constexpr absl::Duration kSameSignal = absl::Milliseconds(100);
 // Interval between checks of the files of security.tls.
 constexpr absl::Duration kTlsLook = absl::Minutes(1);
 
@@ -115,8 +115,8 @@ void RenewTls(LoaderServer* server, std::string* fault) {
 
 absl::Status Serve(const Options& options) {
   KeepFreedMemory();
-  SendGrpcLogToLog();
-  BlockServeSignals();
+  SendLibraryLogsToLog();
+  ServeSignals* const signals = ServeSignals::Begin(kPromised);
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
   SuggestLogLevel(LogLevelOf(config.config.serve()));
   LogInfo("ballast-server ", ShortVersion(), " starting with ", options.config);
@@ -128,13 +128,10 @@ absl::Status Serve(const Options& options) {
   for (const std::string& warning : TemplateWarnings(config.config.model())) {
     LogWarning(options.config, ": ", warning);
   }
-  std::unique_ptr<LoaderServer> server;
-  {
-    const EndAtOnce guard("starting");
-    BALLAST_ASSIGN_OR_RETURN(
-        server,
-        LoaderServer::Start(config, LoaderServer::Rehearsal::kFirstBlocks));
-  }
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LoaderServer> server,
+      LoaderServer::Start(config, LoaderServer::Rehearsal::kFirstBlocks));
+  signals->SetPhase(SignalRule::Phase::kServing);
   const std::string addresses = absl::StrJoin(server->addresses(), " ");
   // Logged first: whoever has read `ready` finds it in the log.
   LogInfo("ready at ", addresses);
@@ -151,7 +148,7 @@ absl::Status Serve(const Options& options) {
   std::string tls_fault;
   int signal = 0;
   while (signal == 0) {
-    signal = AwaitServeSignal(patience);
+    signal = signals->Await(patience);
     if (signal == SIGHUP) {
       Reload(options, server.get(), &config.config);
       signal = 0;
@@ -166,17 +163,16 @@ absl::Status Serve(const Options& options) {
     }
   }
 
-  // `timeout` and some shells send the same signal twice, to the process and to
-  // its group; that does not count as a second signal.
-  AwaitServeSignal(kSameSignal);
+  signals->SetPhase(SignalRule::Phase::kDraining);
   LogInfo(SignalName(signal), ": draining, ", server->open_streams(),
           " streams are open");
   NotifyServiceManager("STOPPING=1\nSTATUS=draining");
   const absl::Time start = absl::Now();
-  const EndAtOnce guard("draining");
   server->Drain(start + kDrainTime);
+  signals->SetPhase(SignalRule::Phase::kClosing);
   LogInfo("drained in ", absl::FormatDuration(absl::Trunc(
                              absl::Now() - start, absl::Milliseconds(1))));
+  NotifyServiceManager("STATUS=closing");
   return absl::OkStatus();
 }
 
@@ -190,7 +186,8 @@ void AddServe(CommandLine* line) {
 the index is open and the first blocks have been built.
 
 SIGTERM drains the server: each stream ends after the block that is being sent,
-and the exit status is 0. A second SIGTERM ends it at once.
+and the exit status is 0. The process ends within 10 s of the signal, whatever
+hangs. A second SIGTERM ends it at once.
 
 SIGHUP reads the configuration again and applies changes of the log level,
 tokens, certificates and limits of bad data. If anything else has changed,

@@ -21,6 +21,7 @@ _MNT_DETACH = 2
 _LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _RELEASE = 1, 2, 3, 14, 15, 18
 _FLUSH, _INIT, _OPENDIR, _READDIR, _RELEASEDIR = 25, 26, 27, 28, 29
 _INTERRUPT, _DESTROY, _BATCH_FORGET = 36, 38, 42
+_ASYNC_READ = 1
 _UNANSWERED = (_FORGET, _INTERRUPT, _BATCH_FORGET)
 _ROOT = 1
 _VALID_S = 3600  # the kernel need not ask again for names and attributes
@@ -65,8 +66,9 @@ class Mirror:
             for number, name in self._nodes.items()
         }
         self._lock = threading.Lock()
-        # Both guarded by _lock.
+        # Guarded by _lock.
         self._stalled = set()  # nodes
+        self._only_reads = False
         self._held = []  # requests
         self._device = os.open("/dev/fuse", os.O_RDWR)
         options = f"fd={self._device},rootmode=40000,user_id=0,group_id=0,allow_other"
@@ -77,10 +79,12 @@ class Mirror:
         )  # fmt: skip
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def stall(self, *names):
-        """Answers nothing that concerns these files from now on."""
+    def stall(self, *names, only_reads=False):
+        """Answers nothing that concerns these files from now on. With only_reads all
+        else is answered: whoever waits for something else cannot even be killed."""
         with self._lock:
             self._stalled = {self._numbers[name] for name in names}
+            self._only_reads = only_reads
 
     def heal(self):
         """Answers what has waited, and all that comes."""
@@ -104,8 +108,9 @@ class Mirror:
                 if error.errno == errno.ENOENT:  # the request was withdrawn
                     continue
                 return  # ENODEV: unmounted
+            _, opcode, _, node = struct.unpack_from("<2I2Q", request)
             with self._lock:
-                if struct.unpack_from("<Q", request, 16)[0] in self._stalled:
+                if node in self._stalled and (opcode == _READ or not self._only_reads):
                     self._held.append(request)
                     continue
             self._answer(request)
@@ -126,8 +131,10 @@ class Mirror:
 
     def _reply(self, opcode, node, body):
         if opcode == _INIT:
-            # No reading ahead: each page is asked for when it is touched.
-            return struct.pack("<4I2H2I2H8I", 7, 31, 0, 0, 64, 48, 4096, 1, 32, 0, *[0] * 8)
+            # No reading ahead: each page is asked for when it is touched. As libfuse
+            # does, reads are asynchronous: a thread that waits for one can be killed.
+            return struct.pack(
+                "<4I2H2I2H8I", 7, 31, 0, _ASYNC_READ, 64, 48, 4096, 1, 32, 0, *[0] * 8)
         if opcode == _LOOKUP:
             name = body.rstrip(b"\0").decode()
             if name not in self._numbers:

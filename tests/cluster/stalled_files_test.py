@@ -96,6 +96,17 @@ class StalledFilesTest(small_job.SmallJob):
         self.assertTrue(rank.ended)
         self.assertEqual(rank.batches, self.undisturbed)
 
+    def test_a_server_under_it_ends_in_time(self):
+        server = self.server("a")
+        rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)
+        self.addCleanup(rank.kill)
+        self.addCleanup(self.mirror.heal)
+        rank.advance(2)
+        self.mirror.stall("docs.index", only_reads=True)
+        self.await_log("stall: looking samples up in the index")
+        server.drain()  # with status 0
+        self.await_log("closing: ends now, 10s after the signal", "still blocked")
+
     def test_under_the_data(self):
         server = self.server("a")
         rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)

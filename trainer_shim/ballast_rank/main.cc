@@ -15,7 +15,7 @@
 #include "client/security_flags.h"
 #include "common/channel_security.h"
 #include "common/command_line.h"
-#include "common/grpc_log.h"
+#include "common/library_logs.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/block/data_end.h"
@@ -143,7 +143,7 @@ absl::Status Run(const Arguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
-  SendGrpcLogToLog();
+  SendLibraryLogsToLog();
   Arguments arguments;
   WorldOptions& world = arguments.world;
   CommandLine line("ballast-rank",

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
 #include "client/loader_client.h"
-#include "common/grpc_log.h"
+#include "common/library_logs.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/schedule/schedule_json.h"
@@ -26,7 +26,7 @@ namespace {
 
 absl::Status QueryJob(const ballast_connection* connection,
                       ballast_bytes** job) {
-  SendGrpcLogToLog();
+  SendLibraryLogsToLog();
   BALLAST_RETURN_IF_ERROR(CheckGiven(job, "job"));
   BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
   BALLAST_ASSIGN_OR_RETURN(
@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<RankShim>> MakeHostShim(ShimOptions options) {
 }
 
 absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
-  SendGrpcLogToLog();
+  SendLibraryLogsToLog();
   BALLAST_ASSIGN_OR_RETURN(const ballast_shim_options known,
                            ReadStruct(given, "options"));
   // From here on this call owns the communicators, even if it fails.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -67,6 +68,19 @@ std::string ServeProcess::AwaitLog(const std::string& text) {
 }
 
 void ServeProcess::Signal(int signal) { kill(pid_, signal); }
+
+void ServeProcess::SignalChildren(int signal) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "stat");
+    pid_t id;
+    std::string name;
+    char state;
+    pid_t parent;
+    if (file >> id >> name >> state >> parent && parent == pid_) {
+      kill(id, signal);
+    }
+  }
+}
 
 int ServeProcess::Wait() {
   int status = 0;

@@ -25,6 +25,8 @@ class ServeProcess {
   // The next line of the log that contains `text`; empty at the end of the log.
   std::string AwaitLog(const std::string& text);
   void Signal(int signal);
+  // Sends the signal to each child of the process.
+  void SignalChildren(int signal);
   // The exit status; -1 if a signal killed it.
   int Wait();
 

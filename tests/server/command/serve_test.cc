@@ -12,7 +12,9 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule_service.grpc.pb.h"
 #include "server/config/config_loader.h"
@@ -235,53 +238,173 @@ TEST(ServeTest, ChangedCertificatesAreReloadedWithoutASignal) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-TEST(ServeTest, ASecondSignalEndsADrainAtOnce) {
-  const std::string path = ::testing::TempDir() + "/large.yaml";
-  // A block of several megabytes, held up by a client that does not read.
-  std::ofstream(::testing::TempDir() + "/large.jsonl")
-      << R"({"conversations": [{"from": "human", "value": "What?"}, )"
-      << R"({"from": "gpt", "value": ")" << std::string(1 << 20, 'x')
-      << "\"}]}\n";
-  std::ofstream(path)
-      << "sources: [{name: large, format: jsonl, path: large.jsonl}]\n"
-      << "batch: {global: 2, micro: 2, max_tokens: 2097152}\n"
-      << "topology: {modules: {language: {dp: 1}}}\n"
-      << "balance: {delivery: off}\n"
-      << "serve: {listen: [\"127.0.0.1:0\"], threads: 1}\n";
-  const auto config = LoadConfig(path);
-  ASSERT_TRUE(config.ok()) << config.status();
-  ASSERT_TRUE(IndexSources(*config, {}).ok());
-  ServeProcess process({"serve", "--config", path});
-  const std::string ready = process.ReadLine();
-  ASSERT_THAT(ready, StartsWith("ready "));
-  const auto channel =
-      grpc::CreateChannel(ready.substr(std::string("ready ").size()),
-                          grpc::InsecureChannelCredentials());
-  const auto stub = v1::LoaderService::NewStub(channel);
+using Stream = grpc::ClientReaderWriter<v1::PullRequest, v1::PullResponse>;
+
+// Pulls `steps` steps of language rank 0.
+std::unique_ptr<Stream> OpenPull(v1::LoaderService::Stub* stub,
+                                 grpc::ClientContext* context, uint64_t steps) {
   v1::AttachResponse attached;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(stub->Attach(&context, v1::AttachRequest(), &attached).ok());
-  }
-  grpc::ClientContext context;
-  const auto stream = stub->Pull(&context);
+  grpc::ClientContext attach;
+  EXPECT_TRUE(stub->Attach(&attach, v1::AttachRequest(), &attached).ok());
+  std::unique_ptr<Stream> stream = stub->Pull(context);
   v1::PullRequest request;
   request.mutable_open()->mutable_role()->set_module(v1::MODULE_LANGUAGE);
-  request.mutable_open()->set_steps(1);
+  request.mutable_open()->set_steps(steps);
   request.mutable_open()->set_fingerprint(attached.fingerprint().hash());
   request.mutable_open()->set_credit(1 << 30);
-  ASSERT_TRUE(stream->Write(request));
-  v1::PullResponse first;
-  ASSERT_TRUE(stream->Read(&first));
-  process.Signal(SIGTERM);
-  EXPECT_THAT(process.AwaitLog("draining"), HasSubstr("1 streams are open"));
-  process.Signal(SIGTERM);
-  EXPECT_EQ(process.Wait(), 128 + SIGTERM);
-  EXPECT_THAT(process.ReadErrors(), HasSubstr("while draining: ends at once"));
-  context.TryCancel();
-  while (stream->Read(&first)) {
+  EXPECT_TRUE(stream->Write(request));
+  return stream;
+}
+
+void EndPull(Stream* stream, grpc::ClientContext* context) {
+  v1::PullResponse response;
+  context->TryCancel();
+  while (stream->Read(&response)) {
   }
   stream->Finish();
+}
+
+// A server with a stream of a block of several megabytes, whose client does not
+// read.
+class UnreadServer {
+ public:
+  UnreadServer() : process_({"serve", "--config", Job()}) {
+    const std::string ready = process_.ReadLine();
+    EXPECT_THAT(ready, StartsWith("ready "));
+    stub_ = v1::LoaderService::NewStub(
+        grpc::CreateChannel(ready.substr(std::string("ready ").size()),
+                            grpc::InsecureChannelCredentials()));
+    stream_ = OpenPull(stub_.get(), &context_, 1);
+    v1::PullResponse first;
+    EXPECT_TRUE(stream_->Read(&first));
+    process_.Signal(SIGTERM);
+    EXPECT_THAT(process_.AwaitLog("draining"), HasSubstr("1 streams are open"));
+  }
+  ~UnreadServer() { EndPull(stream_.get(), &context_); }
+
+  ServeProcess& process() { return process_; }
+
+ private:
+  static std::string Job() {
+    const std::string path = ::testing::TempDir() + "/large.yaml";
+    std::ofstream(::testing::TempDir() + "/large.jsonl")
+        << R"({"conversations": [{"from": "human", "value": "What?"}, )"
+        << R"({"from": "gpt", "value": ")" << std::string(1 << 20, 'x')
+        << "\"}]}\n";
+    std::ofstream(path)
+        << "sources: [{name: large, format: jsonl, path: large.jsonl}]\n"
+        << "batch: {global: 2, micro: 2, max_tokens: 2097152}\n"
+        << "topology: {modules: {language: {dp: 1}}}\n"
+        << "balance: {delivery: off}\n"
+        << "serve: {listen: [\"127.0.0.1:0\"], threads: 1}\n";
+    const auto config = LoadConfig(path);
+    EXPECT_TRUE(config.ok()) << config.status();
+    EXPECT_TRUE(IndexSources(*config, {}).ok());
+    return path;
+  }
+
+  ServeProcess process_;
+  std::unique_ptr<v1::LoaderService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST(ServeTest, ASecondSignalEndsADrainAtOnce) {
+  UnreadServer server;
+  server.process().Signal(SIGTERM);
+  EXPECT_EQ(server.process().Wait(), 128 + SIGTERM);
+  EXPECT_THAT(server.process().ReadErrors(),
+              HasSubstr("while draining: ends at once"));
+}
+
+TEST(ServeTest, AClientThatDoesNotReadIsLeftInTime) {
+  UnreadServer server;
+  EXPECT_EQ(server.process().Wait(), 0);
+  EXPECT_THAT(server.process().ReadErrors(), HasSubstr("drained in "));
+}
+
+// A server with a stream that waits for a text, since the processes that encode
+// it are stopped.
+class BlockedServer {
+ public:
+  BlockedServer()
+      : process_({"serve", "--config",
+                  IndexedJob(absl::StrCat(
+                      "serve: {listen: [\"127.0.0.1:0\"], threads: 1, "
+                      "stall_after: 1}\n"
+                      "model: {profile: qwen2_5_vl, chat_template: chatml, "
+                      "tokenizer: ",
+                      std::filesystem::current_path().string(),
+                      "/tests/server/text/sentencepiece/testdata/"
+                      "symbols.model}\n"))}) {
+    const std::string ready = process_.ReadLine();
+    EXPECT_THAT(ready, StartsWith("ready "));
+    process_.SignalChildren(SIGSTOP);
+    stub_ = v1::LoaderService::NewStub(
+        grpc::CreateChannel(ready.substr(std::string("ready ").size()),
+                            grpc::InsecureChannelCredentials()));
+    stream_ = OpenPull(stub_.get(), &context_, 1000);
+    EXPECT_THAT(process_.AwaitLog("stall: "), HasSubstr("tokenis"));
+  }
+  ~BlockedServer() { EndPull(stream_.get(), &context_); }
+
+  ServeProcess& process() { return process_; }
+
+ private:
+  ServeProcess process_;
+  std::unique_ptr<v1::LoaderService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST(ServeTest, ABlockedThreadDoesNotKeepTheProcess) {
+  BlockedServer server;
+  server.process().Signal(SIGTERM);
+  EXPECT_EQ(server.process().Wait(), 0);
+  EXPECT_THAT(server.process().ReadErrors(),
+              AllOf(HasSubstr("drained in "),
+                    HasSubstr("closing: ends now, 10s after the signal: all "
+                              "streams have ended, but a thread is still "
+                              "blocked")));
+}
+
+TEST(ServeTest, ASecondSignalEndsABlockedProcessAfterItHasDrained) {
+  BlockedServer server;
+  server.process().Signal(SIGTERM);
+  EXPECT_THAT(server.process().AwaitLog("drained in "), HasSubstr("drained"));
+  server.process().Signal(SIGTERM);
+  EXPECT_EQ(server.process().Wait(), 128 + SIGTERM);
+  EXPECT_THAT(server.process().ReadErrors(),
+              HasSubstr("SIGTERM while closing: ends at once"));
+}
+
+// A configuration on a file system that hangs: the main thread reads it for
+// ever.
+TEST(ServeTest, SignalsActWhileAFileIsRead) {
+  const std::string path = IndexedJob();
+  const std::string fifo = path + ".fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  {
+    ServeProcess process({"serve", "--config", fifo});
+    // Blocks until the process opens it, too.
+    const int end = open(fifo.c_str(), O_WRONLY | O_CLOEXEC);
+    process.Signal(SIGTERM);
+    EXPECT_EQ(process.Wait(), 128 + SIGTERM);
+    EXPECT_THAT(process.ReadErrors(),
+                HasSubstr("SIGTERM while starting: ends at once"));
+    close(end);
+  }
+  ServeProcess process({"serve", "--config", path});
+  ASSERT_THAT(process.ReadLine(), StartsWith("ready "));
+  ASSERT_EQ(rename(fifo.c_str(), path.c_str()), 0);
+  process.Signal(SIGHUP);
+  const int end = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.ReadErrors(),
+              HasSubstr("draining: ends now, 10s after the signal"));
+  close(end);
+  unlink(path.c_str());
 }
 
 TEST(ServeTest, IsNotReadyIfTheFirstBlocksCannotBeBuilt) {

@@ -1,8 +1,10 @@
-#include "common/grpc_log.h"
+#include "common/library_logs.h"
 
+#include <algorithm>
 #include <string>
 
 #include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
 #include <grpc/support/log.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +14,7 @@ namespace ballast {
 namespace {
 
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::string Captured(gpr_log_severity severity, const char* message) {
@@ -20,8 +23,8 @@ std::string Captured(gpr_log_severity severity, const char* message) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(GrpcLogTest, GrpcMessagesHaveTheFormatOfTheLog) {
-  SendGrpcLogToLog();
+TEST(LibraryLogsTest, GrpcMessagesHaveTheFormatOfTheLog) {
+  SendLibraryLogsToLog();
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG);
   const std::string text =
       Captured(GPR_LOG_SEVERITY_ERROR, "      handshake failed\n at once");
@@ -34,6 +37,19 @@ TEST(GrpcLogTest, GrpcMessagesHaveTheFormatOfTheLog) {
   EXPECT_THAT(Captured(GPR_LOG_SEVERITY_ERROR, "a \"b\""),
               EndsWith("\"message\":\"grpc: a \\\"b\\\" (socket.cc:12)\"}\n"));
   SetLogFormat(LogFormat::kText);
+}
+
+// A string field with bytes that are not UTF-8, as in a damaged request.
+TEST(LibraryLogsTest, ProtobufMessagesHaveTheFormatOfTheLog) {
+  SendLibraryLogsToLog();
+  const std::string wire("\x1a\x01\xff", 3);  // string_value = 3
+  google::protobuf::Value value;
+  testing::internal::CaptureStderr();
+  value.ParseFromString(wire);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, StartsWith("W "));
+  EXPECT_THAT(text, HasSubstr(" protobuf: String field "));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 
 }  // namespace
