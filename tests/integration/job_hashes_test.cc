@@ -1,0 +1,318 @@
+// Hashes of whole jobs: their schedules as messages and as JSON, all blocks and
+// all packed batches. A change of the code that is not meant to change what
+// jobs train on leaves them as they are. Fingerprints are left out.
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
+#include "client/loader_client.h"
+#include "proto/block/block_layout.h"
+#include "proto/schedule/schedule_json.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/plain_picture.h"
+#include "tests/fakes/test_cluster.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kSteps = 3;
+
+class Hash {
+ public:
+  Hash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_); }
+  ~Hash() { XXH3_freeState(state_); }
+  void Add(const void* data, size_t size) {
+    XXH3_64bits_update(state_, data, size);
+  }
+  void Add(const std::string& text) { Add(text.data(), text.size()); }
+  std::string Hex() const {
+    return absl::StrFormat("%016x", XXH3_64bits_digest(state_));
+  }
+
+ private:
+  XXH3_state_t* const state_;
+};
+
+std::string WritePicture(const std::string& folder, int number, int width,
+                         int height) {
+  const std::string name = absl::StrCat(number, ".png");
+  const auto tone = static_cast<uint8_t>(40 * (number % 6));
+  std::ofstream(folder + "/" + name, std::ios::binary)
+      << PlainPicture::Grained(width, height, {tone, 90, 200}, {9, tone, 120},
+                               7, number)
+             .Encode(FileFormat::kPng, 0);
+  return name;
+}
+
+// Two sources of JSON lines: "chat", with 0 to 2 images a sample and texts of
+// many lengths, and "clips", videos that are lists of pictures, beside images.
+const std::string& Data() {
+  static const std::string* const folder = [] {
+    auto* made = new std::string(::testing::TempDir() + "/hashes");
+    std::filesystem::create_directories(*made);
+    int pictures = 0;
+    const auto list = [&](int count, int width, int height) {
+      std::vector<std::string> names;
+      for (int k = 0; k < count; ++k) {
+        names.push_back(absl::StrCat(
+            "\"", WritePicture(*made, pictures++, width, height), "\""));
+      }
+      return absl::StrJoin(names, ", ");
+    };
+    const auto turns = [](const std::string& question, int words) {
+      std::string answer = "So";
+      for (int w = 0; w < words; ++w) absl::StrAppend(&answer, " word", w % 13);
+      return absl::StrCat(R"("conversations": [{"from": "human", "value": ")",
+                          question, R"("}, {"from": "gpt", "value": ")", answer,
+                          R"("}]})", "\n");
+    };
+    std::ofstream chat(*made + "/chat.jsonl");
+    for (int i = 0; i < 60; ++i) {
+      std::string question;
+      for (int k = 0; k < i % 3; ++k) question += "<image>";
+      chat << "{";
+      if (i % 3 != 0) {
+        chat << "\"images\": ["
+             << list(i % 3, 40 + 31 * (i % 7), 60 + 17 * (i % 5)) << "], ";
+      }
+      chat << turns(question + "What?", i * i % 47);
+    }
+    std::ofstream clips(*made + "/clips.jsonl");
+    for (int i = 0; i < 12; ++i) {
+      clips << "{";
+      if (i % 2 != 0) clips << "\"images\": [" << list(1, 90, 60) << "], ";
+      clips << "\"video\": [" << list(2 + i % 4, 56 + 28 * (i % 3), 84) << "], "
+            << turns(i % 2 != 0 ? "<image><video>Who?" : "<video>", i % 11);
+    }
+    return made;
+  }();
+  return *folder;
+}
+
+struct Job {
+  const char* name;
+  const char* sources;
+  const char* model;
+  const char* modules;
+  const char* balance;  // beside `delivery`
+  const char* more;
+  struct Wanted {
+    const char* delivery;
+    const char* hashes;  // of schedules, blocks and batches
+  };
+  std::vector<Wanted> wanted;
+};
+
+void PrintTo(const Job& job, std::ostream* out) { *out << job.name; }
+
+constexpr char kChat[] =
+    "{name: chat, format: jsonl, path: chat.jsonl, media_root: .}";
+constexpr char kBoth[] =
+    "{name: chat, format: jsonl, path: chat.jsonl, media_root: .}, {name: "
+    "clips, format: jsonl, path: clips.jsonl, media_root: ., weight: 2}";
+constexpr char kQwen[] = "{profile: qwen2_5_vl, max_pixels: 50176}";
+constexpr char kVideo[] =
+    "{profile: qwen3_vl, min_pixels: 3136, max_pixels: 50176, video: {fps: 2, "
+    "min_frames: 2, max_frames: 6, min_pixels: 4096, max_pixels: 12544}}";
+constexpr char kTiles[] =
+    "{tokenizer: '$TOKENIZER', token_ids: {end_of_text: 7}, chat_template: "
+    "llava1_5, mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], image_family: "
+    "{patch: 14, marks: {placeholder: '<image>'}, rule: best_fit_tiles, tile: "
+    "56, merge: 2, max_tiles: 4}}";
+constexpr char kBothCosts[] =
+    "cost: {vision: {linear: 1, quadratic: 0.01}, language: {linear: 3, "
+    "quadratic: 0.02}}";
+
+v1::Role RoleOf(const v1::Job::ModuleSize& module, uint32_t rank) {
+  v1::Role role;
+  role.set_module(module.module());
+  role.set_dp_rank(rank);
+  return role;
+}
+
+std::string ScheduleHash(LoaderClient* client) {
+  Hash hash;
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    auto schedule = client->GetSchedule(step);
+    EXPECT_TRUE(schedule.ok()) << schedule.status();
+    if (!schedule.ok()) break;
+    schedule->clear_fingerprint();
+    hash.Add(schedule->SerializeAsString());
+    hash.Add(ScheduleToJson(*schedule));
+  }
+  return hash.Hex();
+}
+
+std::string BlockHash(LoaderClient* client,
+                      const v1::AttachResponse& attached) {
+  Hash hash;
+  for (const v1::Job::ModuleSize& module : attached.job().modules()) {
+    for (uint32_t rank = 0; rank < module.dp(); ++rank) {
+      FetchRequest request;
+      request.role = RoleOf(module, rank);
+      request.steps = kSteps;
+      request.fingerprint = attached.fingerprint().hash();
+      auto fetcher = client->OpenPull(request);
+      EXPECT_TRUE(fetcher.ok()) << fetcher.status();
+      if (!fetcher.ok()) continue;
+      while (true) {
+        const auto block = (*fetcher)->Fetch();
+        if (absl::IsOutOfRange(block.status())) break;
+        EXPECT_TRUE(block.ok()) << block.status();
+        if (!block.ok()) break;
+        const absl::Span<const uint8_t> bytes = (*block)->bytes();
+        BlockHeader header;
+        std::memcpy(&header, bytes.data(), sizeof header);
+        header.fingerprint[0] = header.fingerprint[1] = 0;
+        hash.Add(&header, sizeof header);
+        hash.Add(bytes.data() + sizeof header, bytes.size() - sizeof header);
+      }
+    }
+  }
+  return hash.Hex();
+}
+
+class JobHashesTest : public ::testing::TestWithParam<Job> {};
+
+TEST_P(JobHashesTest, DoNotChange) {
+  const Job& job = GetParam();
+  const std::string tokenizer =
+      std::filesystem::absolute(
+          "tests/server/text/testdata/family_chats.tokenizer.json")
+          .string();
+  for (const Job::Wanted& wanted : job.wanted) {
+    const auto config = ParseConfig(
+        absl::StrCat(
+            "sources: [", job.sources, "]\nmodel: ",
+            absl::StrReplaceAll(job.model, {{"$TOKENIZER", tokenizer}}),
+            "\nbatch: {global: 24, micro: 12}\ntopology: {modules: {",
+            job.modules, "}}\nbalance: {delivery: ", wanted.delivery,
+            *job.balance == '\0' ? "" : ", ", job.balance,
+            "}\nserve: {threads: 2, memory: 64MiB, listen: "
+            "['unix:/replaced']}\n",
+            job.more),
+        "test.yaml", Data());
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto cluster = TestCluster::Start(*config, 2);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const auto client = LoaderClient::Create((*cluster)->addresses()[0]);
+    const auto attached = client->Attach({}, {});
+    ASSERT_TRUE(attached.ok()) << attached.status();
+    const auto batches = (*cluster)->RunRanks(0, kSteps);
+    ASSERT_TRUE(batches.ok()) << batches.status();
+    Hash of_batches;
+    for (const auto& [key, batch] : *batches) of_batches.Add(DigestOf(batch));
+    EXPECT_EQ(
+        absl::StrCat(ScheduleHash(client.get()), " ",
+                     BlockHash(client.get(), *attached), " ", of_batches.Hex()),
+        wanted.hashes)
+        << job.name << ", " << wanted.delivery;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, JobHashesTest,
+    ::testing::Values(
+        Job{"Paired",
+            kChat,
+            kQwen,
+            "vision: {dp: 4}, language: {dp: 2}",
+            "",
+            "",
+            {{"exchange", "3851a5454ccd394b 1ec4684b2825bd50 40766c318cab619c"},
+             {"direct", "3851a5454ccd394b 7645759ec3e3fa4c 40766c318cab619c"},
+             {"hybrid", "3851a5454ccd394b ca379a456f0b0074 40766c318cab619c"},
+             {"off", "bdf9b8a8396906df 05af213a3015dd88 0e9eae1396ddd4dd"}}},
+        Job{"Split",
+            kChat,
+            kQwen,
+            "vision: {dp: 4}, language: {dp: 4}",
+            "placement: split, cost: {vision: {linear: 1}, language: "
+            "{quadratic: 1}}",
+            "",
+            {{"exchange", "98bb844c71c7638d fd5d77358bb90111 cc0fcfa62e00f557"},
+             {"direct", "98bb844c71c7638d c89f5c466dcc26bc cc0fcfa62e00f557"},
+             {"hybrid", "98bb844c71c7638d 9a08dddfa45c2f38 cc0fcfa62e00f557"},
+             {"off", "e3a5cb93f9ec48a6 80241b99b38ff7cb 44dd0aa74c4811e8"}}},
+        Job{"SplitPacks",
+            kChat,
+            kQwen,
+            "vision: {dp: 3}, language: {dp: 3}",
+            "placement: split",
+            "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n",
+            {{"exchange", "3fd324ee4659b5e3 cccad5738ea6dd29 b2b77a5a04fa6a7d"},
+             {"direct", "3fd324ee4659b5e3 a0f00188d9f10ac3 b2b77a5a04fa6a7d"}}},
+        Job{"Phases",
+            kChat,
+            kQwen,
+            "vision: {dp: 2}, language: {dp: 4}",
+            "objective: phases, cost: {vision: {linear: 1, quadratic: 0.01}, "
+            "language: {linear: 3, quadratic: 0.02}}",
+            "",
+            {{"exchange", "0783db19428321c5 f6ef0585b04d5e4f 9ddca295980842e6"},
+             {"hybrid", "0783db19428321c5 733599f0cfe807c7 9ddca295980842e6"}}},
+        Job{"Packs",
+            kChat,
+            kQwen,
+            "vision: {dp: 2}, language: {dp: 2, cp: 1}",
+            "",
+            "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n",
+            {{"exchange", "9ef0088dccfc094b 0cf66113070cd08f 041880d8e0bf5b83"},
+             {"direct", "9ef0088dccfc094b 450eb55fa7bf28a9 041880d8e0bf5b83"}}},
+        Job{"LptInWindows",
+            kChat,
+            kQwen,
+            "vision: {dp: 3}, language: {dp: 6, pp: 2}",
+            "algorithm: lpt, scope: window, window: 2, order: pipeline, "
+            "cost: {vision: {linear: 1}, language: {linear: 2}}",
+            "",
+            {{"exchange",
+              "598f7dc2a2cea667 5a5e790f8ea33490 79530bec7f8d3228"}}},
+        Job{"Videos",
+            kBoth,
+            kVideo,
+            "vision: {dp: 2}, language: {dp: 4}",
+            kBothCosts,
+            "",
+            {{"exchange", "6a5ff03470dc468b 589f0c34bca14d79 d7f946f6f1f79bf5"},
+             {"direct", "6a5ff03470dc468b 8d1b4af86ce51612 d7f946f6f1f79bf5"}}},
+        Job{"Tiles",
+            kChat,
+            kTiles,
+            "vision: {dp: 6}, language: {dp: 3}",
+            "",
+            "",
+            {{"exchange",
+              "ed1f185b5f9772e5 946794de784be3bd 44dc55809f075862"}}},
+        Job{"LanguageAlone",
+            kChat,
+            kQwen,
+            "language: {dp: 4}",
+            kBothCosts,
+            "",
+            {{"exchange",
+              "361b022b9a290aee bcbe3fac9e546eeb 1466b79afb4b1a3a"}}},
+        Job{"VisionAlone",
+            kChat,
+            kQwen,
+            "vision: {dp: 12}",
+            "",
+            "",
+            {{"exchange",
+              "c2da3d889133f030 8cf05abb73c2eabe 0fb7270be2e29848"}}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace ballast
