@@ -198,14 +198,19 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
           rank.sum += n * count;
           rank.sum_of_squares += n * n * count;
         };
-        if (module.module() == v1::MODULE_LANGUAGE) {
-          add(micro_batch.tokens(i), 1);
-          continue;
+        switch (GetMedia(module.module())) {
+          case Media::kText:
+            add(micro_batch.tokens(i), 1);
+            break;
+          case Media::kImages:
+            ForEachSegment(micro_batch, first, i,
+                           [&add](uint64_t patches, uint32_t count) {
+                             add(static_cast<double>(patches), count);
+                           });
+            break;
+          case Media::kNone:
+            break;
         }
-        ForEachSegment(micro_batch, first, i,
-                       [&add](uint64_t patches, uint32_t count) {
-                         add(static_cast<double>(patches), count);
-                       });
       }
     }
   }

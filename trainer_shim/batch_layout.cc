@@ -15,7 +15,7 @@ absl::StatusOr<BatchLayout> LayOutBatch(
     BALLAST_RETURN_IF_ERROR(PlanEmbeddings(micro_batch, role.dp_rank(),
                                            shape.merge, &layout.embeddings));
   }
-  if (role.module() != v1::MODULE_VISION) {
+  if (IsLanguage(role.module())) {
     std::vector<uint32_t> lengths;
     for (const OwnedSample& owned : plan.owned) {
       lengths.push_back(owned.expected.tokens);

@@ -17,7 +17,7 @@
 namespace ballast {
 
 // The packed places of everything that a rank owns in one micro-batch. A
-// language rank has `text`, a vision rank the rest. A plain value.
+// language rank has `text`, a rank of images the rest. A plain value.
 struct BatchLayout {
   TextLayout text;
   // The images of the plan's samples in packing order, without frames of

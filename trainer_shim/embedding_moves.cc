@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {
@@ -48,10 +49,11 @@ absl::Status CheckMemory(const EmbeddingRows& rows) {
 }
 
 absl::Status CheckRows(const BatchInfo& batch, const EmbeddingRows& rows) {
-  if (batch.role.module() != v1::MODULE_VISION) {
-    return absl::InvalidArgumentError(
-        "embeddings: the batch is of language; wanted the vision batch of the "
-        "micro-batch, which knows of the dummy image");
+  if (!IsEncoder(batch.role.module())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "embeddings: the batch is of ", ModuleName(batch.role.module()),
+        "; wanted the encoder's batch of the micro-batch, which knows of the "
+        "dummy image"));
   }
   const EmbeddingPlan& plan = batch.embeddings;
   const uint64_t dummy = batch.dummy_image ? kDummyRows : 0;

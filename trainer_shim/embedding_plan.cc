@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/image_columns.h"
@@ -11,27 +12,49 @@
 namespace ballast {
 namespace {
 
-absl::Status CheckModules(const v1::ModuleSchedule* vision,
-                          const v1::ModuleSchedule* language, uint32_t rank) {
-  const int vision_dp = vision == nullptr ? 0 : vision->load_after_size();
-  const int language_dp = language == nullptr ? 0 : language->load_after_size();
-  if (vision_dp == language_dp && rank < static_cast<uint32_t>(vision_dp)) {
-    return absl::OkStatus();
+// The columns of the modules between which embeddings move.
+struct Modules {
+  const v1::ModuleSchedule* encoder = nullptr;
+  const v1::ModuleSchedule* language = nullptr;
+};
+
+uint32_t RanksOf(const v1::ModuleSchedule* module) {
+  return module == nullptr ? 0 : module->load_after_size();
+}
+
+// The only encoder, and language, on the same ranks.
+absl::StatusOr<Modules> FindModules(const v1::MicroBatchSchedule& micro_batch,
+                                    uint32_t rank) {
+  Modules found;
+  int encoders = 0;
+  for (const v1::ModuleSchedule& module : micro_batch.modules()) {
+    if (IsLanguage(module.module())) found.language = &module;
+    if (!IsEncoder(module.module())) continue;
+    found.encoder = &module;
+    ++encoders;
   }
+  if (encoders != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule: embeddings of ", encoders,
+        " encoders; wanted one, since a batch holds one embedding plan"));
+  }
+  const uint32_t ranks = RanksOf(found.encoder);
+  if (ranks == RanksOf(found.language) && rank < ranks) return found;
   return absl::InvalidArgumentError(absl::StrCat(
-      "schedule: embeddings of rank ", rank, " with vision dp ", vision_dp,
-      " and language dp ", language_dp,
+      "schedule: embeddings of rank ", rank, " with ",
+      ModuleName(found.encoder->module()), " dp ", ranks, " and language dp ",
+      RanksOf(found.language),
       "; wanted both modules on the same ranks, and this one of them"));
 }
 
 // The samples that `rank` owns in either module, in ascending order of place.
 std::vector<uint32_t> SamplesOf(const v1::MicroBatchSchedule& micro_batch,
-                                const v1::ModuleSchedule& vision,
+                                const v1::ModuleSchedule& encoder,
                                 const v1::ModuleSchedule& language,
                                 uint32_t rank) {
   std::vector<uint32_t> samples;
   for (int i = 0; i < micro_batch.place_size(); ++i) {
-    if (vision.owner(i) == rank || language.owner(i) == rank) {
+    if (encoder.owner(i) == rank || language.owner(i) == rank) {
       samples.push_back(i);
     }
   }
@@ -56,16 +79,16 @@ void AddRun(uint32_t peer, int64_t rows, bool grow,
 // Adds a sample of `rows` rows, at least 1. A sample that stays joins the one
 // before if that stays too; elsewhere the two ranks of a run would have to know
 // what lies between at the other.
-void AddRuns(uint32_t rank, uint32_t vision, uint32_t language, int64_t rows,
+void AddRuns(uint32_t rank, uint32_t encoder, uint32_t language, int64_t rows,
              EmbeddingPlan* plan) {
   const auto ends_here = [rank](const std::vector<EmbeddingPlan::Run>& runs) {
     return !runs.empty() && runs.back().peer == rank;
   };
-  const bool stays = vision == rank && language == rank;
+  const bool stays = encoder == rank && language == rank;
   const bool grow =
       stays && ends_here(plan->sent_runs) && ends_here(plan->received_runs);
-  if (vision == rank) AddRun(language, rows, grow, &plan->sent_runs);
-  if (language == rank) AddRun(vision, rows, grow, &plan->received_runs);
+  if (encoder == rank) AddRun(language, rows, grow, &plan->sent_runs);
+  if (language == rank) AddRun(encoder, rows, grow, &plan->received_runs);
 }
 
 }  // namespace
@@ -73,18 +96,18 @@ void AddRuns(uint32_t rank, uint32_t vision, uint32_t language, int64_t rows,
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
                             uint32_t rank, uint32_t merge,
                             EmbeddingPlan* plan) {
-  const v1::ModuleSchedule* vision = FindModule(micro_batch, v1::MODULE_VISION);
-  const v1::ModuleSchedule* language =
-      FindModule(micro_batch, v1::MODULE_LANGUAGE);
-  BALLAST_RETURN_IF_ERROR(CheckModules(vision, language, rank));
+  BALLAST_ASSIGN_OR_RETURN(const Modules modules,
+                           FindModules(micro_batch, rank));
+  const v1::ModuleSchedule* const encoder = modules.encoder;
+  const v1::ModuleSchedule* const language = modules.language;
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   const std::vector<uint32_t> samples =
-      SamplesOf(micro_batch, *vision, *language, rank);
+      SamplesOf(micro_batch, *encoder, *language, rank);
   const auto rows = [&](uint32_t i) {
     return static_cast<int64_t>(patches[i] / (uint64_t{merge} * merge));
   };
 
-  const int ranks = vision->load_after_size();
+  const int ranks = encoder->load_after_size();
   plan->send.assign(ranks, 0);
   plan->receive.assign(ranks, 0);
   plan->sent_runs.clear();
@@ -99,10 +122,10 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
           "; wanted owners that ascend with place"));
     }
     last = language->owner(i);
-    if (vision->owner(i) == rank) plan->send[last] += rows(i);
-    if (last == rank) plan->receive[vision->owner(i)] += rows(i);
+    if (encoder->owner(i) == rank) plan->send[last] += rows(i);
+    if (last == rank) plan->receive[encoder->owner(i)] += rows(i);
     if (rows(i) > 0) {
-      AddRuns(rank, vision->owner(i), last, rows(i), plan);
+      AddRuns(rank, encoder->owner(i), last, rows(i), plan);
     }
   }
 
@@ -113,7 +136,7 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
   plan->order.clear();
   for (const uint32_t i : samples) {
     if (language->owner(i) != rank) continue;
-    int64_t& from = next[vision->owner(i)];
+    int64_t& from = next[encoder->owner(i)];
     for (int64_t row = 0; row < rows(i); ++row) plan->order.push_back(from++);
   }
   return absl::OkStatus();

@@ -9,14 +9,14 @@
 
 namespace ballast {
 
-// How the embeddings of one micro-batch's images move from their vision owners
-// to their language owners (balance.placement `split`), as one rank of both
-// modules sees it: an all-to-all, then a permutation. Rows are image tokens,
-// one embedding each. A plain value.
+// How the embeddings of one micro-batch's images move from their encoder's
+// owners to their language owners (balance.placement `split`), as one rank of
+// both modules sees it: an all-to-all, then a permutation. Rows are image
+// tokens, one embedding each. A plain value.
 //
-// The rows of a rank's tower are in the order in which they are sent: a vision
-// rank holds its samples in ascending order of place, and language owners
-// ascend with it. A dummy image's row, the last, is not sent.
+// The rows of a rank's tower are in the order in which they are sent: an
+// encoder's rank holds its samples in ascending order of place, and language
+// owners ascend with it. A dummy image's row, the last, is not sent.
 struct EmbeddingPlan {
   // Entry r: rows that this rank sends to rank r, and receives from it. Empty
   // with placement `paired`.
@@ -47,7 +47,7 @@ struct EmbeddingPlan {
 // Plans the embeddings of rank `rank` of both modules. Pure; replaces `plan`
 // and reuses its memory; O(samples + rows). `merge`: model.merge; merge * merge
 // patches make one row. `micro_batch` must have passed CheckColumns. Errors:
-// INVALID_ARGUMENT (a module is missing, the modules differ in ranks or lack
+// INVALID_ARGUMENT (not one encoder and language; they differ in ranks or lack
 // this one; language owners that do not ascend with place).
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
                             uint32_t rank, uint32_t merge, EmbeddingPlan* plan);

@@ -54,7 +54,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   const v1::Job::ModuleSize* trained = nullptr;
   for (const v1::Job::ModuleSize& entry : job.modules()) {
     if (entry.module() == role.module()) module = &entry;
-    if (entry.module() == v1::MODULE_LANGUAGE) trained = &entry;
+    if (IsLanguage(entry.module())) trained = &entry;
   }
   if (module == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -115,8 +115,8 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.fields = FieldsOf(role.module(), place, layout);
   shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
   if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
-  // Pixels are not sliced: every vision context rank has all of them.
-  if (role.module() != v1::MODULE_VISION) {
+  // Media are not sliced: every context rank of an encoder has all of them.
+  if (IsLanguage(role.module())) {
     shape.context = {layout.cp, place.cp_rank};
   }
   BALLAST_RETURN_IF_ERROR(CheckContextAlign(shape.context.size, shape.align));

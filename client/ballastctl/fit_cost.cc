@@ -35,8 +35,6 @@ constexpr char kExamples[] =
     "apart]}, or {n, observations, error} where it cannot be fitted}, cost\n"
     "{vision|language: {linear, quadratic}} (for balance.cost).";
 
-constexpr v1::Module kModules[] = {v1::MODULE_VISION, v1::MODULE_LANGUAGE};
-
 struct ModuleFit {
   size_t observations = 0;
   absl::StatusOr<CostFit> fit;
@@ -56,10 +54,6 @@ struct Fits {
   std::map<v1::Module, ModuleFit> modules;  // with timings
   std::vector<v1::Module> absent;           // that the job does not have
 };
-
-const char* UnitOf(v1::Module module) {
-  return module == v1::MODULE_VISION ? "patches" : "tokens";
-}
 
 std::vector<std::string> Names(const std::vector<CostTerm>& terms) {
   std::vector<std::string> names;
@@ -115,12 +109,12 @@ absl::StatusOr<Fits> Fit(LoaderClient* client, const FitCostOptions& options) {
     if (!fit.fit.ok()) error = Annotate(fit.fit.status(), ModuleName(module));
   }
   if (!any) return error;
-  for (const v1::Module module : kModules) {
+  for (const ModuleKind& kind : kModuleKinds) {
     bool found = false;
     for (const auto& size : attached.job().modules()) {
-      found = found || size.module() == module;
+      found = found || size.module() == kind.module;
     }
-    if (!found) fits.absent.push_back(module);
+    if (!found) fits.absent.push_back(kind.module);
   }
   return fits;
 }
@@ -131,7 +125,7 @@ Json ToJson(const Fits& fits) {
   for (const auto& [module, of_module] : fits.modules) {
     const std::string name(ModuleName(module));
     Json& json = modules[name];
-    json = {{"n", UnitOf(module)}, {"observations", of_module.observations}};
+    json = {{"n", CostUnit(module)}, {"observations", of_module.observations}};
     if (!of_module.fit.ok()) {
       json["error"] = std::string(of_module.fit.status().message());
       continue;
@@ -169,7 +163,7 @@ std::string FitTable(const Fits& fits) {
                {"R^2"}});
   for (const auto& [module, of_module] : fits.modules) {
     std::vector<std::string> cells = {std::string(ModuleName(module)),
-                                      UnitOf(module),
+                                      CostUnit(module),
                                       absl::StrCat(of_module.observations)};
     if (of_module.fit.ok()) {
       const CostFit& fit = *of_module.fit;
@@ -212,7 +206,7 @@ std::string Warnings(v1::Module module, const ModuleFit& of_module) {
   }
   if (!of_module.has_cost()) {
     absl::StrAppend(&text, name, ": the times do not grow with the ",
-                    UnitOf(module), ", so there is nothing to balance by.\n");
+                    CostUnit(module), ", so there is nothing to balance by.\n");
   }
   return text;
 }
@@ -223,8 +217,9 @@ std::string YamlLines(const Fits& fits) {
   std::string text = absl::StrCat("balance:\n  cost_changes:\n    - step: ",
                                   fits.last_step + 1, "\n      cost:\n");
   bool any = false;
-  for (const v1::Module module : kModules) {
-    const std::string name(ModuleName(module));
+  for (const ModuleKind& kind : kModuleKinds) {
+    const v1::Module module = kind.module;
+    const absl::string_view name = kind.name;
     const auto found = fits.modules.find(module);
     if (found != fits.modules.end() && found->second.has_cost()) {
       const auto& coefficients = found->second.fit->coefficients;
@@ -288,7 +283,7 @@ void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   command
       ->AddText("--module", &given->module,
                 "only this one (default: every module)")
-      .OneOf({"vision", "language"});
+      .OneOf(ModuleNames());
   command
       ->AddWholeNumber(
           "--from-step", &given->options.from_step,

@@ -211,7 +211,7 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
         return PullBatches(servers, given->options, Clock::Real(), &std::cout);
       });
   command->AddText("--module", &given->module, "whose blocks")
-      .OneOf({"vision", "language"})
+      .OneOf(ModuleNames())
       .Required();
   command->AddWholeNumber("--dp-rank", &given->dp_rank, "data-parallel rank")
       .Required();

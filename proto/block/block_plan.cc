@@ -94,6 +94,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
   plan.header.split = role.split();
   plan.header.num_samples = plan.samples.size();
 
+  const Media media = GetMedia(role.module());
   const FirstEntries first = FirstEntriesOf(columns);
   for (PlannedSample& sample : plan.samples) {
     const uint32_t i = sample.index;
@@ -105,8 +106,8 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.label_tokens = columns.label_tokens(i);
     record.first_image = plan.images.size();
     const PayloadRow row = RowOf(columns, first, i);
-    record.payload_bytes = PayloadBytes(row, role.module(), geometry);
-    if (role.module() != v1::MODULE_VISION) continue;
+    record.payload_bytes = PayloadBytes(row, media, geometry);
+    if (media != Media::kImages) continue;
     record.num_images = row.grid_h.size();
     AppendCrops(row, geometry, &plan.images);
   }

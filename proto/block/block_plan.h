@@ -28,8 +28,8 @@ struct BlockPlan {
   BlockHeader header;
   // In destination order: ascending (owner, place).
   std::vector<PlannedSample> samples;
-  // Crops of the images of samples[0], then of samples[1], …; empty for the
-  // language module.
+  // Crops of the images of samples[0], then of samples[1], …; empty of a module
+  // that does not take images.
   std::vector<ImageRecord> images;
 
   // Length of the whole block.

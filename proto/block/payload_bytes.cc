@@ -20,7 +20,8 @@ ImageRecord SizeOf(const PayloadRow& row, size_t crop,
   return record;
 }
 
-// The offset within a vision payload after `crop`; the next one begins there.
+// The offset within a payload of images after `crop`; the next one begins
+// there.
 uint64_t OffsetAfter(const ImageRecord& crop) {
   return AlignUp(crop.data + ImageBytes(crop), kImageAlignment);
 }
@@ -83,10 +84,15 @@ PayloadRow RowOf(const v1::MicroBatchSchedule& micro_batch,
   return row;
 }
 
-uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
+uint64_t PayloadBytes(const PayloadRow& row, Media media,
                       const BlockGeometry& geometry) {
-  if (module == v1::MODULE_LANGUAGE) {
-    return LayOutLanguage(row.tokens, geometry.position_axes).bytes;
+  switch (media) {
+    case Media::kNone:
+      return 0;
+    case Media::kText:
+      return LayOutLanguage(row.tokens, geometry.position_axes).bytes;
+    case Media::kImages:
+      break;
   }
   uint64_t bytes = 0;
   for (size_t i = 0; i < row.grid_h.size(); ++i) {
@@ -98,14 +104,13 @@ uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
 }
 
 std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
-                                   v1::Module module,
-                                   const BlockGeometry& geometry) {
+                                   Media media, const BlockGeometry& geometry) {
   const FirstEntries first = FirstEntriesOf(micro_batch);
   std::vector<uint64_t> bytes;
   bytes.reserve(micro_batch.tokens_size());
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     bytes.push_back(
-        PayloadBytes(RowOf(micro_batch, first, i), module, geometry));
+        PayloadBytes(RowOf(micro_batch, first, i), media, geometry));
   }
   return bytes;
 }

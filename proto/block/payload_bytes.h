@@ -10,6 +10,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/image_columns.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 
@@ -42,18 +43,18 @@ struct PayloadRow {
 PayloadRow RowOf(const v1::MicroBatchSchedule& micro_batch,
                  const FirstEntries& first, uint32_t sample);
 
-// Length of the sample's payload in the module's blocks, a multiple of
-// kSampleAlignment. This is what moves if its owner is not its reader.
-uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
+// Length of the sample's payload in the blocks of a module that takes `media`,
+// a multiple of kSampleAlignment. This is what moves if its owner is not its
+// reader.
+uint64_t PayloadBytes(const PayloadRow& row, Media media,
                       const BlockGeometry& geometry);
 
 // PayloadBytes of every sample of a micro-batch.
 std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
-                                   v1::Module module,
-                                   const BlockGeometry& geometry);
+                                   Media media, const BlockGeometry& geometry);
 
 // Appends the records of a row's crops: those of its first image, then those of
-// the second, …, each at its offset in the vision payload.
+// the second, …, each at its offset in the payload of images.
 void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
                  std::vector<ImageRecord>* crops);
 

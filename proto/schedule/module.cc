@@ -3,20 +3,30 @@
 namespace ballast {
 
 absl::string_view ModuleName(v1::Module module) {
-  switch (module) {
-    case v1::MODULE_VISION:
-      return "vision";
-    case v1::MODULE_LANGUAGE:
-      return "language";
-    default:
-      return "unspecified";
+  for (const ModuleKind& kind : kModuleKinds) {
+    if (kind.module == module) return kind.name;
   }
+  return "unspecified";
+}
+
+absl::string_view CostUnit(v1::Module module) {
+  for (const ModuleKind& kind : kModuleKinds) {
+    if (kind.module == module) return kind.unit;
+  }
+  return "units";
 }
 
 std::optional<v1::Module> ParseModule(absl::string_view name) {
-  if (name == "vision") return v1::MODULE_VISION;
-  if (name == "language") return v1::MODULE_LANGUAGE;
+  for (const ModuleKind& kind : kModuleKinds) {
+    if (kind.name == name) return kind.module;
+  }
   return std::nullopt;
+}
+
+std::vector<std::string> ModuleNames() {
+  std::vector<std::string> names;
+  for (const ModuleKind& kind : kModuleKinds) names.emplace_back(kind.name);
+  return names;
 }
 
 const v1::ModuleSchedule* FindModule(const v1::MicroBatchSchedule& micro_batch,

@@ -4,6 +4,8 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "common/table.h"
+#include "proto/schedule/module.h"
 #include "server/config/config_loader.h"
 #include "server/config/config_validate.h"
 #include "server/config/key_report.h"
@@ -73,14 +76,16 @@ uint64_t BytesAStep(const PlacementFigures& figures, uint64_t width) {
 
 Json ToJson(const PlacementFigures& figures, const Options& options) {
   const auto steps = static_cast<double>(figures.steps);
+  Json spreads = Json::object();
+  for (const ModuleKind& kind : kModuleKinds) {
+    spreads[std::string(kind.name)] = figures.spread(kind.module);
+  }
   Json json = {
       {"time",
        {{"wait_a_micro_batch", figures.time_together / steps},
         {"wait_a_module", figures.time_by_module / steps},
         {"least", figures.mean_time / steps}}},
-      {"max_over_mean",
-       {{"vision", figures.vision_spread()},
-        {"language", figures.language_spread()}}},
+      {"max_over_mean", std::move(spreads)},
       {"image_tokens", figures.image_tokens / steps},
       {"embeddings_moved",
        {{"tokens_within_servers", figures.tokens_within_servers / steps},
@@ -98,28 +103,33 @@ void AddRow(const char* name, const PlacementFigures& figures,
   const auto tokens = [&](uint64_t count) {
     return absl::StrFormat("%.0f", count / steps);
   };
-  table->AddRow(
-      {name, absl::StrFormat("%.3f", figures.vision_spread()),
-       absl::StrFormat("%.3f", figures.language_spread()),
-       split ? "-" : absl::StrFormat("%.6g", figures.time_together / steps),
-       absl::StrFormat("%.6g", figures.time_by_module / steps),
-       tokens(figures.tokens_within_servers),
-       tokens(figures.tokens_between_servers),
-       options.width > 0 ? absl::StrCat(BytesAStep(figures, options.width))
-                         : "-"});
+  std::vector<std::string> row = {name};
+  for (const ModuleKind& kind : kModuleKinds) {
+    row.push_back(absl::StrFormat("%.3f", figures.spread(kind.module)));
+  }
+  row.push_back(split ? "-"
+                      : absl::StrFormat("%.6g", figures.time_together / steps));
+  row.push_back(absl::StrFormat("%.6g", figures.time_by_module / steps));
+  row.push_back(tokens(figures.tokens_within_servers));
+  row.push_back(tokens(figures.tokens_between_servers));
+  row.push_back(options.width > 0
+                    ? absl::StrCat(BytesAStep(figures, options.width))
+                    : "-");
+  table->AddRow(std::move(row));
 }
 
 absl::Status InspectPlacement(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
-  Table table({{"balance", Table::kLeft},
-               {"vision"},
-               {"language"},
-               {"wait a micro-batch"},
-               {"wait a module"},
-               {"moved in server"},
-               {"between"},
-               {"bytes"}});
+  std::vector<Table::Column> columns = {{"balance", Table::kLeft}};
+  for (const ModuleKind& kind : kModuleKinds) {
+    columns.push_back({std::string(kind.name)});
+  }
+  for (const char* name : {"wait a micro-batch", "wait a module",
+                           "moved in server", "between", "bytes"}) {
+    columns.push_back({name});
+  }
+  Table table(std::move(columns));
   Json json = Json::object();
   std::string refused;
   double least = 0;
@@ -162,7 +172,7 @@ void AddInspectPlacement(CommandLine* line, Command* inspect) {
       R"(Compares objectives and placements by the times that balance.cost predicts.
 Plans the same steps with balance.objective `sum` and `phases` and with
 balance.placement `split`, and prints for each: the largest load over the mean
-of both modules, the time of a step if ranks wait for each other once a
+of each module, the time of a step if ranks wait for each other once a
 micro-batch or after each module, and the image tokens whose embeddings move in
 a step. A choice that the configuration rules out is named with the reason.
 Needs the index, but no server.)",

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/schedule/module.h"
 #include "server/config/family_profile.h"
 #include "server/config/model_profile.h"
 #include "server/config/path_pattern.h"
 #include "server/config/rank_list.h"
+#include "server/config/topology.h"
 
 namespace ballast {
 namespace {
@@ -111,13 +113,17 @@ void DefaultTopology(const KeyReport& keys, const v1::Serve& serve,
   }
 }
 
-// `key` is the section's key. If `model` is set, ResolveModelCosts fills in the
-// rest.
+// Encoders cost 1 for each unit, and the language model nothing. `key` is the
+// section's key. If `model` is set, ResolveModelCosts fills in the rest.
 void DefaultCost(const KeyReport& keys, absl::string_view key,
                  v1::Balance::Cost* cost) {
-  cost->mutable_language();
-  if (cost->model().empty() && !keys.Has(absl::StrCat(key, ".vision.linear"))) {
-    cost->mutable_vision()->set_linear(1);
+  for (const ModuleKind& kind : kModuleKinds) {
+    if (IsLanguage(kind.module)) {
+      MutableCoefficients(cost, kind.module);
+    } else if (cost->model().empty() &&
+               !keys.Has(absl::StrCat(key, ".", kind.name, ".linear"))) {
+      MutableCoefficients(cost, kind.module)->set_linear(1);
+    }
   }
 }
 

@@ -18,12 +18,13 @@ namespace {
 void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
                   KeyReport* report) {
   if (report->HasFaultWithin(key)) return;
-  if (cost.vision().linear() == 0 && cost.vision().quadratic() == 0 &&
-      cost.language().linear() == 0 && cost.language().quadratic() == 0) {
-    report->AddFault(key,
-                     "found only zeros, which make all plans equal; wanted one "
-                     "coefficient above 0, or delivery: off");
+  for (const ModuleKind& kind : kModuleKinds) {
+    const v1::Balance::Coefficients& of = GetCoefficients(cost, kind.module);
+    if (of.linear() != 0 || of.quadratic() != 0) return;
   }
+  report->AddFault(key,
+                   "found only zeros, which make all plans equal; wanted one "
+                   "coefficient above 0, or delivery: off");
 }
 
 void ValidateCostChanges(const v1::Balance& balance, KeyReport* report) {

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "proto/schedule/module.h"
 #include "server/config/model_cost.h"
+#include "server/config/topology.h"
 
 namespace ballast {
 namespace {
@@ -47,10 +49,11 @@ void Resolve(const std::string& key, v1::Balance::Cost* cost,
         absl::StrCat(std::string(computed.status().message()),
                      "; wanted the directory of a Hugging Face model"));
   }
-  FillIn(*report, ChildKey(key, "vision"), computed->vision(),
-         cost->mutable_vision());
-  FillIn(*report, ChildKey(key, "language"), computed->language(),
-         cost->mutable_language());
+  for (const ModuleKind& kind : kModuleKinds) {
+    FillIn(*report, ChildKey(key, kind.name),
+           GetCoefficients(*computed, kind.module),
+           MutableCoefficients(cost, kind.module));
+  }
 }
 
 }  // namespace

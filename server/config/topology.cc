@@ -20,6 +20,11 @@ const v1::Topology::Module* FindSizes(const v1::Config& config,
   return found == modules.end() ? nullptr : &found->second;
 }
 
+const google::protobuf::FieldDescriptor* CoefficientsField(v1::Module module) {
+  return v1::Balance::Cost::descriptor()->FindFieldByName(
+      std::string(ModuleName(module)));
+}
+
 }  // namespace
 
 uint32_t Grid(const v1::Topology& topology) {
@@ -32,10 +37,28 @@ uint32_t Grid(const v1::Topology& topology) {
 
 std::vector<v1::Module> Modules(const v1::Config& config) {
   std::vector<v1::Module> modules;
-  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
-    if (FindSizes(config, module) != nullptr) modules.push_back(module);
+  for (const ModuleKind& kind : kModuleKinds) {
+    if (FindSizes(config, kind.module) != nullptr) {
+      modules.push_back(kind.module);
+    }
   }
   return modules;
+}
+
+const v1::Topology::Module* FindLanguage(const v1::Config& config) {
+  return FindSizes(config, v1::MODULE_LANGUAGE);
+}
+
+const v1::Balance::Coefficients& GetCoefficients(const v1::Balance::Cost& cost,
+                                                 v1::Module module) {
+  return static_cast<const v1::Balance::Coefficients&>(
+      cost.GetReflection()->GetMessage(cost, CoefficientsField(module)));
+}
+
+v1::Balance::Coefficients* MutableCoefficients(v1::Balance::Cost* cost,
+                                               v1::Module module) {
+  return static_cast<v1::Balance::Coefficients*>(
+      cost->GetReflection()->MutableMessage(cost, CoefficientsField(module)));
 }
 
 uint32_t DpSize(const v1::Config& config, v1::Module module) {

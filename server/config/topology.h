@@ -13,14 +13,25 @@
 
 namespace ballast {
 
-// Queries about the ranks of a loaded configuration. All are pure.
+// Queries about the modules of a loaded configuration: their ranks and their
+// costs. All are pure.
 
 // The grid: the LCM of the modules' dp sizes, which is the number of equal
 // groups of a micro-batch.
 uint32_t Grid(const v1::Topology& topology);
 
-// The configured modules: vision before language.
+// The configured modules, in the order of kModuleKinds.
 std::vector<v1::Module> Modules(const v1::Config& config);
+
+// The language model's sizes; null if it is not configured.
+const v1::Topology::Module* FindLanguage(const v1::Config& config);
+
+// The module's coefficients: the field of `cost` that has its name. `module` is
+// in kModuleKinds.
+const v1::Balance::Coefficients& GetCoefficients(const v1::Balance::Cost& cost,
+                                                 v1::Module module);
+v1::Balance::Coefficients* MutableCoefficients(v1::Balance::Cost* cost,
+                                               v1::Module module);
 
 // The module's data-parallel size; 0 if the module is not configured.
 uint32_t DpSize(const v1::Config& config, v1::Module module);

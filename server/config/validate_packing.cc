@@ -48,7 +48,7 @@ void ValidatePackShape(const v1::Config& config,
   }
 }
 
-// Packs are filled by their lengths alone, so an objective that weighs vision
+// Packs are filled by their lengths alone, so an objective that weighs encoders
 // against language would have no effect.
 void ValidateObjective(const v1::Config& config, KeyReport* report) {
   if (config.packing().mode() != v1::Packing::MODE_SCHEDULED ||
@@ -111,12 +111,13 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
                                   "mode alone"));
   }
   ValidateObjective(config, report);
-  const auto language = config.topology().modules().find("language");
-  if (report->HasFaultWithin("topology.modules.language") ||
-      language == config.topology().modules().end()) {
+  const v1::Topology::Module* const language = FindLanguage(config);
+  if (language == nullptr ||
+      report->HasFaultWithin(
+          absl::StrCat("topology.modules.", ModuleName(v1::MODULE_LANGUAGE)))) {
     return;
   }
-  ValidatePackShape(config, language->second, report);
+  ValidatePackShape(config, *language, report);
   if (report->HasFaultWithin("packing") ||
       report->IsFaulty("batch.max_tokens")) {
     return;
@@ -124,7 +125,7 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
   const uint64_t longest = AlignUp(config.batch().max_tokens(),
                                    PackAlign(config, v1::MODULE_LANGUAGE));
   if (packing.mode() == v1::Packing::MODE_SCHEDULED) {
-    ValidateScheduled(packing, language->second.cp(), longest, report);
+    ValidateScheduled(packing, language->cp(), longest, report);
   } else if (packing.mode() == v1::Packing::MODE_PADDED) {
     ValidatePadded(config, longest, report);
   }

@@ -1,4 +1,8 @@
+#include <cstdint>
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
 #include "server/config/image_family_config.h"
 #include "server/config/topology.h"
@@ -11,12 +15,19 @@ constexpr char kKey[] = "balance.placement";
 
 // Refuses modules that do not run on the same ranks.
 void CheckRanks(const v1::Config& config, KeyReport* report) {
-  const uint32_t vision = DpSize(config, v1::MODULE_VISION);
-  const uint32_t language = DpSize(config, v1::MODULE_LANGUAGE);
-  if (vision == language && config.topology().colocated()) return;
+  const uint32_t ranks = DpSize(config, v1::MODULE_LANGUAGE);
+  std::string sizes;
+  int encoders = 0;
+  bool equal = true;
+  for (const v1::Module module : Modules(config)) {
+    const uint32_t dp = DpSize(config, module);
+    absl::StrAppend(&sizes, ModuleName(module), " dp ", dp, ", ");
+    encoders += IsEncoder(module);
+    equal &= dp == ranks;
+  }
+  if (encoders > 0 && equal && config.topology().colocated()) return;
   report->AddFault(
-      kKey, absl::StrCat("found split with vision dp ", vision,
-                         ", language dp ", language, ", colocated: ",
+      kKey, absl::StrCat("found split with ", sizes, "colocated: ",
                          config.topology().colocated() ? "true" : "false",
                          "; wanted one dp and colocated: true, since "
                          "embeddings move among ranks that run both modules, "
@@ -25,19 +36,22 @@ void CheckRanks(const v1::Config& config, KeyReport* report) {
 
 // Refuses towers whose output is not whole on the process of the language
 // model's first stage.
-void CheckTower(const v1::Topology::Module& vision, KeyReport* report) {
-  if (vision.sequence_parallel() && vision.tp() > 1) {
+void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
+                KeyReport* report) {
+  if (encoder.sequence_parallel() && encoder.tp() > 1) {
     report->AddFault(
         kKey,
-        "found split with topology.modules.vision.sequence_parallel: true; "
-        "wanted false, since each tensor rank of such a tower ends with a part "
-        "of every image's embeddings, and whole images move: gather the "
-        "tower's output before it, or paired");
+        absl::StrCat(
+            "found split with topology.modules.", name,
+            ".sequence_parallel: true; wanted false, since each tensor rank of "
+            "such a tower ends with a part of every image's embeddings, and "
+            "whole images move: gather the tower's output before it, or "
+            "paired"));
   }
-  if (vision.pp() > 1) {
+  if (encoder.pp() > 1) {
     report->AddFault(
-        kKey, absl::StrCat("found split with topology.modules.vision.pp ",
-                           vision.pp(),
+        kKey, absl::StrCat("found split with topology.modules.", name, ".pp ",
+                           encoder.pp(),
                            "; wanted 1, since embeddings move where the "
                            "tower and language's first stage share a process, "
                            "or paired"));
@@ -72,9 +86,10 @@ void ValidatePlacement(const v1::Config& config, KeyReport* report) {
   }
   CheckRanks(config, report);
   CheckEmbeddings(config.model(), report);
-  const auto vision = config.topology().modules().find("vision");
-  if (vision != config.topology().modules().end()) {
-    CheckTower(vision->second, report);
+  for (const v1::Module module : Modules(config)) {
+    if (!IsEncoder(module)) continue;
+    const std::string name(ModuleName(module));
+    CheckTower(name, config.topology().modules().at(name), report);
   }
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT &&
       !report->IsFaulty("balance.algorithm")) {
@@ -82,7 +97,8 @@ void ValidatePlacement(const v1::Config& config, KeyReport* report) {
                      "found split with algorithm lpt, which balances the sum "
                      "of both modules; wanted paired, or algorithm: refined");
   }
-  const v1::Balance::Coefficients& language = balance.cost().language();
+  const v1::Balance::Coefficients& language =
+      GetCoefficients(balance.cost(), v1::MODULE_LANGUAGE);
   if (config.packing().mode() == v1::Packing::MODE_SHARD &&
       balance.delivery() != v1::DELIVERY_OFF && language.linear() == 0 &&
       language.quadratic() == 0 && !report->HasFaultWithin("balance.cost")) {

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
 #include "server/config/exposure.h"
@@ -20,14 +21,14 @@ constexpr int kNoServer = -1;
 void CheckModules(const v1::Topology& topology, KeyReport* report) {
   if (!report->Has("topology.modules")) {
     return report->AddMissing("topology.modules",
-                              "a map of vision, language or both");
+                              absl::StrCat("a map of one or more of ",
+                                           absl::StrJoin(ModuleNames(), ", ")));
   }
   for (const auto& [name, module] : topology.modules()) {
     const std::string key = ChildKey("topology.modules", Shown(name));
     if (!ParseModule(name).has_value()) {
-      report->AddFault(key,
-                       absl::StrCat("unknown module; ",
-                                    SuggestName(name, {"vision", "language"})));
+      report->AddFault(key, absl::StrCat("unknown module; ",
+                                         SuggestName(name, ModuleNames())));
       continue;
     }
     const std::string tp = ChildKey(key, "tp");
@@ -157,9 +158,8 @@ void CheckServers(const v1::Topology& topology, KeyReport* report) {
       const auto module = modules.find(name);
       if (!ParseModule(name).has_value()) {
         is_certain = false;
-        report->AddFault(
-            entry, absl::StrCat("unknown module; ",
-                                SuggestName(name, {"vision", "language"})));
+        report->AddFault(entry, absl::StrCat("unknown module; ",
+                                             SuggestName(name, ModuleNames())));
       } else if (has_modules && module == modules.end()) {
         report->AddFault(entry,
                          "found ranks of a module that topology.modules does "

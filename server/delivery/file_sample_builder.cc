@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/cores.h"
 #include "common/status_macros.h"
+#include "proto/schedule/module.h"
 #include "server/delivery/placeholder.h"
 #include "server/image/image.h"
 
@@ -48,8 +49,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   ActiveSamples::Scope scope(active_, active);
   SampleWork work{&scope, ""};
   const absl::StatusOr<std::optional<DataFault>> built =
-      request.module == v1::MODULE_VISION ? vision_.Build(request, &work)
-                                          : language_.Build(request, &work);
+      BuildPayload(request, &work);
   // What the index said of the sample, if anything has written to it, may be of
   // another one.
   BALLAST_RETURN_IF_ERROR(
@@ -62,6 +62,20 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
       "sample ", name, ": ", built.status().message(),
       "; no placeholder replaces it: another server, or this one later, may "
       "read it"));
+}
+
+absl::StatusOr<std::optional<DataFault>> FileSampleBuilder::BuildPayload(
+    const SampleRequest& request, SampleWork* work) const {
+  switch (GetMedia(request.module)) {
+    case Media::kImages:
+      return vision_.Build(request, work);
+    case Media::kText:
+      return language_.Build(request, work);
+    case Media::kNone:
+      break;
+  }
+  return absl::InternalError(
+      absl::StrCat("no builder for module ", request.module));
 }
 
 absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
@@ -78,7 +92,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   if (reader_.instruments() != nullptr) {
     reader_.instruments()->placeholders.Add();
   }
-  if (request.module == v1::MODULE_VISION) {
+  if (GetMedia(request.module) == Media::kImages) {
     FillVisionPlaceholder(request);
   } else if (family_ != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_DELIVERY_FILE_SAMPLE_BUILDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ class FileSampleBuilder : public SampleBuilder {
   }
 
  private:
+  // Calls the builder of the media that the module takes.
+  absl::StatusOr<std::optional<DataFault>> BuildPayload(
+      const SampleRequest& request, SampleWork* work) const;
   absl::StatusOr<SampleOutcome> Replace(const SampleRequest& request,
                                         const std::string& name,
                                         const DataFault& fault) const;

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "common/status_macros.h"
+#include "server/delivery/encoder_gate.h"
 #include "server/delivery/payload.h"
 #include "server/delivery/text_form.h"
-#include "server/delivery/vision_gate.h"
 #include "server/text/positions.h"
 
 namespace ballast {

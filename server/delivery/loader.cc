@@ -50,7 +50,7 @@ absl::StatusOr<Loader::Settings> SettingsOf(const v1::Config& config,
     settings.peers =
         std::max(settings.peers, module.tp() * module.pp() * module.cp());
   }
-  settings.vision_first = ChecksImages(config);
+  settings.encoders_first = ChecksImages(config);
   return settings;
 }
 
@@ -120,13 +120,13 @@ absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
   std::shared_ptr<Loader> loader =
       CreateOver(settings, scheduler, std::move(builder), std::move(arena),
                  std::move(workers), active);
-  if (settings.vision_first) {
+  if (settings.encoders_first) {
     BALLAST_ASSIGN_OR_RETURN(
         loader->ticker_,
         Ticker::Start(
-            "look for paused vision streams",
-            [] { return VisionGate::kLookInterval; },
-            [l = loader.get()] { l->LookForPausedVision(); }, clock));
+            "look for paused streams of encoders",
+            [] { return EncoderGate::kLookInterval; },
+            [l = loader.get()] { l->LookForPausedEncoders(); }, clock));
   }
   return loader;
 }
@@ -159,8 +159,8 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
       arena_(std::move(arena)),
       next_generation_(FirstGeneration(*arena_)),
       ledger_(settings.memory, shares_, arena_->begin(), arena_->end()),
-      vision_gates_(splits_.size(),
-                    VisionGate(settings.vision_first, settings.prefetch_steps)),
+      gates_(splits_.size(),
+             EncoderGate(settings.encoders_first, settings.prefetch_steps)),
       workers_(std::move(workers)) {}
 
 Loader::SplitParts Loader::PartsOf(const Settings& settings,
@@ -283,10 +283,10 @@ void Loader::NoteStep(v1::Split split, uint64_t step, Deferred* deferred) {
   });
 }
 
-void Loader::LookForPausedVision() {
+void Loader::LookForPausedEncoders() {
   Deferred deferred;
   MutexLock lock(&mutex_);
-  for (VisionGate& gate : vision_gates_) gate.Look();
+  for (EncoderGate& gate : gates_) gate.Look();
   AdvanceWaiting(&deferred);
 }
 
@@ -336,7 +336,7 @@ LoaderStats Loader::stats() const {
   stats.streams = streams_.size();
   for (const auto& [id, stream] : streams_) {
     stats.streams_short_of_memory += stream->waits_for_memory;
-    stats.streams_awaiting_vision += stream->waits_for_vision;
+    stats.streams_awaiting_encoders += stream->waits_for_encoders;
     for (const QueuedBlock& queued : stream->queue) {
       stats.blocks_ready += queued.block->done;
     }

@@ -25,11 +25,11 @@
 #include "server/delivery/block.h"
 #include "server/delivery/block_ledger.h"
 #include "server/delivery/block_stream.h"
+#include "server/delivery/encoder_gate.h"
 #include "server/delivery/loader_stats.h"
 #include "server/delivery/loader_stream.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
-#include "server/delivery/vision_gate.h"
 #include "server/delivery/workers.h"
 #include "server/schedule/scheduler.h"
 
@@ -54,9 +54,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
     BlockGeometry geometry;
     uint64_t memory = 0;  // bytes
     uint32_t prefetch_steps = 0;
-    uint32_t ranks = 1;         // of each split
-    uint32_t peers = 1;         // ranks of one data-parallel rank: same blocks
-    bool vision_first = false;  // vision_gate.h
+    uint32_t ranks = 1;  // of each split
+    uint32_t peers = 1;  // ranks of one data-parallel rank: same blocks
+    bool encoders_first = false;  // encoder_gate.h
   };
 
   // `config` is a loaded one. `ranks` is the number of ranks that this server
@@ -73,8 +73,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real(),
       ActiveSamples* active = nullptr);
-  // Creates a loader over given memory and workers. If settings.vision_first,
-  // the caller must call LookForPausedVision every VisionGate::kLookInterval.
+  // Creates a loader over given memory and workers. If settings.encoders_first,
+  // the caller must call LookForPausedEncoders every
+  // EncoderGate::kLookInterval.
   static std::shared_ptr<Loader> CreateOver(
       const Settings& settings, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
@@ -116,8 +117,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // LoaderStats.current_step. Call at most once.
   void WatchSteps(std::function<void(uint64_t step)> on_step);
 
-  // Updates how long each vision stream has been idle (VisionGate::Look).
-  void LookForPausedVision();
+  // Updates how long each stream of an encoder has been idle
+  // (EncoderGate::Look).
+  void LookForPausedEncoders();
 
   // Refuses new streams from now on and ends the open ones with UNAVAILABLE at
   // the next TryNext. Final. Does not wait.
@@ -174,7 +176,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // Begins everything that the stream may begin now.
   void Advance(LoaderStream* stream, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Calls Advance for every stream that waits for memory or for vision.
+  // Calls Advance for every stream that waits for memory or for encoders.
   void AdvanceWaiting(Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Acquires memory for the block that the stream has planned. Returns false if
   // that is not possible now.
@@ -229,9 +231,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   // The part of `split`. Errors: as CheckSplit.
   absl::StatusOr<SplitPart*> PartOf(v1::Split split) const;
-  VisionGate& GateOf(const LoaderStream& stream)
+  EncoderGate& GateOf(const LoaderStream& stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return vision_gates_[stream.role.split()];
+    return gates_[stream.role.split()];
   }
   // Whether a stream of train is open.
   bool Trains() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -255,14 +257,14 @@ class Loader : public std::enable_shared_from_this<Loader> {
   uint64_t next_generation_ ABSL_GUARDED_BY(mutex_);
   BlockLedger ledger_ ABSL_GUARDED_BY(mutex_);
   // One for each split: the blocks of different splits share no sample.
-  std::vector<VisionGate> vision_gates_ ABSL_GUARDED_BY(mutex_);
+  std::vector<EncoderGate> gates_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<LoaderBlock>> blocks_
       ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::unique_ptr<LoaderStream>> streams_
       ABSL_GUARDED_BY(mutex_);
 
   const std::unique_ptr<Workers> workers_;  // their threads use all the above
-  std::unique_ptr<Ticker> ticker_;          // null unless vision_first
+  std::unique_ptr<Ticker> ticker_;          // null unless encoders_first
 };
 
 // OK, or INVALID_ARGUMENT naming the module, rank or split that the job lacks,

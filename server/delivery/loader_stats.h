@@ -11,8 +11,8 @@ struct LoaderStats {
   uint64_t memory_in_use = 0;  // bytes of blocks that are held or being built
   uint64_t memory_idle = 0;    // bytes of built blocks that nobody holds
   uint64_t streams = 0;
-  uint64_t streams_short_of_memory = 0;  // next block waits for memory
-  uint64_t streams_awaiting_vision = 0;  // held back by VisionGate
+  uint64_t streams_short_of_memory = 0;    // next block waits for memory
+  uint64_t streams_awaiting_encoders = 0;  // held back by EncoderGate
   uint64_t blocks_in_work = 0;
   uint64_t blocks_ready = 0;  // built, and not taken by a stream yet
   uint64_t blocks_built = 0;

@@ -70,7 +70,7 @@ struct LoaderStream {
   // those of later blocks, ahead of demand.
   bool asks_checksums = false;
   bool waits_for_memory = false;
-  bool waits_for_vision = false;
+  bool waits_for_encoders = false;
   bool ready_is_owed = false;
   absl::Status end;  // once not OK, returned by every call
 };

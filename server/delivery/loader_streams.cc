@@ -64,7 +64,7 @@ void Loader::Close(uint64_t stream_id) {
 
 void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
   stream->waits_for_memory = false;
-  stream->waits_for_vision = false;
+  stream->waits_for_encoders = false;
   while (true) {
     const StreamProgress::Decision next = stream->progress.Next();
     switch (next.action) {
@@ -78,7 +78,7 @@ void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
         break;
       case StreamProgress::Action::kBegin:
         if (!GateOf(*stream).MayBegin(*stream)) {
-          stream->waits_for_vision = true;
+          stream->waits_for_encoders = true;
           return;
         }
         if (!Begin(stream, next, deferred)) {
@@ -93,13 +93,13 @@ void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
 void Loader::AdvanceWaiting(Deferred* deferred) {
   // Computed once for all streams, since this runs after every block that is
   // built.
-  std::array<std::optional<VisionGate::VisionRanks>, v1::Split_ARRAYSIZE>
+  std::array<std::optional<EncoderGate::Ranks>, v1::Split_ARRAYSIZE>
       ranks_of_split;
   for (const auto& [id, stream] : streams_) {
-    if (stream->waits_for_vision) {
-      const VisionGate& gate = GateOf(*stream);
+    if (stream->waits_for_encoders) {
+      const EncoderGate& gate = GateOf(*stream);
       auto& ranks = ranks_of_split[stream->role.split()];
-      if (!ranks.has_value()) ranks = gate.Ranks();
+      if (!ranks.has_value()) ranks = gate.GetRanks();
       if (!gate.MayBegin(*stream, *ranks)) continue;
     } else if (!stream->waits_for_memory) {
       continue;
@@ -157,7 +157,7 @@ void Loader::End(LoaderStream* stream, absl::Status end, Deferred* deferred) {
   stream->progress.Stop();
   stream->planned.reset();
   stream->waits_for_memory = false;
-  stream->waits_for_vision = false;
+  stream->waits_for_encoders = false;
   for (const QueuedBlock& queued : stream->queue) {
     switch (ledger_.Release(stream->id, queued.block->number)) {
       case BlockLedger::Fate::kStays:

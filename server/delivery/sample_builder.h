@@ -17,12 +17,13 @@ struct SampleRequest {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   v1::Split split = v1::SPLIT_TRAIN;  // whose order record.position is in
   SampleRecord record = {};
-  // The grids of all crops of the sample; set for either module.
+  // The grids of all crops of the sample; set for every module.
   absl::Span<const ImageGrid> grids;
   // For each grid: the length of its image's file if it travels encoded, else
   // 0. Empty: all images travel as pixels.
   absl::Span<const uint32_t> encoded_bytes;
-  // Vision only: the place of each crop, from the payload's start.
+  // Only of a module of images: the place of each crop, from the payload's
+  // start.
   absl::Span<const ImageRecord> images;
   // record.payload_bytes long, at a multiple of 256; uninitialised.
   absl::Span<uint8_t> payload;

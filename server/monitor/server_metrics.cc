@@ -161,7 +161,7 @@ void AddLoader(const LoaderStats& loader, uint64_t memory, FamilyList* list) {
       loader.streams_short_of_memory,
       "Streams whose next block waits for a place in memory.");
   add("ballast_streams_awaiting_vision", FamilyList::kGauge,
-      loader.streams_awaiting_vision,
+      loader.streams_awaiting_encoders,
       "Streams of language whose next block waits until vision's is built.");
 }
 
@@ -246,12 +246,13 @@ void AddRankTimes(const TimingStore& timings, FamilyList* list) {
               "exchange, decode, pack.");
   constexpr const char* kNames[] = {"train",    "wait",   "copy",
                                     "exchange", "decode", "pack"};
-  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+  for (const ModuleKind& kind : kModuleKinds) {
     for (int phase = 0; phase < TimingStore::kPhases; ++phase) {
       const DurationHistogram::Snapshot times =
-          (*timings.phases(module))[phase].Read();
+          (*timings.phases(kind.module))[phase].Read();
       if (times.count() == 0) continue;
-      list->Add(times, {{"module", NameOf(module)}, {"phase", kNames[phase]}});
+      list->Add(times,
+                {{"module", std::string(kind.name)}, {"phase", kNames[phase]}});
     }
   }
 }

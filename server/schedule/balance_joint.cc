@@ -1,11 +1,11 @@
 #include "server/schedule/balance_joint.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -30,12 +30,16 @@ struct Swap {
 
 class Search {
  public:
-  Search(std::array<std::vector<int64_t>, 2> costs, Groups groups,
+  // costs[m][i]: of sample i for module m.
+  Search(std::vector<std::vector<int64_t>> costs, Groups groups,
          bool keep_counts)
       : costs_(std::move(costs)),
         groups_(std::move(groups)),
-        keep_counts_(keep_counts) {
-    for (int m = 0; m < 2; ++m) {
+        keep_counts_(keep_counts),
+        loads_(costs_.size()),
+        sorted_(costs_.size()),
+        beside_(costs_.size()) {
+    for (size_t m = 0; m < modules(); ++m) {
       loads_[m].resize(groups_.size(), 0);
       for (uint32_t g = 0; g < groups_.size(); ++g) {
         for (const uint32_t i : groups_[g]) loads_[m][g] += costs_[m][i];
@@ -55,10 +59,11 @@ class Search {
   }
 
  private:
-  int64_t Largest(int m) const { return sorted_[m].rbegin()->first; }
+  size_t modules() const { return costs_.size(); }
+  int64_t Largest(size_t m) const { return sorted_[m].rbegin()->first; }
 
   // The largest load of module m over all groups except a and b.
-  int64_t LargestBeside(int m, uint32_t a, uint32_t b) const {
+  int64_t LargestBeside(size_t m, uint32_t a, uint32_t b) const {
     for (auto it = sorted_[m].rbegin(); it != sorted_[m].rend(); ++it) {
       if (it->second != a && it->second != b) return it->first;
     }
@@ -67,13 +72,14 @@ class Search {
 
   bool ImproveOnce() {
     std::optional<Swap> best;
-    int64_t best_sum = Largest(0) + Largest(1);
-    for (int m = 0; m < 2; ++m) {
+    int64_t best_sum = 0;
+    for (size_t m = 0; m < modules(); ++m) best_sum += Largest(m);
+    for (size_t m = 0; m < modules(); ++m) {
       const uint32_t heavy = sorted_[m].rbegin()->second;
-      // Groups that are light in either module are candidates to take from it.
-      for (int by = 0; by < 2; ++by) {
+      // Groups that are light in any module are candidates to take from it.
+      for (const Loads& by_load : sorted_) {
         int tried = 0;
-        for (const auto& [load, partner] : sorted_[by]) {
+        for (const auto& [load, partner] : by_load) {
           if (tried++ == kMaxPartners) break;
           if (partner != heavy) Evaluate(heavy, partner, &best, &best_sum);
         }
@@ -86,15 +92,16 @@ class Search {
 
   void Evaluate(uint32_t from, uint32_t to, std::optional<Swap>* best,
                 int64_t* best_sum) {
-    const int64_t beside[2] = {LargestBeside(0, from, to),
-                               LargestBeside(1, from, to)};
+    for (size_t m = 0; m < modules(); ++m) {
+      beside_[m] = LargestBeside(m, from, to);
+    }
     const auto evaluate = [&](size_t give, std::optional<size_t> take) {
       ++evaluated_;
       int64_t sum = 0;
-      for (int m = 0; m < 2; ++m) {
+      for (size_t m = 0; m < modules(); ++m) {
         const int64_t amount = Amount(m, from, to, give, take);
         sum += std::max(
-            {beside[m], loads_[m][from] - amount, loads_[m][to] + amount});
+            {beside_[m], loads_[m][from] - amount, loads_[m][to] + amount});
       }
       if (sum < *best_sum) {
         *best_sum = sum;
@@ -109,7 +116,7 @@ class Search {
     }
   }
 
-  int64_t Amount(int m, uint32_t from, uint32_t to, size_t give,
+  int64_t Amount(size_t m, uint32_t from, uint32_t to, size_t give,
                  std::optional<size_t> take) const {
     return costs_[m][groups_[from][give]] -
            (take ? costs_[m][groups_[to][*take]] : 0);
@@ -117,7 +124,7 @@ class Search {
 
   void Apply(const Swap& swap) {
     const auto [from, to, give, take] = swap;
-    for (int m = 0; m < 2; ++m) {
+    for (size_t m = 0; m < modules(); ++m) {
       const int64_t amount = Amount(m, from, to, give, take);
       sorted_[m].erase({loads_[m][from], from});
       sorted_[m].erase({loads_[m][to], to});
@@ -132,47 +139,56 @@ class Search {
     groups_[from].erase(groups_[from].begin() + give);
   }
 
-  const std::array<std::vector<int64_t>, 2> costs_;
+  const std::vector<std::vector<int64_t>> costs_;
   Groups groups_;
   const bool keep_counts_;
-  std::array<std::vector<int64_t>, 2> loads_;
-  std::array<Loads, 2> sorted_;
+  std::vector<std::vector<int64_t>> loads_;  // of each module, of each group
+  std::vector<Loads> sorted_;
+  std::vector<int64_t> beside_;  // of Evaluate
   uint64_t evaluated_ = 0;
 };
 
 }  // namespace
 
-double JointLoad(absl::Span<const double> vision,
-                 absl::Span<const double> language, const Groups& groups) {
+double JointLoad(const std::vector<std::vector<double>>& costs,
+                 const Groups& groups) {
   double sum = 0;
-  for (const absl::Span<const double> costs : {vision, language}) {
-    const std::vector<double> loads = GroupLoads(costs, groups);
+  for (const std::vector<double>& of_module : costs) {
+    const std::vector<double> loads = GroupLoads(of_module, groups);
     if (!loads.empty()) sum += *std::max_element(loads.begin(), loads.end());
   }
   return sum;
 }
 
-absl::StatusOr<Groups> BalanceJoint(absl::Span<const double> vision,
-                                    absl::Span<const double> language,
-                                    uint32_t groups, bool equal_count) {
-  if (vision.size() != language.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(vision.size(), " vision costs and ", language.size(),
-                     " language costs; wanted one of each for every sample"));
+absl::StatusOr<Groups> BalanceJoint(
+    const std::vector<std::vector<double>>& costs, uint32_t groups,
+    bool equal_count) {
+  if (costs.empty()) {
+    return absl::InvalidArgumentError("no module; wanted at least one");
   }
-  std::vector<double> sums(vision.size());
-  for (size_t i = 0; i < sums.size(); ++i) sums[i] = vision[i] + language[i];
+  std::vector<double> sums(costs[0].size(), 0);
+  for (const std::vector<double>& of_module : costs) {
+    if (of_module.size() != sums.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("modules have ", sums.size(), " and ", of_module.size(),
+                       " costs; wanted one of each for every sample"));
+    }
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += of_module[i];
+  }
   BALLAST_ASSIGN_OR_RETURN(Groups start,
                            BalanceRefined(sums, groups, equal_count));
   if (sums.size() % groups == 0) {
     BALLAST_ASSIGN_OR_RETURN(Groups lpt, BalanceLpt(sums, groups));
-    if (JointLoad(vision, language, lpt) < JointLoad(vision, language, start)) {
+    if (JointLoad(costs, lpt) < JointLoad(costs, start)) {
       start = std::move(lpt);
     }
   }
   const double bound = std::accumulate(sums.begin(), sums.end(), 0.0);
-  Search search({FixedPoint(vision, bound), FixedPoint(language, bound)},
-                std::move(start), equal_count);
+  std::vector<std::vector<int64_t>> fixed;
+  for (const std::vector<double>& of_module : costs) {
+    fixed.push_back(FixedPoint(of_module, bound));
+  }
+  Search search(std::move(fixed), std::move(start), equal_count);
   search.Improve();
   return search.TakeGroups();
 }

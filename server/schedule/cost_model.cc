@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/image_columns.h"
+#include "server/config/topology.h"
 #include "server/corpus/index/media_order.h"
 #include "server/video/model_videos.h"
 
@@ -38,6 +39,25 @@ absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video,
   if (model.wants_sides()) size->sides.push_back({video.width, video.height});
   size->patches += plan.grid_t * grid.patches();
   return plan.tokens;
+}
+
+double ImageCost(const SampleSize& size, const ModuleCost& coefficients) {
+  double cost = coefficients.linear * static_cast<double>(size.patches);
+  const auto add = [&](const ImageGrid& grid) {
+    const double m = static_cast<double>(grid.patches());
+    cost += coefficients.quadratic * m * m;
+  };
+  if (size.grid_t.empty()) {
+    for (const ImageGrid& grid : size.grids) add(grid);
+    return cost;
+  }
+  size_t crop = 0;
+  for (size_t i = 0; i < size.crops.size(); ++i) {
+    const uint32_t count = size.grid_t[i] != 0 ? size.grid_t[i] : size.crops[i];
+    for (uint32_t k = 0; k < count; ++k) add(size.grids[crop + k]);
+    crop += size.crops[i];
+  }
+  return cost;
 }
 
 }  // namespace
@@ -104,30 +124,39 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   return size;
 }
 
-double SampleCost(const SampleSize& size, v1::Module module,
-                  const v1::Balance::Cost& coefficients) {
-  if (module == v1::MODULE_LANGUAGE) {
-    const v1::Balance::Coefficients& c = coefficients.language();
-    const double n = size.tokens;
-    return c.linear() * n + c.quadratic() * n * n;
+bool HasMedia(const SampleSize& size, Media media) {
+  switch (media) {
+    case Media::kText:
+      return true;
+    case Media::kImages:
+      return !size.grids.empty();
+    case Media::kNone:
+      break;
   }
-  const v1::Balance::Coefficients& c = coefficients.vision();
-  double cost = c.linear() * static_cast<double>(size.patches);
-  const auto add = [&](const ImageGrid& grid) {
-    const double m = static_cast<double>(grid.patches());
-    cost += c.quadratic() * m * m;
-  };
-  if (size.grid_t.empty()) {
-    for (const ImageGrid& grid : size.grids) add(grid);
-    return cost;
+  return false;
+}
+
+std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost) {
+  std::vector<ModuleCost> costs;
+  for (const ModuleKind& kind : kModuleKinds) {
+    const v1::Balance::Coefficients& of = GetCoefficients(cost, kind.module);
+    costs.push_back({kind.module, kind.media, of.linear(), of.quadratic()});
   }
-  size_t crop = 0;
-  for (size_t i = 0; i < size.crops.size(); ++i) {
-    const uint32_t count = size.grid_t[i] != 0 ? size.grid_t[i] : size.crops[i];
-    for (uint32_t k = 0; k < count; ++k) add(size.grids[crop + k]);
-    crop += size.crops[i];
+  return costs;
+}
+
+double SampleCost(const SampleSize& size, const ModuleCost& cost) {
+  switch (cost.media) {
+    case Media::kText: {
+      const double n = size.tokens;
+      return cost.linear * n + cost.quadratic * n * n;
+    }
+    case Media::kImages:
+      return ImageCost(size, cost);
+    case Media::kNone:
+      break;
   }
-  return cost;
+  return 0;
 }
 
 const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step) {
@@ -140,10 +169,10 @@ const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step) {
   return after == changes.begin() ? balance.cost() : std::prev(after)->cost();
 }
 
-double JointCost(const SampleSize& size,
-                 const v1::Balance::Cost& coefficients) {
-  return SampleCost(size, v1::MODULE_VISION, coefficients) +
-         SampleCost(size, v1::MODULE_LANGUAGE, coefficients);
+double JointCost(const SampleSize& size, absl::Span<const ModuleCost> costs) {
+  double sum = 0;
+  for (const ModuleCost& cost : costs) sum += SampleCost(size, cost);
+  return sum;
 }
 
 }  // namespace ballast

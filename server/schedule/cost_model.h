@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
+#include "proto/schedule/module.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/index/source_index.h"
@@ -43,22 +45,36 @@ struct SampleSize {
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const ModelImages& model);
 
-// The sample's cost for the module:
-//   vision    linear*n + sum over crops of quadratic*m*m; n = patches of the
-//             sample, m = those of the crop, since towers attend within one; a
-//             video counts its temporal patches as crops
-//   language  linear*n + quadratic*n*n; n = tokens
+// Whether the sample has something for a module that takes `media`.
+bool HasMedia(const SampleSize& size, Media media);
+
+// The coefficients of a module's cost. A plain value.
+struct ModuleCost {
+  v1::Module module = v1::MODULE_UNSPECIFIED;
+  Media media = Media::kNone;
+  double linear = 0;
+  double quadratic = 0;
+};
+
+// The costs of all modules that a configuration may have, in the order of
+// kModuleKinds.
+std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost);
+
+// The sample's cost for a module, by the media that it takes:
+//   images  linear*n + sum over crops of quadratic*m*m; n = patches of the
+//           sample, m = those of the crop, since towers attend within one; a
+//           video counts its temporal patches as crops
+//   text    linear*n + quadratic*n*n; n = tokens
 // evaluated in that order in IEEE doubles, so every machine gets the same.
-double SampleCost(const SampleSize& size, v1::Module module,
-                  const v1::Balance::Cost& coefficients);
+double SampleCost(const SampleSize& size, const ModuleCost& cost);
 
 // The coefficients in effect at step `step`: those of the last entry of
 // cost_changes whose step is at most `step`, or else balance.cost.
 const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step);
 
-// The sum of both modules' costs, whichever modules are configured, so that
-// every module derives the same schedule.
-double JointCost(const SampleSize& size, const v1::Balance::Cost& coefficients);
+// The sum of SampleCost over `costs`, in their order. Schedules sum over all
+// modules, whichever are configured, so that every module derives the same one.
+double JointCost(const SampleSize& size, absl::Span<const ModuleCost> costs);
 
 }  // namespace ballast
 

@@ -6,6 +6,7 @@
 
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "server/schedule/balance.h"
 
 namespace ballast {
@@ -15,6 +16,7 @@ struct ModuleRanks {
   v1::Module module;
   uint32_t dp;  // divides the grid
   ServerOfRank server_of_rank;
+  Media media = Media::kNone;  // has no effect on the numbering
 };
 
 // The samples as read by a module's ranks.

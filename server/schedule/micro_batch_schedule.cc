@@ -5,9 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "proto/schedule/module.h"
-#include "server/schedule/split_ownership.h"
-#include "server/schedule/vision_placement.h"
+#include "server/schedule/encoder_placement.h"
 
 namespace ballast {
 namespace {
@@ -75,7 +73,6 @@ struct PlacedSample {
   uint32_t sample;
   uint32_t group;
   uint32_t place;
-  uint32_t vision_rank = 0;  // only with Ownership::vision_groups
 };
 
 // All samples of the micro-batch in ascending order of position, which are some
@@ -94,33 +91,29 @@ std::vector<PlacedSample> PlaceSamples(const Ownership& ownership,
   for (const PlacedSample& each : by_sample) {
     if (each.group != kElsewhere) placed.push_back(each);
   }
-  if (ownership.vision_groups.empty()) return placed;
-  std::vector<uint32_t> vision_rank(samples);
-  for (uint32_t r = 0; r < ownership.vision_groups.size(); ++r) {
-    for (const uint32_t i : ownership.vision_groups[r]) vision_rank[i] = r;
-  }
-  for (PlacedSample& each : placed) {
-    each.vision_rank = vision_rank[each.sample];
-  }
   return placed;
 }
 
-// Adds the costs, readers, owners and loads of one module.
+// Adds the costs, readers, owners, loads and dummies of one module.
 void AddModule(const std::vector<ScheduledSample>& samples,
                const std::vector<PlacedSample>& placed,
                const MicroBatchShape& shape, const ModuleRanks& ranks,
-               bool split, v1::MicroBatchSchedule* out) {
+               const Ownership::OfModule& owned, v1::MicroBatchSchedule* out) {
   const uint32_t groups_per_rank = shape.grid / ranks.dp;
+  const ModuleCost& coefficients = FindCost(ranks.module, shape);
+  // Of each sample, if the module's owners are chosen apart.
+  std::vector<uint32_t> rank_of(owned.groups.empty() ? 0 : samples.size());
+  for (uint32_t r = 0; r < owned.groups.size(); ++r) {
+    for (const uint32_t i : owned.groups[r]) rank_of[i] = r;
+  }
   v1::ModuleSchedule& module = *out->add_modules();
   module.set_module(ranks.module);
   std::vector<double> before(ranks.dp, 0), after(ranks.dp, 0);
   for (const PlacedSample& each : placed) {
-    const double cost = SampleCost(samples[each.sample].size, ranks.module,
-                                   shape.balance.cost());
+    const double cost = SampleCost(samples[each.sample].size, coefficients);
     const uint32_t reader = ReaderOf(each.sample, ranks, shape);
-    const uint32_t owner = split && ranks.module == v1::MODULE_VISION
-                               ? each.vision_rank
-                               : each.group / groups_per_rank;
+    const uint32_t owner =
+        rank_of.empty() ? each.group / groups_per_rank : rank_of[each.sample];
     module.add_cost(cost);
     module.add_reader(reader);
     module.add_owner(owner);
@@ -129,27 +122,36 @@ void AddModule(const std::vector<ScheduledSample>& samples,
   }
   module.mutable_load_before()->Add(before.begin(), before.end());
   module.mutable_load_after()->Add(after.begin(), after.end());
+  module.mutable_dummy_rank()->Add(owned.dummy_ranks.begin(),
+                                   owned.dummy_ranks.end());
 }
 
-// Counts the embeddings that move, with balance.placement `split`. Homes are as
-// SplitOwners has them.
+// Counts the embeddings that move from all encoders, with balance.placement
+// `split`. A sample's home is its language owner, which its group names.
 void CountEmbeddings(const std::vector<ScheduledSample>& samples,
                      const std::vector<PlacedSample>& placed,
                      const MicroBatchShape& shape,
                      v1::MicroBatchSchedule* out) {
-  std::vector<VisionSample> moved;
-  std::vector<uint32_t> owners;
-  for (int k = 0; k < out->place_size(); ++k) {
-    const SampleSize& size = samples[placed[k].sample].size;
-    moved.push_back({0, EmbeddingTokens(size, shape), placed[k].group});
-    owners.push_back(FindModule(*out, v1::MODULE_VISION)->owner(k));
-  }
-  const MovedTokens tokens =
-      CountMovedTokens(moved, owners, VisionServers(shape));
   v1::EmbeddingsMoved& total =
       *out->mutable_totals()->mutable_embeddings_moved();
-  total.set_tokens_within_servers(tokens.within_servers);
-  total.set_tokens_between_servers(tokens.between_servers);
+  for (size_t m = 0; m < shape.modules.size(); ++m) {
+    const ModuleRanks& ranks = shape.modules[m];
+    if (ranks.media == Media::kText) continue;
+    std::vector<EncoderSample> moved;
+    std::vector<uint32_t> owners;
+    for (size_t k = 0; k < placed.size(); ++k) {
+      const SampleSize& size = samples[placed[k].sample].size;
+      moved.push_back(
+          {0, EmbeddingTokens(size, ranks.media, shape), placed[k].group});
+      owners.push_back(out->modules(m).owner(k));
+    }
+    const MovedTokens tokens =
+        CountMovedTokens(moved, owners, ranks.server_of_rank);
+    total.set_tokens_within_servers(total.tokens_within_servers() +
+                                    tokens.within_servers);
+    total.set_tokens_between_servers(total.tokens_between_servers() +
+                                     tokens.between_servers);
+  }
 }
 
 }  // namespace
@@ -182,13 +184,9 @@ v1::MicroBatchSchedule MakeMicroBatch(
     out.add_slot(number);
     out.add_place(each.place);
   }
-  for (const ModuleRanks& ranks : shape.modules) {
-    AddModule(samples, placed, shape, ranks, !ownership.vision_groups.empty(),
+  for (size_t m = 0; m < shape.modules.size(); ++m) {
+    AddModule(samples, placed, shape, shape.modules[m], ownership.modules[m],
               &out);
-    if (ranks.module == v1::MODULE_VISION) {
-      out.mutable_modules()->rbegin()->mutable_dummy_rank()->Add(
-          ownership.dummy_ranks.begin(), ownership.dummy_ranks.end());
-    }
   }
   if (shape.balance.placement() == v1::Balance::PLACEMENT_SPLIT) {
     CountEmbeddings(samples, placed, shape, &out);

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/align.h"
 #include "common/status_macros.h"
 #include "server/schedule/balance_joint.h"
+#include "server/schedule/encoder_placement.h"
+#include "server/schedule/fixed_point.h"
 #include "server/schedule/presence.h"
-#include "server/schedule/split_ownership.h"
 
 namespace ballast {
 namespace {
@@ -25,8 +29,7 @@ Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
 // hold, but as if all images travelled as pixels: which rank owns a sample must
 // not depend on model.decode, so that both modes make the same batches.
 std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
-                                   v1::Module module,
-                                   const BlockGeometry& geometry) {
+                                   Media media, const BlockGeometry& geometry) {
   std::vector<uint64_t> bytes;
   bytes.reserve(samples.size());
   std::vector<uint32_t> heights, widths;  // reused
@@ -38,7 +41,7 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
       widths.push_back(grid.grid_w);
     }
     bytes.push_back(PayloadBytes({sample.size.tokens, heights, widths, {}},
-                                 module, geometry));
+                                 media, geometry));
   }
   return bytes;
 }
@@ -48,7 +51,7 @@ ModuleShards MakeShard(const std::vector<ScheduledSample>& samples,
                        const MicroBatchShape& shape, const ModuleRanks& ranks) {
   ModuleShards module;
   module.ranks = ranks;
-  module.bytes = PayloadBytes(samples, ranks.module, shape.geometry);
+  module.bytes = PayloadBytes(samples, ranks.media, shape.geometry);
   module.reader.reserve(samples.size());
   for (uint32_t i = 0; i < samples.size(); ++i) {
     module.reader.push_back(ReaderOf(i, ranks, shape));
@@ -67,9 +70,9 @@ bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
          mean * (1 + skip_below);
 }
 
-template <typename CostOf>
+template <typename F>
 std::vector<double> Costs(const std::vector<ScheduledSample>& samples,
-                          const CostOf& cost_of) {
+                          const F& cost_of) {
   std::vector<double> costs;
   costs.reserve(samples.size());
   for (const ScheduledSample& sample : samples) {
@@ -91,13 +94,13 @@ absl::StatusOr<Groups> Balance(const std::vector<ScheduledSample>& samples,
     return BalanceSamples(joint_costs, groups, balance.algorithm(),
                           balance.equal_count());
   }
-  const auto costs = [&](v1::Module module) {
-    return Costs(samples, [&](const SampleSize& size) {
-      return SampleCost(size, module, balance.cost());
-    });
-  };
-  return BalanceJoint(costs(v1::MODULE_VISION), costs(v1::MODULE_LANGUAGE),
-                      groups, balance.equal_count());
+  std::vector<std::vector<double>> costs;
+  for (const ModuleRanks& ranks : shape.modules) {
+    costs.push_back(Costs(samples, [&](const SampleSize& size) {
+      return SampleCost(size, FindCost(ranks.module, shape));
+    }));
+  }
+  return BalanceJoint(costs, groups, balance.equal_count());
 }
 
 absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
@@ -113,31 +116,160 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
   BALLAST_ASSIGN_OR_RETURN(Groups groups,
                            Balance(samples, costs, reading.size(), shape));
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
-  // With split placement most images stay with their text, and their pixels
-  // outweigh it by far.
+  std::vector<ModuleShards> shards;
+  for (const ModuleRanks& ranks : shape.modules) {
+    // With split placement most images stay with their text, and their pixels
+    // outweigh it by far.
+    if (IsSplit(shape) && ranks.media == Media::kText) continue;
+    shards.push_back(MakeShard(samples, shape, ranks));
+  }
   return NumberGroups(std::move(groups), samples.size() / shape.micro_batch,
-                      IsSplit(shape)
-                          ? std::vector<ModuleShards>{MakeShard(
-                                samples, shape, shape.modules.front())}
-                          : MakeShards(samples, shape));
+                      shards);
 }
 
-// Enforces balance.align_images in one micro-batch.
-void AlignVisionRanks(const std::vector<double>& costs,
-                      const std::vector<bool>& has_image,
-                      const MicroBatchShape& shape, Ownership* ownership) {
-  for (const ModuleRanks& ranks : shape.modules) {
-    if (ranks.module != v1::MODULE_VISION) continue;
-    const uint32_t groups_per_rank = shape.grid / ranks.dp;
-    ownership->dummy_ranks =
-        shape.balance.delivery() == v1::DELIVERY_OFF
-            ? RanksWithoutImage(has_image, groups_per_rank, ownership->groups)
-            : AlignImages(costs, has_image, groups_per_rank,
-                          &ownership->groups);
+// For each module that is an encoder, whether each sample has media for it.
+using MediaOfModules = std::vector<std::vector<bool>>;
+
+MediaOfModules FindMediaOfModules(const std::vector<ScheduledSample>& samples,
+                                  const MicroBatchShape& shape) {
+  MediaOfModules found(shape.modules.size());
+  for (size_t m = 0; m < found.size(); ++m) {
+    const Media media = shape.modules[m].media;
+    if (media == Media::kText) continue;
+    found[m].reserve(samples.size());
+    for (const ScheduledSample& sample : samples) {
+      found[m].push_back(HasMedia(sample.size, media));
+    }
+  }
+  return found;
+}
+
+// Enforces balance.align_images in one micro-batch. With `may_swap` samples are
+// swapped between groups, for one encoder after the other; ranks that have no
+// media for an encoder even then get a dummy.
+void AlignEncoders(const std::vector<double>& costs,
+                   const MediaOfModules& media, bool may_swap,
+                   const MicroBatchShape& shape, Ownership* ownership) {
+  for (size_t m = 0; may_swap && m < media.size(); ++m) {
+    if (media[m].empty()) continue;
+    AlignPresence(costs, media[m], shape.grid / shape.modules[m].dp,
+                  &ownership->groups);
+  }
+  for (size_t m = 0; m < media.size(); ++m) {
+    if (media[m].empty()) continue;
+    ownership->modules[m].dummy_ranks = RanksWithout(
+        media[m], shape.grid / shape.modules[m].dp, ownership->groups);
   }
 }
 
+// Chooses an encoder's owners in one micro-batch from its language owners, whom
+// rank r of either module is. Samples without media for it stay with their
+// language owners. Both modules have `grid` ranks.
+Ownership::OfModule PlaceOnRanks(const std::vector<ScheduledSample>& samples,
+                                 const Groups& language,
+                                 const ModuleRanks& encoder,
+                                 const MicroBatchShape& shape) {
+  const ModuleCost& cost = FindCost(encoder.module, shape);
+  Ownership::OfModule placement;
+  const auto ranks = static_cast<uint32_t>(language.size());
+  placement.groups.assign(ranks, {});
+  // Samples are read in order, as they are in memory.
+  constexpr uint32_t kElsewhere = std::numeric_limits<uint32_t>::max();
+  std::vector<uint32_t> homes(samples.size(), kElsewhere);
+  size_t count = 0;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (const uint32_t i : language[r]) homes[i] = r;
+    placement.groups[r].reserve(language[r].size() + 2);
+    count += language[r].size();
+  }
+  std::vector<uint32_t> indexes;  // into `samples`: those with media
+  std::vector<double> costs;
+  std::vector<EncoderSample> placed;
+  indexes.reserve(count);
+  costs.reserve(count);
+  placed.reserve(count);
+  for (uint32_t i = 0; i < samples.size(); ++i) {
+    if (homes[i] == kElsewhere) continue;
+    const SampleSize& size = samples[i].size;
+    if (!HasMedia(size, encoder.media)) {
+      placement.groups[homes[i]].push_back(i);
+      continue;
+    }
+    indexes.push_back(i);
+    costs.push_back(SampleCost(size, cost));
+    placed.push_back(
+        {0, EmbeddingTokens(size, encoder.media, shape), homes[i]});
+  }
+  const std::vector<int64_t> fixed =
+      FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));
+  for (size_t k = 0; k < placed.size(); ++k) placed[k].cost = fixed[k];
+  EncoderRanks wanted;
+  wanted.count = ranks;
+  wanted.server_of_rank = encoder.server_of_rank;
+  wanted.skip_below = shape.balance.skip_below();
+  wanted.align = shape.balance.align_images();
+  const std::vector<uint32_t> owners = PlaceEncoder(placed, wanted);
+  std::vector<bool> has_media(samples.size(), false);
+  for (size_t k = 0; k < placed.size(); ++k) {
+    placement.groups[owners[k]].push_back(indexes[k]);
+    has_media[indexes[k]] = true;
+  }
+  if (wanted.align) {
+    placement.dummy_ranks = RanksWithout(has_media, 1, placement.groups);
+  }
+  return placement;
+}
+
+// Chooses the owners of every encoder in one micro-batch.
+void SplitOwners(const std::vector<ScheduledSample>& samples,
+                 const MicroBatchShape& shape, Ownership* ownership) {
+  for (size_t m = 0; m < shape.modules.size(); ++m) {
+    if (shape.modules[m].media == Media::kText) continue;
+    ownership->modules[m] =
+        PlaceOnRanks(samples, ownership->groups, shape.modules[m], shape);
+  }
+}
+
+// The padded lengths. Errors: INVALID_ARGUMENT (a sample that fits no pack).
+absl::StatusOr<std::vector<uint32_t>> PaddedLengths(
+    const std::vector<ScheduledSample>& samples, const PackShape& packs) {
+  std::vector<uint32_t> lengths;
+  lengths.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    const uint64_t length = AlignUp(sample.size.tokens, packs.align);
+    if (length > packs.capacity) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "position ", sample.position, " has ", length,
+          " tokens with padding; a pack holds ", packs.capacity,
+          " (packing.max_tokens_per_rank * cp): raise that, or lower "
+          "batch.max_tokens"));
+    }
+    lengths.push_back(static_cast<uint32_t>(length));
+  }
+  return lengths;
+}
+
 }  // namespace
+
+bool IsSplit(const MicroBatchShape& shape) {
+  return shape.balance.placement() == v1::Balance::PLACEMENT_SPLIT &&
+         shape.balance.delivery() != v1::DELIVERY_OFF;
+}
+
+int64_t EmbeddingTokens(const SampleSize& size, Media media,
+                        const MicroBatchShape& shape) {
+  return media == Media::kImages
+             ? static_cast<int64_t>(size.patches / shape.patches_a_token)
+             : 0;
+}
+
+const ModuleCost& FindCost(v1::Module module, const MicroBatchShape& shape) {
+  static constexpr ModuleCost kNothing;
+  for (const ModuleCost& cost : shape.costs) {
+    if (cost.module == module) return cost;
+  }
+  return kNothing;
+}
 
 uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
                   const MicroBatchShape& shape) {
@@ -159,25 +291,56 @@ absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
   const std::vector<double> costs = Costs(samples, [&](const SampleSize& size) {
     return IsSplit(shape)
-               ? SampleCost(size, v1::MODULE_LANGUAGE, shape.balance.cost())
-               : JointCost(size, shape.balance.cost());
+               ? SampleCost(size, FindCost(v1::MODULE_LANGUAGE, shape))
+               : JointCost(size, shape.costs);
   });
   BALLAST_ASSIGN_OR_RETURN(Groups groups, WindowGroups(samples, costs, shape));
-  std::vector<bool> has_image;
-  has_image.reserve(samples.size());
-  for (const ScheduledSample& sample : samples) {
-    has_image.push_back(!sample.size.grids.empty());
-  }
+  const MediaOfModules media = FindMediaOfModules(samples, shape);
   std::vector<Ownership> owners;
   for (auto first = groups.begin(); first != groups.end();
        first += shape.grid) {
     Ownership& ownership = owners.emplace_back();
     ownership.groups.assign(std::make_move_iterator(first),
                             std::make_move_iterator(first + shape.grid));
+    ownership.modules.resize(shape.modules.size());
     if (IsSplit(shape)) {
       SplitOwners(samples, shape, &ownership);
     } else if (shape.balance.align_images()) {
-      AlignVisionRanks(costs, has_image, shape, &ownership);
+      AlignEncoders(costs, media, shape.balance.delivery() != v1::DELIVERY_OFF,
+                    shape, &ownership);
+    }
+  }
+  return owners;
+}
+
+absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
+    const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
+    const PackShape& packs) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> lengths,
+                           PaddedLengths(samples, packs));
+  const PackLimits limits = {packs.capacity,
+                             shape.grid * packs.micro_batch_multiple};
+  const bool as_reference =
+      shape.balance.algorithm() == v1::Balance::ALGORITHM_LPT;
+  BALLAST_ASSIGN_OR_RETURN(Groups filled, as_reference
+                                              ? PackInOrder(lengths, limits)
+                                              : PackBalanced(lengths, limits));
+  const std::vector<ModuleShards> shards = MakeShards(samples, shape);
+  const MediaOfModules media = FindMediaOfModules(samples, shape);
+  std::vector<Ownership> owners;
+  for (auto first = filled.begin(); first != filled.end();
+       first += shape.grid) {
+    Ownership& ownership = owners.emplace_back();
+    ownership.groups.assign(std::make_move_iterator(first),
+                            std::make_move_iterator(first + shape.grid));
+    if (!as_reference) {
+      ownership.groups = NumberGroups(std::move(ownership.groups), 1, shards);
+    }
+    ownership.modules.resize(shape.modules.size());
+    if (IsSplit(shape)) {
+      SplitOwners(samples, shape, &ownership);
+    } else if (shape.balance.align_images()) {
+      AlignEncoders({}, media, /*may_swap=*/false, shape, &ownership);
     }
   }
   return owners;

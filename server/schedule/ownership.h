@@ -11,6 +11,7 @@
 #include "server/schedule/balance.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/group_numbering.h"
+#include "server/schedule/pack_schedule.h"
 #include "server/schedule/sample_order.h"
 
 namespace ballast {
@@ -24,13 +25,17 @@ struct ScheduledSample {
 
 // The settings that all micro-batches of a job share.
 struct MicroBatchShape {
-  uint32_t micro_batch = 1;  // samples a micro-batch
-  uint32_t grid = 1;         // divides micro_batch
-  std::vector<ModuleRanks> modules;
-  v1::Balance balance;  // `cost` applies to the present step
+  uint32_t micro_batch = 1;          // samples a micro-batch
+  uint32_t grid = 1;                 // divides micro_batch
+  std::vector<ModuleRanks> modules;  // in the order of kModuleKinds
+  std::vector<ModuleCost> costs;     // of the present step (GetModuleCosts)
+  v1::Balance balance;               // without costs
   BlockGeometry geometry;
   uint32_t patches_a_token = 4;  // model.merge squared
 };
+
+// The module's coefficients; zeros if the shape has none for it.
+const ModuleCost& FindCost(v1::Module module, const MicroBatchShape& shape);
 
 // The data-parallel rank that reads sample `index` of consecutive whole
 // micro-batches: each is divided, in order, into `grid` equal groups, and rank
@@ -44,13 +49,16 @@ std::vector<ModuleShards> MakeShards(
 
 // The owners of the samples of one micro-batch.
 struct Ownership {
+  struct OfModule {
+    // Only of an encoder whose owners are chosen apart: rank r owns groups[r].
+    Groups groups;
+    // Only of an encoder: ranks that must add a dummy (presence.h).
+    std::vector<uint32_t> dummy_ranks;
+  };
   // `grid` groups of indexes into the samples; rank r of a module with dp d
-  // owns groups [r*grid/d, (r+1)*grid/d).
+  // owns groups [r*grid/d, (r+1)*grid/d), unless the module has its own.
   Groups groups;
-  // Only if vision's owners are chosen apart: rank r of vision owns
-  // vision_groups[r], and `groups` are language's alone.
-  Groups vision_groups;
-  std::vector<uint32_t> dummy_ranks;  // as AlignImages returns them
+  std::vector<OfModule> modules;  // as MicroBatchShape::modules
 };
 
 // Assigns owners in a window of whole micro-batches; `samples` are in order of
@@ -59,15 +67,49 @@ struct Ownership {
 //    at most balance.skip_below, the groups stay as read.
 //  - Otherwise the balancer partitions all samples of the window by
 //    balance.objective. `refined` then numbers the groups so that few bytes
-//    move; `lpt` always balances the sum of both modules and keeps the
+//    move; `lpt` always balances the sum of all modules and keeps the
 //    reference's numbers.
 //  - balance.align_images is then enforced in each micro-batch.
 //  - With balance.placement `split`, the above balances language alone, leaves
-//    it as read if it is even already, and vision's owners are then chosen in
-//    each micro-batch (SplitOwners).
+//    it as read if it is even already, and the encoders' owners are then chosen
+//    in each micro-batch (encoder_placement.h).
 // Errors: INVALID_ARGUMENT (as the balancer).
 absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);
+
+// The packs that packing.mode `scheduled` fills.
+struct PackShape {
+  // Largest number of tokens of a pack, its samples padded to multiples of
+  // `align`.
+  uint64_t capacity = 0;
+  uint32_t align = 1;
+  // The number of micro-batches is a multiple of this
+  // (packing.virtual_pipeline_group); at least 1.
+  uint32_t micro_batch_multiple = 1;
+};
+
+// AssignOwners for packing.mode `scheduled`: the samples of a whole step, in
+// order of position, become packs, and each `grid` packs one micro-batch, so
+// that the number of micro-batches follows from the lengths. `lpt` packs like
+// the reference (PackInOrder); `refined` balances the costs (PackBalanced) and
+// numbers the packs of a micro-batch so that few bytes move.
+// balance.align_images does not swap samples here, because that would change
+// the packs' lengths: ranks without an image get a dummy. With
+// balance.placement `split` the packs are language's, and the encoders' owners
+// are chosen in each micro-batch, images for every rank included.
+// Errors: as PackInOrder, naming samples by position.
+absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
+    const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
+    const PackShape& packs);
+
+// Whether encoders' owners are chosen apart from language's: balance.placement
+// is `split`, and samples may move at all.
+bool IsSplit(const MicroBatchShape& shape);
+
+// Embeddings of a sample that an encoder of `media` makes: one for each of its
+// placeholder tokens.
+int64_t EmbeddingTokens(const SampleSize& size, Media media,
+                        const MicroBatchShape& shape);
 
 }  // namespace ballast
 

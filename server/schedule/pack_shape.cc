@@ -1,13 +1,11 @@
 #include "server/schedule/pack_shape.h"
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "proto/schedule/module.h"
 #include "server/config/topology.h"
 
 namespace ballast {
@@ -36,17 +34,15 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
         "packing.mode: `scheduled` moves samples to other ranks than their "
         "readers, which balance.delivery `off` forbids");
   }
-  const auto& modules = config.topology().modules();
-  const auto language =
-      modules.find(std::string(ModuleName(v1::MODULE_LANGUAGE)));
-  if (language == modules.end()) {
+  const v1::Topology::Module* const language = FindLanguage(config);
+  if (language == nullptr) {
     return absl::InvalidArgumentError(
         "packing.mode: `scheduled` packs tokens, but topology.modules has no "
         "language");
   }
   PackShape packs;
   packs.capacity =
-      uint64_t{config.packing().max_tokens_per_rank()} * language->second.cp();
+      uint64_t{config.packing().max_tokens_per_rank()} * language->cp();
   packs.align = PackAlign(config, v1::MODULE_LANGUAGE);
   packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
   const uint64_t multiple =

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
-#include "server/schedule/packed_ownership.h"
+#include "server/schedule/ownership.h"
 
 namespace ballast {
 

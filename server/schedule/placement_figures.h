@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_SCHEDULE_PLACEMENT_FIGURES_H_
 
 #include <cstdint>
+#include <map>
 
 #include "proto/schedule.pb.h"
 
@@ -13,29 +14,29 @@ namespace ballast {
 struct PlacementFigures {
   uint64_t steps = 0;
   uint64_t micro_batches = 0;
-  // The micro-batches' mean load of a rank, both modules together: no schedule
+  // The micro-batches' mean load of a rank, all modules together: no schedule
   // takes less time.
   double mean_time = 0;
   // Time if ranks wait for each other once in a micro-batch: the largest load
-  // of both modules together.
+  // of all modules together.
   double time_together = 0;
-  // Time if they wait after each module: the largest vision load plus the
-  // largest language load. With split placement always so, since the exchange
+  // Time if they wait after each module: the sum of the modules' largest loads.
+  // With split placement always so, since the exchange
   // of embeddings is such a wait.
   double time_by_module = 0;
-  // The largest loads of each module, and the mean ones.
-  double vision_largest = 0;
-  double vision_mean = 0;
-  double language_largest = 0;
-  double language_mean = 0;
+  // The largest and the mean loads of each module, summed over micro-batches.
+  struct Loads {
+    double largest = 0;
+    double mean = 0;
+  };
+  std::map<v1::Module, Loads> loads;
   // Image tokens, and those whose embeddings move.
   uint64_t image_tokens = 0;
   uint64_t tokens_within_servers = 0;
   uint64_t tokens_between_servers = 0;
 
-  // The largest loads over the mean ones. 1: even; 0: no load.
-  double vision_spread() const;
-  double language_spread() const;
+  // The module's largest loads over the mean ones. 1: even; 0: no load.
+  double spread(v1::Module module) const;
 };
 
 // Adds a step. `patches_a_token`: model.merge squared. `schedule` has passed

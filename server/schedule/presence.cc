@@ -15,33 +15,33 @@ struct Member {
 };
 
 struct Swap {
-  Member image;
+  Member donated;
   std::optional<Member> other;  // absent if the rank owns no sample
 };
 
 class Aligner {
  public:
-  Aligner(const std::vector<double>& costs, const std::vector<bool>& has_image,
+  Aligner(const std::vector<double>& costs, const std::vector<bool>& has_media,
           uint32_t groups_per_rank, Groups* groups)
       : costs_(costs),
-        has_image_(has_image),
+        has_media_(has_media),
         groups_per_rank_(groups_per_rank),
         groups_(*groups),
         loads_(GroupLoads(costs, *groups)) {}
 
-  // Gives `rank` a sample with an image; false when no other can spare one.
+  // Gives `rank` a sample with media; false when no other can spare one.
   bool Serve(uint32_t rank) {
     std::optional<Swap> best;
     double best_load = std::numeric_limits<double>::infinity();
     for (uint32_t donor = 0; donor < ranks(); ++donor) {
-      const std::vector<Member> images = Images(donor);
-      if (donor == rank || images.size() < 2) continue;
-      for (const Member& image : images) {
+      const std::vector<Member> donated = WithMedia(donor);
+      if (donor == rank || donated.size() < 2) continue;
+      for (const Member& given : donated) {
         for (const std::optional<Member>& other : Others(rank)) {
-          const double load = LargerLoad(rank, image, other);
+          const double load = LargerLoad(rank, given, other);
           if (load < best_load) {
             best_load = load;
-            best = Swap{image, other};
+            best = Swap{given, other};
           }
         }
       }
@@ -67,12 +67,12 @@ class Aligner {
     return members;
   }
 
-  std::vector<Member> Images(uint32_t rank) const {
-    std::vector<Member> images;
+  std::vector<Member> WithMedia(uint32_t rank) const {
+    std::vector<Member> found;
     for (const Member& member : Members(rank)) {
-      if (has_image_[sample(member)]) images.push_back(member);
+      if (has_media_[sample(member)]) found.push_back(member);
     }
-    return images;
+    return found;
   }
 
   std::vector<std::optional<Member>> Others(uint32_t rank) const {
@@ -86,32 +86,32 @@ class Aligner {
     return other ? other->group : rank * groups_per_rank_;
   }
 
-  double LargerLoad(uint32_t rank, const Member& image,
+  double LargerLoad(uint32_t rank, const Member& given,
                     const std::optional<Member>& other) const {
     const double amount =
-        costs_[sample(image)] - (other ? costs_[sample(*other)] : 0);
-    return std::max(loads_[image.group] - amount,
+        costs_[sample(given)] - (other ? costs_[sample(*other)] : 0);
+    return std::max(loads_[given.group] - amount,
                     loads_[TargetGroup(rank, other)] + amount);
   }
 
   void Apply(uint32_t rank, const Swap& swap) {
-    const uint32_t given = sample(swap.image);
+    const uint32_t given = sample(swap.donated);
     const double amount =
         costs_[given] - (swap.other ? costs_[sample(*swap.other)] : 0);
-    loads_[swap.image.group] -= amount;
+    loads_[swap.donated.group] -= amount;
     loads_[TargetGroup(rank, swap.other)] += amount;
-    std::vector<uint32_t>& from = groups_[swap.image.group];
+    std::vector<uint32_t>& from = groups_[swap.donated.group];
     if (swap.other) {
-      std::swap(from[swap.image.index],
+      std::swap(from[swap.donated.index],
                 groups_[swap.other->group][swap.other->index]);
       return;
     }
-    from.erase(from.begin() + swap.image.index);
+    from.erase(from.begin() + swap.donated.index);
     groups_[TargetGroup(rank, swap.other)].push_back(given);
   }
 
   const std::vector<double>& costs_;
-  const std::vector<bool>& has_image_;
+  const std::vector<bool>& has_media_;
   const uint32_t groups_per_rank_;
   Groups& groups_;
   std::vector<double> loads_;
@@ -119,14 +119,14 @@ class Aligner {
 
 }  // namespace
 
-std::vector<uint32_t> RanksWithoutImage(const std::vector<bool>& has_image,
-                                        uint32_t groups_per_rank,
-                                        const Groups& groups) {
+std::vector<uint32_t> RanksWithout(const std::vector<bool>& has_media,
+                                   uint32_t groups_per_rank,
+                                   const Groups& groups) {
   const uint32_t ranks = groups.size() / groups_per_rank;
   std::vector<bool> served(ranks, false);
   for (uint32_t g = 0; g < groups.size(); ++g) {
     for (const uint32_t i : groups[g]) {
-      if (has_image[i]) served[g / groups_per_rank] = true;
+      if (has_media[i]) served[g / groups_per_rank] = true;
     }
   }
   std::vector<uint32_t> without;
@@ -137,13 +137,13 @@ std::vector<uint32_t> RanksWithoutImage(const std::vector<bool>& has_image,
   return without;
 }
 
-std::vector<uint32_t> AlignImages(const std::vector<double>& costs,
-                                  const std::vector<bool>& has_image,
-                                  uint32_t groups_per_rank, Groups* groups) {
+std::vector<uint32_t> AlignPresence(const std::vector<double>& costs,
+                                    const std::vector<bool>& has_media,
+                                    uint32_t groups_per_rank, Groups* groups) {
   std::vector<uint32_t> without =
-      RanksWithoutImage(has_image, groups_per_rank, *groups);
+      RanksWithout(has_media, groups_per_rank, *groups);
   if (without.empty()) return without;
-  Aligner aligner(costs, has_image, groups_per_rank, groups);
+  Aligner aligner(costs, has_media, groups_per_rank, groups);
   std::vector<uint32_t> dummies;
   for (const uint32_t rank : without) {
     if (!aligner.Serve(rank)) dummies.push_back(rank);

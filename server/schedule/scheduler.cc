@@ -21,7 +21,6 @@
 #include "server/schedule/mixture_report.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/pack_shape.h"
-#include "server/schedule/packed_ownership.h"
 #include "server/schedule/pipeline_order.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
@@ -93,8 +92,7 @@ class ConfiguredScheduler final : public Scheduler {
   // The numbers, in config_ and indexes_, of order_'s sources.
   const std::vector<uint32_t> sources_;
   const SampleOrder order_;
-  // The shape with the coefficients of step 0.
-  const MicroBatchShape shape_;
+  const MicroBatchShape shape_;           // without costs, which differ by step
   const std::optional<PackShape> packs_;  // only with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;
   const v1::Job job_;
@@ -145,9 +143,9 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
   }
   schedule.mutable_totals();
   MicroBatchShape shape = shape_;
-  // The steps of balance.cost_changes are those of train.
-  *shape.balance.mutable_cost() =
-      CostAt(config_.balance(), job_.split() == v1::SPLIT_TRAIN ? step : 0);
+  // The steps of balance.cost_changes are steps of train.
+  shape.costs = GetModuleCosts(
+      CostAt(config_.balance(), job_.split() == v1::SPLIT_TRAIN ? step : 0));
   // Each window of micro-batches is balanced together; the last of a step may
   // be shorter.
   const uint32_t micro = config_.batch().micro();
@@ -163,7 +161,8 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
   return schedule;
 }
 
-// The stages' forward times: vision, then the pp stages of the language model.
+// The stages' forward times: all encoders, then the pp stages of the language
+// model.
 StageTimes ConfiguredScheduler::Times(
     const v1::MicroBatchSchedule& micro_batch) const {
   const auto largest_load = [&](v1::Module module) {
@@ -172,7 +171,10 @@ StageTimes ConfiguredScheduler::Times(
     return *std::max_element(found->load_after().begin(),
                              found->load_after().end());
   };
-  StageTimes times = {largest_load(v1::MODULE_VISION)};
+  StageTimes times = {0};
+  for (const ModuleRanks& ranks : shape_.modules) {
+    if (IsEncoder(ranks.module)) times[0] += largest_load(ranks.module);
+  }
   const uint32_t pp = PpSize(config_, v1::MODULE_LANGUAGE);
   times.insert(times.end(), pp, largest_load(v1::MODULE_LANGUAGE) / pp);
   return times;
@@ -257,7 +259,9 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   shape.micro_batch = config.batch().micro();
   shape.grid = Grid(config.topology());
   shape.balance = config.balance();
-  shape.balance.clear_cost_changes();  // the shape is copied for every step
+  // The shape is copied for every step.
+  shape.balance.clear_cost_changes();
+  shape.balance.clear_cost();
   shape.geometry = {config.model().patch(), config.model().position_axes(),
                     CropShapeOf(config.model()).margin()};
   shape.patches_a_token = config.model().merge() * config.model().merge();
@@ -265,7 +269,7 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
     BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
                              FindServerOfRank(config, module));
     shape.modules.push_back(
-        {module, DpSize(config, module), std::move(servers)});
+        {module, DpSize(config, module), std::move(servers), GetMedia(module)});
   }
   return shape;
 }

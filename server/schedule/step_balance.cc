@@ -35,7 +35,7 @@ void CountMoves(const v1::MicroBatchSchedule& columns,
                 const v1::ModuleSchedule& schedule, const ServerOfRank& servers,
                 const BlockGeometry& geometry, v1::ModuleBalance* balance) {
   const std::vector<uint64_t> bytes =
-      PayloadBytes(columns, schedule.module(), geometry);
+      PayloadBytes(columns, GetMedia(schedule.module()), geometry);
   const auto ranks = static_cast<uint32_t>(balance->samples_out_size());
   for (size_t i = 0; i < bytes.size(); ++i) {
     balance->set_samples(balance->samples() + 1);

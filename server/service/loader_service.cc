@@ -159,8 +159,8 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::GetTimings(
     return Finished(context,
                     absl::InvalidArgumentError(absl::StrCat(
                         "GetTimingsRequest.module is ", request->module(),
-                        ", wanted 0 (every module), 1 (vision) or 2 "
-                        "(language)")));
+                        ", wanted the number of a module, or 0 for every "
+                        "module")));
   }
   for (v1::StepTiming& timing :
        timings_.Get(request->from_step(), request->module())) {

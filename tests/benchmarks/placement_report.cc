@@ -90,8 +90,8 @@ void Report() {
         const Figures figures = FiguresOf(config, index);
         const double tokens = figures.image_tokens;
         absl::PrintF("%s,%d,%s,%.4f,%.4f,%.4f,%.4f,%.3f,%.3f,%.3f,%.3f\n", kind,
-                     ranks, balance, figures.vision_spread(),
-                     figures.language_spread(), figures.over_bound(0),
+                     ranks, balance, figures.spread(v1::MODULE_VISION),
+                     figures.spread(v1::MODULE_LANGUAGE), figures.over_bound(0),
                      figures.over_bound(1),
                      figures.time_together / figures.mean_time,
                      figures.time_by_module / figures.mean_time,

@@ -74,7 +74,7 @@ SimPlan DrawPlan(uint64_t seed) {
   plan.prefetch_steps = 1 + random.Below(3);
   plan.streams = 1 + random.Below(2);
   plan.shared_memory = random.Chance(0.4);
-  plan.vision_first = random.Chance(0.5);
+  plan.encoders_first = random.Chance(0.5);
   constexpr absl::Duration kComputes[] = {absl::Milliseconds(1),
                                           absl::Seconds(1), absl::Seconds(20)};
   plan.most_compute = OneOf(&random, kComputes);
@@ -135,7 +135,7 @@ std::string Describe(const SimPlan& plan) {
       plan.shared_memory ? "shared memory" : "chunks", ", ", plan.streams,
       " streams, client memory ", plan.client_memory, ", server memory ",
       plan.server_memory, ", ", plan.server_threads, " threads",
-      plan.vision_first ? ", vision first" : "",
+      plan.encoders_first ? ", vision first" : "",
       plan.one_server_is_well ? ", one server is well" : "");
   for (const SimFault& fault : plan.faults) {
     absl::StrAppend(&text, "\n  ", Describe(fault));

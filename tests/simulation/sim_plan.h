@@ -52,7 +52,7 @@ struct SimPlan {
   uint32_t prefetch_steps = 2;
   uint32_t streams = 1;
   bool shared_memory = false;
-  bool vision_first = false;
+  bool encoders_first = false;
   absl::Duration most_compute;  // of a trainer between two batches
   // All faults hit one server, so that no rank may fail.
   bool one_server_is_well = false;

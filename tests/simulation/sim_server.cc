@@ -26,7 +26,7 @@ v1::Config ConfigOf(const SimServer::Options& options) {
   serve.set_memory(options.memory);
   serve.set_prefetch_steps(options.prefetch_steps);
   serve.set_arena(options.arena.empty() ? "off" : options.arena);
-  if (!options.vision_first) {
+  if (!options.encoders_first) {
     serve.set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   }
   return config;

@@ -31,7 +31,7 @@ class SimServer {
     uint64_t memory = 0;
     uint32_t threads = 2;
     uint32_t prefetch_steps = 2;
-    bool vision_first = false;
+    bool encoders_first = false;
     // A folder for its arena; empty: blocks are sent over the stream.
     std::string arena;
   };

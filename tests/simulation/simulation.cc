@@ -144,7 +144,7 @@ void Simulation::StartServer(uint32_t number, int version) {
   server.memory = plan_.server_memory;
   server.threads = plan_.server_threads;
   server.prefetch_steps = plan_.prefetch_steps;
-  server.vision_first = plan_.vision_first;
+  server.encoders_first = plan_.encoders_first;
   if (plan_.shared_memory) server.arena = options_.arena;
   slots_[number]->server =
       std::make_unique<SimServer>(server, &network_, &slots_[number]->disk);

@@ -102,6 +102,14 @@ TEST(EmbeddingPlanTest, RefusesModulesOnDifferentRanks) {
   vision.mutable_modules()->RemoveLast();
   EXPECT_THAT(PlanEmbeddings(vision, 0, kMerge, &plan).message(),
               HasSubstr("language dp 0"));
+  v1::MicroBatchSchedule language = Empty(2, 2);
+  language.mutable_modules()->DeleteSubrange(0, 1);
+  EXPECT_THAT(PlanEmbeddings(language, 0, kMerge, &plan).message(),
+              HasSubstr("embeddings of 0 encoders"));
+  v1::MicroBatchSchedule twice = Empty(2, 2);
+  *twice.add_modules() = twice.modules(0);
+  EXPECT_THAT(PlanEmbeddings(twice, 0, kMerge, &plan).message(),
+              HasSubstr("embeddings of 2 encoders"));
 }
 
 TEST(EmbeddingPlanTest, RefusesOwnersThatDoNotAscendWithPlace) {

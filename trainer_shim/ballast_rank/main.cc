@@ -179,7 +179,7 @@ int Main(int argc, char** argv) {
       .OneOf({"all", "one"});
   const Option module = app->AddText("--module", &arguments.module,
                                      "the one rank's module, with --dp-rank")
-                            .OneOf({"vision", "language"});
+                            .OneOf(ModuleNames());
   const Option dp_rank =
       app->AddWholeNumber("--dp-rank", &arguments.dp_rank,
                           "the one rank to run, with --module")

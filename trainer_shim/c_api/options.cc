@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "proto/transport.h"
 #include "trainer_shim/c_api/call.h"
@@ -134,12 +135,16 @@ absl::StatusOr<Connection> ConnectionOf(const ballast_connection* given) {
 absl::StatusOr<ShimOptions> ShimOptionsOf(const ballast_shim_options& known) {
   ShimOptions options;
   RoleSource::Options& source = options.shim.source;
-  if (known.module != BALLAST_MODULE_VISION &&
-      known.module != BALLAST_MODULE_LANGUAGE) {
-    return Unwanted("module", known.module,
-                    "BALLAST_MODULE_VISION (1) or BALLAST_MODULE_LANGUAGE (2)");
+  const auto module = static_cast<v1::Module>(known.module);
+  if (GetMedia(module) == Media::kNone) {
+    std::string wanted;
+    for (const ModuleKind& kind : kModuleKinds) {
+      absl::StrAppend(&wanted, wanted.empty() ? "" : " or ", kind.module, " (",
+                      kind.name, ")");
+    }
+    return Unwanted("module", known.module, wanted);
   }
-  source.role.set_module(static_cast<v1::Module>(known.module));
+  source.role.set_module(module);
   source.role.set_dp_rank(known.dp_rank);
   if (!v1::Split_IsValid(known.split)) {
     return Unwanted("split", known.split,

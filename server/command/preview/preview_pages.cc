@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
@@ -202,7 +203,8 @@ class PreviewData {
     const std::optional<v1::Module> module = ParseModule(name);
     if (!module.has_value()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("module is \"", name, "\"; wanted vision or language"));
+          absl::StrCat("module is \"", name, "\"; wanted ",
+                       absl::StrJoin(ModuleNames(), " or ")));
     }
     RankPlace place;
     place.split = split;

@@ -40,7 +40,7 @@ absl::StatusOr<NameSearch> SearchNames(const OpenedJob& job, v1::Split split,
 // A rank's micro-batch.
 struct RankPlace {
   v1::Split split = v1::SPLIT_TRAIN;
-  v1::Module module = v1::MODULE_VISION;
+  v1::Module module = v1::MODULE_UNSPECIFIED;
   uint32_t rank = 0;  // data-parallel
   uint64_t step = 0;
   uint32_t micro_batch = 0;

@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/schedule/image_columns.h"
+#include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "proto/schedule/step_ranges.h"
 #include "server/delivery/block_build.h"
@@ -124,7 +125,7 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
       RequestOf(planned, found - samples.begin(), payload.bytes());
   BALLAST_RETURN_IF_ERROR(builder_.Build(request).status());
   const uint8_t* const data = payload.bytes().data();
-  if (module == v1::MODULE_VISION) {
+  if (GetMedia(module) == Media::kImages) {
     for (const ImageRecord& image : request.images) {
       const uint8_t* const rgb = data + image.data;
       view->crops.push_back({image.height,
@@ -225,8 +226,8 @@ absl::StatusOr<SampleView> SampleViewer::View(v1::Split split,
                            module.owner(place.index)});
   }
   AddStored(place, &view);
-  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
-    const absl::Status built = AddPayload(place, module, &view);
+  for (const ModuleKind& kind : kModuleKinds) {
+    const absl::Status built = AddPayload(place, kind.module, &view);
     if (!built.ok() && view.fault.empty()) {
       view.fault = std::string(built.message());
     }

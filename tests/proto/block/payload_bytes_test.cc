@@ -17,10 +17,9 @@ uint64_t RoundUp(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 // docs/block.md: each image's pixels begin at a multiple of 256.
 TEST(PayloadBytesTest, RoundsEachImageUp) {
   const std::vector<uint32_t> heights = {2, 4}, widths = {6, 10};
-  EXPECT_EQ(
-      PayloadBytes({9, heights, widths, {}}, v1::MODULE_VISION, kGeometry),
-      RoundUp(3 * 2 * 6 * 196) + RoundUp(3 * 4 * 10 * 196));
-  EXPECT_EQ(PayloadBytes({9, {}, {}, {}}, v1::MODULE_VISION, kGeometry), 0u);
+  EXPECT_EQ(PayloadBytes({9, heights, widths, {}}, Media::kImages, kGeometry),
+            RoundUp(3 * 2 * 6 * 196) + RoundUp(3 * 4 * 10 * 196));
+  EXPECT_EQ(PayloadBytes({9, {}, {}, {}}, Media::kImages, kGeometry), 0u);
 }
 
 // docs/block.md: a file takes its length instead of the pixels', be it smaller
@@ -29,13 +28,13 @@ TEST(PayloadBytesTest, CountsTheFilesOfEncodedImages) {
   const std::vector<uint32_t> heights = {2, 4, 2}, widths = {6, 10, 2};
   const std::vector<uint32_t> encoded = {1000, 0, 5000};
   EXPECT_EQ(
-      PayloadBytes({9, heights, widths, encoded}, v1::MODULE_VISION, kGeometry),
+      PayloadBytes({9, heights, widths, encoded}, Media::kImages, kGeometry),
       RoundUp(1000) + RoundUp(3 * 4 * 10 * 196) + RoundUp(5000));
   const uint64_t language =
-      PayloadBytes({9, heights, widths, {}}, v1::MODULE_LANGUAGE, kGeometry);
-  EXPECT_EQ(PayloadBytes({9, heights, widths, encoded}, v1::MODULE_LANGUAGE,
-                         kGeometry),
-            language);
+      PayloadBytes({9, heights, widths, {}}, Media::kText, kGeometry);
+  EXPECT_EQ(
+      PayloadBytes({9, heights, widths, encoded}, Media::kText, kGeometry),
+      language);
 }
 
 // docs/block.md: a crop is grid * patch + margin pixels high and wide; its
@@ -66,7 +65,7 @@ TEST(PayloadBytesTest, LaysOutTheCropsOfEachImage) {
     EXPECT_EQ(record.seconds_per_patch, 0);
     offset += RoundUp(3 * (heights[i] * 14 + 6) * (widths[i] * 14 + 6));
   }
-  EXPECT_EQ(PayloadBytes(row, v1::MODULE_VISION, kMargin), offset);
+  EXPECT_EQ(PayloadBytes(row, Media::kImages, kMargin), offset);
 }
 
 // docs/block.md: frames of a video are crops whose records have its temporal
@@ -129,9 +128,8 @@ TEST(PayloadBytesTest, CountsTheArraysOfALanguageSample) {
     return (4 * entries + 15) / 16 * 16;
   };
   for (const uint32_t tokens : {1u, 9u, 1000u}) {
-    EXPECT_EQ(
-        PayloadBytes({tokens, {}, {}, {}}, v1::MODULE_LANGUAGE, kGeometry),
-        RoundUp(2 * array(tokens) + 4 * uint64_t{3} * tokens));
+    EXPECT_EQ(PayloadBytes({tokens, {}, {}, {}}, Media::kText, kGeometry),
+              RoundUp(2 * array(tokens) + 4 * uint64_t{3} * tokens));
   }
 }
 
@@ -146,11 +144,11 @@ TEST(PayloadBytesTest, ReadsTheRowsOfAMicroBatch) {
     micro_batch.add_grid_w(side);
   }
   EXPECT_THAT(
-      PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
+      PayloadBytes(micro_batch, Media::kImages, kGeometry),
       ElementsAre(RoundUp(588), 0, RoundUp(4 * 588) + RoundUp(9 * 588)));
   for (const uint32_t bytes : {300, 0, 700})
     micro_batch.add_encoded_bytes(bytes);
-  EXPECT_THAT(PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
+  EXPECT_THAT(PayloadBytes(micro_batch, Media::kImages, kGeometry),
               ElementsAre(RoundUp(300), 0, RoundUp(4 * 588) + RoundUp(700)));
 }
 
@@ -165,7 +163,7 @@ TEST(PayloadBytesTest, ReadsTheCropsOfAMicroBatch) {
     micro_batch.add_grid_h(side);
     micro_batch.add_grid_w(side);
   }
-  EXPECT_THAT(PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
+  EXPECT_THAT(PayloadBytes(micro_batch, Media::kImages, kGeometry),
               ElementsAre(RoundUp(588) + RoundUp(4 * 588), 0,
                           RoundUp(9 * 588) + RoundUp(16 * 588)));
   const PayloadRow last = RowOf(micro_batch, FirstEntriesOf(micro_batch), 2);

@@ -15,13 +15,13 @@ namespace {
 using ::testing::HasSubstr;
 
 // The smallest objective over all assignments of a small case.
-double BestJointLoad(const std::vector<double>& vision,
-                     const std::vector<double>& language, uint32_t groups) {
+double BestJointLoad(const std::vector<std::vector<double>>& costs,
+                     uint32_t groups) {
   Groups assigned(groups);
   double best = std::numeric_limits<double>::infinity();
   std::function<void(uint32_t)> place = [&](uint32_t i) {
-    if (i == vision.size()) {
-      best = std::min(best, JointLoad(vision, language, assigned));
+    if (i == costs[0].size()) {
+      best = std::min(best, JointLoad(costs, assigned));
       return;
     }
     for (auto& group : assigned) {
@@ -37,15 +37,17 @@ double BestJointLoad(const std::vector<double>& vision,
 TEST(BalanceJointTest, NearTheOptimumOfSmallCases) {
   for (uint32_t seed = 0; seed < 25; ++seed) {
     std::mt19937 random(seed);
-    std::vector<double> vision(8), language(8);
-    for (double& cost : vision) cost = random() % 1000;
-    for (double& cost : language) cost = random() % 1000;
-    const auto groups = BalanceJoint(vision, language, 3, false);
+    // Of one to three modules.
+    std::vector<std::vector<double>> costs(1 + seed % 3,
+                                           std::vector<double>(8));
+    for (std::vector<double>& of_module : costs) {
+      for (double& cost : of_module) cost = random() % 1000;
+    }
+    const auto groups = BalanceJoint(costs, 3, false);
     ASSERT_TRUE(groups.ok());
-    const double best = BestJointLoad(vision, language, 3);
-    EXPECT_GE(JointLoad(vision, language, *groups), best);
-    EXPECT_LE(JointLoad(vision, language, *groups), 1.15 * best)
-        << "seed " << seed;
+    const double best = BestJointLoad(costs, 3);
+    EXPECT_GE(JointLoad(costs, *groups), best);
+    EXPECT_LE(JointLoad(costs, *groups), 1.15 * best) << "seed " << seed;
   }
 }
 
@@ -62,7 +64,8 @@ TEST(BalanceJointTest, NeverWorseThanBalancingTheSum) {
       sums.push_back(vision[i] + language[i]);
     }
     for (const bool equal_count : {false, true}) {
-      const auto balanced = BalanceJoint(vision, language, groups, equal_count);
+      const auto balanced =
+          BalanceJoint({vision, language}, groups, equal_count);
       const auto refined = BalanceRefined(sums, groups, equal_count);
       ASSERT_TRUE(balanced.ok() && refined.ok());
       std::vector<bool> seen(vision.size(), false);
@@ -73,12 +76,12 @@ TEST(BalanceJointTest, NeverWorseThanBalancingTheSum) {
       }
       EXPECT_EQ(std::count(seen.begin(), seen.end(), true),
                 static_cast<int64_t>(vision.size()));
-      EXPECT_LE(JointLoad(vision, language, *balanced),
-                JointLoad(vision, language, *refined));
-      EXPECT_LE(JointLoad(vision, language, *balanced),
-                JointLoad(vision, language, *BalanceLpt(sums, groups)));
-      joint += JointLoad(vision, language, *balanced);
-      summed += JointLoad(vision, language, *refined);
+      EXPECT_LE(JointLoad({vision, language}, *balanced),
+                JointLoad({vision, language}, *refined));
+      EXPECT_LE(JointLoad({vision, language}, *balanced),
+                JointLoad({vision, language}, *BalanceLpt(sums, groups)));
+      joint += JointLoad({vision, language}, *balanced);
+      summed += JointLoad({vision, language}, *refined);
       bound +=
           LoadLowerBound(vision, groups) + LoadLowerBound(language, groups);
     }
@@ -88,9 +91,10 @@ TEST(BalanceJointTest, NeverWorseThanBalancingTheSum) {
 }
 
 TEST(BalanceJointTest, RefusesBadInput) {
-  EXPECT_THAT(BalanceJoint({1, 2}, {1}, 1, false).status().message(),
-              HasSubstr("2 vision costs and 1 language costs"));
-  EXPECT_FALSE(BalanceJoint({1, 2}, {1, 2}, 0, false).ok());
+  EXPECT_THAT(BalanceJoint({{1, 2}, {1}}, 1, false).status().message(),
+              HasSubstr("modules have 2 and 1 costs"));
+  EXPECT_FALSE(BalanceJoint({{1, 2}, {1, 2}}, 0, false).ok());
+  EXPECT_FALSE(BalanceJoint({}, 1, false).ok());
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ SampleSize TwoImages() {
   return size;
 }
 
+constexpr ModuleCost kOfImages = {v1::MODULE_VISION, Media::kImages, 2, 0.5};
+
 // Towers attend within an image, a language model within the sample.
 TEST(SampleCostTest, IsLinearPlusQuadratic) {
   v1::Balance::Cost coefficients;
@@ -25,20 +27,21 @@ TEST(SampleCostTest, IsLinearPlusQuadratic) {
   coefficients.mutable_vision()->set_quadratic(0.5);
   coefficients.mutable_language()->set_linear(3);
   coefficients.mutable_language()->set_quadratic(0.25);
+  const std::vector<ModuleCost> costs = GetModuleCosts(coefficients);
   const SampleSize size = TwoImages();
   const double vision = 2 * 40 + 0.5 * (24 * 24 + 16 * 16);
   const double language = 3 * 7 + 0.25 * 7 * 7;
-  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients), vision);
-  EXPECT_EQ(SampleCost(size, v1::MODULE_LANGUAGE, coefficients), language);
-  EXPECT_EQ(JointCost(size, coefficients), vision + language);
+  ASSERT_EQ(costs.size(), 2u);
+  EXPECT_EQ(costs[0].module, v1::MODULE_VISION);
+  EXPECT_EQ(SampleCost(size, costs[0]), vision);
+  EXPECT_EQ(costs[1].module, v1::MODULE_LANGUAGE);
+  EXPECT_EQ(SampleCost(size, costs[1]), language);
+  EXPECT_EQ(JointCost(size, costs), vision + language);
 }
 
 // Of a video's five frames of 4*4 patches, three temporal patches attend, each
 // within itself; an image of two crops counts both.
 TEST(SampleCostTest, AVideoCountsItsTemporalPatches) {
-  v1::Balance::Cost coefficients;
-  coefficients.mutable_vision()->set_linear(2);
-  coefficients.mutable_vision()->set_quadratic(0.5);
   SampleSize size = TwoImages();
   size.crops = {2, 5};
   size.grid_t = {0, 3};
@@ -47,17 +50,16 @@ TEST(SampleCostTest, AVideoCountsItsTemporalPatches) {
   frame.grid_w = 4;
   size.grids.insert(size.grids.end(), 5, frame);
   size.patches += 3 * 16;
-  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients),
+  EXPECT_EQ(SampleCost(size, kOfImages),
             2 * (40 + 48) + 0.5 * (24 * 24 + 16 * 16 + 3 * 16 * 16));
 }
 
-TEST(SampleCostTest, ASampleWithoutImagesCostsVisionNothing) {
-  v1::Balance::Cost coefficients;
-  coefficients.mutable_vision()->set_linear(2);
-  coefficients.mutable_vision()->set_quadratic(0.5);
+TEST(SampleCostTest, ASampleWithoutImagesCostsTheirEncoderNothing) {
   SampleSize size;
   size.tokens = 7;
-  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients), 0);
+  EXPECT_EQ(SampleCost(size, kOfImages), 0);
+  EXPECT_FALSE(HasMedia(size, Media::kImages));
+  EXPECT_TRUE(HasMedia(size, Media::kText));
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ TEST(PlacementFiguresTest, SumsMicroBatchesAndSteps) {
   EXPECT_DOUBLE_EQ(figures.mean_time, 2 * 9);
   EXPECT_DOUBLE_EQ(figures.time_together, 2 * 10);
   EXPECT_DOUBLE_EQ(figures.time_by_module, 2 * 12);
-  EXPECT_DOUBLE_EQ(figures.vision_spread(), 4.0 / 3);
-  EXPECT_DOUBLE_EQ(figures.language_spread(), 8.0 / 6);
+  EXPECT_DOUBLE_EQ(figures.spread(v1::MODULE_VISION), 4.0 / 3);
+  EXPECT_DOUBLE_EQ(figures.spread(v1::MODULE_LANGUAGE), 8.0 / 6);
   EXPECT_EQ(figures.image_tokens, 20);
   EXPECT_EQ(figures.tokens_within_servers, 6);
   EXPECT_EQ(figures.tokens_between_servers, 4);
@@ -58,8 +58,8 @@ TEST(PlacementFiguresTest, OneModuleHasNoLoadOfTheOther) {
   AddModule(v1::MODULE_VISION, {1, 3}, schedule.add_micro_batches());
   PlacementFigures figures;
   AddStep(schedule, 4, &figures);
-  EXPECT_DOUBLE_EQ(figures.vision_spread(), 1.5);
-  EXPECT_DOUBLE_EQ(figures.language_spread(), 0);
+  EXPECT_DOUBLE_EQ(figures.spread(v1::MODULE_VISION), 1.5);
+  EXPECT_DOUBLE_EQ(figures.spread(v1::MODULE_LANGUAGE), 0);
   EXPECT_DOUBLE_EQ(figures.time_by_module, 3);
 }
 

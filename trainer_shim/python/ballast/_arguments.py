@@ -36,11 +36,18 @@ def number_of(key: str, value: str, numbers: Mapping[str, int]) -> int:
     return numbers[value]
 
 
+def is_encoder(module: str) -> bool:
+    """Whether a module is an encoder: all are but the language model."""
+    return module != "language"
+
+
 def modules_of(modules: Union[str, Sequence[str]]) -> List[str]:
     """Modules in the order of their exchanges, which is the same in every process."""
     names = {modules} if isinstance(modules, str) else set(modules)
     if not names:
-        raise InvalidArgument('modules: found none; wanted "vision", "language" or both')
+        raise InvalidArgument(
+            "modules: found none; wanted one or more of %s" % list(_structs.MODULES)
+        )
     return sorted(names, key=lambda name: number_of("modules", name, _structs.MODULES))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional, Sequence
 
-from ._arguments import Place
+from ._arguments import Place, is_encoder
 from .communicator import Communicator
 from .connection import Connection
 
@@ -28,8 +28,8 @@ class Meeting:
         job = self._connection.job()
         if job["delivery"] not in ("exchange", "hybrid"):
             return None
-        # Only the first pipeline stage of vision receives any tensor.
-        if module == "vision" and self._place.rank("pp_rank", module) != 0:
+        # Only the first pipeline stage of an encoder receives any tensor.
+        if is_encoder(module) and self._place.rank("pp_rank", module) != 0:
             return None
         return self._meet(job, module, "dp", ("tp_rank", "pp_rank", "cp_rank"))
 

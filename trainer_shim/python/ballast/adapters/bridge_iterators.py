@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from .._arguments import is_encoder
 from ..connection import Servers
 from ..errors import FailedPrecondition
 from .megatron_bridge import Mimo
@@ -89,8 +90,8 @@ def place_of(collections: Any) -> Optional[Dict[str, Any]]:
     for name, groups in collections.items():
         if groups is None:
             continue
-        module = "language" if name == "language" else "vision"
-        if module == "vision" and groups.pp.rank() > 0:
+        module = "vision" if is_encoder(name) else name
+        if is_encoder(module) and groups.pp.rank() > 0:
             return None
         ranks = {key + "_rank": getattr(groups, key).rank() for key in ("dp", "tp", "pp", "cp")}
         return dict(ranks, modules=module)

@@ -1,4 +1,4 @@
-#include "server/delivery/vision_gate.h"
+#include "server/delivery/encoder_gate.h"
 
 #include <thread>
 
@@ -10,55 +10,55 @@ namespace ballast {
 namespace {
 
 // Progress of a stream: built up to (7, 1), begun up to (9, 0).
-VisionGate::VisionProgress Progress() {
-  VisionGate::VisionProgress vision;
+EncoderGate::Progress Progress() {
+  EncoderGate::Progress vision;
   vision.first_unbuilt = {7, 1};
   vision.to_begin = {9, 0};
   vision.goes_on = true;
   return vision;
 }
 
-TEST(VisionGateTest, LanguageAlwaysWaitsForVisionBlocksBeingBuilt) {
-  VisionGate::VisionProgress vision = Progress();
+TEST(EncoderGateTest, LanguageAlwaysWaitsForVisionBlocksBeingBuilt) {
+  EncoderGate::Progress vision = Progress();
   vision.goes_on = false;
   vision.looks_still = 100;
-  EXPECT_FALSE(VisionGate::MustWait({7, 0}, vision, 100, 2));
-  EXPECT_TRUE(VisionGate::MustWait({7, 1}, vision, 100, 2));
-  EXPECT_TRUE(VisionGate::MustWait({8, 5}, vision, 100, 2));
-  EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 100, 2));
+  EXPECT_FALSE(EncoderGate::MustWait({7, 0}, vision, 100, 2));
+  EXPECT_TRUE(EncoderGate::MustWait({7, 1}, vision, 100, 2));
+  EXPECT_TRUE(EncoderGate::MustWait({8, 5}, vision, 100, 2));
+  EXPECT_FALSE(EncoderGate::MustWait({9, 0}, vision, 100, 2));
 }
 
-TEST(VisionGateTest, LanguageDoesNotOvertakeActiveVision) {
-  VisionGate::VisionProgress vision = Progress();
-  EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
-  EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision, 0, 2));
+TEST(EncoderGateTest, LanguageDoesNotOvertakeActiveVision) {
+  EncoderGate::Progress vision = Progress();
+  EXPECT_TRUE(EncoderGate::MustWait({9, 0}, vision, 0, 2));
+  EXPECT_TRUE(EncoderGate::MustWait({90, 0}, vision, 0, 2));
   vision.goes_on = false;
-  EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 0, 2));
+  EXPECT_FALSE(EncoderGate::MustWait({9, 0}, vision, 0, 2));
 }
 
-TEST(VisionGateTest, LanguageWaitsLessTheLongerVisionIsIdle) {
-  VisionGate::VisionProgress vision = Progress();
-  vision.looks_still = VisionGate::kPausedLooks - 1;
-  EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
-  vision.looks_still = VisionGate::kPausedLooks;
-  EXPECT_FALSE(VisionGate::MustWait({11, 7}, vision, 0, 2));
-  EXPECT_TRUE(VisionGate::MustWait({12, 0}, vision, 0, 2));
-  vision.looks_still = VisionGate::kStalledLooks;
-  EXPECT_FALSE(VisionGate::MustWait({1000, 0}, vision, 0, 2));
+TEST(EncoderGateTest, LanguageWaitsLessTheLongerVisionIsIdle) {
+  EncoderGate::Progress vision = Progress();
+  vision.looks_still = EncoderGate::kPausedLooks - 1;
+  EXPECT_TRUE(EncoderGate::MustWait({9, 0}, vision, 0, 2));
+  vision.looks_still = EncoderGate::kPausedLooks;
+  EXPECT_FALSE(EncoderGate::MustWait({11, 7}, vision, 0, 2));
+  EXPECT_TRUE(EncoderGate::MustWait({12, 0}, vision, 0, 2));
+  vision.looks_still = EncoderGate::kStalledLooks;
+  EXPECT_FALSE(EncoderGate::MustWait({1000, 0}, vision, 0, 2));
   // This is before clients give up on the server.
-  EXPECT_LT(VisionGate::kStalledLooks * VisionGate::kLookInterval,
+  EXPECT_LT(EncoderGate::kStalledLooks * EncoderGate::kLookInterval,
             absl::Seconds(30));
 }
 
-TEST(VisionGateTest, LanguageAheadOfVisionBeginsABlockNowAndThen) {
-  const VisionGate::VisionProgress vision = Progress();
-  EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision,
-                                   VisionGate::kVisionBlocksPerBlock - 1, 2));
-  EXPECT_FALSE(VisionGate::MustWait({90, 0}, vision,
-                                    VisionGate::kVisionBlocksPerBlock, 2));
+TEST(EncoderGateTest, LanguageAheadOfVisionBeginsABlockNowAndThen) {
+  const EncoderGate::Progress vision = Progress();
+  EXPECT_TRUE(EncoderGate::MustWait(
+      {90, 0}, vision, EncoderGate::kEncoderBlocksPerBlock - 1, 2));
+  EXPECT_FALSE(EncoderGate::MustWait({90, 0}, vision,
+                                     EncoderGate::kEncoderBlocksPerBlock, 2));
 }
 
-TEST(VisionGateTest, ImagesAreCheckedIfBadSamplesAreReplaced) {
+TEST(EncoderGateTest, ImagesAreCheckedIfBadSamplesAreReplaced) {
   v1::Config config = JobConfig(2, 2, kGlobal, kMicro);
   EXPECT_TRUE(ChecksImages(config));
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
@@ -66,13 +66,13 @@ TEST(VisionGateTest, ImagesAreCheckedIfBadSamplesAreReplaced) {
   EXPECT_FALSE(ChecksImages(JobConfig(0, 2, kGlobal, kMicro)));
 }
 
-class VisionGateLoaderTest : public LoaderTesting {
+class EncoderGateLoaderTest : public LoaderTesting {
  protected:
   // Makes `looks` looks pass.
   void Look(uint32_t looks) {
     for (uint32_t i = 0; i < looks; ++i) {
       clock_.AwaitSleepers(1);
-      clock_.Advance(VisionGate::kLookInterval);
+      clock_.Advance(EncoderGate::kLookInterval);
       clock_.AwaitSleepers(1);
     }
   }
@@ -82,7 +82,7 @@ class VisionGateLoaderTest : public LoaderTesting {
   }
 };
 
-TEST_F(VisionGateLoaderTest, LanguageIsBuiltAfterVisionDecodedItsImages) {
+TEST_F(EncoderGateLoaderTest, LanguageIsBuiltAfterVisionDecodedItsImages) {
   config_.mutable_serve()->set_threads(16);
   config_.mutable_serve()->set_prefetch_steps(3);
   Start(config_);
@@ -106,7 +106,7 @@ TEST_F(VisionGateLoaderTest, LanguageIsBuiltAfterVisionDecodedItsImages) {
   EXPECT_TRUE(builder_->unseen().empty());
 }
 
-TEST_F(VisionGateLoaderTest, NothingWaitsIfBadSamplesEndTheRun) {
+TEST_F(EncoderGateLoaderTest, NothingWaitsIfBadSamplesEndTheRun) {
   config_.mutable_serve()->set_threads(16);
   config_.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   Start(config_);
@@ -118,27 +118,27 @@ TEST_F(VisionGateLoaderTest, NothingWaitsIfBadSamplesEndTheRun) {
 }
 
 // The stalled stream's client may be waiting for language.
-TEST_F(VisionGateLoaderTest, StalledVisionDoesNotBlockLanguageForLong) {
+TEST_F(EncoderGateLoaderTest, StalledVisionDoesNotBlockLanguageForLong) {
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   // Vision prepares steps 0 to 2 for a client that takes nothing.
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
-  while (loader_->stats().streams_awaiting_vision == 0)
+  while (loader_->stats().streams_awaiting_encoders == 0)
     std::this_thread::yield();
-  Look(VisionGate::kPausedLooks);  // allows prefetch_steps more
+  Look(EncoderGate::kPausedLooks);  // allows prefetch_steps more
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
-  Look(VisionGate::kStalledLooks - VisionGate::kPausedLooks);
+  Look(EncoderGate::kStalledLooks - EncoderGate::kPausedLooks);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
 // Vision makes progress again when language is twenty steps ahead.
-TEST_F(VisionGateLoaderTest, LanguageAheadRunsAtAQuarterOfVisionsPace) {
+TEST_F(EncoderGateLoaderTest, LanguageAheadRunsAtAQuarterOfVisionsPace) {
   config_.mutable_serve()->set_prefetch_steps(0);
   Start(config_);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(language.Next().ok());
-  Look(VisionGate::kStalledLooks);
+  Look(EncoderGate::kStalledLooks);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
   int taken = 0;
   for (int i = 1; taken < 10; ++i) {
@@ -150,7 +150,7 @@ TEST_F(VisionGateLoaderTest, LanguageAheadRunsAtAQuarterOfVisionsPace) {
   }
 }
 
-TEST_F(VisionGateLoaderTest, VisionShortOfMemoryDoesNotBlockLanguageForLong) {
+TEST_F(EncoderGateLoaderTest, VisionShortOfMemoryDoesNotBlockLanguageForLong) {
   config_.mutable_serve()->set_memory(1);
   Start(config_);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
@@ -158,25 +158,25 @@ TEST_F(VisionGateLoaderTest, VisionShortOfMemoryDoesNotBlockLanguageForLong) {
   ASSERT_TRUE(held.ok()) << held.status();
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   ASSERT_TRUE(language.Next().ok());
-  Look(VisionGate::kStalledLooks);
+  Look(EncoderGate::kStalledLooks);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
 // A tool may read old steps besides the rank's own stream.
-TEST_F(VisionGateLoaderTest, ARanksMostAdvancedStreamCounts) {
+TEST_F(EncoderGateLoaderTest, ARanksMostAdvancedStreamCounts) {
   BlockingStream old = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 100);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 100);
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatHasEnded) {
+TEST_F(EncoderGateLoaderTest, LanguageDoesNotWaitForVisionThatHasEnded) {
   BlockingStream vision(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 1);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatFails) {
+TEST_F(EncoderGateLoaderTest, LanguageDoesNotWaitForVisionThatFails) {
   builder_->FailAt(0);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 1, 0);
@@ -186,7 +186,7 @@ TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatFails) {
   EXPECT_TRUE(language.Next().ok());
 }
 
-TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionWhoseStreamIsClosed) {
+TEST_F(EncoderGateLoaderTest, LanguageDoesNotWaitForVisionWhoseStreamIsClosed) {
   config_.mutable_serve()->set_threads(64);
   Start(config_);
   builder_->ShutGate(v1::MODULE_VISION);

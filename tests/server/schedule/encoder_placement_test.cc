@@ -1,4 +1,4 @@
-#include "server/schedule/vision_placement.h"
+#include "server/schedule/encoder_placement.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace ballast {
 namespace {
 
-std::vector<int64_t> LoadsOf(const std::vector<VisionSample>& samples,
+std::vector<int64_t> LoadsOf(const std::vector<EncoderSample>& samples,
                              const std::vector<uint32_t>& owners,
                              uint32_t ranks) {
   std::vector<int64_t> loads(ranks, 0);
@@ -24,30 +24,30 @@ std::vector<int64_t> LoadsOf(const std::vector<VisionSample>& samples,
   return loads;
 }
 
-int64_t LargestLoad(const std::vector<VisionSample>& samples,
+int64_t LargestLoad(const std::vector<EncoderSample>& samples,
                     const std::vector<uint32_t>& owners, uint32_t ranks) {
   const std::vector<int64_t> loads = LoadsOf(samples, owners, ranks);
   return *std::max_element(loads.begin(), loads.end());
 }
 
-int64_t WeightedTokens(const std::vector<VisionSample>& samples,
+int64_t WeightedTokens(const std::vector<EncoderSample>& samples,
                        const std::vector<uint32_t>& owners,
                        const ServerOfRank& servers) {
   const MovedTokens moved = CountMovedTokens(samples, owners, servers);
   return moved.within_servers + kBetweenServers * moved.between_servers;
 }
 
-VisionRanks Ranks(uint32_t count, ServerOfRank servers = {}) {
-  VisionRanks ranks;
+EncoderRanks Ranks(uint32_t count, ServerOfRank servers = {}) {
+  EncoderRanks ranks;
   ranks.count = count;
   ranks.server_of_rank = std::move(servers);
   return ranks;
 }
 
 // `each` samples a rank; costs are in proportion to tokens.
-std::vector<VisionSample> Draw(uint32_t ranks, uint32_t each, uint32_t seed) {
+std::vector<EncoderSample> Draw(uint32_t ranks, uint32_t each, uint32_t seed) {
   std::mt19937 random(seed);
-  std::vector<VisionSample> samples(ranks * each);
+  std::vector<EncoderSample> samples(ranks * each);
   for (uint32_t i = 0; i < samples.size(); ++i) {
     samples[i].tokens = 200 + random() % 400;
     samples[i].cost = 4 * samples[i].tokens;
@@ -56,68 +56,68 @@ std::vector<VisionSample> Draw(uint32_t ranks, uint32_t each, uint32_t seed) {
   return samples;
 }
 
-TEST(PlaceVisionTest, EvenLoadsStayAtHome) {
-  const std::vector<VisionSample> samples = {
+TEST(PlaceEncoderTest, EvenLoadsStayAtHome) {
+  const std::vector<EncoderSample> samples = {
       {8, 2, 0}, {4, 1, 1}, {4, 1, 1}, {8, 2, 2}};
-  EXPECT_EQ(PlaceVision(samples, Ranks(3)),
+  EXPECT_EQ(PlaceEncoder(samples, Ranks(3)),
             (std::vector<uint32_t>{0, 1, 1, 2}));
 }
 
 // Rank 0 has 40 of 48; one sample of 8 and two of 16 could leave it.
-TEST(PlaceVisionTest, GivesAwayWhatIsTooMuch) {
-  const std::vector<VisionSample> samples = {
+TEST(PlaceEncoderTest, GivesAwayWhatIsTooMuch) {
+  const std::vector<EncoderSample> samples = {
       {16, 4, 0}, {16, 4, 0}, {8, 2, 0}, {8, 2, 1}};
-  const std::vector<uint32_t> owners = PlaceVision(samples, Ranks(2));
+  const std::vector<uint32_t> owners = PlaceEncoder(samples, Ranks(2));
   EXPECT_EQ(LargestLoad(samples, owners, 2), 24);
   EXPECT_EQ(CountMovedTokens(samples, owners, {}).within_servers, 4);
 }
 
-TEST(PlaceVisionTest, PrefersARankOfTheSameServer) {
+TEST(PlaceEncoderTest, PrefersARankOfTheSameServer) {
   // Rank 0 must give one sample to 1, of its server, or to 2 or 3.
-  const std::vector<VisionSample> samples = {
+  const std::vector<EncoderSample> samples = {
       {8, 2, 0}, {8, 2, 0}, {8, 2, 2}, {8, 2, 3}};
-  EXPECT_EQ(PlaceVision(samples, Ranks(4, {0, 0, 1, 1}))[2], 2);
+  EXPECT_EQ(PlaceEncoder(samples, Ranks(4, {0, 0, 1, 1}))[2], 2);
   const MovedTokens moved = CountMovedTokens(
-      samples, PlaceVision(samples, Ranks(4, {0, 0, 1, 1})), {0, 0, 1, 1});
+      samples, PlaceEncoder(samples, Ranks(4, {0, 0, 1, 1})), {0, 0, 1, 1});
   EXPECT_EQ(moved.within_servers, 2);
   EXPECT_EQ(moved.between_servers, 0);
 }
 
-TEST(PlaceVisionTest, EveryRankGetsASampleIfThereAreEnough) {
+TEST(PlaceEncoderTest, EveryRankGetsASampleIfThereAreEnough) {
   // The largest cost is the bound, so nothing has to move for balance.
-  const std::vector<VisionSample> samples = {
+  const std::vector<EncoderSample> samples = {
       {100, 25, 0}, {8, 2, 1}, {12, 3, 1}, {16, 4, 1}};
-  VisionRanks ranks = Ranks(3);
-  EXPECT_EQ(PlaceVision(samples, ranks), (std::vector<uint32_t>{0, 2, 1, 1}));
-  ranks.align_images = false;
-  EXPECT_EQ(PlaceVision(samples, ranks), (std::vector<uint32_t>{0, 1, 1, 1}));
+  EncoderRanks ranks = Ranks(3);
+  EXPECT_EQ(PlaceEncoder(samples, ranks), (std::vector<uint32_t>{0, 2, 1, 1}));
+  ranks.align = false;
+  EXPECT_EQ(PlaceEncoder(samples, ranks), (std::vector<uint32_t>{0, 1, 1, 1}));
 }
 
-TEST(PlaceVisionTest, FewerSamplesThanRanksLeaveRanksEmpty) {
+TEST(PlaceEncoderTest, FewerSamplesThanRanksLeaveRanksEmpty) {
   const std::vector<uint32_t> owners =
-      PlaceVision({{8, 2, 1}, {8, 2, 1}}, Ranks(4));
+      PlaceEncoder({{8, 2, 1}, {8, 2, 1}}, Ranks(4));
   EXPECT_NE(owners[0], owners[1]);
-  EXPECT_EQ(PlaceVision({}, Ranks(4)), std::vector<uint32_t>());
+  EXPECT_EQ(PlaceEncoder({}, Ranks(4)), std::vector<uint32_t>());
 }
 
-TEST(PlaceVisionTest, SkipBelowLeavesNearlyEvenLoads) {
-  const std::vector<VisionSample> samples = {
+TEST(PlaceEncoderTest, SkipBelowLeavesNearlyEvenLoads) {
+  const std::vector<EncoderSample> samples = {
       {80, 20, 0}, {20, 5, 0}, {90, 22, 1}};
-  VisionRanks ranks = Ranks(2);
+  EncoderRanks ranks = Ranks(2);
   ranks.skip_below = 0.06;
-  EXPECT_EQ(PlaceVision(samples, ranks), (std::vector<uint32_t>{0, 0, 1}));
+  EXPECT_EQ(PlaceEncoder(samples, ranks), (std::vector<uint32_t>{0, 0, 1}));
 }
 
-class PlaceVisionSeedTest : public ::testing::TestWithParam<uint32_t> {};
+class PlaceEncoderSeedTest : public ::testing::TestWithParam<uint32_t> {};
 
 // No renumbering of the ranks' sets moves fewer tokens: all of them are tried.
-TEST_P(PlaceVisionSeedTest, NoOtherNumberingMovesLess) {
+TEST_P(PlaceEncoderSeedTest, NoOtherNumberingMovesLess) {
   constexpr uint32_t kRanks = 6;
   for (const ServerOfRank& servers :
        {ServerOfRank{}, ServerOfRank{0, 0, 0, 1, 1, 1}}) {
-    const std::vector<VisionSample> samples = Draw(kRanks, 4, GetParam());
+    const std::vector<EncoderSample> samples = Draw(kRanks, 4, GetParam());
     const std::vector<uint32_t> owners =
-        PlaceVision(samples, Ranks(kRanks, servers));
+        PlaceEncoder(samples, Ranks(kRanks, servers));
     std::vector<uint32_t> number(kRanks);
     std::iota(number.begin(), number.end(), 0);
     int64_t least = std::numeric_limits<int64_t>::max();
@@ -130,12 +130,12 @@ TEST_P(PlaceVisionSeedTest, NoOtherNumberingMovesLess) {
   }
 }
 
-TEST_P(PlaceVisionSeedTest, ReachesTheBoundWithEightSamplesARank) {
+TEST_P(PlaceEncoderSeedTest, ReachesTheBoundWithEightSamplesARank) {
   constexpr uint32_t kRanks = 32;
-  const std::vector<VisionSample> samples = Draw(kRanks, 8, GetParam());
-  const std::vector<uint32_t> owners = PlaceVision(samples, Ranks(kRanks));
+  const std::vector<EncoderSample> samples = Draw(kRanks, 8, GetParam());
+  const std::vector<uint32_t> owners = PlaceEncoder(samples, Ranks(kRanks));
   int64_t sum = 0;
-  for (const VisionSample& sample : samples) sum += sample.cost;
+  for (const EncoderSample& sample : samples) sum += sample.cost;
   EXPECT_LE(LargestLoad(samples, owners, kRanks), sum / kRanks * 1.001 + 1);
   // A sample moves only if its owner is not its home.
   const MovedTokens moved = CountMovedTokens(samples, owners, {});
@@ -147,7 +147,7 @@ TEST_P(PlaceVisionSeedTest, ReachesTheBoundWithEightSamplesARank) {
   EXPECT_EQ(moved.between_servers, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PlaceVisionSeedTest, ::testing::Range(0u, 8u));
+INSTANTIATE_TEST_SUITE_P(Seeds, PlaceEncoderSeedTest, ::testing::Range(0u, 8u));
 
 }  // namespace
 }  // namespace ballast

@@ -1,0 +1,57 @@
+#ifndef BALLAST_SERVER_SCHEDULE_ENCODER_PLACEMENT_H_
+#define BALLAST_SERVER_SCHEDULE_ENCODER_PLACEMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/schedule/delivery_rule.h"
+
+namespace ballast {
+
+// A sample with media for an encoder.
+struct EncoderSample {
+  int64_t cost = 0;    // for the encoder, in fixed point (FixedPoint)
+  int64_t tokens = 0;  // placeholder tokens, one embedding each
+  uint32_t home = 0;   // the sample's language owner
+};
+
+// The ranks of an encoder and of language: rank r of either is one process.
+struct EncoderRanks {
+  uint32_t count = 1;
+  ServerOfRank server_of_rank;  // of the encoder; empty: one server
+  // Loads that exceed the mean by at most this fraction of it are even enough
+  // (balance.skip_below).
+  double skip_below = 0;
+  // Every rank gets a sample if there are enough (balance.align_images).
+  bool align = true;
+};
+
+// Chooses an encoder's owner of each sample (balance.placement `split`). The
+// embeddings of a sample move if that is not its home. Largest loads come
+// first: the largest is within 1/1024 of the lower bound (the mean load or the
+// largest cost) wherever swaps reach it, or within 1/128 of the bound that few
+// large samples a rank impose (SharedBound); the search looks at a bounded
+// number of moves and may end before. Under that, few embeddings move: ranks
+// above the bound give samples away, each time those that take the most load
+// off for the embeddings that they move, where a token that moves between
+// servers counts kBetweenServers times. Finally the ranks' sets of samples are
+// numbered so that the fewest tokens move; up to 512 ranks no other numbering
+// moves fewer.
+//
+// Returns one owner for each sample. Pure and the same on every machine. Costs
+// are not negative and sum to less than 2^60.
+std::vector<uint32_t> PlaceEncoder(const std::vector<EncoderSample>& samples,
+                                   const EncoderRanks& ranks);
+
+// Tokens whose owner is not their home, by whether one server reads for both.
+struct MovedTokens {
+  uint64_t within_servers = 0;
+  uint64_t between_servers = 0;
+};
+MovedTokens CountMovedTokens(const std::vector<EncoderSample>& samples,
+                             const std::vector<uint32_t>& owners,
+                             const ServerOfRank& server_of_rank);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_ENCODER_PLACEMENT_H_
