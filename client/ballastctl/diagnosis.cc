@@ -39,6 +39,19 @@ Finding SharedMemory(const NodeFacts& node) {
   return {Grade::kGood, "shared memory", found, ""};
 }
 
+Finding ServerMemory(const NodeFacts& node) {
+  const std::string found =
+      absl::StrCat("the first server keeps to ", Size(node.server_memory),
+                   " and may use ", Size(node.server_machine_memory));
+  if (node.server_memory <= node.server_machine_memory) {
+    return {Grade::kGood, "server memory", found, ""};
+  }
+  return {
+      Grade::kWarning, "server memory", found,
+      "lower serve.memory or serve.decode_memory, or raise the limit of its "
+      "container or cgroup (docs/deployment.md, \"Memory\")"};
+}
+
 Finding OpenFiles(const NodeFacts& node) {
   const std::string found = absl::StrCat(node.open_files, " files may be open");
   if (node.open_files >= kEnoughFiles) {
@@ -143,6 +156,9 @@ std::vector<Finding> Diagnose(const NodeFacts& node,
   std::vector<Finding> findings = {SharedMemory(node), OpenFiles(node),
                                    LockedMemory(node), ClockFinding(node),
                                    Helpers(node)};
+  if (node.server_memory != 0 && node.server_machine_memory != 0) {
+    findings.push_back(ServerMemory(node));
+  }
   Gpus(node, &findings);
   const ServerFacts* first = nullptr;
   for (const ServerFacts& server : servers) {

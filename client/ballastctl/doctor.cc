@@ -77,6 +77,23 @@ std::vector<ServerFacts> AskServers(
   return servers;
 }
 
+// What the first server says of its memory; nothing if it does not.
+void AskForMemory(const ServerOption& option, NodeFacts* node) {
+  const auto client = MetricsClientOf(option);
+  if (!client.ok()) return;
+  const auto stats = (*client)->GetStats("ballast_");
+  if (!stats.ok()) return;
+  for (const v1::MetricFamily& family : stats->families()) {
+    if (family.metrics().empty()) continue;
+    const auto bytes = static_cast<uint64_t>(family.metrics(0).number());
+    if (family.name() == "ballast_stated_memory_bytes") {
+      node->server_memory = bytes;
+    } else if (family.name() == "ballast_machine_memory_bytes") {
+      node->server_machine_memory = bytes;
+    }
+  }
+}
+
 const char* NameOf(Finding::Grade grade) {
   switch (grade) {
     case Finding::Grade::kGood:
@@ -124,7 +141,7 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       line->program(), "doctor",
       "Looks at this machine and at every server of --server, and says what "
       "to\n"
-      "change: shared memory, limits, clock, seccomp, GPUs, NCCL and nvJPEG;\n"
+      "change: memory, limits, clock, seccomp, GPUs, NCCL and nvJPEG;\n"
       "whether each server can be reached from here, serves, and has the\n"
       "configuration and the index of the first. Run it on each node. Exits "
       "with\n"
@@ -137,8 +154,9 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "subject, found, advice.",
       [server, json]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(*server));
-        return PrintFindings(Diagnose(LookAtNode(), AskServers(clients)),
-                             *json);
+        NodeFacts node = LookAtNode();
+        AskForMemory(*server, &node);
+        return PrintFindings(Diagnose(node, AskServers(clients)), *json);
       });
   command->AddFlag("--json", json.get(), "one JSON object a line");
 }

@@ -153,6 +153,8 @@ FieldRules MakeConfigFieldRules() {
       {"Serve.memory", Bytes(Between(0x1p20, 0x1p50))},
       {"Serve.prefetch_steps", Between(0, 1024)},
       {"Serve.row_group_memory", Bytes(Between(0x1p20, 0x1p50))},
+      // At least kMaxImageMemory, so that no verdict depends on it.
+      {"Serve.decode_memory", OrAuto(Bytes(Between(0x1p30, 0x1p50)))},
       {"Serve.read_attempts", Between(1, 100)},
       {"Serve.read_timeout", AboveZero(1e6)},
       {"Serve.stall_after", AboveZero(1e6)},

@@ -285,8 +285,9 @@ class Reader {
       value = rule.byte_size ? ParseByteSize(text) : ParseUnsigned(text);
       if (rule.accepts_auto && text == "auto") value = 0;
     }
+    const bool is_auto = rule.accepts_auto && value == 0u;
     if (!value || *value > type_max ||
-        !IsWithin(static_cast<double>(*value), rule)) {
+        (!is_auto && !IsWithin(static_cast<double>(*value), rule))) {
       return Mistyped(key, node,
                       DescribeNumbers("a whole number", rule, 0,
                                       static_cast<double>(type_max)));

@@ -53,6 +53,7 @@ class DataFault {
   friend bool operator==(const DataFault&, const DataFault&) = default;
 
  private:
+  friend absl::Status AsDataFault(absl::Status status);
   friend bool IsDataFault(const absl::Status& status);
 
   static constexpr char kMarkUrl[] = "ballast/data_fault";
@@ -65,6 +66,13 @@ inline absl::Status DataFaultError(absl::string_view reason) {
   return DataFault(std::string(reason)).ToStatus();
 }
 
+// `status`, which must not be OK, as a data fault: for code whose callers look
+// at its code, too.
+inline absl::Status AsDataFault(absl::Status status) {
+  status.SetPayload(DataFault::kMarkUrl, absl::Cord());
+  return status;
+}
+
 // Whether `status` carries a data fault.
 inline bool IsDataFault(const absl::Status& status) {
   return status.GetPayload(DataFault::kMarkUrl).has_value();
@@ -75,19 +83,6 @@ inline bool IsDataFault(const absl::Status& status) {
 inline std::optional<DataFault> ToDataFault(const absl::Status& status) {
   if (!IsDataFault(status)) return std::nullopt;
   return DataFault(std::string(status.message()));
-}
-
-// ToDataFault, and for parsers that do not mark their faults yet also the codes
-// INVALID_ARGUMENT, DATA_LOSS and OUT_OF_RANGE. Goes once all of them do.
-inline std::optional<DataFault> DataFaultOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kOutOfRange:
-      return DataFault(std::string(status.message()));
-    default:
-      return ToDataFault(status);
-  }
 }
 
 // A value, or the data fault that prevented it.
@@ -115,7 +110,7 @@ class FaultOr {
 template <typename T>
 absl::StatusOr<FaultOr<T>> SeparateFault(absl::StatusOr<T> parsed) {
   if (parsed.ok()) return FaultOr<T>(*std::move(parsed));
-  std::optional<DataFault> fault = DataFaultOf(parsed.status());
+  std::optional<DataFault> fault = ToDataFault(parsed.status());
   if (fault.has_value()) return FaultOr<T>(*std::move(fault));
   return parsed.status();
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -16,7 +17,7 @@ constexpr size_t kMaxPath = 4096;
 constexpr size_t kMaxPrinted = 200;
 
 absl::Status Refused(absl::string_view path, absl::string_view reason) {
-  return absl::InvalidArgumentError(
+  return DataFaultError(
       absl::StrCat("path \"", Printable(path), "\" ", reason));
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 template <typename... Piece>
 absl::Status Differs(const Piece&... pieces) {
-  return absl::DataLossError(absl::StrCat(pieces...));
+  return AsDataFault(absl::DataLossError(absl::StrCat(pieces...)));
 }
 
 absl::Status CheckImageCount(size_t found, const IndexSampleRecord& record) {

@@ -57,8 +57,8 @@ class FileSource : public SampleSource {
 
  private:
   // Reads the parts of `record` from `file`. `lists`: the index has a video of
-  // it that is a list of pictures. Data faults are returned as statuses that
-  // DataFaultOf recognises.
+  // it that is a list of pictures. Data faults are returned as
+  // DataFaultError does.
   virtual absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                                FileView file,
                                                absl::string_view file_name,

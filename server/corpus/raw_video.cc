@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/limits.h"
 
 namespace ballast {
@@ -43,9 +44,9 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
     return video;
   }
   if (size > kMaxSampleBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a video of ", size, " bytes in a store; at most ",
-                     kMaxSampleBytes, " are fetched"));
+    return DataFaultError(absl::StrCat("a video of ", size,
+                                       " bytes in a store; at most ",
+                                       kMaxSampleBytes, " are fetched"));
   }
   BALLAST_RETURN_IF_ERROR(file.Load({{offset, size}}));
   BALLAST_ASSIGN_OR_RETURN(const std::string bytes, file.ReadAt(offset, size));
@@ -55,9 +56,9 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
 absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
                                        const std::string& name) {
   if (bytes.size() > kMaxSampleBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a video of ", bytes.size(), " bytes; at most ",
-                     kMaxSampleBytes, " are copied to memory"));
+    return DataFaultError(absl::StrCat("a video of ", bytes.size(),
+                                       " bytes; at most ", kMaxSampleBytes,
+                                       " are copied to memory"));
   }
   RawVideo video;
   video.size = bytes.size();

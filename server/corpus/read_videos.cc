@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/raw_video.h"
 
@@ -17,9 +18,8 @@ absl::Status ReadVideo(FileView file, uint64_t offset, uint64_t size,
     uint64_t bytes = size;
     for (const RawVideo& other : sample->videos) bytes += other.size;
     if (bytes > kMaxSampleBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("its videos in a store have over ", kMaxSampleBytes,
-                       " bytes in all"));
+      return DataFaultError(absl::StrCat("its videos in a store have over ",
+                                         kMaxSampleBytes, " bytes in all"));
     }
     // What the hash and the decoder read is of one version, and fetched once.
     BALLAST_RETURN_IF_ERROR(file.Load({{offset, size}}));
@@ -65,8 +65,8 @@ absl::Status ReadNamedVideo(const JsonVideo& named, const MediaRoot& media,
     FileView view(&file, from, owner);
     const uint64_t size = view.size();
     if (size > *left) {
-      return absl::DataLossError(
-          absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+      return AsDataFault(absl::DataLossError(
+          absl::StrCat("over ", kMaxSampleBytes, " bytes in all")));
     }
     *left -= size;
     BALLAST_RETURN_IF_ERROR(view.Load({{0, size}}));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cores.h"
+#include "common/machine_memory.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "server/delivery/placeholder.h"
@@ -20,12 +21,15 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      const FamilyText* family)
     : config_(config),
       family_(family),
+      decode_budget_(
+          DecodeBudgetBytes(config_.serve().decode_memory(), MachineMemory())),
       videos_(config_.model(), ImageOptionsOf(config_.model()).resampling,
               static_cast<int>(ThreadsOrCores(config_.serve().threads())),
+              &decode_budget_,
               instruments ? &instruments->video_decoders : nullptr),
       reader_(std::move(sources), ImageOptionsOf(config_.model()),
               family != nullptr ? &family->planner() : nullptr, &videos_,
-              instruments),
+              &decode_budget_, instruments),
       vision_(&reader_, &image_checks_),
       language_(&config_, tokenizer, family, &reader_, &image_checks_),
       active_(active),

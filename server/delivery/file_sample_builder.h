@@ -13,6 +13,7 @@
 #include "server/corpus/sample_source.h"
 #include "server/delivery/active_samples.h"
 #include "server/delivery/bad_samples.h"
+#include "server/delivery/decode_budget.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/image_check_cache.h"
 #include "server/delivery/language_builder.h"
@@ -48,6 +49,11 @@ class FileSampleBuilder : public SampleBuilder {
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override;
 
+  // The memory of serve.decode_memory.
+  const DecodeBudget& decode_budget() const { return decode_budget_; }
+  // Ends waits for it; a Build that would need more fails.
+  void EndWaits() { decode_budget_.Close(); }
+
   const BadSamples& bad_samples() const { return bad_samples_; }
   // Changes serve.max_bad_samples from now on.
   void SetMaxBadSamples(uint32_t most) { bad_samples_.SetMost(most); }
@@ -72,6 +78,7 @@ class FileSampleBuilder : public SampleBuilder {
 
   const v1::Config config_;
   const FamilyText* const family_;
+  mutable DecodeBudget decode_budget_;
   const SampleVideoReader videos_;
   const SampleReader reader_;
   mutable ImageCheckCache image_checks_;

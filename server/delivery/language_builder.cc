@@ -52,7 +52,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   std::copy(text->labels.begin(), text->labels.end(), arrays.labels.begin());
   const absl::Status placed =
       Place(text->ids, sides, images, videos, arrays.positions);
-  if (const auto fault = DataFaultOf(placed)) return fault;
+  if (const auto fault = ToDataFault(placed)) return fault;
   if (!placed.ok()) return placed;
   return std::nullopt;
 }

@@ -30,14 +30,6 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
   return *decoder;
 }
 
-// FAILED_PRECONDITION means that the image's size is not the indexed one.
-std::optional<DataFault> FaultOfImage(const absl::Status& status) {
-  if (absl::IsFailedPrecondition(status)) {
-    return DataFault(std::string(status.message()));
-  }
-  return DataFaultOf(status);
-}
-
 // The content hashes of a sample whose images the index has marks of.
 absl::StatusOr<absl::Span<const uint64_t>> HashesOf(
     const SourceIndex& index, uint64_t ordinal, const IndexedSample& indexed) {
@@ -134,7 +126,7 @@ absl::Status DecodeAndCut(absl::string_view file, const ImageHeader& expected,
                           absl::Duration* resizing) {
   BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder->Decode(file));
   if (image.width != expected.width || image.height != expected.height) {
-    return absl::FailedPreconditionError(
+    return DataFaultError(
         absl::StrCat(image.width, "x", image.height, " pixels instead of ",
                      expected.width, "x", expected.height,
                      "; has the file changed? index the source again"));
@@ -169,11 +161,12 @@ SampleReader::SampleReader(std::vector<const SampleSource*> sources,
                            const ImageOptions& image_options,
                            const ImagePlanner* planner,
                            const SampleVideoReader* videos,
-                           BuildInstruments* instruments)
+                           DecodeBudget* budget, BuildInstruments* instruments)
     : sources_(std::move(sources)),
       image_options_(image_options),
       planner_(planner),
       videos_(videos),
+      budget_(budget),
       instruments_(instruments) {}
 
 absl::StatusOr<FaultOr<RawSample>> SampleReader::ReadText(
@@ -230,7 +223,7 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideo(
       videos_->Read(raw, indexed, plan, &ThreadDecoder(image_options_),
                     [&](size_t frame) { return place(first + frame); }),
       absl::StrCat("video ", number));
-  if (const auto fault = DataFaultOf(status)) return fault;
+  if (const auto fault = ToDataFault(status)) return fault;
   if (!status.ok()) return status;
   if (instruments_ != nullptr) instruments_->image_bytes.Add(raw.size);
   if (decoded != nullptr) {
@@ -304,6 +297,20 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
       if (instruments_ != nullptr) instruments_->image_bytes.Add(file.size());
       continue;
     }
+    work->active->Stage("waiting for serve.decode_memory");
+    const ImageGrid& grid = request.grids[first];
+    absl::StatusOr<uint64_t> needs =
+        crops.is_cut ? decoder.Needs(file)
+                     : decoder.Needs(file, grid.width, grid.height);
+    if (const auto fault = ToDataFault(needs.status())) {
+      return fault->In(absl::StrCat("image ", i));
+    }
+    if (!needs.ok()) return needs.status();
+    if (crops.is_cut) {
+      *needs += CropBytes(crops.plan, image_options_.resampling);
+    }
+    BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
+                             budget_->Take(*needs));
     work->active->Stage("decoding an image");
     ImageHeader expected = {};
     expected.width = sizes[i].width;
@@ -315,13 +322,12 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
       status = DecodeAndCut(file, expected, crops.plan, first, place, &decoder,
                             &resizing);
     } else {
-      const ImageGrid& grid = request.grids[first];
       status = decoder.DecodeResized(file, expected, grid.width, grid.height,
                                      place(first));
       resizing = decoder.resize_time();
     }
     status = Annotate(status, absl::StrCat("image ", i));
-    if (const auto fault = FaultOfImage(status)) return *fault;
+    if (const auto fault = ToDataFault(status)) return *fault;
     if (!status.ok()) return status;
     warnings += decoder.warnings() > 0;
     if (instruments_ == nullptr) continue;

@@ -13,6 +13,7 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/active_samples.h"
+#include "server/delivery/decode_budget.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_video_reader.h"
@@ -38,9 +39,11 @@ class SampleReader {
   // which may be null, are not owned.
   // `planner`, not owned, is that of the model's image family; nullptr for
   // Qwen's models. `videos`, not owned, has the same model.
+  // `budget`, not owned, has the memory to decode in.
   SampleReader(std::vector<const SampleSource*> sources,
                const ImageOptions& image_options, const ImagePlanner* planner,
-               const SampleVideoReader* videos, BuildInstruments* instruments);
+               const SampleVideoReader* videos, DecodeBudget* budget,
+               BuildInstruments* instruments);
 
   // Blocks on the disk. Non-OK statuses are transient faults.
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
@@ -87,6 +90,7 @@ class SampleReader {
   const ImageOptions image_options_;
   const ImagePlanner* const planner_;
   const SampleVideoReader* const videos_;
+  DecodeBudget* const budget_;
   BuildInstruments* const instruments_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/video/listed_frame.h"
 #include "server/video/model_videos.h"
 
@@ -24,10 +25,10 @@ bool IsSame(const IndexedVideo& a, const IndexedVideo& b) {
 
 // Makes the frames of a list of pictures.
 absl::Status ReadList(const RawVideo& raw, const IndexedVideo& indexed,
-                      const VideoPlan& plan, ImageDecoder* decoder,
-                      SampleVideoReader::Place place) {
+                      const VideoPlan& plan, DecodeBudget* budget,
+                      ImageDecoder* decoder, SampleVideoReader::Place place) {
   const auto changed = [](const auto&... pieces) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         pieces..., "; has the sample changed? index the source again"));
   };
   if (!(indexed.flags & IndexedVideo::kIsList) ||
@@ -36,21 +37,41 @@ absl::Status ReadList(const RawVideo& raw, const IndexedVideo& indexed,
                    " frames");
   }
   for (size_t i = 0; i < plan.frames.size(); ++i) {
+    const std::string& picture = raw.pictures[plan.frames[i]];
+    const std::string frame = absl::StrCat("frame ", plan.frames[i]);
+    const absl::StatusOr<uint64_t> needs = decoder->Needs(picture);
+    if (!needs.ok()) return Annotate(needs.status(), frame);
+    BALLAST_ASSIGN_OR_RETURN(
+        const DecodeBudget::Lease memory,
+        budget->Take(*needs + ListedFrameBytes(indexed.width, indexed.height,
+                                               plan,
+                                               decoder->options().resampling)));
     BALLAST_RETURN_IF_ERROR(
-        Annotate(MakeListedFrame(raw.pictures[plan.frames[i]], indexed.width,
-                                 indexed.height, plan, decoder, place(i)),
-                 absl::StrCat("frame ", plan.frames[i])));
+        Annotate(MakeListedFrame(picture, indexed.width, indexed.height, plan,
+                                 decoder, place(i)),
+                 frame));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
+uint64_t VideoDecodeBytes(const IndexedVideo& video) {
+  constexpr uint64_t kProcess = uint64_t{64} << 20;
+  // The most that a codec refers to, and the one being decoded.
+  constexpr uint64_t kKept = 17;
+  // Planes of 4:2:0 in two bytes a value; the RGB slots, and a turned frame.
+  constexpr uint64_t kPixelBytes = kKept * 3 + 3 * 3 + 3;
+  return kProcess + kPixelBytes * video.width * video.height;
+}
+
 SampleVideoReader::SampleVideoReader(const v1::Model& model,
                                      const Resampling& resampling,
-                                     int processes, HelperCounters* counters)
+                                     int processes, DecodeBudget* budget,
+                                     HelperCounters* counters)
     : model_(VideoModelOf(model)),
       resampling_(resampling),
+      budget_(budget),
       reader_(std::make_unique<VideoReader>(
           processes, DecoderProcess::Options{.counters = counters})) {}
 
@@ -80,7 +101,11 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
                                      const VideoPlan& plan,
                                      ImageDecoder* pictures,
                                      Place place) const {
-  if (raw.fd == nullptr) return ReadList(raw, indexed, plan, pictures, place);
+  if (raw.fd == nullptr) {
+    return ReadList(raw, indexed, plan, budget_, pictures, place);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
+                           budget_->Take(VideoDecodeBytes(indexed)));
   const VideoBytes bytes = {raw.fd->get(), raw.offset, raw.size};
   FrameForm form;
   form.width = plan.width;
@@ -91,7 +116,7 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
       [&](const VideoFacts& facts) {
         const IndexedVideo found = IndexedVideoOf(facts);
         if (IsSame(found, indexed)) return absl::OkStatus();
-        return absl::InvalidArgumentError(
+        return DataFaultError(
             absl::StrCat(SizeOf(found), " instead of ", SizeOf(indexed),
                          "; has the file changed? index the source again"));
       },

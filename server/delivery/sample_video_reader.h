@@ -15,6 +15,7 @@
 #include "proto/model.pb.h"
 #include "server/corpus/index/indexed_video.h"
 #include "server/corpus/raw_video.h"
+#include "server/delivery/decode_budget.h"
 #include "server/image/image.h"
 #include "server/text/positions.h"
 #include "server/text/video_text.h"
@@ -36,9 +37,12 @@ struct SampleVideoText {
 class SampleVideoReader {
  public:
   // `model` is complete. At most `processes` videos are decoded at a time; no
-  // process is started before the first. `counters`, not owned, may be null.
+  // process is started before the first. `budget` has the memory for a video
+  // while it is decoded. Neither it nor `counters`, which may be null, is
+  // owned.
   SampleVideoReader(const v1::Model& model, const Resampling& resampling,
-                    int processes, HelperCounters* counters = nullptr);
+                    int processes, DecodeBudget* budget,
+                    HelperCounters* counters = nullptr);
 
   // Errors: INTERNAL (the index has a video that cannot be planned, which the
   // schedule would have reported).
@@ -48,9 +52,9 @@ class SampleVideoReader {
 
   // Decodes the planned frames, resizes each and writes it to place(i).
   // `pictures` decodes those of a list, and may be null for any other video.
-  // Blocks on the file and the process. Errors: INVALID_ARGUMENT (damaged, or
-  // another video than the index has), all others are transient, as
-  // VideoReader::ReadFrames.
+  // Blocks on the file and the process. Errors: a data fault (damaged, or
+  // another video than the index has), and as VideoReader::ReadFrames and
+  // DecodeBudget::Take.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
   absl::Status Read(const RawVideo& raw, const IndexedVideo& indexed,
                     const VideoPlan& plan, ImageDecoder* pictures,
@@ -59,8 +63,14 @@ class SampleVideoReader {
  private:
   const std::optional<VideoModel> model_;
   const Resampling resampling_;
+  DecodeBudget* const budget_;
   const std::unique_ptr<VideoReader> reader_;
 };
+
+// Memory that decoding a video of such frames takes, in its process and here:
+// an estimate from the frames that a decoder keeps, with two bytes a value. A
+// process is ended at video_decoder::kMostMemory.
+uint64_t VideoDecodeBytes(const IndexedVideo& video);
 
 }  // namespace ballast
 

@@ -7,6 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
+#include "server/image/resize_sink.h"
 
 namespace ballast {
 namespace {
@@ -56,7 +58,7 @@ absl::StatusOr<RgbImage> Canvas(const RgbImage& source, const PlanStage& stage,
                                 const Resampling& resampling) {
   const uint64_t pixels = uint64_t{stage.height} * stage.width;
   if (pixels > kMaxImagePixels) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "would be resized or padded to ", stage.width, "x", stage.height,
         " pixels; at most ", kMaxImagePixels, " are made"));
   }
@@ -80,6 +82,25 @@ absl::StatusOr<RgbImage> Canvas(const RgbImage& source, const PlanStage& stage,
 }
 
 }  // namespace
+
+uint64_t CropBytes(const ImagePlan& plan, const Resampling& resampling) {
+  const auto bytes = [](uint64_t height, uint64_t width) {
+    return height * width * kPixelBytes;
+  };
+  uint64_t total = 0;
+  for (const PlanStage& stage : plan.stages) {
+    // The part that is resized, the part resized, and the canvas.
+    total +=
+        bytes(stage.from.height, stage.from.width) +
+        bytes(stage.place.height, stage.place.width) +
+        bytes(stage.height, stage.width) +
+        bytes(stage.crop.height, stage.crop.width) * stage.rows *
+            stage.columns +
+        ResizeSink::MostBytes(resampling, stage.from.width, stage.from.height,
+                              stage.place.width, stage.place.height);
+  }
+  return total;
+}
 
 absl::StatusOr<std::vector<RgbImage>> MakeCrops(const RgbImage& image,
                                                 const ImagePlan& plan,

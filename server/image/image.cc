@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/image/exif.h"
 #include "server/image/image_sink.h"
 #include "server/image/jpeg.h"
@@ -43,13 +44,36 @@ absl::StatusOr<Stored> ReadStored(absl::string_view bytes,
 }
 
 // A header that ends early in a complete file is damage.
+template <typename T>
+absl::StatusOr<T> OfWholeFile(absl::StatusOr<T> read) {
+  if (absl::IsOutOfRange(read.status())) {
+    return DataFaultError(read.status().message());
+  }
+  return read;
+}
+
 absl::StatusOr<Stored> ReadWholeFile(absl::string_view bytes,
                                      const ImageOptions& options) {
-  absl::StatusOr<Stored> stored = ReadStored(bytes, options);
-  if (!stored.ok() && absl::IsOutOfRange(stored.status())) {
-    return absl::InvalidArgumentError(stored.status().message());
-  }
-  return stored;
+  return OfWholeFile(ReadStored(bytes, options));
+}
+
+// The memory for turning a picture, and with `is_kept` for its pixels.
+uint64_t PixelBytes(const Stored& stored, bool is_kept) {
+  const uint64_t pixels =
+      uint64_t{stored.header.width} * stored.header.height * kChannels;
+  return pixels *
+         ((stored.orientation == kUpright ? 0 : 1) + (is_kept ? 1 : 0));
+}
+
+// `decoder`, that of the decoder, with `more`. Errors: a data fault.
+absl::StatusOr<uint64_t> WithinLimit(const Stored& stored, uint64_t decoder,
+                                     uint64_t more,
+                                     const ImageOptions& options) {
+  if (decoder + more <= options.max_memory) return decoder + more;
+  return DataFaultError(absl::StrCat(
+      "decoding an image of ", stored.header.width, "x", stored.header.height,
+      " pixels needs ", decoder + more, " bytes of memory; at most ",
+      options.max_memory, " are taken for an image"));
 }
 
 absl::Status CheckOutput(uint32_t width, uint32_t height, size_t bytes) {
@@ -68,10 +92,29 @@ struct ImageDecoder::State {
   explicit State(const ImageOptions& o)
       : options(o), arena(o.max_memory, kKeptMemory), jpeg(&arena) {}
 
-  // Decodes to `sink` and applies the orientation on the way. Given a size to
-  // cover, may decode a JPEG at a smaller scale.
+  // What decoding takes; resizing and a result that is kept take `more`.
+  absl::StatusOr<uint64_t> Needs(absl::string_view bytes, const Stored& stored,
+                                 uint64_t more) const {
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint64_t decoder,
+        OfWholeFile(ReadDecoderBytes(bytes, stored.header)));
+    return WithinLimit(stored, decoder, more, options);
+  }
+
+  // What resizing takes.
+  uint64_t ResizeBytes(const Stored& stored, uint32_t width,
+                       uint32_t height) const {
+    if (width == stored.width() && height == stored.height()) return 0;
+    return ResizeSink::MostBytes(options.resampling, stored.width(),
+                                 stored.height(), width, height);
+  }
+
+  // Decodes to `sink` and applies the orientation on the way, in `needs` bytes.
+  // Given a size to cover, may decode a JPEG at a smaller scale.
   absl::Status DecodeTo(absl::string_view bytes, const Stored& stored,
-                        const JpegDecoder::Size* cover, RowSink* sink) {
+                        uint64_t needs, const JpegDecoder::Size* cover,
+                        RowSink* sink) {
+    arena.SetLimit(needs);
     OrientingSink turned(stored.orientation, &arena, sink);
     RowSink* to = stored.orientation == kUpright ? sink : &turned;
     absl::Status status = Decode(bytes, stored.header, cover, to);
@@ -119,11 +162,26 @@ ImageDecoder::~ImageDecoder() = default;
 absl::StatusOr<RgbImage> ImageDecoder::Decode(absl::string_view bytes) {
   BALLAST_ASSIGN_OR_RETURN(const Stored stored,
                            ReadWholeFile(bytes, state_->options));
+  BALLAST_ASSIGN_OR_RETURN(
+      const uint64_t needs,
+      state_->Needs(bytes, stored, PixelBytes(stored, /*is_kept=*/true)));
   RgbImage image{stored.width(), stored.height(), {}};
   image.pixels.resize(size_t{image.width} * image.height * kChannels);
   ImageSink sink(image.pixels.data());
-  BALLAST_RETURN_IF_ERROR(state_->DecodeTo(bytes, stored, nullptr, &sink));
+  BALLAST_RETURN_IF_ERROR(
+      state_->DecodeTo(bytes, stored, needs, nullptr, &sink));
   return image;
+}
+
+absl::StatusOr<uint64_t> ImageDecoder::Needs(absl::string_view bytes,
+                                             uint32_t width,
+                                             uint32_t height) const {
+  BALLAST_ASSIGN_OR_RETURN(const Stored stored,
+                           ReadWholeFile(bytes, state_->options));
+  const bool is_kept = width == 0 || height == 0;
+  const uint64_t resizing =
+      is_kept ? 0 : state_->ResizeBytes(stored, width, height);
+  return state_->Needs(bytes, stored, PixelBytes(stored, is_kept) + resizing);
 }
 
 absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
@@ -134,22 +192,27 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
   BALLAST_ASSIGN_OR_RETURN(const Stored stored,
                            ReadWholeFile(bytes, state_->options));
   if (stored.width() != expected.width || stored.height() != expected.height) {
-    return absl::FailedPreconditionError(
+    return DataFaultError(
         absl::StrCat("image is ", stored.width(), "x", stored.height(),
                      " pixels, not ", expected.width, "x", expected.height,
                      " as when it was indexed; index the source again"));
   }
+  BALLAST_ASSIGN_OR_RETURN(
+      const uint64_t needs,
+      state_->Needs(bytes, stored,
+                    PixelBytes(stored, /*is_kept=*/false) +
+                        state_->ResizeBytes(stored, width, height)));
   state_->resize_time = absl::ZeroDuration();
   if (width == stored.width() && height == stored.height()) {
     ImageSink sink(out.data());
-    return state_->DecodeTo(bytes, stored, nullptr, &sink);
+    return state_->DecodeTo(bytes, stored, needs, nullptr, &sink);
   }
   ResizeSink sink(width, height, state_->options.resampling, out,
                   &state_->arena, &state_->tables);
   JpegDecoder::Size cover = {width, height};
   if (SwapsSides(stored.orientation)) std::swap(cover.width, cover.height);
   absl::Status status = state_->DecodeTo(
-      bytes, stored, state_->options.fast ? &cover : nullptr, &sink);
+      bytes, stored, needs, state_->options.fast ? &cover : nullptr, &sink);
   state_->resize_time = absl::FromChrono(sink.busy());
   return status;
 }
@@ -166,8 +229,17 @@ ImageDecoder::Memory ImageDecoder::memory() const {
 }
 
 absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
-                                          const ImageOptions& options) {
+                                          const ImageOptions& options,
+                                          bool is_kept) {
   BALLAST_ASSIGN_OR_RETURN(const Stored stored, ReadStored(bytes, options));
+  const uint64_t more = PixelBytes(stored, is_kept);
+  // Few images are so large that more of their header matters.
+  if (MostDecoderBytes(stored.header) + more > options.max_memory) {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t decoder,
+                             ReadDecoderBytes(bytes, stored.header));
+    BALLAST_RETURN_IF_ERROR(
+        WithinLimit(stored, decoder, more, options).status());
+  }
   return ImageHeader{stored.header.format, stored.width(), stored.height()};
 }
 

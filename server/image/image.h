@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "proto/image/resample_weights.h"
 #include "server/image/image_header.h"
 #include "server/image/image_options.h"
-#include "proto/image/resample_weights.h"
 
 namespace ballast {
 
@@ -24,10 +24,12 @@ struct RgbImage {
 };
 
 // The size of an image under `options`; `bytes` may be cut after its header.
-// Errors: as ReadImageHeader; OUT_OF_RANGE also if the orientation is wanted
-// and lies beyond `bytes`.
+// `is_kept`: Decode will be asked for all its pixels. Errors: as
+// ReadImageHeader; a data fault also if it needs more than options.max_memory;
+// OUT_OF_RANGE also if the orientation is wanted and is beyond `bytes`.
 absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
-                                          const ImageOptions& options);
+                                          const ImageOptions& options,
+                                          bool is_kept = false);
 
 // Decodes and resizes images, one after the other. Reuses its buffers, its
 // tables and the memory of libjpeg and libpng, so that an image of a size seen
@@ -44,18 +46,24 @@ class ImageDecoder {
   ImageDecoder(const ImageDecoder&) = delete;
   ImageDecoder& operator=(const ImageDecoder&) = delete;
 
-  // Decodes exactly as Pillow's Image.open(f).convert("RGB"). Errors:
-  // INVALID_ARGUMENT (not an image, damaged, truncated, too large),
-  // RESOURCE_EXHAUSTED (options.max_memory).
+  // An upper bound of the memory that decoding the file takes, from its header
+  // alone: Decode of it, its result included, or with `width` and `height`
+  // DecodeResized to them. Errors: a data fault (no image; more than
+  // options.max_memory).
+  absl::StatusOr<uint64_t> Needs(absl::string_view bytes, uint32_t width = 0,
+                                 uint32_t height = 0) const;
+
+  // Decodes exactly as Pillow's Image.open(f).convert("RGB"). Errors: a data
+  // fault (not an image, damaged, truncated, too large, as Needs),
+  // RESOURCE_EXHAUSTED (the machine is out of memory).
   absl::StatusOr<RgbImage> Decode(absl::string_view bytes);
 
   // Decodes and resizes in one pass, bit for bit as the library of
   // options.resampling does: each row is written to `out` as soon as its source
   // rows are decoded. `out` holds height*width*3 bytes; after an error its
   // content is unspecified. A size other than `expected` (the index's; the
-  // format does not matter) means that the file has changed:
-  // FAILED_PRECONDITION. Other errors: INVALID_ARGUMENT (as Decode; size of
-  // `out`; a side of 0), RESOURCE_EXHAUSTED.
+  // format does not matter) is a data fault. Other errors: as Decode;
+  // INVALID_ARGUMENT (size of `out`; a side of 0).
   absl::Status DecodeResized(absl::string_view bytes,
                              const ImageHeader& expected, uint32_t width,
                              uint32_t height, absl::Span<uint8_t> out);

@@ -3,10 +3,13 @@
 // up a whole decoder for each.
 #include "server/image/image_header.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -47,13 +50,13 @@ absl::Status CutShort(absl::string_view format, size_t size) {
 absl::StatusOr<ImageHeader> Checked(ImageFormat format, absl::string_view name,
                                     uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat(name, " of ", width, "x", height, " pixels"));
   }
   if (width > kMaxImagePixels / height) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " of ", width, "x", height, " pixels; at most ",
-                     kMaxImagePixels, " pixels are decoded"));
+    return DataFaultError(absl::StrCat(name, " of ", width, "x", height,
+                                       " pixels; at most ", kMaxImagePixels,
+                                       " pixels are decoded"));
   }
   return ImageHeader{format, static_cast<uint32_t>(width),
                      static_cast<uint32_t>(height)};
@@ -79,7 +82,7 @@ absl::StatusOr<ImageHeader> ReadFrameHeader(absl::string_view bytes,
   const uint32_t components = Byte(bytes, at + 7);
   if (Big16(bytes, at) < 8 || bits != 8 ||
       (components != 1 && components != 3 && components != 4)) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("JPEG of ", bits, " bits and ", components,
                      " components; 8 bits and 1, 3 or 4 components are "
                      "supported"));
@@ -88,10 +91,10 @@ absl::StatusOr<ImageHeader> ReadFrameHeader(absl::string_view bytes,
                  Big16(bytes, at + 3));
 }
 
-// Walks the markers to the frame header; skips junk between them, as Pillow
-// does.
-absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
-  size_t at = 2;
+// The place after the next marker that `is_wanted`, from `at` on; skips other
+// segments and the junk between them, as Pillow does.
+absl::StatusOr<size_t> FindMarker(absl::string_view bytes, size_t at,
+                                  bool (*is_wanted)(uint32_t marker)) {
   while (true) {
     at = bytes.find('\xff', at);
     if (at == absl::string_view::npos) break;
@@ -100,16 +103,16 @@ absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
     const uint32_t marker = Byte(bytes, at);
     ++at;
     if (marker == 0 || IsAlone(marker)) continue;
-    if (IsStartOfFrame(marker)) return ReadFrameHeader(bytes, at);
+    if (is_wanted(marker)) return at;
     if (marker < 0xc0 || marker == 0xda) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "JPEG has marker 0x", absl::Hex(marker), " before its frame header"));
     }
     if (bytes.size() - at < 2) break;
     const size_t length = Big16(bytes, at);
     if (length < 2) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "JPEG segment 0x", absl::Hex(marker), " has length ", length));
+      return DataFaultError(absl::StrCat("JPEG segment 0x", absl::Hex(marker),
+                                         " has length ", length));
     }
     if (bytes.size() - at < length) break;
     at += length;
@@ -117,11 +120,96 @@ absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
   return CutShort("JPEG", bytes.size());
 }
 
+absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
+  BALLAST_ASSIGN_OR_RETURN(const size_t at,
+                           FindMarker(bytes, 2, IsStartOfFrame));
+  return ReadFrameHeader(bytes, at);
+}
+
+uint64_t RoundUpTo(uint64_t value, uint64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Buffers of some rows, tables and the padding of arrays.
+constexpr uint64_t kSmallBuffers = uint64_t{1} << 20;
+
+// Of at most 4 components of at most 4 rows in 10 groups each.
+uint64_t JpegRowBytes(uint64_t width) { return 256 * (width + 256); }
+
+// The coefficients of a JPEG whose frame header begins at `at`, in blocks of 64
+// of 2 bytes; each component is padded to whole units of its sampling factors.
+absl::StatusOr<uint64_t> CoefficientBytes(absl::string_view bytes, size_t at,
+                                          const ImageHeader& header) {
+  struct Factors {
+    uint32_t x, y;
+  };
+  Factors factors[4];
+  Factors most = {1, 1};
+  const uint32_t components = Byte(bytes, at + 7);
+  if (bytes.size() - at < 8 + 3 * size_t{components}) {
+    return CutShort("JPEG", bytes.size());
+  }
+  for (uint32_t i = 0; i < components; ++i) {
+    const uint32_t both = Byte(bytes, at + 8 + 3 * i + 1);
+    factors[i] = {both >> 4, both & 15};
+    if (factors[i].x < 1 || factors[i].x > 4 || factors[i].y < 1 ||
+        factors[i].y > 4) {
+      return DataFaultError(absl::StrCat("JPEG has sampling factors ",
+                                         factors[i].x, "x", factors[i].y,
+                                         "; wanted 1 to 4"));
+    }
+    most.x = std::max(most.x, factors[i].x);
+    most.y = std::max(most.y, factors[i].y);
+  }
+  constexpr uint64_t kBlockBytes = 64 * 2;
+  const auto blocks = [](uint64_t pixels, uint32_t factor, uint32_t most) {
+    const uint64_t unit = uint64_t{8} * most;
+    return RoundUpTo((pixels * factor + unit - 1) / unit, factor);
+  };
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < components; ++i) {
+    const uint64_t rows = blocks(header.height, factors[i].y, most.y);
+    // And a pointer to each row.
+    total += rows * (blocks(header.width, factors[i].x, most.x) * kBlockBytes +
+                     sizeof(void*));
+  }
+  return total;
+}
+
+absl::StatusOr<uint64_t> ReadJpegBytes(absl::string_view bytes,
+                                       const ImageHeader& header) {
+  const uint64_t rows = JpegRowBytes(header.width) + kSmallBuffers;
+  BALLAST_ASSIGN_OR_RETURN(const size_t at,
+                           FindMarker(bytes, 2, IsStartOfFrame));
+  BALLAST_RETURN_IF_ERROR(ReadFrameHeader(bytes, at).status());
+  const uint32_t marker = Byte(bytes, at - 1);
+  bool has_scans = marker != 0xc0 && marker != 0xc1;
+  if (!has_scans) {
+    const auto is_scan = [](uint32_t m) { return m == 0xda; };
+    BALLAST_ASSIGN_OR_RETURN(const size_t scan,
+                             FindMarker(bytes, at + Big16(bytes, at), is_scan));
+    if (bytes.size() - scan < 3) return CutShort("JPEG", bytes.size());
+    // All coefficients are kept unless the first scan has all components.
+    has_scans = Byte(bytes, scan + 2) < Byte(bytes, at + 7);
+  }
+  if (!has_scans) return rows;
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t coefficients,
+                           CoefficientBytes(bytes, at, header));
+  return rows + coefficients;
+}
+
+constexpr uint64_t kPngPixelBytes = 8;
+
+// libpng's rows, each of them allocated twice at most.
+uint64_t PngRowBytes(uint64_t width) {
+  return 4 * kPngPixelBytes * (width + 64);
+}
+
 absl::StatusOr<ImageHeader> ReadPngHeader(absl::string_view bytes) {
   // Magic, then IHDR: length, name, width, height.
   if (bytes.size() < 24) return CutShort("PNG", bytes.size());
   if (Big32(bytes, 8) != 13 || bytes.substr(12, 4) != "IHDR") {
-    return absl::InvalidArgumentError("PNG does not start with IHDR");
+    return DataFaultError("PNG does not start with IHDR");
   }
   return Checked(ImageFormat::kPng, "PNG", Big32(bytes, 16), Big32(bytes, 20));
 }
@@ -142,7 +230,7 @@ absl::StatusOr<ImageHeader> ReadWebpHeader(absl::string_view bytes) {
     const uint32_t low = Little16(bytes, kPayload + 1);
     const uint32_t high = Little16(bytes, kPayload + 3);
     if (Byte(bytes, kPayload) != 0x2f || high >> 13 != 0) {
-      return absl::InvalidArgumentError("WebP has a damaged VP8L header");
+      return DataFaultError("WebP has a damaged VP8L header");
     }
     return Checked(ImageFormat::kWebp, "WebP", (low & 0x3fff) + 1,
                    (low >> 14 | (high & 0xfff) << 2) + 1);
@@ -150,24 +238,57 @@ absl::StatusOr<ImageHeader> ReadWebpHeader(absl::string_view bytes) {
   if (chunk == "VP8 ") {
     const bool key_frame = (Byte(bytes, kPayload) & 1) == 0;
     if (!key_frame || bytes.substr(kPayload + 3, 3) != "\x9d\x01\x2a") {
-      return absl::InvalidArgumentError("WebP has a damaged VP8 header");
+      return DataFaultError("WebP has a damaged VP8 header");
     }
     return Checked(ImageFormat::kWebp, "WebP",
                    Little16(bytes, kPayload + 6) & 0x3fff,
                    Little16(bytes, kPayload + 8) & 0x3fff);
   }
-  return absl::InvalidArgumentError(
+  return DataFaultError(
       "WebP starts with none of the chunks VP8, VP8L and VP8X");
 }
 
 }  // namespace
+
+absl::StatusOr<uint64_t> ReadDecoderBytes(absl::string_view bytes,
+                                          const ImageHeader& header) {
+  if (header.format == ImageFormat::kJpeg) return ReadJpegBytes(bytes, header);
+  if (header.format == ImageFormat::kPng) {
+    // The last of IHDR: its checksum follows.
+    constexpr size_t kInterlace = 28;
+    if (bytes.size() <= kInterlace) return CutShort("PNG", bytes.size());
+    if (Byte(bytes, kInterlace) == 0) {
+      return PngRowBytes(header.width) + kSmallBuffers;
+    }
+  }
+  return MostDecoderBytes(header);
+}
+
+uint64_t MostDecoderBytes(const ImageHeader& header) {
+  const uint64_t pixels = uint64_t{header.width} * header.height;
+  switch (header.format) {
+    case ImageFormat::kJpeg: {
+      // Four components, padded to units of 32x32 pixels.
+      const uint64_t padded =
+          RoundUpTo(header.width, 32) * RoundUpTo(header.height, 32);
+      return JpegRowBytes(header.width) + kSmallBuffers +
+             4 * (2 * padded + sizeof(void*) * header.height);
+    }
+    case ImageFormat::kPng:
+      return 3 * pixels + PngRowBytes(header.width) + kSmallBuffers;
+    case ImageFormat::kWebp:
+      break;
+  }
+  // The picture, and libwebp's own of four bytes a pixel where it is lossless.
+  return 7 * pixels + kSmallBuffers;
+}
 
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes) {
   const bool riff = IsPrefixOf(bytes, "RIFF") &&
                     (bytes.size() <= 8 || IsPrefixOf(bytes.substr(8), "WEBP"));
   if (!IsPrefixOf(bytes, kJpegMagic) && !IsPrefixOf(bytes, kPngMagic) &&
       !riff) {
-    return absl::InvalidArgumentError("neither JPEG nor PNG nor WebP");
+    return DataFaultError("neither JPEG nor PNG nor WebP");
   }
   if (bytes.size() < 12) return CutShort("image", bytes.size());
   if (riff) return ReadWebpHeader(bytes);

@@ -21,10 +21,22 @@ struct ImageHeader {
 // any memory is allocated for them.
 inline constexpr uint64_t kMaxImagePixels = uint64_t{1} << 28;
 
-// Reads format and size from the header; `bytes` may be cut after it. Errors:
-// INVALID_ARGUMENT (not a JPEG, PNG or WebP; damaged header; a side of 0; over
+// Reads format and size from the header; `bytes` may be cut after it. Errors: a
+// data fault (not a JPEG, PNG or WebP; damaged header; a side of 0; over
 // kMaxImagePixels), OUT_OF_RANGE (cut before the size: pass more).
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes);
+
+// An upper bound of the memory that the decoder of the file with this header
+// takes beyond a row of pixels for its caller: for a JPEG that is progressive
+// or has several scans 2 bytes a coefficient (3 to 6 a pixel), for an
+// interlaced PNG 3 bytes a pixel, for a WebP 7; for all others some rows.
+// `bytes` may be cut after the header, of a JPEG after that of its first scan.
+// Errors: as ReadImageHeader.
+absl::StatusOr<uint64_t> ReadDecoderBytes(absl::string_view bytes,
+                                          const ImageHeader& header);
+
+// The largest result of ReadDecoderBytes for any file of this format and size.
+uint64_t MostDecoderBytes(const ImageHeader& header);
 
 }  // namespace ballast
 

@@ -9,6 +9,9 @@
 
 namespace ballast {
 
+// The least that serve.decode_memory may be.
+inline constexpr uint64_t kMaxImageMemory = uint64_t{1} << 30;
+
 struct ImageOptions {
   // The filter and whose pixels DecodeResized gives.
   Resampling resampling;
@@ -22,11 +25,10 @@ struct ImageOptions {
   // sizes are then those after turning. The Hugging Face processors do not do
   // this.
   bool apply_exif_orientation = false;
-  // Most memory that work on one image may take, beyond its result. A baseline
-  // JPEG or a PNG takes a few rows; a progressive JPEG 2 bytes per coefficient
-  // (3 to 6 per pixel); an interlaced PNG and rotation 3 bytes per pixel; WebP
-  // 7.
-  uint64_t max_memory = uint64_t{1} << 30;
+  // Most memory that work on one image may take, beyond its result. What an
+  // image needs follows from its header (ImageDecoder::Needs); more than this
+  // is a data fault. The same on every server.
+  uint64_t max_memory = kMaxImageMemory;
 
   friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
 };

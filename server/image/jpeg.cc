@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/jpeg_input.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/image/jpeg_memory.h"
 
 namespace ballast {
@@ -145,18 +146,16 @@ struct JpegDecoder::State {
       case Outcome::kDone:
         return absl::OkStatus();
       case Outcome::kTruncated:
-        return absl::InvalidArgumentError("JPEG is truncated");
+        return DataFaultError("JPEG is truncated");
       case Outcome::kError:
         break;
     }
     if (error.base.msg_code == JERR_OUT_OF_MEMORY) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("JPEG needs more than the ", arena->limit(),
-                       " bytes of memory that an image may take",
-                       info.progressive_mode ? "; it is progressive" : ""));
+      return arena->Refusal(
+          absl::StrCat(info.progressive_mode ? "progressive " : "", "JPEG of ",
+                       info.image_width, "x", info.image_height, " pixels"));
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("JPEG is damaged: ", error.message));
+    return DataFaultError(absl::StrCat("JPEG is damaged: ", error.message));
   }
 
   ScratchArena* const arena;
@@ -183,7 +182,7 @@ absl::Status JpegDecoder::Decode(absl::string_view bytes, Size size,
   BALLAST_RETURN_IF_ERROR(state.Explain(state.ReadHeader()));
   const jpeg_decompress_struct& info = state.info;
   if (info.image_width != size.width || info.image_height != size.height) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "JPEG has frame headers of different sizes, one of ", size.width, "x",
         size.height, " and one of ", info.image_width, "x", info.image_height));
   }

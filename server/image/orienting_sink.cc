@@ -13,10 +13,8 @@ absl::Status OrientingSink::Begin(uint32_t width, uint32_t height) {
   done_ = 0;
   pixels_ = arena_->AllocateArray<uint8_t>(uint64_t{width} * height * 3);
   if (pixels_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("turning ", width, "x", height, " pixels as EXIF says ",
-                     "needs more than the ", arena_->limit(),
-                     " bytes of memory that an image may take"));
+    return arena_->Refusal(
+        absl::StrCat("turning ", width, "x", height, " pixels as EXIF says"));
   }
   next_row_ = pixels_;
   return SwapsSides(orientation_) ? sink_->Begin(height, width)

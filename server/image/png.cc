@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -34,12 +35,11 @@ class PngDecoder {
       return absl::OkStatus();
     }
     if (out_of_memory_) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(interlaced_ ? "interlaced " : "", "PNG of ", width_, "x",
-                       height_, " pixels needs more than the ", arena_->limit(),
-                       " bytes of memory that an image may take"));
+      return arena_->Refusal(absl::StrCat(interlaced_ ? "interlaced " : "",
+                                          "PNG of ", width_, "x", height_,
+                                          " pixels"));
     }
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         read ? std::string("PNG is truncated: rows are missing")
              : absl::StrCat("PNG is damaged: ", message_));
   }

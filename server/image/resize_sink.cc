@@ -6,6 +6,21 @@
 
 namespace ballast {
 
+uint64_t ResizeSink::MostBytes(const Resampling& resampling, uint32_t width,
+                               uint32_t height, uint32_t new_width,
+                               uint32_t new_height) {
+  if (!IsResizedAlongYFirst(resampling.library, width, height, new_width,
+                            new_height)) {
+    return StripResampler::MostBytes(resampling.filter, width, height,
+                                     new_width, new_height);
+  }
+  return uint64_t{width} * new_height * kChannels +
+         StripResampler::MostBytes(resampling.filter, width, height, width,
+                                   new_height) +
+         StripResampler::MostBytes(resampling.filter, width, new_height,
+                                   new_width, new_height);
+}
+
 absl::Status ResizeSink::Begin(uint32_t width, uint32_t height) {
   source_width_ = width;
   narrow_ = nullptr;
@@ -17,10 +32,8 @@ absl::Status ResizeSink::Begin(uint32_t width, uint32_t height) {
   const uint64_t bytes = uint64_t{width} * height_ * kChannels;
   narrow_ = arena_->AllocateArray<uint8_t>(bytes);
   if (narrow_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("resizing ", width, "x", height, " pixels to ", width_,
-                     "x", height_, " needs more than the ", arena_->limit(),
-                     " bytes of memory that an image may take"));
+    return arena_->Refusal(absl::StrCat("resizing ", width, "x", height,
+                                        " pixels to ", width_, "x", height_));
   }
   first_.emplace(width, height_, resampling_, absl::MakeSpan(narrow_, bytes),
                  arena_, tables_);

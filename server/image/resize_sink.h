@@ -29,6 +29,12 @@ class ResizeSink : public RowSink {
         arena_(arena),
         tables_(tables) {}
 
+  // An upper bound of the memory that resizing takes, tables included. The same
+  // on every machine.
+  static uint64_t MostBytes(const Resampling& resampling, uint32_t width,
+                            uint32_t height, uint32_t new_width,
+                            uint32_t new_height);
+
   absl::Status Begin(uint32_t width, uint32_t height) override;
   absl::Span<uint8_t* const> NextRows() override { return first_->NextRows(); }
   void RowsDone(size_t count) override { first_->RowsDone(count); }

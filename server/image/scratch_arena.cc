@@ -4,6 +4,9 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "server/corpus/data_fault.h"
+
 namespace ballast {
 namespace {
 
@@ -33,7 +36,10 @@ void* ScratchArena::Allocate(uint64_t bytes) {
 bool ScratchArena::AddBlock(uint64_t size) {
   void* memory =
       ::operator new (size, std::align_val_t{kAlignment}, std::nothrow);
-  if (memory == nullptr) return false;
+  if (memory == nullptr) {
+    is_system_out_ = true;
+    return false;
+  }
   ++system_allocations_;
   Block block;
   block.memory.reset(static_cast<uint8_t*>(memory));
@@ -42,9 +48,19 @@ bool ScratchArena::AddBlock(uint64_t size) {
   return true;
 }
 
+absl::Status ScratchArena::Refusal(absl::string_view work) const {
+  if (is_system_out_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(work, ": the machine is out of memory"));
+  }
+  return DataFaultError(absl::StrCat(work, " needs more than the ", limit_,
+                                     " bytes of memory that it may take"));
+}
+
 void ScratchArena::Reset() {
   const uint64_t wanted = used_;
   used_ = 0;
+  is_system_out_ = false;
   if (blocks_.size() == 1 && blocks_[0].size <= keep_) {
     blocks_[0].used = 0;
     return;

@@ -1,10 +1,14 @@
 #ifndef BALLAST_SERVER_IMAGE_SCRATCH_ARENA_H_
 #define BALLAST_SERVER_IMAGE_SCRATCH_ARENA_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace ballast {
 
@@ -15,7 +19,8 @@ class ScratchArena {
  public:
   // Allocates at most `limit` bytes at a time; at most `keep` bytes survive
   // Reset.
-  ScratchArena(uint64_t limit, uint64_t keep) : limit_(limit), keep_(keep) {}
+  ScratchArena(uint64_t limit, uint64_t keep)
+      : most_(limit), keep_(keep), limit_(limit) {}
   ScratchArena(const ScratchArena&) = delete;
   ScratchArena& operator=(const ScratchArena&) = delete;
 
@@ -31,6 +36,13 @@ class ScratchArena {
 
   // Releases everything.
   void Reset();
+
+  // The limit from now on; at most that of the constructor.
+  void SetLimit(uint64_t limit) { limit_ = std::min(limit, most_); }
+
+  // Why Allocate returned nullptr for `work`: a data fault if that would exceed
+  // the limit, RESOURCE_EXHAUSTED if the system is out of memory.
+  absl::Status Refusal(absl::string_view work) const;
 
   uint64_t limit() const { return limit_; }
   // Bytes allocated since Reset, padding included.
@@ -51,11 +63,13 @@ class ScratchArena {
   };
   bool AddBlock(uint64_t size);
 
-  const uint64_t limit_;
+  const uint64_t most_;
   const uint64_t keep_;
+  uint64_t limit_;
   std::vector<Block> blocks_;  // pieces come from the last one
   uint64_t used_ = 0;
   uint64_t system_allocations_ = 0;
+  bool is_system_out_ = false;  // of memory, since Reset
 };
 
 }  // namespace ballast

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -22,7 +23,7 @@ constexpr int kMostAcBits = 10;
 constexpr int kMostValue = 1024;
 
 absl::Status Unsound(absl::string_view fault) {
-  return absl::InvalidArgumentError(absl::StrCat("JPEG: ", fault));
+  return DataFaultError(absl::StrCat("JPEG: ", fault));
 }
 
 uint32_t Byte(absl::string_view bytes, size_t at) {

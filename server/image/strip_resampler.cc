@@ -14,7 +14,30 @@ constexpr uint32_t kStripQuads = kStripRows / 4;
 // into the slack of StripStride.
 constexpr size_t kMisalignment = 8;
 
+// Of the larger format, so that the verdict is the same on every machine.
+uint64_t TableBytes(ResampleFilter filter, uint32_t width, uint32_t height,
+                    uint32_t new_width, uint32_t new_height) {
+  return QuadTable::MostBytes(QuadFormat::kHalves, filter, width, new_width) +
+         QuadTable::MostBytes(QuadFormat::kHalves, filter, height, new_height);
+}
+
 }  // namespace
+
+uint64_t StripResampler::MostBytes(ResampleFilter filter, uint32_t width,
+                                   uint32_t height, uint32_t new_width,
+                                   uint32_t new_height) {
+  // Quads of the source that one output row reaches.
+  const double shrinks =
+      std::max(1.0, static_cast<double>(height) / new_height);
+  const auto reach =
+      static_cast<uint64_t>(2 * FilterRadius(filter) * shrinks / 4) + 3;
+  const uint64_t quads =
+      std::min<uint64_t>(reach, height / 4 + 1) + 2 * kStripQuads;
+  constexpr uint64_t kAlignment = 64;
+  return TableBytes(filter, width, height, new_width, new_height) +
+         StripStride(width) * kStripRows + TileBytes(width) +
+         quads * (LineBytes(new_width) + 2 * sizeof(uint8_t*)) + 8 * kAlignment;
+}
 
 // Lines that output row `y` needs.
 uint32_t StripResampler::QuadsNeeded(uint32_t y) const {
@@ -36,20 +59,16 @@ uint64_t StripResampler::RingSize() const {
 }
 
 absl::Status StripResampler::TooMuch(uint32_t width, uint32_t height) const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("resizing ", width, "x", height, " pixels to ", width_, "x",
-                   height_, " needs more than the ", arena_->limit(),
-                   " bytes of memory that an image may take"));
+  return arena_->Refusal(absl::StrCat("resizing ", width, "x", height,
+                                      " pixels to ", width_, "x", height_));
 }
 
 absl::Status StripResampler::Begin(uint32_t width, uint32_t height) {
-  const QuadFormat format = KernelFormat();
-  const ResampleFilter filter = resampling_.filter;
-  if (QuadTable::MostBytes(format, filter, width, width_) +
-          QuadTable::MostBytes(format, filter, height, height_) >
+  if (TableBytes(resampling_.filter, width, height, width_, height_) >
       arena_->limit()) {
     return TooMuch(width, height);
   }
+  const QuadFormat format = KernelFormat();
   horizontal_ = tables_->Find(format, resampling_, width, width_);
   vertical_ = tables_->Find(format, resampling_, height, height_);
   rows_left_ = height;

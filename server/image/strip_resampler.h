@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "server/image/quad_kernels.h"
 #include "proto/image/resample_weights.h"
+#include "server/image/quad_kernels.h"
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
 #include "server/image/table_cache.h"
@@ -34,6 +34,12 @@ class StripResampler : public RowSink {
         out_(out),
         arena_(arena),
         tables_(tables) {}
+
+  // An upper bound of the memory that resizing takes, tables included. The same
+  // on every machine.
+  static uint64_t MostBytes(ResampleFilter filter, uint32_t width,
+                            uint32_t height, uint32_t new_width,
+                            uint32_t new_height);
 
   absl::Status Begin(uint32_t width, uint32_t height) override;
   absl::Span<uint8_t* const> NextRows() override;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -24,8 +25,7 @@ struct DeleteDemuxer {
 };
 
 absl::Status Damaged(absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("WebP is truncated or damaged: ", what));
+  return DataFaultError(absl::StrCat("WebP is truncated or damaged: ", what));
 }
 
 struct Canvas {
@@ -64,6 +64,10 @@ absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
   const VP8StatusCode code =
       WebPDecode(frame.fragment.bytes, frame.fragment.size, &config);
   WebPFreeDecBuffer(&config.output);
+  if (code == VP8_STATUS_OUT_OF_MEMORY) {
+    return absl::ResourceExhaustedError(
+        "decoding a WebP: the machine is out of memory");
+  }
   if (code != VP8_STATUS_OK) {
     return Damaged(absl::StrCat("libwebp's status ", code));
   }
@@ -89,11 +93,8 @@ absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
     canvas.pixels = arena->AllocateArray<uint8_t>(canvas.size());
   }
   if (canvas.pixels == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("WebP of ", width, "x", height, " pixels needs more than ",
-                     arena->limit(),
-                     " bytes, which is all that an image may "
-                     "take"));
+    return arena->Refusal(
+        absl::StrCat("WebP of ", width, "x", height, " pixels"));
   }
   BALLAST_RETURN_IF_ERROR(sink->Begin(width, height));
   WebPIterator frame = {};

@@ -34,12 +34,13 @@
 namespace ballast {
 namespace {
 
-// Reads image sizes as the sample builder does.
+// Reads image sizes as the sample builder does, and refuses what it refuses.
 ImageSizeReader SizeReader(const v1::Model& model) {
-  return [options = ImageOptionsOf(model)](
+  // Crops are cut out of all pixels.
+  return [options = ImageOptionsOf(model), is_kept = model.has_image_family()](
              absl::string_view bytes) -> absl::StatusOr<ImageSize> {
     BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
-                             ReadImageSize(bytes, options));
+                             ReadImageSize(bytes, options, is_kept));
     return ImageSize{image.width, image.height};
   };
 }

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "server/video/model_videos.h"
+#include "server/video/video_reader.h"
 
 namespace ballast {
 namespace {
@@ -68,7 +69,12 @@ class Probe {
   absl::StatusOr<IndexedVideo> ReadAnew(const RawVideo& video) {
     const absl::StatusOr<VideoFacts> facts =
         read_({video.fd->get(), video.offset, video.size});
-    if (facts.ok()) return IndexedVideoOf(*facts);
+    if (facts.ok()) {
+      const absl::Status work =
+          CheckDecodedPixels(MostPacketsToAFrame(facts->table), *facts);
+      if (!work.ok()) return work;
+      return IndexedVideoOf(*facts);
+    }
     // A file on which the process is silent is bad, as far as an index goes.
     if (absl::IsDeadlineExceeded(facts.status())) {
       return absl::InvalidArgumentError(facts.status().message());

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "common/machine_memory.h"
 #include "proto/schedule/module.h"
 #include "server/monitor/family_list.h"
 #include "server/monitor/server_state.h"
@@ -163,6 +164,31 @@ void AddLoader(const LoaderStats& loader, uint64_t memory, FamilyList* list) {
   add("ballast_streams_awaiting_vision", FamilyList::kGauge,
       loader.streams_awaiting_encoders,
       "Streams of language whose next block waits until vision's is built.");
+}
+
+void AddDecodeMemory(const DecodeBudget& budget, FamilyList* list) {
+  const DecodeBudget::Usage usage = budget.usage();
+  list->Begin("ballast_decode_memory_in_use_bytes", FamilyList::kGauge,
+              "Memory taken for the images and videos being decoded, as "
+              "computed from their headers.");
+  list->Add(static_cast<double>(usage.in_use));
+  list->Begin("ballast_decode_memory_limit_bytes", FamilyList::kGauge,
+              "serve.decode_memory: the bound on it.");
+  list->Add(static_cast<double>(budget.bytes()));
+  list->Begin("ballast_decodes_waiting", FamilyList::kGauge,
+              "Images and videos that wait for this memory.");
+  list->Add(static_cast<double>(usage.waiting));
+}
+
+void AddMachineMemory(uint64_t stated, FamilyList* list) {
+  list->Begin("ballast_stated_memory_bytes", FamilyList::kGauge,
+              "serve.memory, serve.decode_memory and all else that the server "
+              "keeps to.");
+  list->Add(static_cast<double>(stated));
+  list->Begin("ballast_machine_memory_bytes", FamilyList::kGauge,
+              "Memory that the server may use: the machine's, or the limit of "
+              "its cgroup.");
+  list->Add(static_cast<double>(MachineMemory()));
 }
 
 void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,
@@ -376,6 +402,8 @@ std::vector<v1::MetricFamily> ServerState::Metrics() const {
   AddBuilding(*sources_.build, sources_.builder->images_with_warnings(), &list);
   AddPulls(*sources_.pull, &list);
   AddLoader(sources_.loader->stats(), sources_.memory, &list);
+  AddDecodeMemory(sources_.builder->decode_budget(), &list);
+  AddMachineMemory(sources_.stated_memory, &list);
   v1::GetStatusResponse stored;
   AddStorage(&stored);
   if (stored.has_storage()) {

@@ -42,8 +42,9 @@ class ServerState {
     // Null if no source lies in a store.
     const Storage* storage = nullptr;
     const AheadFetcher* ahead_fetcher = nullptr;
-    uint64_t memory = 0;     // serve.memory
-    Clock* clock = nullptr;  // times the stalls
+    uint64_t memory = 0;         // serve.memory
+    uint64_t stated_memory = 0;  // StatedMemory of the server's parts
+    Clock* clock = nullptr;      // times the stalls
     // Of the sources whose images may travel encoded.
     std::vector<v1::GetStatusResponse::EncodedImages> encoded_images = {};
   };

@@ -154,6 +154,8 @@ ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
   sources.build = server.build_instruments_.get();
   sources.pull = &server.pull_instruments_;
   sources.memory = server.job_.config.serve().memory();
+  sources.stated_memory =
+      StatedMemory(server.job_.config, builder->decode_budget().bytes());
   sources.clock = Clock::Real();
   if (server.ahead_fetcher_ != nullptr) {
     sources.ahead_fetcher = server.ahead_fetcher_.get();
@@ -299,6 +301,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     metrics_service_.Drain();
     loader_->Drain();
     calls_.AwaitNone(deadline);
+    builder_->EndWaits();
     // gRPC takes a time before 1970 for the infinite future.
     server_->Shutdown(absl::ToChronoTime(
         std::clamp(deadline, absl::UnixEpoch(), absl::Now() + kLastCalls)));

@@ -9,7 +9,11 @@
 #include "absl/time/time.h"
 #include "common/blocking_calls.h"
 #include "common/clock.h"
+#include "common/cores.h"
+#include "common/log.h"
+#include "common/machine_memory.h"
 #include "common/status_macros.h"
+#include "server/config/path_pattern.h"
 
 namespace ballast {
 namespace {
@@ -44,6 +48,22 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
   }
 }
 
+uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory) {
+  constexpr uint64_t kProgram = uint64_t{512} << 20;
+  constexpr uint64_t kThread = uint64_t{32} << 20;
+  uint64_t bytes = config.serve().memory() + decode_memory + kProgram +
+                   kThread * ThreadsOrCores(config.serve().threads());
+  bool has_row_groups = false;
+  bool is_in_store = false;
+  for (const v1::Source& source : config.sources()) {
+    has_row_groups |= source.format() == v1::Source::FORMAT_PARQUET;
+    is_in_store |= IsStoreUrl(source.path()) || IsStoreUrl(source.media_root());
+  }
+  if (has_row_groups) bytes += config.serve().row_group_memory();
+  if (is_in_store) bytes += config.storage().memory();
+  return bytes;
+}
+
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                                             uint32_t ranks) {
   ServerParts parts;
@@ -53,6 +73,13 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
       job.config, job.source_pointers(), job.tokenizer.get(), parts.board.get(),
       parts.build.get(), job.family.get());
   parts.builder = builder.get();
+  const uint64_t stated =
+      StatedMemory(job.config, parts.builder->decode_budget().bytes());
+  if (const uint64_t most = MachineMemory(); most != 0 && stated > most) {
+    LogWarning("serve.memory, serve.decode_memory and the rest are ",
+               stated >> 20, " MiB, and this process may use ", most >> 20,
+               " MiB: lower them, or raise the limit of its cgroup");
+  }
   BALLAST_ASSIGN_OR_RETURN(
       parts.loader,
       Loader::Create(job.config, ranks, job.scheduler.get(), std::move(builder),

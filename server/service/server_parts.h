@@ -38,6 +38,11 @@ ReadPolicy ReadPolicyOf(const v1::Serve& serve);
 void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
                   OpenedJob* job);
 
+// What a server keeps to, in bytes (docs/deployment.md, "Memory"):
+// serve.memory, `decode_memory`, the memory of row groups and of stores where
+// sources have them, and the rest.
+uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory);
+
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
 // ranks here. `job` is not owned and must outlive the parts. Errors: as
 // Loader::Create and StallWatch::Start.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -28,15 +29,15 @@ absl::StatusOr<Role> ParseRole(absl::string_view key, absl::string_view name) {
   if (name == "human" || name == "user") return Role::kUser;
   if (name == "gpt" || name == "assistant") return Role::kAssistant;
   if (name == "system" || name == "developer") return Role::kSystem;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown `", key, "` \"", name, "\"; wanted human or user, gpt or ",
-      "assistant, system or developer"));
+  return DataFaultError(absl::StrCat("unknown `", key, "` \"", name,
+                                     "\"; wanted human or user, gpt or ",
+                                     "assistant, system or developer"));
 }
 
 absl::Status AddPart(element value, std::string* text) {
   std::string_view type;
   if (value["type"].get(type) != SUCCESS) {
-    return absl::InvalidArgumentError("not an object with a `type`");
+    return DataFaultError("not an object with a `type`");
   }
   if (type == "image" || type == "image_url") {
     absl::StrAppend(text, kImageMark);
@@ -47,13 +48,13 @@ absl::Status AddPart(element value, std::string* text) {
     return absl::OkStatus();
   }
   if (type != "text") {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "type \"", View(type), "\" is not supported; wanted text, image, ",
         "image_url, video or video_url"));
   }
   std::string_view said;
   if (value["text"].get(said) != SUCCESS) {
-    return absl::InvalidArgumentError("`text` is missing or not a string");
+    return DataFaultError("`text` is missing or not a string");
   }
   absl::StrAppend(text, View(said));
   return absl::OkStatus();
@@ -65,7 +66,7 @@ absl::StatusOr<std::string> ParseContent(object turn) {
   if (turn["content"].get(whole) == SUCCESS) return std::string(whole);
   array parts;
   if (turn["content"].get(parts) != SUCCESS) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         "`content` is missing, or neither a string nor a list of parts");
   }
   size_t number = 0;
@@ -94,7 +95,7 @@ absl::Status CheckLearnt(object turn) {
   for (const char* key : {"weight", "loss", "train"}) {
     element value;
     if (turn[key].get(value) != SUCCESS || !CountsLess(key, value)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "`", key, "` is ", std::string(simdjson::minify(value)).substr(0, 40),
         ", and every turn of an assistant is learnt whole; write the sample as "
         "token ids with labels, or remove the key"));
@@ -106,7 +107,7 @@ absl::Status CheckLearnt(object turn) {
     array list;
     if (value.get(text) == SUCCESS && text.empty()) continue;
     if (value.get(list) == SUCCESS && list.size() == 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "`", key,
         "` is not written into the text, so it would not be learnt; put it "
         "into the content as the model writes it, or remove the key"));
@@ -126,14 +127,14 @@ absl::StatusOr<Turn> ParseTurnOfRole(object turn, Role role,
 absl::StatusOr<Turn> ParseTurn(element value) {
   object turn;
   if (value.get(turn) != SUCCESS) {
-    return absl::InvalidArgumentError("not an object");
+    return DataFaultError("not an object");
   }
   std::string_view name;
   if (turn["from"].get(name) == SUCCESS) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("from", View(name)));
     std::string_view said;
     if (turn["value"].get(said) != SUCCESS) {
-      return absl::InvalidArgumentError("`value` is missing or not a string");
+      return DataFaultError("`value` is missing or not a string");
     }
     return ParseTurnOfRole(turn, role, std::string(said));
   }
@@ -141,8 +142,7 @@ absl::StatusOr<Turn> ParseTurn(element value) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("role", View(name)));
     return ParseTurnOfRole(turn, role, ParseContent(turn));
   }
-  return absl::InvalidArgumentError(
-      "`from` or `role` is missing or not a string");
+  return DataFaultError("`from` or `role` is missing or not a string");
 }
 
 // Refuses what other trainers write before the turns.
@@ -157,7 +157,7 @@ absl::Status CheckBeside(element root) {
             ? !text.empty() && text != "[]"
             : value.get(list) == SUCCESS && list.size() > 0;
     if (!says_something) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "`", key,
         "` beside the turns is not read, so the text would be another; write "
         "it into a first turn of role system, or remove the key"));
@@ -184,21 +184,21 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
   element root;
   if (const auto error = parser.parse(json.data(), json.size()).get(root);
       error != SUCCESS) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "conversation is not valid JSON: ", simdjson::error_message(error)));
+    return DataFaultError(absl::StrCat("conversation is not valid JSON: ",
+                                       simdjson::error_message(error)));
   }
   array list;
   array messages;
   const bool has_messages = root["messages"].get(messages) == SUCCESS;
   if (root["conversations"].get(list) != SUCCESS) {
     if (!has_messages) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "conversation is not an object with a list `conversations` or "
           "`messages`");
     }
     list = messages;
   } else if (has_messages && messages.size() > 0) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         "both `conversations` and `messages` may be meant; wanted one of the "
         "two");
   }
@@ -212,7 +212,7 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
     turns.push_back(*std::move(turn));
   }
   if (turns.empty()) {
-    return absl::InvalidArgumentError("the conversation has no turns");
+    return DataFaultError("the conversation has no turns");
   }
   return turns;
 }

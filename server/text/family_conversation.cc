@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "proto/model.pb.h"
+#include "server/corpus/data_fault.h"
 #include "server/image_plan/image_marks.h"
 #include "server/image_plan/image_text.h"
 #include "server/text/chat_template.h"
@@ -96,14 +97,14 @@ absl::Status CheckOrder(absl::Span<const Turn> turns,
                         const FamilyTemplate& chat, absl::string_view family) {
   const bool has_question = std::any_of(turns.begin(), turns.end(), IsQuestion);
   if (chat.needs_question && !has_question) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("no turn of the user asks; the chat template of ", family,
                      " wants one"));
   }
   for (size_t i = 0; i < turns.size(); ++i) {
     const std::string wanted = WantedOfTurn(chat, i, turns);
     if (wanted.empty()) continue;
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("turn ", i + 1, " is of the ", RoleName(turns[i].role),
                      "; the chat template of ", family, " wants ", wanted));
   }
@@ -161,9 +162,9 @@ class ConversationWriter {
       system = {};
     }
     if (next_image_ == images_.size()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("the conversation has ", next_image_, " ", kImageMark,
-                     " marks for ", images_.size(), " images"));
+    return DataFaultError(absl::StrCat("the conversation has ", next_image_,
+                                       " ", kImageMark, " marks for ",
+                                       images_.size(), " images"));
   }
 
  private:
@@ -244,9 +245,9 @@ class ConversationWriter {
   // Adds the next `count`, images before videos.
   absl::Status AddImagesAndVideos(size_t count) {
     if (count > images_.size() - next_image_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the conversation has more ", kImageMark,
-                       " marks than its ", images_.size(), " images"));
+      return DataFaultError(absl::StrCat("the conversation has more ",
+                                         kImageMark, " marks than its ",
+                                         images_.size(), " images"));
     }
     const auto next = images_.subspan(next_image_, count);
     for (const bool videos : {false, true}) {

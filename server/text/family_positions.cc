@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -34,7 +35,7 @@ absl::Status Check(PositionRule rule, uint32_t tokens,
     const uint64_t after =
         is_small ? images[i].first + SpanOf(rule, images[i]) : UINT64_MAX;
     if (images[i].first < end || after > tokens) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "image ", i, " of ", images[i].rows, "x", images[i].columns,
           " tokens begins at token ", images[i].first,
           "; wanted it from token ", end, " on and within ", tokens));

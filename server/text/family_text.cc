@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/config/family_profile.h"
+#include "server/corpus/data_fault.h"
 #include "server/text/chat_template.h"
 #include "server/text/conversation.h"
 #include "server/text/family_conversation.h"
@@ -46,7 +47,7 @@ class MarkedText {
 
   absl::Status Check() const {
     if (added_ == images_.size()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "text has ", added_, " ", kImageMark, " marks, the sample has ",
         images_.size(), " images; each mark stands for one image"));
   }
@@ -151,8 +152,7 @@ absl::StatusOr<FamilyTokens> FamilyText::Tokenize(
                            ImageTextsOf(sizes, planner()));
   if (!videos.empty() &&
       (form == TextForm::kPackedBytes || form == TextForm::kPackedJson)) {
-    return absl::InvalidArgumentError(
-        "a sample of token ids with videos is not supported");
+    return DataFaultError("a sample of token ids with videos is not supported");
   }
   if (!videos.empty() && VideosHaveOwnId(images_) &&
       model_.token_ids().video() < 0) {

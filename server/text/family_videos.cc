@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "server/corpus/data_fault.h"
 #include "server/text/conversation.h"
 
 namespace ballast {
@@ -35,7 +36,7 @@ ImagePieces VideoPiecesOf(const VideoText& video, const ImageMarks& marks,
 absl::Status CheckLlavaVideos(size_t images, size_t videos,
                               bool is_conversation) {
   const auto fault = [](const auto&... pieces) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         pieces...,
         "; LLaVA-Video's training code takes one video a sample, or "
         "images, in a conversation"));
@@ -53,7 +54,7 @@ absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns) {
     ++first;
   }
   if (first == turns->size() || (*turns)[first].role != Role::kUser) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         "the conversation does not begin with a turn of the user, where "
         "model.video.time_instruction puts the times of a video's frames");
   }
@@ -92,7 +93,7 @@ absl::StatusOr<std::vector<bool>> MarkFrames(
   const size_t video_marks = std::count(order.begin(), order.end(), true);
   const size_t image_marks = order.size() - video_marks;
   if (image_marks == images && video_marks == videos) return order;
-  return absl::InvalidArgumentError(absl::StrCat(
+  return DataFaultError(absl::StrCat(
       "text has ", image_marks, " ", kImageMark, " and ", video_marks, " ",
       kVideoMark, " marks, the sample has ", images, " images and ", videos,
       " videos; each mark stands for one"));

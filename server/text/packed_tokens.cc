@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -24,7 +25,7 @@ constexpr int64_t kUnsupervised = -100;
 
 template <typename... Piece>
 absl::Status Fault(const Piece&... pieces) {
-  return absl::InvalidArgumentError(absl::StrCat(pieces...));
+  return DataFaultError(absl::StrCat(pieces...));
 }
 
 // Replaces each image's tokens by one entry.

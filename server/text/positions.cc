@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -23,9 +24,9 @@ absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
                                  absl::string_view kind, size_t number,
                                  size_t room) {
   const auto fault = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kind, " ", number, ", grid (", grid.t, ", ", grid.h, ", ",
-                     grid.w, "): ", what));
+    return DataFaultError(absl::StrCat(kind, " ", number, ", grid (", grid.t,
+                                       ", ", grid.h, ", ", grid.w,
+                                       "): ", what));
   };
   if (merge == 0) return fault("the model's merge is 0");
   if (grid.t == 0 || grid.h == 0 || grid.w == 0) return fault("a side is 0");
@@ -101,7 +102,7 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
       continue;
     }
     if (runs->next == runs->grids.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "placeholder at token ", i, " belongs to no ", runs->kind, "; the ",
           runs->grids.size(), " grids given are used up"));
     }
@@ -112,7 +113,7 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
     const size_t end = i + grid.tokens();
     for (size_t k = i; k < end; ++k) {
       if (ids[k] == runs->id) continue;
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           absl::StrCat(runs->kind, " ", runs->next, " has ", grid.tokens(),
                        " tokens, but only ", k - i,
                        " placeholders stand from token ", i, " on"));
@@ -130,9 +131,9 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
   }
   for (const Runs* runs : {&images, &of_videos}) {
     if (runs->next == runs->grids.size()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("only ", runs->next, " of ", runs->grids.size(), " ",
-                     runs->kind, "s have placeholders among the ids"));
+    return DataFaultError(absl::StrCat("only ", runs->next, " of ",
+                                       runs->grids.size(), " ", runs->kind,
+                                       "s have placeholders among the ids"));
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -46,18 +47,18 @@ absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
   const absl::string_view runs =
       ends == 0 ? " runs of placeholders" : " images";
   if (policy != v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
-    return absl::OutOfRangeError(absl::StrCat(
+    return AsDataFault(absl::OutOfRangeError(absl::StrCat(
         "sample has ", counts.total(), " tokens (", unshrinkable, " of ",
         images, runs, "), over batch.max_tokens ", max_tokens,
         "; raise it, lower model.max_pixels, or set batch.on_too_long to "
-        "truncate_text or skip"));
+        "truncate_text or skip")));
   }
   if (unshrinkable > max_tokens) {
-    return absl::OutOfRangeError(
+    return AsDataFault(absl::OutOfRangeError(
         absl::StrCat(images, runs, " take ", unshrinkable,
                      " tokens, over batch.max_tokens ", max_tokens,
                      ", and images are never truncated; raise it or lower "
-                     "model.max_pixels"));
+                     "model.max_pixels")));
   }
   uint64_t surplus = counts.total() - max_tokens;
   // Goes from the end, keeps the images and drops `surplus` other entries.

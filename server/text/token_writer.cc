@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/corpus/data_fault.h"
 #include "server/text/conversation.h"
 
 namespace ballast {
@@ -127,7 +128,7 @@ void TokenWriter::EncodePending() {
   size_t at = 0;
   for (size_t i = 0; i < ids_.size(); ++i) {
     if (ids_[i] == token_ids_->image() || ids_[i] == token_ids_->video()) {
-      status_ = absl::InvalidArgumentError(absl::StrCat(
+      status_ = DataFaultError(absl::StrCat(
           "the text spells out token ", ids_[i],
           ", which stands for a part of an image or a video; the mark of an "
           "image is ",
@@ -148,12 +149,12 @@ absl::StatusOr<std::vector<TextToken>> TokenWriter::Finish(
   EncodePending();
   if (!status_.ok()) return status_;
   if (static_cast<size_t>(images_) != image_count) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "text has ", images_, " ", kImageMark, " marks, the sample has ",
         image_count, " images; each mark stands for one image"));
   }
   if (videos_ != videos_of_sample_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "text has ", videos_, " ", kVideoMark, " marks, the sample has ",
         videos_of_sample_.size(), " videos; each mark stands for one video"));
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "server/corpus/data_fault.h"
 #include "server/text/conversation.h"
 #include "server/text/packed_tokens.h"
 #include "server/text/token_writer.h"
@@ -36,7 +37,7 @@ absl::StatusOr<std::vector<TextToken>> TokenizeDocument(
 
 absl::Status CheckNoVideo(absl::Span<const VideoText> videos) {
   if (videos.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
+  return DataFaultError(
       "video is not supported in a text of token ids; write the sample as a "
       "conversation or a document");
 }
@@ -73,7 +74,7 @@ absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
   const absl::Status status = CheckUtf8(text);
   if (status.ok()) return text;
   if (model.on_invalid_utf8() != v1::Model::ON_INVALID_UTF8_REPLACE) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat(status.message(),
                      "; model.on_invalid_utf8: replace puts U+FFFD there"));
   }

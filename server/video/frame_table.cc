@@ -63,4 +63,12 @@ uint64_t PacketsToDecode(const FrameTable& table,
   return count;
 }
 
+uint64_t MostPacketsToAFrame(const FrameTable& table) {
+  uint64_t most = 0;
+  for (const VideoFrame& frame : table.frames) {
+    most = std::max(most, frame.packet + uint64_t{1} - frame.start);
+  }
+  return most;
+}
+
 }  // namespace ballast

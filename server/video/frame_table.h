@@ -46,6 +46,9 @@ FrameTable OrderFrames(const std::vector<VideoPacket>& packets);
 uint64_t PacketsToDecode(const FrameTable& table,
                          const std::vector<uint32_t>& wanted);
 
+// The most packets that decoding one frame of `table` takes.
+uint64_t MostPacketsToAFrame(const FrameTable& table);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_VIDEO_FRAME_TABLE_H_

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/image/resample_weights.h"
+#include "server/corpus/data_fault.h"
+#include "server/image/resize_sink.h"
 
 namespace ballast {
 
@@ -14,9 +16,9 @@ absl::Status MakeListedFrame(absl::string_view picture, uint32_t width,
                              ImageDecoder* decoder, absl::Span<uint8_t> out) {
   BALLAST_ASSIGN_OR_RETURN(RgbImage image, decoder->Decode(picture));
   if (image.width != width || image.height != height) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(image.width, "x", image.height, " pixels instead of ",
-                     width, "x", height));
+    return DataFaultError(absl::StrCat(image.width, "x", image.height,
+                                       " pixels instead of ", width, "x",
+                                       height));
   }
   const Resampling& last = decoder->options().resampling;
   if (plan.first_width != 0) {
@@ -31,6 +33,17 @@ absl::Status MakeListedFrame(absl::string_view picture, uint32_t width,
     image = std::move(first);
   }
   return Resize(image, last, plan.width, plan.height, out);
+}
+
+uint64_t ListedFrameBytes(uint32_t width, uint32_t height,
+                          const VideoPlan& plan, const Resampling& resampling) {
+  return uint64_t{plan.first_width} * plan.first_height * 3 +
+         ResizeSink::MostBytes(resampling, width, height, plan.width,
+                               plan.height) +
+         (plan.first_width == 0
+              ? 0
+              : ResizeSink::MostBytes(Resampling(), width, height,
+                                      plan.first_width, plan.first_height));
 }
 
 }  // namespace ballast

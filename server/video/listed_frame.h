@@ -20,6 +20,11 @@ absl::Status MakeListedFrame(absl::string_view picture, uint32_t width,
                              uint32_t height, const VideoPlan& plan,
                              ImageDecoder* decoder, absl::Span<uint8_t> out);
 
+// An upper bound of the memory that MakeListedFrame takes beyond
+// ImageDecoder::Decode.
+uint64_t ListedFrameBytes(uint32_t width, uint32_t height,
+                          const VideoPlan& plan, const Resampling& resampling);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_VIDEO_LISTED_FRAME_H_

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -38,6 +39,15 @@ absl::Status CheckWanted(const VideoFacts& facts,
 }
 
 }  // namespace
+
+absl::Status CheckDecodedPixels(uint64_t packets, const VideoFacts& facts) {
+  const uint64_t pixels = packets * facts.width * facts.height;
+  if (pixels <= kMostDecodedPixels) return absl::OkStatus();
+  return DataFaultError(absl::StrCat(
+      packets, " packets of ", facts.width, "x", facts.height,
+      " pixels have to be decoded, since key frames are far apart; at most ",
+      kMostDecodedPixels, " pixels are decoded for a video"));
+}
 
 class VideoReader::Lease {
  public:
@@ -127,6 +137,8 @@ absl::Status VideoReader::Decode(Worker* worker, const VideoBytes& video,
   BALLAST_RETURN_IF_ERROR(CheckWanted(facts, wanted));
   std::vector<uint32_t> distinct(wanted.begin(), wanted.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  BALLAST_RETURN_IF_ERROR(
+      CheckDecodedPixels(PacketsToDecode(facts.table, distinct), facts));
   const Orientation orientation = OrientationOf(facts, form);
   const auto place_of = [&](uint32_t frame) {
     return static_cast<size_t>(

@@ -29,6 +29,15 @@ struct FrameForm {
   bool apply_rotation = true;
 };
 
+// Most pixels that may be decoded for the frames of one video: 13 minutes of
+// 1080p at 30 frames a second from a single key frame, which take about a
+// minute.
+inline constexpr uint64_t kMostDecodedPixels = 50'000'000'000;
+
+// Errors: a data fault (decoding `packets` packets of the video takes more than
+// kMostDecodedPixels).
+absl::Status CheckDecodedPixels(uint64_t packets, const VideoFacts& facts);
+
 // Reads the facts and frames of videos in processes of their own, at most
 // `processes` at a time; further calls wait for one. No file can end the
 // server, block it for good or make it take more memory than a few frames.
@@ -44,9 +53,9 @@ class VideoReader {
 
   // Decodes frames `wanted`, ascending, of which some may be equal, and writes
   // each, resized, to `out`: height*width*3 bytes a frame, in the order of
-  // `wanted`. Errors: as DecoderProcess::Decode; INVALID_ARGUMENT also for a
-  // frame that the video does not have, or another size of `out`;
-  // RESOURCE_EXHAUSTED (as FrameResizer).
+  // `wanted`. Errors: as DecoderProcess::Decode, CheckDecodedPixels and
+  // FrameResizer; INVALID_ARGUMENT (a frame that the video does not have, or
+  // another size of `out`).
   absl::Status ReadFrames(const VideoBytes& video, const VideoFacts& facts,
                           absl::Span<const uint32_t> wanted,
                           const FrameForm& form, absl::Span<uint8_t> out);

@@ -1,5 +1,6 @@
-"""A server in a cgroup whose memory is limited to less than it needs: the kernel kills
-it, its ranks go on at another server, and no sample is lost or changed.
+"""A server in a cgroup whose memory is limited: to less than it needs, so that the
+kernel kills it, its ranks go on at another server, and no sample is lost or changed;
+and to what docs/deployment.md says that it needs, which large images do not exceed.
 
     bazel test //tests/cluster:limits_test
 """
@@ -11,7 +12,7 @@ import tempfile
 import unittest
 
 from tests.cluster import nodes
-from tests.faults import cluster, small_job
+from tests.faults import cluster, large_images, small_job
 from tests.integration.command_line import tools
 
 CONFIG = """
@@ -22,6 +23,16 @@ topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
 balance: {delivery: direct}
 serve: {threads: 2, memory: 64MiB, prefetch_steps: 1}
 """
+# docs/deployment.md: serve.memory, serve.decode_memory, and the rest.
+LARGE_CONFIG = """
+sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
+model: {profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176}
+batch: {global: 8, micro: 8, max_tokens: 8192}
+topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
+balance: {delivery: direct}
+serve: {threads: 8, memory: 64MiB, decode_memory: 1GiB, prefetch_steps: 1}
+"""
+REST = (512 << 20) + 8 * (32 << 20)
 STEPS = 60
 # One block at a time, so that the rank needs its server at every batch.
 FLAGS = ["--max-bytes", "1", "--hang-after", "10"]
@@ -59,13 +70,18 @@ class Cgroup:
         """Leaves MARGIN bytes, and none of swap."""
         if self._first:
             used = int(self._read("memory.usage_in_bytes"))
-            self._write("memory.limit_in_bytes", used + MARGIN)
-            if os.path.exists(f"{self.path}/memory.memsw.limit_in_bytes"):
-                self._write("memory.memsw.limit_in_bytes", used + MARGIN)
         else:
             used = int(self._read("memory.current"))
+        self.limit(used + MARGIN)
+
+    def limit(self, size):
+        if self._first:
+            self._write("memory.limit_in_bytes", size)
+            if os.path.exists(f"{self.path}/memory.memsw.limit_in_bytes"):
+                self._write("memory.memsw.limit_in_bytes", size)
+        else:
             self._write("memory.swap.max", 0)
-            self._write("memory.max", used + MARGIN)
+            self._write("memory.max", size)
 
     def kills(self):
         name = "memory.oom_control" if self._first else "memory.events"
@@ -81,14 +97,11 @@ class Cgroup:
 class LimitsTest(small_job.SmallJob):
     def setUp(self):
         super().setUp()
-        self.set_up_job(CONFIG, samples=32)
         self.cgroup = Cgroup()
         self.addCleanup(self.cgroup.remove)
 
-    def test_a_server_without_memory_is_killed_and_its_ranks_go_on(self):
-        other = self.server("b")
-        undisturbed = cluster.Rank(ROLE, [other.address], STEPS, self.log, FLAGS)
-        undisturbed.advance(STEPS + 1)
+    def confined_server(self):
+        """A server in the cgroup, at a.sock."""
         process = subprocess.Popen(
             [tools.program("ballast-server"), "serve", "--config", self.config,
              "--listen", f"unix:{self.folder}/a.sock"],
@@ -98,6 +111,29 @@ class LimitsTest(small_job.SmallJob):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.assertTrue(process.stdout.readline().startswith(b"ready"))
+        return process
+
+    def test_large_images_stay_within_what_is_stated(self):
+        # 432 MB of coefficients each; eight threads want 3.4 GB.
+        image = large_images.progressive_jpeg(12000, 12000)
+        large_images.write_samples(self.folder, {f"{i}.jpg": image for i in range(8)})
+        self.set_up_job(LARGE_CONFIG)
+        self.cgroup.limit((64 << 20) + (1 << 30) + REST)
+        process = self.confined_server()
+        done = tools.run(
+            "ballast-rank", "--server", f"unix:{self.folder}/a.sock", "--steps", 2,
+            "--world", "all", "--hang-after", 200,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(self.cgroup.kills(), 0)
+        self.assertIsNone(process.poll())
+
+    def test_a_server_without_memory_is_killed_and_its_ranks_go_on(self):
+        self.set_up_job(CONFIG, samples=32)
+        other = self.server("b")
+        undisturbed = cluster.Rank(ROLE, [other.address], STEPS, self.log, FLAGS)
+        undisturbed.advance(STEPS + 1)
+        process = self.confined_server()
         servers = [f"unix:{self.folder}/a.sock", other.address]
         rank = cluster.Rank(ROLE, servers, STEPS, self.log, FLAGS)
         self.addCleanup(rank.kill)

@@ -47,7 +47,7 @@ class FakeSampleSource : public SampleSource {
   }
 
   // Makes every Read of `ordinal`, or the next `times`, return `status`, or the
-  // data fault that it reports (DataFaultOf).
+  // data fault that it reports (ToDataFault).
   void Fail(uint64_t ordinal, absl::Status status, int times = INT_MAX);
   // Makes every Read of `ordinal` block until Release.
   void Hang(uint64_t ordinal);

@@ -1,7 +1,5 @@
 #include "server/command/init/look.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/machine_memory.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/command/init/data_tree.h"
@@ -339,11 +338,7 @@ absl::StatusOr<Seen> LookAtFolder(const LookOptions& options) {
         "~/.cache/huggingface/hub"));
   }
   seen.gpus = CountGpus();
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page = sysconf(_SC_PAGESIZE);
-  if (pages > 0 && page > 0) {
-    seen.memory_bytes = static_cast<uint64_t>(pages) * page;
-  }
+  seen.memory_bytes = MachineMemory();
   return seen;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
@@ -29,7 +30,7 @@ using ::simdjson::dom::object;
 
 template <typename... Piece>
 absl::Status Fault(const Piece&... pieces) {
-  return absl::InvalidArgumentError(absl::StrCat(pieces...));
+  return DataFaultError(absl::StrCat(pieces...));
 }
 
 bool IsJson(absl::string_view part) {

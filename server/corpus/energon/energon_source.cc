@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/energon/energon_content.h"
 #include "server/corpus/energon/energon_tar.h"
@@ -27,8 +28,8 @@ absl::StatusOr<RawSample> EnergonSource::ReadRecord(
       ReadEnergonContent(file, found, fields_, lists);
   if (!content.ok()) return at_key(content.status());
   if (TextHash(found.key, content->text) != record.text_check) {
-    return at_key(
-        absl::DataLossError("this key or its text is not the index's"));
+    return at_key(AsDataFault(
+        absl::DataLossError("this key or its text is not the index's")));
   }
   RawSample sample;
   sample.name = WebDatasetSampleName(file_name, found.key);
@@ -51,8 +52,8 @@ absl::StatusOr<RawSample> EnergonSource::ReadRecord(
   }
   if (sample.images.size() != record.num_images ||
       hash.value() != record.image_check) {
-    return at_key(
-        absl::DataLossError("its images or videos are not the index's"));
+    return at_key(AsDataFault(
+        absl::DataLossError("its images or videos are not the index's")));
   }
   return sample;
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 
 namespace ballast {
@@ -65,8 +66,8 @@ absl::StatusOr<std::optional<EnergonTarSample>> EnergonTarReader::Next() {
       sample.begin = next_->header;
     }
     if (sample.parts.size() == kMaxParts) {
-      return absl::DataLossError(
-          absl::StrCat("over ", kMaxParts, " parts of one sample"));
+      return AsDataFault(absl::DataLossError(
+          absl::StrCat("over ", kMaxParts, " parts of one sample")));
     }
     sample.parts.push_back({std::string(name->part), next_->data, next_->size});
     sample.end = next_->end;
@@ -80,21 +81,21 @@ absl::StatusOr<EnergonTarSample> ReadEnergonSample(FileView file,
                                                    uint64_t begin,
                                                    uint64_t end) {
   if (begin > end || end > file.size()) {
-    return absl::DataLossError(absl::StrCat("no sample in bytes ", begin,
-                                            " to ", end, " of ", file.size()));
+    return AsDataFault(absl::DataLossError(absl::StrCat(
+        "no sample in bytes ", begin, " to ", end, " of ", file.size())));
   }
   EnergonTarReader reader(file, begin, end, /*whole=*/false);
   BALLAST_ASSIGN_OR_RETURN(std::optional<EnergonTarSample> sample,
                            reader.Next());
   if (!sample || sample->begin != begin) {
-    return absl::DataLossError(
-        absl::StrCat("no sample begins at byte ", begin));
+    return AsDataFault(
+        absl::DataLossError(absl::StrCat("no sample begins at byte ", begin)));
   }
   BALLAST_ASSIGN_OR_RETURN(const auto more, reader.Next());
   if (more) {
-    return absl::DataLossError(absl::StrCat("sample ", Printable(more->key),
-                                            " stands among the parts of ",
-                                            Printable(sample->key)));
+    return AsDataFault(absl::DataLossError(
+        absl::StrCat("sample ", Printable(more->key),
+                     " stands among the parts of ", Printable(sample->key))));
   }
   sample->end = end;
   return *std::move(sample);

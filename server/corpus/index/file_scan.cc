@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/corpus/bad_kind.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/index/media_order.h"
 
 namespace ballast {
@@ -19,6 +20,21 @@ void Keep(IndexSampleRecord record, const ImageFactsView& images,
   record.num_images = static_cast<uint32_t>(images.sizes.size()) & 0x7FFFFFFF;
   all_images->Append(images, records->size());
   records->push_back(record);
+}
+
+// Whether `status` says nothing of the sample: the scan ends, or the index
+// would lack a sample that is good. A missing file and the like are listed as
+// bad.
+bool EndsScan(const absl::Status& status) {
+  if (IsDataFault(status)) return false;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kInternal:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -66,7 +82,7 @@ absl::Status FileScanner::AddPlaced(IndexSampleRecord record,
     AddMeasured(record, *lengths, images);
     return absl::OkStatus();
   }
-  if (absl::IsUnavailable(lengths.status())) return lengths.status();
+  if (!lengths.ok() && EndsScan(lengths.status())) return lengths.status();
   if (lengths.ok()) {
     ++scan_.report.skipped;
   } else {
@@ -101,18 +117,12 @@ void FileScanner::AddReused(uint64_t samples, uint64_t lengths,
 
 absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,
                                  const absl::Status& reason) {
-  switch (reason.code()) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kInternal:
-      return reason;
-    default:
-      ++scan_.unreadable;
-      scan_.report.bad.push_back({scan_.name, offset, std::string(key),
-                                  std::string(reason.message()),
-                                  BadKindOf(reason)});
-      return absl::OkStatus();
-  }
+  if (EndsScan(reason)) return reason;
+  ++scan_.unreadable;
+  scan_.report.bad.push_back({scan_.name, offset, std::string(key),
+                              std::string(reason.message()),
+                              BadKindOf(reason)});
+  return absl::OkStatus();
 }
 
 absl::Status FileScanner::AddDamage(uint64_t offset, absl::string_view lost_key,

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_path.h"
 #include "server/corpus/jsonl/video_json.h"
@@ -33,8 +34,7 @@ absl::string_view View(std::string_view text) {
 
 absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   if (paths->size() == kMaxImages) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxImages, " images"));
+    return DataFaultError(absl::StrCat("over ", kMaxImages, " images"));
   }
   BALLAST_RETURN_IF_ERROR(CheckMediaPath("image", path));
   paths->emplace_back(path);
@@ -55,7 +55,7 @@ absl::Status CheckImagePart(const element& part) {
        {"min_pixels", "max_pixels", "resized_height", "resized_width"}) {
     element value;
     if (part[name].get(value) != SUCCESS || value.is_null()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "`", name,
         "` of one image is not supported; set min_pixels and max_pixels for "
         "all in model, or remove the key"));
@@ -98,7 +98,7 @@ absl::StatusOr<Mentioned> ReadTurns(const object& root) {
   for (const char* key : {"video_start", "video_end"}) {
     element value;
     if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "`", key,
         "` beside the turns is not read; name the video and its clip in a "
         "part of type video"));
@@ -147,7 +147,7 @@ absl::Status CheckObjects(const element& value) {
       is_new = many.insert(key).second;
     }
     if (!is_new) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "key \"", Printable(View(key)),
           "\" twice in one object: programs differ in which of the two they "
           "take; leave one"));
@@ -168,7 +168,7 @@ absl::StatusOr<element> Parse(absl::string_view json,
     error = parser.parse(replaced.data(), replaced.size()).get(root);
   }
   if (error != SUCCESS) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("not JSON: ", simdjson::error_message(error)));
   }
   BALLAST_RETURN_IF_ERROR(CheckObjects(root));
@@ -180,7 +180,7 @@ absl::StatusOr<object> ParseObject(absl::string_view json,
   BALLAST_ASSIGN_OR_RETURN(const element root, Parse(json, parser));
   object result;
   if (root.get(result) != SUCCESS) {
-    return absl::InvalidArgumentError("not a JSON object");
+    return DataFaultError("not a JSON object");
   }
   return result;
 }
@@ -205,7 +205,7 @@ absl::StatusOr<bool> ReadImages(const object& root, const char* key,
     }
   }
   if (is_list) return true;
-  return absl::InvalidArgumentError(
+  return DataFaultError(
       absl::StrCat("`", key, "` is neither a string nor a list of strings"));
 }
 
@@ -219,7 +219,7 @@ absl::StatusOr<std::optional<std::vector<std::string>>> ReadImageKeys(
     if (!found) continue;
     if (images.has_value() && !images->empty() && !paths.empty() &&
         *images != paths) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "`image` and `images` name different images; wanted one of the two");
     }
     if (!images.has_value() || images->empty()) images = std::move(paths);
@@ -234,7 +234,7 @@ absl::Status CheckNamed(absl::string_view medium,
                         const std::vector<std::string>& keys) {
   for (size_t i = 0; parts.size() == keys.size() && i < parts.size(); ++i) {
     if (parts[i].empty() || IsSameFile(parts[i], keys[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "part ", i + 1, " of type ", medium, " names ", Printable(parts[i]),
         ", and ", medium, " ", i + 1, " of key `", medium, "` or `", medium,
         "s` is ", Printable(keys[i]), "; wanted the ", medium,
@@ -250,8 +250,7 @@ std::vector<std::string> PathsOf(const std::vector<JsonVideo>& videos) {
 }
 
 absl::Status NoVideo(absl::string_view found) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("video is not supported: ", found));
+  return DataFaultError(absl::StrCat("video is not supported: ", found));
 }
 
 }  // namespace
@@ -303,14 +302,14 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
       BALLAST_RETURN_IF_ERROR(AddVideo(std::move(video), &sample.videos));
     } else if (video.start.has_value() || video.end.has_value() ||
                video.fps > 0 || !video.frames.empty()) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "a part of type video has a clip, a rate or frames beside a key "
           "`video` or `videos`; name its path in the part, and leave out the "
           "key");
     }
   }
   if (sample.videos.empty() && mentioned.has_video_mark) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
   }

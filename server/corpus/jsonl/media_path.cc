@@ -6,14 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/corpus/bad_kind.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 
 namespace ballast {
 
 absl::Status CheckMediaPath(absl::string_view medium, absl::string_view path) {
   const auto refused = [=](const char* cause, absl::string_view reason) {
-    return OfKind(absl::InvalidArgumentError(absl::StrCat(
-                      medium, " \"", Printable(path), "\" ", reason)),
+    return OfKind(DataFaultError(absl::StrCat(medium, " \"", Printable(path),
+                                              "\" ", reason)),
                   MediaKind(medium, cause));
   };
   if (absl::StartsWith(path, "data:")) {

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_path.h"
 #include "server/corpus/limits.h"
@@ -35,7 +36,7 @@ absl::StatusOr<std::optional<double>> ReadSeconds(
     if (part[name].get(value) != SUCCESS || value.is_null()) continue;
     double number = 0;
     if (value.get(number) != SUCCESS || !(number >= 0)) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           absl::StrCat("`", name, "` of a video is no number of at least 0"));
     }
     return number;
@@ -49,26 +50,26 @@ absl::StatusOr<std::vector<std::string>> ReadFrames(const array& list) {
   for (const element item : list) {
     std::string_view path;
     if (item.get(path) != SUCCESS) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "a video is a list of other things than paths; wanted a path, or the "
           "paths of its frames");
     }
     const std::string lower = absl::AsciiStrToLower(std::string(path));
     for (const char* ending : {".mp4", ".avi", ".webm", ".mov", ".mkv"}) {
       if (!absl::EndsWith(lower, ending)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "a video is a list with \"", Printable(lower),
           "\" in it; a list holds the pictures of one video, and several "
           "videos are a list `videos`"));
     }
     if (frames.size() == kMaxImages) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           absl::StrCat("a video of over ", kMaxImages, " pictures"));
     }
     frames.emplace_back(path);
   }
   if (frames.empty()) {
-    return absl::InvalidArgumentError("a video is an empty list");
+    return DataFaultError("a video is an empty list");
   }
   return frames;
 }
@@ -95,7 +96,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
        {"nframes", "min_frames", "max_frames", "min_pixels", "max_pixels",
         "total_pixels", "resized_height", "resized_width"}) {
     if (!HasKey(part, name)) continue;
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("`", name,
                      "` of one video is not supported; set it for "
                      "all in model.video"));
@@ -118,7 +119,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
       !video.frames.empty() || (is_member && video.has_sample_fps);
   // qwen-vl-utils passes over them, and the frames would not be those meant.
   const auto unread = [&](const char* name, absl::string_view wanted) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "`", name, "` beside a video's ", of_pictures ? "pictures" : "path",
         " is not read by qwen-vl-utils; ", wanted));
   };
@@ -134,7 +135,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
       if (HasKey(part, name)) return unread(name, "name the pictures of it");
     }
     if (video.has_raw_fps) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "`raw_fps` of a list of pictures is not supported; wanted "
           "`sample_fps`");
     }
@@ -154,8 +155,7 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
     array none;
     if (any && value.get(none) == SUCCESS && none.size() == 0) continue;
     if (any) {
-      return absl::InvalidArgumentError(
-          "keys `video` and `videos`; wanted one of the two");
+      return DataFaultError("keys `video` and `videos`; wanted one of the two");
     }
     any = true;
     std::vector<element> named = {value};
@@ -167,7 +167,7 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
     for (const element& each : named) {
       BALLAST_ASSIGN_OR_RETURN(std::optional<JsonVideo> video, ReadVideo(each));
       if (!video.has_value()) {
-        return absl::InvalidArgumentError(absl::StrCat(
+        return DataFaultError(absl::StrCat(
             "`", key, "` is neither a string nor a list of strings"));
       }
       BALLAST_RETURN_IF_ERROR(AddVideo(*std::move(video), videos));
@@ -178,13 +178,12 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
 
 absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
   if (videos->size() == kMaxVideos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxVideos, " videos"));
+    return DataFaultError(absl::StrCat("over ", kMaxVideos, " videos"));
   }
   size_t pictures = video.frames.size();
   for (const JsonVideo& other : *videos) pictures += other.frames.size();
   if (pictures > kMaxImages) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("videos of over ", kMaxImages, " pictures in all"));
   }
   if (video.frames.empty()) {

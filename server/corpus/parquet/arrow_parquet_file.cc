@@ -11,8 +11,10 @@
 #include <parquet/metadata.h>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_file.h"
@@ -37,19 +39,23 @@ struct GroupMemory {
 };
 
 absl::Status Damaged(absl::string_view reason) {
-  return absl::DataLossError(
-      absl::StrCat("damaged or not Parquet: ", Printable(reason)));
+  return AsDataFault(absl::DataLossError(
+      absl::StrCat("damaged or not Parquet: ", Printable(reason))));
 }
 
-// `status` as ours. Memory runs out at the bound of a row group, long before
-// the machine's does.
+// `status` as ours.
 absl::Status FromArrow(const arrow::Status& status) {
   if (status.ok()) return absl::OkStatus();
+  // The bound of GroupMemory, which follows from the bytes.
+  const bool is_bound = absl::StrContains(status.message(), "cap exceeded");
+  if (status.IsOutOfMemory() && !is_bound) {
+    return absl::ResourceExhaustedError("no memory to decode Parquet");
+  }
   if (status.IsOutOfMemory()) {
-    return absl::DataLossError(absl::StrCat(
+    return AsDataFault(absl::DataLossError(absl::StrCat(
         "its columns take more than ", kMaxRowGroupBytes,
         " bytes in memory; write the file with smaller row groups (pyarrow: "
-        "row_group_size)"));
+        "row_group_size)")));
   }
   return Damaged(status.message());
 }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_path.h"
 #include "server/corpus/limits.h"
@@ -122,7 +123,7 @@ class MappedRows final : public ParquetRows {
   absl::Status CheckBeside(uint64_t row) const {
     for (size_t i = 0; i < beside_.size(); ++i) {
       if (beside_[i] == nullptr || !SaysSomething(*beside_[i], row)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "column ", mapping_.beside[i],
           " beside the turns is not read, so the text would be another; write "
           "it into a first turn of role system, or write the file without the "
@@ -172,8 +173,7 @@ class MappedRows final : public ParquetRows {
     } else if (may_lack) {
       return absl::OkStatus();
     } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("video ", number, " is null"));
+      return DataFaultError(absl::StrCat("video ", number, " is null"));
     }
     return Append(std::move(video), videos);
   }
@@ -184,7 +184,7 @@ class MappedRows final : public ParquetRows {
                           const std::vector<std::optional<std::string>>& named,
                           const std::vector<ParquetImage>& images) const {
     if (!named.empty() && images.empty() && mapping_.parts_hold_images) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "a part of type image, and the row has no images: those inside parts "
           "are not read; write them into a column `images`, in the order of "
           "the parts");
@@ -192,7 +192,7 @@ class MappedRows final : public ParquetRows {
     for (size_t i = 0; i < named.size(); ++i) {
       if (!named[i].has_value() || named[i]->empty()) continue;
       if (images.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat(
+        return DataFaultError(absl::StrCat(
             "a part of type image names ", Printable(*named[i]),
             ", and the row has no images; images outside of the file are not "
             "read"));
@@ -202,7 +202,7 @@ class MappedRows final : public ParquetRows {
       if (!path.has_value() || path->empty() || IsSameFile(*named[i], *path)) {
         continue;
       }
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "part ", i + 1, " of type image names ", Printable(*named[i]),
           ", and image ", i + 1, " of column ", Printable(mapping_.images),
           " is ", Printable(*path),
@@ -215,7 +215,7 @@ class MappedRows final : public ParquetRows {
   static absl::Status AddNamed(std::vector<std::string> paths,
                                std::vector<ParquetVideo>* videos) {
     if (!paths.empty() && !videos->empty()) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           "a part of type video names a path, and the row has videos in a "
           "column, too; wanted one of the two");
     }
@@ -229,8 +229,7 @@ class MappedRows final : public ParquetRows {
   static absl::Status Append(ParquetVideo video,
                              std::vector<ParquetVideo>* videos) {
     if (videos->size() == kMaxVideos) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("over ", kMaxVideos, " videos"));
+      return DataFaultError(absl::StrCat("over ", kMaxVideos, " videos"));
     }
     videos->push_back(std::move(video));
     return absl::OkStatus();
@@ -240,7 +239,7 @@ class MappedRows final : public ParquetRows {
                         NamedMedia* named) const {
     const auto turns = ListAt(*turns_, row);
     if (!turns.has_value()) {
-      return absl::InvalidArgumentError(
+      return DataFaultError(
           absl::StrCat("column ", Printable(mapping_.turns), " is null"));
     }
     const TurnFields fields = FieldsOf(mapping_.shape);
@@ -254,8 +253,7 @@ class MappedRows final : public ParquetRows {
         const auto found =
             turns->values->IsNull(i) ? std::nullopt : BytesAt(*values, i);
         if (found.has_value()) return *found;
-        return absl::InvalidArgumentError(
-            absl::StrCat(turn, ": `", name, "` is null"));
+        return DataFaultError(absl::StrCat(turn, ": `", name, "` is null"));
       };
       BALLAST_ASSIGN_OR_RETURN(const absl::string_view one,
                                text(first, fields.first));
@@ -292,7 +290,7 @@ class MappedRows final : public ParquetRows {
     for (const char* key : kMoreToLearn) {
       const auto values = FieldOf(turns, key);
       if (values == nullptr || !SaysSomething(*values, i)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
+      return DataFaultError(absl::StrCat(
           "`", key,
           "` is not written into the text, so it would not be learnt; put it "
           "into the content as the model writes it"));
@@ -315,8 +313,7 @@ class MappedRows final : public ParquetRows {
       if (value.has_value() && std::isnan(*value)) continue;
       if (!value.has_value() || !std::isfinite(*value)) {
         if (numbers_alone) continue;
-        return absl::InvalidArgumentError(
-            absl::StrCat("`", key, "` is no number"));
+        return DataFaultError(absl::StrCat("`", key, "` is no number"));
       }
       settings.push_back({key, *value});
     }
@@ -339,7 +336,7 @@ class MappedRows final : public ParquetRows {
                                TurnsJson* json, NamedMedia* named) {
     const auto parts = ListAt(contents, i);
     if (!parts.has_value()) {
-      return absl::InvalidArgumentError("`content` is null");
+      return DataFaultError("`content` is null");
     }
     const auto types = FieldOf(*parts->values, "type");
     const auto texts = FieldOf(*parts->values, "text");
@@ -348,7 +345,7 @@ class MappedRows final : public ParquetRows {
       const auto type =
           parts->values->IsNull(k) ? std::nullopt : BytesAt(*types, k);
       if (!type.has_value()) {
-        return absl::InvalidArgumentError(
+        return DataFaultError(
             absl::StrCat("content part ", number, ": `type` is null"));
       }
       const bool is_image = *type == "image" || *type == "image_url";
@@ -369,7 +366,7 @@ class MappedRows final : public ParquetRows {
       }
       const auto text = BytesAt(*texts, k);
       if (!text.has_value()) {
-        return absl::InvalidArgumentError(
+        return DataFaultError(
             absl::StrCat("content part ", number, ": `text` is null"));
       }
       json->AddText(*text);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/limits.h"
 
 namespace ballast {
@@ -25,13 +26,12 @@ absl::Status ReadPieces(const FileView& file,
 absl::Status AppendImage(const ParquetImage& image,
                          std::vector<ParquetImage>* images) {
   if (images->size() == kMaxImages) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxImages, " images"));
+    return DataFaultError(absl::StrCat("over ", kMaxImages, " images"));
   }
   uint64_t all = image.size;
   for (const ParquetImage& other : *images) all += other.size;
   if (all > kMaxSampleBytes) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
   }
   images->push_back(image);

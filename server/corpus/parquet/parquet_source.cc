@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/read_image.h"
@@ -55,7 +56,7 @@ absl::StatusOr<ParquetSource::GroupPlace> ParquetSource::FindGroup(
   place.file = std::static_pointer_cast<const ParquetFile>(footer);
   const ParquetGroup* group = GroupAt(place.file->groups(), offset);
   if (group == nullptr) {
-    return absl::DataLossError("no row group begins there");
+    return AsDataFault(absl::DataLossError("no row group begins there"));
   }
   place.number = group - place.file->groups().data();
   return place;
@@ -115,7 +116,7 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
     sample = ReadRow(record, **found, file, file_name, parts);
   } else if (absl::IsFailedPrecondition(found.status())) {
     // The columns were there when the file was indexed.
-    sample = absl::DataLossError(found.status().message());
+    sample = AsDataFault(absl::DataLossError(found.status().message()));
   } else {
     sample = found.status();
   }
@@ -137,12 +138,13 @@ absl::StatusOr<RawSample> ParquetSource::ReadRow(
   };
   const uint64_t row = uint64_t{record.line} - 1 - rows.first_row();
   if (row >= rows.size()) {
-    return at_row(absl::DataLossError("not in its row group"));
+    return at_row(AsDataFault(absl::DataLossError("not in its row group")));
   }
   absl::StatusOr<ParquetRow> found = rows.Row(row);
   if (!found.ok()) return at_row(found.status());
   if (Checksum(found->text) != record.text_check) {
-    return at_row(absl::DataLossError("its text is not the index's"));
+    return at_row(
+        AsDataFault(absl::DataLossError("its text is not the index's")));
   }
   RawSample sample;
   sample.name = ParquetSampleName(file_name, record.line);
@@ -177,8 +179,8 @@ absl::StatusOr<RawSample> ParquetSource::ReadRow(
   }
   if (found->images.size() != record.num_images ||
       hash.value() != record.image_check) {
-    return at_row(
-        absl::DataLossError("its images or videos are not the index's"));
+    return at_row(AsDataFault(
+        absl::DataLossError("its images or videos are not the index's")));
   }
   return sample;
 }

@@ -6,14 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 
 absl::Status PartialBytes::Check(uint64_t offset, uint64_t size) const {
   if (!range_.Covers({offset, size})) {
-    return absl::DataLossError(absl::StrCat(
+    return AsDataFault(absl::DataLossError(absl::StrCat(
         size, " bytes at ", offset, " are not within the column's ",
-        range_.size, " at ", range_.offset));
+        range_.size, " at ", range_.offset)));
   }
   if (!parts_.empty() && offset < parts_.back().offset) {
     return absl::InternalError(

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/parquet/arrow_values.h"
 
@@ -81,7 +82,7 @@ absl::Status RowImages::AddItem(uint64_t row, uint64_t number,
   if (image.has_value()) return AppendImage(*image, images);
   const auto path = PathAt(row, number);
   if (!path.has_value() && may_lack) return absl::OkStatus();
-  return absl::InvalidArgumentError(
+  return DataFaultError(
       path.has_value()
           ? absl::StrCat("image ", number + 1, " is only a path, ",
                          Printable(*path), ", which is not followed")

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/limits.h"
 
 namespace ballast {
@@ -94,9 +95,9 @@ void TurnsJson::AddPart(absl::string_view type,
 bool TurnsJson::TooLong() const { return bytes_ > kMaxTextBytes; }
 
 absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos) && {
-  if (turns_.empty()) return absl::InvalidArgumentError("no turns");
+  if (turns_.empty()) return DataFaultError("no turns");
   const auto too_long = [] {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   };
   if (TooLong()) return too_long();

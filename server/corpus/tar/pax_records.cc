@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -30,14 +31,16 @@ absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes) {
         ParseDecimal(bytes.substr(0, space == bytes.npos ? 0 : space));
     if (!length || *length > bytes.size() || *length < space + 2 ||
         bytes[*length - 1] != '\n') {
-      return absl::DataLossError("tar: pax header with a damaged record");
+      return AsDataFault(
+          absl::DataLossError("tar: pax header with a damaged record"));
     }
     const absl::string_view record =
         bytes.substr(space + 1, *length - space - 2);
     bytes.remove_prefix(*length);
     const size_t equals = record.find('=');
     if (equals == record.npos) {
-      return absl::DataLossError("tar: pax header with a record without '='");
+      return AsDataFault(
+          absl::DataLossError("tar: pax header with a record without '='"));
     }
     const absl::string_view key = record.substr(0, equals);
     const absl::string_view value = record.substr(equals + 1);
@@ -46,10 +49,12 @@ absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes) {
     } else if (key == "size") {
       records.size = ParseDecimal(value);
       if (!records.size) {
-        return absl::DataLossError("tar: pax header whose size is no number");
+        return AsDataFault(
+            absl::DataLossError("tar: pax header whose size is no number"));
       }
     } else if (absl::StartsWith(key, "GNU.sparse.")) {
-      return absl::DataLossError("tar: sparse members are not supported");
+      return AsDataFault(
+          absl::DataLossError("tar: sparse members are not supported"));
     }
   }
   return records;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/tar/pax_records.h"
 
@@ -18,7 +19,7 @@ constexpr uint64_t kMaxExtension = uint64_t{1} << 20;
 constexpr uint64_t kMaxName = 4096;
 
 absl::Status Damaged(absl::string_view reason) {
-  return absl::DataLossError(absl::StrCat("tar: ", reason));
+  return AsDataFault(absl::DataLossError(absl::StrCat("tar: ", reason)));
 }
 
 // The bytes before the first NUL.

@@ -5,6 +5,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/tar/member_name.h"
@@ -170,7 +171,7 @@ class WebDatasetReader::Grouper {
 
   template <typename... Piece>
   static absl::Status Fault(const Piece&... pieces) {
-    return absl::InvalidArgumentError(absl::StrCat(pieces...));
+    return DataFaultError(absl::StrCat(pieces...));
   }
 
   WebDatasetSample sample_;

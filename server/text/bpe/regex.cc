@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -91,9 +92,13 @@ absl::StatusOr<std::optional<Regex::Match>> Regex::Find(
       compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
       from, PCRE2_NO_UTF_CHECK, parts.data, parts.context);
   if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
+  if (found == PCRE2_ERROR_NOMEMORY) {
+    return absl::ResourceExhaustedError("no memory to match a pattern with");
+  }
+  // The limits of PCRE2 follow from pattern and text.
   if (found < 0) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "splitting the text at byte ", from, ": ", ErrorMessage(found)));
+    return AsDataFault(absl::ResourceExhaustedError(absl::StrCat(
+        "splitting the text at byte ", from, ": ", ErrorMessage(found))));
   }
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(parts.data);
   // A lookbehind with \K could move backwards. No supported pattern has one,

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/corpus/data_fault.h"
 #include "server/video/decoder/decoder_protocol.h"
 
 namespace ballast {
@@ -20,7 +21,7 @@ using video_decoder::FactsHead;
 constexpr double kMostRate = 1e6;
 
 absl::Status Contradiction(absl::string_view what) {
-  return absl::InvalidArgumentError(
+  return DataFaultError(
       absl::StrCat("the decoder's answer contradicts itself (", what,
                    "); is the file "
                    "damaged?"));
@@ -102,7 +103,7 @@ absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer) {
   }
   if (head.width == 0 || head.height == 0 ||
       uint64_t{head.width} * head.height > video_decoder::kMostFramePixels) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         "frames of ", head.width, "x", head.height, " pixels; wanted 1 to ",
         video_decoder::kMostFramePixels, " pixels"));
   }
@@ -134,7 +135,7 @@ absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer) {
     facts.fps = RateOfTimes(facts);
   }
   if (!(facts.fps > 0) || facts.fps > kMostRate) {
-    return absl::InvalidArgumentError(
+    return DataFaultError(
         absl::StrCat("no rate of frames: neither the container nor the times "
                      "of its ",
                      head.frames, " frames give one"));

@@ -55,6 +55,19 @@ TEST(DiagnoseTest, AHealthyNodeNeedsNothing) {
   }
 }
 
+TEST(DiagnoseTest, AServerThatMayUseLessThanItKeepsTo) {
+  NodeFacts node = Healthy();
+  node.server_memory = uint64_t{20} << 30;
+  node.server_machine_memory = uint64_t{20} << 30;
+  EXPECT_EQ(Of(Diagnose(node, {}), "server memory").grade, Grade::kGood);
+  node.server_machine_memory = uint64_t{16} << 30;
+  const Finding finding = Of(Diagnose(node, {}), "server memory");
+  EXPECT_EQ(finding.grade, Grade::kWarning);
+  EXPECT_EQ(finding.found,
+            "the first server keeps to 20.0 GiB and may use 16.0 GiB");
+  EXPECT_THAT(finding.advice, HasSubstr("serve.decode_memory"));
+}
+
 TEST(DiagnoseTest, WhatIsScarceIsAWarningWithAdvice) {
   NodeFacts node = Healthy();
   node.shared_memory = 64 << 20;

@@ -111,7 +111,7 @@ TEST_F(GuardedSourceTest, OnlyFilesInMemoryGoToTheirPlaces) {
 
 TEST_F(GuardedSourceTest, ReadsFromTheDiskIfMemoryFails) {
   inner_->KeepInMemory(5);
-  inner_->Fail(5, absl::DataLossError("seen in memory only"), 1);
+  inner_->Fail(5, DataFaultError("seen in memory only"), 1);
   EXPECT_TRUE(ReadSample(*source_, 5, {}).ok());
 }
 

@@ -284,7 +284,7 @@ TEST_F(FileSampleBuilderTest, AChangedTextKeepsItsImageTokens) {
 }
 
 TEST_F(FileSampleBuilderTest, PositionsOfAnUnreadableTextCountUp) {
-  source_.Fail(4, absl::DataLossError("cut"));
+  source_.Fail(4, DataFaultError("cut"));
   ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 4), SampleOutcome::kPlaceholder);
   EXPECT_THAT(ids(), Each(config_.model().token_ids().pad()));
   std::vector<int32_t> counted(ids().size());
@@ -298,7 +298,7 @@ TEST_F(FileSampleBuilderTest, PositionsOfAnUnreadableTextCountUp) {
 TEST_F(FileSampleBuilderTest, BadSamplesAreBounded) {
   config_.mutable_serve()->set_max_bad_samples(2);
   for (const uint64_t ordinal : {4, 5, 6}) {
-    source_.Fail(ordinal, absl::DataLossError("cut"));
+    source_.Fail(ordinal, DataFaultError("cut"));
   }
   EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 4).ok());
   EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 5).ok());

@@ -74,6 +74,7 @@ class SampleVideoReaderTest : public ::testing::Test {
                        [&](size_t i) { return absl::MakeSpan(frames_[i]); });
   }
 
+  DecodeBudget budget_{uint64_t{1} << 30};
   std::string path_;
   RawVideo raw_;
   IndexedVideo indexed_;
@@ -86,7 +87,7 @@ TEST_F(SampleVideoReaderTest, FramesAreThoseOfTheFileResized) {
     const v1::Model model = ModelOf(profile);
     const Resampling resampling = ImageOptionsOf(model).resampling;
     HelperCounters counters;
-    const SampleVideoReader reader(model, resampling, 1, &counters);
+    const SampleVideoReader reader(model, resampling, 1, &budget_, &counters);
     const auto plan = reader.Plan(indexed_);
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_GE(plan->frames.size(), 4u);
@@ -107,7 +108,7 @@ TEST_F(SampleVideoReaderTest, FramesAreThoseOfTheFileResized) {
 }
 
 TEST_F(SampleVideoReaderTest, TextsFollowThePlans) {
-  const SampleVideoReader reader(ModelOf("qwen3_vl"), {}, 1);
+  const SampleVideoReader reader(ModelOf("qwen3_vl"), {}, 1, &budget_);
   const auto plan = reader.Plan(indexed_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto text = reader.Text({indexed_, indexed_});
@@ -122,7 +123,7 @@ TEST_F(SampleVideoReaderTest, TextsFollowThePlans) {
 
 // The index knows a video by its facts; another one is a fault of the data.
 TEST_F(SampleVideoReaderTest, AnotherVideoThanWasIndexedIsADataFault) {
-  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1);
+  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1, &budget_);
   for (const auto change : {+[](IndexedVideo* v) { ++v->frames; },
                             +[](IndexedVideo* v) { v->width += 2; },
                             +[](IndexedVideo* v) { v->rotation = 180; },
@@ -151,7 +152,7 @@ TEST_F(SampleVideoReaderTest, DamageIsADataFaultWithItsReason) {
   std::fill(bytes.begin() + data + 900, bytes.begin() + header - 4, '\x55');
   const std::string torn = VideoPath("torn.mp4");
   std::ofstream(torn, std::ios::binary) << bytes;
-  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1);
+  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1, &budget_);
   const auto plan = reader.Plan(indexed_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const absl::Status status = Read(reader, Open(torn), indexed_, *plan);
@@ -174,7 +175,7 @@ TEST_F(SampleVideoReaderTest, AFileThatChangesBeforeItIsDecodedIsNotTrainedOn) {
   const auto facts = facts_reader.ReadFacts({raw->fd->get(), 0, raw->size});
   ASSERT_TRUE(facts.ok()) << facts.status();
   const IndexedVideo indexed = IndexedVideoOf(*facts);
-  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1);
+  const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1, &budget_);
   const auto plan = reader.Plan(indexed);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_TRUE(Read(reader, *raw, indexed, *plan).ok());
@@ -193,12 +194,15 @@ TEST_F(SampleVideoReaderTest, AFileThatChangesBeforeItIsDecodedIsNotTrainedOn) {
 }
 
 TEST(SampleVideoReaderPlanTest, AVideoThatTheScheduleRefusedIsInternal) {
+  DecodeBudget budget(1);
   v1::Model none;
-  EXPECT_EQ(SampleVideoReader(none, {}, 1).Plan({}).status().code(),
+  EXPECT_EQ(SampleVideoReader(none, {}, 1, &budget).Plan({}).status().code(),
             absl::StatusCode::kInternal);
-  EXPECT_EQ(
-      SampleVideoReader(ModelOf("qwen2_vl"), {}, 1).Plan({}).status().code(),
-      absl::StatusCode::kInternal);
+  EXPECT_EQ(SampleVideoReader(ModelOf("qwen2_vl"), {}, 1, &budget)
+                .Plan({})
+                .status()
+                .code(),
+            absl::StatusCode::kInternal);
 }
 
 }  // namespace

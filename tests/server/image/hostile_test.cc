@@ -117,8 +117,8 @@ TEST(DecodeResizedTest, RefusesAFileOfAnotherSizeThanIndexed) {
         .code();
   };
   EXPECT_EQ(code(1, 40), absl::StatusCode::kOk);
-  EXPECT_EQ(code(40, 1), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(code(1, 41), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code(40, 1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(1, 41), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "common/sha256.h"
+#include "server/corpus/data_fault.h"
 #include "server/image/image.h"
 #include "tests/fakes/malloc_counter.h"
 #include "tests/fakes/plain_picture.h"
@@ -196,28 +197,49 @@ TEST(LargeImageTest, APngTakesAFewRows) {
   }
 }
 
-TEST(ImageMemoryTest, IsRefusedBeyondTheLimit) {
-  ImageOptions options;
-  options.max_memory = 4 << 10;
-  ImageDecoder decoder(options);
-  std::vector<uint8_t> out(56 * 28 * 3);
-  for (const char* name :
-       {"420_progressive.jpg", "444.jpg", "rgb8.png", "lossy.webp"}) {
-    const std::string bytes = ReadFileOrFail(TestDataPath(name));
-    const absl::Status status = decoder.DecodeResized(
-        bytes, ReadImageHeader(bytes).value(), 56, 28, absl::MakeSpan(out));
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted)
-        << name << ": " << status;
+// What the header says is enough for every kind of file, and one byte less is a
+// data fault.
+TEST(ImageMemoryTest, FollowsFromTheHeader) {
+  for (const Job& job : Jobs(".")) {
+    ImageOptions options;
+    std::vector<uint8_t> out;
+    ImageDecoder decoder;
+    const absl::StatusOr<uint64_t> needs =
+        decoder.Needs(job.bytes, job.width, job.height);
+    ASSERT_TRUE(needs.ok()) << needs.status();
+    ASSERT_TRUE(DecodeJob(decoder, job, out).ok());
+    EXPECT_LE(decoder.memory().most_used, *needs);
+    options.max_memory = *needs;
+    ImageDecoder enough(options);
+    EXPECT_TRUE(DecodeJob(enough, job, out).ok());
+    options.max_memory = *needs - 1;
+    ImageDecoder less(options);
+    EXPECT_TRUE(IsDataFault(DecodeJob(less, job, out)));
+    EXPECT_TRUE(
+        IsDataFault(less.Needs(job.bytes, job.width, job.height).status()));
   }
-  std::vector<uint8_t> wide(3000);
-  // The rows are short, but so long a side has many weights.
-  const absl::Status tables = decoder.DecodeResized(
-      ReadFileOrFail(TestDataPath("height_1.png")), {ImageFormat::kPng, 40, 1},
-      1000, 1, absl::MakeSpan(wide));
-  EXPECT_EQ(tables.code(), absl::StatusCode::kResourceExhausted) << tables;
-  // Earlier images do not count towards the limit.
-  const std::string bytes = ReadFileOrFail(TestDataPath("one_pixel.webp"));
-  EXPECT_TRUE(decoder.Decode(bytes).ok());
+}
+
+TEST(ImageMemoryTest, CountsWhatIsKeptAndTurned) {
+  ImageOptions turning;
+  turning.apply_exif_orientation = true;
+  const std::string bytes = ReadFileOrFail(TestDataPath("orientation_6.png"));
+  const ImageHeader header = ReadImageHeader(bytes).value();
+  const uint64_t pixels = uint64_t{header.width} * header.height * 3;
+  const uint64_t decoder = ReadDecoderBytes(bytes, header).value();
+  EXPECT_EQ(ImageDecoder().Needs(bytes).value(), decoder + pixels);
+  EXPECT_EQ(ImageDecoder(turning).Needs(bytes).value(), decoder + 2 * pixels);
+}
+
+TEST(ImageMemoryTest, IsBoundedByTheFormat) {
+  const nlohmann::json vectors = ReadJsonOrFail(TestDataPath("vectors.json"));
+  for (const nlohmann::json& file : vectors["files"]) {
+    const std::string bytes =
+        ReadFileOrFail(TestDataPath(std::string(file["file"])));
+    const ImageHeader header = ReadImageHeader(bytes).value();
+    EXPECT_LE(ReadDecoderBytes(bytes, header).value(), MostDecoderBytes(header))
+        << file["file"];
+  }
 }
 
 TEST(ImageWarningsTest, AreCountedForTheLastImage) {

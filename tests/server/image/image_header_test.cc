@@ -1,8 +1,10 @@
+#include <array>
 #include <cstdint>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "server/corpus/data_fault.h"
 #include "server/image/image.h"
 
 namespace ballast {
@@ -153,6 +155,78 @@ TEST(ImageHeaderTest, RefusesOtherFiles) {
         std::string("\xff\xd8\xff\xe0\0\x01 and more", 15)}) {
     EXPECT_EQ(CodeOf(bytes), absl::StatusCode::kInvalidArgument);
   }
+}
+
+// A scan header of `components`.
+std::string Scan(int components) {
+  std::string body(1, static_cast<char>(components));
+  for (int i = 0; i < components; ++i) {
+    body += std::string{static_cast<char>(i + 1), 0};
+  }
+  return Segment(0xda, body + std::string("\0\x3f\0", 3));
+}
+
+// A JPEG of three components with these sampling factors (x << 4 | y).
+std::string JpegOfFactors(uint32_t width, uint32_t height, int marker,
+                          const std::array<int, 3>& factors) {
+  std::string frame = {8,
+                       static_cast<char>(height >> 8),
+                       static_cast<char>(height),
+                       static_cast<char>(width >> 8),
+                       static_cast<char>(width),
+                       3};
+  for (int i = 0; i < 3; ++i) {
+    frame +=
+        std::string{static_cast<char>(i + 1), static_cast<char>(factors[i]), 0};
+  }
+  return "\xff\xd8" + Segment(marker, frame);
+}
+
+uint64_t DecoderBytes(const std::string& bytes) {
+  return ReadDecoderBytes(bytes, ReadImageHeader(bytes).value()).value();
+}
+
+TEST(DecoderBytesTest, CountCoefficientsWhereAllAreKept) {
+  const std::array<int, 3> smooth = {0x22, 0x11, 0x11};
+  const std::string baseline = JpegOfFactors(1000, 100, 0xc0, smooth) + Scan(3);
+  // Units of 16x16 pixels: 63 x 7, of 6 blocks; and a pointer for each row of
+  // blocks, of which a unit has 2 + 1 + 1.
+  const uint64_t coefficients = 63 * 7 * 6 * 128 + 7 * 4 * 8;
+  const uint64_t rows = DecoderBytes(baseline);
+  EXPECT_LT(rows, 2u << 20);
+  EXPECT_EQ(DecoderBytes(JpegOfFactors(1000, 100, 0xc2, smooth)),
+            rows + coefficients);
+  // One component a scan.
+  EXPECT_EQ(DecoderBytes(JpegOfFactors(1000, 100, 0xc0, smooth) + Scan(1)),
+            rows + coefficients);
+  // Cut in the scan's header, and in the frame's.
+  for (const size_t size : {baseline.size() - 10, size_t{17}}) {
+    EXPECT_EQ(ReadDecoderBytes(baseline.substr(0, size),
+                               ReadImageHeader(baseline).value())
+                  .status()
+                  .code(),
+              absl::StatusCode::kOutOfRange);
+  }
+}
+
+TEST(DecoderBytesTest, RefuseFactorsThatNoJpegHas) {
+  for (const int factors : {0x01, 0x10, 0x51, 0x15}) {
+    const std::string bytes =
+        JpegOfFactors(64, 64, 0xc2, {factors, 0x11, 0x11});
+    EXPECT_TRUE(IsDataFault(
+        ReadDecoderBytes(bytes, ReadImageHeader(bytes).value()).status()))
+        << factors;
+  }
+}
+
+TEST(DecoderBytesTest, CountThePixelsOfInterlacedPngAndOfWebp) {
+  std::string png = Png(4096, 1024);
+  png.resize(33, '\0');
+  const uint64_t rows = DecoderBytes(png);
+  EXPECT_LT(rows, 4u << 20);
+  png[28] = 1;
+  EXPECT_EQ(DecoderBytes(png), rows + uint64_t{3} * 4096 * 1024);
+  EXPECT_GE(DecoderBytes(WebpLossless(4096, 1024)), 7u * 4096 * 1024);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "common/owned_fd.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -73,6 +74,28 @@ TEST_F(VideoProbeTest, ReadsAFileOnce) {
   Write("a", "12345");
   EXPECT_EQ(probe(Open("a"))->width, 5u);
   EXPECT_EQ(reads_, 3);
+}
+
+// 1,800 frames of 8K are 60,000 million pixels.
+TEST_F(VideoProbeTest, AVideoWhoseFramesTakeMinutesIsADataFault) {
+  Write("a", "1234");
+  uint32_t keys = 1800;
+  const auto read = [&](const VideoBytes&) -> absl::StatusOr<VideoFacts> {
+    ++reads_;
+    VideoFacts facts;
+    facts.width = 7680;
+    facts.height = 4320;
+    for (uint32_t i = 0; i < 1800; ++i) {
+      facts.table.frames.push_back({i, i, i / keys * keys});
+    }
+    return facts;
+  };
+  const VideoProbe probe = MakeVideoProbe(read, 10);
+  EXPECT_TRUE(IsDataFault(probe(Open("a")).status()));
+  EXPECT_TRUE(IsDataFault(probe(Open("a")).status()));
+  EXPECT_EQ(reads_, 1);
+  keys = 600;
+  EXPECT_TRUE(MakeVideoProbe(read, 10)(Open("a")).ok());
 }
 
 TEST_F(VideoProbeTest, ForgetsTheOldest) {

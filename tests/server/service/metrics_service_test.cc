@@ -315,7 +315,7 @@ TEST_F(MetricsServiceTest, CountsBadSamplesAndListsTheirReasons) {
   std::set<uint64_t> bad;
   for (uint64_t ordinal = 0; ordinal < 32; ++ordinal) {
     if (source_->mutable_sample(ordinal)->images.empty()) continue;
-    source_->Fail(ordinal, absl::DataLossError("a scratch on the disk"));
+    source_->Fail(ordinal, DataFaultError("a scratch on the disk"));
     bad.insert(ordinal);
   }
   // Two steps contain each of the 32 samples once, since both ranks read them.

@@ -57,6 +57,8 @@ TEST(FrameTableTest, CountsEachPacketOnce) {
   EXPECT_EQ(PacketsToDecode(table, {9}), 10u);
   EXPECT_EQ(PacketsToDecode(table, {5, 9}), 10u);
   EXPECT_EQ(PacketsToDecode(table, {5, 9, 13, 90}), 10u + 4 + 1);
+  EXPECT_EQ(MostPacketsToAFrame(table), 10u);
+  EXPECT_EQ(MostPacketsToAFrame({}), 0u);
 }
 
 }  // namespace
