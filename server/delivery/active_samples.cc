@@ -9,12 +9,11 @@ namespace ballast {
 ActiveSamples::Scope::Scope(ActiveSamples* samples, const ActiveSample& sample)
     : samples_(samples), shard_(ShardOfThread(kShards)) {
   if (samples_ == nullptr) return;
+  const absl::Time now = samples_->clock_->Now();
   Shard& shard = samples_->shards_[shard_];
-  {
-    MutexLock lock(&shard.mutex);
-    place_ = shard.samples.insert(shard.samples.end(), sample);
-  }
-  Stage(sample.stage);
+  MutexLock lock(&shard.mutex);
+  place_ = shard.samples.insert(shard.samples.end(), sample);
+  shard.Begin(&*place_, sample.stage, now, shard_);
 }
 
 ActiveSamples::Scope::~Scope() {
@@ -29,10 +28,15 @@ void ActiveSamples::Scope::Stage(const char* stage) {
   const absl::Time now = samples_->clock_->Now();
   Shard& shard = samples_->shards_[shard_];
   MutexLock lock(&shard.mutex);
-  place_->stage = stage;
-  place_->since = now;
-  place_->id = shard.next_id++ * kShards + shard_;
-  shard.last_begun = now;
+  shard.Begin(&*place_, stage, now, shard_);
+}
+
+void ActiveSamples::Shard::Begin(ActiveSample* sample, const char* stage,
+                                 absl::Time now, size_t number) {
+  sample->stage = stage;
+  sample->since = now;
+  sample->id = next_id++ * kShards + number;
+  last_begun = now;
 }
 
 std::vector<ActiveSample> ActiveSamples::List() const {

@@ -40,8 +40,8 @@ class ActiveSamples {
   // Lists a sample until it is destroyed. For one thread.
   class Scope {
    public:
-    // Does nothing if `samples` is null. Stage fills in `sample.stage`, `since`
-    // and `id`.
+    // Does nothing if `samples` is null. `since` and `id` of `sample` are
+    // ignored.
     Scope(ActiveSamples* samples, const ActiveSample& sample);
     ~Scope();
     Scope(const Scope&) = delete;
@@ -65,6 +65,10 @@ class ActiveSamples {
  private:
   static constexpr size_t kShards = 64;
   struct alignas(64) Shard {
+    // Makes `stage` begin now for a sample of this shard, which is `number`.
+    void Begin(ActiveSample* sample, const char* stage, absl::Time now,
+               size_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
     mutable Mutex mutex;
     std::list<ActiveSample> samples ABSL_GUARDED_BY(mutex);
     uint64_t next_id ABSL_GUARDED_BY(mutex) = 0;

@@ -1,5 +1,6 @@
 #include "server/delivery/stall_watch.h"
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -115,6 +116,35 @@ TEST(ActiveSamplesTest, IsEmptyWhenAllIsDone) {
   EXPECT_THAT(board.List(), IsEmpty());
   ActiveSamples::Scope nothing(nullptr, Work(1));
   nothing.Stage("decoding");
+}
+
+// A clock whose reading takes long enough for others to look at the board.
+class SlowClock final : public Clock {
+ public:
+  absl::Time Now() override {
+    if (look != nullptr) look();
+    return clock.Now();
+  }
+  std::unique_ptr<Sleeper> NewSleeper() override { return clock.NewSleeper(); }
+
+  ManualClock clock;
+  std::function<void()> look;
+};
+
+TEST(ActiveSamplesTest, NeverListsASampleWithoutItsStart) {
+  SlowClock clock;
+  ActiveSamples board(&clock);
+  clock.clock.Advance(absl::Hours(1));
+  int looks = 0;
+  clock.look = [&] {
+    ++looks;
+    EXPECT_THAT(
+        Ordinals(Stalled(board.List(), clock.clock.Now(), absl::Minutes(1))),
+        IsEmpty());
+  };
+  ActiveSamples::Scope scope(&board, Work(1));
+  scope.Stage("decoding");
+  EXPECT_GE(looks, 2);
 }
 
 TEST(StallWatchTest, ChecksPeriodically) {
