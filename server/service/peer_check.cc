@@ -49,6 +49,13 @@ std::optional<absl::Duration> PeerRetryDelay(int round) {
 
 std::vector<std::string> PeerVerdict::ToAsk() const {
   std::vector<std::string> peers;
+  if (watches_) {
+    const size_t count = std::min(peers_.size(), kWatchedARound);
+    for (size_t i = 0; i < count; ++i) {
+      peers.push_back(peers_[(next_ + i) % peers_.size()]);
+    }
+    return peers;
+  }
   for (const std::string& peer : peers_) {
     const auto compared = compared_.find(peer);
     if (compared == compared_.end() || !compared->second.ok()) {
@@ -65,17 +72,22 @@ void PeerVerdict::Note(const std::string& peer,
   } else if (*compared) {
     compared_[peer] = absl::OkStatus();
   } else {
-    compared_.erase(peer);
+    fell_silent_ |= compared_.erase(peer) != 0;
   }
 }
 
-std::optional<absl::Duration> PeerVerdict::EndRound() {
-  const bool differs = !status().ok();
-  if (differed_ && !differs) round_ = 0;
-  differed_ = differs;
-  if (differs) return kDiffersDelay;
-  if (silent().empty()) return std::nullopt;
-  return PeerRetryDelay(++round_);
+absl::Duration PeerVerdict::EndRound() {
+  if (watches_) next_ = (next_ + kWatchedARound) % peers_.size();
+  if (std::exchange(fell_silent_, false)) round_ = 0;
+  watches_ = false;
+  if (!status().ok()) return kDiffersDelay;
+  if (!silent().empty()) {
+    const std::optional<absl::Duration> delay = PeerRetryDelay(round_ + 1);
+    ++round_;
+    if (delay.has_value()) return *delay;
+  }
+  watches_ = true;
+  return kWatchDelay;
 }
 
 absl::Status PeerVerdict::status() const {
@@ -136,6 +148,7 @@ void PeerCheck::Run(std::vector<std::string> peers) {
   const size_t all = peers.size();
   PeerVerdict verdict(std::move(peers));
   absl::Status told;
+  bool were_equal = false;
   for (bool first = true;; first = false) {
     const absl::Status why = AskAll(&verdict);
     if (stopping_) return;
@@ -150,12 +163,13 @@ void PeerCheck::Run(std::vector<std::string> peers) {
               " among them (", why.ToString(),
               "); they compare when they start");
     }
-    const std::optional<absl::Duration> delay = verdict.EndRound();
-    if (verdict.ToAsk().empty()) {
+    const bool are_equal = silent.empty() && told.ok();
+    if (are_equal && !std::exchange(were_equal, are_equal)) {
       LogInfo("the ", all,
               " other servers of the job have the same fingerprint");
     }
-    if (!delay.has_value() || !sleeper_->Sleep(*delay)) return;
+    were_equal = are_equal;
+    if (!sleeper_->Sleep(verdict.EndRound())) return;
   }
 }
 

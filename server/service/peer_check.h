@@ -24,10 +24,11 @@
 namespace ballast {
 
 // Checks that all servers of a job were started with the same configuration and
-// index. Each server asks every other one when it starts, so of two that differ
-// at least the later one finds out. A server that finds a difference serves no
-// rank, since it cannot know which of the two is wrong. It asks that peer again
-// until the difference is gone, and then serves.
+// index. Each server asks every other one when it starts, and from then on a
+// few of them at a time, in turn: one that is started anew with another
+// configuration is found even if nobody calls this server. A server that finds
+// a difference serves no rank, since it cannot know which of the two is wrong.
+// It asks that peer again until the difference is gone, and then serves.
 
 // The addresses of `topology.servers` except `own`, in order.
 std::vector<std::string> PeerAddresses(const v1::Topology& topology,
@@ -43,8 +44,7 @@ absl::StatusOr<bool> ComparePeer(
     absl::string_view peer_address);
 
 // The wait before round `round` (1, 2, …) of asking the silent peers; nullopt
-// after enough rounds. Some two minutes in all: a server that starts later asks
-// by itself.
+// after enough rounds, some two minutes in all.
 std::optional<absl::Duration> PeerRetryDelay(int round);
 
 // The peers' answers so far. Decides whom to ask when, and whether ranks may be
@@ -53,19 +53,24 @@ class PeerVerdict {
  public:
   // The wait between rounds while a peer differs.
   static constexpr absl::Duration kDiffersDelay = absl::Seconds(5);
+  // The wait between rounds once each peer is equal or was asked often enough,
+  // and the number of peers that such a round asks. With P peers a server asks
+  // each every P / 8 · 30 s, however large the job.
+  static constexpr absl::Duration kWatchDelay = absl::Seconds(30);
+  static constexpr size_t kWatchedARound = 8;
 
   explicit PeerVerdict(std::vector<std::string> peers)
       : peers_(std::move(peers)) {}
 
-  // The peers to ask in this round: all that are not known to be equal.
+  // The peers to ask in this round: all that are not known to be equal, or the
+  // next ones in turn.
   std::vector<std::string> ToAsk() const;
   // `compared` is ComparePeer's result for `peer`.
   void Note(const std::string& peer, const absl::StatusOr<bool>& compared);
-  // Ends the round. Returns the wait before the next one; nullopt if there is
-  // none: all peers are equal, or the silent ones have been asked often enough.
-  // A peer that differs is asked until it is equal or silent; a silent one that
-  // differed before is asked as often as at the start.
-  std::optional<absl::Duration> EndRound();
+  // Ends the round. Returns the wait before the next one. A peer that differs
+  // is asked until it is equal or silent; one that has become silent, which may
+  // be starting anew, is asked as often as at the start.
+  absl::Duration EndRound();
 
   // OK, or the error of the first peer, in order, that differs now.
   absl::Status status() const;
@@ -77,7 +82,9 @@ class PeerVerdict {
   // Result for each peer that has been compared: equal or different.
   std::map<std::string, absl::Status> compared_;
   int round_ = 0;
-  bool differed_ = false;  // in the previous round
+  bool watches_ = false;      // asks peers in turn
+  size_t next_ = 0;           // in peers_, to be asked first if watches_
+  bool fell_silent_ = false;  // a peer that had been compared, in this round
 };
 
 // Asks the peers, in its own thread. Thread-safe.
@@ -90,8 +97,9 @@ class PeerCheck {
 
   // The thread calls `on_change` whenever the verdict has changed: with
   // ComparePeer's error, or with OK once no peer differs any more. Peers that
-  // are silent in the first round are logged, in one line. `clock` is not
-  // owned. Errors: RESOURCE_EXHAUSTED (no thread).
+  // are silent in the first round are logged, in one line, and so is it
+  // whenever all have become equal. `clock` is not owned. Errors:
+  // RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<PeerCheck>> Start(
       Self self, std::vector<std::string> peers,
       std::unique_ptr<PeerCaller> caller, Clock* clock,

@@ -180,12 +180,12 @@ TEST(PeerVerdictTest, AsksADifferingPeerUntilItIsGoneAndThenAsAtTheStart) {
   EXPECT_TRUE(verdict.status().ok());
   EXPECT_THAT(verdict.silent(), ElementsAre("b"));
   for (int round = 1; PeerRetryDelay(round).has_value(); ++round) {
-    EXPECT_EQ(verdict.EndRound(), PeerRetryDelay(round));
+    EXPECT_EQ(verdict.EndRound(), *PeerRetryDelay(round));
   }
-  EXPECT_FALSE(verdict.EndRound().has_value());
+  EXPECT_EQ(verdict.EndRound(), PeerVerdict::kWatchDelay);
+  EXPECT_THAT(verdict.ToAsk(), ElementsAre("b", "c"));
   verdict.Note("b", true);
-  EXPECT_THAT(verdict.ToAsk(), IsEmpty());
-  EXPECT_FALSE(verdict.EndRound().has_value());
+  EXPECT_EQ(verdict.EndRound(), PeerVerdict::kWatchDelay);
 }
 
 TEST(PeerVerdictTest, NamesTheFirstPeerThatDiffers) {
@@ -216,23 +216,65 @@ TEST_F(PeerCheckThreadTest, ReportsThatADifferenceIsGone) {
   EXPECT_THAT(asked(), ElementsAre("b", "c", "d", "b"));
 }
 
-TEST_F(PeerCheckThreadTest, GivesUpOnSilentPeers) {
+TEST_F(PeerCheckThreadTest, AsksSilentPeersLessOftenInTheEnd) {
   Start();
   int rounds = 1;
   for (; PeerRetryDelay(rounds).has_value(); ++rounds) {
     clock_.AwaitSleepers(1);
     clock_.Advance(*PeerRetryDelay(rounds));
   }
-  {
-    MutexLock lock(&script_->mutex);
-    while (script_->asked.size() < size_t{3} * rounds) {
-      script_->changed.Wait(&script_->mutex);
-    }
-  }
-  check_->Stop();
+  clock_.AwaitSleepers(1);
   EXPECT_EQ(asked().size(), size_t{3} * rounds);
+  EXPECT_EQ(clock_.sleeps().back(), PeerVerdict::kWatchDelay);
   MutexLock lock(&mutex_);
   EXPECT_TRUE(mismatch_.ok());
+}
+
+// Of three equal servers one is started anew with another seed, and nobody else
+// starts or calls.
+TEST_F(PeerCheckThreadTest, FindsAPeerThatIsStartedAnewWithAnotherSeed) {
+  for (const char* peer : {"b", "c", "d"}) SetAnswer(peer, "16");
+  Start();
+  clock_.AwaitSleepers(1);
+  clock_.Advance(PeerVerdict::kWatchDelay);
+  clock_.AwaitSleepers(1);
+  EXPECT_THAT(asked(), ElementsAre("b", "c", "d", "b", "c", "d"));
+  SetAnswer("c", "32");
+  clock_.Advance(PeerVerdict::kWatchDelay);
+  EXPECT_THAT(std::string(AwaitMismatch().message()), HasSubstr("server c"));
+}
+
+// While it starts it is silent: it is asked as often as at the start.
+TEST(PeerVerdictTest, AsksAPeerThatBecomesSilentSoon) {
+  PeerVerdict verdict({"b", "c"});
+  for (const char* peer : {"b", "c"}) verdict.Note(peer, true);
+  EXPECT_EQ(verdict.EndRound(), PeerVerdict::kWatchDelay);
+  verdict.Note("b", true);
+  verdict.Note("c", false);
+  EXPECT_EQ(verdict.EndRound(), *PeerRetryDelay(1));
+  EXPECT_THAT(verdict.ToAsk(), ElementsAre("c"));
+  verdict.Note("c", false);
+  EXPECT_EQ(verdict.EndRound(), *PeerRetryDelay(2));
+}
+
+TEST(PeerVerdictTest, ARoundAsksAFewInTurn) {
+  std::vector<std::string> peers;
+  for (int i = 0; i < 20; ++i) peers.push_back(std::to_string(i));
+  PeerVerdict verdict(peers);
+  for (const std::string& peer : peers) verdict.Note(peer, true);
+  EXPECT_EQ(verdict.EndRound(), PeerVerdict::kWatchDelay);
+  std::map<std::string, int> asked;
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_EQ(verdict.ToAsk().size(), PeerVerdict::kWatchedARound);
+    for (const std::string& peer : verdict.ToAsk()) {
+      ++asked[peer];
+      verdict.Note(peer, true);
+    }
+    EXPECT_EQ(verdict.EndRound(), PeerVerdict::kWatchDelay);
+  }
+  // 40 times 1 of 20.
+  EXPECT_EQ(asked.size(), peers.size());
+  for (const auto& [peer, times] : asked) EXPECT_EQ(times, 2) << peer;
 }
 
 TEST_F(PeerCheckThreadTest, StopsWhileAPeerHangs) {
