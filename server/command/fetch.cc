@@ -33,11 +33,8 @@ std::string Mebibytes(uint64_t bytes) {
 }
 
 absl::Status Fetch(const Options& options) {
-  BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, LoadConfig(options.config));
-  if (!options.listen.empty()) {
-    config.config.mutable_serve()->mutable_listen()->Assign(
-        options.listen.begin(), options.listen.end());
-  }
+  BALLAST_ASSIGN_OR_RETURN(LoadedConfig config,
+                           LoadConfig(options.config, options.listen));
   if (!config.config.storage().has_cache()) {
     return absl::FailedPreconditionError(
         "there is no storage.cache to fetch into; set its dir and size");

@@ -60,11 +60,8 @@ LogLevel LogLevelOf(const v1::Serve& serve) {
 }
 
 absl::StatusOr<LoadedConfig> Load(const Options& options) {
-  BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, LoadConfig(options.config));
-  if (!options.listen.empty()) {
-    config.config.mutable_serve()->mutable_listen()->Assign(
-        options.listen.begin(), options.listen.end());
-  }
+  BALLAST_ASSIGN_OR_RETURN(LoadedConfig config,
+                           LoadConfig(options.config, options.listen));
   if (!options.meeting.empty()) {
     const auto address = ParseConfiguredAddress(options.meeting);
     if (!address.ok()) return Annotate(address.status(), "--meeting");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
@@ -74,19 +75,21 @@ ReadText ReaderOf(const v1::Storage& settings) {
 
 }  // namespace
 
-absl::StatusOr<LoadedConfig> LoadConfig(const std::string& path) {
+absl::StatusOr<LoadedConfig> LoadConfig(
+    const std::string& path, const std::vector<std::string>& listen) {
   BALLAST_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  return ParseConfig(text, path, DirectoryOf(path));
+  return ParseConfig(text, path, DirectoryOf(path), listen);
 }
 
-absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
-                                         absl::string_view name,
-                                         absl::string_view directory) {
+absl::StatusOr<LoadedConfig> ParseConfig(
+    absl::string_view yaml, absl::string_view name, absl::string_view directory,
+    const std::vector<std::string>& listen) {
   LoadedConfig loaded;
   loaded.directory = std::string(directory);
   KeyReport report;
   ReadYaml(yaml, ConfigFieldRules(), &loaded.config, &report);
   ApplyDefaults(report, &loaded.config);
+  if (!listen.empty()) loaded.config.mutable_serve()->clear_listen();
   ResolvePaths(directory, &loaded.config);
   ResolveModelCosts(loaded.config.mutable_balance(), &report);
   ValidateConfig(loaded.config, &report);
@@ -94,6 +97,10 @@ absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
   ExpandMetadatasets(directory, ReaderOf(loaded.config.storage()),
                      &loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
+  if (!listen.empty()) {
+    loaded.config.mutable_serve()->mutable_listen()->Assign(listen.begin(),
+                                                            listen.end());
+  }
   return loaded;
 }
 

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_CONFIG_CONFIG_LOADER_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -31,13 +32,17 @@ struct LoadedConfig {
 // Also INVALID_ARGUMENT for more than 1 MiB; NOT_FOUND or PERMISSION_DENIED if
 // the file cannot be read. Blocks on the disk, and on the store of a
 // metadataset.
-absl::StatusOr<LoadedConfig> LoadConfig(const std::string& path);
+//
+// If `listen` is not empty, it replaces serve.listen, which is then not
+// checked; neither is `listen` (CheckListen does that).
+absl::StatusOr<LoadedConfig> LoadConfig(
+    const std::string& path, const std::vector<std::string>& listen = {});
 
 // Parses the text `yaml` in the same way. Messages call the file `name`;
 // relative paths start from `directory`.
-absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
-                                         absl::string_view name,
-                                         absl::string_view directory);
+absl::StatusOr<LoadedConfig> ParseConfig(
+    absl::string_view yaml, absl::string_view name, absl::string_view directory,
+    const std::vector<std::string>& listen = {});
 
 }  // namespace ballast
 

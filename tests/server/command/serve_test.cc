@@ -67,6 +67,23 @@ TEST(ServeTest, ListenOptionReplacesTheConfigurations) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
+// A server of a cluster's configuration, tried on one machine.
+TEST(ServeTest, ListenIsNotCheckedWhereTheOptionReplacesIt) {
+  IndexedJob();
+  const std::string path =
+      WriteJob("serve: {listen: [\"0.0.0.0:7070\"], threads: 1}\n");
+  ServeProcess refused({"serve", "--config", path});
+  EXPECT_EQ(refused.Wait(), 1);
+  EXPECT_THAT(refused.ReadErrors(), HasSubstr("serve.listen[0]: found"));
+  ServeProcess process({"serve", "--config", path, "--listen", "127.0.0.1:0"});
+  EXPECT_THAT(process.ReadLine(), StartsWith("ready 127.0.0.1:"));
+  // A reload reads the same.
+  process.Signal(SIGHUP);
+  EXPECT_THAT(process.AwaitLog("reloaded"), HasSubstr(path));
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 0);
+}
+
 TEST(ServeTest, AnAddressInUseIsNamedWithTheReason) {
   const std::string path = IndexedJob();
   ServeProcess first({"serve", "--config", path});
