@@ -78,6 +78,14 @@ HttpResponse Answer(const Parser::value_type& message,
   if (!target.has_value()) {
     return Fault(400, "the path cannot be decoded; wanted /PATH?NAME=VALUE");
   }
+  // RFC 9112, 3.2: a proxy before this server may heed another one than we do.
+  for (const http::field name :
+       {http::field::host, http::field::authorization}) {
+    if (message.count(name) <= 1) continue;
+    return Fault(400,
+                 absl::StrCat("the request has more than one header ",
+                              ViewOf(http::to_string(name)), "; wanted one"));
+  }
   HttpRequest request;
   request.method = std::string(ViewOf(message.method_string()));
   request.path = std::move(target->path);

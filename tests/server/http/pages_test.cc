@@ -251,6 +251,18 @@ TEST(HttpServerTest, SaysWhyItRefusesARequest) {
   const auto server = HttpServer::Start("localhost:0", MakePages(Sources()));
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string& address = (*server)->address();
+  for (const char* twice : {"Host: localhost\r\nHost: evil.example\r\n",
+                            "Host: localhost\r\nX: y\r\nhost: localhost\r\n"}) {
+    EXPECT_THAT(
+        Ask(address, absl::StrCat("GET /metrics HTTP/1.1\r\n", twice, "\r\n")),
+        AllOf(StartsWith("HTTP/1.1 400 Bad Request\r\n"),
+              HasSubstr("more than one header Host; wanted one")));
+  }
+  EXPECT_THAT(Ask(address,
+                  "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+                  "Authorization: Bearer a\r\n"
+                  "Authorization: Bearer b\r\n\r\n"),
+              HasSubstr("more than one header Authorization"));
   EXPECT_THAT(Ask(address, "nonsense\r\n\r\n"),
               StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   EXPECT_THAT(
