@@ -30,17 +30,20 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
     std::vector<uint64_t>* gone) {
   const uint64_t footprint = Footprint(bytes);
   const auto found = streams_.find(stream);
-  const Holdings now = found == streams_.end() ? Holdings() : found->second;
-  const bool must_grant = now.not_lent == 0;
+  const bool must_grant =
+      found == streams_.end() || found->second.not_lent == 0;
+  const auto of_role = roles_.find(key.role());
+  const uint64_t role_holds = of_role == roles_.end() ? 0 : of_role->second;
   const auto known = by_key_.find(key);
   LedgerBlock* entry =
       known == by_key_.end() ? nullptr : &blocks_[known->second];
 
   const bool counts = entry == nullptr || entry->idle.has_value();
-  const bool within_share =
-      now.held == 0 || Within(now.held, footprint, share_);
+  const bool is_held = entry != nullptr && !entry->holders.empty();
+  const uint64_t others = role_holds - (is_held ? entry->bytes : 0);
+  const bool within_share = others == 0 || Within(others, footprint, share_);
   const bool within_memory =
-      now.held == 0 || Within(in_use_, counts ? footprint : 0, memory_);
+      role_holds == 0 || Within(in_use_, counts ? footprint : 0, memory_);
   if (!must_grant && !(within_share && within_memory)) return std::nullopt;
 
   Grant grant;
@@ -65,9 +68,10 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
   }
   if (counts) in_use_ += entry->bytes;
   grant.lendable = within_share && entry->place.has_value();
+  if (!is_held) roles_[key.role()] += entry->bytes;
   entry->holders[stream] = false;
   Holdings& holdings = streams_[stream];
-  holdings.held += entry->bytes;
+  ++holdings.held;
   ++holdings.not_lent;
   return grant;
 }
@@ -93,11 +97,13 @@ BlockLedger::Fate BlockLedger::Release(uint64_t stream, uint64_t block) {
   const auto holder = entry.holders.find(stream);
   if (holder == entry.holders.end()) return Fate::kStays;
   Holdings& holdings = streams_[stream];
-  holdings.held -= entry.bytes;
   if (!holder->second) --holdings.not_lent;
-  if (holdings.held == 0) streams_.erase(stream);
+  if (--holdings.held == 0) streams_.erase(stream);
   entry.holders.erase(holder);
   if (!entry.holders.empty()) return Fate::kStays;
+  const auto of_role = roles_.find(entry.key.role());
+  of_role->second -= entry.bytes;
+  if (of_role->second == 0) roles_.erase(of_role);
   return entry.in_work ? Fate::kUnwanted : Settle(block, &entry);
 }
 

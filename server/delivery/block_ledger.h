@@ -15,6 +15,15 @@
 
 namespace ballast {
 
+// A role of a job: one data-parallel rank of one module, for one split.
+struct RoleKey {
+  v1::Split split = v1::SPLIT_TRAIN;
+  v1::Module module = v1::MODULE_UNSPECIFIED;
+  uint32_t dp_rank = 0;
+
+  auto operator<=>(const RoleKey&) const = default;
+};
+
 // A block of a job: its role and its position in the role's stream.
 struct BlockKey {
   v1::Module module = v1::MODULE_UNSPECIFIED;
@@ -24,6 +33,7 @@ struct BlockKey {
   bool asked_direct = false;
   v1::Split split = v1::SPLIT_TRAIN;
 
+  RoleKey role() const { return {split, module, dp_rank}; }
   auto operator<=>(const BlockKey&) const = default;
 };
 
@@ -43,22 +53,23 @@ struct BlockKey {
 //
 // `memory` (serve.memory) is divided into one share for each rank that the
 // server serves, of each split: streams of one split that are not read for a
-// while, as those of validation, cannot keep another's from their shares. A
+// while, as those of validation, cannot keep another's from their shares. All
+// streams of a role have its share together, however many a client opens. A
 // stream may hold
 //   - any block, while it holds nothing or all that it holds is lent (in its
 //     client's hands): no setting, no neighbour and no client that keeps its
 //     blocks can stop it;
-//   - more, while its blocks, lent ones included, stay within one share, those
-//     of all streams within `memory`, and the arena has a place.
+//   - more, while the blocks of its role, lent ones included, stay within one
+//     share, those of all roles within `memory`, and the arena has a place.
 // A block that a stream may hold by the first rule alone cannot be lent, so it
 // is released as soon as it has been sent. Without room in `memory` or a place
 // in the arena, its memory is outside the arena, and it is gone once released.
-// A block counts for each of its streams, and once in total, from Acquire until
-// Release, and while it is in work.
+// A block counts once for its role, from the first Acquire until the last
+// Release, and once in total, also while it is in work.
 //
 // Worst case: memory + S·B bytes for S open streams and a largest block of B.
-// The bound is `memory` itself if no block is larger than a share, every rank
-// has one stream of each split and the arena is not too fragmented
+// The bound is `memory` itself if no block is larger than a share, the streams
+// of a role are near one another and the arena is not too fragmented
 // (extent_allocator.h).
 //
 // Plain values, no locks: thread-compatible.
@@ -119,9 +130,10 @@ class BlockLedger {
     // Position in idle_ while the block is idle.
     std::optional<std::list<uint64_t>::iterator> idle;
   };
+  // Numbers of blocks.
   struct Holdings {
-    uint64_t held = 0;      // bytes
-    uint64_t not_lent = 0;  // blocks
+    uint64_t held = 0;
+    uint64_t not_lent = 0;
   };
 
   std::optional<uint64_t> Place(uint64_t bytes, std::vector<uint64_t>* gone);
@@ -136,6 +148,7 @@ class BlockLedger {
   std::map<uint64_t, LedgerBlock> blocks_;
   std::map<BlockKey, uint64_t> by_key_;
   std::map<uint64_t, Holdings> streams_;  // streams that hold a block
+  std::map<RoleKey, uint64_t> roles_;     // bytes that a role's streams hold
   std::list<uint64_t> idle_;              // longest idle first
   uint64_t in_use_ = 0;
   uint64_t idle_bytes_ = 0;

@@ -20,6 +20,7 @@ namespace {
 // Streams that a rank may have open besides those of its peers: attempts whose
 // end the server has not noticed yet, and a tool's stream.
 constexpr uint64_t kSpareStreams = 3;
+constexpr uint64_t kLeastStreamsOfRole = 8;
 constexpr uint64_t kLeastStreams = 64;
 
 // Schedules cached beyond those that prefetching spans.
@@ -153,6 +154,8 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
       shares_(uint64_t{settings.ranks} *
               (splits_.size() -
                std::count(splits_.begin(), splits_.end(), nullptr))),
+      max_streams_of_role_(
+          std::max(kLeastStreamsOfRole, settings.peers + kSpareStreams)),
       max_streams_(
           std::max(kLeastStreams, (settings.peers + kSpareStreams) * shares_)),
       builder_(std::move(builder)),
@@ -202,19 +205,15 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
   Deferred deferred;
   MutexLock lock(&mutex_);
   if (draining_) return Drained();
-  if (streams_.size() >= max_streams_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(streams_.size(),
-                     " streams are open, the most that are allowed; "
-                     "do clients reconnect without closing theirs?"));
-  }
   BALLAST_RETURN_IF_ERROR(CheckAskAlikeLocked(role));
+  BALLAST_RETURN_IF_ERROR(MakeRoomFor(role, &deferred));
   // Restarted ranks may begin at an earlier step.
   if (!Trains()) current_step_.reset();
   const uint64_t id = next_stream_++;
   auto stream = std::make_unique<LoaderStream>(
       id, role, BlockRange{{step, micro_batch}, steps},
       settings_.prefetch_steps, std::move(ready));
+  stream->last_taken = ++taken_;
   GateOf(*stream).Add(stream.get());
   Advance(stream.get(), &deferred);
   streams_[id] = std::move(stream);

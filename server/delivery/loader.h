@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -85,10 +86,18 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // steps (0: never), or where the data end. Building begins at once. `ready`
   // is called from any thread with no lock held, see BlockStream::TryNext; it
   // must not block. Whether the step has this micro-batch is known once its
-  // schedule is, so TryNext reports that. Errors: INVALID_ARGUMENT (no such
-  // module, rank or split), OUT_OF_RANGE (the data end before the step),
-  // UNAVAILABLE (the loader drains), RESOURCE_EXHAUSTED (too many open streams:
-  // for each rank of each split one per peer and three more, 64 at least),
+  // schedule is, so TryNext reports that.
+  //
+  // A role may have a stream for each peer and three more, 8 at least. One that
+  // is opened beyond that ends the idle stream of the role whose consumer has
+  // taken no block for the longest time, with ABORTED; a stream is idle while
+  // its consumer does not wait for a block. All roles together may have as many
+  // for each rank of each split, 64 at least; beyond that, the role with the
+  // most streams gives way to one that has fewer.
+  //
+  // Errors: INVALID_ARGUMENT (no such module, rank or split), OUT_OF_RANGE (the
+  // data end before the step), UNAVAILABLE (the loader drains),
+  // RESOURCE_EXHAUSTED (too many streams, and none gives way),
   // FAILED_PRECONDITION (some of the module's ranks with an open stream of the
   // split request direct delivery and some do not).
   absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
@@ -173,6 +182,10 @@ class Loader : public std::enable_shared_from_this<Loader> {
   absl::Status CheckAskAlikeLocked(const v1::Role& role) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Ends another stream if that is what a new stream of `role` needs. Errors:
+  // RESOURCE_EXHAUSTED.
+  absl::Status MakeRoomFor(const v1::Role& role, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Begins everything that the stream may begin now.
   void Advance(LoaderStream* stream, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -241,6 +254,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   const Settings settings_;
   const SplitParts splits_;  // null: the job has no such split
   const uint64_t shares_;    // of the memory: ranks of all splits
+  const uint64_t max_streams_of_role_;
   const uint64_t max_streams_;
   const std::unique_ptr<SampleBuilder> builder_;
   const std::unique_ptr<Arena> arena_;
@@ -254,6 +268,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   uint64_t blocks_failed_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t blocks_reused_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // LoaderStream.last_taken
+  // Roles of which the log has said that they open too many streams.
+  std::set<RoleKey> told_of_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_generation_ ABSL_GUARDED_BY(mutex_);
   BlockLedger ledger_ ABSL_GUARDED_BY(mutex_);
   // One for each split: the blocks of different splits share no sample.

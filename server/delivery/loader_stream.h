@@ -72,6 +72,9 @@ struct LoaderStream {
   bool waits_for_memory = false;
   bool waits_for_encoders = false;
   bool ready_is_owed = false;
+  // When the consumer last took a block, or the stream was opened, counted in
+  // such events of the loader.
+  uint64_t last_taken = 0;
   absl::Status end;  // once not OK, returned by every call
 };
 

@@ -1,8 +1,14 @@
 // Streams of a Loader: the blocks that each begins, hands out and releases.
 #include <array>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 #include "server/delivery/loader.h"
 
 namespace ballast {
@@ -10,7 +16,79 @@ namespace {
 
 absl::Status Closed() { return absl::CancelledError("the stream is closed"); }
 
+// "vision rank 3", "valid vision rank 3"
+std::string Describe(const v1::Role& role) {
+  return absl::StrCat(SplitWord(role.split()), ModuleName(role.module()),
+                      " rank ", role.dp_rank());
+}
+
+RoleKey KeyOf(const v1::Role& role) {
+  return {role.split(), role.module(), role.dp_rank()};
+}
+
+// The streams that a role has open.
+struct RoleStreams {
+  uint64_t open = 0;
+  LoaderStream* idlest = nullptr;  // null: each waits for a block
+};
+
 }  // namespace
+
+absl::Status Loader::MakeRoomFor(const v1::Role& role, Deferred* deferred) {
+  uint64_t open = 0;
+  std::map<RoleKey, RoleStreams> roles;
+  for (const auto& [id, stream] : streams_) {
+    if (!stream->end.ok()) continue;  // about to be closed
+    ++open;
+    RoleStreams& of_role = roles[KeyOf(stream->role)];
+    ++of_role.open;
+    if (stream->ready_is_owed) continue;
+    if (of_role.idlest == nullptr ||
+        stream->last_taken < of_role.idlest->last_taken) {
+      of_role.idlest = stream.get();
+    }
+  }
+  const uint64_t own = roles[KeyOf(role)].open;
+  const RoleStreams* gives_way = nullptr;
+  if (own >= max_streams_of_role_) {
+    gives_way = &roles[KeyOf(role)];
+  } else if (open >= max_streams_) {
+    for (const auto& [key, other] : roles) {
+      if (other.idlest == nullptr || other.open <= own) continue;
+      if (gives_way == nullptr || other.open > gives_way->open) {
+        gives_way = &other;
+      }
+    }
+  } else {
+    return absl::OkStatus();
+  }
+  if (gives_way == nullptr || gives_way->idlest == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        own, " streams of ", Describe(role), " are open and ", open,
+        " in all, all of them in use; wanted at most ", max_streams_of_role_,
+        " and ", max_streams_,
+        "; do two jobs pull as the same rank, or do clients reconnect without "
+        "closing their streams?"));
+  }
+  LoaderStream* const stream = gives_way->idlest;
+  if (told_of_.insert(KeyOf(stream->role)).second) {
+    LogWarning(
+        gives_way->open, " streams of ", Describe(stream->role),
+        " are open; newer ones end those whose clients take no block. Do "
+        "clients reconnect without closing their streams?");
+  }
+  // Runs `ready` on a worker: its Pull takes a lock, and so does the Pull that
+  // opens the new stream.
+  stream->ready_is_owed = false;
+  deferred->calls.push_back(
+      [this, ready = stream->ready] { workers_->AddTask(ready); });
+  End(stream,
+      absl::AbortedError(
+          absl::StrCat("a newer stream has taken the place of this one of ",
+                       Describe(stream->role), ", whose client took no block")),
+      deferred);
+  return absl::OkStatus();
+}
 
 std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
   Deferred deferred;
@@ -37,6 +115,7 @@ std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
   std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
   stream->queue.pop_front();
   stream->progress.OnTaken();
+  stream->last_taken = ++taken_;
   GateOf(*stream).OnTaken(*stream);
   NoteStep(stream->role.split(), block->id().step, &deferred);
   Advance(stream, &deferred);

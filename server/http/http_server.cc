@@ -6,28 +6,74 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <openssl/ssl.h>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/log.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
 #include "server/http/http_connection.h"
-#include "server/http/tls_context.h"
+#include "server/security/tls_material.h"
 
 namespace ballast {
 namespace {
+
+namespace ssl = boost::asio::ssl;
+
+absl::Status Refused(absl::string_view what,
+                     const boost::system::error_code& error) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("TLS refuses ", what, ": ", error.message()));
+}
+
+// OpenSSL's context for connections that are accepted with `material`: TLS 1.2
+// or later; with a client_ca, clients show a certificate by one of its
+// authorities. Sessions are not resumed, so that each connection is checked
+// against the material of its time. Errors: INVALID_ARGUMENT (OpenSSL refuses
+// the material, which ReadTlsIdentity prevents).
+absl::StatusOr<std::shared_ptr<ssl::context>> MakeTlsContext(
+    const TlsMaterial& material) {
+  auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
+  SSL_CTX* const native = context->native_handle();
+  SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
+  SSL_CTX_set_options(native, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_num_tickets(native, 0);
+  SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+  boost::system::error_code error;
+  context->use_certificate_chain(boost::asio::buffer(material.identity.cert),
+                                 error);
+  if (error) return Refused("the certificate", error);
+  context->use_private_key(boost::asio::buffer(material.identity.key),
+                           ssl::context::pem, error);
+  if (error) return Refused("the key", error);
+  if (material.client_ca.empty()) return context;
+  context->add_certificate_authority(boost::asio::buffer(material.client_ca),
+                                     error);
+  if (!error) {
+    context->set_verify_mode(
+        ssl::verify_peer | ssl::verify_fail_if_no_peer_cert, error);
+  }
+  if (error) return Refused("client_ca", error);
+  return context;
+}
 
 namespace net = boost::asio;
 using tcp = net::ip::tcp;

@@ -1,15 +1,94 @@
 #include "server/pull/pull_call.h"
 
+#include <cstdint>
+#include <memory>
 #include <utility>
 
+#include <grpcpp/server_context.h>
+
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/grpc_status.h"
-#include "server/pull/lane_side.h"
+#include "common/mutex.h"
 #include "server/pull/pull_response_wire.h"
-#include "server/pull/pull_side.h"
 
 namespace ballast {
 namespace {
+
+// A lane: a call that carries chunks of another call, its Pull. The Pull writes
+// to the lane and ends it. The lane tells the Pull when a write is over and
+// when the lane is gone. Thread-safe.
+class LaneSide final : public CallSide {
+ public:
+  // Neither is owned. `call` is used until OnDone.
+  LaneSide(LaneDirectory* directory, PullReactor* call)
+      : directory_(directory), call_(call) {}
+
+  // The first message is a Join; any other ends the call with INVALID_ARGUMENT.
+  // The call ends with NOT_FOUND if no Pull has the ticket, or that Pull has no
+  // such lane to be joined, and with UNAVAILABLE if the Pull has ended.
+  void OnRequest(const absl::StatusOr<v1::PullRequest>& request) override;
+  void OnClientFinished() override {}
+  void OnWritten() override;
+  bool OnDone() override;
+
+ private:
+  struct Joined {
+    std::shared_ptr<PullSide> pull;  // null before the Join
+    uint32_t lane = 0;
+  };
+
+  absl::Status Join(const v1::PullRequest::Join& join);
+  Joined joined() const;
+
+  LaneDirectory* const directory_;
+  PullReactor* const call_;
+  mutable Mutex mutex_;
+  Joined joined_ ABSL_GUARDED_BY(mutex_);
+};
+
+void LaneSide::OnRequest(const absl::StatusOr<v1::PullRequest>& request) {
+  absl::Status status = request.status();
+  if (status.ok()) {
+    status = joined().pull == nullptr
+                 ? Join(request->join())
+                 : absl::InvalidArgumentError(
+                       "a PullRequest came after PullRequest.join");
+  }
+  if (!status.ok()) call_->End(std::move(status));
+}
+
+absl::Status LaneSide::Join(const v1::PullRequest::Join& join) {
+  const std::shared_ptr<PullSide> pull = directory_->Find(join.ticket());
+  if (pull == nullptr) {
+    return absl::NotFoundError(
+        "PullRequest.join.ticket is no Pull's of this server; does something "
+        "between client and server spread connections over several servers?");
+  }
+  {
+    // Set before the Pull writes, since OnWritten reads it.
+    MutexLock lock(&mutex_);
+    joined_ = {pull, join.lane()};
+  }
+  return pull->AddLane(join.lane(), call_);
+}
+
+LaneSide::Joined LaneSide::joined() const {
+  MutexLock lock(&mutex_);
+  return joined_;
+}
+
+void LaneSide::OnWritten() {
+  const Joined at = joined();
+  at.pull->OnLaneWritten(at.lane);
+}
+
+bool LaneSide::OnDone() {
+  const Joined at = joined();
+  if (at.pull != nullptr) at.pull->OnLaneGone(at.lane, call_);
+  return true;
+}
 
 class RefusedPull final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -20,15 +99,23 @@ class RefusedPull final
 
 }  // namespace
 
+PullCall::PullCall(PullContext* context, grpc::CallbackServerContext* rpc)
+    : context_(*context), client_(ClientOf(rpc->peer())), peer_(rpc->peer()) {
+  MutexLock lock(&rpc_->mutex);
+  rpc_->context = rpc;
+}
+
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PullCall::Start(
-    PullContext* context, const std::string& peer) {
-  const std::string client = ClientOf(peer);
-  const absl::Status admitted = context->limits.Begin(client);
-  if (!admitted.ok()) return new RefusedPull(admitted);
+    PullContext* context, grpc::CallbackServerContext* rpc) {
+  std::unique_ptr<PullCall> call(new PullCall(context, rpc));
+  const absl::StatusOr<uint64_t> number = context->limits.Begin(
+      call->client_,
+      [c = call.get()](const absl::Status& why) { c->End(why); });
+  if (!number.ok()) return new RefusedPull(number.status());
+  call->number_ = *number;
   context->calls->Begin();
-  auto* call = new PullCall(context, client, peer);
   call->Read(&call->request_);
-  return call;
+  return call.release();
 }
 
 void PullCall::OnReadDone(bool ok) {
@@ -59,6 +146,7 @@ void PullCall::Dispatch(const absl::StatusOr<v1::PullRequest>& request) {
   } else {
     side = std::make_shared<PullSide>(&context_, this, client_, peer_);
   }
+  context_.limits.Spoke(number_);
   {
     // Set before the side writes, since OnWritten reads it.
     MutexLock lock(&side_mutex_);
@@ -74,10 +162,25 @@ std::shared_ptr<CallSide> PullCall::side() const {
 
 void PullCall::OnWritten() { side()->OnWritten(); }
 
+void PullCall::OnEndDuringWrite() {
+  if (context_.limits.last_write() == absl::InfiniteDuration()) return;
+  alarm_.emplace().Set(
+      absl::ToChronoTime(absl::Now() + context_.limits.last_write()),
+      [rpc = rpc_](bool is_due) {
+        if (!is_due) return;
+        MutexLock lock(&rpc->mutex);
+        if (rpc->context != nullptr) rpc->context->TryCancel();
+      });
+}
+
 void PullCall::OnDone() {
+  {
+    MutexLock lock(&rpc_->mutex);
+    rpc_->context = nullptr;
+  }
   const auto side = this->side();
   const bool counted = side == nullptr || side->OnDone();
-  context_.limits.End(client_);
+  context_.limits.End(client_, number_);
   if (counted) context_.calls->End();
   delete this;
 }

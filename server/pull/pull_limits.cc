@@ -1,11 +1,14 @@
 #include "server/pull/pull_limits.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace ballast {
 
-absl::Status PullLimits::Begin(const std::string& client) {
+absl::StatusOr<uint64_t> PullLimits::Begin(const std::string& client,
+                                           EndCall end) {
   MutexLock lock(&mutex_);
   if (open_ >= settings_.most) {
     return absl::ResourceExhaustedError(
@@ -20,13 +23,27 @@ absl::Status PullLimits::Begin(const std::string& client) {
         settings_.most_a_client,
         "; does it connect again without closing its Pulls? else raise it"));
   }
+  if (silent_.size() >= settings_.most_silent) {
+    const auto oldest = silent_.begin();
+    oldest->second(absl::AbortedError(
+        absl::StrCat("the Pull sent no message, and ", silent_.size(),
+                     " newer ones have been opened")));
+    silent_.erase(oldest);
+  }
   ++open_;
   ++by_client_[client];
-  return absl::OkStatus();
+  silent_.emplace(++begun_, std::move(end));
+  return begun_;
 }
 
-void PullLimits::End(const std::string& client) {
+void PullLimits::Spoke(uint64_t pull) {
   MutexLock lock(&mutex_);
+  silent_.erase(pull);
+}
+
+void PullLimits::End(const std::string& client, uint64_t pull) {
+  MutexLock lock(&mutex_);
+  silent_.erase(pull);
   --open_;
   const auto found = by_client_.find(client);
   if (--found->second == 0) by_client_.erase(found);

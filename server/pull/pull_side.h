@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_PULL_PULL_SIDE_H_
 #define BALLAST_SERVER_PULL_PULL_SIDE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,16 +9,89 @@
 #include <utility>
 #include <vector>
 
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/mutex.h"
+#include "proto/loader_service.pb.h"
 #include "server/delivery/block_stream.h"
-#include "server/pull/call_side.h"
+#include "server/delivery/delivery_instruments.h"
+#include "server/delivery/stream_progress.h"
+#include "server/monitor/client_board.h"
 #include "server/pull/pull_context.h"
-#include "server/pull/pull_meter.h"
 #include "server/pull/pull_session.h"
+#include "server/pull/stream_reactor.h"
 
 namespace ballast {
+
+// A call of LoaderService.Pull. Its messages are bytes, so that chunks are sent
+// from where they are, without a copy.
+using PullReactor =
+    StreamReactor<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                  grpc::ByteBuffer>;
+
+// The role that a call takes with its first message: a Pull (PullSide) or a
+// lane of a Pull (LaneSide). Receives the events of the call, with no lock
+// held.
+class CallSide {
+ public:
+  virtual ~CallSide() = default;
+
+  // The client's next message; not OK if it could not be parsed. Called by one
+  // thread at a time.
+  virtual void OnRequest(const absl::StatusOr<v1::PullRequest>& request) = 0;
+  // The client sends no further message.
+  virtual void OnClientFinished() = 0;
+  // A write is over. May run concurrently with OnRequest.
+  virtual void OnWritten() = 0;
+  // The last event: the call must not be used afterwards. Returns whether
+  // CallCount still counts the call.
+  virtual bool OnDone() = 0;
+};
+
+// Counts and times one Pull, and keeps its entry on the board of clients.
+// Thread-compatible.
+class PullMeter {
+ public:
+  // `instruments` and `board` may be null and are not owned. `peer` is the
+  // client's connection.
+  PullMeter(PullInstruments* instruments, ClientBoard* board, std::string peer)
+      : instruments_(instruments), board_(board) {
+    client_.peer = std::move(peer);
+  }
+
+  // The Pull's stream is open.
+  void Opened(const v1::PullRequest::Open& open);
+  // The stream has no block yet for the client, which holds `held` bytes of
+  // others. May be repeated.
+  void WaitsForBlock(uint64_t held);
+  // The stream has handed out a block.
+  void GotBlock(const BlockId& block);
+  // The client, which holds `held` bytes, has no room for the block. May be
+  // repeated.
+  void HoldsBack(uint64_t held);
+  // The next message of the block is being sent; it may be the first.
+  void Sends(const v1::PullResponse& message, uint64_t held);
+  // The message has been written. `whole_block`: it was the block's last.
+  void Wrote(bool whole_block);
+  // The stream is closed.
+  void Ended() { entry_.reset(); }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  void Enter(ClientBoard::State state, Time now);
+
+  PullInstruments* const instruments_;
+  ClientBoard* const board_;
+  ClientBoard::Client client_;
+  std::unique_ptr<ClientBoard::Entry> entry_;  // while the stream is open
+  std::optional<Time> waits_since_;  // since when it waits for a block
+  Time built_;                       // when the block was handed out
+  std::optional<Time> sent_since_;   // when its first message went out
+};
 
 // One Pull: a PullSession between gRPC and a BlockStream. Each write waits for
 // the previous one, so a slow reader delays only itself. While it does, the
@@ -70,6 +144,9 @@ class PullSide final : public CallSide,
   absl::Status Take(const v1::PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The stream has news: a block, or its end. A stream that has given way to a
+  // newer one ends the call whatever is in progress.
+  void OnStreamNews() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the writes that are due, or ends the call.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the next block from the stream. Returns false if there is none now or

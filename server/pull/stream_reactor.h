@@ -67,12 +67,17 @@ class StreamReactor : public Base {
   // ended. Runs with no lock held, on one thread at a time.
   virtual void OnWritten() = 0;
 
+  // Called once, with the call's lock held, if the call ends during a write: it
+  // is done only after that write, which a client that reads nothing prevents.
+  virtual void OnEndDuringWrite() {}
+
   static absl::Status Left() { return absl::CancelledError("the client left"); }
 
  private:
   void EndLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (end_.has_value()) return;
     end_ = std::move(status);
+    if (writing_) OnEndDuringWrite();
     FinishLocked();
   }
   void FinishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -4,17 +4,51 @@
 
 #include <cerrno>
 
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_builder.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
-#include "server/service/call_limits.h"
+#include "proto/transport.h"
 #include "server/service/listening.h"
 
 namespace ballast {
 namespace {
+
+// Requests are small; the largest is an Attach with every entry of a
+// fingerprint.
+constexpr int kMaxRequestBytes = 4 << 20;
+// A client opens a few streams on a connection; thousands indicate a fault.
+constexpr int kMaxCallsPerConnection = 1024;
+constexpr int kHandshakeTimeoutMs = 20'000;
+// A token has up to 4096 bytes.
+constexpr int kMaxMetadataBytes = 16 << 10;
+
+// Limits what clients may send and how many calls they open, and sets when a
+// connection that is silent counts as lost.
+void SetCallLimits(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
+  // A schedule of a large job has tens of megabytes.
+  builder->SetMaxSendMessageSize(-1);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              kMaxCallsPerConnection);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      kMinPingIntervalMs);
+  // A client that connects and stays silent is dropped.
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              kHandshakeTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  // Two servers at one port would each get only some of the clients.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
 
 // While this object exists, sockets are created for their owner and group only.
 // It affects the whole process, so other files created meanwhile get no more

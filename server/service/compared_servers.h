@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/channel_security.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "proto/metrics_service.pb.h"
@@ -66,6 +67,12 @@ class ComparedServers {
   Clock* const clock_;
   std::vector<std::unique_ptr<Peer>> peers_;
 };
+
+// Calls MetricsService.GetHistory over gRPC, secured by `security`, on a
+// connection of its own. Blocks for at most two seconds and takes at most 1
+// MiB. Errors: as the call, with advice where a server does not know it or
+// refuses the credentials; as ChannelCredentialsFor. For any number of threads.
+ComparedServers::Call GrpcHistoryCall(ChannelSecurity security);
 
 }  // namespace ballast
 

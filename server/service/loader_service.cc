@@ -102,7 +102,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 LoaderServiceImpl::Pull(grpc::CallbackServerContext* context) {
-  return PullCall::Start(&pulls_, context->peer());
+  return PullCall::Start(&pulls_, context);
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(

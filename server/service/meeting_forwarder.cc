@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
-#include "server/service/peer_channel.h"
+#include "server/service/peer_caller.h"
 
 namespace ballast {
 

@@ -12,7 +12,7 @@
 #include "common/channel_security.h"
 #include "common/mutex.h"
 #include "proto/loader_service.grpc.pb.h"
-#include "server/pull/call_count.h"
+#include "server/pull/pull_limits.h"
 
 namespace ballast {
 

@@ -14,7 +14,7 @@
 #include "server/monitor/encoded_images.h"
 #include "server/schedule/step_balance.h"
 #include "server/service/call_server.h"
-#include "server/service/history_call.h"
+#include "server/service/compared_servers.h"
 #include "server/service/listening.h"
 #include "server/service/meeting_forwarder.h"
 #include "server/service/page_server.h"

@@ -26,7 +26,7 @@
 #include "server/monitor/client_board.h"
 #include "server/monitor/server_state.h"
 #include "server/monitor/state_history.h"
-#include "server/pull/call_count.h"
+#include "server/pull/pull_limits.h"
 #include "server/security/server_security.h"
 #include "server/service/compared_servers.h"
 #include "server/service/loader_service.h"

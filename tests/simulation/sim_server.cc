@@ -50,8 +50,10 @@ SimServer::SimServer(const Options& options, SimNetwork* network,
     if (!loader.ok()) std::abort();
     loader_ = *std::move(loader);
   }));
+  PullLimits::Settings limits;
+  limits.last_write = absl::InfiniteDuration();  // gRPC's timers take a thread
   service_ = std::make_unique<LoaderServiceImpl>(
-      options_.address, scheduler_.get(), loader_.get(), &calls_);
+      options_.address, scheduler_.get(), loader_.get(), &calls_, limits);
   network_.Listen(options_.address, options_.machine, this);
 }
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/delivery/loader.h"
-#include "server/pull/call_count.h"
+#include "server/pull/pull_limits.h"
 #include "server/service/loader_service.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "tests/simulation/sim_data.h"

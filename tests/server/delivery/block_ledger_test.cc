@@ -141,6 +141,29 @@ TEST_F(BlockLedgerTest, AStreamStaysWithinItsShareAndTheTotal) {
   EXPECT_EQ(ledger_->Release(3, beyond->block), Fate::kGone);
 }
 
+// However many streams a role opens, they have one share; what they hold in
+// common counts once.
+TEST_F(BlockLedgerTest, StreamsOfARoleHaveOneShareTogether) {
+  Start(8, 2);
+  for (uint64_t stream = 1; stream <= 4; ++stream) {
+    Hold(stream, Key(stream));  // 4 pages, the role's share
+    Hold(stream, Key(1 + stream % 4));
+  }
+  EXPECT_FALSE(Acquire(1, Key(8)));
+  const auto beyond = Acquire(5, Key(9));  // its first block
+  ASSERT_TRUE(beyond);
+  EXPECT_FALSE(beyond->lendable);
+  EXPECT_FALSE(Acquire(5, Key(10)));
+  EXPECT_FALSE(Acquire(5, Key(1)));
+  // The other role has its own, of which one page is taken.
+  Hold(6, Key(0, 1), 3);
+  EXPECT_FALSE(Acquire(6, Key(1, 1), 2));
+  ledger_->OnBuilt(beyond->block, true);
+  ledger_->Release(5, beyond->block);
+  EXPECT_TRUE(Acquire(6, Key(1, 1))->lendable);
+  EXPECT_TRUE(Acquire(5, Key(1))->lendable);  // the role holds it anyway
+}
+
 TEST_F(BlockLedgerTest, ABlockLargerThanAllMemoryIsGrantedAlone) {
   Start(2, 1);
   for (uint64_t step = 0; step < 3; ++step) {

@@ -307,20 +307,82 @@ TEST_F(LoaderTest, BlocksWithoutSamplesAreDelivered) {
   EXPECT_EQ(loader_->memory_in_use(), 0);
 }
 
-TEST_F(LoaderTest, BoundsTheNumberOfStreams) {
-  std::vector<std::unique_ptr<BlockStream>> streams;
+v1::Role RoleOf(v1::Module module, uint32_t rank) {
   v1::Role role;
-  role.set_module(v1::MODULE_LANGUAGE);
-  absl::Status refused;
-  while (refused.ok()) {
-    auto stream = loader_->OpenStream(role, 0, 0, 1, [] {});
-    refused = stream.status();
-    if (stream.ok()) streams.push_back(*std::move(stream));
+  role.set_module(module);
+  role.set_dp_rank(rank);
+  return role;
+}
+
+// A rank that opens one stream after the other and reads none of them, whether
+// its trainer is in a loop or means harm. It locks nobody out, itself included,
+// and its stream in use goes on.
+TEST_F(LoaderTest, IdleStreamsOfOneRankGiveWay) {
+  BlockingStream used(loader_.get(), v1::MODULE_LANGUAGE, 0, 0, 0, 0);
+  std::vector<std::unique_ptr<BlockStream>> idle;
+  for (uint64_t i = 0; i < 64; ++i) {
+    auto stream =
+        loader_->OpenStream(RoleOf(v1::MODULE_LANGUAGE, 0), 0, 0, 0, [] {});
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    idle.push_back(*std::move(stream));
+    const auto block = used.Next();
+    ASSERT_TRUE(block.ok()) << block.status();
+    Check(**block, v1::MODULE_LANGUAGE, 0);
   }
+  // Seven and the one in use; the oldest have given way.
+  for (size_t i = 0; i < idle.size(); ++i) {
+    EXPECT_EQ(idle[i]->status().code(), i < idle.size() - 7
+                                            ? absl::StatusCode::kAborted
+                                            : absl::StatusCode::kOk)
+        << i;
+  }
+  EXPECT_THAT(std::string(idle[0]->status().message()),
+              HasSubstr("language rank 0, whose client took no block"));
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    BlockingStream other(loader_.get(), module, 1, 0, 0, 1);
+    EXPECT_TRUE(other.Next().ok());
+  }
+}
+
+// Streams whose clients wait for a block are in use: none of them gives way.
+TEST_F(LoaderTest, RefusesAStreamWhereAllOfTheRoleAreInUse) {
+  builder_->ShutGate();
+  std::vector<std::unique_ptr<BlockStream>> streams;
+  const v1::Role role = RoleOf(v1::MODULE_LANGUAGE, 1);
+  for (int i = 0; i < 8; ++i) {
+    streams.push_back(*loader_->OpenStream(role, i, 0, 1, [] {}));
+    EXPECT_FALSE(streams.back()->TryNext().has_value());
+  }
+  const absl::Status refused =
+      loader_->OpenStream(role, 0, 0, 1, [] {}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(streams.size(), 64);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("8 streams of language rank 1 are open"));
+  EXPECT_TRUE(
+      loader_->OpenStream(RoleOf(v1::MODULE_LANGUAGE, 0), 0, 0, 1, [] {}).ok());
   streams.pop_back();
   EXPECT_TRUE(loader_->OpenStream(role, 0, 0, 1, [] {}).ok());
+  builder_->OpenGate();
+}
+
+// The bound of all streams: of eight ranks with eight streams each, one gives
+// way to each further rank.
+TEST_F(LoaderTest, TheRankWithTheMostStreamsGivesWay) {
+  Start(JobConfig(16, 16, 32, 16));
+  std::vector<std::unique_ptr<BlockStream>> idle;
+  for (uint32_t i = 0; i < 64; ++i) {
+    idle.push_back(
+        *loader_->OpenStream(RoleOf(v1::MODULE_VISION, i / 8), 0, 0, 0, [] {}));
+  }
+  for (uint32_t rank = 8; rank < 16; ++rank) {
+    auto stream =
+        loader_->OpenStream(RoleOf(v1::MODULE_VISION, rank), 0, 0, 1, [] {});
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    idle.push_back(*std::move(stream));
+  }
+  for (uint32_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(idle[i]->status().ok(), i % 8 != 0) << i;
+  }
 }
 
 TEST_F(LoaderTest, ReturnsSchedules) {

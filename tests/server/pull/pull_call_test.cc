@@ -1,6 +1,7 @@
 #include "server/pull/pull_call.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -228,27 +229,85 @@ TEST_F(PullCallTest, ALaneThatLeavesEndsItsPull) {
   side->Finish();
 }
 
-TEST_F(PullCallTest, RefusesTooManyPulls) {
-  LoaderServiceImpl service("me", scheduler_.get(), loader_.get(), &calls_,
-                            {.most = 65'536, .most_a_client = 1});
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&service);
-  const auto server = builder.BuildAndStart();
-  const auto stub = v1::LoaderService::NewStub(grpc::CreateChannel(
-      "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
-  {
-    Puller first(stub.get());
-    first.Open(fingerprint(), v1::MODULE_VISION, 0, 1, 0);
-    EXPECT_FALSE(first.NextBlock().empty());
-    const grpc::Status refused = Puller(stub.get()).Finish();
-    EXPECT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED);
-    EXPECT_THAT(refused.error_message(),
-                HasSubstr("serve.max_streams_per_client is 1"));
+// A second service over the same loader, with limits of its own.
+class LimitedPullsTest : public PullCallTest {
+ protected:
+  void Serve(const PullLimits::Settings& limits) {
+    limited_ = std::make_unique<LoaderServiceImpl>(
+        "me", scheduler_.get(), loader_.get(), &calls_, limits);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(limited_.get());
+    limited_server_ = builder.BuildAndStart();
+    stub_ = v1::LoaderService::NewStub(
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                            grpc::InsecureChannelCredentials()));
   }
-  server->Shutdown(std::chrono::system_clock::now());
+  ~LimitedPullsTest() override {
+    limited_server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  std::unique_ptr<LoaderServiceImpl> limited_;
+  std::unique_ptr<grpc::Server> limited_server_;
+};
+
+TEST_F(LimitedPullsTest, RefusesTooManyPulls) {
+  Serve({.most = 65'536, .most_a_client = 1});
+  Puller first(stub_.get());
+  first.Open(fingerprint(), v1::MODULE_VISION, 0, 1, 0);
+  EXPECT_FALSE(first.NextBlock().empty());
+  const grpc::Status refused = Puller(stub_.get()).Finish();
+  EXPECT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("serve.max_streams_per_client is 1"));
+}
+
+TEST_F(LimitedPullsTest, SilentPullsGiveWay) {
+  Serve({.most_silent = 4});
+  std::vector<std::unique_ptr<Puller>> silent;
+  for (int i = 0; i < 9; ++i) {
+    silent.push_back(std::make_unique<Puller>(stub_.get()));
+    if (i < 4) continue;
+    const grpc::Status end = silent[i - 4]->Finish();
+    EXPECT_EQ(end.error_code(), StatusCode::ABORTED) << end.error_message();
+  }
+  Puller speaks(stub_.get());
+  speaks.Open(fingerprint(), v1::MODULE_VISION, 0, 1, kPlenty);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(speaks.NextBlock().empty());
+  EXPECT_TRUE(speaks.Finish().ok());
+}
+
+// Pulls that have credit for everything and are not read, so writes to them
+// never end. Of 64 of one role eight are left, and nothing of the others: the
+// client may have only 20.
+TEST_F(LimitedPullsTest, PullsThatAreNotReadGiveWay) {
+  Serve({.most_a_client = 20, .last_write = absl::ZeroDuration()});
+  std::vector<std::unique_ptr<Puller>> unread;
+  while (unread.size() < 64) {
+    auto puller = std::make_unique<Puller>(stub_.get());
+    puller->Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty,
+                 10 * unread.size());
+    if (puller->ReadBegin()) {
+      unread.push_back(std::move(puller));
+      continue;
+    }
+    // Those that have given way are not done yet.
+    const grpc::Status refused = puller->Finish();
+    ASSERT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED)
+        << refused.error_message();
+  }
+  EXPECT_EQ(loader_->open_streams(), 8);
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    Puller other(stub_.get());
+    other.Open(fingerprint(), module, 1, 2, 1 << 20);
+    for (int i = 0; i < 4; ++i) {
+      Check(other.NextBlock(), module, 1, i / 2, i % 2);
+      other.Credit(other.begin().bytes());
+    }
+    EXPECT_TRUE(other.Finish().ok());
+  }
 }
 
 // A client that has ended its side gets the blocks that its credit covers, and

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/block/block_view.h"
-#include "server/pull/call_count.h"
+#include "server/pull/pull_limits.h"
 #include "server/schedule/scheduler.h"
 #include "server/service/loader_service.h"
 #include "server/service/schedule_service.h"

@@ -65,6 +65,14 @@ class Puller {
     return block;
   }
 
+  // Reads the beginning of the next block alone. Returns whether there is one.
+  bool ReadBegin() {
+    v1::PullResponse message;
+    if (!stream_->Read(&message)) return false;
+    begin_ = message.begin();
+    return true;
+  }
+
   const v1::PullResponse::Begin& begin() const { return begin_; }
   void Cancel() { context_.TryCancel(); }
   void WritesDone() { stream_->WritesDone(); }

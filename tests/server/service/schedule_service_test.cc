@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "server/delivery/loader.h"
-#include "server/pull/call_count.h"
+#include "server/pull/pull_limits.h"
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/job_config.h"
 
