@@ -109,6 +109,21 @@ TEST_F(BatchStreamTest, ContinuesWithAnotherServerAtOnce) {
   EXPECT_THAT(clock_.sleeps(), ElementsAre());
 }
 
+// Two releases side by side, whose blocks have other versions: a rank goes on at
+// the servers of its own.
+TEST_F(BatchStreamTest, AServerOfAnotherVersionIsLeft) {
+  FakeBlock other = NumberedBlock(1);
+  ++other.bytes[4];  // the version
+  server_.AddConnection({NumberedBlock(0), other});
+  server_.AddConnection({NumberedBlock(1), absl::OutOfRangeError("done")});
+  BatchStream::Options options = SomeOptions(1, &clock_);
+  options.servers = {"old", "new"};
+  const auto stream = Start(options);
+  ExpectBlocks(stream.get(), 0, 1);
+  ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 1");
+  EXPECT_THAT(server_.servers(), ElementsAre(0, 1));
+}
+
 TEST_F(BatchStreamTest, AServerThatHangsIsLeft) {
   server_.AddConnection({NumberedBlock(0)});  // and then nothing
   server_.AddConnection({NumberedBlock(1), absl::OutOfRangeError("done")});
