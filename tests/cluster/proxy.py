@@ -11,12 +11,22 @@ standard input, and answers each with a line once it is in force:
     hold          no byte passes; connections stay open
     hold-in       no byte passes to the server; its own do
 
+and, each with this chance for a piece that the server sends:
+
+    cut CHANCE     the connection ends in good order in the middle of it
+    repeat CHANCE  a whole answer of HTTP comes twice
+    shorter CHANCE, longer CHANCE
+                   an answer of HTTP says that it has fewer or more bytes than it has
+
+`falsified` changes nothing; its answer ends with the number of such pieces so far.
+
 It ends with its input.
 """
 
 import asyncio
 import os
 import random
+import re
 import socket
 import struct
 import sys
@@ -30,6 +40,7 @@ class Proxy:
         self._target = host, port
         self._mode = "none"
         self._value = 0.0
+        self.falsified = 0
         self._changed = asyncio.Condition()
         self._writers = set()
         self._random = random.Random(port)
@@ -78,6 +89,11 @@ class Proxy:
                 await self._changed.wait_for(lambda: not self._holds(inward))
             if self._mode == "reset" and self._random.random() < self._value:
                 raise ConnectionResetError
+            cut = False
+            if not inward and self._random.random() < self._value:
+                cut = self._mode == "cut"
+                before, piece = piece, self._falsify(piece)
+                self.falsified += piece != before
             if writer.is_closing():
                 raise ConnectionResetError
             if not piece:
@@ -85,6 +101,32 @@ class Proxy:
                 return
             writer.write(piece)
             await writer.drain()
+            if cut:
+                writer.write_eof()
+                return
+
+    def _falsify(self, piece):
+        if self._mode == "cut":
+            return piece[: self._random.randrange(1, max(len(piece), 2))]
+        if not piece.startswith(b"HTTP/1.1 2"):
+            return piece
+        if self._mode == "repeat":
+            head, _, body = piece.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+            whole = length is not None and len(body) == int(length[1])
+            return piece + piece if whole else piece
+        if self._mode in ("shorter", "longer"):
+            sign = -1 if self._mode == "shorter" else 1
+            return re.sub(
+                rb"(?i)(\r\ncontent-length: )(\d+)",
+                lambda found: b"%b%d" % (
+                    found[1],
+                    max(int(found[2]) + sign * self._random.randint(1, 1000), 0),
+                ),
+                piece,
+                count=1,
+            )  # fmt: skip
+        return piece
 
     def _holds(self, inward):
         return self._mode == "hold" or (self._mode == "hold-in" and inward)
@@ -106,7 +148,10 @@ async def serve(port, host, target_port):
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     print("ready", server.sockets[0].getsockname()[1], flush=True)
     while line := (await orders.readline()).decode().strip():
-        await proxy.obey(line)
+        if line == "falsified":
+            line = f"falsified {proxy.falsified}"
+        else:
+            await proxy.obey(line)
         print(line, flush=True)
 
 

@@ -272,7 +272,7 @@ class S3Test(S3Job):
             def order(line):
                 process.stdin.write(line + "\n")
                 process.stdin.flush()
-                process.stdout.readline()
+                return process.stdout.readline()
 
             yield "http://127.0.0.1:" + own, order
             process.stdin.close()
