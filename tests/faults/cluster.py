@@ -24,11 +24,21 @@ _TIMEOUT_S = 120
 def resident_mib(process):
     """The process's private memory: excludes the arena, which all processes that
     map it share."""
+    return resources(process)["mib"]
+
+
+def resources(process):
+    """Private memory, open descriptors and threads of the process."""
+    found = {"descriptors": len(os.listdir(f"/proc/{process.pid}/fd"))}
     with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
         for line in status:
             if line.startswith("RssAnon:"):
-                return int(line.split()[1]) / 1024
-    raise AssertionError(f"process {process.pid} has gone")
+                found["mib"] = int(line.split()[1]) / 1024
+            elif line.startswith("Threads:"):
+                found["threads"] = int(line.split()[1])
+    if "mib" not in found:
+        raise AssertionError(f"process {process.pid} has gone")
+    return found
 
 
 class Server:
@@ -77,6 +87,9 @@ class Server:
 
     def resident_mib(self):
         return resident_mib(self._process)
+
+    def resources(self):
+        return resources(self._process)
 
 
 class Rank:
@@ -147,6 +160,9 @@ class Rank:
 
     def resident_mib(self):
         return resident_mib(self._process)
+
+    def resources(self):
+        return resources(self._process)
 
     def _on_line(self, batch):
         self._add(tools.without_ms(batch))

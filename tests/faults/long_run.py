@@ -7,6 +7,15 @@ memory and latency stay constant.
 Two servers; one process with every rank of two modules, which exchange. Every
 --kill-every steps one of the servers is killed with SIGKILL and started again.
 Ends with one line that sums up, and writes the measurements to --out.
+
+Steady service, for hours and with little of the processor, with a status and a scrape
+of the metrics each minute:
+
+    bazel run --config=opt //tests/faults:long_run -- --kill-every 0 --pace 0.25 \\
+        --steps 30000 --out steady.json
+
+Its line has memory, descriptors and threads of each process: the least and the most of
+each quarter of the run, the first tenth left out.
 """
 
 import argparse
@@ -60,7 +69,8 @@ class Watched(cluster.Rank):
 def parse(arguments=None):
     parser = argparse.ArgumentParser(prog="long_run")
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--kill-every", type=int, default=250)
+    parser.add_argument("--kill-every", type=int, default=250, help="0: never")
+    parser.add_argument("--pace", type=float, default=0, help="seconds a step, at least")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out")
     return parser.parse_args(arguments)
@@ -88,7 +98,7 @@ def run(folder, options, log):
     awaited = None  # a killed server that is starting again
     begin = time.monotonic()
     for step in range(options.steps):
-        if step % options.kill_every == options.kill_every // 2:
+        if options.kill_every and step % options.kill_every == options.kill_every // 2:
             if awaited:
                 awaited.await_ready()
             awaited = choose.choice(servers)
@@ -108,8 +118,16 @@ def run(folder, options, log):
         })  # fmt: skip
         rank.next_ms = 0.0
         if step % 50 == 0:
-            seen[-1]["rank_mib"] = round(rank.resident_mib(), 1)
-            seen[-1]["server_mib"] = [round(s.resident_mib(), 1) for s in servers]
+            seen[-1]["rank"] = rank.resources()
+            seen[-1]["servers"] = [s.resources() for s in servers]
+        if options.pace and step % max(int(60 / options.pace), 1) == 0:
+            for address in addresses:
+                for query in ("status", "metrics"):
+                    done = tools.run("ballastctl", "--server", address, query)
+                    assert done.returncode == 0, done.stderr.decode()
+        pause = begin + (step + 1) * options.pace - time.monotonic()
+        if options.pace and pause > 0:
+            time.sleep(pause)
     rank.advance(1)
     assert rank.ended, "more batches than steps"
     if awaited:
@@ -117,6 +135,31 @@ def run(folder, options, log):
     for server in servers:
         server.drain()
     return rank, seen, kills
+
+
+def quarters(seen):
+    """For each process and resource, [least, most] of each quarter."""
+    rows = [s for s in seen if "rank" in s]
+    rows = rows[len(rows) // 10 :]
+    size = max(len(rows) // 4, 1)
+    table = {}
+    for name, of in (
+        ("rank", lambda row: row["rank"]),
+        ("first server", lambda row: row["servers"][0]),
+        ("second server", lambda row: row["servers"][1]),
+    ):
+        table[name] = {
+            what: [
+                [round(min(v), 1), round(max(v), 1)]
+                for v in (
+                    [of(row)[what] for row in rows[q * size : (q + 1) * size]]
+                    for q in range(4)
+                )
+                if v
+            ]
+            for what in ("mib", "descriptors", "threads")
+        }
+    return table
 
 
 def check(rank, steps):
@@ -142,7 +185,7 @@ def main(arguments=None):
             rank, seen, kills = run(folder, options, log)
         check(rank, options.steps)
         took = sorted(s["next_ms"] for s in seen)
-        memory = [s["rank_mib"] for s in seen if "rank_mib" in s]
+        memory = [s["rank"]["mib"] for s in seen if "rank" in s]
         summary = {
             "steps": options.steps,
             "batches": rank.batches_seen,
@@ -155,9 +198,10 @@ def main(arguments=None):
                 "longest": took[-1],
             },
             "rank_mib": {
-                "after_a_tenth": memory[len(memory) // 10],
-                "at_the_end": memory[-1],
+                "after_a_tenth": round(memory[len(memory) // 10], 1),
+                "at_the_end": round(memory[-1], 1),
             },
+            "resources": quarters(seen),
         }
         if options.out:
             with open(options.out, "w", encoding="utf-8") as file:

@@ -75,9 +75,9 @@ def main(source, target):
             f"Next, {name}</text>"
         )
 
-    sampled = [s for s in steps if "rank_mib" in s]
-    series = [("ranks", [s["rank_mib"] for s in sampled], "#333")] + [
-        (f"server {'ab'[i]}", [s["server_mib"][i] for s in sampled], colour)
+    sampled = [s for s in steps if "rank" in s]
+    series = [("ranks", [s["rank"]["mib"] for s in sampled], "#333")] + [
+        (f"server {'ab'[i]}", [s["servers"][i]["mib"] for s in sampled], colour)
         for i, colour in enumerate(("#1f78b4", "#a6761d"))
     ]
     most = max(max(values) for _, values, _ in series) * 1.1

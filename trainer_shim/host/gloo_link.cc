@@ -247,6 +247,7 @@ absl::Status GlooLink::Move(absl::Span<const PeerHeader> headers,
                             absl::Span<const ReceiveSlice> receives,
                             Time deadline) {
   came_.assign(size_, PeerHeader());
+  moves_.assign(size_, false);
   Extent extent;
   extent.Add(came_.data(), came_.size() * sizeof(PeerHeader));
   extent.Add(headers.data(), headers.size() * sizeof(PeerHeader));
@@ -276,6 +277,7 @@ absl::Status GlooLink::Move(absl::Span<const PeerHeader> headers,
     // Leaves once the peer has checked this rank's header and asks for it.
     buffer->send(slice.peer, kSliceSlot, extent.OffsetOf(slice.bytes.data()),
                  slice.bytes.size());
+    moves_[slice.peer] = true;
     ++sent;
   }
   const absl::Status closed = absl::CancelledError("the exchange was closed");
@@ -291,6 +293,7 @@ absl::Status GlooLink::Move(absl::Span<const PeerHeader> headers,
     posting_ = slice.peer;
     buffer->recv(slice.peer, kSliceSlot, extent.OffsetOf(slice.bytes.data()),
                  slice.bytes.size());
+    moves_[slice.peer] = true;
     ++received;
   }
   posting_.reset();
@@ -310,14 +313,19 @@ absl::Status GlooLink::StatusOf(const char* error, bool late) const {
     return absl::UnavailableError(
         absl::StrCat("rank ", rank_, ": the exchange failed: ", error));
   }
-  std::vector<uint32_t> missing;
+  // Gloo does not say which peers' samples have come.
+  std::vector<uint32_t> missing, halfway;
   for (uint32_t other = 0; other < size_; ++other) {
-    if (other != rank_ && came_[other].magic == 0) missing.push_back(other);
+    if (other == rank_) continue;
+    if (came_[other].magic == 0) missing.push_back(other);
+    if (moves_[other]) halfway.push_back(other);
   }
   return absl::UnavailableError(
       missing.empty()
-          ? absl::StrCat("rank ", rank_,
-                         ": a peer stopped in the middle of its samples")
+          ? absl::StrCat(
+                "rank ", rank_, ": rank ", absl::StrJoin(halfway, " or "),
+                " stopped in the middle of its samples; is its process "
+                "stopped?")
           : absl::StrCat("rank ", rank_, ": no sign of rank ",
                          absl::StrJoin(missing, ", "),
                          " in time; is its process stopped, or its server "

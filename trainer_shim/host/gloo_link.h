@@ -80,7 +80,8 @@ class GlooLink {
   std::shared_ptr<gloo::transport::Context> pairs_;
   // A connection's remote address, as Gloo's errors name it -> rank.
   std::map<std::string, uint32_t> names_;
-  std::vector<PeerHeader> came_;     // of the current exchange, by peer
+  std::vector<PeerHeader> came_;  // of the current exchange, by peer
+  std::vector<bool> moves_;       // whether samples go to or come from a peer
   std::optional<uint32_t> posting_;  // the peer that a message is for
   mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
