@@ -38,7 +38,7 @@ std::string MarksText(const ImageMarkCounts& marks) {
   return text;
 }
 
-std::string CheckText(const SourceCheck& check, const CheckShard& shard) {
+std::string CheckText(const SourceCheck& check, const Shard& shard) {
   const CheckReport& report = check.report;
   std::string text = absl::StrCat(check.source, ": ");
   if (shard.count > 1) {

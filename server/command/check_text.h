@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "server/corpus/check/check_plan.h"
 #include "server/corpus/index/image_mark.h"
+#include "server/corpus/journal.h"
 #include "server/job/check_sources.h"
 
 namespace ballast {
@@ -17,7 +17,7 @@ namespace ballast {
 std::string MarksText(const ImageMarkCounts& marks);
 
 // The lines that `index --check` prints of a source. Pure.
-std::string CheckText(const SourceCheck& check, const CheckShard& shard);
+std::string CheckText(const SourceCheck& check, const Shard& shard);
 
 }  // namespace ballast
 

@@ -17,7 +17,7 @@
 #include "server/command/check_text.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_warnings.h"
-#include "server/corpus/check/check_plan.h"
+#include "server/corpus/journal.h"
 #include "server/corpus/shared_files.h"
 #include "server/job/check_sources.h"
 #include "server/job/index_sources.h"
@@ -31,6 +31,7 @@ struct Options {
   bool rebuild = false;
   bool verify = false;
   bool check = false;
+  bool hash = false;
   std::string shard;
   bool merge = false;
 };
@@ -102,7 +103,7 @@ void PrintBad(const std::vector<BadSample>& all) {
 }
 
 void PrintShard(const std::string& source, const ShardScanReport& report,
-                const CheckShard& shard) {
+                const Shard& shard) {
   std::cout << source << ": shard " << shard.number << "/" << shard.count
             << ": " << report.files << " files";
   if (report.resumed > 0) {
@@ -157,7 +158,7 @@ void PrintResult(const SourceIndexing& result) {
 }
 
 absl::Status Check(const LoadedConfig& config, const Options& options,
-                   const CheckShard& shard) {
+                   const Shard& shard) {
   CheckSourcesOptions check_options;
   check_options.shard = shard;
   check_options.merge = options.merge;
@@ -219,8 +220,8 @@ absl::Status Build(const LoadedConfig& config, const Options& options,
 
 absl::Status Index(const Options& options) {
   const bool in_shards = !options.shard.empty();
-  BALLAST_ASSIGN_OR_RETURN(const CheckShard shard,
-                           ParseCheckShard(in_shards ? options.shard : "1/1"));
+  BALLAST_ASSIGN_OR_RETURN(const Shard shard,
+                           ParseShard(in_shards ? options.shard : "1/1"));
   if (in_shards && options.merge) {
     return absl::InvalidArgumentError(
         "--shard does a part, --merge puts all parts together: give one of "
@@ -236,7 +237,7 @@ absl::Status Index(const Options& options) {
   }
   if (options.check && (options.merge || shard.count > 1)) {
     // Another machine may be reading the index: it must stay as it is.
-    if (options.rebuild || options.verify) {
+    if (options.rebuild || options.verify || options.hash) {
       return absl::InvalidArgumentError(
           "--check with --shard and --merge work on the index as it is: build "
           "it first, with `ballast-server index` without --check");
@@ -247,6 +248,7 @@ absl::Status Index(const Options& options) {
   index_options.rebuild = options.rebuild;
   index_options.verify = options.verify;
   index_options.merge = options.merge;
+  index_options.hash = options.hash;
   if (in_shards && !options.check) index_options.shard = shard;
   if (isatty(STDERR_FILENO)) {
     index_options.progress = Progress("samples", "bad");
@@ -275,6 +277,10 @@ data files that occur twice, in one source or in two, and where files beside the
 tokenizer state another mean or std of images than the model's. Fails if samples
 are too long and batch.on_too_long is `error`.
 
+An index knows an image by its length and its first 4096 bytes. --hash reads
+whole images and videos and keeps a hash of each, which servers compare: a bit
+that has flipped elsewhere is then a bad sample, not another pixel.
+
 To spread it over machines or processes, run --shard 1/N to N/N anywhere that
 sees the files, then --merge: the index is the same, byte for byte. A shard that
 was ended goes on behind the files that it has read when it is run again.
@@ -288,6 +294,7 @@ index, run --check with --shard 1/N to N/N, then --merge again.)",
       "  ballast-server index --config ballast.yaml --verify\n"
       "  ballast-server index --config ballast.yaml --shard 3/8\n"
       "  ballast-server index --config ballast.yaml --merge\n"
+      "  ballast-server index --config ballast.yaml --hash\n"
       "  ballast-server index --config ballast.yaml --check\n"
       "  ballast-server index --config ballast.yaml --check --shard 3/8",
       [options] { return Index(*options); });
@@ -303,6 +310,10 @@ index, run --check with --shard 1/N to N/N, then --merge again.)",
       "--check", &options->check,
       "then check every file that JPEG engines may decode and that has not "
       "been checked");
+  command->AddFlag(
+      "--hash", &options->hash,
+      "keep a hash of every image and video, which servers compare; "
+      "later builds keep it up, until a --rebuild without --hash");
   command
       ->AddText("--shard", &options->shard,
                 "read only part I of N of the files, and write no index; with "

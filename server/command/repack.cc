@@ -17,7 +17,7 @@
 #include "common/progress_bar.h"
 #include "common/status_macros.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/check/check_plan.h"
+#include "server/corpus/journal.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/repack/write_tars.h"
 #include "server/job/config_index_key.h"
@@ -53,8 +53,7 @@ absl::StatusOr<const v1::Source*> FindSource(const v1::Config& config,
 }
 
 absl::Status RunRepack(Options options) {
-  BALLAST_ASSIGN_OR_RETURN(options.repack.shard,
-                           ParseCheckShard(options.shard));
+  BALLAST_ASSIGN_OR_RETURN(options.repack.shard, ParseShard(options.shard));
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, LoadConfig(options.config));
   v1::Config& c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,

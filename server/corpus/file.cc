@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -450,6 +451,20 @@ bool FileView::IsInCache() const {
                      [](const auto& loaded) { return loaded->IsInCache(); });
 }
 
+absl::Status ReadPieces(const FileView& file,
+                        absl::Span<const FilePiece> pieces,
+                        absl::string_view others, char* out) {
+  for (const FilePiece& piece : pieces) {
+    if (piece.in_file) {
+      BALLAST_RETURN_IF_ERROR(file.ReadAt(piece.offset, piece.size, out));
+    } else {
+      std::memcpy(out, others.data() + piece.offset, piece.size);
+    }
+    out += piece.size;
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 constexpr absl::string_view kWriting = ".writing";
@@ -487,8 +502,8 @@ void RemoveLeftOver(const std::string& path, const std::string& folder) {
 
 }  // namespace
 
-absl::Status WriteFileAtomically(
-    const std::string& path, std::initializer_list<absl::string_view> pieces) {
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::string_view> pieces) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
   std::error_code error;

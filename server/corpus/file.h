@@ -2,7 +2,6 @@
 #define BALLAST_SERVER_CORPUS_FILE_H_
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/owned_fd.h"
 #include "server/corpus/file_stamp.h"
 #include "server/corpus/read_from.h"
@@ -126,6 +126,13 @@ class File {
   std::shared_ptr<const StoredObject> object_;
 };
 
+// Bytes of a file, or of other bytes that are kept beside it.
+struct FilePiece {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  bool in_file = true;
+};
+
 // A file and the way to read it. A value; does not own the file. Copies share
 // what Load fetched, and are read by one thread at a time.
 class FileView {
@@ -188,6 +195,11 @@ class FileView {
   std::vector<std::shared_ptr<const StoredRange>> ranges_;
 };
 
+// Copies `pieces` to `out`, one after the other. Errors: as FileView::ReadAt.
+absl::Status ReadPieces(const FileView& file,
+                        absl::Span<const FilePiece> pieces,
+                        absl::string_view others, char* out);
+
 // Replaces `path` with `pieces`, concatenated: writes a file beside it, syncs
 // it to the disk and renames it. Creates missing folders. After an error `path`
 // is as it was. Two concurrent writers do not disturb each other; the last
@@ -195,8 +207,8 @@ class FileView {
 // locked while its process lives; one that a killed process has left there is
 // removed first, so that it does not take the disk for ever. Blocks on the
 // disk. Errors: as File, naming the file.
-absl::Status WriteFileAtomically(
-    const std::string& path, std::initializer_list<absl::string_view> pieces);
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::string_view> pieces);
 
 }  // namespace ballast
 

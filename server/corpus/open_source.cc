@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "server/corpus/make_source.h"
 #include "server/corpus/mock/mock_source.h"
-#include "server/corpus/parquet/parquet_source.h"
+#include "server/corpus/parquet/parquet_parser.h"
 #include "server/corpus/parquet/row_group_cache.h"
+#include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -60,7 +60,7 @@ EncodedRule EncodedRuleOf(const v1::Model& model) {
 absl::StatusOr<std::unique_ptr<FileSource>> OpenSource(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
     std::shared_ptr<OpenFileCache> cache, EncodedRule rule) {
-  BALLAST_RETURN_IF_ERROR(CheckFormatIsRead(source));
+  BALLAST_RETURN_IF_ERROR(FindFormat(source).status());
   // Lists the files before it opens the index, so that a missing data file is
   // reported as such.
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/index/digest.h"
 #include "server/corpus/limits.h"
 
 namespace ballast {
@@ -77,6 +79,35 @@ absl::Status CheckUnchanged(const RawVideo& video) {
   return absl::UnavailableError(
       "the file of the video changed while it was read; restore it, or index "
       "the source again and restart the servers");
+}
+
+absl::StatusOr<uint64_t> HashVideo(const RawVideo& video) {
+  if (video.fd == nullptr) {
+    std::vector<uint64_t> hashes;
+    for (const std::string& picture : video.pictures) {
+      hashes.push_back(Checksum(picture));
+    }
+    return PicturesHash(hashes);
+  }
+  constexpr uint64_t kChunk = uint64_t{1} << 20;
+  std::string chunk(std::min(video.size, kChunk), '\0');
+  ContentHash hash;
+  for (uint64_t done = 0; done < video.size;) {
+    const ssize_t count =
+        pread(video.fd->get(), chunk.data(),
+              std::min<uint64_t>(chunk.size(), video.size - done),
+              static_cast<off_t>(video.offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return FileError(errno, "read", "the file of a video");
+    if (count == 0) {
+      return absl::UnavailableError(
+          absl::StrCat("the file of a video ends after ", done, " of ",
+                       video.size, " bytes"));
+    }
+    hash.Add({chunk.data(), static_cast<size_t>(count)});
+    done += static_cast<uint64_t>(count);
+  }
+  return hash.value();
 }
 
 }  // namespace ballast

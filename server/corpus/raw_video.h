@@ -44,6 +44,11 @@ absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
 // UNAVAILABLE.
 absl::Status CheckUnchanged(const RawVideo& video);
 
+// The content hash of the video: XXH3-64 of its file, or PicturesHash. Reads
+// all of it. Errors: UNAVAILABLE (as FileError; the file ends before the video
+// does).
+absl::StatusOr<uint64_t> HashVideo(const RawVideo& video);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CORPUS_RAW_VIDEO_H_

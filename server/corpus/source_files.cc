@@ -7,9 +7,8 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/record_parser.h"
 #include "server/storage/storage.h"
 
 namespace ballast {
@@ -83,37 +82,16 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> PathsOf(const v1::Source& source,
-                                                 absl::string_view directory) {
-  if (source.format() != v1::Source::FORMAT_ENERGON) {
-    return Storage::OfProcess().ListFiles(directory, source.path());
-  }
-  BALLAST_ASSIGN_OR_RETURN(const EnergonFolder folder,
-                           OpenEnergonFolder(source, directory));
-  std::vector<std::string> paths;
-  for (const EnergonShard& shard : folder.shards) {
-    paths.push_back(folder.ShardPath(shard));
-  }
-  return paths;
-}
-
-// What decides besides the files which samples they have. Of a folder that
-// cannot be read, which ListSourceFiles reports, a text that fits no index.
-std::string FormatKey(const v1::Source& source, absl::string_view directory) {
-  if (source.format() == v1::Source::FORMAT_PARQUET) {
-    return ParquetColumnsKey(source) + "\n";
-  }
-  if (source.format() != v1::Source::FORMAT_ENERGON) return "";
-  const auto folder = OpenEnergonFolder(source, directory);
-  return folder.ok() ? folder->Key() + "\n" : "unreadable";
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory) {
-  BALLAST_ASSIGN_OR_RETURN(std::vector<std::string> paths,
-                           PathsOf(source, directory));
+  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::vector<std::string> paths,
+      format->list_files != nullptr
+          ? format->list_files(source, directory)
+          : Storage::OfProcess().ListFiles(directory, source.path()));
   std::vector<SourceFile> files;
   files.reserve(paths.size());
   for (std::string& path : paths) {
@@ -125,12 +103,17 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
 
 IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
                        const IndexKey& key, bool has_videos) {
-  const std::string media =
-      source.format() == v1::Source::FORMAT_JSONL ||
-              source.format() == v1::Source::FORMAT_PARQUET
-          ? RelativeName(directory, ResolvePath(directory, source.media_root()))
-          : "";
-  const std::string columns = FormatKey(source, directory);
+  const auto format = FindFormat(source);
+  std::string media;
+  std::string columns;
+  // Listing the files reports a format that is not read.
+  if (format.ok()) {
+    if ((*format)->names_media) {
+      media =
+          RelativeName(directory, ResolvePath(directory, source.media_root()));
+    }
+    if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
+  }
   IndexDigests digests;
   digests.sizes = DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
                                         media.size(), "\n", media, "\n",
@@ -165,19 +148,6 @@ absl::Status VerifyIndex(
   BALLAST_ASSIGN_OR_RETURN(const auto index,
                            OpenFreshIndex(source, directory, key));
   return index->Verify(progress);
-}
-
-std::string WebDatasetSampleName(absl::string_view file,
-                                 absl::string_view key) {
-  return absl::StrCat(file, ": ", Printable(key));
-}
-
-std::string JsonlSampleName(absl::string_view file, uint64_t line) {
-  return absl::StrCat(file, ":", line);
-}
-
-std::string ParquetSampleName(absl::string_view file, uint64_t row) {
-  return absl::StrCat(file, ": row ", row);
 }
 
 }  // namespace ballast

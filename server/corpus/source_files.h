@@ -24,8 +24,8 @@ struct SourceFile {
   std::string name;
 };
 
-// The data files of `source`, in order. Errors: as ExpandPath; as
-// OpenEnergonFolder (energon).
+// The data files of `source`, in order. Errors: as FindFormat and ExpandPath;
+// of the format.
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory);
 
@@ -57,12 +57,6 @@ absl::Status CheckIndexFresh(const v1::Source& source,
 absl::Status VerifyIndex(const v1::Source& source, absl::string_view directory,
                          const IndexKey& key,
                          const std::function<void(uint64_t samples)>& progress);
-
-// Names of samples for messages: "docs-000003.tar: 000123", "chat.jsonl:17",
-// "part-0.parquet: row 17"; lines and rows count from 1.
-std::string WebDatasetSampleName(absl::string_view file, absl::string_view key);
-std::string JsonlSampleName(absl::string_view file, uint64_t line);
-std::string ParquetSampleName(absl::string_view file, uint64_t row);
 
 }  // namespace ballast
 

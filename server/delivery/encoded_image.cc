@@ -15,12 +15,16 @@ std::optional<DataFault> FindEncodedImageFault(
                                   "; has it changed? index the source again"));
   }
   if (!content_hash.has_value()) return std::nullopt;
-  const uint64_t found = SpanChecksum(bytes);
-  if (found == *content_hash) return std::nullopt;
+  return FindContentFault(SpanChecksum(bytes), *content_hash);
+}
+
+std::optional<DataFault> FindContentFault(uint64_t found, uint64_t indexed) {
+  if (found == indexed) return std::nullopt;
   return DataFault(absl::StrFormat(
-      "file of hash %016x, and it had %016x when `index --check` read it; "
-      "restore it, or index the source again with --rebuild --check",
-      found, *content_hash));
+      "file of hash %016x, and it had %016x when `index` read it; restore it, "
+      "or "
+      "index the source again with --rebuild, and --check or --hash as before",
+      found, indexed));
 }
 
 }  // namespace ballast

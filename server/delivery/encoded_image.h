@@ -17,6 +17,9 @@ std::optional<DataFault> FindEncodedImageFault(
     absl::string_view bytes, uint32_t encoded_bytes,
     std::optional<uint64_t> content_hash);
 
+// Returns the fault of a file of hash `found` if the index has `indexed`. Pure.
+std::optional<DataFault> FindContentFault(uint64_t found, uint64_t indexed);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_DELIVERY_ENCODED_IMAGE_H_

@@ -12,8 +12,10 @@
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/config/model_images.h"
+#include "server/corpus/index/digest.h"
 #include "server/corpus/index/media_order.h"
 #include "server/corpus/index/source_index.h"
+#include "server/corpus/raw_video.h"
 #include "server/delivery/encoded_image.h"
 #include "server/image/crop_maker.h"
 
@@ -61,14 +63,17 @@ std::optional<DataFault> FindHeaderFault(absl::string_view file,
 }
 
 // The fault of image `i`'s file if it is not the one that the index knows. An
-// image that a check has found clean is compared however it travels, so that
-// model.decode makes no difference. `encoded`: SampleRequest::EncodedBytes.
+// image that a check has found clean, or any if the index has all hashes, is
+// compared however it travels, so that model.decode makes no difference.
+// `encoded`: SampleRequest::EncodedBytes.
 std::optional<DataFault> FindFileFault(absl::string_view file, size_t i,
                                        const IndexedSample& indexed,
                                        absl::Span<const uint64_t> hashes,
-                                       uint32_t encoded) {
-  if (!indexed.marks.empty() &&
-      indexed.marks[i].check() == ImageCheckResult::kClean) {
+                                       bool is_hashed, uint32_t encoded) {
+  if (is_hashed) {
+    if (auto fault = FindContentFault(Checksum(file), hashes[i])) return fault;
+  } else if (!indexed.marks.empty() &&
+             indexed.marks[i].check() == ImageCheckResult::kClean) {
     return FindEncodedImageFault(file, indexed.marks[i].bytes(), hashes[i]);
   }
   if (encoded == 0) return std::nullopt;
@@ -266,12 +271,24 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   BALLAST_ASSIGN_OR_RETURN(
       const absl::Span<const uint64_t> hashes,
       HashesOf(from.index(), request.record.ordinal, indexed));
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> video_hashes,
+                           from.index().video_hashes(request.record.ordinal));
   ImageDecoder& decoder = ThreadDecoder(image_options_);
   uint32_t warnings = 0;
   size_t crop = 0;  // of the sample
   for (MediaOrder order(sizes.size(), indexed.videos); order.Next();) {
     const uint64_t i = order.number();
     if (order.is_video()) {
+      if (!video_hashes.empty()) {
+        work->active->Stage("checking a video's file");
+        BALLAST_ASSIGN_OR_RETURN(const uint64_t found,
+                                 HashVideo(raw->videos[i]));
+        // Of another version the hash says nothing.
+        BALLAST_RETURN_IF_ERROR(CheckUnchanged(raw->videos[i]));
+        if (auto fault = FindContentFault(found, video_hashes[i])) {
+          return fault->In(absl::StrCat("video ", i));
+        }
+      }
       BALLAST_ASSIGN_OR_RETURN(const std::optional<DataFault> of_video,
                                ReadVideo(raw->videos[i], indexed.videos[i], i,
                                          request, place, decoded, work, &crop));
@@ -285,7 +302,8 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
         PlanCrops(planner_, sizes[i], sizes.size(), request, crop));
     const size_t first = std::exchange(crop, crop + crops.count);
     const uint32_t encoded = request.EncodedBytes(first);
-    if (auto fault = FindFileFault(file, i, indexed, hashes, encoded)) {
+    if (auto fault = FindFileFault(file, i, indexed, hashes,
+                                   from.index().is_hashed(), encoded)) {
       return fault->In(absl::StrCat("image ", i));
     }
     if (encoded != 0) {

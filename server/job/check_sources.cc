@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/cores.h"
 #include "common/status_macros.h"
-#include "server/corpus/check/merge_checks.h"
+#include "server/corpus/check/index_check.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
 #include "server/image/sound_scan.h"

@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/check/check_plan.h"
 #include "server/corpus/check/index_check.h"
 #include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/journal.h"
 
 namespace ballast {
 
@@ -28,7 +28,7 @@ struct SourceCheck {
 struct CheckSourcesOptions {
   // With more than one, the results stay beside the index until they are
   // merged.
-  CheckShard shard;
+  Shard shard;
   // Checks nothing, and merges the shards of earlier runs.
   bool merge = false;
   // May be empty. `source`: the source's name.

@@ -270,6 +270,13 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       found = Verify(source, config.directory, key, (*opened)->index().size(),
                      options);
     }
+    const std::string path = IndexPath(source, config.directory);
+    const auto old = IndexFile::OpenToReuse(path);
+    const bool has_hashes = old.ok() && (*old)->is_hashed();
+    if (opened.ok() && found.ok() && options.hash && !has_hashes) {
+      found = absl::FailedPreconditionError(
+          absl::StrCat(path, ": it has no hashes of images and videos"));
+    }
     if (opened.ok() && found.ok() && !options.rebuild) {
       result.was_fresh = true;
       result.was_verified = options.verify;
@@ -278,7 +285,6 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       all.push_back(std::move(result));
       continue;
     }
-    const std::string path = IndexPath(source, config.directory);
     if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
       result.stale = std::string(found.message());
     }
@@ -303,6 +309,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       return Hold(lengths, images, text);
     };
     index_options.reuse = !options.rebuild;
+    index_options.hash = options.hash || (has_hashes && !options.rebuild);
     index_options.threads = ThreadsOrCores(c.serve().threads());
     if (options.progress) {
       index_options.progress = [&](const IndexProgress& progress) {

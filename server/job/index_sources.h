@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/check/check_plan.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/journal.h"
 #include "server/corpus/scan/shard_scan.h"
 #include "server/corpus/shared_files.h"
 
@@ -41,13 +41,16 @@ struct SourceIndexing {
 struct IndexSourcesOptions {
   // Rebuilds fresh indexes too, and reuses nothing.
   bool rebuild = false;
+  // Keeps a hash of every image and video (IndexOptions::hash). An index that
+  // has hashes keeps them, also for new files, until a rebuild without this.
+  bool hash = false;
   // Reads fresh indexes from end to end and rebuilds damaged ones. Without it
   // only their heads are read.
   bool verify = false;
   // Scans this shard of every source whose index is not up to date, and writes
   // no index: with `merge` another call does, once all shards are scanned. At
   // most one of the two.
-  std::optional<CheckShard> shard;
+  std::optional<Shard> shard;
   bool merge = false;
   // May be empty. `source`: the source's name.
   std::function<void(const std::string& source, const IndexProgress&)> progress;

@@ -6,10 +6,10 @@
 
 namespace ballast {
 
-// The index of `version` 4 or 5 of the same samples as `index`, a whole index
-// file of the version in force without videos: without the header of videos; of
-// version 4 also without marks, hashes and their header.
-std::string OldIndexOf(const std::string& index, uint32_t version);
+// The index of version 6 of the same samples as `index`, a whole index file of
+// the version in force that is not hashed: without the header of hashes and the
+// times of media.
+std::string OldIndexOf(const std::string& index);
 
 }  // namespace ballast
 

@@ -21,7 +21,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/ballastctl/metrics_client.h"
 #include "server/config/config_loader.h"
+#include "server/job/index_sources.h"
 #include "tests/fakes/formula_dataset.h"
+#include "tests/fakes/jpeg_dataset.h"
 #include "tests/fakes/test_cluster.h"
 
 namespace ballast {
@@ -49,8 +51,7 @@ class BadDataTest : public ::testing::Test {
     return absl::StrCat(folder_, "/", name);
   }
 
-  std::unique_ptr<TestCluster> Start(const std::string& serve = "",
-                                     int servers = 1) {
+  LoadedConfig Config(const std::string& serve) {
     const auto config = ParseConfig(
         absl::StrCat("sources: [{name: docs, format: webdataset, path: "
                      "'docs-*.tar'}]\n"
@@ -64,7 +65,12 @@ class BadDataTest : public ::testing::Test {
                      serve, "}\n"),
         "test.yaml", folder_);
     EXPECT_TRUE(config.ok()) << config.status();
-    auto cluster = TestCluster::Start(*config, servers);
+    return *config;
+  }
+
+  std::unique_ptr<TestCluster> Start(const std::string& serve = "",
+                                     int servers = 1) {
+    auto cluster = TestCluster::Start(Config(serve), servers);
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     return *std::move(cluster);
   }
@@ -235,6 +241,48 @@ TEST_F(BadDataTest, WaitsForAMissingFile) {
     EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
   }
   EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 0);
+}
+
+// Beyond an image's header, and where the decoder has nothing to say against
+// it.
+TEST_F(BadDataTest, FindsAFlippedBitByItsHash) {
+  std::filesystem::remove(Path("docs-1.tar"));
+  const std::string path = Path("docs-0.tar");
+  ASSERT_TRUE(WriteJpegDataset(path, {.samples = 2 * kSamplesAFile}).ok());
+  const LoadedConfig config = Config("");
+  IndexSourcesOptions options;
+  options.hash = true;
+  ASSERT_TRUE(IndexSources(config, options).ok());
+  const auto cluster = Start();
+  const auto before = RunAll(*cluster, 0);
+  std::set<std::string> flipped;  // keys
+  {
+    const auto time = std::filesystem::last_write_time(path);
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    char header[512];
+    for (uint64_t at = 0; file.seekg(at).read(header, 512) && header[0] != 0;) {
+      const uint64_t size = std::strtoull(header + 124, nullptr, 8);
+      if (absl::EndsWith(header, ".jpg") && size > 6000) {
+        const uint64_t place = at + 512 + size * 3 / 4;
+        const char byte = static_cast<char>(file.seekg(place).get());
+        file.seekp(place).put(static_cast<char>(byte ^ 1));
+        const std::string name = header;
+        flipped.insert(name.substr(0, name.find('.')));
+      }
+      at += 512 + (size + 511) / 512 * 512;
+    }
+    file.close();
+    std::filesystem::last_write_time(path, time);
+  }
+  ASSERT_GT(flipped.size(), 3u);
+  const auto after = RunAll(*cluster, 1);
+  ASSERT_EQ(after.size(), before.size());
+  const v1::GetStatusResponse status = StatusOf(*cluster);
+  EXPECT_EQ(status.bad_samples_size(), static_cast<int>(flipped.size()));
+  for (const auto& bad : status.bad_samples()) {
+    EXPECT_THAT(bad.reason(), HasSubstr("file of hash "));
+    EXPECT_THAT(bad.reason(), HasSubstr("when `index` read it"));
+  }
 }
 
 TEST_F(BadDataTest, EndsTheRunAfterTooManyBadSamples) {

@@ -10,11 +10,41 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/corpus/check/check_plan.h"
 #include "server/corpus/file_source.h"
+#include "server/corpus/index/image_mark.h"
+#include "server/corpus/index/index_file.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/journal.h"
 
 namespace ballast {
+
+// A part of a check, done and recorded as a whole: the images to check of the
+// index's records [begin, end).
+struct CheckUnit {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t images = 0;
+  uint64_t bytes = 0;  // of these images
+
+  friend bool operator==(const CheckUnit&, const CheckUnit&) = default;
+};
+
+// A unit ends with the record that reaches either bound. A check that is killed
+// loses at most one unit a thread.
+struct CheckUnitSize {
+  uint64_t bytes = uint64_t{64} << 20;
+  uint64_t images = 1024;
+};
+
+// Returns whether `index --check` still has to read an image.
+inline bool NeedsCheck(ImageMark mark) {
+  return mark.is_marked() && mark.check() == ImageCheckResult::kUnchecked;
+}
+
+// Cuts the check of `index`, which Verify has found sound, into units in order
+// of records; a unit has at least one image. Depends on the index alone.
+std::vector<CheckUnit> PlanCheck(const IndexFile& index,
+                                 const CheckUnitSize& size = {});
 
 // Checks a whole JPEG that the index has marked, like CheckScan
 // (server/image/sound_scan.h): OK if JPEG engines make libjpeg's planes of it.
@@ -23,7 +53,7 @@ using ImageCheck = std::function<absl::Status(absl::string_view jpeg)>;
 
 struct CheckOptions {
   ImageCheck check;
-  CheckShard shard;
+  Shard shard;
   CheckUnitSize unit_size;
   // Images checked at the same time. At least 1.
   uint32_t threads = 1;
@@ -62,6 +92,16 @@ struct CheckReport {
 // File::Write.
 absl::StatusOr<CheckReport> CheckImages(const FileSource& source,
                                         const CheckOptions& options);
+
+// Writes the results in the journals of all shards to the index at `path`, as
+// WriteIndex does, and removes its journals. The index is the same, byte for
+// byte, whatever the number of shards. An index whose images are all checked is
+// left as it is. `size` is that of the checks. Returns the marks of the index.
+// Blocks on the disk. Errors: FAILED_PRECONDITION (no journal of this index; a
+// shard is missing or not at its end, naming it); as IndexFile::Open,
+// IndexFile::Verify and WriteIndex.
+absl::StatusOr<ImageMarkCounts> MergeChecks(const std::string& path,
+                                            const CheckUnitSize& size = {});
 
 }  // namespace ballast
 

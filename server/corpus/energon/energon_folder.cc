@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<std::string>> ExpandAll(const YAML::Node& list,
   return names;
 }
 
-absl::Status CheckShardName(absl::string_view name) {
+absl::Status ShardName(absl::string_view name) {
   BALLAST_RETURN_IF_ERROR(CheckDataPath(name));
   if (absl::EndsWith(name, ".tar")) return absl::OkStatus();
   return Fault(absl::StrCat(
@@ -112,7 +112,7 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
   absl::flat_hash_set<std::string> seen;
   for (const std::string& name : shards) {
     if (folder->excluded.contains(name)) continue;
-    BALLAST_RETURN_IF_ERROR(CheckShardName(name));
+    BALLAST_RETURN_IF_ERROR(ShardName(name));
     if (!seen.insert(name).second) {
       return Fault(absl::StrCat("split_parts.", part, ": ", name, " twice"));
     }

@@ -23,6 +23,24 @@ uint64_t TextHash(absl::string_view key, absl::string_view text) {
   return XXH3_64bits_digest(&state);
 }
 
+struct ContentHash::State {
+  XXH3_state_t hash;
+};
+
+ContentHash::ContentHash() : state_(new State) {
+  XXH3_64bits_reset(&state_->hash);
+}
+
+ContentHash::~ContentHash() = default;
+
+void ContentHash::Add(absl::string_view bytes) {
+  XXH3_64bits_update(&state_->hash, bytes.data(), bytes.size());
+}
+
+uint64_t ContentHash::value() const {
+  return XXH3_64bits_digest(&state_->hash);
+}
+
 void ImagesHash::Add(uint64_t length, absl::string_view head) {
   const uint64_t numbers[] = {value_, length,
                               XXH3_64bits(head.data(), head.size())};
@@ -53,6 +71,34 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                         video_starts.size() * sizeof(uint64_t));
     XXH3_128bits_update(&state, videos.data(),
                         videos.size() * sizeof(IndexedVideo));
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state);
+  return {hash.high64, hash.low64};
+}
+
+uint64_t PicturesHash(absl::Span<const uint64_t> hashes) {
+  return XXH3_64bits(hashes.data(), hashes.size() * sizeof(uint64_t));
+}
+
+Digest DigestOfHashes(absl::Span<const IndexSampleRecord> samples,
+                      absl::Span<const uint64_t> hashes,
+                      absl::Span<const uint64_t> video_starts,
+                      absl::Span<const uint64_t> video_hashes) {
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    absl::Span<const uint64_t> videos;
+    if (!video_starts.empty()) {
+      videos = video_hashes.subspan(video_starts[i],
+                                    video_starts[i + 1] - video_starts[i]);
+    }
+    const uint32_t counts[] = {samples[i].num_images,
+                               static_cast<uint32_t>(videos.size())};
+    XXH3_128bits_update(&state, counts, sizeof(counts));
+    XXH3_128bits_update(&state, hashes.data() + samples[i].first_image,
+                        samples[i].num_images * sizeof(uint64_t));
+    XXH3_128bits_update(&state, videos.data(),
+                        videos.size() * sizeof(uint64_t));
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(&state);
   return {hash.high64, hash.low64};

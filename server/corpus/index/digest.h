@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -22,6 +23,22 @@ uint64_t Checksum(absl::string_view bytes);
 
 // XXH3-64 of a webdataset sample's key, a zero byte and its text.
 uint64_t TextHash(absl::string_view key, absl::string_view text);
+
+// XXH3-64 of bytes that come in pieces. Thread-compatible.
+class ContentHash {
+ public:
+  ContentHash();
+  ~ContentHash();
+  ContentHash(const ContentHash&) = delete;
+  ContentHash& operator=(const ContentHash&) = delete;
+
+  void Add(absl::string_view bytes);
+  uint64_t value() const;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
 
 // A hash of a sample's images: of the length and the first kHeadBytes of each,
 // in order. 0 without images. Thread-compatible.
@@ -58,6 +75,18 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
 Digest DigestOfEncoded(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageMark> marks,
                        absl::Span<const uint64_t> hashes, EncodedRule rule);
+
+// The content hash of a list of pictures: XXH3-64 of the XXH3-64 of each
+// picture's file (u64, little-endian), in order.
+uint64_t PicturesHash(absl::Span<const uint64_t> hashes);
+
+// Covers the number of images and of videos (32 bits each), then the content
+// hashes of each image and each video (64 bits each), little-endian, of all
+// samples in order. `video_starts` as in DigestOfSamples.
+Digest DigestOfHashes(absl::Span<const IndexSampleRecord> samples,
+                      absl::Span<const uint64_t> hashes,
+                      absl::Span<const uint64_t> video_starts,
+                      absl::Span<const uint64_t> video_hashes);
 
 }  // namespace ballast
 

@@ -4,13 +4,37 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "server/corpus/bad_kind.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/data_path.h"
 #include "server/corpus/index/media_order.h"
+#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {
+
+using Bytes = absl::string_view;
+
+struct Compression {
+  const char* name;
+  Bytes first;  // bytes of a file
+};
+
+constexpr Compression kCompressions[] = {
+    {"gzip", Bytes("\x1f\x8b\x08", 3)}, {"zstd", Bytes("\x28\xb5\x2f\xfd", 4)},
+    {"xz", Bytes("\xfd\x37zXZ\0", 6)},  {"lz4", Bytes("\x04\x22\x4d\x18", 4)},
+    {"zip", Bytes("PK\x03\x04", 4)},
+};
+
+// "BZh", the size of a block, and the mark of a block or of the end.
+bool IsBzip2(Bytes head) {
+  return head.size() == 10 && absl::StartsWith(head, "BZh") &&
+         (absl::EndsWith(head, "\x31\x41\x59\x26\x53\x59") ||
+          absl::EndsWith(head, "\x17\x72\x45\x38\x50\x90"));
+}
 
 // Appends `record` and its images.
 void Keep(IndexSampleRecord record, const ImageFactsView& images,
@@ -46,36 +70,65 @@ FileScanner::FileScanner(std::string name, const File& file,
   scan_.stamp = file.stamp();
 }
 
-absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
-                              const RawSample& sample,
-                              const ImageFactsView& images) {
-  if (images.videos.empty()) return AddPlaced(record, key, sample, images);
-  std::vector<uint32_t> behind;
-  if (options_->order_videos) {
-    behind = options_->order_videos(sample, images.sizes.size());
+absl::Status FileScanner::AddRecord(Record record, const File& file,
+                                    const MediaRoot* media,
+                                    const CheckImageSize& check_size) {
+  MediaProbe probe(
+      options_, &file, media,
+      kMaxSampleBytes - std::min<uint64_t>(record.text.size(), kMaxSampleBytes),
+      check_size);
+  for (const Medium& image : record.images) {
+    BALLAST_RETURN_IF_ERROR(probe.AddImage(image));
   }
-  // Facts from an old index may have the order of another model.
-  std::vector<IndexedVideo> videos(images.videos.begin(), images.videos.end());
-  behind.resize(videos.size());
-  for (size_t i = 0; i < videos.size(); ++i) {
-    SetImagesBehind(behind[i], &videos[i]);
+  for (const VideoMedia& video : record.videos) {
+    BALLAST_RETURN_IF_ERROR(probe.AddVideo(video));
   }
-  ImageFactsView placed = images;
-  placed.videos = videos;
-  return AddPlaced(record, key, sample, placed);
-}
-
-absl::Status FileScanner::AddPlaced(IndexSampleRecord record,
-                                    absl::string_view key,
-                                    const RawSample& sample,
-                                    const ImageFactsView& images) {
+  scan_.media_time_ns = std::max(scan_.media_time_ns, probe.media_time_ns());
+  IndexSampleRecord entry = record.entry;
+  entry.image_check = probe.image_check();
+  ImageFacts facts = probe.facts();
+  RawSample sample;
+  sample.name = std::move(record.name);
+  sample.text_format = record.text_format;
+  sample.text = std::move(record.text);
+  sample.video_facts = facts.videos;
+  OrderVideos(sample, facts.sizes.size(), &facts.videos);
   if (known_) {
-    if (const std::optional<TextLengths> lengths = known_(record)) {
+    if (const std::optional<TextLengths> lengths = known_(entry, &facts)) {
       ++scan_.report.reused_lengths;
-      AddMeasured(record, *lengths, images);
+      AddMeasured(entry, *lengths, facts.view());
       return absl::OkStatus();
     }
   }
+  return Measure(entry, record.key, sample, facts.view());
+}
+
+absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
+                              const RawSample& sample,
+                              const ImageFactsView& images) {
+  // Facts from an old index may have the order of another model.
+  std::vector<IndexedVideo> videos(images.videos.begin(), images.videos.end());
+  OrderVideos(sample, images.sizes.size(), &videos);
+  ImageFactsView placed = images;
+  placed.videos = videos;
+  return Measure(record, key, sample, placed);
+}
+
+void FileScanner::OrderVideos(const RawSample& sample, size_t images,
+                              std::vector<IndexedVideo>* videos) const {
+  if (videos->empty()) return;
+  std::vector<uint32_t> behind;
+  if (options_->order_videos) behind = options_->order_videos(sample, images);
+  behind.resize(videos->size());
+  for (size_t i = 0; i < videos->size(); ++i) {
+    SetImagesBehind(behind[i], &(*videos)[i]);
+  }
+}
+
+absl::Status FileScanner::Measure(IndexSampleRecord record,
+                                  absl::string_view key,
+                                  const RawSample& sample,
+                                  const ImageFactsView& images) {
   const absl::StatusOr<TextLengths> lengths =
       options_->measure(sample, images.sizes);
   if (lengths.ok() && !lengths->skip) {
@@ -107,7 +160,8 @@ void FileScanner::AddMeasured(IndexSampleRecord record,
 }
 
 void FileScanner::AddReused(uint64_t samples, uint64_t lengths,
-                            uint64_t known_bad) {
+                            uint64_t known_bad, int64_t media_time_ns) {
+  scan_.media_time_ns = std::max(scan_.media_time_ns, media_time_ns);
   ++scan_.report.reused_files;
   scan_.report.reused_samples += samples;
   scan_.report.reused_lengths += lengths;
@@ -155,6 +209,22 @@ void FileScanner::Advance(uint64_t offset) {
 FileScan FileScanner::Finish() && {
   Advance(scan_.stamp.size);
   return std::move(scan_);
+}
+
+absl::Status CheckNotCompressed(const File& file, absl::string_view name) {
+  constexpr uint64_t kHead = 10;
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::string head,
+      file.ReadAt(0, std::min<uint64_t>(kHead, file.stamp().size)));
+  const char* found = IsBzip2(head) ? "bzip2" : nullptr;
+  for (const Compression& each : kCompressions) {
+    if (absl::StartsWith(head, each.first)) found = each.name;
+  }
+  if (found == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      Printable(name), ": compressed by ", found,
+      "; there are no offsets to read samples at: unpack it, and name the "
+      "unpacked file in `path`"));
 }
 
 }  // namespace ballast

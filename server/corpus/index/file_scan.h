@@ -8,18 +8,41 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/corpus/energon/energon_folder.h"
+#include "common/mutex.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/image_facts.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/index_options.h"
-#include "server/corpus/index/progress_meter.h"
-#include "server/corpus/jsonl/media_root.h"
-#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/index/probe_media.h"
+#include "server/corpus/record_parser.h"
 
 namespace ballast {
+
+// Sums the progress of the threads of a build. Thread-safe.
+class ProgressMeter {
+ public:
+  ProgressMeter(uint64_t bytes_total,
+                std::function<void(const IndexProgress&)> callback)
+      : callback_(std::move(callback)) {
+    progress_.bytes_total = bytes_total;
+  }
+
+  void Add(uint64_t bytes, uint64_t samples, uint64_t bad) {
+    MutexLock lock(&mutex_);
+    progress_.bytes_done += bytes;
+    progress_.samples += samples;
+    progress_.bad += bad;
+    if (callback_) callback_(progress_);
+  }
+
+ private:
+  const std::function<void(const IndexProgress&)> callback_;
+  Mutex mutex_;
+  IndexProgress progress_ ABSL_GUARDED_BY(mutex_);
+};
 
 // The result of scanning one data file for an index. Samples refer to `images`;
 // their `file` is still 0.
@@ -32,12 +55,16 @@ struct FileScan {
   std::vector<IndexSampleRecord> left_out;
   ImageFacts left_out_images;
   uint64_t unreadable = 0;  // bad for other reasons
-  IndexReport report;       // its counts of samples and images are 0
+  // The latest modification of media that its records name (MediaProbe).
+  int64_t media_time_ns = 0;
+  IndexReport report;  // its counts of samples and images are 0
 };
 
-// The lengths of a sample that an old index has, if they hold.
-using KnownLengths =
-    std::function<std::optional<TextLengths>(const IndexSampleRecord& record)>;
+// What an old index has of the sample of this record: its lengths, if they
+// hold. Enters into `facts` the checks of images whose content hash is the
+// same.
+using KnownSample = std::function<std::optional<TextLengths>(
+    const IndexSampleRecord& record, ImageFacts* facts)>;
 
 // Collects the samples of one file. Thread-compatible.
 class FileScanner {
@@ -49,7 +76,19 @@ class FileScanner {
   const std::string& name() const { return scan_.name; }
   const IndexOptions& options() const { return *options_; }
   // Samples whose lengths `known` has are not measured. Call before any Add.
-  void SetKnownLengths(KnownLengths known) { known_ = std::move(known); }
+  void SetKnown(KnownSample known) { known_ = std::move(known); }
+
+  // Probes the media of `record`, of `file`, and adds it; or returns why it is
+  // bad. `media` and `check_size` as in MediaProbe. A failure of the machine is
+  // returned, too, which Listed tells apart.
+  absl::Status AddRecord(Record record, const File& file,
+                         const MediaRoot* media,
+                         const CheckImageSize& check_size = nullptr);
+  // OK if `added` is, or once AddBad has listed the sample.
+  absl::Status Listed(uint64_t offset, absl::string_view key,
+                      const absl::Status& added) {
+    return added.ok() ? added : AddBad(offset, key, added);
+  }
 
   // Measures the sample and adds it, or lists it as bad or skipped. `record`
   // has its offset, length, checks and line. Errors: UNAVAILABLE, as the
@@ -60,7 +99,9 @@ class FileScanner {
   void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
                    const ImageFactsView& images);
   // Counts samples of a file that is not read again; `known_bad` are bad ones.
-  void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad);
+  // `media_time_ns` is what the old index has of it.
+  void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad,
+                 int64_t media_time_ns);
   // Lists a bad sample. A failure of the machine (disk, descriptors, memory) is
   // returned instead and ends the build.
   absl::Status AddBad(uint64_t offset, absl::string_view key,
@@ -79,32 +120,26 @@ class FileScanner {
   FileScan Finish() &&;
 
  private:
-  // As Add, with the videos in their places among the images.
-  absl::Status AddPlaced(IndexSampleRecord record, absl::string_view key,
-                         const RawSample& sample, const ImageFactsView& images);
+  // Sets where the videos stand among the images of the sample's text.
+  void OrderVideos(const RawSample& sample, size_t images,
+                   std::vector<IndexedVideo>* videos) const;
+  // As Add, with the videos in their order.
+  absl::Status Measure(IndexSampleRecord record, absl::string_view key,
+                       const RawSample& sample, const ImageFactsView& images);
 
   FileScan scan_;
   const IndexOptions* options_;
   ProgressMeter* progress_;
-  KnownLengths known_;
+  KnownSample known_;
   uint64_t reported_offset_ = 0;
   uint64_t reported_samples_ = 0;
   uint64_t reported_bad_ = 0;
 };
 
-// Reads a file and passes its samples to `scanner`. Errors end the build.
-absl::Status ScanWebDataset(const File& file, FileScanner& scanner);
-absl::Status ScanJsonl(const File& file, const MediaRoot& media,
-                       FileScanner& scanner);
-// Errors also: FAILED_PRECONDITION, UNIMPLEMENTED (OpenParquetFile).
-absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
-                         const MediaRoot& media, FileScanner& scanner);
-// `file` is `shard` of `folder`. Takes the places of samples and parts from its
-// index.sqlite where there is one, and holds the tar file against it, and the
-// images' sizes against its media metadata. Errors also: as EnergonIndex;
-// FAILED_PRECONDITION (the tar has another number of samples than .info).
-absl::Status ScanEnergon(const File& file, const EnergonFolder& folder,
-                         const EnergonShard& shard, FileScanner& scanner);
+// Refuses a tar or a file of JSON that is compressed: it has no offsets to read
+// samples at. Its first bytes say so, whatever its name. Errors:
+// FAILED_PRECONDITION (it is), with `name` and what to do; as File::ReadAt.
+absl::Status CheckNotCompressed(const File& file, absl::string_view name);
 
 }  // namespace ballast
 

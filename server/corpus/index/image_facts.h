@@ -23,6 +23,8 @@ struct ImageFactsView {
   // For each video: the number of its sample, ascending. Empty: all are of the
   // first.
   absl::Span<const uint64_t> video_samples = {};
+  // One for each video, or empty.
+  absl::Span<const uint64_t> video_hashes = {};
 };
 
 struct ImageFacts {
@@ -32,6 +34,7 @@ struct ImageFacts {
   std::vector<uint64_t> content_hashes;
   std::vector<IndexedVideo> videos;
   std::vector<uint64_t> video_samples;  // as in ImageFactsView
+  std::vector<uint64_t> video_hashes;   // as content_hashes
 
   // Appends the facts of samples whose first one has number `sample` here.
   void Append(const ImageFactsView& more, uint64_t sample) {
@@ -42,6 +45,11 @@ struct ImageFacts {
     }
     sizes.insert(sizes.end(), more.sizes.begin(), more.sizes.end());
     marks.insert(marks.end(), more.marks.begin(), more.marks.end());
+    if (!more.video_hashes.empty()) {
+      video_hashes.resize(videos.size());
+      video_hashes.insert(video_hashes.end(), more.video_hashes.begin(),
+                          more.video_hashes.end());
+    }
     for (size_t i = 0; i < more.videos.size(); ++i) {
       videos.push_back(more.videos[i]);
       video_samples.push_back(
@@ -49,7 +57,7 @@ struct ImageFacts {
     }
   }
   ImageFactsView view() const {
-    return {sizes, marks, content_hashes, videos, video_samples};
+    return {sizes, marks, content_hashes, videos, video_samples, video_hashes};
   }
 };
 

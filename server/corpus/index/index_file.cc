@@ -14,15 +14,98 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "common/align.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "server/corpus/index/index_tables.h"
 
 namespace ballast {
 namespace {
 
 // Samples between calls of `progress`: about one second of work.
 constexpr uint64_t kSamplesOfProgress = 1 << 23;
+
+// Returns whether `count` records of `size` bytes at `offset` end exactly at
+// `end`.
+bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
+  return offset <= end && count <= (end - offset) / size &&
+         offset + count * size == end;
+}
+
+// Number of pages of records, and of pages of their checksums.
+uint64_t RecordPages(const IndexHeader& header) {
+  return (header.page_checksums - header.sample_table) / kIndexPageBytes;
+}
+uint64_t TablePages(const IndexHeader& header) {
+  return AlignUp(RecordPages(header) * sizeof(uint64_t), kIndexPageBytes) /
+         kIndexPageBytes;
+}
+
+// Returns whether the tables of the head follow one another up to the samples.
+bool HeadFits(const IndexHeader& header, const IndexHashesHeader* hashes) {
+  const uint64_t headers =
+      kIndexHeaderBytes - (hashes == nullptr ? sizeof(IndexHashesHeader) : 0);
+  const uint64_t files_end =
+      hashes == nullptr ? header.table_checksums : hashes->media_times;
+  return header.file_table == headers &&
+         Fills(headers, header.num_files, sizeof(IndexFileRecord), files_end) &&
+         (hashes == nullptr ||
+          Fills(files_end, header.num_files, sizeof(int64_t),
+                header.table_checksums)) &&
+         header.names >= header.table_checksums &&
+         header.names <= header.sample_table &&
+         (header.names - header.table_checksums) % sizeof(uint64_t) == 0 &&
+         (header.names - header.table_checksums) / sizeof(uint64_t) >=
+             TablePages(header);
+}
+
+// Returns whether the tables lie one after another inside total_bytes, as the
+// format wants it. `hashes` is null in a file of version 6. Any values are
+// safe.
+bool TablesFit(const IndexHeader& header, const IndexMarksHeader& marks,
+               const IndexVideosHeader& videos,
+               const IndexHashesHeader* hashes) {
+  // Each is below 2^63, so that the sum does not wrap.
+  if (header.num_samples > header.total_bytes ||
+      header.num_left_out > header.total_bytes ||
+      header.sample_table % kIndexPageBytes != 0 ||
+      header.page_checksums % kIndexPageBytes != 0 ||
+      header.sample_table > header.page_checksums ||
+      header.page_checksums > header.total_bytes || !HeadFits(header, hashes)) {
+    return false;
+  }
+  const uint64_t records = header.num_samples + header.num_left_out;
+  const uint64_t starts = videos.num_videos == 0 ? 0 : records + 1;
+  const uint64_t video_hashes =
+      hashes == nullptr ? marks.mark_table : hashes->video_hash_table;
+  const uint64_t num_video_hashes =
+      hashes == nullptr ? 0 : hashes->num_video_hashes;
+  return Fills(header.sample_table, records, sizeof(IndexSampleRecord),
+               header.image_table) &&
+         Fills(header.image_table, header.num_images, sizeof(ImageSize),
+               marks.hash_table) &&
+         (marks.num_hashes == 0 || marks.num_hashes == header.num_images) &&
+         Fills(marks.hash_table, marks.num_hashes, sizeof(uint64_t),
+               videos.start_table) &&
+         videos.num_sample_videos <= videos.num_videos &&
+         Fills(videos.start_table, starts, sizeof(uint64_t),
+               videos.video_table) &&
+         Fills(videos.video_table, videos.num_videos, sizeof(IndexedVideo),
+               video_hashes) &&
+         (num_video_hashes == 0 || num_video_hashes == videos.num_videos) &&
+         Fills(video_hashes, num_video_hashes, sizeof(uint64_t),
+               marks.mark_table) &&
+         marks.mark_table <= header.page_checksums &&
+         header.num_images <=
+             (header.page_checksums - marks.mark_table) / sizeof(ImageMark) &&
+         header.page_checksums - marks.mark_table -
+                 header.num_images * sizeof(ImageMark) <
+             kIndexPageBytes &&
+         (hashes == nullptr || hashes->is_hashed == 0 ||
+          (marks.num_hashes == header.num_images &&
+           num_video_hashes == videos.num_videos)) &&
+         Fills(header.page_checksums, RecordPages(header), sizeof(uint64_t),
+               header.total_bytes);
+}
 
 Digest DigestAt(const uint64_t (&halves)[2]) { return {halves[0], halves[1]}; }
 
@@ -90,15 +173,21 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
   images_ = absl::MakeConstSpan(
       reinterpret_cast<const ImageSize*>(at(header_->image_table)),
       header_->num_images);
-  if (marks_header_ != nullptr) {
-    marks_ = absl::MakeConstSpan(
-        reinterpret_cast<const ImageMark*>(at(marks_header_->mark_table)),
-        header_->num_images);
-    hashes_ = absl::MakeConstSpan(
-        reinterpret_cast<const uint64_t*>(at(marks_header_->hash_table)),
-        marks_header_->num_hashes);
+  marks_ = absl::MakeConstSpan(
+      reinterpret_cast<const ImageMark*>(at(marks_header_->mark_table)),
+      header_->num_images);
+  hashes_ = absl::MakeConstSpan(
+      reinterpret_cast<const uint64_t*>(at(marks_header_->hash_table)),
+      marks_header_->num_hashes);
+  if (hashes_header_ != nullptr) {
+    video_hashes_ = absl::MakeConstSpan(
+        reinterpret_cast<const uint64_t*>(at(hashes_header_->video_hash_table)),
+        hashes_header_->num_video_hashes);
+    media_times_ = absl::MakeConstSpan(
+        reinterpret_cast<const int64_t*>(at(hashes_header_->media_times)),
+        header_->num_files);
   }
-  if (videos_header_ != nullptr && videos_header_->num_videos != 0) {
+  if (videos_header_->num_videos != 0) {
     video_starts_ = absl::MakeConstSpan(
         reinterpret_cast<const uint64_t*>(at(videos_header_->start_table)),
         samples_.size() + 1);
@@ -170,12 +259,12 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
   if (version < oldest_version || version > kIndexVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         path(), ": index of version ", version, ", wanted ", kIndexVersion,
-        version < kIndexVersion ? ", which has videos" : ""));
+        version > kIndexVersion
+            ? ": a later version of this program wrote it"
+            : ": an earlier version of this program wrote it"));
   }
-  const uint64_t size = version == 4 ? sizeof(IndexHeader)
-                        : version == 5
-                            ? sizeof(IndexHeader) + sizeof(IndexMarksHeader)
-                            : kIndexHeaderBytes;
+  const uint64_t size =
+      kIndexHeaderBytes - (version == 6 ? sizeof(IndexHashesHeader) : 0);
   if (mapped_.size() < size) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 size, " for its header alone"));
@@ -184,12 +273,12 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
       Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum)))) {
     return Damaged("the header's checksum differs");
   }
-  if (version > 4) {
-    marks_header_ = reinterpret_cast<const IndexMarksHeader*>(header_ + 1);
-  }
-  if (version > 5) {
-    videos_header_ =
-        reinterpret_cast<const IndexVideosHeader*>(marks_header_ + 1);
+  marks_header_ = reinterpret_cast<const IndexMarksHeader*>(header_ + 1);
+  videos_header_ =
+      reinterpret_cast<const IndexVideosHeader*>(marks_header_ + 1);
+  if (version > 6) {
+    hashes_header_ =
+        reinterpret_cast<const IndexHashesHeader*>(videos_header_ + 1);
   }
   return absl::OkStatus();
 }
@@ -200,7 +289,7 @@ absl::Status IndexFile::CheckHeader() const {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 header.total_bytes));
   }
-  if (!TablesFit(*header_, marks_header_, videos_header_)) {
+  if (!TablesFit(*header_, *marks_header_, *videos_header_, hashes_header_)) {
     return Damaged("its tables do not lie one after another");
   }
   ReadAhead(mapped_.substr(0, header.sample_table));
@@ -319,6 +408,22 @@ absl::StatusOr<absl::Span<const uint64_t>> IndexFile::content_hashes(
   return hashes(ordinal);
 }
 
+absl::StatusOr<absl::Span<const uint64_t>> IndexFile::hashes_of_videos(
+    uint64_t number) const {
+  if (video_hashes_.empty()) return absl::Span<const uint64_t>();
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> found,
+                           videos(number));
+  const auto hashes = video_hashes_.subspan(
+      found.empty() ? 0 : found.data() - videos_.data(), found.size());
+  if (!hashes.empty()) BALLAST_RETURN_IF_ERROR(TouchPages(RangeOf(hashes)));
+  return hashes;
+}
+
+absl::StatusOr<absl::Span<const uint64_t>> IndexFile::video_hashes(
+    uint64_t ordinal) const {
+  return hashes_of_videos(ordinal);
+}
+
 void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
   std::vector<uint64_t> untouched;
   // Fetches pages in memory into the processor's cache, others into memory.
@@ -391,12 +496,18 @@ std::string IndexFile::encoded_digest() const {
   const auto& halves = rule_ == EncodedRule::kUnchecked
                            ? marks_header_->unchecked_digest
                            : marks_header_->checked_digest;
-  return absl::StrFormat("%016x%016x", halves[0], halves[1]);
+  Digest digest = DigestAt(halves);
+  if (is_hashed()) {
+    // Servers that compare all hashes agree with no others.
+    const Digest both[] = {digest, DigestAt(hashes_header_->hashes_digest)};
+    digest = DigestOf(
+        absl::string_view(reinterpret_cast<const char*>(both), sizeof(both)));
+  }
+  return absl::StrFormat("%016x%016x", digest[0], digest[1]);
 }
 
 ImageMarkCounts IndexFile::mark_counts() const {
   ImageMarkCounts counts;
-  if (marks_header_ == nullptr) return counts;
   std::copy_n(marks_header_->checks, counts.checks.size(),
               counts.checks.begin());
   std::copy_n(marks_header_->refusals, counts.refusals.size(),

@@ -61,8 +61,13 @@ class IndexFile final : public SourceIndex {
   std::string encoded_digest() const override;
   ImageMarkCounts mark_counts() const override;
   uint64_t num_videos() const override {
-    return videos_header_ == nullptr ? 0 : videos_header_->num_sample_videos;
+    return videos_header_->num_sample_videos;
   }
+  bool is_hashed() const override {
+    return hashes_header_ != nullptr && hashes_header_->is_hashed != 0;
+  }
+  absl::StatusOr<absl::Span<const uint64_t>> video_hashes(
+      uint64_t ordinal) const override;
   // Whether any record, left out or not, has a video.
   bool has_videos() const { return !videos_.empty(); }
   // The videos of record `number`, which must be below num_records(). Blocks
@@ -117,11 +122,14 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> hashes(uint64_t number) const {
     return PartOf(hashes_, number);
   }
+  // One for each of videos(number), or none. Blocks and fails as videos().
+  absl::StatusOr<absl::Span<const uint64_t>> hashes_of_videos(
+      uint64_t number) const;
   uint64_t num_images() const { return header_->num_images; }
-  // Returns whether its images have been judged by the rules in force, and its
-  // videos read.
+  // Returns whether its samples, images and videos were read by the rules in
+  // force.
   bool HasMarks() const {
-    return videos_header_ != nullptr && marks_header_->rules == kMarkRules;
+    return hashes_header_ != nullptr && marks_header_->rules == kMarkRules;
   }
   // Identifies the contents, to the byte.
   uint64_t checksum() const { return checksum_; }
@@ -129,6 +137,11 @@ class IndexFile final : public SourceIndex {
   uint64_t num_files() const { return header_->num_files; }
   absl::string_view file_name(uint64_t number) const;
   FileStamp file_stamp(uint64_t number) const;
+  // The latest modification of the media that the file's records name, in a
+  // mounted file system; 0: none, or not known.
+  int64_t media_time_ns(uint64_t number) const {
+    return media_times_.empty() ? 0 : media_times_[number];
+  }
   uint64_t file_unreadable(uint64_t number) const {
     return files_[number].unreadable;
   }
@@ -149,7 +162,7 @@ class IndexFile final : public SourceIndex {
   absl::Status CheckHead(uint32_t oldest_version);
   // Returns whether the head in the file is the one that was opened.
   bool HeadIsSame() const;
-  // Sets header_, marks_header_ and videos_header_.
+  // Sets header_ and those that follow it.
   absl::Status ReadHeader(uint32_t oldest_version);
   absl::Status CheckHeader() const;
   absl::Status CheckFiles() const;
@@ -164,8 +177,7 @@ class IndexFile final : public SourceIndex {
   // Returns whether look-ups need the marks. With `decode: host` they do if
   // there are hashes to compare.
   bool GivesMarks() const {
-    return marks_header_ != nullptr &&
-           (rule_ != EncodedRule::kNone || !hashes_.empty());
+    return rule_ != EncodedRule::kNone || !hashes_.empty();
   }
   absl::Status TouchPages(Range range) const {
     if (pages_.IsTouched(range.offset, range.size)) return absl::OkStatus();
@@ -227,10 +239,10 @@ class IndexFile final : public SourceIndex {
   absl::string_view mapped_;
   EncodedRule rule_;
   const IndexHeader* header_ = nullptr;
-  // Null in an index of a version without marks.
   const IndexMarksHeader* marks_header_ = nullptr;
-  // Null in an index of a version without videos.
   const IndexVideosHeader* videos_header_ = nullptr;
+  // Null in an index of version 6.
+  const IndexHashesHeader* hashes_header_ = nullptr;
   IndexDigests digests_;
   absl::Span<const IndexFileRecord> files_;
   absl::Span<const IndexSampleRecord> samples_;
@@ -240,6 +252,8 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> hashes_;
   absl::Span<const uint64_t> video_starts_;
   absl::Span<const IndexedVideo> videos_;
+  absl::Span<const uint64_t> video_hashes_;
+  absl::Span<const int64_t> media_times_;
   IndexPages pages_;
   uint64_t checksum_ = 0;
   // The ctime with which the head was found to be the same last.

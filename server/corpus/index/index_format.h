@@ -21,11 +21,11 @@ static_assert(std::endian::native == std::endian::little);
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised when the layout, or the rules by which files become samples, change.
 // An index of another version is rebuilt.
-inline constexpr uint32_t kIndexVersion = 6;
-// A build takes the lengths of texts from indexes of this version on. Version 5
-// has no IndexVideosHeader and no videos; version 4 has no IndexMarksHeader,
-// hashes or marks either.
-inline constexpr uint32_t kOldestReusedVersion = 4;
+inline constexpr uint32_t kIndexVersion = 7;
+// A build takes the lengths of texts from indexes of this version on. Version 6
+// has no IndexHashesHeader, times of media or hashes of videos, and took
+// objects of JSON that have a key twice.
+inline constexpr uint32_t kOldestReusedVersion = 6;
 // Raised when images are judged or checked for JPEG engines by other rules:
 // marks of other rules are made anew.
 inline constexpr uint32_t kMarkRules = 1;
@@ -72,7 +72,7 @@ struct IndexMarksHeader {
   // Offsets of the content hashes, which follow the images, and of the marks.
   uint64_t hash_table;
   uint64_t mark_table;
-  uint64_t num_hashes;  // num_images, or 0 if no image is clean
+  uint64_t num_hashes;  // num_images, or 0 if no image has one
   // Images of samples (not of those left out): ImageMarkCounts.
   uint64_t checks[4];
   uint64_t refusals[16];
@@ -87,15 +87,33 @@ static_assert(sizeof(IndexMarksHeader) == 224);
 struct IndexVideosHeader {
   uint64_t num_videos;  // of samples and those left out
   // Offsets of the numbers of each record's first video (u64), one more than
-  // records, which follow the content hashes; and of the videos, which the
-  // marks follow. Without a video both tables are empty.
+  // records, which follow the content hashes; and of the videos, which their
+  // content hashes follow. Without a video both tables are empty.
   uint64_t start_table;
   uint64_t video_table;
   uint64_t num_sample_videos;  // of samples alone
 };
 static_assert(sizeof(IndexVideosHeader) == 32);
+// Follows the IndexVideosHeader.
+struct IndexHashesHeader {
+  // 1: every image and video has a content hash (`index --hash`); 0: clean
+  // images alone.
+  uint64_t is_hashed;
+  uint64_t num_video_hashes;  // num_videos, or 0
+  // Offset of the content hashes of videos, which the marks follow.
+  uint64_t video_hash_table;
+  // Offset of the times of media, which follow the files: of each file, the
+  // latest modification of the images and videos that its records name (i64, in
+  // nanoseconds since 1970); 0: they name none of a mounted file system.
+  uint64_t media_times;
+  // XXH3-128, high half first, of the content hashes of all samples
+  // (DigestOfHashes); 0 unless is_hashed.
+  uint64_t hashes_digest[2];
+};
+static_assert(sizeof(IndexHashesHeader) == 48);
 inline constexpr uint64_t kIndexHeaderBytes =
-    sizeof(IndexHeader) + sizeof(IndexMarksHeader) + sizeof(IndexVideosHeader);
+    sizeof(IndexHeader) + sizeof(IndexMarksHeader) + sizeof(IndexVideosHeader) +
+    sizeof(IndexHashesHeader);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names
@@ -134,9 +152,9 @@ struct IndexSampleRecord {
 };
 static_assert(sizeof(IndexSampleRecord) == 56);
 
-// An image is an ImageSize, a content hash (u64: XXH3-64 of its file if it is
-// clean, else 0) and an ImageMark, each in a table of its own. A video is an
-// IndexedVideo.
+// An image is an ImageSize, a content hash (u64: XXH3-64 of its file) and an
+// ImageMark, each in a separate table. A video is an IndexedVideo and a content
+// hash: of its file, or of the hashes of its pictures' files (VideoHash).
 
 }  // namespace ballast
 

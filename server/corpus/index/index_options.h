@@ -79,6 +79,9 @@ struct IndexOptions {
   IndexKey key;
   // If empty, all texts are measured again under other limits.
   LengthsHold lengths_hold;
+  // Keeps a hash of every image and video, for which all their bytes are read
+  // (IndexFile::is_hashed).
+  bool hash = false;
   // True if parts of the old index that still fit may be reused.
   bool reuse = true;
   // May be empty. Called from any thread, one call at a time, about once per
@@ -92,9 +95,9 @@ struct IndexOptions {
 };
 
 // A bad sample, which is not in the index, or damage in a tar or Parquet file.
-// For damage of a tar file, the index holds neither the samples from there to
-// the file's end nor the sample `key` before it, which may lack members; for
-// damage of a Parquet file, none of the row group or of the whole file.
+// For damage of a tar file, the index holds no sample from there to the file's
+// end, nor the sample `key` before it, if one is named: it may lack members;
+// for damage of a Parquet file, none of the row group or of the whole file.
 struct BadSample {
   std::string file;  // relative to the configuration's directory if inside it
   uint64_t offset = 0;

@@ -19,6 +19,12 @@ absl::string_view Bytes(const std::vector<Record>& records) {
                            records.size() * sizeof(Record));
 }
 
+template <typename Header>
+absl::string_view BytesOf(const Header& header) {
+  return absl::string_view(reinterpret_cast<const char*>(&header),
+                           sizeof(header));
+}
+
 // Zeros that fill the last page after `size` bytes.
 std::string Padding(uint64_t size) {
   return std::string(AlignUp(size, kIndexPageBytes) - size, '\0');
@@ -31,10 +37,11 @@ std::vector<ImageMark> MarksOf(const IndexContents& contents) {
   return marks;
 }
 
-// The hashes of clean images, 0 for others; empty if no image is clean. So
-// equal results give equal files, however they came about.
+// The hashes of all images, or of clean ones and 0 for others; empty if none
+// has one. So equal results give equal files, however they came about.
 std::vector<uint64_t> HashesOf(const IndexContents& contents,
                                const std::vector<ImageMark>& marks) {
+  if (contents.is_hashed) return contents.content_hashes;
   const auto is_clean = [](ImageMark mark) {
     return mark.check() == ImageCheckResult::kClean;
   };
@@ -69,11 +76,11 @@ std::vector<uint64_t> VideoStarts(const IndexContents& contents,
 IndexMarksHeader MarksHeaderOf(const IndexContents& contents,
                                const std::vector<ImageMark>& marks,
                                const std::vector<uint64_t>& hashes,
-                               const IndexVideosHeader& videos) {
+                               uint64_t hash_table, uint64_t mark_table) {
   IndexMarksHeader found = {};
   found.rules = kMarkRules;
-  found.hash_table = videos.start_table - Bytes(hashes).size();
-  found.mark_table = videos.video_table + Bytes(contents.videos).size();
+  found.hash_table = hash_table;
+  found.mark_table = mark_table;
   found.num_hashes = hashes.size();
   ImageMarkCounts counts;
   for (const IndexSampleRecord& sample : contents.samples) {
@@ -100,10 +107,12 @@ IndexMarksHeader MarksHeaderOf(const IndexContents& contents,
 absl::Status WriteIndex(const std::string& path,
                         const IndexContents& contents) {
   std::vector<IndexFileRecord> files;
+  std::vector<int64_t> media_times;
   std::string names;
   for (const IndexContents::DataFile& file : contents.files) {
     files.push_back({names.size(), file.name.size(), file.stamp.size,
                      file.stamp.mtime_ns, file.unreadable});
+    media_times.push_back(file.media_time_ns);
     names += file.name;
   }
   const uint64_t num_records =
@@ -111,24 +120,32 @@ absl::Status WriteIndex(const std::string& path,
   const std::vector<ImageMark> marks = MarksOf(contents);
   const std::vector<uint64_t> hashes = HashesOf(contents, marks);
   const std::vector<uint64_t> starts = VideoStarts(contents, num_records);
-  const uint64_t record_bytes =
-      num_records * sizeof(IndexSampleRecord) + Bytes(contents.images).size() +
-      Bytes(hashes).size() + Bytes(starts).size() +
-      Bytes(contents.videos).size() + Bytes(marks).size();
+  std::vector<uint64_t> video_hashes;
+  if (contents.is_hashed) video_hashes = contents.video_hashes;
+  if (contents.is_hashed && (hashes.size() != contents.images.size() ||
+                             video_hashes.size() != contents.videos.size())) {
+    return absl::InternalError(
+        absl::StrCat(path, ": ", hashes.size(), " and ", video_hashes.size(),
+                     " hashes of ", contents.images.size(), " images and ",
+                     contents.videos.size(), " videos"));
+  }
+  // In the order of the file.
+  std::vector<absl::string_view> records = {
+      Bytes(contents.samples), Bytes(contents.left_out),
+      Bytes(contents.images),  Bytes(hashes),
+      Bytes(starts),           Bytes(contents.videos),
+      Bytes(video_hashes),     Bytes(marks)};
+  uint64_t record_bytes = 0;
+  for (const absl::string_view table : records) record_bytes += table.size();
   const std::string record_padding = Padding(record_bytes);
-  const absl::string_view records[] = {Bytes(contents.samples),
-                                       Bytes(contents.left_out),
-                                       Bytes(contents.images),
-                                       Bytes(hashes),
-                                       Bytes(starts),
-                                       Bytes(contents.videos),
-                                       Bytes(marks),
-                                       record_padding};
+  records.push_back(record_padding);
   const std::vector<uint64_t> page_checksums = PageChecksums(records);
   const std::vector<uint64_t> table_checksums =
       PageChecksums({Bytes(page_checksums)});
 
   IndexHeader header = {};
+  IndexVideosHeader videos_header = {};
+  IndexHashesHeader hashes_header = {};
   header.magic = kIndexMagic;
   header.version = kIndexVersion;
   header.format = contents.format;
@@ -137,53 +154,61 @@ absl::Status WriteIndex(const std::string& path,
   header.num_left_out = contents.left_out.size();
   header.num_images = contents.images.size();
   header.file_table = kIndexHeaderBytes;
-  header.table_checksums = header.file_table + Bytes(files).size();
+  hashes_header.media_times = header.file_table + Bytes(files).size();
+  header.table_checksums =
+      hashes_header.media_times + Bytes(media_times).size();
   header.names = header.table_checksums + Bytes(table_checksums).size() +
                  Bytes(contents.group_starts).size();
   names += Padding(header.names + names.size());
   header.sample_table = header.names + names.size();
   header.image_table =
       header.sample_table + num_records * sizeof(IndexSampleRecord);
-  header.page_checksums =
-      header.sample_table + record_bytes + record_padding.size();
-  header.total_bytes = header.page_checksums + Bytes(page_checksums).size();
-  IndexVideosHeader videos_header = {};
+  const uint64_t hash_table =
+      header.image_table + Bytes(contents.images).size();
   videos_header.num_videos = contents.videos.size();
-  videos_header.start_table =
-      header.image_table + Bytes(contents.images).size() + Bytes(hashes).size();
+  videos_header.start_table = hash_table + Bytes(hashes).size();
   videos_header.video_table = videos_header.start_table + Bytes(starts).size();
   videos_header.num_sample_videos =
       starts.empty() ? 0 : starts[contents.samples.size()];
-  const Digest data =
-      DigestOfSamples(contents.samples, contents.images, contents.group_starts,
-                      absl::MakeConstSpan(starts).first(
-                          starts.empty() ? 0 : contents.samples.size() + 1),
-                      absl::MakeConstSpan(contents.videos)
-                          .first(videos_header.num_sample_videos));
+  hashes_header.is_hashed = contents.is_hashed ? 1 : 0;
+  hashes_header.num_video_hashes = video_hashes.size();
+  hashes_header.video_hash_table =
+      videos_header.video_table + Bytes(contents.videos).size();
+  const uint64_t mark_table =
+      hashes_header.video_hash_table + Bytes(video_hashes).size();
+  header.page_checksums =
+      header.sample_table + record_bytes + record_padding.size();
+  header.total_bytes = header.page_checksums + Bytes(page_checksums).size();
+  const auto sample_starts = absl::MakeConstSpan(starts).first(
+      starts.empty() ? 0 : contents.samples.size() + 1);
+  const Digest data = DigestOfSamples(
+      contents.samples, contents.images, contents.group_starts, sample_starts,
+      absl::MakeConstSpan(contents.videos)
+          .first(videos_header.num_sample_videos));
+  const Digest content = contents.is_hashed
+                             ? DigestOfHashes(contents.samples, hashes,
+                                              sample_starts, video_hashes)
+                             : Digest{};
   for (int half = 0; half < 2; ++half) {
     header.sizes_digest[half] = contents.digests.sizes[half];
     header.lengths_digest[half] = contents.digests.lengths[half];
     header.limits_digest[half] = contents.digests.limits[half];
     header.data_digest[half] = data[half];
+    hashes_header.hashes_digest[half] = content[half];
   }
   const IndexMarksHeader marks_header =
-      MarksHeaderOf(contents, marks, hashes, videos_header);
-  const std::string head = absl::StrCat(
-      absl::string_view(reinterpret_cast<const char*>(&marks_header),
-                        sizeof(marks_header)),
-      absl::string_view(reinterpret_cast<const char*>(&videos_header),
-                        sizeof(videos_header)),
-      Bytes(files), Bytes(table_checksums), Bytes(contents.group_starts),
-      names);
+      MarksHeaderOf(contents, marks, hashes, hash_table, mark_table);
+  const std::string head =
+      absl::StrCat(BytesOf(marks_header), BytesOf(videos_header),
+                   BytesOf(hashes_header), Bytes(files), Bytes(media_times),
+                   Bytes(table_checksums), Bytes(contents.group_starts), names);
   header.head_checksum = Checksum(head);
-  const absl::string_view header_bytes(reinterpret_cast<const char*>(&header),
-                                       sizeof(header));
-  header.header_checksum =
-      Checksum(header_bytes.substr(0, offsetof(IndexHeader, header_checksum)));
-  return WriteFileAtomically(
-      path,
-      {header_bytes, head, records[0], records[1], records[2], records[3],
-       records[4], records[5], records[6], records[7], Bytes(page_checksums)});
+  header.header_checksum = Checksum(
+      BytesOf(header).substr(0, offsetof(IndexHeader, header_checksum)));
+  std::vector<absl::string_view> pieces = {BytesOf(header), head};
+  pieces.insert(pieces.end(), records.begin(), records.end());
+  pieces.push_back(Bytes(page_checksums));
+  return WriteFileAtomically(path, pieces);
 }
 
 }  // namespace ballast

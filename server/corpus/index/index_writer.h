@@ -20,6 +20,7 @@ struct IndexContents {
     std::string name;
     FileStamp stamp;
     uint64_t unreadable = 0;
+    int64_t media_time_ns = 0;  // IndexFile::media_time_ns
   };
   uint32_t format = 0;
   IndexDigests digests;
@@ -32,13 +33,16 @@ struct IndexContents {
   std::vector<uint64_t> group_starts;
   // One for each image, or empty: none has been judged.
   std::vector<ImageMark> marks;
-  // One for each image, or empty: none is clean. Those of other images are
-  // ignored.
+  // One for each image, or empty: none is clean. Unless is_hashed, those of
+  // images that are not clean are ignored.
   std::vector<uint64_t> content_hashes;
+  // Every image and every video has its hash.
+  bool is_hashed = false;
   // In the order of their records, and the number of each one's record: those
   // left out are numbered after the samples.
   std::vector<IndexedVideo> videos;
   std::vector<uint64_t> video_records;
+  std::vector<uint64_t> video_hashes;  // as content_hashes
 };
 
 // Writes `path` atomically: readers see the old file or the whole new one, and

@@ -1,14 +1,16 @@
 #include "server/corpus/index/probe_media.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/corpus/bad_kind.h"
-#include "server/corpus/index/image_probe.h"
-#include "server/corpus/index/probe_videos.h"
+#include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
+#include "server/corpus/raw_video.h"
 
 namespace ballast {
 namespace {
@@ -34,71 +36,268 @@ absl::Status Unopened(absl::string_view medium, const absl::Status& status,
       MediaKind(medium, kMissing));
 }
 
-// Opens an image or a video.
-absl::StatusOr<File> Open(absl::string_view medium, absl::string_view path,
-                          const MediaRoot& media) {
-  absl::StatusOr<File> file = media.Open(path);
-  if (!file.ok()) return Unopened(medium, file.status(), path, media);
-  return file;
-}
-
-// Reads the header of the image in a file.
-absl::StatusOr<ProbedImage> Probe(const File& file, const IndexOptions& options,
-                                  uint64_t* left, ImagesHash* hash) {
-  const uint64_t size = file.stamp().size;
-  if (size > *left) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+absl::Status CheckClip(const JsonVideo& named) {
+  if (!named.start.has_value() || !named.end.has_value() ||
+      *named.end > *named.start) {
+    return absl::OkStatus();
   }
-  *left -= size;
-  auto image = ProbeImage(file, 0, size, options.read_image_size,
-                          options.judge_image, hash);
-  if (!image.ok()) return Annotate(image.status(), file.path());
-  return image;
+  return absl::InvalidArgumentError(
+      absl::StrCat("a clip from ", *named.start, " s to ", *named.end,
+                   " s; wanted an end after the start"));
 }
 
-absl::StatusOr<IndexedVideo> ProbeList(const JsonVideo& named,
-                                       const MediaRoot& media,
-                                       const IndexOptions& options,
-                                       uint64_t* left, ImagesHash* hash) {
-  ListProbe video(named);
-  for (const std::string& path : named.frames) {
-    BALLAST_ASSIGN_OR_RETURN(const File file, Open("video", path, media));
-    BALLAST_ASSIGN_OR_RETURN(const ProbedImage image,
-                             Probe(file, options, left, hash));
-    BALLAST_RETURN_IF_ERROR(video.Add(file.path(), image.size));
+// The part of a video in a tar file fits the video, of `pictures` pictures.
+absl::Status CheckPart(const JsonVideo& part, size_t pictures) {
+  const auto fault = [](const auto&... pieces) {
+    return absl::InvalidArgumentError(absl::StrCat(pieces...));
+  };
+  if (pictures == 0) {
+    if (!part.frames.empty()) {
+      return fault(
+          "its part has the pictures of a list, and the tar a video "
+          "file; wanted members KEY.V.P.jpg");
+    }
+    if (part.has_sample_fps) {
+      return fault("`sample_fps` beside a video file; wanted `fps`");
+    }
+    return absl::OkStatus();
   }
-  return video.video();
-}
-
-}  // namespace
-
-absl::Status ProbeNamedImages(absl::Span<const std::string> paths,
-                              const MediaRoot& media,
-                              const IndexOptions& options, uint64_t* left,
-                              ImagesHash* hash, ImageFacts* facts) {
-  for (const std::string& path : paths) {
-    BALLAST_ASSIGN_OR_RETURN(const File file, Open("image", path, media));
-    BALLAST_ASSIGN_OR_RETURN(const ProbedImage image,
-                             Probe(file, options, left, hash));
-    facts->sizes.push_back(image.size);
-    facts->marks.push_back(image.mark);
+  if (!part.frames.empty() && part.frames.size() != pictures) {
+    return fault("its part names ", part.frames.size(),
+                 " pictures, and the tar has ", pictures);
+  }
+  if (part.has_raw_fps) {
+    return fault(
+        "`raw_fps` of a list of pictures is not supported; wanted "
+        "`sample_fps`");
+  }
+  if (part.start.has_value() || part.end.has_value() ||
+      (part.fps > 0 && !part.has_sample_fps)) {
+    return fault(
+        "a clip or `fps` beside a video's pictures is not read by "
+        "qwen-vl-utils; wanted `sample_fps`, and the pictures of the "
+        "clip");
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<IndexedVideo> ProbeNamedVideo(const JsonVideo& named,
-                                             const MediaRoot& media,
-                                             const IndexOptions& options,
-                                             uint64_t* left, ImagesHash* hash) {
-  if (!named.frames.empty()) {
-    BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
-    return ProbeList(named, media, options, left, hash);
+absl::Status CheckTakesVideos(const IndexOptions& options) {
+  if (options.read_video) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "video is not supported for this model.profile; wanted qwen2_vl, "
+      "qwen2_5_vl, qwen3_vl, qwen3_5_vl, internvl3, llava_onevision or "
+      "llava_video");
+}
+
+absl::Status CheckVideo(const IndexOptions& options, const JsonVideo& named) {
+  BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
+  return CheckClip(named);
+}
+
+// XXH3-64 of a range of a file.
+absl::StatusOr<uint64_t> HashRange(const File& file, ByteRange range) {
+  constexpr uint64_t kChunk = uint64_t{1} << 20;
+  std::string chunk(std::min(range.size, kChunk), '\0');
+  ContentHash hash;
+  for (uint64_t done = 0; done < range.size;) {
+    const uint64_t size = std::min<uint64_t>(chunk.size(), range.size - done);
+    BALLAST_RETURN_IF_ERROR(
+        file.ReadAt(range.offset + done, size, chunk.data()));
+    hash.Add({chunk.data(), size});
+    done += size;
   }
-  BALLAST_ASSIGN_OR_RETURN(const File file, Open("video", named.path, media));
-  auto video = ProbeVideo(file, 0, file.stamp().size, named, options, hash);
-  if (!video.ok()) return Annotate(video.status(), file.path());
-  return video;
+  return hash.value();
+}
+
+}  // namespace
+
+absl::StatusOr<File> MediaProbe::Open(absl::string_view medium,
+                                      const MediumPath& named) {
+  if (root_ == nullptr) {
+    return absl::InternalError("a record of this format names no media");
+  }
+  absl::StatusOr<File> file = root_->Open(named.path);
+  if (!file.ok()) return Unopened(medium, file.status(), named.path, *root_);
+  if (file->object() == nullptr) {
+    media_time_ns_ = std::max(media_time_ns_, file->stamp().mtime_ns);
+  }
+  return file;
+}
+
+absl::StatusOr<MediaProbe::Probed> MediaProbe::ProbeNamed(
+    absl::string_view medium, const MediumPath& named) {
+  BALLAST_ASSIGN_OR_RETURN(const File file, Open(medium, named));
+  const uint64_t size = file.stamp().size;
+  if (size > left_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+  }
+  left_ -= size;
+  Probed probed;
+  probed.name = file.path();
+  const auto image = ProbeImage(file, 0, size, options_.read_image_size,
+                                options_.judge_image, &hash_);
+  if (!image.ok()) return Annotate(image.status(), file.path());
+  probed.image = *image;
+  if (options_.hash) {
+    BALLAST_ASSIGN_OR_RETURN(probed.content_hash, HashRange(file, {0, size}));
+  }
+  return probed;
+}
+
+absl::StatusOr<MediaProbe::Probed> MediaProbe::Probe(absl::string_view kind,
+                                                     const Medium& medium) {
+  if (const auto* named = std::get_if<MediumPath>(&medium.place)) {
+    return ProbeNamed(kind, *named);
+  }
+  Probed probed;
+  probed.name = Printable(medium.name);
+  absl::StatusOr<ProbedImage> image;
+  if (const auto* bytes = std::get_if<absl::string_view>(&medium.place)) {
+    image = ProbeImage(*bytes, options_.read_image_size, options_.judge_image,
+                       &hash_);
+    if (options_.hash) probed.content_hash = Checksum(*bytes);
+  } else if (const auto* range = std::get_if<ByteRange>(&medium.place)) {
+    image = ProbeImage(file_, range->offset, range->size,
+                       options_.read_image_size, options_.judge_image, &hash_);
+    if (options_.hash && image.ok()) {
+      BALLAST_ASSIGN_OR_RETURN(probed.content_hash, HashRange(file_, *range));
+    }
+  } else {
+    image = absl::InternalError("an image in pieces is not indexed");
+  }
+  if (!image.ok()) return Annotate(image.status(), probed.name);
+  probed.image = *image;
+  return probed;
+}
+
+absl::Status MediaProbe::AddImage(const Medium& image) {
+  BALLAST_ASSIGN_OR_RETURN(const Probed probed, Probe("image", image));
+  if (check_size_) {
+    BALLAST_RETURN_IF_ERROR(check_size_(image, probed.image.size));
+  }
+  facts_.sizes.push_back(probed.image.size);
+  facts_.marks.push_back(probed.image.mark);
+  if (options_.hash) facts_.content_hashes.push_back(probed.content_hash);
+  return absl::OkStatus();
+}
+
+absl::Status MediaProbe::AddList(const VideoMedia& video) {
+  BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options_));
+  IndexedVideo list = {};
+  list.sample_fps = video.named.fps;
+  list.flags = IndexedVideo::kIsList;
+  std::vector<uint64_t> hashes;
+  for (const Medium& picture : video.parts) {
+    BALLAST_ASSIGN_OR_RETURN(const Probed probed, Probe("video", picture));
+    const ImageSize& size = probed.image.size;
+    if (check_size_) BALLAST_RETURN_IF_ERROR(check_size_(picture, size));
+    ++list.frames;
+    ++list.key_frames;
+    if (list.width == 0) {
+      list.width = size.width;
+      list.height = size.height;
+    }
+    if (size.width != list.width || size.height != list.height) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          probed.name, ": ", size.width, "x", size.height,
+          " pixels, and the video's first picture has ", list.width, "x",
+          list.height, "; wanted one size for all pictures of a video"));
+    }
+    hashes.push_back(probed.content_hash);
+  }
+  facts_.videos.push_back(list);
+  if (options_.hash) facts_.video_hashes.push_back(PicturesHash(hashes));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IndexedVideo> MediaProbe::FactsOf(const RawVideo& video,
+                                                 const JsonVideo& named) {
+  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, options_.read_video(video));
+  facts.sample_fps = named.fps;
+  if (named.start.has_value()) {
+    facts.start = *named.start;
+    facts.flags |= IndexedVideo::kHasStart;
+  }
+  if (named.end.has_value()) {
+    facts.end = *named.end;
+    facts.flags |= IndexedVideo::kHasEnd;
+  }
+  if (options_.hash) {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t hash, HashVideo(video));
+    facts_.video_hashes.push_back(hash);
+  }
+  return facts;
+}
+
+absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
+  if (video.is_list) return AddList(video);
+  const Medium& part = video.parts[0];
+  std::string name = Printable(part.name);
+  const auto add = [&]() -> absl::Status {
+    const auto add_range = [&](const File& file,
+                               ByteRange range) -> absl::Status {
+      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video.named));
+      FileView view(&file);
+      // Loads one version, for the hash and for the facts.
+      if (view.object() != nullptr && range.size <= kMaxSampleBytes) {
+        BALLAST_RETURN_IF_ERROR(view.Load({range}));
+      }
+      BALLAST_ASSIGN_OR_RETURN(
+          const std::string head,
+          view.ReadAt(range.offset,
+                      std::min<uint64_t>(range.size, ImagesHash::kHeadBytes)));
+      hash_.Add(range.size, head);
+      BALLAST_ASSIGN_OR_RETURN(const RawVideo raw,
+                               OpenVideo(view, range.offset, range.size));
+      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts,
+                               FactsOf(raw, video.named));
+      facts_.videos.push_back(facts);
+      return absl::OkStatus();
+    };
+    if (const auto* range = std::get_if<ByteRange>(&part.place)) {
+      return add_range(file_, *range);
+    }
+    if (const auto* bytes = std::get_if<absl::string_view>(&part.place)) {
+      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video.named));
+      hash_.Add(bytes->size(), bytes->substr(0, ImagesHash::kHeadBytes));
+      BALLAST_ASSIGN_OR_RETURN(const RawVideo raw, VideoInMemory(*bytes, name));
+      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts,
+                               FactsOf(raw, video.named));
+      facts_.videos.push_back(facts);
+      return absl::OkStatus();
+    }
+    const auto* named = std::get_if<MediumPath>(&part.place);
+    if (named == nullptr) {
+      return absl::InternalError("a video in pieces is not indexed");
+    }
+    BALLAST_ASSIGN_OR_RETURN(const File file, Open("video", *named));
+    name = file.path();
+    return add_range(file, {0, file.stamp().size});
+  };
+  const absl::Status added = add();
+  return added.ok() || name.empty() ? added : Annotate(added, name);
+}
+
+absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
+                       absl::Span<VideoMedia> videos) {
+  if (videos.empty() || format != RawSample::TextFormat::kConversation) {
+    return absl::OkStatus();
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips, ReadVideoParts(text));
+  if (clips.empty()) return absl::OkStatus();
+  if (clips.size() != videos.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(clips.size(), " parts of type video and ", videos.size(),
+                     " videos; wanted as many"));
+  }
+  for (size_t i = 0; i < clips.size(); ++i) {
+    BALLAST_RETURN_IF_ERROR(Annotate(
+        CheckPart(clips[i], videos[i].is_list ? videos[i].parts.size() : 0),
+        absl::StrCat("video ", i)));
+    videos[i].named = std::move(clips[i]);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

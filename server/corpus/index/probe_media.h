@@ -2,35 +2,90 @@
 #define BALLAST_SERVER_CORPUS_INDEX_PROBE_MEDIA_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/corpus/file.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/image_facts.h"
+#include "server/corpus/index/image_probe.h"
 #include "server/corpus/index/index_options.h"
-#include "server/corpus/index/indexed_video.h"
-#include "server/corpus/jsonl/conversation_json.h"
-#include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/record_parser.h"
 
-// The headers of media that a sample names below the source's media_root. Each
-// is added to `hash`; images and pictures of videos take from `left`, the bytes
-// that the sample may still have. Errors: as ProbeImage and ProbeVideo, with
-// the file's path; of a file that is missing the kind, and an archive that
-// stands in its place; as File::ReadAt.
 namespace ballast {
 
-absl::Status ProbeNamedImages(absl::Span<const std::string> paths,
-                              const MediaRoot& media,
-                              const IndexOptions& options, uint64_t* left,
-                              ImagesHash* hash, ImageFacts* facts);
+// Compares an image's size with what else is known of it.
+using CheckImageSize =
+    std::function<absl::Status(const Medium& image, const ImageSize& size)>;
 
-// A video file, or the pictures of a list, which must have one size.
-absl::StatusOr<IndexedVideo> ProbeNamedVideo(const JsonVideo& named,
-                                             const MediaRoot& media,
-                                             const IndexOptions& options,
-                                             uint64_t* left, ImagesHash* hash);
+// Collects what the index holds of one record's media, from their headers; with
+// IndexOptions::hash also from all their bytes. Thread-compatible; blocks on
+// the disk or the store.
+class MediaProbe {
+ public:
+  // `file` is the record's data file, `root` the folder of media that it names;
+  // null: it names none. All named images and pictures together have at most
+  // `left` bytes. `check_size` may be empty.
+  MediaProbe(const IndexOptions* options, const File* file,
+             const MediaRoot* root, uint64_t left, CheckImageSize check_size)
+      : options_(*options),
+        file_(*file),
+        root_(root),
+        left_(left),
+        check_size_(std::move(check_size)) {}
+
+  // Adds the next image, or the next video with the clip and rate that the
+  // record says. Errors: INVALID_ARGUMENT (as ProbeImage and
+  // options.read_video; a clip that ends before it starts; pictures of several
+  // sizes; a model without videos; too many bytes); of a file that is missing
+  // its kind (bad_kind.h), and the archive that is in its place; as
+  // File::ReadAt; of `check_size`.
+  absl::Status AddImage(const Medium& image);
+  absl::Status AddVideo(const VideoMedia& video);
+
+  const ImageFacts& facts() const { return facts_; }
+  // IndexSampleRecord::image_check of what was added.
+  uint64_t image_check() const { return hash_.value(); }
+  // The latest modification of the named media of a mounted file system, in
+  // nanoseconds since 1970; 0 without one.
+  int64_t media_time_ns() const { return media_time_ns_; }
+
+ private:
+  struct Probed {
+    ProbedImage image;
+    uint64_t content_hash = 0;  // 0 unless options.hash
+    std::string name;           // for messages
+  };
+  // `kind` is "image" or "video", for messages.
+  absl::StatusOr<Probed> Probe(absl::string_view kind, const Medium& image);
+  absl::StatusOr<Probed> ProbeNamed(absl::string_view kind,
+                                    const MediumPath& named);
+  absl::StatusOr<File> Open(absl::string_view kind, const MediumPath& named);
+  absl::Status AddList(const VideoMedia& video);
+  absl::StatusOr<IndexedVideo> FactsOf(const RawVideo& video,
+                                       const JsonVideo& named);
+
+  const IndexOptions& options_;
+  const File& file_;
+  const MediaRoot* const root_;
+  uint64_t left_;
+  const CheckImageSize check_size_;
+  ImagesHash hash_;
+  ImageFacts facts_;
+  int64_t media_time_ns_ = 0;
+};
+
+// Gives the videos of a record of a tar file the clips and rates that the parts
+// of its conversation name. Errors: INVALID_ARGUMENT (another number of parts;
+// a part of pictures for a file, or the other way round; another number of
+// pictures; as ReadVideoParts).
+absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
+                       absl::Span<VideoMedia> videos);
 
 }  // namespace ballast
 

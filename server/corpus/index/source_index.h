@@ -74,18 +74,27 @@ class SourceIndex {
   // are.
   virtual std::string digest() const = 0;
 
+  // Whether every image and video has a content hash (`index --hash`).
+  virtual bool is_hashed() const { return false; }
+
   // XXH3-64 of the files of the sample's images, one for each; that of image i
-  // is valid if the image is clean (its mark's check() is kClean). Empty: no
-  // image is. Otherwise as sample().
+  // is valid if is_hashed() or the image is clean (its mark's check() is
+  // kClean). Empty: none is. Otherwise as sample().
   virtual absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
       uint64_t /*ordinal*/) const {
     return absl::Span<const uint64_t>();
   }
 
+  // The content hashes of the sample's videos (VideoHash), one for each if
+  // is_hashed(), else empty. Otherwise as sample().
+  virtual absl::StatusOr<absl::Span<const uint64_t>> video_hashes(
+      uint64_t /*ordinal*/) const {
+    return absl::Span<const uint64_t>();
+  }
+
   // 32 hexadecimal digits over the lengths of the files that may travel encoded
-  // and their content hashes; where all images travel as pixels, over those
-  // that have hashes. Equal for equal data on every machine. Empty if there are
-  // neither.
+  // and all content hashes that servers compare. Equal for equal data on every
+  // machine. Empty if there are neither.
   virtual std::string encoded_digest() const { return ""; }
 
   // Videos of all samples. O(1).

@@ -11,18 +11,6 @@
 
 namespace ballast {
 
-// Bytes of a file, or of other bytes that are kept beside it.
-struct FilePiece {
-  uint64_t offset = 0;
-  uint64_t size = 0;
-  bool in_file = true;
-};
-
-// Copies `pieces` to `out`, one after the other. Errors: as FileView::ReadAt.
-absl::Status ReadPieces(const FileView& file,
-                        absl::Span<const FilePiece> pieces,
-                        absl::string_view others, char* out);
-
 // The file of an image in a row: in memory, or in pieces of the Parquet file,
 // which follow each other. A view.
 struct ParquetImage {

@@ -238,7 +238,7 @@ class Repacking {
   const RepackOptions& options_;
   const uint64_t all_;
   const uint64_t tars_;
-  const CheckUnitRange range_;
+  const UnitRange range_;
   uint64_t shard_samples_ = 0;
   std::atomic<uint64_t> next_;
   std::atomic<bool> failed_{false};

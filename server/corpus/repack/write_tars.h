@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/corpus/check/check_plan.h"
+#include "server/corpus/journal.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
@@ -20,7 +20,7 @@ struct RepackOptions {
   // Samples in a tar; the last may hold fewer. At least 1.
   uint64_t samples_per_tar = 1000;
   // Writes this part of the tars.
-  CheckShard shard;
+  Shard shard;
   // Tars written at the same time. At least 1.
   uint32_t threads = 1;
   // May be empty. Called from any thread, one call at a time, with the samples

@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
-#include "server/corpus/check/check_plan.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/journal.h"
 
 namespace ballast {
 
@@ -33,7 +33,7 @@ struct ShardScanReport {
 absl::StatusOr<ShardScanReport> ScanShard(const v1::Source& source,
                                           absl::string_view directory,
                                           const IndexOptions& options,
-                                          const CheckShard& shard);
+                                          const Shard& shard);
 
 // Writes the index of `source` from the journals of all shards and removes
 // them. The index is the same, byte for byte, as BuildIndex writes, whatever

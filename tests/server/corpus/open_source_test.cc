@@ -235,7 +235,9 @@ TEST_F(OpenSourceTest, SaysHowNamedMediaAreIndexedAnew) {
   WriteFile(folder_ + "/a.jpg", FakeImage(3, 4));
   WriteFile(folder_ + "/chat.jsonl", R"({"image": "a.jpg"})");
   Build(lines_);
+  const auto time = std::filesystem::last_write_time(folder_ + "/a.jpg");
   WriteFile(folder_ + "/a.jpg", FakeImage(5, 6));
+  std::filesystem::last_write_time(folder_ + "/a.jpg", time);
   Build(lines_);
   const auto read = Open(lines_)->Read(0, {});
   ASSERT_TRUE(read.ok()) << read.status();
@@ -247,6 +249,40 @@ TEST_F(OpenSourceTest, SaysHowNamedMediaAreIndexedAnew) {
   const auto source = Open(lines_);
   EXPECT_TRUE(ReadSample(*source, 0).ok());
   EXPECT_EQ(source->index().sample(0)->images[0].width, 5u);
+}
+
+// A named image that is copied again in place is short, then whole, then has
+// its time again. Of its time the index knows that of the latest alone.
+TEST_F(OpenSourceTest, NamedMediaThatWereModifiedLaterAreNoDataFault) {
+  const std::string path = folder_ + "/b.jpg";
+  WriteFile(folder_ + "/a.jpg", FakeImage(3, 4));
+  WriteFile(path, FakeImage(5, 6));
+  const auto latest = std::filesystem::last_write_time(path);
+  std::filesystem::last_write_time(folder_ + "/a.jpg",
+                                   latest - std::chrono::seconds(9));
+  WriteFile(folder_ + "/chat.jsonl",
+            "{\"image\": \"a.jpg\"}\n"
+            "{\"image\": \"b.jpg\"}\n");
+  Build(lines_);
+  const auto source = Open(lines_);
+  ASSERT_TRUE(ReadSample(*source, 1).ok());
+  WriteFile(path, "sh");
+  std::filesystem::last_write_time(path, latest + std::chrono::seconds(1));
+  const auto during = source->Read(1, {});
+  EXPECT_EQ(during.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(during.status().message()),
+              HasSubstr("line 2: named media have changed since they were "
+                        "indexed"));
+  EXPECT_TRUE(ReadSample(*source, 0).ok());
+  // The indexed bytes are read whatever their time.
+  WriteFile(path, FakeImage(5, 6));
+  EXPECT_TRUE(ReadSample(*source, 1).ok());
+  // Damage that keeps the time is damage.
+  WriteFile(path, "sh");
+  std::filesystem::last_write_time(path, latest);
+  const auto damaged = source->Read(1, {});
+  ASSERT_TRUE(damaged.ok()) << damaged.status();
+  EXPECT_FALSE(damaged->ok());
 }
 
 // Servers whose files hold other text of equal length refuse each other.

@@ -27,7 +27,7 @@ TEST(EncodedImageTest, ComparesLengthAndHash) {
   changed[7] ^= 1;
   EXPECT_EQ(fault(changed, 20, std::nullopt), "");
   EXPECT_THAT(fault(changed, 20, Checksum(file)),
-              HasSubstr("when `index --check` read it"));
+              HasSubstr("when `index` read it"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/corpus/check/check_plan.h"
+#include "server/corpus/check/index_check.h"
 
 #include <cstdint>
 #include <string>
@@ -53,35 +53,6 @@ TEST(CheckPlanTest, UnitsEndAtEitherBound) {
                           CheckUnit{6, 9, 2, 200}));
   EXPECT_THAT(PlanCheck(*index), ElementsAre(CheckUnit{0, 9, 7, 700}));
   EXPECT_THAT(PlanCheck(*Index(2)), IsEmpty());
-}
-
-TEST(CheckPlanTest, ShardsFollowOneAnother) {
-  for (const uint64_t units : {0, 1, 5, 64, 1000}) {
-    for (const uint32_t count : {1, 2, 3, 7, 100}) {
-      uint64_t end = 0;
-      for (uint32_t number = 1; number <= count; ++number) {
-        const CheckUnitRange range = UnitsOf({number, count}, units);
-        EXPECT_EQ(range.begin, end);
-        end = range.end;
-        const uint64_t size = range.end - range.begin;
-        EXPECT_GE(size, units / count);
-        EXPECT_LE(size, units / count + 1);
-      }
-      EXPECT_EQ(end, units);
-    }
-  }
-}
-
-TEST(CheckPlanTest, ReadsShards) {
-  EXPECT_EQ(*ParseCheckShard("3/8"), (CheckShard{3, 8}));
-  EXPECT_EQ(*ParseCheckShard("1/1"), (CheckShard{1, 1}));
-  for (const char* text :
-       {"", "3", "0/8", "9/8", "1/0", "-1/8", "1/8/2", "a/b", "1/65537"}) {
-    const absl::Status status = ParseCheckShard(text).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-  }
-  EXPECT_EQ(ParseCheckShard("9/8").status().message(),
-            "shard 9/8, wanted I/N with I from 1 to N and N of at most 65536");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/check/index_check.h"
-#include "server/corpus/check/merge_checks.h"
 #include "server/corpus/open_source.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/server/corpus/check/check_testing.h"

@@ -11,11 +11,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/check/check_journal.h"
-#include "server/corpus/check/merge_checks.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/index/index_file.h"
+#include "server/corpus/journal.h"
 #include "server/image/image.h"
 #include "server/image/sound_scan.h"
 #include "tests/fakes/made_jpegs.h"
@@ -138,7 +137,7 @@ TEST_F(IndexCheckTest, ShardsMergedAreOneRunToTheByte) {
     ASSERT_TRUE(MergeChecks(folder_ + kIndex, options.unit_size).ok());
     EXPECT_EQ(ReadFile(folder_ + kIndex), one_run) << shards;
     EXPECT_FALSE(std::filesystem::exists(
-        JournalPath(folder_ + kIndex, {shards, shards})));
+        JournalPath(folder_ + kIndex, kCheckJournal, {shards, shards})));
   }
 }
 

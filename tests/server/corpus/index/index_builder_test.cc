@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/source_files.h"
 #include "tests/server/corpus/corpus_testing.h"
@@ -178,6 +179,29 @@ TEST_F(IndexBuilderTest, KeepsEveryWholeSampleOfACutTar) {
     EXPECT_EQ(absl::StrContains(lines[0], "the sample before, which may lack"),
               begun > 0 && !kept)
         << lines[0];
+  }
+}
+
+// Whole files, wherever they are: beyond the 4096 bytes that a header takes.
+TEST_F(IndexBuilderTest, HashesWholeFiles) {
+  std::filesystem::create_directories(folder_ + "/data");
+  const std::string large = FakeImage(1, 2, 3 << 20) + "pixels";
+  const std::string small = FakeImage(3, 4);
+  WriteTar(folder_ + "/data/docs-0.tar",
+           {{"a.txt", "x"}, {"a.0.jpg", large}, {"a.1.jpg", small}});
+  WriteFile(folder_ + "/large.jpg", large);
+  WriteFile(folder_ + "/small.jpg", small);
+  WriteFile(folder_ + "/chat.jsonl",
+            R"({"image": ["large.jpg", "small.jpg"]})");
+  IndexOptions options = FakeOptions();
+  options.hash = true;
+  for (const v1::Source& source : {tars_, lines_}) {
+    ASSERT_TRUE(BuildIndex(source, folder_, options).ok());
+    const auto index = Open(source);
+    ASSERT_NE(index, nullptr);
+    EXPECT_TRUE(index->is_hashed());
+    EXPECT_THAT(*index->content_hashes(0),
+                ElementsAre(Checksum(large), Checksum(small)));
   }
 }
 

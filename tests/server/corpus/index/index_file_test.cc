@@ -254,7 +254,11 @@ TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   WriteFile(path, bytes);
   const absl::Status status = IndexFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 6");
+  EXPECT_EQ(
+      status.message(),
+      path +
+          ": index of version 77, wanted 7: a later version of this program "
+          "wrote it");
 }
 
 TEST(IndexFileTest, FindsEveryFlippedBitAndEveryCut) {

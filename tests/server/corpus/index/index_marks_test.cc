@@ -163,35 +163,67 @@ TEST(IndexMarksTest, TheEncodedDigestCoversLengthsAndHashes) {
   EXPECT_EQ(Written(contents)->digest(), Written(Contents())->digest());
 }
 
-TEST(IndexMarksTest, AnOlderIndexIsOnlyReused) {
-  const std::string path = Written(Contents())->path();
-  WriteFile(path, OldIndexOf(ReadFile(path), 4));
-  const absl::Status status = IndexFile::Open(path).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(),
-            path + ": index of version 4, wanted 6, which has videos");
-  const auto old = IndexFile::OpenToReuse(path);
-  ASSERT_TRUE(old.ok()) << old.status();
-  EXPECT_TRUE((*old)->Verify(nullptr).ok());
-  EXPECT_FALSE((*old)->HasMarks());
-  EXPECT_TRUE((*old)->marks(0).empty());
-  EXPECT_TRUE((*old)->content_hashes(0)->empty());
-  EXPECT_EQ((*old)->mark_counts(), ImageMarkCounts());
-  EXPECT_EQ((*old)->sample(1)->images.size(), 2);
-  EXPECT_TRUE(Written(Contents())->HasMarks());
+// Hashes of all images and videos, whatever their marks.
+TEST(IndexHashesTest, ReturnsAllHashes) {
+  IndexContents contents = Contents();
+  contents.is_hashed = true;
+  IndexedVideo video = {};
+  video.frames = video.width = video.height = 1;
+  contents.videos = {video, video, video};
+  contents.video_records = {1, 1, 2};
+  contents.video_hashes = {21, 22, 23};
+  const auto index = Written(contents);
+  ASSERT_TRUE(index->Verify(nullptr).ok());
+  EXPECT_TRUE(index->is_hashed());
+  EXPECT_THAT(*index->content_hashes(0), ElementsAre(11, 12, 13));
+  EXPECT_THAT(*index->content_hashes(1), ElementsAre(14, 15));
+  EXPECT_TRUE(index->video_hashes(0)->empty());
+  EXPECT_THAT(*index->video_hashes(1), ElementsAre(21, 22));
+  EXPECT_THAT(*index->hashes_of_videos(2), ElementsAre(23));
+  // Servers that compare all hashes agree with no others, and with none that
+  // has other ones; those of samples left out do not count.
+  const std::string digest = index->encoded_digest();
+  contents.video_hashes[2] = 99;
+  EXPECT_EQ(Written(contents)->encoded_digest(), digest);
+  contents.video_hashes[1] = 99;
+  EXPECT_NE(Written(contents)->encoded_digest(), digest);
+  contents.video_hashes[1] = 22;
+  contents.content_hashes[3] = 99;
+  EXPECT_NE(Written(contents)->encoded_digest(), digest);
+  contents.is_hashed = false;
+  const auto plain = Written(contents);
+  EXPECT_FALSE(plain->is_hashed());
+  EXPECT_TRUE(plain->video_hashes(1)->empty());
+  EXPECT_NE(plain->encoded_digest(), digest);
+  // The data are the same.
+  EXPECT_EQ(plain->digest(), index->digest());
+  // Hashes of some alone are not written.
+  contents.is_hashed = true;
+  contents.video_hashes.pop_back();
+  EXPECT_EQ(WriteIndex(TestFolder() + "/b.index", contents).code(),
+            absl::StatusCode::kInternal);
 }
 
-TEST(IndexMarksTest, AnIndexWithoutVideosIsOnlyReused) {
-  const std::string path = Written(Contents())->path();
-  WriteFile(path, OldIndexOf(ReadFile(path), 5));
-  EXPECT_EQ(IndexFile::Open(path).status().message(),
-            path + ": index of version 5, wanted 6, which has videos");
+TEST(IndexMarksTest, AnOlderIndexIsOnlyReused) {
+  IndexContents contents = Contents();
+  contents.files[0].media_time_ns = 77;
+  EXPECT_EQ(Written(contents)->media_time_ns(0), 77);
+  const std::string path = Written(contents)->path();
+  WriteFile(path, OldIndexOf(ReadFile(path)));
+  const absl::Status status = IndexFile::Open(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), path +
+                                  ": index of version 6, wanted 7: an "
+                                  "earlier version of this program wrote it");
   const auto old = IndexFile::OpenToReuse(path);
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_TRUE((*old)->Verify(nullptr).ok());
   EXPECT_FALSE((*old)->HasMarks());
-  EXPECT_FALSE((*old)->marks(0).empty());
-  EXPECT_EQ((*old)->num_videos(), 0u);
+  EXPECT_FALSE((*old)->is_hashed());
+  EXPECT_EQ((*old)->media_time_ns(0), 0);
+  EXPECT_EQ((*old)->file_name(0), "a.tar");
+  EXPECT_EQ((*old)->sample(1)->images.size(), 2);
+  EXPECT_TRUE(Written(Contents())->HasMarks());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/source_files.h"
@@ -15,6 +16,7 @@
 namespace ballast {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kIndex[] = "/index/docs.index";
@@ -235,21 +237,18 @@ TEST_F(IndexReuseTest, TakesLengthsFromOlderIndexes) {
     uint64_t samples;
   };
   for (const Case& each : {Case{WriteTars(), 7, 2, 4}, Case{lines, 1, 1, 2}}) {
-    for (const uint32_t version : {4, 5}) {
-      Build(each.source, FakeOptions());
-      WriteFile(folder_ + kIndex,
-                OldIndexOf(ReadFile(folder_ + kIndex), version));
-      EXPECT_FALSE(CheckIndexFresh(each.source, folder_, FakeKey()).ok());
-      const IndexReport report = BuildBothWays(each.source, FakeOptions());
-      EXPECT_EQ(reads_.images, each.images);
-      EXPECT_EQ(reads_.texts, each.left_out);
-      EXPECT_EQ(report.samples, each.samples);
-      EXPECT_EQ(report.reused_lengths, each.samples);
-    }
+    Build(each.source, FakeOptions());
+    WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
+    EXPECT_FALSE(CheckIndexFresh(each.source, folder_, FakeKey()).ok());
+    const IndexReport report = BuildBothWays(each.source, FakeOptions());
+    EXPECT_EQ(reads_.images, each.images);
+    EXPECT_EQ(reads_.texts, each.left_out);
+    EXPECT_EQ(report.samples, each.samples);
+    EXPECT_EQ(report.reused_lengths, each.samples);
   }
   // Under other limits, only lengths that hold are taken.
   Build(lines, FakeOptions());
-  WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex), 4));
+  WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
   IndexOptions options = FakeOptions();
   options.key.limits = "other";
   options.lengths_hold = [](const TextLengths& lengths,
@@ -258,6 +257,27 @@ TEST_F(IndexReuseTest, TakesLengthsFromOlderIndexes) {
   };
   EXPECT_EQ(BuildBothWays(lines, options).reused_lengths, 1);
   EXPECT_EQ(reads_.texts, 2);
+}
+
+// Hashes are added to an index without them, and kept once they are there.
+TEST_F(IndexReuseTest, AddsHashesAndKeepsThem) {
+  const v1::Source source = WriteTars();
+  Build(source, FakeOptions());
+  IndexOptions options = FakeOptions();
+  options.hash = true;
+  const IndexReport added = BuildBothWays(source, options);
+  EXPECT_EQ(reads_.images, 7);
+  EXPECT_EQ(added.reused_files, 0);
+  EXPECT_EQ(added.reused_lengths, added.samples);
+  const auto index = *IndexFile::Open(folder_ + kIndex);
+  ASSERT_TRUE(index->is_hashed());
+  // Of a.0.jpg and a.1.jpg.
+  EXPECT_THAT(
+      *index->content_hashes(0),
+      ElementsAre(Checksum(FakeImage(1, 2)), Checksum(FakeImage(3, 4))));
+  const IndexReport kept = BuildBothWays(source, options);
+  EXPECT_EQ(reads_.images, 0);
+  EXPECT_EQ(kept.reused_files, 2);
 }
 
 // The size and the time are the same, but other bytes differ.

@@ -1,4 +1,4 @@
-#include "server/corpus/parquet/parquet_source.h"
+#include "server/corpus/parquet/parquet_parser.h"
 
 #include <dlfcn.h>
 

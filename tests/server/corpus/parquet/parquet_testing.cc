@@ -34,20 +34,21 @@ IndexReport ParquetTest::Build(const v1::Source& source) {
   return report.ok() ? *report : IndexReport();
 }
 
-std::unique_ptr<ParquetSource> ParquetTest::Open(const v1::Source& source,
-                                                 uint64_t cache_bytes) {
+std::unique_ptr<FileSource> ParquetTest::Open(const v1::Source& source,
+                                              uint64_t cache_bytes) {
   auto index = OpenFreshIndex(source, folder_, FakeKey());
   EXPECT_TRUE(index.ok()) << index.status();
   auto files = ListSourceFiles(source, folder_);
   EXPECT_TRUE(files.ok()) << files.status();
   cache_ = std::make_shared<RowGroupCache>(cache_bytes);
-  return std::make_unique<ParquetSource>(
-      *std::move(index), *std::move(files), std::make_shared<OpenFileCache>(8),
-      ParquetColumnsOf(source), *MediaRoot::Create(folder_), cache_);
+  return std::make_unique<FileSource>(
+      MakeParquetParser(ParquetColumnsOf(source), *MediaRoot::Create(folder_),
+                        cache_),
+      *std::move(index), *std::move(files), std::make_shared<OpenFileCache>(8));
 }
 
 void ParquetTest::ExpectSamples(const std::string& name,
-                                const ParquetSource& source) {
+                                const FileSource& source) {
   const auto expected = nlohmann::json::parse(FileOf("expected.json"))[name];
   const auto starts = source.index().group_starts();
   EXPECT_EQ(std::vector<uint64_t>(starts.begin(), starts.end()),

@@ -9,8 +9,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "server/corpus/file_source.h"
 #include "server/corpus/index/index_options.h"
-#include "server/corpus/parquet/parquet_source.h"
+#include "server/corpus/parquet/parquet_parser.h"
 #include "server/corpus/parquet/row_group_cache.h"
 #include "tests/server/corpus/corpus_testing.h"
 
@@ -28,10 +29,10 @@ class ParquetTest : public ::testing::Test {
   // Builds the index; the test fails if that is impossible.
   IndexReport Build(const v1::Source& source);
   // The source over its index, with a cache of its own.
-  std::unique_ptr<ParquetSource> Open(const v1::Source& source,
-                                      uint64_t cache_bytes = 1 << 30);
+  std::unique_ptr<FileSource> Open(const v1::Source& source,
+                                   uint64_t cache_bytes = 1 << 30);
   // Checks that the source has the samples that expected.json lists for `name`.
-  void ExpectSamples(const std::string& name, const ParquetSource& source);
+  void ExpectSamples(const std::string& name, const FileSource& source);
 
   std::string folder_;
   std::string path_;  // docs.parquet

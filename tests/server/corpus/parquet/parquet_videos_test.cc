@@ -37,7 +37,7 @@ class ParquetVideosTest : public ParquetTest {
 
   // The content of the first turn, and the frames that the index has of each
   // video; checks that the videos are those that it was built from.
-  static std::string Shown(const ParquetSource& source, uint64_t ordinal,
+  static std::string Shown(const FileSource& source, uint64_t ordinal,
                            const std::vector<std::string>& videos) {
     const auto sample = ReadSample(source, ordinal);
     EXPECT_TRUE(sample.ok()) << sample.status();

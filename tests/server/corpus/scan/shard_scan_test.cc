@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/index/index_builder.h"
-#include "server/corpus/scan/scan_journal.h"
+#include "server/corpus/journal.h"
 #include "server/corpus/source_files.h"
 #include "tests/server/corpus/corpus_testing.h"
 
@@ -111,6 +111,21 @@ TEST_F(ShardScanTest, MergesToTheIndexOfOneRun) {
   }
 }
 
+TEST_F(ShardScanTest, ShardsOfHashesMergeOnlyAsSuch) {
+  IndexOptions options = FakeOptions();
+  options.hash = true;
+  ASSERT_TRUE(BuildIndex(source_, folder_, options).ok());
+  const std::string wanted = ReadFile(path_);
+  fs::remove(path_);
+  for (const uint32_t number : {1u, 2u}) {
+    ASSERT_TRUE(ScanShard(source_, folder_, options, {number, 2}).ok());
+  }
+  EXPECT_EQ(Merge().status().code(), absl::StatusCode::kFailedPrecondition);
+  const auto merged = MergeScans(source_, folder_, options);
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  EXPECT_EQ(ReadFile(path_), wanted);
+}
+
 // As a Kubernetes Indexed Job or a Slurm array runs them.
 TEST_F(ShardScanTest, RunsAsProcesses) {
   const std::string wanted = IndexOfOneRun();
@@ -140,7 +155,7 @@ TEST_F(ShardScanTest, RunsAsProcesses) {
 TEST_F(ShardScanTest, GoesOnBehindWhatItHasRecorded) {
   const std::string wanted = IndexOfOneRun();
   EXPECT_EQ(Scan(1, 2).resumed, 0);
-  const std::string journal = ScanJournalPath(path_, {1, 2});
+  const std::string journal = JournalPath(path_, kScanJournal, {1, 2});
   const std::string whole = ReadFile(journal);
   // Killed at any byte: what is whole is kept, the rest is scanned again.
   for (const size_t bytes :

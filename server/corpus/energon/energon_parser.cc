@@ -1,3 +1,5 @@
+#include "server/corpus/energon/energon_parser.h"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -5,21 +7,51 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/energon/energon_content.h"
+#include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
-#include "server/corpus/index/probe_videos.h"
+#include "server/corpus/index/probe_media.h"
 #include "server/corpus/limits.h"
-#include "server/corpus/source_files.h"
 
 namespace ballast {
 namespace {
+
+Medium MediumOf(const EnergonPart& part) {
+  return {part.name, ByteRange{part.data, part.size}};
+}
+
+// The record of a sample whose text was read.
+Record RecordOf(const EnergonTarSample& sample, EnergonContent content,
+                absl::string_view file_name) {
+  Record record;
+  record.key = Printable(sample.key);
+  record.name = absl::StrCat(file_name, ": ", record.key);
+  record.where = absl::StrCat("key ", record.key);
+  record.text_format = content.text_format;
+  record.entry.offset = sample.begin;
+  record.entry.length = static_cast<uint32_t>(sample.end - sample.begin);
+  record.entry.text_check = TextHash(sample.key, content.text);
+  record.text = std::move(content.text);
+  for (const EnergonPart& image : content.images) {
+    record.images.push_back(MediumOf(image));
+  }
+  for (const EnergonVideo& video : content.videos) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_list = video.is_list;
+    for (const EnergonPart& part : video.parts) {
+      media.parts.push_back(MediumOf(part));
+    }
+  }
+  return record;
+}
 
 constexpr char kPrepareAgain[] =
     "; the tar has changed since `energon prepare`: run it again";
@@ -58,11 +90,8 @@ class EnergonScan {
       scanner_.AddFiltered();
       return absl::OkStatus();
     }
-    const absl::Status added = AddSample(sample);
-    if (!added.ok()) {
-      BALLAST_RETURN_IF_ERROR(
-          scanner_.AddBad(sample.begin, Printable(sample.key), added));
-    }
+    BALLAST_RETURN_IF_ERROR(scanner_.Listed(sample.begin, Printable(sample.key),
+                                            AddSample(sample)));
     scanner_.Advance(sample.end);
     return absl::OkStatus();
   }
@@ -121,94 +150,23 @@ class EnergonScan {
         EnergonContent content,
         ReadEnergonContent(&file_, sample, folder_.fields,
                            scanner_.options().read_video != nullptr));
-    ImagesHash image_hash;
-    BALLAST_ASSIGN_OR_RETURN(
-        ImageFacts images,
-        ProbeImages(sample.key, content.images, &image_hash));
-    BALLAST_ASSIGN_OR_RETURN(images.videos,
-                             ProbeVideos(sample.key, content, &image_hash));
-    RawSample raw;
-    raw.name = WebDatasetSampleName(scanner_.name(), sample.key);
-    raw.text_format = content.text_format;
-    raw.video_facts = images.videos;
-    IndexSampleRecord record = {};
-    record.offset = sample.begin;
-    record.length = static_cast<uint32_t>(sample.end - sample.begin);
-    record.text_check = TextHash(sample.key, content.text);
-    record.image_check = image_hash.value();
-    raw.text = std::move(content.text);
-    return scanner_.Add(record, Printable(sample.key), raw, images.view());
-  }
-
-  absl::StatusOr<ImageFacts> ProbeImages(const std::string& key,
-                                         const std::vector<EnergonPart>& parts,
-                                         ImagesHash* hash) {
-    ImageFacts facts;
-    for (const EnergonPart& part : parts) {
-      const absl::StatusOr<ProbedImage> image = ProbeImage(
-          file_, part.data, part.size, scanner_.options().read_image_size,
-          scanner_.options().judge_image, hash);
-      if (!image.ok()) {
-        return Annotate(image.status(), Printable(part.name));
-      }
-      BALLAST_RETURN_IF_ERROR(CheckSize(key, part, image->size));
-      facts.sizes.push_back(image->size);
-      facts.marks.push_back(image->mark);
-    }
-    return facts;
-  }
-
-  absl::StatusOr<std::vector<IndexedVideo>> ProbeVideos(
-      const std::string& key, const EnergonContent& content, ImagesHash* hash) {
-    std::vector<size_t> pictures;
-    for (const EnergonVideo& video : content.videos) {
-      pictures.push_back(video.is_list ? video.parts.size() : 0);
-    }
-    BALLAST_ASSIGN_OR_RETURN(
-        const std::vector<JsonVideo> clips,
-        ReadClips(content.text_format, content.text, pictures));
-    std::vector<IndexedVideo> facts;
-    for (size_t i = 0; i < content.videos.size(); ++i) {
-      const JsonVideo clip = clips.empty() ? JsonVideo() : clips[i];
-      if (content.videos[i].is_list) {
-        BALLAST_ASSIGN_OR_RETURN(
-            const IndexedVideo list,
-            ProbeList(key, content.videos[i].parts, clip, hash));
-        facts.push_back(list);
-        continue;
-      }
-      const EnergonPart& part = content.videos[i].parts[0];
-      const absl::StatusOr<IndexedVideo> video = ProbeVideo(
-          file_, part.data, part.size, clip, scanner_.options(), hash);
-      if (!video.ok()) return Annotate(video.status(), Printable(part.name));
-      facts.push_back(*video);
-    }
-    return facts;
-  }
-
-  absl::StatusOr<IndexedVideo> ProbeList(const std::string& key,
-                                         const std::vector<EnergonPart>& parts,
-                                         const JsonVideo& named,
-                                         ImagesHash* hash) {
-    BALLAST_RETURN_IF_ERROR(CheckTakesVideos(scanner_.options()));
-    BALLAST_ASSIGN_OR_RETURN(const ImageFacts pictures,
-                             ProbeImages(key, parts, hash));
-    ListProbe list(named);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      BALLAST_RETURN_IF_ERROR(
-          list.Add(Printable(parts[i].name), pictures.sizes[i]));
-    }
-    return list.video();
+    Record record = RecordOf(sample, std::move(content), scanner_.name());
+    BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
+                                      absl::MakeSpan(record.videos)));
+    return scanner_.AddRecord(std::move(record), file_, /*media=*/nullptr,
+                              [&](const Medium& image, const ImageSize& size) {
+                                return CheckSize(sample.key, image.name, size);
+                              });
   }
 
   // Holds the size in the image's header against the media metadata. A turned
   // image has its sides there as they are stored.
-  absl::Status CheckSize(const std::string& key, const EnergonPart& part,
+  absl::Status CheckSize(const std::string& key, const std::string& part,
                          ImageSize size) {
     if (index_ == nullptr) return absl::OkStatus();
     const std::string name = folder_.fields.type == EnergonType::kCrude
-                                 ? part.name
-                                 : absl::StrCat(key, ".", part.name);
+                                 ? part
+                                 : absl::StrCat(key, ".", part);
     BALLAST_ASSIGN_OR_RETURN(const std::optional<ImageSize> known,
                              index_->SizeOf(name));
     if (!known ||
@@ -231,18 +189,86 @@ class EnergonScan {
   EnergonTarSample before_;  // the last one read
 };
 
+// Reads the headers of a sample's parts, its text, and images if requested;
+// index.sqlite is read by the index alone. Takes from it the places of samples
+// and parts, and holds the tar file against it, and the images' sizes against
+// its media metadata.
+class EnergonParser final : public RecordParser {
+ public:
+  explicit EnergonParser(EnergonFolder folder) : folder_(std::move(folder)) {
+    for (const EnergonShard& shard : folder_.shards) {
+      shards_.emplace(folder_.ShardPath(shard), shard);
+    }
+  }
+
+  absl::Status Scan(const File& file, FileScanner& scanner) const override {
+    const auto shard = shards_.find(file.path());
+    if (shard == shards_.end()) {
+      return absl::AbortedError(
+          absl::StrCat(file.path(),
+                       ": the folder's split changed while it was indexed; "
+                       "index it again"));
+    }
+    std::unique_ptr<EnergonIndex> index;
+    auto opened = EnergonIndex::Open(folder_.IndexPath(), shard->second.id);
+    if (opened.ok()) {
+      index = *std::move(opened);
+    } else if (!absl::IsNotFound(opened.status())) {
+      return opened.status();
+    }
+    return EnergonScan(&file, &folder_, &shard->second, index.get(), &scanner)
+        .Run();
+  }
+
+  absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
+                              absl::string_view file_name,
+                              const ReadParts& /*parts*/,
+                              bool lists) const override {
+    BALLAST_ASSIGN_OR_RETURN(
+        const EnergonTarSample found,
+        ReadEnergonSample(file, entry.offset, entry.offset + entry.length));
+    absl::StatusOr<EnergonContent> content =
+        ReadEnergonContent(file, found, folder_.fields, lists);
+    if (!content.ok()) {
+      return Annotate(content.status(),
+                      absl::StrCat("key ", Printable(found.key)));
+    }
+    return RecordOf(found, *std::move(content), file_name);
+  }
+
+ private:
+  const EnergonFolder folder_;
+  absl::flat_hash_map<std::string, EnergonShard> shards_;  // by path
+};
+
 }  // namespace
 
-absl::Status ScanEnergon(const File& file, const EnergonFolder& folder,
-                         const EnergonShard& shard, FileScanner& scanner) {
-  std::unique_ptr<EnergonIndex> index;
-  auto opened = EnergonIndex::Open(folder.IndexPath(), shard.id);
-  if (opened.ok()) {
-    index = *std::move(opened);
-  } else if (!absl::IsNotFound(opened.status())) {
-    return opened.status();
-  }
-  return EnergonScan(&file, &folder, &shard, index.get(), &scanner).Run();
-}
+const RecordFormat kEnergonFormat = {
+    v1::Source::FORMAT_ENERGON,
+    /*check=*/nullptr,
+    [](const v1::Source& source, absl::string_view directory)
+        -> absl::StatusOr<std::vector<std::string>> {
+      BALLAST_ASSIGN_OR_RETURN(const EnergonFolder folder,
+                               OpenEnergonFolder(source, directory));
+      std::vector<std::string> paths;
+      for (const EnergonShard& shard : folder.shards) {
+        paths.push_back(folder.ShardPath(shard));
+      }
+      return paths;
+    },
+    [](const v1::Source& source, absl::string_view directory) {
+      // Of a folder that cannot be read, which listing its files reports, a
+      // text that fits no index.
+      const auto folder = OpenEnergonFolder(source, directory);
+      return folder.ok() ? folder->Key() + "\n" : std::string("unreadable");
+    },
+    /*names_media=*/false,
+    /*in_groups=*/false,
+    [](const v1::Source& source, absl::string_view directory)
+        -> absl::StatusOr<std::unique_ptr<RecordParser>> {
+      BALLAST_ASSIGN_OR_RETURN(EnergonFolder folder,
+                               OpenEnergonFolder(source, directory));
+      return std::make_unique<EnergonParser>(std::move(folder));
+    }};
 
 }  // namespace ballast

@@ -1,5 +1,6 @@
-#include "server/corpus/read_image.h"
+#include "server/corpus/read_media.h"
 
+#include <filesystem>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace ballast {
 namespace {
 
-TEST(ReadImageTest, CopiesWhatIsInMemory) {
+TEST(ReadMediaTest, CopiesWhatIsInMemory) {
   std::string memory(3, '?');
   const auto place = [&](size_t image, size_t images, uint64_t size) {
     EXPECT_EQ(images, 3u);
@@ -21,24 +22,30 @@ TEST(ReadImageTest, CopiesWhatIsInMemory) {
   const ImagePlaces places = place;
   for (const ImagePlaces* each :
        {&places, static_cast<const ImagePlaces*>(nullptr)}) {
+    const std::string path = TestFolder() + "/data";
+    WriteFile(path, "");
+    const auto file = File::Open(path);
+    ASSERT_TRUE(file.ok());
     RawSample sample;
-    ImagesHash hash, wanted;
-    for (const char* image : {"first", "two", "3"}) {
-      CopyImage(image, 3, {.places = each}, &hash, &sample);
-      wanted.Add(std::string(image).size(), image);
+    const ReadParts parts = {.places = each};
+    MediaReader reader(&*file, nullptr, 0, 100, 3, parts, &sample);
+    ImagesHash wanted;
+    for (const absl::string_view image : {"first", "two", "3"}) {
+      ASSERT_TRUE(reader.AddImage({"", image}).ok());
+      wanted.Add(image.size(), image);
     }
     EXPECT_EQ(sample.image(0), "first");
     EXPECT_EQ(sample.image(1), "two");
     EXPECT_EQ(sample.image(2), "3");
     EXPECT_EQ(sample.images[1], each == nullptr ? "two" : "");
-    EXPECT_EQ(hash.value(), wanted.value());
+    EXPECT_EQ(reader.image_check(), wanted.value());
   }
   EXPECT_EQ(memory, "two");
 }
 
 // The files of images for which the caller has a place are read there; the
 // others are strings.
-TEST(ReadImageTest, FilesGoToTheirPlaces) {
+TEST(ReadMediaTest, FilesGoToTheirPlaces) {
   const std::string folder = TestFolder();
   const std::string first = FakeImage(1, 2, 300);
   const std::string second = FakeImage(3, 4, 70);
@@ -78,7 +85,9 @@ TEST(ReadImageTest, FilesGoToTheirPlaces) {
     }
   }
   // Damage is found wherever the bytes are.
+  const auto time = std::filesystem::last_write_time(folder + "/m/a.jpg");
   WriteFile(folder + "/m/a.jpg", FakeImage(2, 2, 300));
+  std::filesystem::last_write_time(folder + "/m/a.jpg", time);
   std::string memory(first.size(), '?');
   const auto place = [&](size_t image, size_t, uint64_t) {
     return image == 0 ? memory.data() : nullptr;

@@ -1,0 +1,183 @@
+#include "server/corpus/jsonl/jsonl_parser.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/corpus/data_fault.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/element_reader.h"
+#include "server/corpus/jsonl/line_reader.h"
+#include "server/corpus/limits.h"
+#include "server/storage/range_plan.h"
+
+namespace ballast {
+namespace {
+
+// The record of a line or array element. Errors: as ParseJsonSample.
+absl::StatusOr<Record> RecordOf(std::string text, uint64_t offset,
+                                uint64_t number, absl::string_view file_name) {
+  BALLAST_ASSIGN_OR_RETURN(JsonSample found, ParseJsonSample(text));
+  Record record;
+  record.key = absl::StrCat(number);
+  record.name = absl::StrCat(file_name, ":", number);
+  record.where = absl::StrCat("line ", number);
+  record.text_format = found.text_format;
+  record.entry.offset = offset;
+  record.entry.length = static_cast<uint32_t>(text.size());
+  record.entry.line = static_cast<uint32_t>(number);
+  record.entry.text_check = Checksum(text);
+  record.text = std::move(text);
+  for (std::string& path : found.images) {
+    record.images.push_back({"", MediumPath{std::move(path)}});
+  }
+  for (JsonVideo& video : found.videos) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_list = !video.frames.empty();
+    for (const std::string& path : video.frames) {
+      media.parts.push_back({"", MediumPath{path}});
+    }
+    if (!media.is_list) media.parts.push_back({"", MediumPath{video.path}});
+    media.named = std::move(video);
+  }
+  return record;
+}
+
+// Reads lines, or the elements of an array.
+class ObjectReader {
+ public:
+  ObjectReader(const File* file, bool is_array) {
+    if (is_array) {
+      elements_.emplace(file, kMaxTextBytes);
+    } else {
+      lines_.emplace(file, kMaxTextBytes);
+    }
+  }
+  absl::StatusOr<std::optional<Line>> Next() {
+    return elements_ ? elements_->Next() : lines_->Next();
+  }
+  // Where an array is damaged.
+  uint64_t offset() const { return elements_ ? elements_->offset() : 0; }
+
+ private:
+  std::optional<LineReader> lines_;
+  std::optional<ElementReader> elements_;
+};
+
+class JsonlParser final : public RecordParser {
+ public:
+  explicit JsonlParser(MediaRoot media) : media_(std::move(media)) {}
+
+  absl::Status Scan(const File& file, FileScanner& scanner) const override {
+    BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, scanner.name()));
+    BALLAST_ASSIGN_OR_RETURN(const bool is_array, IsJsonArray(file));
+    ObjectReader objects(&file, is_array);
+    while (true) {
+      const absl::StatusOr<std::optional<Line>> line = objects.Next();
+      if (is_array && absl::IsDataLoss(line.status())) {
+        return scanner.AddDamage(objects.offset(), "", line.status());
+      }
+      BALLAST_RETURN_IF_ERROR(line.status());
+      if (!line->has_value()) return absl::OkStatus();
+      const bool blank =
+          (*line)->length <= kMaxTextBytes &&
+          absl::StripLeadingAsciiWhitespace((*line)->text).empty();
+      if (blank) continue;
+      BALLAST_RETURN_IF_ERROR(scanner.Listed((*line)->offset,
+                                             absl::StrCat((*line)->number),
+                                             Add(**line, file, scanner)));
+      scanner.Advance((*line)->offset + (*line)->length);
+    }
+  }
+
+  absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
+                              absl::string_view file_name,
+                              const ReadParts& /*parts*/,
+                              bool /*lists*/) const override {
+    if (entry.length > kMaxTextBytes) {
+      return DataFaultError(absl::StrCat("line of ", entry.length, " bytes"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(std::string line,
+                             file.ReadAt(entry.offset, entry.length));
+    if (Checksum(line) != entry.text_check) {
+      return DataFaultError(absl::StrCat("line ", entry.line, " is another"));
+    }
+    auto record =
+        RecordOf(std::move(line), entry.offset, entry.line, file_name);
+    if (record.ok()) return record;
+    return Annotate(record.status(), absl::StrCat("line ", entry.line));
+  }
+
+  bool HoldsImages() const override { return false; }
+  const MediaRoot* media() const override { return &media_; }
+
+  absl::StatusOr<std::vector<std::string>> StoredMedia(
+      const IndexSampleRecord& entry, FileView file) const override {
+    std::vector<std::string> paths;
+    if (!media_.InStore() || entry.image_check == 0 ||
+        entry.length > kMaxTextBytes) {
+      return paths;
+    }
+    BALLAST_RETURN_IF_ERROR(
+        file.Load({RangeToKeep({entry.offset, entry.length}, file.size())}));
+    BALLAST_ASSIGN_OR_RETURN(const std::string line,
+                             file.ReadAt(entry.offset, entry.length));
+    // Read says what is wrong with one that is not understood.
+    const absl::StatusOr<JsonSample> found = ParseJsonSample(line);
+    if (!found.ok()) return paths;
+    paths = found->images;
+    for (const JsonVideo& video : found->videos) {
+      if (video.frames.empty()) paths.push_back(video.path);
+      paths.insert(paths.end(), video.frames.begin(), video.frames.end());
+    }
+    return paths;
+  }
+
+ private:
+  // Adds the object to the scan, or returns why it is bad.
+  absl::Status Add(const Line& line, const File& file,
+                   FileScanner& scanner) const {
+    if (line.length > kMaxTextBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "object of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
+    }
+    if (line.number > kMaxLineNumber) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("object ", line.number, ", wanted at most ",
+                       kMaxLineNumber, " in a file; split the file"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(Record record,
+                             RecordOf(std::string(line.text), line.offset,
+                                      line.number, scanner.name()));
+    return scanner.AddRecord(std::move(record), file, &media_);
+  }
+
+  const MediaRoot media_;
+};
+
+}  // namespace
+
+const RecordFormat kJsonlFormat = {
+    v1::Source::FORMAT_JSONL,
+    /*check=*/nullptr,
+    /*list_files=*/nullptr,
+    /*key=*/nullptr,
+    /*names_media=*/true,
+    /*in_groups=*/false,
+    [](const v1::Source& source, absl::string_view directory)
+        -> absl::StatusOr<std::unique_ptr<RecordParser>> {
+      BALLAST_ASSIGN_OR_RETURN(
+          MediaRoot media,
+          MediaRoot::Create(ResolvePath(directory, source.media_root())));
+      return std::make_unique<JsonlParser>(std::move(media));
+    }};
+
+}  // namespace ballast

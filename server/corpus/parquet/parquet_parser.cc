@@ -1,0 +1,333 @@
+#include "server/corpus/parquet/parquet_parser.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/corpus/data_fault.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/image_probe.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/parquet/parquet_file.h"
+
+namespace ballast {
+namespace {
+
+// The row group at `offset`, or nothing.
+const ParquetGroup* GroupAt(absl::Span<const ParquetGroup> groups,
+                            uint64_t offset) {
+  const auto found = std::partition_point(
+      groups.begin(), groups.end(),
+      [&](const ParquetGroup& group) { return group.offset < offset; });
+  return found != groups.end() && found->offset == offset ? &*found : nullptr;
+}
+
+// Gives the videos the clips that the parts of a row's turns have, one for
+// each, if any has one.
+absl::Status NameClips(Record* record) {
+  std::vector<VideoMedia>& videos = record->videos;
+  if (videos.empty()) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips,
+                           ReadVideoParts(record->text));
+  const bool any =
+      std::any_of(clips.begin(), clips.end(), [](const JsonVideo& clip) {
+        return clip.start.has_value() || clip.end.has_value() || clip.fps > 0;
+      });
+  if (!any) return absl::OkStatus();
+  if (clips.size() != videos.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        clips.size(), " parts of type video, one with a clip or a rate, and ",
+        videos.size(), " videos; wanted as many"));
+  }
+  for (size_t i = 0; i < clips.size(); ++i) videos[i].named = clips[i];
+  return absl::OkStatus();
+}
+
+// The record of a row of `group`. Errors: as ParquetRows::Row.
+absl::StatusOr<Record> RecordOf(const std::shared_ptr<const ParquetRows>& rows,
+                                uint64_t row, uint64_t group_offset,
+                                absl::string_view file_name) {
+  BALLAST_ASSIGN_OR_RETURN(ParquetRow found, rows->Row(row));
+  const uint64_t number = rows->first_row() + row + 1;
+  Record record;
+  record.key = absl::StrCat(number);
+  record.where = absl::StrCat("row ", number);
+  record.name = absl::StrCat(file_name, ": ", record.where);
+  record.entry.offset = group_offset;
+  record.entry.line = static_cast<uint32_t>(number);
+  record.entry.text_check = Checksum(found.text);
+  record.text = std::move(found.text);
+  for (const ParquetImage& image : found.images) {
+    Medium& medium = record.images.emplace_back();
+    medium.name = absl::StrCat("image ", record.images.size());
+    if (image.pieces.empty()) {
+      medium.place = image.bytes;
+    } else {
+      medium.place = MediumPieces{image.size, image.pieces, image.others};
+    }
+  }
+  for (ParquetVideo& video : found.videos) {
+    Medium medium;
+    if (video.path.empty()) {
+      medium.name = absl::StrCat("video ", record.videos.size() + 1);
+      medium.place = video.bytes;
+    } else {
+      medium.place = MediumPath{std::move(video.path)};
+    }
+    record.videos.emplace_back().parts.push_back(std::move(medium));
+  }
+  record.bytes = rows;
+  return record;
+}
+
+class ParquetParser final : public RecordParser {
+ public:
+  ParquetParser(ParquetColumns columns, MediaRoot media,
+                std::shared_ptr<RowGroupCache> row_groups)
+      : columns_(std::move(columns)),
+        media_(std::move(media)),
+        row_groups_(std::move(row_groups)) {}
+  ~ParquetParser() override { row_groups_->DropSource(this); }
+
+  absl::Status Scan(const File& file, FileScanner& scanner) const override;
+  absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
+                              absl::string_view file_name,
+                              const ReadParts& parts,
+                              bool lists) const override;
+  const MediaRoot* media() const override { return &media_; }
+  // Those of its row group, unless all that is wanted of that is in memory.
+  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
+                                                FileView file,
+                                                bool images) const override;
+  void Forget(const IndexSampleRecord& entry,
+              const FileView& file) const override {
+    row_groups_->Drop(KeyOf(entry, file));
+    row_groups_->Drop({this, entry.file, /*offset=*/0, file.stamp().mtime_ns});
+  }
+
+ private:
+  // Adds the row to the scan, or returns why it is bad.
+  absl::Status AddRow(const std::shared_ptr<const ParquetRows>& rows,
+                      uint64_t row, const ParquetGroup& group, const File& file,
+                      FileScanner& scanner) const;
+  // The row group of a record in row_groups_.
+  RowGroupCache::Key KeyOf(const IndexSampleRecord& entry,
+                           const FileView& file) const {
+    return {this, entry.file, entry.offset, file.stamp().mtime_ns};
+  }
+  // Its rows, or null if they are not decoded.
+  std::shared_ptr<const ParquetRows> FindRows(const IndexSampleRecord& entry,
+                                              const FileView& file) const {
+    return std::static_pointer_cast<const ParquetRows>(
+        row_groups_->Find(KeyOf(entry, file)));
+  }
+  // The footer of a file, and the number of its row group at `offset`. From
+  // memory: ABORTED if the footer is not decoded.
+  struct GroupPlace {
+    std::shared_ptr<const ParquetFile> file;
+    size_t number = 0;
+  };
+  absl::StatusOr<GroupPlace> FindGroup(uint32_t file_number, uint64_t offset,
+                                       FileView file) const;
+  // The row group of the record, from row_groups_ or the file, with images that
+  // can be read there, if they are wanted.
+  absl::StatusOr<std::shared_ptr<const ParquetRows>> RowsAt(
+      const IndexSampleRecord& entry, FileView file, bool images) const;
+
+  const ParquetColumns columns_;
+  const MediaRoot media_;  // of videos that a row names by path
+  const std::shared_ptr<RowGroupCache> row_groups_;
+};
+
+absl::Status ParquetParser::AddRow(
+    const std::shared_ptr<const ParquetRows>& rows, uint64_t row,
+    const ParquetGroup& group, const File& file, FileScanner& scanner) const {
+  BALLAST_ASSIGN_OR_RETURN(Record record,
+                           RecordOf(rows, row, group.offset, scanner.name()));
+  // With videos the text's marks are counted when it is measured.
+  if (record.videos.empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckConversation(record.text));
+  }
+  BALLAST_RETURN_IF_ERROR(NameClips(&record));
+  return scanner.AddRecord(std::move(record), file, &media_);
+}
+
+absl::Status ParquetParser::Scan(const File& file, FileScanner& scanner) const {
+  const auto opened = OpenParquetFile(&file, columns_);
+  if (absl::IsFailedPrecondition(opened.status()) ||
+      absl::IsUnimplemented(opened.status())) {
+    // A fault of the configuration or the build, not of the data.
+    return Annotate(opened.status(), scanner.name());
+  }
+  if (!opened.ok()) return scanner.AddBad(0, "", opened.status());
+  // As ProbeImages: what this reads is all that the images are looked at.
+  const IndexOptions& options = scanner.options();
+  const auto read_head = [&](uint64_t size, ReadImageBytes read) {
+    (void)ProbeImage(read, size, options.read_image_size, options.judge_image);
+  };
+  for (size_t i = 0; i < (*opened)->groups().size(); ++i) {
+    const ParquetGroup& group = (*opened)->groups()[i];
+    // A content hash needs more than the images' headers.
+    const auto rows = file.object() != nullptr && !options.hash
+                          ? (*opened)->ReadHeads(file, i, read_head)
+                          : (*opened)->Read(&file, i);
+    if (!rows.ok()) {
+      BALLAST_RETURN_IF_ERROR(scanner.AddBad(
+          group.offset, "",
+          Annotate(rows.status(),
+                   absl::StrCat("row group of rows ", group.first_row + 1,
+                                " to ", group.first_row + group.num_rows))));
+      continue;
+    }
+    for (uint64_t row = 0; row < (*rows)->size(); ++row) {
+      if (!(*rows)->Passes(row)) {
+        scanner.AddFiltered();
+        continue;
+      }
+      BALLAST_RETURN_IF_ERROR(
+          scanner.Listed(group.offset, absl::StrCat(group.first_row + row + 1),
+                         AddRow(*rows, row, group, file, scanner)));
+    }
+    scanner.Advance(group.offset);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ParquetParser::GroupPlace> ParquetParser::FindGroup(
+    uint32_t file_number, uint64_t offset, FileView file) const {
+  const RowGroupCache::Key key = {this, file_number, /*offset=*/0,
+                                  file.stamp().mtime_ns};
+  RowGroupCache::Part footer;
+  if (file.from() == ReadFrom::kMemory) {
+    footer = row_groups_->Find(key);
+    if (footer == nullptr) return absl::AbortedError("footer not decoded");
+  } else {
+    const auto open = [&]() -> absl::StatusOr<RowGroupCache::Part> {
+      auto opened = OpenParquetFile(file, columns_);
+      if (opened.ok()) BALLAST_RETURN_IF_ERROR(file.CheckUnchanged());
+      return opened;
+    };
+    BALLAST_ASSIGN_OR_RETURN(footer, row_groups_->Get(key, open));
+  }
+  GroupPlace place;
+  place.file = std::static_pointer_cast<const ParquetFile>(footer);
+  const ParquetGroup* group = GroupAt(place.file->groups(), offset);
+  if (group == nullptr) {
+    return DataFaultError("no row group begins there");
+  }
+  place.number = group - place.file->groups().data();
+  return place;
+}
+
+absl::StatusOr<std::vector<ByteRange>> ParquetParser::Ranges(
+    const IndexSampleRecord& entry, FileView file, bool images) const {
+  const auto rows = FindRows(entry, file);
+  if (rows != nullptr && !(images && rows->ImagesInFile())) {
+    return std::vector<ByteRange>();
+  }
+  // The footer, too, is of the version that was opened.
+  BALLAST_RETURN_IF_ERROR(file.Load({}));
+  BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
+                           FindGroup(entry.file, entry.offset, file));
+  return place.file->Ranges(place.number);
+}
+
+absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetParser::RowsAt(
+    const IndexSampleRecord& entry, FileView file, bool images) const {
+  const RowGroupCache::Key key = KeyOf(entry, file);
+  const auto load = [&]() -> absl::StatusOr<RowGroupCache::Part> {
+    BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
+                             FindGroup(entry.file, entry.offset, file));
+    auto rows = file.object() == nullptr || file.IsInCache()
+                    ? place.file->ReadPlaces(file, place.number)
+                    : place.file->Read(file, place.number);
+    // Nothing that was decoded while the file changed is kept for others.
+    if (rows.ok()) BALLAST_RETURN_IF_ERROR(file.CheckUnchanged());
+    return rows;
+  };
+  BALLAST_ASSIGN_OR_RETURN(RowGroupCache::Part rows,
+                           row_groups_->Get(key, load));
+  const auto in_file = [&] {
+    return static_cast<const ParquetRows&>(*rows).ImagesInFile();
+  };
+  if (file.object() != nullptr && images && in_file() && !file.IsInCache()) {
+    // The cache has lost the row group, which came from the store as a whole:
+    // its images stay in memory, or each would fetch it again.
+    if (row_groups_->Find(key) == rows) row_groups_->Drop(key);
+    BALLAST_ASSIGN_OR_RETURN(rows, row_groups_->Get(key, load));
+  }
+  return std::static_pointer_cast<const ParquetRows>(rows);
+}
+
+absl::StatusOr<Record> ParquetParser::Read(const IndexSampleRecord& entry,
+                                           FileView file,
+                                           absl::string_view file_name,
+                                           const ReadParts& parts,
+                                           bool /*lists*/) const {
+  std::shared_ptr<const ParquetRows> rows;
+  if (parts.from == ReadFrom::kMemory) {
+    rows = FindRows(entry, file);
+    if (rows == nullptr) return absl::AbortedError("row group not decoded");
+  } else {
+    auto read = RowsAt(entry, file, parts.images);
+    if (absl::IsFailedPrecondition(read.status())) {
+      // The columns were there when the file was indexed.
+      return DataFaultError(read.status().message());
+    }
+    BALLAST_RETURN_IF_ERROR(read.status());
+    rows = *std::move(read);
+  }
+  const uint64_t row = uint64_t{entry.line} - 1 - rows->first_row();
+  if (row >= rows->size()) {
+    return DataFaultError(
+        absl::StrCat("row ", entry.line, ": not in its row group"));
+  }
+  auto record = RecordOf(rows, row, entry.offset, file_name);
+  if (record.ok()) return record;
+  return Annotate(record.status(), absl::StrCat("row ", entry.line));
+}
+
+}  // namespace
+
+uint64_t EstimateBytesOfGroups(const IndexFile& index, uint64_t groups) {
+  const uint64_t all = index.group_starts().size();
+  uint64_t bytes = 0;
+  for (uint64_t i = 0; i < index.num_files(); ++i) {
+    bytes += index.file_stamp(i).size;
+  }
+  if (groups >= all) return bytes;
+  return static_cast<uint64_t>(static_cast<double>(bytes) / all * groups);
+}
+
+std::unique_ptr<RecordParser> MakeParquetParser(
+    ParquetColumns columns, MediaRoot media,
+    std::shared_ptr<RowGroupCache> row_groups) {
+  return std::make_unique<ParquetParser>(std::move(columns), std::move(media),
+                                         std::move(row_groups));
+}
+
+const RecordFormat kParquetFormat = {
+    v1::Source::FORMAT_PARQUET,
+    CheckParquetIsBuiltIn,
+    /*list_files=*/nullptr,
+    [](const v1::Source& source, absl::string_view) {
+      return ParquetColumnsKey(source) + "\n";
+    },
+    /*names_media=*/true,
+    /*in_groups=*/true,
+    [](const v1::Source& source, absl::string_view directory)
+        -> absl::StatusOr<std::unique_ptr<RecordParser>> {
+      BALLAST_ASSIGN_OR_RETURN(
+          MediaRoot media,
+          MediaRoot::Create(ResolvePath(directory, source.media_root())));
+      return MakeParquetParser(ParquetColumnsOf(source), std::move(media),
+                               RowGroupCache::OfProcess());
+    }};
+
+}  // namespace ballast

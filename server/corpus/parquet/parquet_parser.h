@@ -1,0 +1,30 @@
+#ifndef BALLAST_SERVER_CORPUS_PARQUET_PARQUET_PARSER_H_
+#define BALLAST_SERVER_CORPUS_PARQUET_PARQUET_PARSER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "server/corpus/index/index_file.h"
+#include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/row_group_cache.h"
+#include "server/corpus/record_parser.h"
+
+namespace ballast {
+
+// Samples in rows of Parquet files.
+extern const RecordFormat kParquetFormat;
+
+// As kParquetFormat.make, with a cache: a sample is read with its whole row
+// group, which `row_groups` keeps for the samples that follow.
+std::unique_ptr<RecordParser> MakeParquetParser(
+    ParquetColumns columns, MediaRoot media,
+    std::shared_ptr<RowGroupCache> row_groups);
+
+// The memory that `groups` row groups of average size take, guessed from the
+// sizes of the files: images hardly shrink when they are compressed.
+uint64_t EstimateBytesOfGroups(const IndexFile& index, uint64_t groups);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_PARQUET_PARQUET_PARSER_H_

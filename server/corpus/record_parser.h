@@ -1,0 +1,145 @@
+#ifndef BALLAST_SERVER_CORPUS_RECORD_PARSER_H_
+#define BALLAST_SERVER_CORPUS_RECORD_PARSER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/corpus/file.h"
+#include "server/corpus/index/index_format.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/sample_source.h"
+#include "server/storage/range_plan.h"
+#include "server/storage/span.h"
+
+namespace ballast {
+
+class FileScanner;
+
+// A medium in pieces of the data file, which follow each other, and of
+// `others`.
+struct MediumPieces {
+  uint64_t size = 0;
+  absl::Span<const FilePiece> pieces;
+  absl::string_view others;
+};
+
+// The path of a medium below media_root.
+struct MediumPath {
+  std::string path;
+};
+
+// The file of an image, of a video or of a picture of one: a range of the data
+// file, bytes in memory, pieces, or a file of its own.
+struct Medium {
+  std::string name;  // for messages: its member or number; of a path, empty
+  std::variant<ByteRange, absl::string_view, MediumPieces, MediumPath> place;
+};
+
+// A video: a file, or the pictures of a list.
+struct VideoMedia {
+  std::vector<Medium> parts;  // at least one
+  bool is_list = false;
+  // Its clip and rate; only where an index is built.
+  JsonVideo named;
+};
+
+// A sample as a data file has it: its text, and where its media are.
+struct Record {
+  // For messages: RawSample::name, and the place in the file: "key a", "row 5".
+  std::string name;
+  std::string where;
+  // For lists of bad samples: the key, or the number.
+  std::string key;
+  RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
+  std::string text;
+  // `offset`, `length`, `line` and `text_check`, as the index stores them.
+  IndexSampleRecord entry = {};
+  // In the order in which the text refers to them.
+  std::vector<Medium> images;
+  std::vector<VideoMedia> videos;
+  // Owner of the bytes in memory.
+  std::shared_ptr<const void> bytes;
+};
+
+// The parser of one format, for building an index and for serving alike: both
+// make the same Record of the same bytes. Thread-safe; blocks on the disk.
+class RecordParser {
+ public:
+  virtual ~RecordParser() = default;
+
+  // Finds the records of a whole data file and passes them to the scanner, in
+  // the order of the index. Errors, which end the build: as File; of the
+  // scanner; FAILED_PRECONDITION and UNIMPLEMENTED (the file is not what the
+  // configuration says).
+  virtual absl::Status Scan(const File& file, FileScanner& scanner) const = 0;
+
+  // Reads the record whose place is `entry`. `file_name` is for its name.
+  // `lists`: the index has a video of it that is a list of pictures. Errors: a
+  // data fault (no such record there); as FileView; ABORTED (`parts.from` is
+  // memory, and not all is there).
+  virtual absl::StatusOr<Record> Read(const IndexSampleRecord& entry,
+                                      FileView file,
+                                      absl::string_view file_name,
+                                      const ReadParts& parts,
+                                      bool lists) const = 0;
+
+  // Whether images are in the data file itself.
+  virtual bool HoldsImages() const { return true; }
+  // The folder of media that records name; null: they name none.
+  virtual const MediaRoot* media() const { return nullptr; }
+
+  // The ranges of an object of a store that Read and the reading of its media
+  // need; `images`: also of images. Errors: as Read.
+  virtual absl::StatusOr<std::vector<ByteRange>> Ranges(
+      const IndexSampleRecord& entry, FileView file, bool /*images*/) const {
+    return std::vector<ByteRange>{
+        RangeToKeep({entry.offset, entry.length}, file.size())};
+  }
+  // Paths of media in a store that the record names, as far as it can be read.
+  // Errors: as FileView.
+  virtual absl::StatusOr<std::vector<std::string>> StoredMedia(
+      const IndexSampleRecord& /*entry*/, FileView /*file*/) const {
+    return std::vector<std::string>();
+  }
+  // Drops what Read keeps of the record in memory: the file may have been
+  // another one.
+  virtual void Forget(const IndexSampleRecord& /*entry*/,
+                      const FileView& /*file*/) const {}
+};
+
+// A format of sources, as its folder describes it. `directory` is that of the
+// configuration. Functions may be null where the comment says what then holds.
+struct RecordFormat {
+  v1::Source::Format format;
+  // OK if this build reads it. Null: it does.
+  absl::Status (*check)();
+  // The data files, in order. Null: those that source.path names.
+  absl::StatusOr<std::vector<std::string>> (*list_files)(
+      const v1::Source& source, absl::string_view directory);
+  // What decides besides the files which samples they have. Null: nothing.
+  std::string (*key)(const v1::Source& source, absl::string_view directory);
+  // Records name media below source.media_root.
+  bool names_media;
+  // Samples at one offset are a group that is read together.
+  bool in_groups;
+  // Errors: as MediaRoot::Create; of the format.
+  absl::StatusOr<std::unique_ptr<RecordParser>> (*make)(
+      const v1::Source& source, absl::string_view directory);
+};
+
+// The format of `source`. UNIMPLEMENTED, naming the source, if it has no files
+// or this build does not read it.
+absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_RECORD_PARSER_H_

@@ -1,0 +1,180 @@
+#include "server/corpus/tar/webdataset_parser.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/probe_media.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/tar/webdataset_reader.h"
+
+namespace ballast {
+namespace {
+
+Medium MediumOf(const TarMember& member) {
+  return {member.name, ByteRange{member.data, member.size}};
+}
+
+// The record of a sample whose fault is OK. Errors: as FileView::ReadAt.
+absl::StatusOr<Record> RecordOf(const FileView& file, WebDatasetSample sample,
+                                absl::string_view file_name) {
+  Record record;
+  record.key = Printable(sample.key);
+  record.name = absl::StrCat(file_name, ": ", record.key);
+  record.where = absl::StrCat("key ", record.key);
+  record.text_format = sample.text_format;
+  BALLAST_ASSIGN_OR_RETURN(record.text,
+                           file.ReadAt(sample.text.data, sample.text.size));
+  record.entry.offset = sample.begin;
+  record.entry.length = static_cast<uint32_t>(sample.end - sample.begin);
+  record.entry.text_check = TextHash(sample.key, record.text);
+  for (const TarMember& image : sample.images) {
+    record.images.push_back(MediumOf(image));
+  }
+  for (const WebDatasetVideo& video : sample.videos) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_list = video.is_list;
+    for (const TarMember& member : video.members) {
+      media.parts.push_back(MediumOf(member));
+    }
+  }
+  return record;
+}
+
+// Whether the last sample before damage has all its members, as far as one can
+// tell: as many as the sample before it. Measuring its text compares its images
+// with their marks.
+bool IsWhole(const WebDatasetSample& last,
+             const std::optional<WebDatasetSample>& before) {
+  return before.has_value() && last.fault.ok() && before->fault.ok() &&
+         last.text_format == before->text_format &&
+         last.images.size() == before->images.size() &&
+         last.videos.size() == before->videos.size();
+}
+
+absl::Status CheckText(const Record& record) {
+  // With videos the text's marks are counted when it is measured.
+  if (!record.videos.empty()) return absl::OkStatus();
+  switch (record.text_format) {
+    case RawSample::TextFormat::kConversation:
+      return CheckConversation(record.text);
+    case RawSample::TextFormat::kPlain:
+      return CheckNoVideoMark(record.text);
+    default:
+      return absl::OkStatus();
+  }
+}
+
+// Adds the sample to the scan, or returns why it is bad.
+absl::Status AddSample(const File& file, const WebDatasetSample& sample,
+                       FileScanner& scanner) {
+  BALLAST_RETURN_IF_ERROR(sample.fault);
+  BALLAST_ASSIGN_OR_RETURN(Record record,
+                           RecordOf(&file, sample, scanner.name()));
+  BALLAST_RETURN_IF_ERROR(Annotate(CheckText(record), sample.text.name));
+  const uint64_t span = sample.end - sample.begin;
+  if (span > kMaxSampleSpan) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its members span ", span, " bytes, wanted at most ", kMaxSampleSpan));
+  }
+  BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
+                                    absl::MakeSpan(record.videos)));
+  return scanner.AddRecord(std::move(record), file, /*media=*/nullptr);
+}
+
+class WebDatasetParser final : public RecordParser {
+ public:
+  absl::Status Scan(const File& file, FileScanner& scanner) const override {
+    BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, scanner.name()));
+    // Read only where a model takes videos, since servers read them only where
+    // the index has one.
+    const bool lists = scanner.options().read_video != nullptr;
+    WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true, lists);
+    const absl::Status status = ScanSamples(file, reader, scanner);
+    for (const auto& [extension, count] : reader.ignored()) {
+      scanner.AddIgnored(Printable(extension), count);
+    }
+    return status;
+  }
+
+  absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
+                              absl::string_view file_name,
+                              const ReadParts& /*parts*/,
+                              bool lists) const override {
+    const uint64_t end = entry.offset + entry.length;
+    WebDatasetReader reader(file, entry.offset, end, /*whole=*/false, lists);
+    BALLAST_ASSIGN_OR_RETURN(std::optional<WebDatasetSample> found,
+                             reader.Next());
+    if (!found || found->begin != entry.offset || found->end != end) {
+      return DataFaultError(
+          absl::StrCat("no sample of ", entry.length, " bytes"));
+    }
+    if (!found->fault.ok()) {
+      return Annotate(found->fault,
+                      absl::StrCat("key ", Printable(found->key)));
+    }
+    return RecordOf(file, *std::move(found), file_name);
+  }
+
+ private:
+  static absl::Status ScanSamples(const File& file, WebDatasetReader& reader,
+                                  FileScanner& scanner) {
+    // Digests of the keys so far. They have 128 bits, since a collision would
+    // lose a sample.
+    absl::flat_hash_set<Digest> seen;
+    const auto add = [&](const WebDatasetSample& sample) {
+      const absl::Status added =
+          seen.insert(DigestOf(sample.key)).second
+              ? AddSample(file, sample, scanner)
+              : absl::InvalidArgumentError(
+                    "duplicate key; its members do not stand together");
+      return scanner.Listed(sample.begin, Printable(sample.key), added);
+    };
+    std::optional<WebDatasetSample> before;
+    while (true) {
+      auto sample = reader.Next();
+      if (absl::IsDataLoss(sample.status())) {
+        std::string lost;
+        if (const auto last = reader.TakePending()) {
+          if (IsWhole(*last, before)) {
+            BALLAST_RETURN_IF_ERROR(add(*last));
+          } else {
+            lost = Printable(last->key);
+          }
+        }
+        return scanner.AddDamage(reader.offset(), lost, sample.status());
+      }
+      BALLAST_RETURN_IF_ERROR(sample.status());
+      if (!*sample) return absl::OkStatus();
+      BALLAST_RETURN_IF_ERROR(add(**sample));
+      scanner.Advance((*sample)->end);
+      before = *std::move(sample);
+    }
+  }
+};
+
+}  // namespace
+
+const RecordFormat kWebDatasetFormat = {
+    v1::Source::FORMAT_WEBDATASET,
+    /*check=*/nullptr,
+    /*list_files=*/nullptr,
+    /*key=*/nullptr,
+    /*names_media=*/false,
+    /*in_groups=*/false,
+    [](const v1::Source&,
+       absl::string_view) -> absl::StatusOr<std::unique_ptr<RecordParser>> {
+      return std::make_unique<WebDatasetParser>();
+    }};
+
+}  // namespace ballast
