@@ -18,7 +18,7 @@
 #include "server/config/config_loader.h"
 #include "server/config/model_warnings.h"
 #include "server/corpus/journal.h"
-#include "server/corpus/shared_files.h"
+#include "server/corpus/source_files.h"
 #include "server/job/check_sources.h"
 #include "server/job/index_sources.h"
 #include "server/text/own_template.h"

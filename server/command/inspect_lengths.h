@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "common/command_line.h"
-#include "server/corpus/mock/mock_lengths.h"
+#include "server/corpus/mock/mock_source.h"
 
 namespace ballast {
 

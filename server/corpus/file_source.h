@@ -13,7 +13,6 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/open_file_cache.h"
-#include "server/corpus/open_files.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/sample_source.h"
 #include "server/corpus/source_files.h"

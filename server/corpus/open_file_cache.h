@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "server/corpus/file.h"
+#include "server/corpus/read_from.h"
+#include "server/corpus/source_files.h"
 
 namespace ballast {
 
@@ -55,6 +58,32 @@ class OpenFileCache {
   mutable std::atomic<uint64_t> uses_{0};
   Mutex mutex_;  // taken before a slot's
   std::vector<Slot*> open_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The data files of an index, opened when first needed and kept open by a cache
+// that sources share. Thread-safe.
+class OpenFiles {
+ public:
+  OpenFiles(std::vector<SourceFile> files,
+            std::shared_ptr<OpenFileCache> cache);
+  ~OpenFiles();
+  OpenFiles(const OpenFiles&) = delete;
+  OpenFiles& operator=(const OpenFiles&) = delete;
+
+  // File `number`, which must be below the number of files. Blocks on the disk
+  // if the file is not open. Errors, all transient faults: UNAVAILABLE (it
+  // cannot be opened), ABORTED (kMemory, and it is not open).
+  absl::StatusOr<std::shared_ptr<const File>> Get(
+      uint32_t number, ReadFrom from = ReadFrom::kDisk) const;
+
+  // Closes `file`, which Get returned for `number`: the next Get opens it
+  // again.
+  void Drop(uint32_t number, const File& file) const;
+
+ private:
+  const std::vector<SourceFile> files_;
+  const std::shared_ptr<OpenFileCache> cache_;
+  const std::unique_ptr<OpenFileCache::Slot[]> slots_;  // one per file
 };
 
 }  // namespace ballast

@@ -15,7 +15,6 @@
 #include "server/corpus/index/index_key.h"
 
 namespace ballast {
-
 // A data file of a source.
 struct SourceFile {
   std::string path;
@@ -57,6 +56,21 @@ absl::Status CheckIndexFresh(const v1::Source& source,
 absl::Status VerifyIndex(const v1::Source& source, absl::string_view directory,
                          const IndexKey& key,
                          const std::function<void(uint64_t samples)>& progress);
+
+// A data file that is listed a second time: by another source, or by the same
+// source under another name (a link, "a/../a"). Its samples then occur more
+// often than the weights say.
+struct SharedFile {
+  std::string source, file;        // the later one in the configuration
+  std::string as_source, as_file;  // its first occurrence
+};
+
+// All such files of the configuration's sources, in order. Files are identified
+// by device and inode, objects of a store by their path; missing files are left
+// out. Blocks on the file system.
+// Errors: as ExpandPath, naming the source.
+absl::StatusOr<std::vector<SharedFile>> FindSharedFiles(
+    const v1::Config& config, absl::string_view directory);
 
 }  // namespace ballast
 

@@ -12,7 +12,7 @@
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/journal.h"
 #include "server/corpus/scan/shard_scan.h"
-#include "server/corpus/shared_files.h"
+#include "server/corpus/source_files.h"
 
 namespace ballast {
 

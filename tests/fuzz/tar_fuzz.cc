@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "server/corpus/tar/member_name.h"
 #include "server/corpus/tar/webdataset_reader.h"
 #include "tests/fuzz/memory_file.h"
 

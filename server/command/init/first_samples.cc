@@ -15,7 +15,6 @@
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
-#include "server/corpus/jsonl/line_reader.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/tar/webdataset_reader.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/corpus/energon/energon_fields.h"
+#include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/file.h"
 #include "server/corpus/sample_source.h"

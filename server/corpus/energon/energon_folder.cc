@@ -7,10 +7,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
@@ -23,6 +25,230 @@
 #include "server/storage/storage.h"
 
 namespace ballast {
+namespace {
+
+constexpr size_t kMostFields = 100;
+
+// A sample type of Energon whose samples are conversations.
+struct KnownType {
+  absl::string_view name;    // of the sample's class
+  absl::string_view legacy;  // of the class of older folders
+  EnergonType type;
+  std::vector<absl::string_view> required;
+  // Of no use to a conversation, or used if they are there.
+  std::vector<absl::string_view> optional;
+};
+
+const std::vector<KnownType>& KnownTypes() {
+  static const auto* const types = new std::vector<KnownType>{
+      {"CaptioningSample",
+       "CaptioningWebdataset",
+       EnergonType::kCaptioning,
+       {"image", "caption"},
+       {}},
+      {"OCRSample",
+       "OCRWebdataset",
+       EnergonType::kOcr,
+       {"image", "text"},
+       {"block_boxes", "block_classes", "block_text", "lines_boxes",
+        "lines_text", "words_boxes", "words_text", "chars_boxes",
+        "chars_text"}},
+      {"TextSample", "TextWebdataset", EnergonType::kText, {"text"}, {}},
+      {"VQASample",
+       "VQAWebdataset",
+       EnergonType::kVqa,
+       {"image", "context", "answers"},
+       {}},
+      {"VidQASample",
+       "VidQAWebdataset",
+       EnergonType::kVidQa,
+       {"video", "context", "answers"},
+       {}},
+  };
+  return *types;
+}
+
+bool Contains(const std::vector<absl::string_view>& names,
+              absl::string_view name) {
+  for (const absl::string_view each : names) {
+    if (each == name) return true;
+  }
+  return false;
+}
+
+bool IsMediaField(absl::string_view field) {
+  return field == "image" || field == "video";
+}
+
+std::string ExtensionOf(absl::string_view part) {
+  const size_t dot = part.rfind('.');
+  return absl::AsciiStrToLower(dot == part.npos ? part : part.substr(dot + 1));
+}
+
+// Refuses ways that lead to something else than a text.
+absl::Status CheckTextField(absl::string_view field,
+                            const std::vector<EnergonAccess>& ways) {
+  for (const EnergonAccess& way : ways) {
+    const std::string extension = ExtensionOf(way.part);
+    const bool json = extension == "json" || extension == "jsn";
+    const bool text =
+        extension == "txt" || extension == "text" || extension == "transcript";
+    if ((json && !way.keys.empty()) || (text && way.keys.empty())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("field_map.", field, ": found ", way.part,
+                     way.keys.empty() ? "" : "[...]",
+                     "; wanted a text: a part .txt, or json[KEY]..."));
+  }
+  return absl::OkStatus();
+}
+
+// The class that the file names, of `sample_type` or, in older folders, at the
+// top.
+absl::StatusOr<std::string> ClassOf(const YAML::Node& root) {
+  YAML::Node type = FindKey(root, "sample_type");
+  if (!type.IsDefined()) type = root;
+  const YAML::Node name = FindKey(type, "__class__");
+  if (!name.IsDefined()) {
+    return absl::InvalidArgumentError(
+        "no sample_type with a __class__; is this a dataset.yaml of Energon?");
+  }
+  const YAML::Node package = FindKey(type, "__module__");
+  const std::string module = package.IsDefined() && package.IsScalar()
+                                 ? package.Scalar()
+                                 : "megatron.energon";
+  BALLAST_ASSIGN_OR_RETURN(std::string found, TextOf(name, "__class__"));
+  if (module == "megatron.energon" ||
+      absl::StartsWith(module, "megatron.energon.")) {
+    return found;
+  }
+  return absl::StrCat(module, ".", found);
+}
+
+absl::Status RefuseClass(absl::string_view name) {
+  if (name == "CrudeWebdataset" || name == "CrudeSample") {
+    return absl::UnimplementedError(absl::StrCat(
+        name,
+        ": its samples are made by a cooker, which is Python and cannot run "
+        "here. If each sample is KEY.json or KEY.txt with its images beside "
+        "it, "
+        "`energon: {crude: webdataset}` on the source reads it so; or give the "
+        "folder a sample_type and field_map"));
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "sample_type ", name,
+      " makes no conversation that is known here; wanted CaptioningSample, "
+      "OCRSample, TextSample, VQASample or VidQASample. Write the samples as "
+      "KEY.json with "
+      "`conversations` and the images beside it, and read them with format: "
+      "webdataset"));
+}
+
+}  // namespace
+
+std::vector<EnergonAccess> ParseEnergonAccess(absl::string_view entry) {
+  std::vector<EnergonAccess> ways;
+  for (absl::string_view option : absl::StrSplit(entry, ',')) {
+    EnergonAccess way;
+    const size_t bracket = option.find('[');
+    way.part = std::string(option.substr(0, bracket));
+    bool sound = !way.part.empty() && way.part.find(']') == way.part.npos;
+    absl::string_view left =
+        bracket == option.npos ? "" : option.substr(bracket);
+    while (sound && !left.empty()) {
+      const size_t end = left.find(']');
+      sound = left[0] == '[' && end != left.npos && end > 1;
+      if (!sound) break;
+      const absl::string_view key = left.substr(1, end - 1);
+      sound = key.find('[') == key.npos;
+      way.keys.emplace_back(key);
+      left.remove_prefix(end + 1);
+    }
+    if (!sound) way = {std::string(entry), {}};
+    ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
+absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
+                                               bool crude) {
+  BALLAST_ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(yaml));
+  BALLAST_ASSIGN_OR_RETURN(const std::string name, ClassOf(root));
+  EnergonFields result;
+  const bool is_crude = name == "CrudeWebdataset" || name == "CrudeSample";
+  if (is_crude && crude) return result;
+  const KnownType* known = nullptr;
+  for (const KnownType& each : KnownTypes()) {
+    if (name == each.name || name == each.legacy) known = &each;
+  }
+  if (known == nullptr) return RefuseClass(name);
+  result.type = known->type;
+  if (const YAML::Node loader = FindKey(root, "sample_loader");
+      loader.IsDefined() && !loader.IsNull()) {
+    return absl::UnimplementedError(
+        absl::StrCat("sample_loader ", loader.IsScalar() ? loader.Scalar() : "",
+                     " is Python and cannot run here; where it only picks "
+                     "parts, a field_map "
+                     "says the same: `image: jpg`, `context: json[0][value]`"));
+  }
+  const YAML::Node map = FindKey(root, "field_map");
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> fields,
+                           KeysOf(map, "field_map", kMostFields));
+  for (const std::string& field : fields) {
+    if (field == "answer_weights") {
+      return absl::UnimplementedError(
+          "field_map.answer_weights: the first answer is trained on; choose by "
+          "weight before, or remove the field to accept that");
+    }
+    if (!Contains(known->required, field)) {
+      if (Contains(known->optional, field)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field_map: found ", field, ", which ", name, " does not have"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::string entry,
+        TextOf(FindKey(map, field), absl::StrCat("field_map.", field)));
+    std::vector<EnergonAccess> ways = ParseEnergonAccess(entry);
+    if (IsMediaField(field)) {
+      for (const EnergonAccess& way : ways) {
+        if (way.keys.empty()) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "field_map.", field, ": found ", entry, "; wanted parts that are ",
+            field, " files, such as ", field == "image" ? "jpg" : "mp4"));
+      }
+    } else {
+      BALLAST_RETURN_IF_ERROR(CheckTextField(field, ways));
+    }
+    result.fields.emplace(field, std::move(ways));
+  }
+  for (const absl::string_view field : known->required) {
+    if (result.fields.contains(std::string(field))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("field_map: no ", field, ", which ", name, " needs"));
+  }
+  return result;
+}
+
+std::string EnergonFieldsKey(const EnergonFields& fields) {
+  std::string key = absl::StrCat(static_cast<int>(fields.type), "\n");
+  // Before, samples with videos were bad.
+  if (fields.type == EnergonType::kCrude) key += "with videos\n";
+  // Before, an answer with a mark had the image, and lists gave their first.
+  if (fields.type != EnergonType::kCrude) key += "media in questions\n";
+  const auto add = [&key](absl::string_view text) {
+    absl::StrAppend(&key, text.size(), ":", text);
+  };
+  for (const auto& [field, ways] : fields.fields) {
+    add(field);
+    absl::StrAppend(&key, ways.size(), ";");
+    for (const EnergonAccess& way : ways) {
+      add(way.part);
+      absl::StrAppend(&key, way.keys.size(), ";");
+      for (const std::string& each : way.keys) add(each);
+    }
+  }
+  return key;
+}
+
 namespace {
 
 constexpr size_t kMostBytes = size_t{64} << 20;

@@ -13,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
 #include "server/corpus/file.h"
-#include "server/corpus/index/image_facts.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/index/probe_media.h"

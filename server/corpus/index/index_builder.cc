@@ -1,22 +1,309 @@
 #include "server/corpus/index/index_builder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <iterator>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
-#include "server/corpus/index/image_facts.h"
+#include "server/config/path_pattern.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/index_writer.h"
-#include "server/corpus/index/source_scan.h"
+#include "server/corpus/index/probe_media.h"
+#include "server/corpus/open_file_cache.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
+namespace {
+
+// Files of a store that are scanned at the same time.
+constexpr uint32_t kStoreThreads = 32;
+
+// Where a record stands in its file.
+std::pair<uint64_t, uint32_t> PlaceOf(const IndexSampleRecord& record) {
+  return {record.offset, record.line};
+}
+
+}  // namespace
+
+IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
+                       const std::vector<SourceFile>& files,
+                       const IndexOptions* options)
+    : options_(options) {
+  if (!options->reuse) return;
+  auto index = IndexFile::OpenToReuse(IndexPath(source, directory));
+  if (!index.ok()) return;
+  digests_ = DigestsOf(source, directory, options->key, (*index)->has_videos());
+  if ((*index)->digests().sizes != digests_.sizes) return;
+  if (!(*index)->Verify(nullptr).ok()) return;
+  index_ = *std::move(index);
+  absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;
+  for (const SourceFile& file : files) by_name.emplace(file.name, &file);
+  // Indexed by the file numbers of the old index. Files that are gone are never
+  // read.
+  std::vector<SourceFile> known(index_->num_files());
+  for (uint64_t i = 0; i < known.size(); ++i) {
+    const auto found = by_name.find(index_->file_name(i));
+    if (found == by_name.end()) continue;
+    known[i] = *found->second;
+    numbers_.emplace(index_->file_name(i), i);
+  }
+  auto texts = MakeFileSource(source, directory, index_, std::move(known),
+                              OpenFileCache::OfProcess());
+  if (texts.ok()) {
+    texts_ = *std::move(texts);
+  } else {
+    index_ = nullptr;
+    numbers_.clear();
+  }
+}
+
+std::optional<uint64_t> IndexReuse::Find(const SourceFile& file,
+                                         const FileStamp& stamp) const {
+  const auto found = numbers_.find(file.name);
+  if (found == numbers_.end() ||
+      !(index_->file_stamp(found->second) == stamp)) {
+    return std::nullopt;
+  }
+  return found->second;
+}
+
+absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
+  Range kept = RecordsOf(number, 0, index_->size());
+  Range left_out = RecordsOf(number, index_->size(), index_->num_records());
+  uint64_t samples = 0;
+  uint64_t lengths = 0;
+  // Passes both kinds in the order of the file.
+  while (kept.begin < kept.end || left_out.begin < left_out.end) {
+    const bool is_kept =
+        left_out.begin == left_out.end ||
+        (kept.begin < kept.end && PlaceOf(index_->record(kept.begin)) <
+                                      PlaceOf(index_->record(left_out.begin)));
+    const uint64_t next = is_kept ? kept.begin++ : left_out.begin++;
+    const std::optional<TextLengths> known =
+        is_kept ? KnownLengths(next) : std::nullopt;
+    if (known) {
+      BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, FactsOf(next));
+      scanner.AddMeasured(index_->record(next), *known, facts);
+      ++lengths;
+    } else {
+      BALLAST_RETURN_IF_ERROR(Measure(next, scanner));
+    }
+    ++samples;
+    scanner.Advance(index_->record(next).offset + index_->record(next).length);
+  }
+  scanner.AddReused(samples, lengths, index_->file_unreadable(number),
+                    index_->media_time_ns(number));
+  return absl::OkStatus();
+}
+
+IndexReuse::Range IndexReuse::RecordsOf(uint64_t file, uint64_t begin,
+                                        uint64_t end) const {
+  // The first record in [low, end) whose file is not before `wanted`.
+  const auto first = [&](uint64_t low, uint64_t wanted) {
+    uint64_t high = end;
+    while (low < high) {
+      const uint64_t middle = low + (high - low) / 2;
+      if (index_->record(middle).file < wanted) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  };
+  const uint64_t from = first(begin, file);
+  return {from, first(from, file + 1)};
+}
+
+std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
+  if (index_->digests().lengths != digests_.lengths) return std::nullopt;
+  const IndexSampleRecord& record = index_->record(number);
+  TextLengths lengths;
+  lengths.text_tokens = record.text_tokens;
+  lengths.label_tokens = record.label_tokens;
+  lengths.limited = record.limited != 0;
+  if (index_->digests().limits == digests_.limits) return lengths;
+  if (lengths.limited || !options_->lengths_hold ||
+      !options_->lengths_hold(lengths, index_->images(number))) {
+    return std::nullopt;
+  }
+  return lengths;
+}
+
+std::optional<TextLengths> IndexReuse::FindSample(
+    uint64_t number, const IndexSampleRecord& record, ImageFacts* facts) const {
+  Range range = RecordsOf(number, 0, index_->size());
+  // Narrows the range to the first record at or behind the wanted place.
+  const uint64_t end = range.end;
+  const auto place = [](const IndexSampleRecord& each) {
+    return std::pair(each.offset, each.line);
+  };
+  while (range.begin < range.end) {
+    const uint64_t middle = range.begin + (range.end - range.begin) / 2;
+    if (place(index_->record(middle)) < place(record)) {
+      range.begin = middle + 1;
+    } else {
+      range.end = middle;
+    }
+  }
+  if (range.begin == end) return std::nullopt;
+  const IndexSampleRecord& found = index_->record(range.begin);
+  if (place(found) != place(record) || found.length != record.length ||
+      found.text_check != record.text_check ||
+      found.image_check != record.image_check) {
+    return std::nullopt;
+  }
+  KeepChecks(range.begin, facts);
+  return KnownLengths(range.begin);
+}
+
+void IndexReuse::KeepChecks(uint64_t number, ImageFacts* facts) const {
+  // Of other rules, or without hashes of all images in this build, there is
+  // nothing to compare.
+  const absl::Span<const ImageMark> marks = index_->marks(number);
+  const absl::Span<const uint64_t> hashes = index_->hashes(number);
+  if (!HasMarks() || hashes.size() != facts->marks.size() ||
+      facts->content_hashes.size() != facts->marks.size()) {
+    return;
+  }
+  for (size_t i = 0; i < marks.size(); ++i) {
+    if (marks[i].check() == ImageCheckResult::kClean &&
+        hashes[i] == facts->content_hashes[i]) {
+      facts->marks[i] = marks[i];
+    }
+  }
+}
+
+absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
+  const IndexSampleRecord& record = index_->record(number);
+  BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, FactsOf(number));
+  BALLAST_ASSIGN_OR_RETURN(
+      FaultOr<RawSample> sample,
+      texts_->ReadNumber(number, {.text = true, .images = false}));
+  if (!sample.ok()) return absl::DataLossError(sample.fault().reason());
+  // A line's or row's number, or what follows the file in the name.
+  absl::string_view key = sample->name;
+  const std::string line = absl::StrCat(record.line);
+  if (record.line != 0) {
+    key = line;
+  } else {
+    absl::ConsumePrefix(&key, absl::StrCat(scanner.name(), ": "));
+  }
+  sample->video_facts.assign(facts.videos.begin(), facts.videos.end());
+  return scanner.Add(record, key, *sample, facts);
+}
+
+absl::StatusOr<ImageFactsView> IndexReuse::FactsOf(uint64_t number) const {
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
+                           index_->videos(number));
+  ImageFactsView facts = {index_->images(number), index_->marks(number),
+                          index_->hashes(number), videos};
+  if (index_->is_hashed()) {
+    BALLAST_ASSIGN_OR_RETURN(facts.video_hashes,
+                             index_->hashes_of_videos(number));
+  }
+  return facts;
+}
+
+absl::StatusOr<std::unique_ptr<SourceScan>> SourceScan::Create(
+    const v1::Source& source, absl::string_view directory,
+    const IndexOptions* options) {
+  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<RecordParser> parser,
+                           format->make(source, directory));
+  return std::unique_ptr<SourceScan>(new SourceScan(
+      std::move(files), std::move(parser), source, directory, options));
+}
+
+absl::Status SourceScan::Run(absl::Span<const size_t> wanted,
+                             const OnScan& on_scan) {
+  std::vector<std::string> paths;
+  for (const size_t number : wanted) paths.push_back(files_[number].path);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
+  uint64_t bytes = 0;
+  for (const FileStamp& stamp : stamps) bytes += stamp.size;
+  ProgressMeter progress(bytes, options_->progress);
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  Mutex mutex;  // of on_scan
+  // Each entry is written by one thread and read after all threads have ended.
+  std::vector<absl::Status> results(wanted.size());
+  // Takes files in order, so every file before one that failed was taken.
+  const auto work = [&] {
+    while (!failed) {
+      const size_t i = next++;
+      if (i >= wanted.size()) return;
+      absl::StatusOr<FileScan> scan = ScanFile(files_[wanted[i]], &progress);
+      if (scan.ok()) {
+        MutexLock lock(&mutex);
+        results[i] = on_scan(wanted[i], *std::move(scan));
+      } else {
+        results[i] = scan.status();
+      }
+      if (!results[i].ok()) failed = true;
+    }
+  };
+  // Threads that read from a store wait most of the time.
+  const uint32_t least =
+      !paths.empty() && IsStoreUrl(paths[0]) ? kStoreThreads : 1;
+  const size_t count = std::min<size_t>(
+      std::max<uint32_t>(options_->threads, least), wanted.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& result : results) BALLAST_RETURN_IF_ERROR(result);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FileScan> SourceScan::ScanFile(const SourceFile& source,
+                                              ProgressMeter* progress) const {
+  BALLAST_ASSIGN_OR_RETURN(const File file,
+                           Storage::OfProcess().Open(source.path));
+  FileScanner scanner(source.name, file, options_, progress);
+  const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
+  const bool is_whole =
+      reuse_.HasMarks() && (!options_->hash || reuse_.is_hashed());
+  if (known && !is_whole) {
+    scanner.SetKnown(
+        [this, &known](const IndexSampleRecord& record, ImageFacts* facts) {
+          return reuse_.FindSample(*known, record, facts);
+        });
+  }
+  BALLAST_RETURN_IF_ERROR(known && is_whole ? Reuse(*known, scanner)
+                                            : parser_->Scan(file, scanner));
+  BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
+                           Storage::OfProcess().Stamp(source.path));
+  if (!(now == file.stamp())) {
+    return absl::AbortedError(absl::StrCat(
+        source.path, ": changed while it was indexed; index it again"));
+  }
+  return std::move(scanner).Finish();
+}
+
+absl::Status SourceScan::Reuse(uint64_t number, FileScanner& scanner) const {
+  const absl::Status status = reuse_.Scan(number, scanner);
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::AbortedError(absl::StrCat(
+      status.message(), "; `ballast-server index --rebuild` reads all anew"));
+}
+
 namespace {
 
 struct AssembledIndex {

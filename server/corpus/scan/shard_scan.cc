@@ -20,7 +20,6 @@
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/index/index_format.h"
-#include "server/corpus/index/source_scan.h"
 #include "server/corpus/journal.h"
 #include "server/corpus/scan/scan_record.pb.h"
 #include "server/corpus/source_files.h"

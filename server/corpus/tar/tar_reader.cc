@@ -5,12 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/tar/pax_records.h"
 
 namespace ballast {
 namespace {
@@ -48,6 +49,61 @@ std::string Name(const TarHeader& header) {
   const bool posix = std::memcmp(header.magic, "ustar\0", 6) == 0;
   if (!posix || header.prefix[0] == '\0') return std::string(Text(header.name));
   return absl::StrCat(Text(header.prefix), "/", Text(header.name));
+}
+
+// Values of a pax extended header that we use.
+struct PaxRecords {
+  std::optional<std::string> path;
+  std::optional<uint64_t> size;
+};
+
+// Parses decimal digits, and nothing else, up to 2^63-1.
+std::optional<uint64_t> ParseDecimal(absl::string_view digits) {
+  int64_t value = 0;
+  if (digits.empty() ||
+      digits.find_first_not_of("0123456789") != absl::string_view::npos ||
+      !absl::SimpleAtoi(digits, &value)) {
+    return std::nullopt;
+  }
+  return static_cast<uint64_t>(value);
+}
+
+// Reads records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. The
+// last of several records with the same key holds. Other keys are ignored,
+// except those of sparse files, which change the meaning of the member's bytes.
+// Errors: DATA_LOSS (malformed records, a size that is no number, a sparse
+// file).
+absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes) {
+  PaxRecords records;
+  while (!bytes.empty()) {
+    const size_t space = bytes.find(' ');
+    const std::optional<uint64_t> length =
+        ParseDecimal(bytes.substr(0, space == bytes.npos ? 0 : space));
+    if (!length || *length > bytes.size() || *length < space + 2 ||
+        bytes[*length - 1] != '\n') {
+      return Damaged("pax header with a damaged record");
+    }
+    const absl::string_view record =
+        bytes.substr(space + 1, *length - space - 2);
+    bytes.remove_prefix(*length);
+    const size_t equals = record.find('=');
+    if (equals == record.npos) {
+      return Damaged("pax header with a record without '='");
+    }
+    const absl::string_view key = record.substr(0, equals);
+    const absl::string_view value = record.substr(equals + 1);
+    if (key == "path") {
+      records.path = std::string(value);
+    } else if (key == "size") {
+      records.size = ParseDecimal(value);
+      if (!records.size) {
+        return Damaged("pax header whose size is no number");
+      }
+    } else if (absl::StartsWith(key, "GNU.sparse.")) {
+      return Damaged("sparse members are not supported");
+    }
+  }
+  return records;
 }
 
 // Links, devices, directories and pipes have no bytes, whatever their size.

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/corpus/tar/tar_format.h"
+#include "server/corpus/tar/tar_reader.h"
 
 namespace ballast {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/corpus/shared_files.h"
+#include "server/corpus/source_files.h"
 
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-#include "server/corpus/jsonl/line_reader.h"
+#include "server/corpus/jsonl/element_reader.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "server/corpus/mock/mock_lengths.h"
+#include "server/corpus/mock/mock_source.h"
 #include "tests/fakes/shared_dir.h"
 
 #include <cmath>

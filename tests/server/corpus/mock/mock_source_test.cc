@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
-#include "server/corpus/mock/mock_lengths.h"
 #include "server/image/image.h"
 #include "server/text/text_measure.h"
 #include "tests/fakes/read_sample.h"
