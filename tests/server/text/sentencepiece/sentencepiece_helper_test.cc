@@ -124,7 +124,7 @@ TEST_F(SentencePieceHelperTest, KilledProcessesAreNeverAFaultOfTheText) {
   for (int i = 0; i < 100; ++i) {
     SentencePieceHelper::Encoded ids;
     const absl::Status status = helper_->Encode({{text, false}}, &ids);
-    EXPECT_FALSE(DataFaultOf(status).has_value()) << status;
+    EXPECT_FALSE(IsDataFault(status)) << status;
     encoded += status.ok();
   }
   done = true;
