@@ -41,7 +41,7 @@ absl::Status NameClips(Record* record) {
       });
   if (!any) return absl::OkStatus();
   if (clips.size() != videos.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DataFaultError(absl::StrCat(
         clips.size(), " parts of type video, one with a clip or a rate, and ",
         videos.size(), " videos; wanted as many"));
   }
