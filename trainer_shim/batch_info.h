@@ -8,15 +8,14 @@
 
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/context_slice.h"
 #include "trainer_shim/crop_layout.h"
 #include "trainer_shim/embedding_plan.h"
-#include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/host/patchify.h"
-#include "trainer_shim/job_shape.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/sample_padding.h"
+#include "trainer_shim/tensor_table.h"
+#include "trainer_shim/thd_layout.h"
 #include "trainer_shim/totals.h"
 #include "trainer_shim/trainer_place.h"
 #include "trainer_shim/video_layout.h"
@@ -34,8 +33,8 @@ struct PackedSample {
   bool placeholder = false;
 };
 
-// A packed batch apart from its tensors, the same for host and device memory.
-// n samples.
+// A packed batch apart from the memory of its tensors, the same for host and
+// device memory. n samples.
 struct BatchInfo {
   uint64_t step = 0;
   uint32_t micro_batch = 0;        // number within the step
@@ -53,15 +52,16 @@ struct BatchInfo {
   // Language.
   uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
   int32_t max_seqlen = 0;      // longest padded length of a whole sample
+  TextLayout text;             // of whole samples; empty if no text is received
   // Each sample is a row of its own, of max_seqlen tokens, and there are no
   // bounds (packing.mode `padded`).
   bool padded = false;
 
   // Vision.
   PixelType pixel_type = PixelType::kFloat32;
-  // Rows of pixel_values, and the lists of crops in host memory.
+  // Empty if no images are received; the crops and videos of the batch.
+  VisionLayout vision;
   CropLayout crops;
-  // The videos, and the tensors that list them in host memory.
   VideoLayout videos;
   // Longest attention segment of images and videos, in patches.
   int32_t vision_max_seqlen = 0;
@@ -75,6 +75,13 @@ struct BatchInfo {
   // Either module, with placement `split`: the same on both batches of a
   // process.
   EmbeddingPlan embeddings;
+
+  // The tensors that the rank receives, in the order of the table, and the
+  // sizes of their memory (LayOutTensors).
+  std::shared_ptr<const TensorTable> table;
+  std::vector<BatchTensor> tensors;
+  uint64_t packed_bytes = 0;
+  uint64_t list_bytes = 0;
 
   // Sums over this rank's samples (whole samples, for either module), over the
   // samples of all data-parallel ranks in this micro-batch, and over the whole
@@ -100,15 +107,6 @@ struct StepInfo {
 
 // `padding`: JobShape::padding.
 StepInfo StepInfoOf(v1::StepSchedule schedule, const SamplePadding& padding);
-
-// Fills `info` for micro-batch number `micro_batch` of `step`, from its plan
-// and layout (empty if the rank receives no tensor). `has_block`: the rank
-// pulls the micro-batch's block. Pure except for `info`, whose memory is
-// reused. Leaves PackedSample::placeholder false.
-void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
-                   const v1::Role& role, const JobShape& shape,
-                   PixelType pixel_type, const ExchangePlan& plan,
-                   const BatchLayout& layout, bool has_block, BatchInfo* info);
 
 }  // namespace ballast
 

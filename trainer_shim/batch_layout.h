@@ -7,6 +7,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/crop_layout.h"
 #include "trainer_shim/embedding_plan.h"
 #include "trainer_shim/exchange_plan.h"
@@ -39,6 +40,15 @@ struct BatchLayout {
 absl::StatusOr<BatchLayout> LayOutBatch(
     const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
     const v1::Role& role, const JobShape& shape);
+
+// Fills `info` for micro-batch number `micro_batch` of `step`, from its plan
+// and layout (empty if the rank receives no tensor). `has_block`: the rank
+// pulls the micro-batch's block. Pure except for `info`, whose memory is
+// reused. Leaves PackedSample::placeholder false.
+void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
+                   const v1::Role& role, const JobShape& shape,
+                   PixelType pixel_type, const ExchangePlan& plan,
+                   const BatchLayout& layout, bool has_block, BatchInfo* info);
 
 }  // namespace ballast
 

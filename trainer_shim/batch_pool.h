@@ -16,7 +16,7 @@
 #include "common/mutex.h"
 #include "trainer_shim/batch_info.h"
 #include "trainer_shim/communicator.h"
-#include "trainer_shim/tensor_list.h"
+#include "trainer_shim/tensor_table.h"
 
 namespace ballast {
 
@@ -55,7 +55,7 @@ class BatchEntry {
   uint32_t references() const { return references_.load(); }
 
  protected:
-  // Lists the batch's tensors (tensor_list.h).
+  // Lists the batch's tensors (ListTensors).
   virtual void List(std::vector<TensorView>* tensors) const = 0;
   // Called at the last Release, on its thread: notes what must be done before
   // the memory is reused or freed. Never blocks, never throws.

@@ -113,6 +113,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.place = place;
   shape.layout = layout;
   shape.fields = FieldsOf(role.module(), place, layout);
+  shape.tensors = MakeTensorTable();
   shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
   if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
   // Media are not sliced: every context rank of an encoder has all of them.

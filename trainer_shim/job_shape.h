@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "proto/block/block_plan.h"
@@ -13,6 +14,7 @@
 #include "trainer_shim/crop_layout.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/sample_padding.h"
+#include "trainer_shim/tensor_table.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
@@ -43,6 +45,8 @@ struct JobShape {
   ModuleLayout layout;
   BatchFields fields;
   ContextSlice context;
+  // The tensors that batches may have.
+  std::shared_ptr<const TensorTable> tensors;
   // balance.placement is `split`: batches hold an EmbeddingPlan.
   bool split_placement = false;
 

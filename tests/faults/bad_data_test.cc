@@ -147,10 +147,10 @@ void ExpectPlaceholders(const TestCluster::Batches& batches,
       EXPECT_EQ(sample.placeholder, bad) << sample.name << (vision ? " v" : "");
       any = any || bad;
       if (vision) continue;
-      for (int32_t t = batch.cu_seqlens_padded[i];
-           t < batch.cu_seqlens_padded[i + 1]; ++t) {
+      for (int32_t t = batch.text.cu_seqlens_padded[i];
+           t < batch.text.cu_seqlens_padded[i + 1]; ++t) {
         if (bad) {
-          ASSERT_EQ(batch.loss_mask[t], 0) << sample.name;
+          ASSERT_EQ(batch.Get<float>("loss_mask")[t], 0) << sample.name;
         }
       }
     }

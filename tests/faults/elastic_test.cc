@@ -72,7 +72,7 @@ LoadedConfig MakeConfig(const Layout& layout, const std::string& order = "{}",
 }
 
 template <typename T>
-std::string Bytes(const std::vector<T>& values, size_t begin, size_t count) {
+std::string Bytes(absl::Span<const T> values, size_t begin, size_t count) {
   EXPECT_LE(begin + count, values.size());
   if (count == 0) return "";
   return std::string(reinterpret_cast<const char*>(values.data() + begin),
@@ -93,17 +93,19 @@ void AddBatch(const PackedBatch& batch, Trained* trained) {
     if (vision) {
       size_t rows = 0;
       for (uint32_t k = 0; k < FormulaImages(sample.ordinal); ++k, ++image) {
-        content += Bytes(batch.image_grid_thw, 3 * image, 3);
-        rows += batch.image_grid_thw[3 * image + 1] *
-                batch.image_grid_thw[3 * image + 2];
+        content += Bytes(batch.Get<int64_t>("image_grid_thw"), 3 * image, 3);
+        rows += batch.vision.image_grid_thw[3 * image + 1] *
+                batch.vision.image_grid_thw[3 * image + 2];
       }
-      content += Bytes(batch.pixel_values, first_row * row, rows * row);
+      content +=
+          Bytes(batch.Get<float>("pixel_values"), first_row * row, rows * row);
       first_row += rows;
     } else {
-      const size_t begin = batch.cu_seqlens_padded[i];
-      const size_t tokens = batch.cu_seqlens[i + 1] - batch.cu_seqlens[i];
-      content += Bytes(batch.input_ids, begin, tokens);
-      content += Bytes(batch.labels, begin, tokens);
+      const size_t begin = batch.text.cu_seqlens_padded[i];
+      const size_t tokens =
+          batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i];
+      content += Bytes(batch.Get<int64_t>("input_ids"), begin, tokens);
+      content += Bytes(batch.Get<int64_t>("labels"), begin, tokens);
     }
     const bool added =
         trained

@@ -137,9 +137,11 @@ TEST_P(BatchLifetimeGpuTest, SlowReadersSeeTheirBatch) {
         OrDie(batch.RecordStream(reader));
       }
       if (i == 0) gate.Close(reader);
-      const uint64_t bytes = want[i].input_ids.size() * sizeof(int64_t);
+      const uint64_t bytes =
+          want[i].Get<int64_t>("input_ids").size() * sizeof(int64_t);
       copies.push_back(OrDie(PinnedBuffer::Create(bytes)));
-      OrDie(cudaMemcpyAsync(copies.back().data(), batch->input_ids, bytes,
+      OrDie(cudaMemcpyAsync(copies.back().data(),
+                            batch->Get<int64_t>("input_ids"), bytes,
                             cudaMemcpyDeviceToHost, reader),
             "copy of the ids");
       batch.Reset();
@@ -149,9 +151,8 @@ TEST_P(BatchLifetimeGpuTest, SlowReadersSeeTheirBatch) {
     OrDie(cudaStreamSynchronize(reader), "waiting for the reader");
     for (size_t i = 0; i < want.size(); ++i) {
       const auto* ids = reinterpret_cast<const int64_t*>(copies[i].data());
-      EXPECT_EQ(std::vector<int64_t>(ids, ids + want[i].input_ids.size()),
-                want[i].input_ids)
-          << i;
+      const auto wanted = want[i].Get<int64_t>("input_ids");
+      EXPECT_EQ(absl::MakeConstSpan(ids, wanted.size()), wanted) << i;
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
+#include "tests/fakes/edit_batch.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
@@ -36,17 +37,7 @@ inline void ExpectSameBatches(const TestCluster::Batches& device,
       continue;
     }
     // A bfloat16 is the rounded float32.
-    PackedBatch rounded = want;
-    rounded.pixel_type = PixelType::kBfloat16;
-    for (const float value : want.pixel_values) {
-      rounded.pixel_values_bf16.push_back(ToBfloat16(value));
-    }
-    rounded.pixel_values.clear();
-    for (const float value : want.pixel_values_videos) {
-      rounded.pixel_values_videos_bf16.push_back(ToBfloat16(value));
-    }
-    rounded.pixel_values_videos.clear();
-    EXPECT_EQ(DigestOf(got), DigestOf(rounded));
+    EXPECT_EQ(DigestOf(got), DigestOf(RoundedPixels(want)));
   }
 }
 

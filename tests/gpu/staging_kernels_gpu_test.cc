@@ -63,7 +63,12 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   want.fields = fields;
   want.context = context;
   want.padded = row_length > 0;
-  PackText(pieces, layout, axes, 151643, &want);
+  want.text = layout;
+  want.position_axes = axes;
+  want.samples.resize(pieces.size());
+  LayOutTensors(&want);
+  want.Reserve();
+  PackText(pieces, 151643, &want);
 
   const uint64_t tokens = layout.padded_tokens() / context.size;
   const DeviceBuffer landing = ToDevice(texts.landing);
@@ -95,13 +100,16 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   }
   if (want.padded) pack.attention_mask = attention.data();
   OrDie(LaunchPackText(pack, nullptr));
-  EXPECT_EQ(ToHost<int64_t>(ids, 0, want.input_ids.size()), want.input_ids);
-  EXPECT_EQ(ToHost<int64_t>(labels, 0, want.labels.size()), want.labels);
-  EXPECT_EQ(ToHost<float>(mask, 0, want.loss_mask.size()), want.loss_mask);
-  EXPECT_EQ(ToHost<int64_t>(positions, 0, want.position_ids.size()),
-            want.position_ids);
-  EXPECT_EQ(ToHost<uint8_t>(attention, 0, want.attention_mask.size()),
-            want.attention_mask);
+  const auto expect = [&](const DeviceBuffer& got, auto values) {
+    using T = typename decltype(values)::value_type;
+    EXPECT_EQ(ToHost<T>(got, 0, values.size()),
+              std::vector<T>(values.begin(), values.end()));
+  };
+  expect(ids, want.Get<int64_t>("input_ids"));
+  expect(labels, want.Get<int64_t>("labels"));
+  expect(mask, want.Get<float>("loss_mask"));
+  expect(positions, want.Get<int64_t>("position_ids"));
+  expect(attention, want.Get<uint8_t>("attention_mask"));
 }
 
 TEST(PackTextGpuTest, SameAsOnTheHost) {

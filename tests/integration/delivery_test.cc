@@ -173,7 +173,8 @@ TEST_P(DeliveryTest, PaddedRowsAreTheSameInAllDeliveries) {
     const auto [length, is_first] = lengths.emplace(
         std::make_pair(batch.step, batch.micro_batch), batch.max_seqlen);
     EXPECT_EQ(length->second, batch.max_seqlen);
-    EXPECT_EQ(batch.input_ids.size(), batch.samples.size() * batch.max_seqlen);
+    EXPECT_EQ(batch.Get<int64_t>("input_ids").size(),
+              batch.samples.size() * batch.max_seqlen);
   }
 }
 
@@ -207,21 +208,22 @@ void ExpectFormulaPixels(const PackedBatch& batch) {
   constexpr double kMean[] = {0.48145466, 0.4578275, 0.40821073};
   constexpr double kStd[] = {0.26862954, 0.26130258, 0.27577711};
   constexpr uint32_t kColumns = 3 * 2 * kFormulaPatch * kFormulaPatch;
+  const auto pixels = batch.Get<float>("pixel_values");
   uint64_t first_row = 0;
   size_t image_number = 0;
   for (const PackedSample& sample : batch.samples) {
     for (uint32_t k = 0; k < sample.ordinal % 4; ++k, ++image_number) {
       const FormulaGrid grid = GridOfFormulaImage(sample.ordinal, k);
-      ASSERT_LT(3 * image_number + 2, batch.image_grid_thw.size());
-      EXPECT_EQ(batch.image_grid_thw[3 * image_number + 1], grid.h);
-      EXPECT_EQ(batch.image_grid_thw[3 * image_number + 2], grid.w);
+      ASSERT_LT(3 * image_number + 2, batch.vision.image_grid_thw.size());
+      EXPECT_EQ(batch.vision.image_grid_thw[3 * image_number + 1], grid.h);
+      EXPECT_EQ(batch.vision.image_grid_thw[3 * image_number + 2], grid.w);
       for (uint32_t h = 0; h < grid.h; ++h) {
         for (uint32_t w = 0; w < grid.w; ++w) {
           const auto colour = FormulaColour(sample.ordinal, k, h, w);
           const uint64_t row = first_row + PatchRow(h, w, grid.w);
           for (uint32_t column = 0; column < kColumns; ++column) {
             const uint32_t c = column / (kColumns / 3);
-            ASSERT_NEAR(batch.pixel_values.at(row * kColumns + column),
+            ASSERT_NEAR(pixels.at(row * kColumns + column),
                         (colour[c] - 255 * kMean[c]) / (255 * kStd[c]), 1e-5)
                 << "sample " << sample.name << " image " << k << " patch (" << h
                 << ", " << w << ") column " << column;
@@ -231,7 +233,7 @@ void ExpectFormulaPixels(const PackedBatch& batch) {
       first_row += uint64_t{grid.h} * grid.w;
     }
   }
-  EXPECT_EQ(batch.pixel_values.size(), first_row * kColumns);
+  EXPECT_EQ(pixels.size(), first_row * kColumns);
 }
 
 // Every pixel's colour is a formula of (sample, image, patch). After decoding,
@@ -249,18 +251,21 @@ TEST(TextTest, IdsAndLabelsSpellTheSample) {
   const auto batches = RunJob(MakeConfig(2, 2, "exchange"));
   for (const auto& [key, batch] : batches) {
     if (std::get<2>(key) != v1::MODULE_LANGUAGE) continue;
+    const auto ids = batch.Get<int64_t>("input_ids");
+    const auto labels = batch.Get<int64_t>("labels");
+    const auto mask = batch.Get<float>("loss_mask");
     for (size_t s = 0; s < batch.samples.size(); ++s) {
       std::string supervised;
       uint64_t placeholders = 0, wanted_placeholders = 0;
-      for (int32_t i = batch.cu_seqlens_padded[s];
-           i < batch.cu_seqlens_padded[s + 1]; ++i) {
-        placeholders += batch.input_ids[i] == 151655;
-        EXPECT_EQ(batch.loss_mask[i], batch.labels[i] == -100 ? 0 : 1);
-        if (batch.labels[i] == -100) continue;
-        EXPECT_EQ(batch.labels[i], batch.input_ids[i + 1]);
-        supervised += batch.labels[i] < 256
-                          ? std::string(1, static_cast<char>(batch.labels[i]))
-                          : absl::StrCat("<", batch.labels[i], ">");
+      for (int32_t i = batch.text.cu_seqlens_padded[s];
+           i < batch.text.cu_seqlens_padded[s + 1]; ++i) {
+        placeholders += ids[i] == 151655;
+        EXPECT_EQ(mask[i], labels[i] == -100 ? 0 : 1);
+        if (labels[i] == -100) continue;
+        EXPECT_EQ(labels[i], ids[i + 1]);
+        supervised += labels[i] < 256
+                          ? std::string(1, static_cast<char>(labels[i]))
+                          : absl::StrCat("<", labels[i], ">");
       }
       const uint64_t ordinal = batch.samples[s].ordinal;
       EXPECT_EQ(supervised, absl::StrCat("Sample ", ordinal, ".<151645>"));

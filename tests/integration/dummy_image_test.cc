@@ -64,18 +64,18 @@ void ExpectDummy(const PackedBatch& batch) {
   constexpr double kMean[] = {0.48145466, 0.4578275, 0.40821073};
   constexpr double kStd[] = {0.26862954, 0.26130258, 0.27577711};
   constexpr size_t kColumns = 3 * 2 * kFormulaPatch * kFormulaPatch;
-  const size_t images = batch.image_grid_thw.size() / 3;
+  const size_t images = batch.vision.image_grid_thw.size() / 3;
   ASSERT_EQ(images, batch.totals.images + 1);
-  EXPECT_EQ(batch.image_grid_thw[3 * images - 3], 1);
-  EXPECT_EQ(batch.image_grid_thw[3 * images - 2], 2);
-  EXPECT_EQ(batch.image_grid_thw[3 * images - 1], 2);
+  EXPECT_EQ(batch.vision.image_grid_thw[3 * images - 3], 1);
+  EXPECT_EQ(batch.vision.image_grid_thw[3 * images - 2], 2);
+  EXPECT_EQ(batch.vision.image_grid_thw[3 * images - 1], 2);
   const size_t rows = batch.totals.patches + 4;
-  EXPECT_EQ(batch.vision_cu_seqlens.back(), rows);
-  ASSERT_EQ(batch.pixel_values.size(), rows * kColumns);
+  EXPECT_EQ(batch.vision.cu_seqlens.back(), rows);
+  ASSERT_EQ(batch.Get<float>("pixel_values").size(), rows * kColumns);
   for (size_t i = batch.totals.patches * kColumns; i < rows * kColumns; ++i) {
     const size_t c = i % kColumns / (kColumns / 3);
-    ASSERT_NEAR(batch.pixel_values[i], (128 - 255 * kMean[c]) / (255 * kStd[c]),
-                1e-5);
+    ASSERT_NEAR(batch.Get<float>("pixel_values")[i],
+                (128 - 255 * kMean[c]) / (255 * kStd[c]), 1e-5);
   }
 }
 
@@ -97,7 +97,7 @@ TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
       dummies[{step, micro_batch}] += batch.dummy_image;
       if (batch.dummy_image) ExpectDummy(batch);
       // A vision rank has pixels in exactly these two cases.
-      EXPECT_EQ(batch.pixel_values.empty(),
+      EXPECT_EQ(batch.Get<float>("pixel_values").empty(),
                 batch.totals.images == 0 && !batch.dummy_image);
     }
     ASSERT_EQ(own.size(), 2 * kSteps);

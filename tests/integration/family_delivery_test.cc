@@ -108,8 +108,8 @@ TEST_P(FamilyDeliveryTest, ModesPackTheSameBytes) {
     }
     moved += batch.bytes_moved;
     if (std::get<2>(key) != v1::MODULE_VISION) continue;
-    images += batch.image_grid_thw.size();
-    EXPECT_FALSE(batch.pixel_values.empty());
+    images += batch.vision.image_grid_thw.size();
+    EXPECT_FALSE(batch.Get<float>("pixel_values").empty());
     for (const PackedSample& sample : batch.samples) {
       EXPECT_FALSE(sample.placeholder);
     }

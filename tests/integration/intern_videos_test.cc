@@ -145,7 +145,8 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
   std::vector<uint8_t> CropOf(const PackedBatch& batch, size_t crop) const {
     const size_t plane = kSide * kSide;
     std::vector<uint8_t> rgb(3 * plane);
-    const float* const from = batch.pixel_values.data() + crop * 3 * plane;
+    const float* const from =
+        batch.Get<float>("pixel_values").data() + crop * 3 * plane;
     for (size_t i = 0; i < rgb.size(); ++i) {
       const size_t channel = i / plane;
       rgb[3 * (i % plane) + channel] = static_cast<uint8_t>(std::lround(
@@ -155,7 +156,7 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
   }
 
   void CheckVision(const PackedBatch& batch) {
-    EXPECT_TRUE(batch.pixel_values_videos.empty());
+    EXPECT_TRUE(batch.Get<float>("pixel_values_videos").empty());
     EXPECT_FALSE(batch.videos.listed);
     EXPECT_TRUE(batch.crops.tiles);
     size_t crop = 0, item = 0, videos = 0;
@@ -239,12 +240,12 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
       const PackedSample& sample = batch.samples[i];
       const Written& written = samples_[sample.ordinal];
       EXPECT_EQ(sample.placeholder, written.torn);
-      const size_t begin = batch.cu_seqlens_padded[i];
-      const size_t length = batch.cu_seqlens[i + 1] - batch.cu_seqlens[i];
-      const auto ids =
-          absl::MakeConstSpan(batch.input_ids).subspan(begin, length);
+      const size_t begin = batch.text.cu_seqlens_padded[i];
+      const size_t length =
+          batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i];
+      const auto ids = batch.Get<int64_t>("input_ids").subspan(begin, length);
       for (size_t k = 0; k < length; ++k) {
-        ASSERT_EQ(batch.position_ids[begin + k], k);
+        ASSERT_EQ(batch.Get<int64_t>("position_ids")[begin + k], k);
       }
       if (written.torn) {
         EXPECT_EQ(

@@ -58,9 +58,11 @@ std::map<std::string, std::vector<int64_t>> TextsOf(
     if (batch.role.module() == v1::MODULE_VISION) continue;
     for (size_t i = 0; i < batch.samples.size(); ++i) {
       EXPECT_FALSE(batch.samples[i].placeholder);
-      const auto begin = batch.input_ids.begin() + batch.cu_seqlens_padded[i];
+      const auto ids = batch.Get<int64_t>("input_ids");
+      const auto begin = ids.begin() + batch.text.cu_seqlens_padded[i];
       texts[batch.samples[i].name].assign(
-          begin, begin + batch.cu_seqlens[i + 1] - batch.cu_seqlens[i]);
+          begin,
+          begin + batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i]);
     }
   }
   return texts;
@@ -81,7 +83,7 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
     }
     // Every vision token has its placeholder.
     int64_t placeholders = 0;
-    for (const int64_t id : language.input_ids) {
+    for (const int64_t id : language.Get<int64_t>("input_ids")) {
       placeholders += id == kImageToken;
     }
     EXPECT_EQ(placeholders * 4, static_cast<int64_t>(vision.totals.patches));

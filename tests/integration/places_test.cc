@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
+#include "tests/fakes/edit_batch.h"
 #include "tests/fakes/test_cluster.h"
 #include "trainer_shim/context_slice.h"
 #include "trainer_shim/role_fields.h"
@@ -66,11 +67,10 @@ std::unique_ptr<TestCluster> Start(const Layout& layout) {
 }
 
 template <typename T>
-std::vector<T> Pick(const std::vector<T>& whole,
-                    const std::vector<int32_t>& indices, bool received,
-                    uint32_t axes = 1) {
+std::vector<T> Pick(absl::Span<const T> whole,
+                    const std::vector<int32_t>& indices, uint32_t axes) {
   std::vector<T> picked;
-  for (uint32_t axis = 0; received && axis < axes; ++axis) {
+  for (uint32_t axis = 0; axis < axes; ++axis) {
     for (const int32_t i : indices) {
       picked.push_back(whole[axis * (whole.size() / axes) + i]);
     }
@@ -87,21 +87,24 @@ PackedBatch PartOf(const PackedBatch& whole, const TrainerPlace& place,
   const BatchFields fields = FieldsOf(whole.role.module(), place, ranks);
   if (whole.role.module() == v1::MODULE_VISION) {
     if (fields.pixels) return part;
-    part.pixel_values.clear();
-    part.image_grid_thw.clear();
-    part.vision_cu_seqlens.clear();
+    part.tensors.clear();
     part.vision_max_seqlen = 0;
     part.dummy_image = false;
     return part;
   }
   const auto indices =
-      ContextIndices(whole.cu_seqlens_padded, {layout.cp, place.cp_rank});
+      ContextIndices(whole.text.cu_seqlens_padded, {layout.cp, place.cp_rank});
   EXPECT_TRUE(indices.ok()) << indices.status();
-  part.input_ids = Pick(whole.input_ids, *indices, fields.input_ids);
-  part.labels = Pick(whole.labels, *indices, fields.labels);
-  part.loss_mask = Pick(whole.loss_mask, *indices, fields.labels);
-  part.position_ids =
-      Pick(whole.position_ids, *indices, true, whole.position_axes);
+  const auto pick = [&](const char* name, auto values, bool received,
+                        uint32_t axes = 1) {
+    if (!received) return DropTensor(&part, name);
+    ReplaceTensor(&part, name, Pick(values, *indices, axes));
+  };
+  pick("input_ids", whole.Get<int64_t>("input_ids"), fields.input_ids);
+  pick("labels", whole.Get<int64_t>("labels"), fields.labels);
+  pick("loss_mask", whole.Get<float>("loss_mask"), fields.labels);
+  pick("position_ids", whole.Get<int64_t>("position_ids"), true,
+       whole.position_axes);
   return part;
 }
 
@@ -173,22 +176,24 @@ TEST(PlaceTotalsTest, AreTheSumsOverTheTensors) {
         PackedTotals& sum = micro_batches[number];
         if (batch.role.module() == v1::MODULE_VISION) {
           if (place.cp_rank > 0) continue;
-          sum.patches += batch.vision_cu_seqlens.back();
-          sum.images += batch.image_grid_thw.size() / 3;
+          sum.patches += batch.vision.cu_seqlens.back();
+          sum.images += batch.vision.image_grid_thw.size() / 3;
           continue;
         }
         // Each context rank has its own labels; all else counts whole samples.
-        sum.label_tokens += static_cast<uint64_t>(std::accumulate(
-            batch.loss_mask.begin(), batch.loss_mask.end(), 0.0));
-        EXPECT_EQ(batch.input_ids.size(),
+        const auto mask = batch.Get<float>("loss_mask");
+        sum.label_tokens += static_cast<uint64_t>(
+            std::accumulate(mask.begin(), mask.end(), 0.0));
+        EXPECT_EQ(batch.Get<int64_t>("input_ids").size(),
                   batch.totals.padded_tokens / layout.cp);
         if (place.cp_rank > 0) continue;
         PackedTotals own;
         own.samples = batch.samples.size();
         for (size_t i = 0; i < own.samples; ++i) {
-          const uint64_t real = batch.cu_seqlens[i + 1] - batch.cu_seqlens[i];
-          const uint64_t padded =
-              batch.cu_seqlens_padded[i + 1] - batch.cu_seqlens_padded[i];
+          const uint64_t real =
+              batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i];
+          const uint64_t padded = batch.text.cu_seqlens_padded[i + 1] -
+                                  batch.text.cu_seqlens_padded[i];
           own.tokens += real;
           own.tokens_squared += real * real;
           own.padded_tokens += padded;

@@ -45,7 +45,7 @@ TEST(SharedCorpusTest, IndexesServesAndPacksTheCorpus) {
       EXPECT_FALSE(sample.placeholder) << sample.name;
       (is_vision ? vision : language).insert(sample.ordinal);
     }
-    if (is_vision) images += batch.image_grid_thw.size() / 3;
+    if (is_vision) images += batch.vision.image_grid_thw.size() / 3;
   }
   EXPECT_EQ(vision.size(), 64u);
   EXPECT_EQ(language.size(), 64u);

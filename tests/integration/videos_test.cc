@@ -60,6 +60,7 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
                  temporal = model.temporal_patch();
     const size_t t = grid[0], h = grid[1], w = grid[2];
     const size_t columns = 3 * temporal * p * p;
+    const auto pixels = batch.Get<float>("pixel_values_videos");
     std::vector<std::vector<uint8_t>> frames(
         t * temporal, std::vector<uint8_t>(3 * h * p * w * p));
     for (size_t i = 0; i < t * h * w; ++i, ++row) {
@@ -71,7 +72,7 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
         const size_t channel = k / (temporal * p * p);
         const size_t frame = i / (h * w) * temporal + k / (p * p) % temporal;
         const size_t py = y * p + k / p % p, px = x * p + k % p;
-        const float value = batch.pixel_values_videos[row * columns + k];
+        const float value = pixels[row * columns + k];
         frames[frame][3 * (py * w * p + px) + channel] =
             static_cast<uint8_t>(std::lround(
                 (value * model.std(channel) + model.mean(channel)) * 255));
@@ -181,16 +182,18 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
   // positions a second, Qwen3 an image for each temporal patch.
   void CheckPositions(const PackedBatch& batch, size_t begin, size_t end,
                       const Written& written) const {
-    const size_t all = batch.input_ids.size();
+    const auto ids = batch.Get<int64_t>("input_ids");
+    const auto positions = batch.Get<int64_t>("position_ids");
+    const size_t all = ids.size();
     auto video = written.videos.begin();
     size_t run = 0;  // of the video
     int64_t next = 0;
     for (size_t at = begin; at < end;) {
-      const int64_t id = batch.input_ids[at];
+      const int64_t id = ids[at];
       if (id != model_.token_ids().image() &&
           id != model_.token_ids().video()) {
         for (int axis = 0; axis < 3; ++axis) {
-          ASSERT_EQ(batch.position_ids[axis * all + at], next) << at - begin;
+          ASSERT_EQ(positions[axis * all + at], next) << at - begin;
         }
         ++next;
         ++at;
@@ -213,13 +216,12 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
       }
       ASSERT_LE(at + t * rows * columns, end);
       for (size_t i = 0; i < t * rows * columns; ++i, ++at) {
-        ASSERT_EQ(batch.input_ids[at], id);
+        ASSERT_EQ(ids[at], id);
         const float patch = static_cast<float>(i / (rows * columns));
-        ASSERT_EQ(batch.position_ids[at],
-                  next + static_cast<int64_t>(patch * interval));
-        ASSERT_EQ(batch.position_ids[all + at],
+        ASSERT_EQ(positions[at], next + static_cast<int64_t>(patch * interval));
+        ASSERT_EQ(positions[all + at],
                   next + static_cast<int64_t>(i / columns % rows));
-        ASSERT_EQ(batch.position_ids[2 * all + at],
+        ASSERT_EQ(positions[2 * all + at],
                   next + static_cast<int64_t>(i % columns));
       }
       next += static_cast<int64_t>(std::max(rows, columns));
@@ -232,26 +234,24 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
       const PackedSample& sample = batch.samples[i];
       const Written& written = At(sample);
       EXPECT_EQ(sample.placeholder, written.torn) << sample.name;
-      const size_t begin = batch.cu_seqlens_padded[i];
-      const size_t length = batch.cu_seqlens[i + 1] - batch.cu_seqlens[i];
-      const auto ids =
-          absl::MakeConstSpan(batch.input_ids).subspan(begin, length);
+      const size_t begin = batch.text.cu_seqlens_padded[i];
+      const size_t length =
+          batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i];
+      const auto ids = batch.Get<int64_t>("input_ids").subspan(begin, length);
       if (written.torn) {
         EXPECT_EQ(
             std::count(ids.begin(), ids.end(), model_.token_ids().video()),
             Inspect(written.videos[0])["video_tokens"].get<int64_t>());
         for (size_t k = 0; k < length; ++k) {
-          EXPECT_EQ(batch.loss_mask[begin + k], 0);
+          EXPECT_EQ(batch.Get<float>("loss_mask")[begin + k], 0);
         }
         continue;
       }
       EXPECT_EQ(TextOf(ids), WantedText(written)) << sample.name;
       CheckPositions(batch, begin, begin + length, written);
       // "A." and the end of the turn.
-      EXPECT_EQ(std::count(batch.loss_mask.begin() + begin,
-                           batch.loss_mask.begin() + begin + length, 1.0f),
-                3)
-          << sample.name;
+      const auto mask = batch.Get<float>("loss_mask").subspan(begin, length);
+      EXPECT_EQ(std::count(mask.begin(), mask.end(), 1.0f), 3) << sample.name;
       seen_.insert(sample.name);
     }
   }

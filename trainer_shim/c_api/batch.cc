@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +14,7 @@
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
 #include "trainer_shim/c_api/handles.h"
+#include "trainer_shim/tensor_table.h"
 
 namespace ballast {
 namespace {
@@ -51,12 +55,7 @@ absl::Status GetInfo(const ballast_batch* batch, ballast_batch_info* out) {
   return WriteStruct(info, out, "info");
 }
 
-absl::Status GetTensor(const ballast_batch* batch, uint32_t index,
-                       ballast_tensor* out) {
-  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  const std::vector<TensorView>& tensors = EntryOf(batch)->tensors();
-  BALLAST_RETURN_IF_ERROR(CheckIndex("tensor", index, tensors.size()));
-  const TensorView& from = tensors[index];
+absl::Status WriteTensor(const TensorView& from, ballast_tensor* out) {
   const bool on_host = from.device == kHostMemory;
   ballast_tensor tensor = {};
   tensor.dtype = static_cast<int32_t>(from.type);
@@ -64,9 +63,48 @@ absl::Status GetTensor(const ballast_batch* batch, uint32_t index,
   tensor.data = const_cast<void*>(from.data);
   tensor.device_type = on_host ? BALLAST_DEVICE_CPU : BALLAST_DEVICE_CUDA;
   tensor.device_id = on_host ? 0 : from.device;
-  tensor.ndim = from.rank;
-  std::copy(from.shape.begin(), from.shape.end(), tensor.shape);
+  tensor.ndim = from.shape.rank;
+  std::copy(from.shape.sides.begin(), from.shape.sides.end(), tensor.shape);
   return WriteStruct(tensor, out, "tensor");
+}
+
+absl::Status GetTensor(const ballast_batch* batch, uint32_t index,
+                       ballast_tensor* out) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  const std::vector<TensorView>& tensors = EntryOf(batch)->tensors();
+  BALLAST_RETURN_IF_ERROR(CheckIndex("tensor", index, tensors.size()));
+  return WriteTensor(tensors[index], out);
+}
+
+absl::Status GetTensorByName(const ballast_batch* batch, const char* name,
+                             ballast_tensor* out) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(name, "name"));
+  std::string names;
+  for (const TensorView& tensor : EntryOf(batch)->tensors()) {
+    if (std::strcmp(tensor.name, name) == 0) return WriteTensor(tensor, out);
+    absl::StrAppend(&names, names.empty() ? "" : ", ", tensor.name);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("the batch has no tensor ", name, "; it has ",
+                   names.empty() ? "none at this rank's place" : names));
+}
+
+absl::Status GetTable(ballast_bytes** out) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(out, "table"));
+  const std::shared_ptr<const TensorTable> rows = MakeTensorTable();
+  auto table = nlohmann::ordered_json::array();
+  for (const TensorRow& row : *rows) {
+    table.push_back({{"name", row.name},
+                     {"dtype", std::string(ElementName(row.type))},
+                     {"shape", row.shape},
+                     {"receivers", std::string(ReceiversOf(row.field))},
+                     {"joins", std::string(JoinName(row.join))},
+                     {"memory", std::string(MemoryName(row.memory))},
+                     {"contents", row.contents}});
+  }
+  *out = NewBytes(table.dump());
+  return absl::OkStatus();
 }
 
 absl::Status GetSample(const ballast_batch* batch, uint32_t index,
@@ -155,6 +193,16 @@ int ballast_batch_get_tensor(const ballast_batch* batch, uint32_t index,
                              ballast_tensor* tensor) {
   return ballast::Call(
       [=] { return ballast::GetTensor(batch, index, tensor); });
+}
+
+int ballast_batch_find_tensor(const ballast_batch* batch, const char* name,
+                              ballast_tensor* tensor) {
+  return ballast::Call(
+      [=] { return ballast::GetTensorByName(batch, name, tensor); });
+}
+
+int ballast_tensor_table(ballast_bytes** table) {
+  return ballast::Call([=] { return ballast::GetTable(table); });
 }
 
 int ballast_batch_get_sample(const ballast_batch* batch, uint32_t index,

@@ -79,63 +79,11 @@ typedef enum ballast_device_type {
   BALLAST_DEVICE_CUDA = 2
 } ballast_device_type;
 
-/* Dense and row-major. n samples, T padded tokens, of which a context rank has
- * L = T / cp (its zig-zag part of every sample), C crops of the samples' images
- * (one an image for Qwen's models), P patches, V values a patch
- * (3*temporal_patch*patch*patch); docs/thd_format.md explains the arrays.
- *
- *   name               type     shape   language's pipeline stages
- *   input_ids          int64    [1, L]  first
- *   labels             int64    [1, L]  last; shifted; -100 unsupervised
- *   loss_mask          float32  [1, L]  last
- *   position_ids       int64    [3, 1, L] (MRoPE), [4, 1, L] (HunyuanVL) or
- *                               [1, L]                        all
- *   cu_seqlens         int32    [n+1]   all; real lengths, of whole samples
- *   cu_seqlens_padded  int32    [n+1]   all; their places; ends with T
- *                                       vision's pipeline stages
- *   pixel_values       bfloat16 or float32 [P, V]             first
- *   image_grid_thw     int64    [C, 3]                        first
- *   vision_cu_seqlens  int32    [attention segments + 1]      first
- *
- * Jobs whose model takes videos also have on vision's first stage, for D videos
- * of Q patches, also where a batch has none
- *
- *   pixel_values_videos  as pixel_values  [Q, V]
- *   video_grid_thw       int64    [D, 3]  in patches
- *   second_per_grid_ts   float32  [D]     seconds between temporal patches
- *   video_cu_seqlens     int32    [temporal patches + 1]  attention segments
- *
- * model.image_form gives pixel_values other shapes: `tiles` [C, 3, H, W], with
- * H and W of the largest crop; `padded` [C, max_patches, V]. Jobs with a
- * model.image_family also have on vision's first stage
- *
- *   crops_per_image       int64  [images]     the dummy image's last
- *   imgs_sizes            int64  [C, 2]       height, width in pixels; not
- *                                             `merge_order`
- *   image_sizes           int64  [images, 2]  before resizing; rule `pinpoints`
- *   spatial_shapes        int64  [C, 2]       in patches; only `padded`
- *   pixel_attention_mask  bool   [C, max_patches]  1 for patches; only `padded`
- *
- * With packing.mode `padded` each sample is a row of S = max_seqlen tokens, of
- * which a context rank has S / cp. [n, S / cp] then replaces [1, L] above, and
- * instead of cu_seqlens and cu_seqlens_padded there is
- *
- *   attention_mask     bool     [n, S / cp]  all; 1 for tokens of the sample
- *
- * With balance.placement `split` the first stages of both modules have the plan
- * by which embeddings of images move from vision to language owners (rows are
- * image tokens; docs/pytorch.md, "Split placement"), dp ranks, E image tokens:
- *
- *   embedding_send_host     int64  [dp]  rows that go to each rank
- *   embedding_receive_host  int64  [dp]  rows that come from each rank
- *   embedding_order         int64  [E]   received row of each image
- * placeholder, and embedding_order_host
- *
- * The small tensors, cu_seqlens, cu_seqlens_padded, image_grid_thw,
- * vision_cu_seqlens, the three lists of videos, and the four lists of crops
- * above pixel_attention_mask, have copies in host memory, with _host appended
- * to the name, so that their values can be read without waiting for the device.
- */
+/* A tensor of a batch: dense and row-major. ballast_tensor_table lists all
+ * tensors that batches can have, with their types, shapes and the ranks that
+ * receive them; docs/thd_format.md explains the arrays. Small tensors also have
+ * a copy in host memory, with _host appended to the name, so that their values
+ * can be read without waiting for the device. */
 typedef struct ballast_tensor {
   uint32_t struct_size;
   int32_t dtype; /* ballast_dtype */
@@ -155,6 +103,27 @@ typedef struct ballast_tensor {
 BALLAST_API int ballast_batch_get_tensor(const ballast_batch* batch,
                                          uint32_t index,
                                          ballast_tensor* tensor);
+
+/* Returns the tensor of this name. Errors: NOT_FOUND (the batch has none of
+ * this name; names those that it has). */
+BALLAST_API int ballast_batch_find_tensor(const ballast_batch* batch,
+                                          const char* name,
+                                          ballast_tensor* tensor);
+
+/* Describes every tensor that a batch can have, in the order in which batches
+ * list them, as a JSON list of objects:
+ *   "name"       also that of its copy in host memory, less _host
+ *   "dtype"      as in docs/thd_format.md, such as "int64"
+ *   "shape"      in its letters, such as "[C, 2]"
+ *   "receivers"  the module and its pipeline stages, such as "language, first
+ *                stage"
+ *   "joins"      how samples form the tensor: "tokens", "sums", "items",
+ *                "padded items" or "ranks"
+ *   "memory"     "packed" (from the samples' bytes), "listed" (from the
+ *                schedule, with a copy in host memory), "listed once" (without
+ *                the copy) or "host" (in host memory alone)
+ *   "contents"   a sentence */
+BALLAST_API int ballast_tensor_table(ballast_bytes** table);
 
 /* The sample at one place of the batch. */
 typedef struct ballast_sample {

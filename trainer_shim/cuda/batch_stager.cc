@@ -122,14 +122,11 @@ absl::Status BatchStager::FillFrom(RoleSource::Block* from,
         LayOutBatch(staged->exchange, schedule.micro_batches(micro_batch), role,
                     shape));
   }
-  staged->plan =
-      PlanStaging(staged->exchange, staged->layout, shape, options_.pixel_type);
   FillBatchInfo(*next.step, micro_batch, role, shape, options_.pixel_type,
                 staged->exchange, staged->layout, source_->has_blocks(),
                 &staged->batch);
-  staged->batch.device = options_.device;
-  staged->batch.text = staged->layout.text;
-  staged->batch.vision = staged->layout.vision;
+  staged->batch.memory = {options_.device};
+  staged->plan = PlanStaging(staged->exchange, staged->layout, staged->batch);
   return Stage(&next.block, staged);
 }
 
@@ -148,7 +145,7 @@ absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock>* block,
     staged->block_bytes = nullptr;
   }
   FillUpload(
-      plan, staged->exchange, staged->layout,
+      plan, staged->exchange, staged->layout, staged->batch,
       staged->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
   return absl::OkStatus();
 }

@@ -126,7 +126,7 @@ absl::Status DeviceEntry::ReservePlaceholders(uint64_t samples) {
 }
 
 void DeviceEntry::List(std::vector<TensorView>* tensors) const {
-  ListTensors(batch, AddressesOf(batch), tensors);
+  ListTensors(batch, batch.memory, tensors);
 }
 
 }  // namespace ballast

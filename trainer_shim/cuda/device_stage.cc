@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "trainer_shim/cuda/cuda_status.h"
 
@@ -17,6 +18,12 @@ constexpr uint32_t kMostHeaders = 32;
 template <typename T>
 T* At(const StreamBuffer& buffer, uint64_t offset) {
   return reinterpret_cast<T*>(buffer.data() + offset);
+}
+
+// Where the kernels write a tensor; null if the batch has none of this name.
+template <typename T>
+T* OutputOf(const DeviceEntry& entry, absl::string_view tensor) {
+  return const_cast<T*>(entry.batch.Get<T>(tensor));
 }
 
 }  // namespace
@@ -182,55 +189,9 @@ absl::Status DeviceStage::Exchange(const StagedBatch& staged) {
 }
 
 void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
-  const OutputLayout& output = plan.output;
-  const UploadLayout& upload = plan.upload;
-  const BatchFields& fields = shape_.fields;
-  DeviceBatch& batch = entry->batch;
-  const auto in_output = [&](bool has, uint64_t offset) {
-    return has ? entry->output.data() + offset : nullptr;
-  };
-  const auto in_upload = [&](bool has, uint64_t offset) {
-    return has ? entry->upload.data() + offset : nullptr;
-  };
-  const auto int64s = [](const uint8_t* at) {
-    return reinterpret_cast<const int64_t*>(at);
-  };
-  const auto int32s = [](const uint8_t* at) {
-    return reinterpret_cast<const int32_t*>(at);
-  };
-  batch.placeholders = entry->placeholders.data();
-  batch.input_ids = int64s(in_output(fields.input_ids, output.input_ids));
-  batch.labels = int64s(in_output(fields.labels, output.labels));
-  batch.loss_mask = reinterpret_cast<const float*>(
-      in_output(fields.labels, output.loss_mask));
-  batch.position_ids = int64s(in_output(fields.positions, output.position_ids));
-  batch.attention_mask =
-      in_output(fields.positions && shape_.padding.rows, output.attention_mask);
-  batch.cu_seqlens = int32s(in_upload(fields.positions, upload.cu_seqlens));
-  batch.cu_seqlens_padded =
-      int32s(in_upload(fields.positions, upload.cu_seqlens_padded));
-  batch.pixel_values = in_output(fields.pixels, output.pixel_values);
-  batch.image_grid_thw =
-      int64s(in_upload(fields.pixels, upload.image_grid_thw));
-  batch.vision_cu_seqlens =
-      int32s(in_upload(fields.pixels, upload.vision_cu_seqlens));
-  const bool videos = fields.pixels && batch.videos.listed;
-  batch.pixel_values_videos = in_output(videos, output.pixel_values_videos);
-  batch.video_grid_thw = int64s(in_upload(videos, upload.video_grid_thw));
-  batch.second_per_grid_ts = reinterpret_cast<const float*>(
-      in_upload(videos, upload.second_per_grid_ts));
-  batch.video_cu_seqlens = int32s(in_upload(videos, upload.video_cu_seqlens));
-  const bool lists = fields.pixels && batch.crops.lists_crops;
-  const bool padded = lists && batch.crops.shape.padded_rows != 0;
-  batch.imgs_sizes =
-      int64s(in_upload(lists && batch.crops.lists_sizes, upload.imgs_sizes));
-  batch.crops_per_image = int64s(in_upload(lists, upload.crops_per_image));
-  batch.image_sizes =
-      int64s(in_upload(lists && batch.crops.lists_images, upload.image_sizes));
-  batch.spatial_shapes = int64s(in_upload(padded, upload.spatial_shapes));
-  batch.pixel_attention_mask = in_upload(padded, upload.pixel_attention_mask);
-  batch.embedding_order =
-      int64s(in_upload(batch.embeddings.planned(), upload.embedding_order));
+  entry->batch.memory.packed = entry->output.data();
+  entry->batch.memory.lists = entry->upload.data() + plan.upload.lists;
+  entry->batch.placeholders = entry->placeholders.data();
 }
 
 absl::Status DeviceStage::Pack(const StagedBatch& staged,
@@ -251,39 +212,28 @@ absl::Status DeviceStage::Pack(const StagedBatch& staged,
 absl::Status DeviceStage::PackText(const StagedBatch& staged,
                                    const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
-  const BatchFields& fields = shape_.fields;
   PackTextArguments pack;
   pack.landing = staged.landing;
   pack.texts = At<TextSource>(entry.upload, plan.upload.texts);
-  pack.cu_seqlens_padded =
-      At<int32_t>(entry.upload, plan.upload.cu_seqlens_padded);
+  pack.cu_seqlens_padded = At<int32_t>(entry.upload, plan.upload.places);
   pack.samples = plan.samples;
   pack.context = shape_.context;
   pack.tokens = plan.tokens;
   pack.position_axes = shape_.block.position_axes;
   pack.pad_id = shape_.pad_id;
-  if (fields.input_ids) {
-    pack.input_ids = At<int64_t>(entry.output, plan.output.input_ids);
-  }
-  if (fields.labels) {
-    pack.labels = At<int64_t>(entry.output, plan.output.labels);
-    pack.loss_mask = At<float>(entry.output, plan.output.loss_mask);
-  }
-  if (fields.positions) {
-    pack.position_ids = At<int64_t>(entry.output, plan.output.position_ids);
-    if (shape_.padding.rows) {
-      pack.attention_mask =
-          At<uint8_t>(entry.output, plan.output.attention_mask);
-    }
-  }
+  pack.input_ids = OutputOf<int64_t>(entry, "input_ids");
+  pack.labels = OutputOf<int64_t>(entry, "labels");
+  pack.loss_mask = OutputOf<float>(entry, "loss_mask");
+  pack.position_ids = OutputOf<int64_t>(entry, "position_ids");
+  pack.attention_mask = OutputOf<uint8_t>(entry, "attention_mask");
   return LaunchPackText(pack, stream_->get());
 }
 
 absl::Status DeviceStage::PackImages(const StagedBatch& staged,
                                      const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
-  PatchifyBatch pack = PatchesOf(staged, entry, plan.upload.images, plan.images,
-                                 plan.output.pixel_values);
+  PatchifyBatch pack =
+      PatchesOf(staged, entry, plan.upload.images, plan.images, "pixel_values");
   pack.out_rows = plan.rows;
   pack.tile_h = staged.layout.crops.shape.tile_h;
   pack.tile_w = staged.layout.crops.shape.tile_w;
@@ -295,7 +245,7 @@ absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
   const StagingPlan& plan = staged.plan;
   if (plan.frames == 0) return absl::OkStatus();
   PatchifyBatch pack = PatchesOf(staged, entry, plan.upload.frames, plan.frames,
-                                 plan.output.pixel_values_videos);
+                                 "pixel_values_videos");
   pack.out_rows = plan.video_rows;
   pack.tile_h = staged.layout.crops.shape.tile_h;
   pack.tile_w = staged.layout.crops.shape.tile_w;
@@ -304,7 +254,8 @@ absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
 
 PatchifyBatch DeviceStage::PatchesOf(const StagedBatch& staged,
                                      const DeviceEntry& entry, uint64_t upload,
-                                     uint32_t count, uint64_t output) const {
+                                     uint32_t count,
+                                     absl::string_view tensor) const {
   const auto* first = reinterpret_cast<const PatchifyImage*>(
       staged.host.data() + staged.plan.landing.received + upload);
   PatchifyBatch pack;
@@ -312,7 +263,7 @@ PatchifyBatch DeviceStage::PatchesOf(const StagedBatch& staged,
   pack.pixel_bytes = staged.plan.landing.bytes;
   pack.images = absl::MakeConstSpan(first, count);
   pack.device_images = At<PatchifyImage>(entry.upload, upload);
-  pack.out = At<uint8_t>(entry.output, output);
+  pack.out = OutputOf<uint8_t>(entry, tensor);
   pack.type = pixel_type_;
   return pack;
 }

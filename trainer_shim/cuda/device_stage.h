@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
@@ -90,11 +91,11 @@ class DeviceStage {
   absl::Status PackImages(const StagedBatch& staged, const DeviceEntry& entry);
   // A launch of its own: that of still images stays as fast as without videos.
   absl::Status PackVideos(const StagedBatch& staged, const DeviceEntry& entry);
-  // `count` images, whose descriptions are at `upload`, become the rows at
-  // `output`.
+  // `count` images, whose descriptions are at `upload`, become the rows of
+  // `tensor`.
   PatchifyBatch PatchesOf(const StagedBatch& staged, const DeviceEntry& entry,
                           uint64_t upload, uint32_t count,
-                          uint64_t output) const;
+                          absl::string_view tensor) const;
 
   const JobShape shape_;
   const PixelType pixel_type_;

@@ -66,12 +66,12 @@ ExchangeHeader HeaderOf(const BlockHeader& block) {
 }
 
 StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
-                        const JobShape& shape, PixelType pixel_type) {
+                        const BatchInfo& info) {
   StagingPlan plan;
   plan.samples = exchange.owned.size();
   plan.images = layout.images.size();
   if (!layout.text.cu_seqlens.empty()) {
-    plan.tokens = layout.text.padded_tokens() / shape.context.size;
+    plan.tokens = layout.text.padded_tokens() / info.context.size;
   }
   plan.rows = layout.crops.rows();
   plan.frames = layout.videos.patches.size();
@@ -91,52 +91,15 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
   plan.upload.header = upload.Add<ExchangeHeader>(1);
   plan.upload.records = upload.Add<RecordCheck>(plan.samples);
   plan.upload.texts = upload.Add<TextSource>(plan.samples);
+  plan.upload.places =
+      upload.Add<int32_t>(layout.text.cu_seqlens_padded.size());
   plan.upload.images = upload.Add<PatchifyImage>(plan.images);
   plan.upload.frames = upload.Add<PatchifyImage>(plan.frames);
-  plan.upload.cu_seqlens = upload.Add<int32_t>(layout.text.cu_seqlens.size());
-  plan.upload.cu_seqlens_padded =
-      upload.Add<int32_t>(layout.text.cu_seqlens_padded.size());
-  plan.upload.image_grid_thw =
-      upload.Add<int64_t>(layout.vision.image_grid_thw.size());
-  plan.upload.vision_cu_seqlens =
-      upload.Add<int32_t>(layout.vision.cu_seqlens.size());
-  const VideoLayout& videos = layout.videos;
-  plan.upload.video_grid_thw =
-      upload.Add<int64_t>(videos.vision.image_grid_thw.size());
-  plan.upload.second_per_grid_ts =
-      upload.Add<float>(videos.second_per_grid_ts.size());
-  plan.upload.video_cu_seqlens =
-      upload.Add<int32_t>(videos.vision.cu_seqlens.size());
-  const CropLayout& crops = layout.crops;
-  plan.upload.imgs_sizes = upload.Add<int64_t>(crops.imgs_sizes.size());
-  plan.upload.crops_per_image =
-      upload.Add<int64_t>(crops.crops_per_image.size());
-  plan.upload.image_sizes = upload.Add<int64_t>(crops.image_sizes.size());
-  plan.upload.spatial_shapes = upload.Add<int64_t>(crops.spatial_shapes.size());
-  plan.upload.pixel_attention_mask =
-      upload.Add<uint8_t>(crops.pixel_attention_mask.size());
-  plan.upload.embedding_order =
-      upload.Add<int64_t>(layout.embeddings.order.size());
+  plan.upload.lists = upload.Add<uint8_t>(info.list_bytes);
   plan.upload.bytes = upload.bytes();
 
   Arrays output;
-  const BatchFields& fields = shape.fields;
-  const uint64_t labels = fields.labels ? plan.tokens : 0;
-  plan.output.input_ids =
-      output.Add<int64_t>(fields.input_ids ? plan.tokens : 0);
-  plan.output.labels = output.Add<int64_t>(labels);
-  plan.output.loss_mask = output.Add<float>(labels);
-  plan.output.position_ids = output.Add<int64_t>(
-      fields.positions ? plan.tokens * shape.block.position_axes : 0);
-  plan.output.attention_mask = output.Add<uint8_t>(
-      fields.positions && shape.padding.rows ? plan.tokens : 0);
-  const auto add_pixels = [&](uint64_t rows) {
-    const uint64_t values = fields.pixels ? rows * crops.shape.row() : 0;
-    return pixel_type == PixelType::kBfloat16 ? output.Add<uint16_t>(values)
-                                              : output.Add<float>(values);
-  };
-  plan.output.pixel_values = add_pixels(plan.rows);
-  plan.output.pixel_values_videos = add_pixels(plan.video_rows);
+  output.Add<uint8_t>(info.packed_bytes);
   plan.output.placeholders = output.Add<uint8_t>(plan.samples);
   plan.output.bytes = output.bytes();
   return plan;
@@ -195,7 +158,8 @@ PatchifyTables TablesOf(const StagingPlan& plan, const ExchangePlan& exchange,
 }  // namespace
 
 void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
-                const BatchLayout& layout, absl::Span<uint8_t> out) {
+                const BatchLayout& layout, const BatchInfo& info,
+                absl::Span<uint8_t> out) {
   std::vector<RecordCheck> records;
   std::vector<TextSource> texts;
   for (const OwnedSample& owned : exchange.owned) {
@@ -208,21 +172,16 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
                       {HeaderOf(exchange.block.header)});
   Put(out, plan.upload.records, records);
   Put(out, plan.upload.texts, texts);
+  Put(out, plan.upload.places, layout.text.cu_seqlens_padded);
   Put(out, plan.upload.images, tables.images);
   Put(out, plan.upload.frames, tables.frames);
-  Put(out, plan.upload.cu_seqlens, layout.text.cu_seqlens);
-  Put(out, plan.upload.cu_seqlens_padded, layout.text.cu_seqlens_padded);
-  Put(out, plan.upload.image_grid_thw, layout.vision.image_grid_thw);
-  Put(out, plan.upload.vision_cu_seqlens, layout.vision.cu_seqlens);
-  Put(out, plan.upload.video_grid_thw, layout.videos.vision.image_grid_thw);
-  Put(out, plan.upload.second_per_grid_ts, layout.videos.second_per_grid_ts);
-  Put(out, plan.upload.video_cu_seqlens, layout.videos.vision.cu_seqlens);
-  Put(out, plan.upload.imgs_sizes, layout.crops.imgs_sizes);
-  Put(out, plan.upload.crops_per_image, layout.crops.crops_per_image);
-  Put(out, plan.upload.image_sizes, layout.crops.image_sizes);
-  Put(out, plan.upload.spatial_shapes, layout.crops.spatial_shapes);
-  Put(out, plan.upload.pixel_attention_mask, layout.crops.pixel_attention_mask);
-  Put(out, plan.upload.embedding_order, layout.embeddings.order);
+  for (const BatchTensor& tensor : info.tensors) {
+    const Memory memory = tensor.row->memory;
+    if (memory == Memory::kPacked || memory == Memory::kHost) continue;
+    if (tensor.bytes() == 0) continue;
+    std::memcpy(out.data() + plan.upload.lists + tensor.offset,
+                tensor.row->value(info)->data, tensor.bytes());
+  }
 }
 
 }  // namespace ballast

@@ -6,11 +6,10 @@
 
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/host/patchify.h"
 #include "trainer_shim/host/patchify_images.h"
-#include "trainer_shim/job_shape.h"
 
 namespace ballast {
 
@@ -73,41 +72,22 @@ struct LandingLayout {
 };
 
 // Offsets of the arrays that the host writes and the device reads, copied in
-// one piece. Those of the batch are used in place as its tensors.
+// one piece.
 struct UploadLayout {
-  uint64_t header = 0;      // ExchangeHeader, the rank's own
-  uint64_t records = 0;     // RecordCheck [samples]
-  uint64_t texts = 0;       // TextSource [samples]
-  uint64_t images = 0;      // PatchifyImage [images]
-  uint64_t frames = 0;      // PatchifyImage [temporal patches of videos]
-  uint64_t cu_seqlens = 0;  // of the batch, as all below
-  uint64_t cu_seqlens_padded = 0;
-  uint64_t image_grid_thw = 0;
-  uint64_t vision_cu_seqlens = 0;
-  uint64_t video_grid_thw = 0;  // and two below: VideoLayout's
-  uint64_t second_per_grid_ts = 0;
-  uint64_t video_cu_seqlens = 0;
-  uint64_t imgs_sizes = 0;  // and below: CropLayout's
-  uint64_t crops_per_image = 0;
-  uint64_t image_sizes = 0;
-  uint64_t spatial_shapes = 0;
-  uint64_t pixel_attention_mask = 0;
-  uint64_t embedding_order = 0;
+  uint64_t header = 0;   // ExchangeHeader, the rank's own
+  uint64_t records = 0;  // RecordCheck [samples]
+  uint64_t texts = 0;    // TextSource [samples]
+  uint64_t places = 0;   // int32 [samples + 1]: TextLayout::cu_seqlens_padded
+  uint64_t images = 0;   // PatchifyImage [images]
+  uint64_t frames = 0;   // PatchifyImage [temporal patches of videos]
+  uint64_t lists = 0;    // the batch's lists, used in place as its tensors
   uint64_t bytes = 0;
 };
 
-// Offsets of the batch's large tensors, which the kernels write. Tensors that
-// the rank does not receive take no bytes.
+// The memory that the kernels write: the batch's packed tensors and what the
+// broadcast to tensor peers also takes.
 struct OutputLayout {
-  uint64_t input_ids = 0;
-  uint64_t labels = 0;
-  uint64_t loss_mask = 0;
-  uint64_t position_ids = 0;
-  uint64_t attention_mask = 0;  // packing.mode `padded`
-  uint64_t pixel_values = 0;
-  uint64_t pixel_values_videos = 0;
-  // uint8 [samples]: device copy of DeviceBatch::placeholders, for the
-  // broadcast to tensor peers.
+  // uint8 [samples]: device copy of DeviceBatch::placeholders.
   uint64_t placeholders = 0;
   uint64_t bytes = 0;
 };
@@ -127,13 +107,15 @@ struct StagingPlan {
   bool receives_encoded = false;  // some of them are received
 };
 
-// Plans one micro-batch of a rank of `shape` from its `exchange` and `layout`.
+// Plans one micro-batch from its `exchange` and `layout`, of which `info` is
+// the batch.
 StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
-                        const JobShape& shape, PixelType pixel_type);
+                        const BatchInfo& info);
 
 // Writes the arrays of the upload; `out` has plan.upload.bytes.
 void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
-                const BatchLayout& layout, absl::Span<uint8_t> out);
+                const BatchLayout& layout, const BatchInfo& info,
+                absl::Span<uint8_t> out);
 
 }  // namespace ballast
 

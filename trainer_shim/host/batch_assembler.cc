@@ -48,6 +48,7 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
       shape_.exchanges() ? packing - exchanging : absl::ZeroDuration();
   FillBatchInfo(step, micro_batch, role_, shape_, pixel_type_, plan.exchange,
                 plan.layout, /*has_block=*/true, batch);
+  batch->Reserve();
   BALLAST_RETURN_IF_ERROR(CheckRecords(plan.exchange, block, batch));
   if (role_.module() == v1::MODULE_VISION) {
     BALLAST_RETURN_IF_ERROR(PackImages(plan, block, batch));
@@ -64,13 +65,7 @@ absl::Status BatchAssembler::Describe(const StepInfo& step,
   BALLAST_ASSIGN_OR_RETURN(const Plan plan, PlanOf(step, micro_batch));
   FillBatchInfo(step, micro_batch, role_, shape_, pixel_type_, plan.exchange,
                 plan.layout, /*has_block=*/false, batch);
-  if (!shape_.fields.any()) return absl::OkStatus();
-  if (role_.module() == v1::MODULE_VISION) {
-    SizeVision(plan.layout.vision, plan.layout.crops, batch);
-    SizeVideos(batch);
-  } else {
-    SizeText(plan.layout.text, shape_.block.position_axes, batch);
-  }
+  batch->Reserve();
   return absl::OkStatus();
 }
 
@@ -114,8 +109,7 @@ void BatchAssembler::PackLanguage(const Plan& plan,
     texts_.push_back(
         {BufferOf(owned, block) + owned.payload, owned.expected.tokens});
   }
-  PackText(texts_, plan.layout.text, shape_.block.position_axes, shape_.pad_id,
-           batch);
+  PackText(texts_, shape_.pad_id, batch);
 }
 
 absl::Status BatchAssembler::PackImages(const Plan& plan,
@@ -154,7 +148,7 @@ absl::Status BatchAssembler::PackImages(const Plan& plan,
     grey_.resize(PixelBytes(dummy), kGreyPixel);
     images_.push_back({grey_.data(), dummy});
   }
-  PackVision(images_, plan.layout.vision, plan.layout.crops, table_, batch);
+  PackVision(images_, table_, batch);
   PackVideos(frames_, table_, batch);
   return absl::OkStatus();
 }

@@ -26,7 +26,7 @@ struct HostEntry : public BatchEntry {
   }
   absl::Status RecordStream(StreamHandle) override { return absl::OkStatus(); }
   void List(std::vector<TensorView>* tensors) const override {
-    ListTensors(batch, AddressesOf(batch), tensors);
+    ListTensors(batch, {kHostMemory, batch.packed.data()}, tensors);
   }
   void OnRelease() override {}
 

@@ -44,31 +44,6 @@ class Digest {
   std::unique_ptr<XXH3_state_t, Free> state_;
 };
 
-// The lists of crops that a batch has beside its grids.
-void AddLists(const CropLayout& crops, Digest* digest) {
-  if (!crops.lists_crops) return;
-  if (crops.tiles) {
-    const uint32_t tile[2] = {crops.shape.tile_h, crops.shape.tile_w};
-    digest->Add("tile", tile, 2);
-  }
-  digest->Add("imgs_sizes", crops.imgs_sizes);
-  digest->Add("crops_per_image", crops.crops_per_image);
-  digest->Add("image_sizes", crops.image_sizes);
-  digest->Add("spatial_shapes", crops.spatial_shapes);
-  digest->Add("pixel_attention_mask", crops.pixel_attention_mask);
-}
-
-// The lists of videos and their pixels.
-void AddVideos(const PackedBatch& batch, Digest* digest) {
-  const VideoLayout& videos = batch.videos;
-  if (!videos.listed) return;
-  digest->Add("pixel_values_videos", batch.pixel_values_videos);
-  digest->Add("pixel_values_videos_bf16", batch.pixel_values_videos_bf16);
-  digest->Add("video_grid_thw", videos.vision.image_grid_thw);
-  digest->Add("second_per_grid_ts", videos.second_per_grid_ts);
-  digest->Add("video_cu_seqlens", videos.vision.cu_seqlens);
-}
-
 // The grid, the time and the values of video `video`.
 void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
   const VideoLayout& videos = batch.videos;
@@ -82,8 +57,8 @@ void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
   const auto add = [&](absl::string_view name, const auto& values) {
     if (!values.empty()) digest->Add(name, values.data() + first, count);
   };
-  add("pixel_values_videos", batch.pixel_values_videos);
-  add("pixel_values_videos_bf16", batch.pixel_values_videos_bf16);
+  add("pixel_values_videos", batch.Get<float>("pixel_values_videos"));
+  add("pixel_values_videos_bf16", batch.Get<uint16_t>("pixel_values_videos"));
 }
 
 // Crops and videos of a sample. Frames that a model takes as it takes an
@@ -117,7 +92,7 @@ std::map<uint64_t, Items> ItemsOf(const v1::StepSchedule& schedule) {
 // follows from the other crops of the batch.
 template <typename T>
 void AddCrop(const PackedBatch& batch, absl::string_view name,
-             const std::vector<T>& pixels, uint64_t crop, Digest* digest) {
+             absl::Span<const T> pixels, uint64_t crop, Digest* digest) {
   if (pixels.empty()) return;
   const CropLayout& crops = batch.crops;
   const PatchShape& shape = crops.shape;
@@ -136,65 +111,61 @@ void AddCrop(const PackedBatch& batch, absl::string_view name,
 
 }  // namespace
 
-std::string DigestOf(const PackedBatch& batch) {
-  Digest digest;
-  digest.Add("input_ids", batch.input_ids);
-  digest.Add("labels", batch.labels);
-  digest.Add("loss_mask", batch.loss_mask);
-  digest.Add("position_ids", batch.position_ids);
-  if (batch.padded) digest.Add("attention_mask", batch.attention_mask);
-  digest.Add("cu_seqlens", batch.cu_seqlens);
-  digest.Add("cu_seqlens_padded", batch.cu_seqlens_padded);
-  digest.Add("max_seqlen", &batch.max_seqlen, 1);
-  digest.Add("pixel_values", batch.pixel_values);
-  digest.Add("pixel_values_bf16", batch.pixel_values_bf16);
-  digest.Add("image_grid_thw", batch.image_grid_thw);
-  digest.Add("vision_cu_seqlens", batch.vision_cu_seqlens);
-  digest.Add("vision_max_seqlen", &batch.vision_max_seqlen, 1);
-  digest.Add("dummy_image", &batch.dummy_image, 1);
-  AddLists(batch.crops, &digest);
-  AddVideos(batch, &digest);
-  if (batch.embeddings.planned()) {
-    digest.Add("embedding_send", batch.embeddings.send);
-    digest.Add("embedding_receive", batch.embeddings.receive);
-    digest.Add("embedding_order", batch.embeddings.order);
+std::vector<TensorView> PackedBatch::Views() const {
+  std::vector<TensorView> views;
+  ListTensors(
+      *this,
+      {kHostMemory, packed.data(), lists.empty() ? nullptr : lists.data()},
+      &views);
+  return views;
+}
+
+const void* PackedBatch::Data(const BatchTensor& tensor) const {
+  if (tensor.row->memory == Memory::kPacked) {
+    return packed.data() + tensor.offset;
   }
-  return digest.Hex();
+  if (tensor.row->memory == Memory::kHost || lists.empty()) {
+    return tensor.row->value(*this)->data;
+  }
+  return lists.data() + tensor.offset;
+}
+
+std::string DigestOf(const PackedBatch& batch) {
+  return DigestOf(batch, batch.Views());
 }
 
 std::vector<std::string> SampleDigests(const PackedBatch& batch) {
   std::map<uint64_t, Items> items = ItemsOf(*batch.schedule);
-  const uint64_t tokens = batch.cu_seqlens_padded.empty()
-                              ? 0
-                              : batch.cu_seqlens_padded.back() /
-                                    batch.context.size;  // of this rank
+  const std::vector<int32_t>& places = batch.text.cu_seqlens_padded;
+  const uint64_t slices = batch.context.size;
+  const auto grids = batch.Get<int64_t>("image_grid_thw");
+  const auto positions = batch.Get<int64_t>("position_ids");
   uint64_t crop = 0;
   uint64_t video = 0;
   std::vector<std::string> digests;
   for (size_t i = 0; i < batch.samples.size(); ++i) {
     Digest digest;
-    if (tokens > 0) {
-      const uint64_t first = batch.cu_seqlens_padded[i] / batch.context.size;
-      const uint64_t count =
-          batch.cu_seqlens_padded[i + 1] / batch.context.size - first;
-      const auto add = [&](absl::string_view name, const auto& values,
-                           uint64_t from) {
-        if (!values.empty()) digest.Add(name, values.data() + from, count);
+    if (!places.empty()) {
+      const uint64_t first = places[i] / slices;
+      const uint64_t count = places[i + 1] / slices - first;
+      const auto add = [&](absl::string_view name, const auto& values) {
+        if (!values.empty()) digest.Add(name, values.data() + first, count);
       };
-      add("input_ids", batch.input_ids, first);
-      add("labels", batch.labels, first);
-      add("loss_mask", batch.loss_mask, first);
+      add("input_ids", batch.Get<int64_t>("input_ids"));
+      add("labels", batch.Get<int64_t>("labels"));
+      add("loss_mask", batch.Get<float>("loss_mask"));
+      const uint64_t tokens = positions.size() / batch.position_axes;
       for (uint32_t axis = 0; axis < batch.position_axes; ++axis) {
-        add("position_ids", batch.position_ids, axis * tokens + first);
+        add("position_ids", positions.subspan(axis * tokens, tokens));
       }
     }
     const Items& of = items[batch.samples[i].position];
-    for (uint32_t left = of.crops; left > 0 && !batch.image_grid_thw.empty();
-         --left, ++crop) {
-      digest.Add("image_grid_thw", batch.image_grid_thw.data() + 3 * crop, 3);
-      AddCrop(batch, "pixel_values", batch.pixel_values, crop, &digest);
-      AddCrop(batch, "pixel_values_bf16", batch.pixel_values_bf16, crop,
+    for (uint32_t left = of.crops; left > 0 && !grids.empty(); --left, ++crop) {
+      digest.Add("image_grid_thw", grids.data() + 3 * crop, 3);
+      AddCrop(batch, "pixel_values", batch.Get<float>("pixel_values"), crop,
               &digest);
+      AddCrop(batch, "pixel_values_bf16", batch.Get<uint16_t>("pixel_values"),
+              crop, &digest);
     }
     for (uint32_t left = of.videos; left > 0 && batch.videos.listed;
          --left, ++video) {
@@ -203,44 +174,6 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
     digests.push_back(digest.Hex());
   }
   return digests;
-}
-
-TensorAddresses AddressesOf(const PackedBatch& batch) {
-  const bool bfloat16 = batch.pixel_type == PixelType::kBfloat16;
-  TensorAddresses at;
-  at.tokens = batch.cu_seqlens_padded.empty()
-                  ? 0
-                  : batch.cu_seqlens_padded.back() / batch.context.size;
-  at.images = batch.image_grid_thw.size() / 3;
-  at.bounds = batch.cu_seqlens.size();
-  at.vision_bounds = batch.vision_cu_seqlens.size();
-  at.input_ids = batch.input_ids.data();
-  at.labels = batch.labels.data();
-  at.loss_mask = batch.loss_mask.data();
-  at.position_ids = batch.position_ids.data();
-  at.attention_mask = batch.attention_mask.data();
-  at.cu_seqlens = at.cu_seqlens_host = batch.cu_seqlens.data();
-  at.cu_seqlens_padded = at.cu_seqlens_padded_host =
-      batch.cu_seqlens_padded.data();
-  at.pixel_values =
-      bfloat16 ? static_cast<const void*>(batch.pixel_values_bf16.data())
-               : batch.pixel_values.data();
-  at.pixel_values_videos =
-      bfloat16 ? static_cast<const void*>(batch.pixel_values_videos_bf16.data())
-               : batch.pixel_values_videos.data();
-  at.video_grid_thw = batch.videos.vision.image_grid_thw.data();
-  at.second_per_grid_ts = batch.videos.second_per_grid_ts.data();
-  at.video_cu_seqlens = batch.videos.vision.cu_seqlens.data();
-  at.image_grid_thw = at.image_grid_thw_host = batch.image_grid_thw.data();
-  at.vision_cu_seqlens = at.vision_cu_seqlens_host =
-      batch.vision_cu_seqlens.data();
-  at.imgs_sizes = batch.crops.imgs_sizes.data();
-  at.crops_per_image = batch.crops.crops_per_image.data();
-  at.image_sizes = batch.crops.image_sizes.data();
-  at.spatial_shapes = batch.crops.spatial_shapes.data();
-  at.pixel_attention_mask = batch.crops.pixel_attention_mask.data();
-  at.embedding_order = batch.embeddings.order.data();
-  return at;
 }
 
 }  // namespace ballast

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/fakes/edit_batch.h"
 #include "tests/trainer_shim/c_api/c_api_fixture.h"
 #include "trainer_shim/c_api/c_api.h"
 
@@ -36,12 +37,7 @@ TEST_F(CApiTest, Bfloat16PixelsAreFloat32PixelsRounded) {
   const auto want = cluster_->RunRanks(0, 2);
   ASSERT_TRUE(want.ok()) << want.status();
   for (const auto& [key, batch] : *want) {
-    PackedBatch rounded = batch;
-    for (const float value : batch.pixel_values) {
-      rounded.pixel_values_bf16.push_back(ToBfloat16(value));
-    }
-    rounded.pixel_values.clear();
-    ExpectSameBatch(got.at(key), rounded);
+    ExpectSameBatch(got.at(key), RoundedPixels(batch));
   }
 }
 

@@ -56,6 +56,9 @@ static void TestNull(void) {
   EXPECT(ballast_query_job(NULL, NULL), invalid, "job is NULL");
   EXPECT(ballast_batch_get_info(NULL, &info), invalid, "batch is NULL");
   EXPECT(ballast_batch_get_tensor(NULL, 0, NULL), invalid, "batch is NULL");
+  EXPECT(ballast_batch_find_tensor(NULL, "labels", NULL), invalid,
+         "batch is NULL");
+  EXPECT(ballast_tensor_table(NULL), invalid, "table is NULL");
   EXPECT(ballast_batch_get_sample(NULL, 0, NULL), invalid, "batch is NULL");
   EXPECT(ballast_batch_get_totals(NULL, 0, NULL), invalid, "batch is NULL");
   EXPECT(ballast_batch_digest(NULL, NULL, digest), invalid, "batch is NULL");

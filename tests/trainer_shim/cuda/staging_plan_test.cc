@@ -20,8 +20,18 @@ struct Planned {
   JobShape shape;
   ExchangePlan exchange;
   BatchLayout layout;
+  BatchInfo info;
   StagingPlan plan;
   std::vector<uint8_t> upload;
+
+  // Offset and bytes of a tensor, among the packed ones or the lists.
+  std::pair<uint64_t, uint64_t> Place(const char* name) const {
+    const BatchTensor* tensor = FindTensor(info, name);
+    if (tensor == nullptr) return {};
+    const bool is_packed = tensor->row->memory == Memory::kPacked;
+    return {(is_packed ? 0 : plan.upload.lists) + tensor->offset,
+            tensor->bytes()};
+  }
 
   template <typename T>
   T Read(uint64_t offset, uint64_t index) const {
@@ -54,10 +64,12 @@ Planned Plan(v1::Module module, uint32_t rank, PixelType type,
   }
   planned.layout =
       *LayOutBatch(planned.exchange, *columns, role, planned.shape);
-  planned.plan =
-      PlanStaging(planned.exchange, planned.layout, planned.shape, type);
+  const StepInfo step = StepInfoOf(schedule, planned.shape.padding);
+  FillBatchInfo(step, 1, role, planned.shape, type, planned.exchange,
+                planned.layout, /*has_block=*/true, &planned.info);
+  planned.plan = PlanStaging(planned.exchange, planned.layout, planned.info);
   planned.upload.resize(planned.plan.upload.bytes);
-  FillUpload(planned.plan, planned.exchange, planned.layout,
+  FillUpload(planned.plan, planned.exchange, planned.layout, planned.info,
              absl::MakeSpan(planned.upload));
   return planned;
 }
@@ -134,14 +146,18 @@ TEST(StagingPlanTest, VideosHaveTablesOfTheirOwn) {
     ASSERT_EQ(p.plan.frames, videos.patches.size());
     ExpectApart({{at.images, p.plan.images * sizeof(PatchifyImage)},
                  {at.frames, p.plan.frames * sizeof(PatchifyImage)},
-                 {at.video_grid_thw, videos.num_videos() * 24},
-                 {at.second_per_grid_ts, videos.num_videos() * 4},
-                 {at.video_cu_seqlens, (p.plan.frames + 1) * 4}},
+                 p.Place("video_grid_thw"),
+                 p.Place("second_per_grid_ts"),
+                 p.Place("video_cu_seqlens")},
                 at.bytes);
+    EXPECT_EQ(p.Place("video_grid_thw").second, videos.num_videos() * 24);
+    EXPECT_EQ(p.Place("second_per_grid_ts").second, videos.num_videos() * 4);
+    EXPECT_EQ(p.Place("video_cu_seqlens").second, (p.plan.frames + 1) * 4);
     const uint64_t row = p.layout.crops.shape.row() * sizeof(uint16_t);
-    ExpectApart({{p.plan.output.pixel_values, p.plan.rows * row},
-                 {p.plan.output.pixel_values_videos, p.plan.video_rows * row}},
+    ExpectApart({p.Place("pixel_values"), p.Place("pixel_values_videos")},
                 p.plan.output.bytes);
+    EXPECT_EQ(p.Place("pixel_values").second, p.plan.rows * row);
+    EXPECT_EQ(p.Place("pixel_values_videos").second, p.plan.video_rows * row);
     // Frames in order, two to a patch but for a last odd one.
     size_t patch = 0;
     uint64_t next_row = 0;
@@ -191,9 +207,12 @@ TEST(StagingPlanTest, ArraysOfTheUploadDoNotOverlap) {
                {at.records, n * sizeof(RecordCheck)},
                {at.texts, n * sizeof(TextSource)},
                {at.images, images * sizeof(PatchifyImage)},
-               {at.image_grid_thw, images * 3 * sizeof(int64_t)},
-               {at.vision_cu_seqlens, (images + 1) * sizeof(int32_t)}},
+               p.Place("image_grid_thw"),
+               p.Place("vision_cu_seqlens")},
               at.bytes);
+  EXPECT_EQ(p.Place("image_grid_thw").second, images * 3 * sizeof(int64_t));
+  EXPECT_EQ(p.Place("vision_cu_seqlens").second,
+            (images + 1) * sizeof(int32_t));
 }
 
 TEST(StagingPlanTest, TensorsOfTheBatchDoNotOverlap) {
@@ -201,22 +220,26 @@ TEST(StagingPlanTest, TensorsOfTheBatchDoNotOverlap) {
   const OutputLayout& at = text.plan.output;
   const uint64_t t = text.plan.tokens;
   EXPECT_EQ(t, static_cast<uint64_t>(text.layout.text.padded_tokens()));
-  ExpectApart({{at.input_ids, 8 * t},
-               {at.labels, 8 * t},
-               {at.loss_mask, 4 * t},
-               {at.position_ids, 8 * 3 * t},
+  EXPECT_EQ(text.Place("input_ids").second, 8 * t);
+  EXPECT_EQ(text.Place("labels").second, 8 * t);
+  EXPECT_EQ(text.Place("loss_mask").second, 4 * t);
+  EXPECT_EQ(text.Place("position_ids").second, 8 * 3 * t);
+  ExpectApart({text.Place("input_ids"),
+               text.Place("labels"),
+               text.Place("loss_mask"),
+               text.Place("position_ids"),
                {at.placeholders, text.plan.samples}},
               at.bytes);
 
   const Planned pixels = Plan(v1::MODULE_VISION, 0, PixelType::kBfloat16);
   const uint64_t values = pixels.plan.rows * pixels.shape.crops.rows.row();
-  ExpectApart({{pixels.plan.output.pixel_values, 2 * values},
+  EXPECT_EQ(pixels.Place("pixel_values").second, 2 * values);
+  ExpectApart({pixels.Place("pixel_values"),
                {pixels.plan.output.placeholders, pixels.plan.samples}},
               pixels.plan.output.bytes);
-  EXPECT_EQ(PlanStaging(pixels.exchange, pixels.layout, pixels.shape,
-                        PixelType::kFloat32)
-                .output.placeholders,
-            (4 * values + 255) / 256 * 256);
+  EXPECT_EQ(
+      Plan(v1::MODULE_VISION, 0, PixelType::kFloat32).plan.output.placeholders,
+      (4 * values + 255) / 256 * 256);
 }
 
 TEST(StagingPlanTest, RowsOfPaddedBatchesHaveAMask) {
@@ -227,45 +250,48 @@ TEST(StagingPlanTest, RowsOfPaddedBatchesHaveAMask) {
   const OutputLayout& at = p.plan.output;
   const uint64_t t = 64 * p.plan.samples;
   EXPECT_EQ(p.plan.tokens, t);
-  ExpectApart({{at.input_ids, 8 * t},
-               {at.labels, 8 * t},
-               {at.loss_mask, 4 * t},
-               {at.position_ids, 8 * 3 * t},
-               {at.attention_mask, t},
+  EXPECT_EQ(p.Place("attention_mask").second, t);
+  ExpectApart({p.Place("input_ids"),
+               p.Place("labels"),
+               p.Place("loss_mask"),
+               p.Place("position_ids"),
+               p.Place("attention_mask"),
                {at.placeholders, p.plan.samples}},
               at.bytes);
 }
 
 // A later stage of vision has samples, but memory for nothing else.
 TEST(StagingPlanTest, ARankThatReceivesNothingLaysOutNothing) {
-  Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
-  p.shape.fields = {false, false, false, false};
+  const Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
   const BatchLayout nothing;
-  const StagingPlan plan =
-      PlanStaging(p.exchange, nothing, p.shape, PixelType::kFloat32);
+  const BatchInfo empty;
+  const StagingPlan plan = PlanStaging(p.exchange, nothing, empty);
   EXPECT_EQ(plan.samples, p.plan.samples);
   EXPECT_EQ(plan.images, 0u);
   EXPECT_EQ(plan.output.placeholders, 0u);
   EXPECT_LE(plan.output.bytes, 256u);
   std::vector<uint8_t> upload(plan.upload.bytes);
-  FillUpload(plan, p.exchange, nothing, absl::MakeSpan(upload));
+  FillUpload(plan, p.exchange, nothing, empty, absl::MakeSpan(upload));
 }
 
 // A context rank has memory for its part, a stage for what it receives.
 TEST(StagingPlanTest, TensorsHaveTheSizesOfTheRanksPlace) {
   Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
   const uint64_t t = text.plan.tokens;
-  text.shape.context = {2, 1};
-  text.shape.fields.input_ids = false;
-  const StagingPlan plan =
-      PlanStaging(text.exchange, text.layout, text.shape, PixelType::kFloat32);
-  EXPECT_EQ(plan.tokens, t / 2);
-  EXPECT_EQ(plan.output.labels, plan.output.input_ids);
-  ExpectApart({{plan.output.labels, 8 * t / 2},
-               {plan.output.loss_mask, 4 * t / 2},
-               {plan.output.position_ids, 8 * 3 * t / 2},
-               {plan.output.placeholders, plan.samples}},
-              plan.output.bytes);
+  text.info.context = {2, 1};
+  text.info.fields.input_ids = false;
+  LayOutTensors(&text.info);
+  text.plan = PlanStaging(text.exchange, text.layout, text.info);
+  EXPECT_EQ(text.plan.tokens, t / 2);
+  EXPECT_EQ(FindTensor(text.info, "input_ids"), nullptr);
+  EXPECT_EQ(text.Place("labels").second, 8 * t / 2);
+  EXPECT_EQ(text.Place("loss_mask").second, 4 * t / 2);
+  EXPECT_EQ(text.Place("position_ids").second, 8 * 3 * t / 2);
+  ExpectApart({text.Place("labels"),
+               text.Place("loss_mask"),
+               text.Place("position_ids"),
+               {text.plan.output.placeholders, text.plan.samples}},
+              text.plan.output.bytes);
 }
 
 TEST(StagingPlanTest, SourcesAndChecksPointAtTheLandedSamples) {
@@ -312,12 +338,10 @@ TEST(StagingPlanTest, SplitPlacementUploadsTheOrderOfEmbeddings) {
     const Planned p = Plan(module, 1, PixelType::kFloat32, false, job);
     const std::vector<int64_t>& order = p.layout.embeddings.order;
     ASSERT_FALSE(order.empty());
-    const UploadLayout& at = p.plan.upload;
-    ExpectApart({{at.image_grid_thw, 8 * p.layout.vision.image_grid_thw.size()},
-                 {at.embedding_order, 8 * order.size()}},
-                at.bytes);
+    const auto [offset, bytes] = p.Place("embedding_order");
+    EXPECT_EQ(bytes, 8 * order.size());
     for (size_t i = 0; i < order.size(); ++i) {
-      EXPECT_EQ(p.Read<int64_t>(at.embedding_order, i), order[i]);
+      EXPECT_EQ(p.Read<int64_t>(offset, i), order[i]);
     }
   }
   EXPECT_FALSE(Plan(v1::MODULE_VISION, 1, PixelType::kFloat32)

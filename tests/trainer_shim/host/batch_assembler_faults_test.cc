@@ -45,22 +45,24 @@ TEST_P(DummyImageTest, FollowsTheRanksOwnImages) {
           constexpr size_t kValues = 2 * 2 * 3 * 2 * 4 * 4;
           constexpr float kGrey = (128 - 127.5f) / 63.75f;
           const bool bf16 = type == PixelType::kBfloat16;
-          for (size_t i = 0; i < kValues; ++i) {
+          const auto bits = batch.Get<uint16_t>("pixel_values");
+          const auto floats = batch.Get<float>("pixel_values");
+          for (size_t i = 1; i <= kValues; ++i) {
             if (bf16) {
-              EXPECT_EQ(batch.pixel_values_bf16.back(), ToBfloat16(kGrey));
-              batch.pixel_values_bf16.pop_back();
+              EXPECT_EQ(bits[bits.size() - i], ToBfloat16(kGrey));
             } else {
-              EXPECT_EQ(batch.pixel_values.back(), kGrey);
-              batch.pixel_values.pop_back();
+              EXPECT_EQ(floats[floats.size() - i], kGrey);
             }
           }
           for (const int64_t side : {2, 2, 1}) {
-            EXPECT_EQ(batch.image_grid_thw.back(), side);
-            batch.image_grid_thw.pop_back();
+            EXPECT_EQ(batch.vision.image_grid_thw.back(), side);
+            batch.vision.image_grid_thw.pop_back();
           }
-          EXPECT_EQ(batch.vision_cu_seqlens.back(), batch.totals.patches + 4);
-          batch.vision_cu_seqlens.pop_back();
+          EXPECT_EQ(batch.vision.cu_seqlens.back(), batch.totals.patches + 4);
+          batch.vision.cu_seqlens.pop_back();
+          batch.crops.row_offsets.pop_back();
           batch.dummy_image = false;
+          LayOutTensors(&batch);
         }
         // Everything else is as without a dummy image.
         EXPECT_EQ(DigestOf(batch), DigestOf(*plain[rank][m]));
@@ -77,7 +79,7 @@ TEST_P(DummyImageTest, MayBeARanksOnlyImage) {
   ASSERT_TRUE(alone[1][0].ok()) << alone[1][0].status();
   EXPECT_TRUE(alone[1][0]->dummy_image);
   EXPECT_EQ(alone[1][0]->samples.empty(), job_.uneven);
-  EXPECT_EQ(alone[1][0]->vision_cu_seqlens.back(),
+  EXPECT_EQ(alone[1][0]->vision.cu_seqlens.back(),
             alone[1][0]->totals.patches + 4);
   EXPECT_GE(alone[1][0]->vision_max_seqlen, 4);
 }

@@ -47,23 +47,28 @@ TEST_P(BatchAssemblerTest, TextLiesWhereTheFormulaSays) {
   for (const auto& batches : ranks) {
     for (const auto& batch : batches) {
       ASSERT_TRUE(batch.ok()) << batch.status();
-      const size_t total = batch->input_ids.size();
-      ASSERT_EQ(batch->cu_seqlens_padded.back(), total);
+      const auto ids = batch->Get<int64_t>("input_ids");
+      const auto labels = batch->Get<int64_t>("labels");
+      const auto positions = batch->Get<int64_t>("position_ids");
+      const size_t total = ids.size();
+      ASSERT_EQ(batch->text.cu_seqlens_padded.back(), total);
       for (size_t i = 0; i < batch->samples.size(); ++i) {
         const uint64_t position = batch->samples[i].position;
-        const size_t begin = batch->cu_seqlens_padded[i];
-        const size_t length = batch->cu_seqlens[i + 1] - batch->cu_seqlens[i];
+        const size_t begin = batch->text.cu_seqlens_padded[i];
+        const size_t length =
+            batch->text.cu_seqlens[i + 1] - batch->text.cu_seqlens[i];
         for (size_t t = 0; t < length; ++t) {
-          EXPECT_EQ(batch->input_ids[begin + t], FormulaId(position, t));
-          EXPECT_EQ(batch->labels[begin + t], FormulaLabel(position, t));
+          EXPECT_EQ(ids[begin + t], FormulaId(position, t));
+          EXPECT_EQ(labels[begin + t], FormulaLabel(position, t));
           for (size_t axis = 0; axis < 3; ++axis) {
-            EXPECT_EQ(batch->position_ids[axis * total + begin + t],
+            EXPECT_EQ(positions[axis * total + begin + t],
                       FormulaPositionId(position, axis, t));
           }
         }
         for (size_t t = begin + length;
-             t < static_cast<size_t>(batch->cu_seqlens_padded[i + 1]); ++t) {
-          EXPECT_EQ(batch->input_ids[t], 7);
+             t < static_cast<size_t>(batch->text.cu_seqlens_padded[i + 1]);
+             ++t) {
+          EXPECT_EQ(ids[t], 7);
         }
       }
     }
@@ -92,26 +97,32 @@ TEST_P(BatchAssemblerTest, PaddedRowsHoldThePackedSamples) {
         EXPECT_TRUE(rows.padded);
         EXPECT_EQ(rows.max_seqlen, s);
         EXPECT_EQ(rows.totals.padded_tokens, n * s);
-        ASSERT_EQ(rows.input_ids.size(), n * s);
-        ASSERT_EQ(rows.position_ids.size(), 3 * n * s);
-        ASSERT_EQ(rows.attention_mask.size(), n * s);
+        ASSERT_EQ(rows.Get<int64_t>("input_ids").size(), n * s);
+        ASSERT_EQ(rows.Get<int64_t>("position_ids").size(), 3 * n * s);
+        ASSERT_EQ(rows.Get<uint8_t>("attention_mask").size(), n * s);
         for (size_t i = 0; i < n; ++i) {
-          const size_t begin = row.cu_seqlens_padded[i];
-          const size_t real = row.cu_seqlens[i + 1] - row.cu_seqlens[i];
+          const size_t begin = row.text.cu_seqlens_padded[i];
+          const size_t real =
+              row.text.cu_seqlens[i + 1] - row.text.cu_seqlens[i];
           for (size_t t = 0; t < s; ++t) {
             const size_t at = i * s + t;
             const bool is_real = t < real;
-            EXPECT_EQ(rows.attention_mask[at], is_real);
-            EXPECT_EQ(rows.input_ids[at],
-                      is_real ? row.input_ids[begin + t] : 7);
-            EXPECT_EQ(rows.labels[at], is_real ? row.labels[begin + t] : -100);
-            EXPECT_EQ(rows.loss_mask[at],
-                      is_real ? row.loss_mask[begin + t] : 0);
+            EXPECT_EQ(rows.Get<uint8_t>("attention_mask")[at], is_real);
+            EXPECT_EQ(rows.Get<int64_t>("input_ids")[at],
+                      is_real ? row.Get<int64_t>("input_ids")[begin + t] : 7);
+            EXPECT_EQ(rows.Get<int64_t>("labels")[at],
+                      is_real ? row.Get<int64_t>("labels")[begin + t] : -100);
+            EXPECT_EQ(rows.Get<float>("loss_mask")[at],
+                      is_real ? row.Get<float>("loss_mask")[begin + t] : 0);
             for (size_t axis = 0; axis < 3; ++axis) {
-              EXPECT_EQ(rows.position_ids[axis * n * s + at],
-                        is_real ? row.position_ids[axis * row.input_ids.size() +
-                                                   begin + t]
-                                : 0);
+              EXPECT_EQ(
+                  rows.Get<int64_t>("position_ids")[axis * n * s + at],
+                  is_real
+                      ? row.Get<int64_t>(
+                            "position_ids")[axis * row.Get<int64_t>("input_ids")
+                                                       .size() +
+                                            begin + t]
+                      : 0);
             }
           }
         }
@@ -129,14 +140,15 @@ TEST_P(BatchAssemblerTest, PixelsLieWhereTheFormulaSays) {
   for (const auto& batches : AssembleAll(job, v1::MODULE_VISION)) {
     for (const auto& batch : batches) {
       ASSERT_TRUE(batch.ok()) << batch.status();
+      const auto pixels = batch->Get<float>("pixel_values");
       const auto& columns = schedule.micro_batches(batch->micro_batch);
       size_t image = 0, row = 0;
       for (const PackedSample& sample : batch->samples) {
         const uint32_t images =
             columns.images(sample.position - columns.position(0));
         for (uint32_t k = 0; k < images; ++k, ++image) {
-          const uint32_t h = batch->image_grid_thw[3 * image + 1];
-          const uint32_t w = batch->image_grid_thw[3 * image + 2];
+          const uint32_t h = batch->vision.image_grid_thw[3 * image + 1];
+          const uint32_t w = batch->vision.image_grid_thw[3 * image + 2];
           for (uint32_t r = 0; r < h * w; ++r, ++row) {
             // The r-th patch in merged order, in raster order.
             const uint32_t token = r / 4;
@@ -146,16 +158,15 @@ TEST_P(BatchAssemblerTest, PixelsLieWhereTheFormulaSays) {
               const uint32_t c = value / (2 * kPlane);
               const uint8_t wanted =
                   FormulaPixel(sample.position, k, w, 4, gh * 4, gw * 4, c);
-              ASSERT_EQ(batch->pixel_values[row * kRow + value],
-                        table.floats(c)[wanted])
+              ASSERT_EQ(pixels[row * kRow + value], table.floats(c)[wanted])
                   << "position " << sample.position << " image " << k
                   << " patch " << gh << "," << gw << " channel " << c;
             }
           }
         }
       }
-      EXPECT_EQ(batch->pixel_values.size(), row * kRow);
-      EXPECT_EQ(batch->image_grid_thw.size(), 3 * image);
+      EXPECT_EQ(pixels.size(), row * kRow);
+      EXPECT_EQ(batch->vision.image_grid_thw.size(), 3 * image);
       EXPECT_EQ(batch->totals.patches, row);
       EXPECT_EQ(batch->totals.images, image);
     }
@@ -243,9 +254,9 @@ TEST(BatchAssemblerEmptyTest, AVisionRankMayOwnNothingALanguageRankMayNot) {
       const auto& idle = vision[2][m];
       ASSERT_TRUE(idle.ok()) << idle.status();
       EXPECT_TRUE(idle->samples.empty());
-      EXPECT_TRUE(idle->pixel_values.empty());
-      EXPECT_TRUE(idle->image_grid_thw.empty());
-      EXPECT_EQ(idle->vision_cu_seqlens, std::vector<int32_t>{0});
+      EXPECT_TRUE(idle->Get<float>("pixel_values").empty());
+      EXPECT_TRUE(idle->vision.image_grid_thw.empty());
+      EXPECT_EQ(idle->vision.cu_seqlens, std::vector<int32_t>{0});
       EXPECT_EQ(idle->totals, PackedTotals());
     }
     EXPECT_THAT(AssembleAll(job, v1::MODULE_LANGUAGE)[2][0].status().message(),

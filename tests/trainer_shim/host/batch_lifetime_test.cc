@@ -193,7 +193,7 @@ TEST(BatchLifetimeTest, TheSteadyStateAllocatesNoBatchMemory) {
     for (int i = 0; i < batches; ++i) {
       held[i % 2].Reset();
       held[i % 2] = NextOf(shim.get());
-      made += held[i % 2]->pixel_values.size() * sizeof(float);
+      made += held[i % 2]->Get<float>("pixel_values").size() * sizeof(float);
     }
   };
   run(400);

@@ -8,7 +8,6 @@
 #include "proto/schedule/image_columns.h"
 #include "tests/trainer_shim/host/assemble_all.h"
 #include "trainer_shim/host/batch_assembler.h"
-#include "trainer_shim/tensor_list.h"
 
 // Batches of families whose images have several crops, in each form.
 
@@ -66,8 +65,8 @@ class Oracle {
  public:
   Oracle(const PackedBatch& batch, uint64_t crop)
       : batch_(batch), shape_(batch.crops.shape), crop_(crop) {
-    grid_w_ = batch.image_grid_thw[3 * crop + 2];
-    patches_ = batch.image_grid_thw[3 * crop + 1] * grid_w_;
+    grid_w_ = batch.vision.image_grid_thw[3 * crop + 2];
+    patches_ = batch.vision.image_grid_thw[3 * crop + 1] * grid_w_;
     height_ = batch.crops.imgs_sizes[2 * crop];
     width_ = batch.crops.imgs_sizes[2 * crop + 1];
   }
@@ -117,11 +116,12 @@ TEST_P(CropBatchesTest, PixelsLieWhereTheFormulaSays) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const auto& batch : ranks[rank]) {
       ASSERT_TRUE(batch.ok()) << batch.status();
+      const auto pixels = batch->Get<float>("pixel_values");
       const CropLayout& crops = batch->crops;
       const auto& columns = schedule.micro_batches(batch->micro_batch);
       const FirstEntries first = FirstEntriesOf(columns);
       const uint64_t values = crops.shape.row();
-      ASSERT_EQ(batch->pixel_values.size(), crops.rows() * values);
+      ASSERT_EQ(pixels.size(), crops.rows() * values);
       uint64_t crop = 0;
       uint64_t image = 0;
       uint64_t patches = 0;
@@ -139,7 +139,7 @@ TEST_P(CropBatchesTest, PixelsLieWhereTheFormulaSays) {
           EXPECT_EQ(oracle.grid_w(), columns.grid_w(first.crop[i] + k));
           EXPECT_EQ(oracle.height(),
                     columns.grid_h(first.crop[i] + k) * kPatch + margin);
-          EXPECT_EQ(batch->vision_cu_seqlens[crop], patches);
+          EXPECT_EQ(batch->vision.cu_seqlens[crop], patches);
           patches += CropPatches(columns, first.crop[i] + k);
           const uint64_t begin = crops.row_offsets[crop];
           const uint64_t rows = crops.row_offsets[crop + 1] - begin;
@@ -150,7 +150,7 @@ TEST_P(CropBatchesTest, PixelsLieWhereTheFormulaSays) {
               wanted = table.floats(c)[FormulaPixel(
                   sample.position, k, oracle.grid_w(), kPatch, y, x, c)];
             }
-            ASSERT_EQ(batch->pixel_values[begin * values + at], wanted)
+            ASSERT_EQ(pixels[begin * values + at], wanted)
                 << "position " << sample.position << " crop " << k << " value "
                 << at;
           }
@@ -164,8 +164,8 @@ TEST_P(CropBatchesTest, PixelsLieWhereTheFormulaSays) {
       EXPECT_EQ(crops.crops_per_image.back(), 1);
       EXPECT_EQ(Oracle(*batch, crop).height(), kPatch + margin);
       EXPECT_EQ(Oracle(*batch, crop).width(), 3 * kPatch + margin);
-      EXPECT_EQ(batch->vision_cu_seqlens.back(), patches + 3);
-      EXPECT_EQ(batch->pixel_values[crops.row_offsets[crop] * values],
+      EXPECT_EQ(batch->vision.cu_seqlens.back(), patches + 3);
+      EXPECT_EQ(pixels[crops.row_offsets[crop] * values],
                 table.floats(0)[kGreyPixel]);
     }
   }
@@ -177,14 +177,12 @@ TEST_P(CropBatchesTest, ListsTensors) {
   for (const auto& batches : AssembleAll(job, v1::MODULE_VISION)) {
     for (const auto& batch : batches) {
       ASSERT_TRUE(batch.ok()) << batch.status();
-      std::vector<TensorView> tensors;
-      ListTensors(*batch, AddressesOf(*batch), &tensors);
+      const std::vector<TensorView> tensors = batch->Views();
       std::vector<std::string> names;
       uint64_t values = 0;
       for (const TensorView& tensor : tensors) {
         names.push_back(tensor.name);
-        uint64_t count = 1;
-        for (uint32_t k = 0; k < tensor.rank; ++k) count *= tensor.shape[k];
+        const uint64_t count = tensor.shape.elements();
         if (names.back() == "pixel_values") values = count;
         if (names.back() == "pixel_attention_mask") {
           EXPECT_EQ(count, batch->crops.pixel_attention_mask.size());
@@ -192,7 +190,7 @@ TEST_P(CropBatchesTest, ListsTensors) {
           EXPECT_EQ(std::count(mask, mask + count, 1), batch->totals.patches);
         }
       }
-      EXPECT_EQ(values, batch->pixel_values.size());
+      EXPECT_EQ(values, batch->Get<float>("pixel_values").size());
       std::vector<std::string> wanted = {
           "pixel_values",      "image_grid_thw",         "image_grid_thw_host",
           "vision_cu_seqlens", "vision_cu_seqlens_host", "imgs_sizes",
@@ -251,7 +249,8 @@ TEST(TilesOfVideosTest, LieWhereTheFormulaSays) {
           EXPECT_EQ(batch->videos.row_offsets[video], row);
           for (uint32_t frame = 0; frame < frames; ++frame, ++row, ++crop) {
             const float* const tile =
-                batch->pixel_values_videos.data() + row * shape.row();
+                batch->Get<float>("pixel_values_videos").data() +
+                row * shape.row();
             for (uint32_t at = 0; at < shape.row(); ++at) {
               const uint32_t c = at / (kTile * kTile);
               const uint32_t y = at / kTile % kTile;
@@ -268,21 +267,21 @@ TEST(TilesOfVideosTest, LieWhereTheFormulaSays) {
         }
       }
       EXPECT_EQ(batch->videos.rows(), row);
-      EXPECT_EQ(batch->pixel_values_videos.size(), row * shape.row());
+      EXPECT_EQ(batch->Get<float>("pixel_values_videos").size(),
+                row * shape.row());
       EXPECT_EQ(batch->crops.num_crops(), images + batch->dummy_image);
       EXPECT_EQ(batch->totals.videos, video);
       videos += video;
-      std::vector<TensorView> tensors;
-      ListTensors(*batch, AddressesOf(*batch), &tensors);
+      const std::vector<TensorView> tensors = batch->Views();
       const auto pixels = std::find_if(
           tensors.begin(), tensors.end(), [](const TensorView& tensor) {
             return std::string(tensor.name) == "pixel_values_videos";
           });
       ASSERT_NE(pixels, tensors.end());
-      EXPECT_EQ(pixels->rank, 4u);
-      EXPECT_EQ(pixels->shape[0], static_cast<int64_t>(row));
-      EXPECT_EQ(pixels->shape[1], 3);
-      EXPECT_EQ(pixels->shape[3], kTile);
+      EXPECT_EQ(pixels->shape.rank, 4u);
+      EXPECT_EQ(pixels->shape.sides[0], static_cast<int64_t>(row));
+      EXPECT_EQ(pixels->shape.sides[1], 3);
+      EXPECT_EQ(pixels->shape.sides[3], kTile);
     }
   }
   EXPECT_GT(videos, 6u);

@@ -27,30 +27,38 @@ Payload Text(const std::vector<int32_t>& ids,
   return payload;
 }
 
+// PackText into a batch of this layout, whose memory had other values before.
+void PackInto(const std::vector<TextPiece>& pieces, const TextLayout& layout,
+              uint32_t position_axes, int32_t pad_id, PackedBatch* batch) {
+  batch->text = layout;
+  batch->max_seqlen = layout.max_seqlen;
+  batch->position_axes = position_axes;
+  batch->samples.resize(pieces.size());
+  LayOutTensors(batch);
+  batch->packed.assign(batch->packed_bytes, 5);
+  PackText(pieces, pad_id, batch);
+}
+
 TEST(PackTextTest, PaddingFollowsEachSample) {
   const Payload a =
       Text({11, 12, 13}, {12, 13, -100}, {0, 1, 2, 3, 4, 5, 6, 7, 8});
   const Payload b = Text({21, 9}, {-100, 9}, {10, 11, 12, 13, 14, 15});
   const TextLayout layout = *LayOutText({3, 2}, 4);
   PackedBatch batch;
-  // Stale values of a longer batch must not survive.
-  batch.input_ids.assign(100, 5);
-  batch.labels.assign(100, 5);
-  batch.loss_mask.assign(100, 5);
-  batch.position_ids.assign(300, 5);
-  PackText({{a.bytes, 3}, {b.bytes, 2}}, layout, /*position_axes=*/3,
+  PackInto({{a.bytes, 3}, {b.bytes, 2}}, layout, /*position_axes=*/3,
            /*pad_id=*/9, &batch);
-  EXPECT_THAT(batch.input_ids, ElementsAre(11, 12, 13, 9, 21, 9, 9, 9));
-  EXPECT_THAT(batch.labels,
+  EXPECT_THAT(batch.Get<int64_t>("input_ids"),
+              ElementsAre(11, 12, 13, 9, 21, 9, 9, 9));
+  EXPECT_THAT(batch.Get<int64_t>("labels"),
               ElementsAre(12, 13, -100, -100, -100, 9, -100, -100));
-  EXPECT_THAT(batch.loss_mask, ElementsAre(1, 1, 0, 0, 0, 1, 0, 0));
-  EXPECT_THAT(batch.position_ids, ElementsAre(0, 1, 2, 0, 10, 11, 0, 0,  //
-                                              3, 4, 5, 0, 12, 13, 0, 0,  //
-                                              6, 7, 8, 0, 14, 15, 0, 0));
-  EXPECT_THAT(batch.cu_seqlens, ElementsAre(0, 3, 5));
-  EXPECT_THAT(batch.cu_seqlens_padded, ElementsAre(0, 4, 8));
-  EXPECT_EQ(batch.max_seqlen, 4);
-  EXPECT_EQ(batch.position_axes, 3);
+  EXPECT_THAT(batch.Get<float>("loss_mask"),
+              ElementsAre(1, 1, 0, 0, 0, 1, 0, 0));
+  EXPECT_THAT(batch.Get<int64_t>("position_ids"),
+              ElementsAre(0, 1, 2, 0, 10, 11, 0, 0,  //
+                          3, 4, 5, 0, 12, 13, 0, 0,  //
+                          6, 7, 8, 0, 14, 15, 0, 0));
+  EXPECT_THAT(batch.text.cu_seqlens, ElementsAre(0, 3, 5));
+  EXPECT_THAT(batch.text.cu_seqlens_padded, ElementsAre(0, 4, 8));
 }
 
 // The same bytes as rows of 4: [2, 4], and a mask instead of the bounds.
@@ -60,30 +68,31 @@ TEST(PackTextTest, RowsHaveAMask) {
   const Payload b = Text({21, 9}, {-100, 9}, {10, 11, 12, 13, 14, 15});
   PackedBatch batch;
   batch.padded = true;
-  batch.attention_mask.assign(100, 5);
-  PackText({{a.bytes, 3}, {b.bytes, 2}}, *LayOutRows({3, 2}, 4),
+  PackInto({{a.bytes, 3}, {b.bytes, 2}}, *LayOutRows({3, 2}, 4),
            /*position_axes=*/3, /*pad_id=*/9, &batch);
-  EXPECT_THAT(batch.input_ids, ElementsAre(11, 12, 13, 9, 21, 9, 9, 9));
-  EXPECT_THAT(batch.attention_mask, ElementsAre(1, 1, 1, 0, 1, 1, 0, 0));
+  EXPECT_THAT(batch.Get<int64_t>("input_ids"),
+              ElementsAre(11, 12, 13, 9, 21, 9, 9, 9));
+  EXPECT_THAT(batch.Get<uint8_t>("attention_mask"),
+              ElementsAre(1, 1, 1, 0, 1, 1, 0, 0));
 
   // A context rank has its zig-zag part of every row: of the pieces 0 to 3, one
   // token each, rank 1 has 1 and 2.
   batch.context = {2, 1};
-  PackText({{a.bytes, 3}, {b.bytes, 2}}, *LayOutRows({3, 2}, 4), 3, 9, &batch);
-  EXPECT_THAT(batch.input_ids, ElementsAre(12, 13, 9, 9));
-  EXPECT_THAT(batch.attention_mask, ElementsAre(1, 1, 1, 0));
+  PackInto({{a.bytes, 3}, {b.bytes, 2}}, *LayOutRows({3, 2}, 4), 3, 9, &batch);
+  EXPECT_THAT(batch.Get<int64_t>("input_ids"), ElementsAre(12, 13, 9, 9));
+  EXPECT_THAT(batch.Get<uint8_t>("attention_mask"), ElementsAre(1, 1, 1, 0));
 
   batch.padded = false;
-  PackText({{a.bytes, 3}}, *LayOutText({3}, 4), 3, 9, &batch);
-  EXPECT_TRUE(batch.attention_mask.empty());
+  PackInto({{a.bytes, 3}}, *LayOutText({3}, 4), 3, 9, &batch);
+  EXPECT_TRUE(batch.Get<uint8_t>("attention_mask").empty());
 }
 
 TEST(PackTextTest, PositionsMayHaveOneAxis) {
   const Payload a = Text({1, 2}, {2, -100}, {0, 1});
   PackedBatch batch;
-  PackText({{a.bytes, 2}}, *LayOutText({2}, 1), 1, 0, &batch);
-  EXPECT_THAT(batch.position_ids, ElementsAre(0, 1));
-  EXPECT_THAT(batch.input_ids, ElementsAre(1, 2));
+  PackInto({{a.bytes, 2}}, *LayOutText({2}, 1), 1, 0, &batch);
+  EXPECT_THAT(batch.Get<int64_t>("position_ids"), ElementsAre(0, 1));
+  EXPECT_THAT(batch.Get<int64_t>("input_ids"), ElementsAre(1, 2));
 }
 
 TEST(DigestTest, CoversEveryTensorAndItsLength) {
@@ -91,15 +100,17 @@ TEST(DigestTest, CoversEveryTensorAndItsLength) {
   const std::string empty = DigestOf(batch);
   EXPECT_EQ(empty.size(), 32);
   EXPECT_EQ(DigestOf(batch), empty);
-  // Moving a value from one tensor to another changes the digest.
-  batch.input_ids = {1};
-  const std::string ids = DigestOf(batch);
-  batch.labels.swap(batch.input_ids);
-  EXPECT_NE(DigestOf(batch), ids);
-  EXPECT_NE(ids, empty);
-  const std::string labels = DigestOf(batch);
+  const Payload a = Text({1, 2}, {2, -100}, {0, 1});
+  PackInto({{a.bytes, 2}}, *LayOutText({2}, 1), 1, 0, &batch);
+  const std::string whole = DigestOf(batch);
+  EXPECT_NE(whole, empty);
+  // Moving values from one tensor to another changes the digest.
+  std::swap(batch.tensors[0].offset, batch.tensors[1].offset);
+  EXPECT_NE(DigestOf(batch), whole);
+  std::swap(batch.tensors[0].offset, batch.tensors[1].offset);
+  EXPECT_EQ(DigestOf(batch), whole);
   batch.dummy_image = true;
-  EXPECT_NE(DigestOf(batch), labels);
+  EXPECT_NE(DigestOf(batch), whole);
 }
 
 }  // namespace

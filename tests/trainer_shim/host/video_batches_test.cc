@@ -8,7 +8,6 @@
 #include "proto/schedule/image_columns.h"
 #include "tests/trainer_shim/host/assemble_all.h"
 #include "trainer_shim/host/batch_assembler.h"
-#include "trainer_shim/tensor_list.h"
 
 // Batches whose samples have videos beside their images.
 
@@ -108,11 +107,11 @@ TEST(VideoBatchesTest, PixelsLieWhereTheFormulaSays) {
           const bool is_video = t != 0;
           (is_video ? videos : images) = true;
           const auto& grids = is_video ? batch->videos.vision.image_grid_thw
-                                       : batch->image_grid_thw;
+                                       : batch->vision.image_grid_thw;
           const auto& bounds = is_video ? batch->videos.vision.cu_seqlens
-                                        : batch->vision_cu_seqlens;
-          const auto& values =
-              is_video ? batch->pixel_values_videos : batch->pixel_values;
+                                        : batch->vision.cu_seqlens;
+          const auto values = batch->Get<float>(is_video ? "pixel_values_videos"
+                                                         : "pixel_values");
           uint64_t& number = is_video ? video : image;
           uint64_t& begin = is_video ? video_rows : rows;
           size_t& bound = is_video ? video_segment : segment;
@@ -145,16 +144,18 @@ TEST(VideoBatchesTest, PixelsLieWhereTheFormulaSays) {
       }
       videos_seen += video;
       EXPECT_EQ(batch->videos.vision.cu_seqlens[video_segment], video_rows);
-      EXPECT_EQ(batch->pixel_values_videos.size(), video_rows * kRow);
+      EXPECT_EQ(batch->Get<float>("pixel_values_videos").size(),
+                video_rows * kRow);
       EXPECT_EQ(batch->totals.images, image);
       EXPECT_EQ(batch->totals.videos, video);
       EXPECT_EQ(batch->totals.patches, rows + video_rows);
       // The dummy is the last image; videos do not move it.
       EXPECT_EQ(batch->dummy_image, rank == 1);
-      ASSERT_EQ(batch->image_grid_thw.size(), 3 * (image + (rank == 1)));
-      EXPECT_EQ(batch->pixel_values.size(), (rows + 4 * (rank == 1)) * kRow);
+      ASSERT_EQ(batch->vision.image_grid_thw.size(), 3 * (image + (rank == 1)));
+      EXPECT_EQ(batch->Get<float>("pixel_values").size(),
+                (rows + 4 * (rank == 1)) * kRow);
       if (rank == 1) {
-        EXPECT_EQ(batch->pixel_values[rows * kRow],
+        EXPECT_EQ(batch->Get<float>("pixel_values")[rows * kRow],
                   table.floats(0)[kGreyPixel]);
       }
     }
@@ -173,8 +174,7 @@ TEST(VideoBatchesTest, ListsTensors) {
          AssembleAll(job, v1::MODULE_VISION, PixelType::kBfloat16)) {
       for (const auto& batch : batches) {
         ASSERT_TRUE(batch.ok()) << batch.status();
-        std::vector<TensorView> tensors;
-        ListTensors(*batch, AddressesOf(*batch), &tensors);
+        const std::vector<TensorView> tensors = batch->Views();
         std::map<std::string, TensorView> by_name;
         for (const TensorView& tensor : tensors) by_name[tensor.name] = tensor;
         EXPECT_EQ(by_name.count("pixel_values_videos"), videos);
@@ -183,14 +183,15 @@ TEST(VideoBatchesTest, ListsTensors) {
         const int64_t count = batch->totals.videos;
         const TensorView& pixels = by_name["pixel_values_videos"];
         EXPECT_EQ(pixels.type, ElementType::kBfloat16);
-        EXPECT_EQ(pixels.shape[0], batch->videos.rows());
-        EXPECT_EQ(pixels.shape[1], 96);
-        EXPECT_EQ(pixels.data, batch->pixel_values_videos_bf16.data());
-        EXPECT_EQ(by_name["video_grid_thw_host"].shape[0], count);
-        EXPECT_EQ(by_name["video_grid_thw"].shape[1], 3);
+        EXPECT_EQ(pixels.shape.sides[0], batch->videos.rows());
+        EXPECT_EQ(pixels.shape.sides[1], 96);
+        EXPECT_EQ(pixels.data,
+                  batch->Get<uint16_t>("pixel_values_videos").data());
+        EXPECT_EQ(by_name["video_grid_thw_host"].shape.sides[0], count);
+        EXPECT_EQ(by_name["video_grid_thw"].shape.sides[1], 3);
         EXPECT_EQ(by_name["second_per_grid_ts"].type, ElementType::kFloat32);
-        EXPECT_EQ(by_name["second_per_grid_ts"].shape[0], count);
-        EXPECT_EQ(by_name["video_cu_seqlens"].shape[0],
+        EXPECT_EQ(by_name["second_per_grid_ts"].shape.sides[0], count);
+        EXPECT_EQ(by_name["video_cu_seqlens"].shape.sides[0],
                   batch->videos.vision.cu_seqlens.size());
       }
     }
@@ -236,7 +237,7 @@ TEST(VideoBatchesTest, OneKindAlone) {
                      PixelType::kFloat32, {}, keep)) {
       for (const auto& batch : batches) {
         ASSERT_TRUE(batch.ok()) << batch.status();
-        EXPECT_TRUE(batch->pixel_values.empty());
+        EXPECT_TRUE(batch->Get<float>("pixel_values").empty());
         EXPECT_EQ(batch->totals.images, 0);
         EXPECT_EQ(batch->videos.num_videos(), batch->totals.videos);
         EXPECT_EQ(batch->vision_max_seqlen, batch->videos.vision.max_seqlen);

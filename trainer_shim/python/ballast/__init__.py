@@ -32,7 +32,7 @@ from .errors import (
 )
 from .loader import Loader
 from .sample import Sample, Totals
-from .tensor import Tensor
+from .tensor import Tensor, TensorRow, tensor_table
 
 
 def library_version() -> str:
@@ -46,7 +46,7 @@ __all__ = [
     "Aborted", "AlreadyExists", "BallastError", "Batch", "Cancelled",
     "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "EmbeddingExchange",
     "FailedPrecondition", "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange",
-    "PermissionDenied", "ResourceExhausted", "Sample", "Server", "Tensor", "Totals",
-    "Unauthenticated", "Unavailable", "Unimplemented", "adapters", "exchange_embeddings",
-    "library_version", "serve",
+    "PermissionDenied", "ResourceExhausted", "Sample", "Server", "Tensor", "TensorRow",
+    "Totals", "Unauthenticated", "Unavailable", "Unimplemented", "adapters",
+    "exchange_embeddings", "library_version", "serve", "tensor_table",
 ]  # fmt: skip

@@ -67,6 +67,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "ballast_batch_record_stream": (c_int, [c_void_p, c_void_p]),
     "ballast_batch_get_info": (c_int, [c_void_p, POINTER(_structs.BatchInfo)]),
     "ballast_batch_get_tensor": (c_int, [c_void_p, c_uint32, POINTER(_structs.Tensor)]),
+    "ballast_tensor_table": (c_int, [POINTER(c_void_p)]),
     "ballast_batch_get_sample": (c_int, [c_void_p, c_uint32, POINTER(_structs.Sample)]),
     "ballast_batch_get_totals": (c_int, [c_void_p, c_int, POINTER(_structs.Totals)]),
     "ballast_batch_digest": (c_int, [c_void_p, c_void_p, c_char_p]),

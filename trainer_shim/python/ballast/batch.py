@@ -19,23 +19,12 @@ else:
 class Batch(_Base):
     """A dictionary of tensors, with numbers about the batch as attributes.
 
-    A language rank has `input_ids`, `labels` (already shifted), `loss_mask`
-    [1, T], `position_ids` [3, 1, T] or [1, T], `cu_seqlens`, `cu_seqlens_padded`
-    [n+1] and `max_seqlen` (an int). (HunyuanVL's positions have 4 axes.) With `packing.mode: padded` these are rows,
-    [n, S] and [3, n, S] with S = `max_seqlen`, and instead of the two `cu_seqlens`
-    there is `attention_mask` bool [n, S]. A vision rank has `pixel_values` [P, V],
-    `image_grid_thw` [images, 3], `vision_cu_seqlens` and `vision_max_seqlen` (an
-    int). A loader with both modules has all of them. Small tensors also exist in
-    host memory, named `cu_seqlens_host` and so on. docs/thd_format.md explains each.
-    With a family of crops, `pixel_values` has the form that `model.image_form` names
-    (`tiles`: [crops, 3, H, W]; `padded`: [crops, max_patches, V]), and there are
-    `crops_per_image` [images], in every form but `merge_order` `imgs_sizes` [crops, 2]
-    and, for some, `image_sizes` [images, 2], `spatial_shapes` [crops, 2] and
-    `pixel_attention_mask` [crops, max_patches]. With `balance.placement: split`, `embedding_send_host`, `embedding_receive_host` [dp]
-    and `embedding_order` [image tokens] are the plan for `exchange_embeddings`.
-    Where the job's model takes videos, there are `pixel_values_videos` [Q, V],
-    `video_grid_thw` [videos, 3], `second_per_grid_ts` [videos] and `video_cu_seqlens`, also
-    if a batch has no video. `pixel_values` then has the images alone.
+    A rank has the tensors of its place: with `language` those of the text and
+    `max_seqlen` (an int), with `vision` those of images and videos and
+    `vision_max_seqlen` (an int), with both all of them. `tensor_table` lists every
+    tensor with its type, its shape and the ranks that receive it; docs/thd_format.md
+    explains each. Small tensors also exist in host memory, named `cu_seqlens_host`
+    and so on.
 
     **Lifetime.** The tensors are views of the loader's memory, which stays unchanged
     as long as anything refers to it: this object, a tensor, or what autograd saved.

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import dataclasses
+import json
+from typing import Any, List, Optional, Tuple
 
-from . import _structs
+from . import _abi, _structs
 from ._dlpack import capsule_of
 from ._part import Part
 from .errors import InvalidArgument, Unimplemented
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorRow:
+    """A tensor that batches can have, as the library's table describes it."""
+
+    name: str
+    dtype: str  #: such as "int64"; "float32 or bfloat16" for pixels
+    shape: str  #: in the letters of docs/thd_format.md, such as "[C, 2]"
+    receivers: str  #: module and pipeline stages, such as "language, first stage"
+    #: How samples form it: "tokens", "sums", "items", "padded items" or "ranks".
+    joins: str
+    #: "packed", "listed" (with a copy in host memory, NAME_host), "listed once"
+    #: (without), or "host" (in host memory alone).
+    memory: str
+    contents: str
+
+
+def tensor_table() -> List[TensorRow]:
+    """Every tensor that a batch can have, in the order in which batches list them."""
+    return [TensorRow(**row) for row in json.loads(_abi.take_bytes("ballast_tensor_table"))]
 
 
 class Tensor:

@@ -1,0 +1,401 @@
+#include "trainer_shim/tensor_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/strings/str_format.h"
+#include "common/align.h"
+#include "common/mutex.h"
+#include "trainer_shim/batch_info.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kTensorAlignment = 256;
+
+using Value = std::optional<TensorValue>;
+using E = ElementType;
+
+// A list of values, in rows of `width` unless that is 0.
+template <typename T>
+Value List(const std::vector<T>& values, int64_t width = 0) {
+  const int64_t count = values.size();
+  if (width == 0) return TensorValue{{count}, values.data()};
+  return TensorValue{{count / width, width}, values.data()};
+}
+
+template <typename T>
+Value ListIf(bool has, const std::vector<T>& values, int64_t width = 0) {
+  return has ? List(values, width) : std::nullopt;
+}
+
+// [1, L] or, in a padded batch, [n, L / n]; `axes` of them if there are
+// several.
+Value Tokens(const BatchInfo& info, int64_t axes = 1) {
+  if (info.text.cu_seqlens.empty()) return std::nullopt;
+  const int64_t rows = info.padded ? info.samples.size() : 1;
+  const int64_t length = info.text.padded_tokens() / info.context.size / rows;
+  if (axes > 1) return TensorValue{{axes, rows, length}};
+  return TensorValue{{rows, length}};
+}
+
+bool HasImages(const BatchInfo& info) {
+  return !info.vision.cu_seqlens.empty();
+}
+
+Value Pixels(const BatchInfo& info) {
+  if (!HasImages(info)) return std::nullopt;
+  const CropLayout& crops = info.crops;
+  const PatchShape& shape = crops.shape;
+  const int64_t values = shape.row();
+  if (crops.tiles) {
+    return TensorValue{{crops.rows(), 3, shape.tile_h, shape.tile_w}};
+  }
+  if (shape.padded_rows != 0) {
+    return TensorValue{{crops.num_crops(), shape.padded_rows, values}};
+  }
+  return TensorValue{{crops.rows(), values}};
+}
+
+Value PixelsOfVideos(const BatchInfo& info) {
+  if (!info.videos.listed) return std::nullopt;
+  const PatchShape& shape = info.crops.shape;
+  const int64_t rows = info.videos.rows();
+  if (info.crops.tiles) {
+    return TensorValue{{rows, 3, shape.tile_h, shape.tile_w}};
+  }
+  return TensorValue{{rows, static_cast<int64_t>(shape.row())}};
+}
+
+bool HasPaddedCrops(const BatchInfo& info) {
+  return info.crops.lists_crops && info.crops.shape.padded_rows != 0;
+}
+
+// Every row is here. A row of kPacked also has code that fills it in
+// host/pack_cpu.cc and cuda/device_stage.cc.
+TensorTable BuiltInRows() {
+  constexpr auto kIds = &BatchFields::input_ids;
+  constexpr auto kLabels = &BatchFields::labels;
+  constexpr auto kText = &BatchFields::positions;
+  constexpr auto kImages = &BatchFields::pixels;
+  return {
+      {"input_ids", E::kInt64, "[1, L]", kIds, Join::kTokens, Memory::kPacked,
+       "with image placeholders; the pad id in padding",
+       [](const BatchInfo& info) { return Tokens(info); }},
+      {"labels", E::kInt64, "[1, L]", kLabels, Join::kTokens, Memory::kPacked,
+       "already shifted: the id of the next token; -100 where unsupervised and "
+       "in padding",
+       [](const BatchInfo& info) { return Tokens(info); }},
+      {"loss_mask", E::kFloat32, "[1, L]", kLabels, Join::kTokens,
+       Memory::kPacked, "1 where labels is not -100, else 0",
+       [](const BatchInfo& info) { return Tokens(info); }},
+      {"position_ids", E::kInt64, "[3, 1, L] (MRoPE), [4, 1, L] or [1, L]",
+       kText, Join::kTokens, Memory::kPacked,
+       "start again at each sample; 0 in padding; 4 axes with HunyuanVL",
+       [](const BatchInfo& info) { return Tokens(info, info.position_axes); }},
+      {"attention_mask", E::kBool, "[n, L / n]", kText, Join::kTokens,
+       Memory::kPacked,
+       "true for tokens of a sample, false in padding; padded batches alone",
+       [](const BatchInfo& info) {
+         return info.padded ? Tokens(info) : std::nullopt;
+       }},
+      {"cu_seqlens", E::kInt32, "[n+1]", kText, Join::kSums, Memory::kListed,
+       "**how long** each sample is: sums of real lengths; not in padded "
+       "batches",
+       [](const BatchInfo& info) {
+         return ListIf(!info.padded && !info.text.cu_seqlens.empty(),
+                       info.text.cu_seqlens);
+       }},
+      {"cu_seqlens_padded", E::kInt32, "[n+1]", kText, Join::kSums,
+       Memory::kListed,
+       "**where** each sample begins: sums of padded lengths; not in padded "
+       "batches",
+       [](const BatchInfo& info) {
+         return ListIf(!info.padded && !info.text.cu_seqlens.empty(),
+                       info.text.cu_seqlens_padded);
+       }},
+      {"pixel_values", E::kPixels, "[P, V]; other forms below", kImages,
+       Join::kItems, Memory::kPacked, "normalised patches", Pixels},
+      {"image_grid_thw", E::kInt64, "[C, 3]", kImages, Join::kItems,
+       Memory::kListed, "(t, h, w) of each crop, in patches",
+       [](const BatchInfo& info) {
+         return ListIf(HasImages(info), info.vision.image_grid_thw, 3);
+       }},
+      {"vision_cu_seqlens", E::kInt32, "[frames+1]", kImages, Join::kSums,
+       Memory::kListed, "sums of h·w, t times for each crop",
+       [](const BatchInfo& info) {
+         return ListIf(HasImages(info), info.vision.cu_seqlens);
+       }},
+      {"imgs_sizes", E::kInt64, "[C, 2]", kImages, Join::kItems,
+       Memory::kListed,
+       "height and width of each crop, in pixels; families of crops in every "
+       "form but `merge_order`",
+       [](const BatchInfo& info) {
+         return ListIf(info.crops.lists_crops && info.crops.lists_sizes,
+                       info.crops.imgs_sizes, 2);
+       }},
+      {"crops_per_image", E::kInt64, "[images]", kImages, Join::kItems,
+       Memory::kListed,
+       "families of crops; a dummy image is the last, with one crop",
+       [](const BatchInfo& info) {
+         return ListIf(info.crops.lists_crops, info.crops.crops_per_image);
+       }},
+      {"image_sizes", E::kInt64, "[images, 2]", kImages, Join::kItems,
+       Memory::kListed,
+       "height and width of the image before resizing; families of rule "
+       "`pinpoints`",
+       [](const BatchInfo& info) {
+         return ListIf(info.crops.lists_crops && info.crops.lists_images,
+                       info.crops.image_sizes, 2);
+       }},
+      {"spatial_shapes", E::kInt64, "[C, 2]", kImages, Join::kItems,
+       Memory::kListed,
+       "height and width of each crop, in patches; form `padded`",
+       [](const BatchInfo& info) {
+         return ListIf(HasPaddedCrops(info), info.crops.spatial_shapes, 2);
+       }},
+      {"pixel_attention_mask", E::kBool, "[C, max_patches]", kImages,
+       Join::kPaddedItems, Memory::kListedOnce,
+       "true for patches; form `padded`",
+       [](const BatchInfo& info) {
+         return ListIf(HasPaddedCrops(info), info.crops.pixel_attention_mask,
+                       info.crops.shape.padded_rows);
+       }},
+      {"pixel_values_videos", E::kPixels, "[Q, V]; tiles as pixel_values",
+       kImages, Join::kItems, Memory::kPacked,
+       "normalised patches; models that take videos", PixelsOfVideos},
+      {"video_grid_thw", E::kInt64, "[D, 3]", kImages, Join::kItems,
+       Memory::kListed,
+       "(t, h, w) of each video; t counts temporal patches; models that take "
+       "videos",
+       [](const BatchInfo& info) {
+         return ListIf(info.videos.listed, info.videos.vision.image_grid_thw,
+                       3);
+       }},
+      {"second_per_grid_ts", E::kFloat32, "[D]", kImages, Join::kItems,
+       Memory::kListed,
+       "seconds from one temporal patch to the next; models that take videos",
+       [](const BatchInfo& info) {
+         return ListIf(info.videos.listed, info.videos.second_per_grid_ts);
+       }},
+      {"video_cu_seqlens", E::kInt32, "[Σt + 1]", kImages, Join::kSums,
+       Memory::kListed,
+       "sums of h·w, t times for each video; models that take videos",
+       [](const BatchInfo& info) {
+         return ListIf(info.videos.listed, info.videos.vision.cu_seqlens);
+       }},
+      {"embedding_send_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
+       Memory::kHost,
+       "image tokens of this rank's images that go to each language rank",
+       [](const BatchInfo& info) {
+         return ListIf(info.embeddings.planned(), info.embeddings.send);
+       }},
+      {"embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
+       Memory::kHost, "image tokens that come from each vision rank",
+       [](const BatchInfo& info) {
+         return ListIf(info.embeddings.planned(), info.embeddings.receive);
+       }},
+      {"embedding_order", E::kInt64, "[E]", nullptr, Join::kItems,
+       Memory::kListed,
+       "the received row of each image placeholder of the text; rows are "
+       "received rank by rank",
+       [](const BatchInfo& info) {
+         return ListIf(info.embeddings.planned(), info.embeddings.order);
+       }},
+  };
+}
+
+struct AddedRows {
+  Mutex mutex;
+  TensorTable rows ABSL_GUARDED_BY(mutex);
+};
+// Never destroyed: rows are added before main, and batches outlive it.
+AddedRows& Added() {
+  static auto* const added = new AddedRows;
+  return *added;
+}
+
+}  // namespace
+
+uint64_t ElementBytes(ElementType type) {
+  switch (type) {
+    case E::kPixels:
+      return 0;
+    case E::kInt64:
+      return 8;
+    case E::kInt32:
+    case E::kFloat32:
+      return 4;
+    case E::kBfloat16:
+      return 2;
+    case E::kBool:
+      return 1;
+  }
+  return 0;
+}
+
+absl::string_view ElementName(ElementType type) {
+  switch (type) {
+    case E::kPixels:
+      return "float32 or bfloat16";
+    case E::kInt64:
+      return "int64";
+    case E::kInt32:
+      return "int32";
+    case E::kFloat32:
+      return "float32";
+    case E::kBfloat16:
+      return "bfloat16";
+    case E::kBool:
+      return "bool";
+  }
+  return "";
+}
+
+absl::string_view JoinName(Join join) {
+  switch (join) {
+    case Join::kTokens:
+      return "tokens";
+    case Join::kSums:
+      return "sums";
+    case Join::kItems:
+      return "items";
+    case Join::kPaddedItems:
+      return "padded items";
+    case Join::kRanks:
+      return "ranks";
+  }
+  return "";
+}
+
+absl::string_view MemoryName(Memory memory) {
+  switch (memory) {
+    case Memory::kPacked:
+      return "packed";
+    case Memory::kListed:
+      return "listed";
+    case Memory::kListedOnce:
+      return "listed once";
+    case Memory::kHost:
+      return "host";
+  }
+  return "";
+}
+
+absl::string_view ReceiversOf(BatchField field) {
+  if (field == &BatchFields::input_ids) return "language, first stage";
+  if (field == &BatchFields::labels) return "language, last stage";
+  if (field == &BatchFields::positions) return "language, every stage";
+  if (field == &BatchFields::pixels) return "vision, first stage";
+  return "both, first stage, placement `split`";
+}
+
+TensorShape::TensorShape(std::initializer_list<int64_t> of) : rank(of.size()) {
+  std::copy(of.begin(), of.end(), sides.begin());
+}
+
+int64_t TensorShape::elements() const {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; ++i) count *= sides[i];
+  return count;
+}
+
+std::shared_ptr<const TensorTable> MakeTensorTable() {
+  auto table = std::make_shared<TensorTable>(BuiltInRows());
+  {
+    AddedRows& added = Added();
+    MutexLock lock(&added.mutex);
+    table->insert(table->end(), added.rows.begin(), added.rows.end());
+  }
+  for (TensorRow& row : *table) row.host_name = row.name + "_host";
+  return table;
+}
+
+bool AddTensorRow(TensorRow row) {
+  AddedRows& added = Added();
+  MutexLock lock(&added.mutex);
+  added.rows.push_back(std::move(row));
+  return true;
+}
+
+void LayOutTensors(BatchInfo* info) {
+  if (info->table == nullptr) info->table = MakeTensorTable();
+  info->tensors.clear();
+  info->packed_bytes = 0;
+  info->list_bytes = 0;
+  const ElementType pixels =
+      info->pixel_type == PixelType::kBfloat16 ? E::kBfloat16 : E::kFloat32;
+  for (const TensorRow& row : *info->table) {
+    if (row.field != nullptr && !(info->fields.*row.field)) continue;
+    const Value value = row.value(*info);
+    if (!value) continue;
+    BatchTensor& tensor = info->tensors.emplace_back();
+    tensor.row = &row;
+    tensor.type = row.type == E::kPixels ? pixels : row.type;
+    tensor.shape = value->shape;
+    if (row.memory == Memory::kHost) continue;
+    uint64_t& bytes =
+        row.memory == Memory::kPacked ? info->packed_bytes : info->list_bytes;
+    tensor.offset = bytes;
+    bytes = AlignUp(bytes + tensor.bytes(), kTensorAlignment);
+  }
+}
+
+const BatchTensor* FindTensor(const BatchInfo& info, absl::string_view name) {
+  for (const BatchTensor& tensor : info.tensors) {
+    if (tensor.row->name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+void ListTensors(const BatchInfo& info, const TensorMemory& memory,
+                 std::vector<TensorView>* views) {
+  views->clear();
+  for (const BatchTensor& tensor : info.tensors) {
+    const TensorRow& row = *tensor.row;
+    TensorView view = {row.name.c_str(), tensor.type, nullptr, memory.device,
+                       tensor.shape};
+    if (row.memory == Memory::kPacked) {
+      view.data = memory.packed + tensor.offset;
+      views->push_back(view);
+      continue;
+    }
+    const void* const host = row.value(info)->data;
+    if (row.memory != Memory::kHost) {
+      view.data = memory.lists == nullptr ? host : memory.lists + tensor.offset;
+      views->push_back(view);
+    }
+    if (row.memory == Memory::kListedOnce) continue;
+    if (row.memory == Memory::kListed) view.name = row.host_name.c_str();
+    view.data = host;
+    view.device = kHostMemory;
+    views->push_back(view);
+  }
+}
+
+std::string DigestOf(const BatchInfo& info,
+                     const std::vector<TensorView>& views) {
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(
+      XXH3_createState(), XXH3_freeState);
+  XXH3_128bits_reset(state.get());
+  const auto add = [&](const void* data, size_t bytes) {
+    if (bytes > 0) XXH3_128bits_update(state.get(), data, bytes);
+  };
+  for (const TensorView& view : views) {
+    const absl::string_view name = view.name;
+    const int64_t type = static_cast<int64_t>(view.type);
+    add(name.data(), name.size() + 1);  // with the 0
+    add(&type, sizeof(type));
+    add(view.shape.sides.data(), sizeof(view.shape.sides));
+    add(view.data, view.bytes());
+  }
+  const int64_t rest[] = {info.max_seqlen, info.vision_max_seqlen,
+                          info.dummy_image};
+  add(rest, sizeof(rest));
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+}  // namespace ballast
