@@ -13,7 +13,6 @@
 #include "trainer_shim/embedding_plan.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/role_fields.h"
-#include "trainer_shim/sample_padding.h"
 #include "trainer_shim/tensor_table.h"
 #include "trainer_shim/thd_layout.h"
 #include "trainer_shim/totals.h"

@@ -13,8 +13,8 @@
 #include "trainer_shim/context_slice.h"
 #include "trainer_shim/crop_layout.h"
 #include "trainer_shim/role_fields.h"
-#include "trainer_shim/sample_padding.h"
 #include "trainer_shim/tensor_table.h"
+#include "trainer_shim/totals.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {

@@ -2,6 +2,7 @@
 #define BALLAST_TRAINER_SHIM_ROLE_SOURCE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/batch_stream.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
@@ -27,13 +29,61 @@
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/batch_info.h"
-#include "trainer_shim/batch_times.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/job_shape.h"
-#include "trainer_shim/micro_batch_counts.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
+
+// Time spent in each phase between a micro-batch's block and its packed batch
+// (StepTiming in proto/timing.proto). Absent: there is no such phase, or its
+// time is not known.
+struct BatchTimes {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+  std::optional<absl::Duration> copy;  // from host to device
+  // Between ranks; includes other ranks' delays.
+  std::optional<absl::Duration> exchange;
+  // Of images that travelled encoded, with resizing and waiting for the
+  // engines.
+  std::optional<absl::Duration> decode;
+  std::optional<absl::Duration> pack;
+};
+
+// The number of micro-batches of any step: a trainer's pipeline schedule needs
+// it before the step's first batch. Numbers of schedules that the rank has
+// fetched for its batches are known; the servers are asked for others. All
+// calls may be made from any thread.
+class MicroBatchCounts {
+ public:
+  // Numbers that are kept.
+  static constexpr size_t kKnownSteps = 64;
+
+  // As ScheduleSource.
+  MicroBatchCounts(absl::Span<LoaderClient* const> servers,
+                   ScheduleSource::Options options)
+      : schedules_(servers, std::move(options)) {}
+
+  // Keeps the number of a schedule's micro-batches, for the last kKnownSteps
+  // steps. Never waits for a Get.
+  void Note(const v1::StepSchedule& schedule);
+
+  // Blocks only for a step that is not known. Errors: as ScheduleSource::Get;
+  // DATA_LOSS (a schedule without micro-batches).
+  absl::StatusOr<uint32_t> Get(uint64_t step);
+
+  // As ScheduleSource::Cancel.
+  void Cancel() { schedules_.Cancel(); }
+
+ private:
+  // 0: not known.
+  uint32_t Known(uint64_t step) const;
+
+  Mutex asking_;              // held while a server is asked
+  ScheduleSource schedules_;  // Get: only under asking_
+  mutable Mutex mutex_;
+  std::map<uint64_t, uint32_t> counts_ ABSL_GUARDED_BY(mutex_);  // by step
+};
 
 // The job's servers, and how they and this rank authenticate each other.
 struct ServerOptions {

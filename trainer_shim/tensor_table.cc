@@ -74,7 +74,7 @@ bool HasPaddedCrops(const BatchInfo& info) {
 }
 
 // Every row is here. A row of kPacked also has code that fills it in
-// host/pack_cpu.cc and cuda/device_stage.cc.
+// host/packed_batch.cc and cuda/device_stage.cc.
 TensorTable BuiltInRows() {
   constexpr auto kIds = &BatchFields::input_ids;
   constexpr auto kLabels = &BatchFields::labels;

@@ -24,7 +24,7 @@
 #include "tests/trainer_shim/c_api/c_batch.h"
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/nccl_api.h"
+#include "trainer_shim/cuda/nccl_connect.h"
 
 namespace ballast {
 namespace {

@@ -19,11 +19,9 @@
 #include "tests/gpu/engine_files.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_image_decoder.h"
-#include "trainer_shim/cuda/device_jpeg_engine.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
 #include "trainer_shim/host/patchify.h"
-#include "trainer_shim/host/patchify_images.h"
-#include "trainer_shim/jpeg_engine_queue.h"
+#include "trainer_shim/jpeg_feed.h"
 
 namespace ballast {
 namespace {

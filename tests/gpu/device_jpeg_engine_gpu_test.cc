@@ -1,5 +1,5 @@
 // Planes of the GPU's JPEG engines against libjpeg's.
-#include "trainer_shim/cuda/device_jpeg_engine.h"
+#include "trainer_shim/cuda/device_image_decoder.h"
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/engine_files.h"
-#include "trainer_shim/host/cpu_jpeg_engine.h"
+#include "trainer_shim/host/host_image_decoder.h"
 
 namespace ballast {
 namespace {

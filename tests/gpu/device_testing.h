@@ -11,8 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "trainer_shim/cuda/cuda_status.h"
-#include "trainer_shim/cuda/device_buffer.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
 

@@ -17,8 +17,8 @@
 #include "proto/image/engine_jpeg.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/device_jpeg_engine.h"
-#include "trainer_shim/jpeg_engine_queue.h"
+#include "trainer_shim/cuda/device_image_decoder.h"
+#include "trainer_shim/jpeg_feed.h"
 
 namespace ballast {
 

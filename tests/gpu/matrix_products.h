@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "trainer_shim/cuda/device_buffer.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
 

@@ -17,9 +17,9 @@
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/engine_files.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/device_jpeg_engine.h"
+#include "trainer_shim/cuda/device_image_decoder.h"
 #include "trainer_shim/cuda/plane_kernels.h"
-#include "trainer_shim/jpeg_engine_queue.h"
+#include "trainer_shim/jpeg_feed.h"
 #include "trainer_shim/resample_plan.h"
 
 namespace ballast {

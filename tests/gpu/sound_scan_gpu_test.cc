@@ -12,8 +12,8 @@
 
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/engine_files.h"
-#include "trainer_shim/cuda/device_jpeg_engine.h"
-#include "trainer_shim/host/cpu_jpeg_engine.h"
+#include "trainer_shim/cuda/device_image_decoder.h"
+#include "trainer_shim/host/host_image_decoder.h"
 
 namespace ballast {
 namespace {

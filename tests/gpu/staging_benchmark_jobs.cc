@@ -9,7 +9,7 @@
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 #include "tests/gpu/device_testing.h"
-#include "trainer_shim/cuda/staging_timer.h"
+#include "trainer_shim/cuda/batch_stager.h"
 
 namespace ballast {
 namespace {

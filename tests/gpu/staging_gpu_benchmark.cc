@@ -18,7 +18,7 @@
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/staging_benchmark_jobs.h"
-#include "trainer_shim/cuda/device_entry.h"
+#include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/device_stage.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
 

@@ -13,7 +13,7 @@
 #include "proto/block/block_layout.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/host/pack_cpu.h"
+#include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/thd_layout.h"
 
 namespace ballast {

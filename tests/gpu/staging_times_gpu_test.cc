@@ -17,15 +17,14 @@
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
 #include "tests/gpu/device_testing.h"
-#include "trainer_shim/batch_times.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
-#include "trainer_shim/cuda/device_buffer.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/staging_kernels.h"
-#include "trainer_shim/cuda/staging_timer.h"
+#include "trainer_shim/role_source.h"
 
 namespace ballast {
 namespace {

@@ -11,7 +11,7 @@
 #include "proto/block/block_view.h"
 #include "proto/schedule/fingerprint.h"
 #include "tests/simulation/sim_threads.h"
-#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/host/host_batch_maker.h"
 #include "trainer_shim/job_shape.h"
 
 namespace ballast {
@@ -90,9 +90,8 @@ ExpectedBatch Assemble(const SyntheticJob& job, const v1::Role& role,
   BatchAssembler assembler(role, shape, PixelType::kFloat32,
                            Normalisation::kTorchvision, nullptr);
   PackedBatch batch;
-  const absl::Status status =
-      assembler.Assemble(StepInfoOf(schedule, shape.padding), micro_batch,
-                         block.bytes(), &batch);
+  const absl::Status status = assembler.Assemble(
+      StepInfoOf(schedule, shape.padding), micro_batch, block.bytes(), &batch);
   if (!status.ok()) std::abort();
   ExpectedBatch expected;
   for (const PackedSample& sample : batch.samples) {

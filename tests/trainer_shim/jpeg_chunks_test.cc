@@ -1,4 +1,4 @@
-#include "trainer_shim/jpeg_chunks.h"
+#include "trainer_shim/jpeg_feed.h"
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "common/mutex.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/stepped_jpeg_engine.h"
-#include "trainer_shim/host/cpu_jpeg_engine.h"
+#include "trainer_shim/host/host_image_decoder.h"
 
 namespace ballast {
 namespace {

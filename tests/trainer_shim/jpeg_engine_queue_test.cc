@@ -1,4 +1,4 @@
-#include "trainer_shim/jpeg_engine_queue.h"
+#include "trainer_shim/jpeg_feed.h"
 
 #include <memory>
 #include <string>

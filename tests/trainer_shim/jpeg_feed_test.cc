@@ -10,7 +10,6 @@
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
 #include "tests/fakes/stepped_jpeg_engine.h"
-#include "trainer_shim/jpeg_chunks.h"
 
 namespace ballast {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer_shim/micro_batch_counts.h"
+#include "trainer_shim/role_source.h"
 
 #include <memory>
 #include <utility>

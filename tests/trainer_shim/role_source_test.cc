@@ -11,7 +11,6 @@
 #include "proto/timing.pb.h"
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
-#include "trainer_shim/batch_times.h"
 
 namespace ballast {
 namespace {

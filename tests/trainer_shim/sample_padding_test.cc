@@ -1,4 +1,4 @@
-#include "trainer_shim/sample_padding.h"
+#include "trainer_shim/totals.h"
 
 #include <initializer_list>
 

@@ -16,7 +16,6 @@
 #include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/cuda_status.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"

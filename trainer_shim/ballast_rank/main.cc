@@ -21,11 +21,9 @@
 #include "proto/block/data_end.h"
 #include "proto/schedule/module.h"
 #include "proto/transport.h"
-#include "trainer_shim/ballast_rank/batch_lines.h"
 #include "trainer_shim/ballast_rank/cuda_backend.h"
 #include "trainer_shim/ballast_rank/failure.h"
-#include "trainer_shim/ballast_rank/history.h"
-#include "trainer_shim/ballast_rank/lost_reports.h"
+#include "trainer_shim/ballast_rank/records.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/ballast_rank/world.h"
 

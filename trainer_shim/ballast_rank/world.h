@@ -16,7 +16,7 @@
 #include "common/clock.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "trainer_shim/ballast_rank/lost_reports.h"
+#include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/trainer_place.h"

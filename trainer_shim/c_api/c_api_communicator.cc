@@ -17,9 +17,9 @@
 #include "trainer_shim/c_api/cuda_support.h"
 #include "trainer_shim/c_api/handles.h"
 #include "trainer_shim/c_api/options.h"
-#include "trainer_shim/host/exchange_address.h"
 #include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"
+#include "trainer_shim/host/peer_address.h"
 #include "trainer_shim/meeting_server.h"
 #include "trainer_shim/role_source.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
-#include "trainer_shim/cuda/current_device.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
 #include "trainer_shim/meeting_server.h"

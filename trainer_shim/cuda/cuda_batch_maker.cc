@@ -12,8 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda/cuda_status.h"
-#include "trainer_shim/cuda/current_device.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
 namespace {

@@ -1,13 +1,62 @@
 #include "trainer_shim/cuda/cuda_handles.h"
 
+#include <cuda_runtime_api.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda/cuda_status.h"
 
 namespace ballast {
+namespace {
+
+absl::StatusCode CodeOf(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return absl::StatusCode::kOk;
+    case cudaErrorMemoryAllocation:
+      return absl::StatusCode::kResourceExhausted;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorStubLibrary:
+      return absl::StatusCode::kFailedPrecondition;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+}  // namespace
+
+absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::Status(CodeOf(error),
+                      absl::StrCat(what, ": ", cudaGetErrorName(error), " (",
+                                   cudaGetErrorString(error), ")"));
+}
+
+CurrentDevice::CurrentDevice(int device) {
+  status_ = CudaStatus(cudaGetDevice(&before_), "asking for the device");
+  if (!status_.ok() || device == before_) return;
+  status_ = CudaStatus(cudaSetDevice(device), "choosing the device");
+  changed_ = status_.ok();
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (changed_) cudaSetDevice(before_);
+}
+
+absl::Status LoadKernels(std::initializer_list<const void*> kernels) {
+  for (const void* kernel : kernels) {
+    if (kernel == nullptr) continue;
+    cudaFuncAttributes attributes;
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaFuncGetAttributes(&attributes, kernel), "loading a kernel"));
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 // A destructor cannot return an error. The call that met the device's error
@@ -154,6 +203,54 @@ absl::Status PinnedBuffer::Reserve(uint64_t size) {
 
 void PinnedBuffer::Free::operator()(uint8_t* data) const {
   LogFailure(cudaFreeHost(data), "release of pinned memory");
+}
+
+absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(uint64_t size) {
+  DeviceBuffer buffer;
+  if (size == 0) return buffer;
+  void* data = nullptr;
+  BALLAST_RETURN_IF_ERROR(
+      CudaStatus(cudaMalloc(&data, size),
+                 absl::StrCat("allocation of ", size, " bytes on the device")));
+  buffer.data_.reset(static_cast<uint8_t*>(data));
+  buffer.size_ = size;
+  return buffer;
+}
+
+void DeviceBuffer::Free::operator()(uint8_t* data) const {
+  const absl::Status status =
+      CudaStatus(cudaFree(data), "release of device memory");
+  // A destructor cannot return an error. The call that met the device's error
+  // first has reported it.
+  if (!status.ok()) LogError(status.message());
+}
+
+namespace {
+
+// CUDA takes a non-const pointer; a flag marks this memory as read-only.
+void* AddressOf(const MemoryRegion& region) {
+  return const_cast<uint8_t*>(region.bytes().data());
+}
+
+}  // namespace
+
+absl::Status CudaPinner::Pin(const MemoryRegion& region) {
+  const CurrentDevice current(device_);
+  BALLAST_RETURN_IF_ERROR(current.status());
+  const unsigned flags = cudaHostRegisterPortable |
+                         (region.read_only() ? cudaHostRegisterReadOnly : 0);
+  const absl::Status status = CudaStatus(
+      cudaHostRegister(AddressOf(region), region.bytes().size(), flags),
+      absl::StrCat("pinning the ", region.bytes().size(),
+                   " bytes that blocks lie in"));
+  if (!status.ok()) cudaGetLastError();  // the caller handles it: clear it
+  return status;
+}
+
+absl::Status CudaPinner::Unpin(const MemoryRegion& region) {
+  const CurrentDevice current(device_);
+  BALLAST_RETURN_IF_ERROR(current.status());
+  return CudaStatus(cudaHostUnregister(AddressOf(region)), "unpinning memory");
 }
 
 }  // namespace ballast

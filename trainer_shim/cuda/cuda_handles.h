@@ -4,15 +4,53 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "client/memory_region.h"
+#include "trainer_shim/region_pins.h"
 
 namespace ballast {
+
+// The only place where CUDA's errors become statuses. `what` names the failed
+// operation ("copy of 12 bytes to the device").
+//
+// Codes: RESOURCE_EXHAUSTED (the device's or the pinned memory is used up),
+// FAILED_PRECONDITION (no device, no driver, or one too old for the runtime),
+// INTERNAL (all else). After INTERNAL the device's context may be lost: most of
+// CUDA's errors stick, and every later call reports the same.
+absl::Status CudaStatus(cudaError_t error, absl::string_view what);
+
+// Makes a device the calling thread's current one for its lifetime, and then
+// restores the previous one.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+  // Errors: as CudaStatus.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+  absl::Status status_;
+};
+
+// Loads kernels, given by the addresses of their host functions, onto the
+// current device; null is skipped. Otherwise a kernel's first launch loads it,
+// which may wait for all work on the device, and without end if that work waits
+// for a peer. Errors: as CudaStatus.
+absl::Status LoadKernels(std::initializer_list<const void*> kernels);
 
 // RAII types for CUDA's events, streams and memory. All are movable; a
 // default-constructed one is empty. Errors: as CudaStatus.
@@ -125,6 +163,53 @@ class PinnedBuffer {
   std::unique_ptr<uint8_t, Free> data_;
   uint64_t size_ = 0;
   std::vector<std::unique_ptr<uint8_t, Free>> outgrown_;
+};
+
+// Uninitialised GPU memory of a fixed size, which may be 0; begins at a
+// multiple of 256. Movable. Thread-compatible.
+class DeviceBuffer {
+ public:
+  // Allocates on the calling thread's current device. Waits for the device.
+  // Errors: as CudaStatus; RESOURCE_EXHAUSTED names the size.
+  static absl::StatusOr<DeviceBuffer> Create(uint64_t size);
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& other) noexcept { Swap(&other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    DeviceBuffer moved(std::move(other));
+    Swap(&moved);
+    return *this;
+  }
+  // Waits until the device has done all work enqueued before.
+  ~DeviceBuffer() = default;
+
+  uint64_t size() const { return size_; }
+  // A device address: the host must not read or write it.
+  uint8_t* data() const { return data_.get(); }
+
+ private:
+  void Swap(DeviceBuffer* other) {
+    data_.swap(other->data_);
+    std::swap(size_, other->size_);
+  }
+  struct Free {
+    void operator()(uint8_t* data) const;
+  };
+  std::unique_ptr<uint8_t, Free> data_;
+  uint64_t size_ = 0;
+};
+
+// Pins memory with cudaHostRegister, for all devices. Errors: as CudaStatus,
+// naming the size.
+class CudaPinner final : public MemoryPinner {
+ public:
+  // Calls CUDA with `device` current, so that no other device gets a context.
+  explicit CudaPinner(int device) : device_(device) {}
+
+  absl::Status Pin(const MemoryRegion& region) override;
+  absl::Status Unpin(const MemoryRegion& region) override;
+
+ private:
+  const int device_;
 };
 
 }  // namespace ballast

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "trainer_shim/cuda/cuda_status.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
 

@@ -13,8 +13,8 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
-#include "trainer_shim/cuda/cuda_status.h"
-#include "trainer_shim/encoded_piece.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/jpeg_engine.h"
 
 namespace ballast {
 

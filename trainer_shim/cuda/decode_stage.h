@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "trainer_shim/cuda/batch_stager.h"
-#include "trainer_shim/cuda/device_entry.h"
+#include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/device_image_decoder.h"
 #include "trainer_shim/cuda/device_stage.h"
 #include "trainer_shim/decode_line.h"

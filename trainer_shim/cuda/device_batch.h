@@ -4,10 +4,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/mutex.h"
 #include "trainer_shim/batch_info.h"
+#include "trainer_shim/batch_pool.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/staging_plan.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/tensor_table.h"
 
@@ -41,6 +50,68 @@ PackedBatch WithoutTensors(const DeviceBatch& batch);
 // which must wait for the batch. Errors: as CudaStatus.
 absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
                                        cudaStream_t stream);
+
+// A batch in device memory, with the buffers that hold its tensors. They grow
+// to twice the largest batch that they have held, and are kept.
+//
+// At the last release an event is recorded on every stream that the batch was
+// given to. Before the memory is reused, the shim's stream, not the host, waits
+// for these events. An entry that outlives its shim frees its device memory in
+// the same order. CUDA frees pinned memory only by waiting for the device, so
+// the entry's pinned memory is then kept for later entries of the process.
+class DeviceEntry : public BatchEntry {
+ public:
+  // Creates an empty entry on `device`, which must be the current one. `stream`
+  // is the shim's. Errors: as CudaStatus.
+  static absl::StatusOr<std::unique_ptr<DeviceEntry>> Create(
+      int device, std::shared_ptr<const CudaStream> stream);
+  ~DeviceEntry() override;
+
+  const BatchInfo& info() const override { return batch; }
+  bool placeholder(size_t index) const override {
+    return batch.placeholders[index] != 0;
+  }
+  absl::StatusOr<std::string> Digest(StreamHandle stream) const override;
+  absl::Status RecordStream(StreamHandle stream) override;
+
+  // Makes the shim's stream wait for all readers of the entry's previous batch.
+  // Call it before the memory is used for another batch. Errors: as CudaStatus,
+  // including those of the release.
+  absl::Status WaitUntilFree();
+
+  // Makes space for `samples` placeholders; new space is zeroed. Errors: as
+  // CudaStatus.
+  absl::Status ReservePlaceholders(uint64_t samples);
+
+ private:
+  const std::shared_ptr<const CudaStream> stream_;  // freed after the buffers
+
+ public:
+  DeviceBatch batch;
+  OutputLayout layout;  // of `output`
+  StreamBuffer upload;
+  StreamBuffer output;
+  PinnedBuffer placeholders;
+  // Done once the device has packed the batch, or has sent it to or received it
+  // from tensor peers; recorded by the code that enqueues that work.
+  Event packed;
+
+ private:
+  DeviceEntry(int device, std::shared_ptr<const CudaStream> stream)
+      : stream_(std::move(stream)), device_(device) {}
+  void List(std::vector<TensorView>* tensors) const override;
+  void OnRelease() override;
+
+  const int device_;
+  Mutex mutex_;
+  // Streams that the batch was given to (RecordStream) since it was handed out.
+  std::vector<StreamHandle> streams_ ABSL_GUARDED_BY(mutex_);
+  // One for each of `streams_`, and spare ones.
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
+  // Number of events_ that must be done before the memory is reused.
+  size_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status release_ ABSL_GUARDED_BY(mutex_);
+};
 
 }  // namespace ballast
 

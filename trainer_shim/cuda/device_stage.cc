@@ -5,7 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda/cuda_status.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
 namespace {

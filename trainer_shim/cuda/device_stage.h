@@ -11,7 +11,7 @@
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/device_entry.h"
+#include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
 #include "trainer_shim/cuda/staging_kernels.h"
 #include "trainer_shim/exchange_slices.h"

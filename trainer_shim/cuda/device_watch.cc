@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda/cuda_status.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
 namespace {

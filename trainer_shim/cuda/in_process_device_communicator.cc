@@ -6,7 +6,6 @@
 #include "common/status_macros.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/cuda_status.h"
 #include "trainer_shim/host/in_process_communicator.h"
 
 namespace ballast {

@@ -7,7 +7,7 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda/nccl_api.h"
+#include "trainer_shim/cuda/nccl_connect.h"
 
 namespace ballast {
 namespace {

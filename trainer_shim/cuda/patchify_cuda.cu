@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda/cuda_status.h"
-#include "trainer_shim/cuda/kernel_loading.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/patchify_kernels.cuh"
 #include "trainer_shim/cuda/pixel_form_kernels.cuh"
 #include "trainer_shim/pixel_words.h"

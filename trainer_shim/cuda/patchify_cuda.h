@@ -10,9 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "trainer_shim/cuda/device_buffer.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/host/patchify.h"
-#include "trainer_shim/host/patchify_images.h"
 
 namespace ballast {
 

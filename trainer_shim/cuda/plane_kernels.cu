@@ -4,8 +4,7 @@
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "proto/image/resample_weights.h"
-#include "trainer_shim/cuda/cuda_status.h"
-#include "trainer_shim/cuda/kernel_loading.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/plane_kernels.h"
 #include "trainer_shim/plane_arithmetic.h"
 

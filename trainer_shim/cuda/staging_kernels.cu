@@ -6,8 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "trainer_shim/cuda/cuda_status.h"
-#include "trainer_shim/cuda/kernel_loading.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
 namespace {

@@ -54,7 +54,7 @@ struct CheckRecordsArguments {
 absl::Status LaunchCheckRecords(const CheckRecordsArguments& arguments,
                                 cudaStream_t stream);
 
-// PackText (pack_cpu.h) on the device. Null tensors are not written.
+// PackText (packed_batch.h) on the device. Null tensors are not written.
 struct PackTextArguments {
   const uint8_t* landing = nullptr;
   const TextSource* texts = nullptr;           // [samples]

@@ -9,7 +9,7 @@
 #include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/host/patchify_images.h"
+#include "trainer_shim/host/patchify.h"
 
 namespace ballast {
 

@@ -10,8 +10,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "trainer_shim/host/gloo_link.h"
-#include "trainer_shim/host/peer_header.h"
-#include "trainer_shim/host/peer_ports.h"
+#include "trainer_shim/host/peer_address.h"
 
 namespace ballast {
 namespace {

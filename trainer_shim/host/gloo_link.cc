@@ -1,9 +1,12 @@
 #include "trainer_shim/host/gloo_link.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/attr.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -12,16 +15,165 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "trainer_shim/host/exchange_address.h"
-#include "trainer_shim/host/tcp_connections.h"
+#include "trainer_shim/host/peer_address.h"
 
 namespace ballast {
+namespace {
+
+// "12 bytes in 2 slices".
+std::string Text(const SliceSizes& sizes) {
+  return absl::StrCat(sizes.bytes, " bytes in ", sizes.slices, " slices");
+}
+
+absl::Status CheckSizes(uint32_t from, uint32_t to, const SliceSizes& sent,
+                        const SliceSizes& expected) {
+  if (sent == expected) return absl::OkStatus();
+  const bool only_order =
+      sent.bytes == expected.bytes && sent.slices == expected.slices;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "rank ", from, " sends ", Text(sent), " to rank ", to, ", which expects ",
+      Text(expected), only_order ? " of other lengths" : "",
+      "; the two follow different schedules or steps"));
+}
+
+}  // namespace
+
+void SliceSizes::Add(uint64_t slice_bytes) {
+  if (slice_bytes == 0) return;
+  ++slices;
+  bytes += slice_bytes;
+  // FNV-1a, a length at a time.
+  hash = (hash ^ slice_bytes) * 0x100000001b3;
+}
+
+std::vector<PeerHeader> HeadersOf(uint64_t run, uint64_t number, uint32_t from,
+                                  uint32_t size,
+                                  absl::Span<const SendSlice> sends,
+                                  absl::Span<const ReceiveSlice> receives) {
+  std::vector<PeerHeader> headers(size);
+  for (uint32_t to = 0; to < size; ++to) {
+    headers[to].magic = PeerHeader::kMagic;
+    headers[to].run = run;
+    headers[to].number = number;
+    headers[to].from = from;
+    headers[to].to = to;
+  }
+  for (const SendSlice& slice : sends) {
+    headers[slice.peer].sends.Add(slice.bytes.size());
+  }
+  for (const ReceiveSlice& slice : receives) {
+    headers[slice.peer].receives.Add(slice.bytes.size());
+  }
+  return headers;
+}
+
+absl::Status CheckHeader(const PeerHeader& got, const PeerHeader& sent) {
+  if (got.magic != PeerHeader::kMagic || got.run != sent.run ||
+      got.from != sent.to || got.to != sent.from) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "what answers rank ", sent.from, " in place of rank ", sent.to,
+        " is not that rank of this run: another start of the job or another "
+        "program uses its port; start all ranks again"));
+  }
+  if (got.number != sent.number) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", got.from, " is at exchange ", got.number,
+                     " and rank ", sent.from, " at exchange ", sent.number,
+                     "; the two follow different schedules or steps"));
+  }
+  const absl::Status to_me =
+      CheckSizes(got.from, got.to, got.sends, sent.receives);
+  if (!to_me.ok()) return to_me;
+  return CheckSizes(sent.from, sent.to, sent.sends, got.receives);
+}
+
+namespace {
+
+constexpr int kKeepAliveProbes = 3;
+
+// Empty for other families than IPv4 and IPv6.
+std::optional<TcpEnd> EndOf(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN];
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+    return TcpEnd{text, ntohs(v4.sin_port)};
+  }
+  if (address.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+    return TcpEnd{text, ntohs(v6.sin6_port)};
+  }
+  return std::nullopt;
+}
+
+std::optional<TcpConnection> ConnectionOf(int fd) {
+  int type = 0;
+  socklen_t bytes = sizeof(type);
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) != 0 ||
+      type != SOCK_STREAM) {
+    return std::nullopt;
+  }
+  TcpConnection connection;
+  connection.fd = fd;
+  sockaddr_storage own = {};
+  bytes = sizeof(own);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &bytes) != 0) {
+    return std::nullopt;
+  }
+  bytes = sizeof(connection.peer_address);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&connection.peer_address),
+                  &bytes) != 0) {
+    return std::nullopt;
+  }
+  const std::optional<TcpEnd> own_end = EndOf(own);
+  const std::optional<TcpEnd> peer = EndOf(connection.peer_address);
+  if (!own_end || !peer) return std::nullopt;
+  connection.own = *own_end;
+  connection.peer = *peer;
+  return connection;
+}
+
+void SetOption(int fd, int level, int option, int value) {
+  // Failure leaves the kernel's default, which only finds lost peers later.
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+}  // namespace
+
+std::vector<TcpConnection> TcpConnections() {
+  std::vector<TcpConnection> found;
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return found;
+  const absl::Cleanup close_folder = [folder] { closedir(folder); };
+  while (const dirent* entry = readdir(folder)) {
+    int fd = 0;
+    if (!absl::SimpleAtoi(entry->d_name, &fd)) continue;
+    if (auto connection = ConnectionOf(fd)) found.push_back(*connection);
+  }
+  return found;
+}
+
+void EndWhenSilent(int fd, absl::Duration silent_after) {
+  const int seconds = std::max<int64_t>(absl::ToInt64Seconds(silent_after), 2);
+  // Idle connections: the first probe after half of the time, the others in the
+  // rest of it. Unacknowledged data: the whole time.
+  SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds / 2);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL,
+            std::max(seconds / 2 / kKeepAliveProbes, 1));
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * seconds);
+}
+
 namespace {
 
 using ::gloo::transport::UnboundBuffer;

@@ -1,13 +1,167 @@
 #include "trainer_shim/host/host_image_decoder.h"
 
+#include <jerror.h>
+#include <jpeglib.h>
+
 #include <algorithm>
+#include <array>
+#include <csetjmp>
 #include <cstddef>
+#include <cstdio>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/jpeg_input.h"
 #include "common/status_macros.h"
+#include "proto/block/block_layout.h"
+#include "proto/image/plane_form.h"
 #include "trainer_shim/host/plane_pixels.h"
 
 namespace ballast {
+namespace {
+
+// Rows that one call of jpeg_read_raw_data may write of a plane.
+constexpr int kMostRows = 2 * DCTSIZE;
+
+}  // namespace
+
+struct CpuJpegEngine::State {
+  // libjpeg keeps a file's tables for the next one; a decompressor for each
+  // image keeps nothing, and costs some microseconds.
+  State() { info.err = &error.base; }
+
+  enum class Outcome { kDone, kTruncated, kOtherForm, kError };
+
+  // These functions may longjmp, so none has a local that needs a destructor.
+
+  Outcome Decode(const EncodedJpeg& image, const PlaneLayout& layout) {
+    if (setjmp(error.jump)) return Outcome::kError;
+    jpeg_create_decompress(&info);
+    info.src = &input.base;
+    if (jpeg_read_header(&info, TRUE) == JPEG_SUSPENDED) {
+      return Outcome::kTruncated;
+    }
+    if (!IsOf(image.form)) return Outcome::kOtherForm;
+    info.raw_data_out = TRUE;
+    if (!jpeg_start_decompress(&info)) return Outcome::kTruncated;
+    return ReadPlanes(image, layout);
+  }
+
+  bool IsOf(const PlaneForm& form) const {
+    if (info.image_width != form.width || info.image_height != form.height ||
+        info.num_components != form.planes() || info.progressive_mode) {
+      return false;
+    }
+    if (info.num_components == 1) {
+      return info.comp_info[0].h_samp_factor == 1 &&
+             info.comp_info[0].v_samp_factor == 1;
+    }
+    if (info.jpeg_color_space != JCS_YCbCr) return false;
+    const bool wide = form.sampling != ChromaSampling::k444;
+    const bool tall = form.sampling == ChromaSampling::k420;
+    for (int c = 0; c < 3; ++c) {
+      if (info.comp_info[c].h_samp_factor != (c == 0 && wide ? 2 : 1) ||
+          info.comp_info[c].v_samp_factor != (c == 0 && tall ? 2 : 1)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Lets libjpeg write whole blocks where the planes lie: a row's pitch has
+  // room for them. Rows of blocks below the picture go to `below`.
+  Outcome ReadPlanes(const EncodedJpeg& image, const PlaneLayout& layout) {
+    std::array<std::array<JSAMPROW, kMostRows>, 3> rows;
+    JSAMPARRAY planes[3] = {rows[0].data(), rows[1].data(), rows[2].data()};
+    const JDIMENSION lines = info.max_v_samp_factor * DCTSIZE;
+    for (uint32_t group = 0; info.output_scanline < info.output_height;
+         ++group) {
+      for (int c = 0; c < info.num_components; ++c) {
+        const uint32_t count = info.comp_info[c].v_samp_factor * DCTSIZE;
+        const uint32_t height = image.form.plane_height(c);
+        for (uint32_t i = 0; i < count; ++i) {
+          const uint64_t y = uint64_t{group} * count + i;
+          rows[c][i] =
+              y < height ? image.planes + layout.offset[c] + y * layout.pitch[c]
+                         : below.data();
+        }
+      }
+      if (jpeg_read_raw_data(&info, planes, lines) == 0) {
+        return Outcome::kTruncated;
+      }
+    }
+    // Suspends if the end marker is missing; all rows are there.
+    jpeg_finish_decompress(&info);
+    return Outcome::kDone;
+  }
+
+  absl::Status Explain(Outcome outcome, const PlaneForm& form) const {
+    switch (outcome) {
+      case Outcome::kDone:
+        return absl::OkStatus();
+      case Outcome::kTruncated:
+        return absl::InvalidArgumentError("JPEG is truncated");
+      case Outcome::kOtherForm:
+        return absl::InvalidArgumentError(
+            absl::StrCat("JPEG of ", info.image_width, "x", info.image_height,
+                         " pixels and ", info.num_components,
+                         " components is not the one that was planned, ",
+                         form.width, "x", form.height, " with ", form.planes(),
+                         " planes; the file has changed since it was indexed"));
+      case Outcome::kError:
+        break;
+    }
+    if (error.base.msg_code == JERR_OUT_OF_MEMORY) {
+      return absl::ResourceExhaustedError("libjpeg has no memory");
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("JPEG is damaged: ", error.message));
+  }
+
+  JpegErrors error;
+  JpegInput input;
+  jpeg_decompress_struct info = {};
+  std::vector<uint8_t> below;
+  JpegEngineCounts counts;
+};
+
+CpuJpegEngine::CpuJpegEngine() : state_(std::make_unique<State>()) {}
+
+CpuJpegEngine::~CpuJpegEngine() = default;
+
+absl::Status CpuJpegEngine::DecodeOne(const EncodedJpeg& image) {
+  State& state = *state_;
+  const absl::Time begin = Clock::Real()->Now();
+  const PlaneLayout layout = LayOutPlanes(image.form);
+  if (state.below.size() < layout.pitch[0]) state.below.resize(layout.pitch[0]);
+  state.input.Set(
+      {reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size()});
+  const State::Outcome outcome = state.Decode(image, layout);
+  const absl::Status status = state.Explain(outcome, image.form);
+  jpeg_destroy_decompress(&state.info);
+  state.counts.busy += Clock::Real()->Now() - begin;
+  if (status.ok()) {
+    ++state.counts.by_host;
+    state.counts.bytes += image.bytes.size();
+  }
+  return status;
+}
+
+absl::Status CpuJpegEngine::Decode(absl::Span<const EncodedJpeg> images) {
+  for (size_t i = 0; i < images.size(); ++i) {
+    const absl::Status status = DecodeOne(images[i]);
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat("image at position ", images[i].position,
+                                       ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+JpegEngineCounts CpuJpegEngine::counts() const { return state_->counts; }
+
 namespace {
 
 uint8_t* AtLeast(uint64_t size, std::vector<uint8_t>* buffer) {
@@ -35,6 +189,32 @@ absl::Status HostImageDecoder::DecodeResized(absl::string_view bytes,
   uint8_t* narrow = AtLeast(plan.narrow_bytes, &narrow_);
   NarrowRows(plan, planes, absl::MakeSpan(row_), narrow);
   ShortenColumns(plan, narrow, out.data());
+  return absl::OkStatus();
+}
+
+absl::Status EncodedUnpacker::Unpack(absl::Span<const EncodedPiece> pieces,
+                                     absl::Span<ImagePiece> images) {
+  uint64_t bytes = 0;
+  for (const EncodedPiece& piece : pieces) {
+    bytes += PixelBytes(images[piece.image].record);
+  }
+  if (pixels_.size() < bytes) pixels_.resize(bytes);
+  uint64_t offset = 0;
+  for (const EncodedPiece& piece : pieces) {
+    ImagePiece& image = images[piece.image];
+    const absl::Span<uint8_t> out =
+        absl::MakeSpan(pixels_).subspan(offset, PixelBytes(image.record));
+    if (piece.grey) {
+      std::fill(out.begin(), out.end(), kGreyPixel);
+    } else {
+      BALLAST_ASSIGN_OR_RETURN(const PlaneForm form, FormOf(piece));
+      BALLAST_RETURN_IF_ERROR(NamePosition(
+          piece, decoder_.DecodeResized(piece.file, form, image.record.width,
+                                        image.record.height, out)));
+    }
+    image.pixels = out.data();
+    offset += out.size();
+  }
   return absl::OkStatus();
 }
 

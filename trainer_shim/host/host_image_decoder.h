@@ -2,17 +2,39 @@
 #define BALLAST_TRAINER_SHIM_HOST_HOST_IMAGE_DECODER_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/image/resample_weights.h"
-#include "trainer_shim/host/cpu_jpeg_engine.h"
+#include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/resample_plan.h"
 
 namespace ballast {
+
+// The engine without hardware: libjpeg-turbo's raw planes, one image after the
+// other, in host memory. Used where a GPU has no JPEG engines, for images that
+// they refuse, and as their oracle. libjpeg allocates a few rows for each
+// image.
+class CpuJpegEngine final : public JpegEngine {
+ public:
+  CpuJpegEngine();
+  ~CpuJpegEngine() override;
+
+  // Errors beside JpegEngine's: RESOURCE_EXHAUSTED (libjpeg has no memory).
+  absl::Status Decode(absl::Span<const EncodedJpeg> images) override;
+  // Decodes one image. Errors: as Decode, without naming the image.
+  absl::Status DecodeOne(const EncodedJpeg& image);
+
+  JpegEngineCounts counts() const override;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
 
 // Decodes and resizes encoded images on the CPU, one after the other, in the
 // steps of the GPU: planes, the horizontal pass, the vertical pass. Makes the
@@ -40,6 +62,28 @@ class HostImageDecoder {
   std::vector<uint8_t> planes_;
   std::vector<uint8_t> narrow_;
   std::vector<uint8_t> row_;
+};
+
+// Makes the pixels of a batch's encoded images on the CPU, one after the other,
+// into memory that grows to the pixels of the largest batch so far.
+// Thread-compatible.
+class EncodedUnpacker {
+ public:
+  // `resampling` of all images, as ResamplePlanner's.
+  explicit EncodedUnpacker(const Resampling& resampling)
+      : decoder_(resampling) {}
+
+  // Points images[piece.image].pixels of each of `pieces` to the image's
+  // pixels, valid until the next call. Errors: DATA_LOSS (a file that cannot be
+  // decoded), RESOURCE_EXHAUSTED, both naming the position.
+  absl::Status Unpack(absl::Span<const EncodedPiece> pieces,
+                      absl::Span<ImagePiece> images);
+
+  JpegEngineCounts counts() const { return decoder_.counts(); }
+
+ private:
+  HostImageDecoder decoder_;
+  std::vector<uint8_t> pixels_;
 };
 
 }  // namespace ballast

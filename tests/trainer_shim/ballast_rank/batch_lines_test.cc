@@ -1,4 +1,4 @@
-#include "trainer_shim/ballast_rank/batch_lines.h"
+#include "trainer_shim/ballast_rank/records.h"
 
 #include <sstream>
 #include <string>

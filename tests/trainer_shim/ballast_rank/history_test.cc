@@ -1,4 +1,4 @@
-#include "trainer_shim/ballast_rank/history.h"
+#include "trainer_shim/ballast_rank/records.h"
 
 #include <cstdlib>
 #include <fstream>

@@ -19,8 +19,8 @@
 #include "tests/fakes/meeting_place.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "tests/trainer_shim/host/dp_sizes_test_base.h"
-#include "trainer_shim/ballast_rank/batch_lines.h"
-#include "trainer_shim/ballast_rank/lost_reports.h"
+#include "trainer_shim/ballast_rank/failure.h"
+#include "trainer_shim/ballast_rank/records.h"
 #include "trainer_shim/embedding_plan.h"
 
 namespace ballast {

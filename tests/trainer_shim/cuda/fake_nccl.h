@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/mutex.h"
-#include "trainer_shim/cuda/nccl_api.h"
+#include "trainer_shim/cuda/nccl_connect.h"
 
 namespace ballast {
 

@@ -1,5 +1,5 @@
 // Our declarations of nvJPEG against NVIDIA's header, where there is one.
-#include "trainer_shim/cuda/nvjpeg_api.h"
+#include "trainer_shim/cuda/nvjpeg_decoder.h"
 
 #include <cstddef>
 #include <type_traits>

@@ -9,7 +9,7 @@
 #include "tests/fakes/formula_block.h"
 #include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
-#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/host/host_batch_maker.h"
 #include "trainer_shim/host/in_process_communicator.h"
 
 namespace ballast {

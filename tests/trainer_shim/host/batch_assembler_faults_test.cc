@@ -1,6 +1,6 @@
 // Dummy images, placeholders, and faulty blocks and schedules.
 
-#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/host/host_batch_maker.h"
 
 #include <thread>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/host/host_batch_maker.h"
 
 #include <algorithm>
 #include <string>

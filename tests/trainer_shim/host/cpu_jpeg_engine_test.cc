@@ -1,4 +1,4 @@
-#include "trainer_shim/host/cpu_jpeg_engine.h"
+#include "trainer_shim/host/host_image_decoder.h"
 
 #include <cstdint>
 #include <string>

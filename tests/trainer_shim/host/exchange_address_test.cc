@@ -1,4 +1,4 @@
-#include "trainer_shim/host/exchange_address.h"
+#include "trainer_shim/host/peer_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

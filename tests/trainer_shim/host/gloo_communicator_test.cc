@@ -16,8 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "tests/fakes/meeting_place.h"
 #include "trainer_shim/host/gloo_link.h"
-#include "trainer_shim/host/peer_header.h"
-#include "trainer_shim/host/tcp_connections.h"
 
 namespace ballast {
 namespace {

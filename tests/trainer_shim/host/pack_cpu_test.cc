@@ -1,4 +1,4 @@
-#include "trainer_shim/host/pack_cpu.h"
+#include "trainer_shim/host/packed_batch.h"
 
 #include <cstring>
 

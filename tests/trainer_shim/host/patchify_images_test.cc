@@ -1,4 +1,4 @@
-#include "trainer_shim/host/patchify_images.h"
+#include "trainer_shim/host/patchify.h"
 
 #include <string>
 #include <vector>

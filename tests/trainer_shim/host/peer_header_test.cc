@@ -1,4 +1,4 @@
-#include "trainer_shim/host/peer_header.h"
+#include "trainer_shim/host/gloo_link.h"
 
 #include <vector>
 

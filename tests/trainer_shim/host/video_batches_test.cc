@@ -7,7 +7,7 @@
 
 #include "proto/schedule/image_columns.h"
 #include "tests/trainer_shim/host/assemble_all.h"
-#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/host/host_batch_maker.h"
 
 // Batches whose samples have videos beside their images.
 

@@ -31,8 +31,7 @@ from .errors import (
     Unimplemented,
 )
 from .loader import Loader
-from .sample import Sample, Totals
-from .tensor import Tensor, TensorRow, tensor_table
+from .tensor import Sample, Tensor, TensorRow, Totals, tensor_table
 
 
 def library_version() -> str:

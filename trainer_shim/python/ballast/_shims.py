@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _abi, _structs
 from ._arguments import check_not_one_of_workers
-from ._part import Part
 from ._waiting import Call, Worker
 from .errors import BallastError, Cancelled, FailedPrecondition, Internal, ResourceExhausted
+from .tensor import Part
 
 OptionsOf = Callable[[str], _structs.ShimOptions]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import _structs
-from ._part import Part
 from .errors import FailedPrecondition, InvalidArgument
-from .sample import Sample, Totals
-from .tensor import Tensor
+from .tensor import Part, Sample, Tensor, Totals
 
 if TYPE_CHECKING:
     _Base = Dict[str, Any]

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from ._part import check_same_samples
 from .errors import InvalidArgument
-from .tensor import Tensor
+from .tensor import Tensor, check_same_samples
 
 
 def exchange_embeddings(

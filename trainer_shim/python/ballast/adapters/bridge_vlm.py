@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import is_torch
-from ._images import grids_of_positions, real_images
+from ._arrays import (
+    grids_of_positions,
+    is_padded,
+    is_torch,
+    on_first_stage,
+    real_images,
+    require_images,
+    require_whole,
+)
 from ._layout import Layout
-from ._rows import is_padded, on_first_stage, require_images, require_whole
 
 if TYPE_CHECKING:
     from ..batch import Batch

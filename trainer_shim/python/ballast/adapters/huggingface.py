@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ._arrays import concatenate, from_host, full, host_values
-from ._rows import require_images, require_packed, require_paired, require_patches, require_whole
+from ._arrays import (
+    concatenate,
+    from_host,
+    full,
+    host_values,
+    require_images,
+    require_packed,
+    require_paired,
+    require_patches,
+    require_whole,
+)
 from .padded import rows
 
 

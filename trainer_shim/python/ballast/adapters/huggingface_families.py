@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidArgument, Unimplemented
-from ._arrays import concatenate, full, host_values
+from ._arrays import (
+    concatenate,
+    full,
+    host_values,
+    require_images,
+    require_no_videos,
+    require_packed,
+    require_paired,
+    require_whole,
+)
 from ._family_forms import FORMS, MERGED, PADDED, RASTER
 from ._family_forms import marked, padded_inputs, raster_inputs, require_form
-from ._rows import require_images, require_no_videos, require_packed, require_paired, require_whole
 from .huggingface import _counted, _moved_right, _sums
 from .padded import rows
 

@@ -7,10 +7,16 @@ import functools
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._images import dummy_patches, images, real_images
+from ._arrays import (
+    dummy_patches,
+    images,
+    on_first_stage,
+    real_images,
+    require_images,
+    require_whole,
+)
 from ._layout import Layout
 from ._peers import PeerRows
-from ._rows import on_first_stage, require_images, require_whole
 from ._split import TowerBatch, is_split
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from ._arrays import from_host, host_values, where
-from ._rows import require_packed
+from ._arrays import from_host, host_values, require_packed, where
 
 
 def packed_seq_params(

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ..errors import InvalidArgument
+from ._arrays import (
+    from_host,
+    host_values,
+    is_padded,
+    require_packed,
+    require_paired,
+    require_whole,
+)
 from . import padded
-from ._arrays import from_host, host_values
-from ._rows import is_padded, require_packed, require_paired, require_whole
 from .megatron_core import packed_seq_params
 
 #: Arguments of LLaVAModel.forward that `forward_inputs` fills. RADIO's at dynamic

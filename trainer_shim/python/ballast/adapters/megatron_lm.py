@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ..errors import InvalidArgument
-from ._images import real_images
-from ._rows import is_padded, require_images
+from ._arrays import is_padded, real_images, require_images
 from .bridge_vlm import host_number
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional
 
 from ..errors import InvalidArgument
-from ._arrays import from_host, host_values, where
-from ._rows import is_padded, require_whole
+from ._arrays import from_host, host_values, is_padded, require_whole, where
 
 
 def rows(

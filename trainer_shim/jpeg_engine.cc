@@ -1,4 +1,4 @@
-#include "trainer_shim/encoded_piece.h"
+#include "trainer_shim/jpeg_engine.h"
 
 #include "absl/strings/str_cat.h"
 #include "proto/image/engine_jpeg.h"
