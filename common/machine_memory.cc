@@ -1,5 +1,7 @@
 #include "common/machine_memory.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -78,7 +80,10 @@ uint64_t TotalMemory(const std::string& root) {
       return kib << 10;
     }
   }
-  return kNone;
+  // A unit of systemd may hide the file (ProcSubset=pid).
+  struct sysinfo machine = {};
+  if (!root.empty() || sysinfo(&machine) != 0) return kNone;
+  return uint64_t{machine.totalram} * machine.mem_unit;
 }
 
 }  // namespace
