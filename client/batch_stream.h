@@ -8,11 +8,22 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/batch_fetcher.h"
 #include "client/failover.h"
 #include "common/clock.h"
 
 namespace ballast {
+// "step 3 micro-batch 1"
+std::string DescribeBlock(uint64_t step, uint32_t micro_batch);
+
+// Checks that the header of `block` is that of the micro-batch and the split
+// that `wanted` begins with, and returns the number of micro-batches of the
+// step. Errors, which begin with `where`: INTERNAL (the server is at fault);
+// UNAVAILABLE (the block was overwritten).
+absl::StatusOr<uint32_t> CheckBlockHeader(const FetchedBlock& block,
+                                          const FetchRequest& wanted,
+                                          absl::string_view where);
 
 // A role's blocks, in order, fetched ahead of demand by the stream's own
 // thread. Each block says how many micro-batches its step has. When a server

@@ -11,7 +11,6 @@
 #include "client/block_assembler.h"
 #include "client/buffer_pool.h"
 #include "client/held_bytes.h"
-#include "client/pull_lanes.h"
 #include "client/pull_stream.h"
 #include "client/pull_wire.h"
 #include "common/status_macros.h"

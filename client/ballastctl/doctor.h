@@ -1,12 +1,58 @@
 #ifndef BALLAST_CLIENT_BALLASTCTL_DOCTOR_H_
 #define BALLAST_CLIENT_BALLASTCTL_DOCTOR_H_
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "client/ballastctl/server_option.h"
 #include "common/command_line.h"
+#include "proto/loader_service.pb.h"
 
 namespace ballast {
+// What `ballastctl doctor` saw of this machine. Sizes in bytes; 0: unknown.
+struct NodeFacts {
+  // /dev/shm.
+  uint64_t shared_memory = 0;
+  uint64_t shared_memory_free = 0;
+  // Of the first server: what it keeps to, and what it may use.
+  uint64_t server_memory = 0;
+  uint64_t server_machine_memory = 0;
+  // Limits of this process, the most it may raise them to.
+  uint64_t open_files = 0;
+  uint64_t locked_memory = 0;
+  uint64_t gpus = 0;
+  // Whether these libraries can be loaded by their usual names.
+  bool has_nccl = false;
+  bool has_nvjpeg = false;
+  // Whether the kernel can filter the system calls of helpers (seccomp).
+  bool has_seccomp = false;
+  // Whether the kernel says that a time service keeps the clock.
+  bool clock_is_kept = false;
+};
+
+// An answer of one server, or why there is none.
+struct ServerFacts {
+  std::string address;
+  absl::Status status;        // of Attach
+  v1::AttachResponse attach;  // if `status` is OK
+  absl::Status health;
+};
+
+// One line of the doctor's.
+struct Finding {
+  enum class Grade { kGood, kWarning, kFault };
+  Grade grade = Grade::kGood;
+  std::string subject;  // "shared memory", a server's address
+  std::string found;
+  std::string advice;  // "" if there is nothing to change
+};
+
+// Judges the machine and the servers, which must be of one job. Pure.
+std::vector<Finding> Diagnose(const NodeFacts& node,
+                              const std::vector<ServerFacts>& servers);
 
 // Adds `doctor`, which looks at this machine and at every server, and says what
 // to change.

@@ -14,7 +14,7 @@
 #include "client/ballastctl/server_option.h"
 #include "client/ballastctl/status.h"
 #include "client/ballastctl/top.h"
-#include "client/security_flags.h"
+#include "client/connection_flags.h"
 #include "common/command_line.h"
 #include "common/library_logs.h"
 

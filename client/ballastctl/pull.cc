@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "client/attach_all.h"
 #include "client/batch_stream.h"
-#include "client/failover_flags.h"
+#include "client/connection_flags.h"
 #include "client/schedule_source.h"
 #include "common/log.h"
 #include "common/status_macros.h"

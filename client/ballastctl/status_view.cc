@@ -1,19 +1,17 @@
 #include "client/ballastctl/status_view.h"
 
 #include <algorithm>
-#include <vector>
-
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "client/ballastctl/module_table.h"
 #include "client/ballastctl/quantities.h"
-#include "client/ballastctl/storage_fields.h"
-#include "client/ballastctl/video_fields.h"
 #include "client/ballastctl/view.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
@@ -22,6 +20,124 @@
 #include "proto/schedule/step_ranges.h"
 
 namespace ballast {
+namespace {
+
+// The sizes of a job's modules as a table and, where `now` has it, the balance
+// of training's current step. `now` may be null. Pure.
+std::string ModuleTable(const v1::Job& job, const Snapshot* now) {
+  const bool even = now != nullptr && now->balance.has_value();
+  std::vector<Table::Column> columns = {
+      {"module", Table::kLeft}, {"dp"}, {"align"}};
+  if (even) {
+    columns.insert(columns.end(),
+                   {{"slowest/mean as read"}, {"as trained"}, {"moved"}});
+  }
+  Table table(std::move(columns));
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    std::vector<std::string> row = {std::string(ModuleName(module.module())),
+                                    absl::StrCat(module.dp()),
+                                    absl::StrCat(module.align())};
+    if (even) {
+      for (const v1::ModuleBalance& balance : now->balance->modules()) {
+        if (balance.module() != module.module()) continue;
+        row.insert(row.end(), {RatioText(balance.spread_before()),
+                               RatioText(balance.spread_after()),
+                               BytesText(balance.within_servers().bytes() +
+                                         balance.between_servers().bytes())});
+      }
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.ToString();
+}
+
+// Labels and texts for what was read of object stores;
+// an empty label continues the field before. Pure.
+std::vector<std::pair<std::string, std::string>> StorageFields(
+    const v1::GetStatusResponse::Storage& storage) {
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"store",
+       absl::StrCat(BytesText(storage.fetched_bytes()), " in ",
+                    CountText(storage.requests()), " requests, ",
+                    storage.errors(), " failed; fetched ahead up to step ",
+                    storage.fetched_to_step())},
+      {"", absl::StrCat(CountText(storage.memory_hits()), " reads in memory, ",
+                        CountText(storage.cache_hits()), " in the cache, ",
+                        CountText(storage.stalls()), " stalls of ",
+                        absl::StrFormat("%.1f s", storage.stall_seconds()))}};
+  if (storage.cache_size() > 0) {
+    fields.emplace_back(
+        "cache", absl::StrCat(BytesText(storage.cache_bytes()), " of ",
+                              BytesText(storage.cache_size()), ", ",
+                              storage.cache_evicted(), " entries evicted, ",
+                              storage.cache_damaged(), " damaged"));
+  }
+  return fields;
+}
+
+// The same for `--json`: its key "storage". Pure.
+nlohmann::ordered_json StorageJson(
+    const v1::GetStatusResponse::Storage& storage) {
+  return {{"requests", storage.requests()},
+          {"errors", storage.errors()},
+          {"fetched_bytes", storage.fetched_bytes()},
+          {"memory_hits", storage.memory_hits()},
+          {"cache_hits", storage.cache_hits()},
+          {"stalls", storage.stalls()},
+          {"stall_seconds", storage.stall_seconds()},
+          {"cache_bytes", storage.cache_bytes()},
+          {"cache_size", storage.cache_size()},
+          {"cache_evicted", storage.cache_evicted()},
+          {"cache_damaged", storage.cache_damaged()},
+          {"fetched_to_step", storage.fetched_to_step()}};
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> VideoFields(
+    const v1::GetStatusResponse::Videos& videos) {
+  const uint64_t frames = videos.frames() + videos.frames_checked();
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"videos",
+       absl::StrCat(CountText(videos.videos()), " decoded, ",
+                    CountText(videos.frames()), " frames",
+                    frames == 0
+                        ? ""
+                        : absl::StrCat(", ",
+                                       SecondsText(videos.decode_seconds() /
+                                                   static_cast<double>(frames)),
+                                       " each"))}};
+  if (videos.videos_checked() > 0) {
+    fields.emplace_back(
+        "", absl::StrCat(CountText(videos.videos_checked()), " checked, ",
+                         CountText(videos.frames_checked()),
+                         " frames: language had to know"));
+  }
+  fields.emplace_back(
+      "", absl::StrCat(videos.decoder_starts(), " decoder processes started"));
+  for (const auto& end : videos.decoder_ends()) {
+    fields.emplace_back(
+        "", absl::StrCat(
+                end.count(), " of them ended: ",
+                absl::StrReplaceAll(Printable(end.reason()), {{"_", " "}})));
+  }
+  return fields;
+}
+
+nlohmann::ordered_json VideosJson(const v1::GetStatusResponse::Videos& videos) {
+  nlohmann::ordered_json ends = nlohmann::ordered_json::object();
+  for (const auto& end : videos.decoder_ends()) {
+    ends[end.reason()] = end.count();
+  }
+  return {{"videos", videos.videos()},
+          {"frames", videos.frames()},
+          {"videos_checked", videos.videos_checked()},
+          {"frames_checked", videos.frames_checked()},
+          {"decode_seconds", videos.decode_seconds()},
+          {"decoder_starts", videos.decoder_starts()},
+          {"decoder_ends", ends}};
+}
+
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -3,11 +3,24 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "client/ballastctl/snapshot.h"
 #include "proto/loader_service.pb.h"
+#include "proto/metrics_service.pb.h"
 
 namespace ballast {
+
+// Labels and texts of `ballastctl status` for what was read of videos; an empty
+// label continues the field before. Pure.
+std::vector<std::pair<std::string, std::string>> VideoFields(
+    const v1::GetStatusResponse::Videos& videos);
+
+// The same for `--json`: its key "videos". Pure.
+nlohmann::ordered_json VideosJson(const v1::GetStatusResponse::Videos& videos);
 
 // State of a server and its job.
 struct ServerReport {

@@ -1,6 +1,9 @@
 #ifndef BALLAST_SERVER_MONITOR_STATE_HISTORY_H_
 #define BALLAST_SERVER_MONITOR_STATE_HISTORY_H_
 
+#include <array>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,9 +16,54 @@
 #include "common/mutex.h"
 #include "common/ticker.h"
 #include "proto/metrics_service.pb.h"
-#include "server/monitor/history_ring.h"
 
 namespace ballast {
+// The figures of a server at one time.
+struct HistoryPoint {
+  // The columns, in this order. Counters are kept as they are, so that a rate
+  // over any two points is exact.
+  static constexpr std::array<const char*, 12> kColumns = {
+      "step",          // the furthest of which a client has a block
+      "images",        // decoded or sent encoded, since the start
+      "tokens",        // since the start
+      "sent_bytes",    // since the start
+      "wait_seconds",  // that ranks report to have waited, since the start
+      "train_seconds",
+      "memory_bytes",  // of blocks, in use
+      "workers_busy",
+      "spread_vision",  // slowest rank over the mean, as trained
+      "spread_language",
+      "bad_samples",
+      "clients"};
+
+  double seconds = 0;  // since 1970
+  // NaN: the server has no such figure at that time.
+  std::array<double, kColumns.size()> values = {};
+};
+
+// The points of the last hour, and every twelfth of the last day. Bounded:
+// 2,160 points of 104 bytes. Thread-compatible.
+class HistoryRing {
+ public:
+  // Between two calls of Add.
+  static constexpr absl::Duration kInterval = absl::Seconds(5);
+  static constexpr size_t kFine = 720;     // an hour
+  static constexpr size_t kEach = 12;      // a minute
+  static constexpr size_t kCoarse = 1440;  // a day
+
+  // Adds a point, later than those before it.
+  void Add(const HistoryPoint& point);
+
+  // At most `most` points of the last `range`, counted from the last point, in
+  // ascending order: evenly thinned, always with the last. `most` is at
+  // least 2.
+  std::vector<HistoryPoint> Points(absl::Duration range, size_t most) const;
+
+ private:
+  std::deque<HistoryPoint> fine_;
+  std::deque<HistoryPoint> coarse_;
+  size_t added_ = 0;
+};
 
 // The point of a server's metrics at `seconds` since 1970. Pure.
 HistoryPoint PointOf(const std::vector<v1::MetricFamily>& families,

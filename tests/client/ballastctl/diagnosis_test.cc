@@ -1,4 +1,4 @@
-#include "client/ballastctl/diagnosis.h"
+#include "client/ballastctl/doctor.h"
 
 #include <limits>
 #include <string>

@@ -1,4 +1,4 @@
-#include "server/monitor/history_ring.h"
+#include "server/monitor/state_history.h"
 
 #include <cstddef>
 #include <vector>
