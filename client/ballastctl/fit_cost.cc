@@ -125,7 +125,8 @@ Json ToJson(const Fits& fits) {
   for (const auto& [module, of_module] : fits.modules) {
     const std::string name(ModuleName(module));
     Json& json = modules[name];
-    json = {{"n", CostUnit(module)}, {"observations", of_module.observations}};
+    json = {{"n", std::string(CostUnit(module))},
+            {"observations", of_module.observations}};
     if (!of_module.fit.ok()) {
       json["error"] = std::string(of_module.fit.status().message());
       continue;
@@ -163,7 +164,7 @@ std::string FitTable(const Fits& fits) {
                {"R^2"}});
   for (const auto& [module, of_module] : fits.modules) {
     std::vector<std::string> cells = {std::string(ModuleName(module)),
-                                      CostUnit(module),
+                                      std::string(CostUnit(module)),
                                       absl::StrCat(of_module.observations)};
     if (of_module.fit.ok()) {
       const CostFit& fit = *of_module.fit;
