@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 
@@ -15,8 +16,8 @@ BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
   const bool first = stage.number == 0;
   const bool last = stage.number + 1 == stage.count;
   BatchFields fields;
-  fields.pixels = module == v1::MODULE_VISION && first;
-  fields.positions = module != v1::MODULE_VISION;
+  fields.pixels = GetMedia(module) == Media::kImages && first;
+  fields.positions = IsLanguage(module);
   fields.input_ids = fields.positions && (first || place.needs_input_ids);
   fields.labels = fields.positions && (last || place.needs_labels);
   return fields;
@@ -29,7 +30,7 @@ BatchFields FieldsOf(v1::Module module, const TrainerPlace& place,
   return FieldsOfStage(module, StageOf(place.pp_rank, layout.pp), place);
 }
 
-bool FeedsVision(const TrainerPlace& place, bool colocated) {
+bool FeedsEncoders(const TrainerPlace& place, bool colocated) {
   return colocated && place.pp_rank == 0;
 }
 

@@ -40,14 +40,14 @@ PipelineStage StageOf(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
 //   language, first stage   input_ids, positions
 //   language, a middle one  positions
 //   language, last stage    labels, positions
-//   vision, first stage     pixels
-//   vision, others          nothing
+//   images, first stage     pixels
+//   images, others          nothing
 //
-// A language stage also receives what `place` says that it needs. Language
-// stages never receive pixels: a process that is also a vision rank
-// (FeedsVision) gets them from its vision shim. tp_rank and cp_rank make no
-// difference: tensor peers receive the same tensors, context peers the same
-// fields of other tokens.
+// "images" is an encoder of images. A language stage also receives what `place`
+// says that it needs. Language stages never receive pixels: a process that is
+// also an encoder's rank (FeedsEncoders) gets them from that shim. tp_rank and
+// cp_rank make no difference: tensor peers receive the same tensors, context
+// peers the same fields of other tokens.
 BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
                           const TrainerPlace& place);
 
@@ -57,10 +57,10 @@ BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
 BatchFields FieldsOf(v1::Module module, const TrainerPlace& place,
                      const ModuleLayout& layout);
 
-// Whether the process of the language rank at `place` also runs the vision
-// tower, and so has a vision shim too: true if `colocated` and on the first
-// pipeline stage, where embeddings replace image tokens.
-bool FeedsVision(const TrainerPlace& place, bool colocated);
+// Whether the process of the language rank at `place` also runs the encoders,
+// and so has shims of theirs too: true if `colocated` and on the first pipeline
+// stage, where embeddings replace their tokens.
+bool FeedsEncoders(const TrainerPlace& place, bool colocated);
 
 // INVALID_ARGUMENT naming the rank of `place` that `layout` lacks.
 absl::Status CheckPlace(const TrainerPlace& place, const ModuleLayout& layout);

@@ -99,10 +99,10 @@ TEST(RoleFieldsTest, ARankReceivesTheUnionOverItsParts) {
 
 TEST(RoleFieldsTest, PixelsReachLanguageProcessesOnlyIfColocated) {
   TrainerPlace place;
-  EXPECT_TRUE(FeedsVision(place, true));
-  EXPECT_FALSE(FeedsVision(place, false));
+  EXPECT_TRUE(FeedsEncoders(place, true));
+  EXPECT_FALSE(FeedsEncoders(place, false));
   place.pp_rank = 1;
-  EXPECT_FALSE(FeedsVision(place, true));
+  EXPECT_FALSE(FeedsEncoders(place, true));
 }
 
 TEST(RoleFieldsTest, ARankThatDoesNotExistIsNamed) {

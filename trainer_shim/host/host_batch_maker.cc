@@ -12,6 +12,7 @@
 #include "client/batch_fetcher.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "proto/schedule/module.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/role_source.h"
 
@@ -78,7 +79,7 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
                 plan.layout, /*has_block=*/true, batch);
   batch->Reserve();
   BALLAST_RETURN_IF_ERROR(CheckRecords(plan.exchange, block, batch));
-  if (role_.module() == v1::MODULE_VISION) {
+  if (GetMedia(role_.module()) == Media::kImages) {
     BALLAST_RETURN_IF_ERROR(PackImages(plan, block, batch));
   } else {
     PackLanguage(plan, block, batch);
