@@ -10,6 +10,12 @@
 namespace ballast {
 
 void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
+  {
+    // The schedule is not computed for a stream that has ended meanwhile.
+    MutexLock lock(&mutex_);
+    const LoaderStream* stream = Find(stream_id);
+    if (stream == nullptr || !stream->end.ok()) return;
+  }
   absl::StatusOr<PlannedBlock> planned = [&]() -> absl::StatusOr<PlannedBlock> {
     BALLAST_ASSIGN_OR_RETURN(
         const std::shared_ptr<const v1::StepSchedule> schedule,

@@ -1,6 +1,7 @@
 // 512 ranks at one server, 64 of which are idle or mean harm.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -74,21 +75,21 @@ class FairPullsTest : public ::testing::Test {
                  steps, credit, step);
   }
 
-  // Lets rank `rank` of the first kHostile misbehave once more.
-  void Misbehave(uint32_t rank, Pulls* pulls) {
+  // Lets rank `rank` of the first kHostile misbehave once more, near `step`.
+  void Misbehave(uint32_t rank, uint64_t step, Pulls* pulls) {
     pulls->push_back(std::make_unique<Puller>(Hostile(rank)));
     Puller* const puller = pulls->back().get();
     switch (rank % 4) {
       case 0:  // reads nothing
-        return Open(puller, rank, 0, kPlenty, pulls->size());
+        return Open(puller, rank, 0, kPlenty, step);
       case 1:  // says nothing
         return;
       case 2:  // takes a block and keeps it
-        Open(puller, rank, 0, 0);
+        Open(puller, rank, 0, 0, step);
         puller->ReadBegin();
         return;
       case 3:  // leaves at once, in the middle of a block
-        Open(puller, rank, 0, kPlenty);
+        Open(puller, rank, 0, kPlenty, step);
         puller->ReadBegin();
         pulls->pop_back();
         return;
@@ -96,40 +97,40 @@ class FairPullsTest : public ::testing::Test {
   }
 
   // Serves `steps` steps to the ranks from kHostile on, while the first ones
-  // misbehave before each block if `hostile`. Returns the blocks a second.
+  // open 64 Pulls each, and go on, if `hostile`. Returns the blocks a second.
   double Serve(uint64_t first_step, uint64_t steps, bool hostile) {
     constexpr uint32_t kThreads = 4;
-    Pulls harm;
-    std::vector<std::thread> threads;
     Pulls ranks(kRanks);
     for (uint32_t rank = kHostile; rank < kRanks; ++rank) {
       ranks[rank] = std::make_unique<Puller>(Obedient(rank));
       Open(ranks[rank].get(), rank, steps, 1 << 20, first_step);
     }
-    absl::Duration spent;
-    for (uint64_t block = 0; block < 2 * steps; ++block) {
-      if (hostile) {
-        for (uint32_t i = 0; i < 64; ++i) {
-          // On the first block 64 Pulls each, then one.
-          for (uint32_t rank = 0; rank < kHostile; ++rank) {
-            Misbehave(rank, &harm);
-          }
-          if (block != 0) break;
+    Pulls harm;
+    std::atomic<bool> done = false;
+    std::thread villain([&] {
+      for (uint64_t i = 0; hostile && (i < 64 || !done); ++i) {
+        for (uint32_t rank = 0; rank < kHostile; ++rank) {
+          Misbehave(rank, first_step + i % steps, &harm);
         }
+        if (harm.size() > 2048) harm.erase(harm.begin(), harm.begin() + 1024);
       }
-      const absl::Time start = absl::Now();
-      for (uint32_t t = 0; t < kThreads; ++t) {
-        threads.emplace_back([&ranks, t] {
+    });
+    const absl::Time start = absl::Now();
+    std::vector<std::thread> threads;
+    for (uint32_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&ranks, steps, t] {
+        for (uint64_t block = 0; block < 2 * steps; ++block) {
           for (uint32_t rank = kHostile + t; rank < kRanks; rank += kThreads) {
             EXPECT_FALSE(ranks[rank]->NextBlock().empty()) << rank;
             ranks[rank]->Credit(ranks[rank]->begin().bytes());
           }
-        });
-      }
-      for (std::thread& thread : threads) thread.join();
-      threads.clear();
-      spent += absl::Now() - start;
+        }
+      });
     }
+    for (std::thread& thread : threads) thread.join();
+    const absl::Duration spent = absl::Now() - start;
+    done = true;
+    villain.join();
     for (uint32_t rank = kHostile; rank < kRanks; ++rank) {
       const grpc::Status status = ranks[rank]->Finish();
       EXPECT_TRUE(status.ok()) << rank << ": " << status.error_message();
