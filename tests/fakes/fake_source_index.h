@@ -13,7 +13,7 @@
 namespace ballast {
 
 // An index over samples given as values.
-class FakeSourceIndex final : public SourceIndex {
+class FakeSourceIndex : public SourceIndex {
  public:
   struct Sample {
     uint32_t text_tokens = 0;
