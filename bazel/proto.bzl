@@ -23,16 +23,22 @@ def cc_grpc_library(name, src, deps = [], grpc = False, **kwargs):
     if grpc:
         outs += [stem + ".grpc.pb.cc", stem + ".grpc.pb.h"]
         command += " --grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin"
+    command += " $(location {})".format(src)
+    if [dep for dep in deps if dep.endswith(":options_cc_proto")]:
+        # Custom options concern descriptors alone: their header, which reads all of
+        # descriptor.pb.h, belongs in one .pb.cc and not in every user's file.
+        include = "#include \"proto/options.pb.h\""
+        command += " && sed -i '\\,{},d' $(RULEDIR)/{}.pb.h".format(include, stem)
+        command += " && sed -i '1i{}' $(RULEDIR)/{}.pb.cc".format(include, stem)
     native.filegroup(
         name = name + "_src",
         srcs = [src] + [dep + "_src" for dep in deps],
-        visibility = ["//visibility:private"],
     )
     native.genrule(
         name = name + "_gen",
         srcs = [":" + name + "_src"],
         outs = outs,
-        cmd = command + " $(location {})".format(src),
+        cmd = command,
         tools = [src],
         visibility = ["//visibility:private"],
     )

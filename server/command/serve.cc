@@ -24,7 +24,6 @@
 #include "server/config/config_loader.h"
 #include "server/config/exposure.h"
 #include "server/config/model_warnings.h"
-#include "server/config/trial_tokenizer.h"
 #include "server/job/reload.h"
 #include "server/service/server.h"
 #include "server/text/own_template.h"

@@ -1,10 +1,13 @@
 #include "server/config/config_loader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -12,14 +15,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/config/config_defaults.h"
+#include "proto/schedule/module.h"
+#include "server/config/config_keys.h"
 #include "server/config/config_validate.h"
-#include "server/config/cost_resolution.h"
-#include "server/config/field_rules.h"
+#include "server/config/config_yaml.h"
+#include "server/config/family_profile.h"
 #include "server/config/key_report.h"
 #include "server/config/metadataset.h"
+#include "server/config/model_cost.h"
+#include "server/config/model_profile.h"
 #include "server/config/path_pattern.h"
-#include "server/config/yaml_to_proto.h"
+#include "server/config/topology.h"
 #include "server/storage/small_object.h"
 #include "server/storage/storage.h"
 
@@ -73,6 +79,101 @@ ReadText ReaderOf(const v1::Storage& settings) {
   };
 }
 
+// A mock source draws as many images as it says at least.
+void DefaultImages(const KeyReport& report, const std::string& key,
+                   v1::Source* source) {
+  if (!source->has_images() || report.Has(ChildKey(key, "images.max"))) return;
+  v1::Source::Images& images = *source->mutable_images();
+  images.set_max(std::max(1u, images.min()));
+}
+
+void DefaultSources(const KeyReport& report, v1::Config* config) {
+  for (int i = 0; i < config->sources_size(); ++i) {
+    v1::Source& source = *config->mutable_sources(i);
+    const std::string key = ItemKey("sources", i);
+    if (!report.Has(ChildKey(key, "media_root")) &&
+        source.format() == v1::Source::FORMAT_JSONL) {
+      source.set_media_root(".");
+    }
+    if (source.format() == v1::Source::FORMAT_MOCK) {
+      DefaultImages(report, key, &source);
+    }
+    if (!report.Has(ChildKey(key, "index"))) {
+      source.set_index(absl::StrCat(".ballast/", source.name(), ".index"));
+    }
+  }
+}
+
+// An unknown profile leaves the model unchanged; the validation reports it.
+void DefaultModel(const KeyReport& report, v1::Model* model) {
+  if (!report.Has("model.chat_template")) {
+    model->set_chat_template(FindFamilyProfile(model->profile()) != nullptr
+                                 ? model->profile()
+                                 : "chatml");
+  }
+  if (model->has_custom_template() &&
+      !report.Has("model.custom_template.assistant.supervised")) {
+    model->mutable_custom_template()->mutable_assistant()->set_supervised(true);
+  }
+  ApplyModelProfile(model).IgnoreError();
+}
+
+// One server for all ranks.
+void DefaultServers(const KeyReport& report, const v1::Serve& serve,
+                    v1::Topology* topology) {
+  if (report.Has("topology.servers")) return;
+  v1::Topology::Server& server = *topology->add_servers();
+  if (serve.listen_size() > 0) server.set_address(serve.listen(0));
+  for (const auto& [name, module] : topology->modules()) {
+    std::vector<uint32_t> ranks(module.dp());
+    std::iota(ranks.begin(), ranks.end(), 0u);
+    (*server.mutable_ranks())[name] = FormatRankList(ranks);
+  }
+}
+
+// Encoders cost 1 for each unit, and the language model nothing. `key` is the
+// section's key. If `model` is set, ResolveModelCosts fills in the rest.
+void DefaultCost(const KeyReport& report, absl::string_view key,
+                 v1::Balance::Cost* cost) {
+  for (const ModuleKind& kind : kModuleKinds) {
+    v1::Balance::Coefficients* of = MutableCoefficients(cost, kind.module);
+    if (IsLanguage(kind.module) || !cost->model().empty() ||
+        report.Has(absl::StrCat(key, ".", kind.name, ".linear"))) {
+      continue;
+    }
+    of->set_linear(1);
+  }
+}
+
+void DefaultBalance(const KeyReport& report, const v1::Config& config,
+                    v1::Balance* balance) {
+  if (!report.Has("balance.objective")) {
+    const bool phases =
+        !config.topology().colocated() &&
+        config.packing().mode() != v1::Packing::MODE_SCHEDULED &&
+        balance->algorithm() == v1::Balance::ALGORITHM_REFINED;
+    balance->set_objective(phases ? v1::Balance::OBJECTIVE_PHASES
+                                  : v1::Balance::OBJECTIVE_SUM);
+  }
+  DefaultCost(report, "balance.cost", balance->mutable_cost());
+  for (int i = 0; i < balance->cost_changes_size(); ++i) {
+    DefaultCost(report, ChildKey(ItemKey("balance.cost_changes", i), "cost"),
+                balance->mutable_cost_changes(i)->mutable_cost());
+  }
+}
+
+// Sets the keys that the file lacks and whose defaults follow from others.
+void ComputeDefaults(const KeyReport& report, v1::Config* config) {
+  DefaultSources(report, config);
+  DefaultModel(report, config->mutable_model());
+  DefaultServers(report, config->serve(), config->mutable_topology());
+  DefaultBalance(report, *config, config->mutable_balance());
+  if (!report.Has("storage.ahead_steps")) {
+    v1::Storage& storage = *config->mutable_storage();
+    storage.set_ahead_steps(storage.has_cache() ? 64 : 8);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedConfig> LoadConfig(
@@ -87,8 +188,9 @@ absl::StatusOr<LoadedConfig> ParseConfig(
   LoadedConfig loaded;
   loaded.directory = std::string(directory);
   KeyReport report;
-  ReadYaml(yaml, ConfigFieldRules(), &loaded.config, &report);
-  ApplyDefaults(report, &loaded.config);
+  ReadYaml(yaml, &loaded.config, &report);
+  FillDefaults(report, &loaded.config);
+  ComputeDefaults(report, &loaded.config);
   if (!listen.empty()) loaded.config.mutable_serve()->clear_listen();
   ResolvePaths(directory, &loaded.config);
   ResolveModelCosts(loaded.config.mutable_balance(), &report);
@@ -102,6 +204,18 @@ absl::StatusOr<LoadedConfig> ParseConfig(
                                                             listen.end());
   }
   return loaded;
+}
+
+std::string TrialTokenizerWarning(const v1::Config& config) {
+  const bool has_text =
+      std::any_of(config.sources().begin(), config.sources().end(),
+                  [](const v1::Source& source) {
+                    return source.format() != v1::Source::FORMAT_MOCK;
+                  });
+  if (config.model().tokenizer() != "bytes" || !has_text) return "";
+  return "model.tokenizer is bytes, the default: each byte of text is a token, "
+         "ids 0 to 255, which is for trials; to train a released model, name "
+         "its tokenizer.json";
 }
 
 }  // namespace ballast

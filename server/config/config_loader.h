@@ -44,6 +44,11 @@ absl::StatusOr<LoadedConfig> ParseConfig(
     absl::string_view yaml, absl::string_view name, absl::string_view directory,
     const std::vector<std::string>& listen = {});
 
+// Why training with the loaded `config` teaches no released model its text:
+// model.tokenizer is `bytes`, which is also what a configuration without the
+// key has, and a source has a text of its own. Empty otherwise. Pure.
+std::string TrialTokenizerWarning(const v1::Config& config);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CONFIG_CONFIG_LOADER_H_

@@ -1,97 +1,298 @@
 #include "server/config/config_validate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/net_address.h"
 #include "proto/schedule/module.h"
+#include "server/config/config_keys.h"
 #include "server/config/exposure.h"
+#include "server/config/path_pattern.h"
+#include "server/config/row_filter.h"
 #include "server/config/topology.h"
+#include "server/storage/store_url.h"
 
 namespace ballast {
 namespace {
 
-// `key` is the section's key. `delivery` is not `off`.
-void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
-                  KeyReport* report) {
-  if (report->HasFaultWithin(key)) return;
-  for (const ModuleKind& kind : kModuleKinds) {
-    const v1::Balance::Coefficients& of = GetCoefficients(cost, kind.module);
-    if (of.linear() != 0 || of.quadratic() != 0) return;
-  }
-  report->AddFault(key,
-                   "found only zeros, which make all plans equal; wanted one "
-                   "coefficient above 0, or delivery: off");
+bool IsNameCharacter(char c) {
+  return absl::ascii_isalnum(c) || c == '_' || c == '-';
 }
 
-void ValidateCostChanges(const v1::Balance& balance, KeyReport* report) {
-  uint64_t before = 0;
-  for (int i = 0; i < balance.cost_changes_size(); ++i) {
-    const std::string item = ItemKey("balance.cost_changes", i);
-    if (report->IsFaulty(item)) continue;
-    if (!report->Has(ChildKey(item, "cost"))) {
-      report->AddMissing(ChildKey(item, "cost"), "a section as balance.cost");
+// The checks of one source, whose key is `key`, such as "sources[0]".
+class SourceCheck {
+ public:
+  SourceCheck(const v1::Source& source, std::string key, KeyReport* report)
+      : source_(source), key_(std::move(key)), report_(*report) {}
+
+  void Run() {
+    CheckName();
+    if (!IsSound("format")) return;
+    CheckPath();
+    CheckUrl("media_root", source_.media_root());
+    if (IsSound("index") && IsStoreUrl(source_.index())) {
+      report_.AddFault(ChildKey(key_, "index"),
+                       "found a store; wanted a file on a disk, which servers "
+                       "map into memory");
     }
-    const std::string key = ChildKey(item, "step");
-    if (!report->Has(key)) {
-      report->AddMissing(key, "the first step that uses the cost");
+    const v1::Source::Images& images = source_.images();
+    CheckOrder("lengths", source_.lengths().min(), source_.lengths().max());
+    CheckOrder("images", images.min(), images.max());
+    CheckOrder("images.pixels", images.pixels().min(), images.pixels().max());
+    CheckParquet();
+  }
+
+ private:
+  // Returns whether the file contains the key and no fault was found in it so
+  // far.
+  bool IsSound(absl::string_view name) const {
+    const std::string key = ChildKey(key_, name);
+    return report_.Has(key) && !report_.IsFaulty(key);
+  }
+
+  // Of two keys a file has one.
+  void Refuse(absl::string_view name, absl::string_view other) {
+    if (!IsSound(name) || !IsSound(other)) return;
+    report_.AddFault(
+        ChildKey(key_, name),
+        absl::StrCat("found beside ", other, "; wanted one of the two"));
+  }
+
+  void CheckName() {
+    const std::string& name = source_.name();
+    if (!IsSound("name") ||
+        std::all_of(name.begin(), name.end(), IsNameCharacter)) {
+      return;
     }
-    if (report->IsFaulty(key)) continue;
-    const uint64_t step = balance.cost_changes(i).step();
-    if (step <= before) {
-      report->AddFault(key, absl::StrCat("found ", step,
-                                         "; wanted a step after that of the "
-                                         "preceding entry, ",
-                                         before));
+    report_.AddFault(ChildKey(key_, "name"),
+                     absl::StrCat("found ", Shown(name),
+                                  "; wanted only letters, digits, _ and -"));
+  }
+
+  void CheckPath() {
+    if (!IsSound("path")) return;
+    if (source_.format() == v1::Source::FORMAT_ENERGON) {
+      // One path, as it is written.
+      return CheckUrl("path", source_.path());
+    }
+    const auto names = ExpandBraces(source_.path());
+    if (names.ok()) {
+      if (!names->empty()) CheckUrl("path", names->front());
+      return;
+    }
+    report_.AddFault(
+        ChildKey(key_, "path"),
+        absl::StrCat("found ", Shown(source_.path()), "; wanted a path: ",
+                     std::string(names.status().message())));
+  }
+
+  // The message alone: a URL may hold a password.
+  void CheckUrl(absl::string_view name, const std::string& path) {
+    if (!IsSound(name) || !IsStoreUrl(path)) return;
+    const absl::Status parsed = ParseStoreUrl(path).status();
+    if (parsed.ok()) return;
+    report_.AddFault(ChildKey(key_, name), std::string(parsed.message()));
+  }
+
+  void CheckParquet() {
+    Refuse("preset", "columns");
+    if (IsSound("columns")) CheckColumns();
+    for (int i = 0; i < source_.filters_size(); ++i) {
+      const std::string key = ItemKey(ChildKey(key_, "filters"), i);
+      if (report_.IsFaulty(key)) continue;
+      const auto filter = ParseRowFilter(source_.filters(i));
+      if (filter.ok()) continue;
+      report_.AddFault(key, std::string(filter.status().message()));
+    }
+  }
+
+  void CheckColumns() {
+    Refuse("columns.image", "columns.images");
+    int texts = 0;
+    for (const char* name : {"conversations", "messages", "texts"}) {
+      if (report_.Has(ChildKey(ChildKey(key_, "columns"), name))) ++texts;
+    }
+    if (texts == 1) return;
+    report_.AddFault(
+        ChildKey(key_, "columns"),
+        absl::StrCat("found ", texts, " columns of text; wanted one of ",
+                     "conversations, messages, texts"));
+  }
+
+  void CheckOrder(absl::string_view section, uint32_t min, uint32_t max) {
+    const std::string low = absl::StrCat(section, ".min");
+    const std::string high = absl::StrCat(section, ".max");
+    if (!IsSound(low) || !IsSound(high) || min <= max) return;
+    report_.AddFault(
+        ChildKey(key_, low),
+        absl::StrCat("found ", min, "; wanted at most ", high, ", ", max));
+  }
+
+  const v1::Source& source_;
+  const std::string key_;
+  KeyReport& report_;
+};
+
+// Checks the step of entry `item`, and raises `before`, that of the entry
+// before, to it.
+void CheckStep(const std::string& item, uint64_t step, uint64_t* before,
+               KeyReport* report) {
+  const std::string key = ChildKey(item, "step");
+  if (report->IsFaulty(key)) return;
+  if (step <= *before) {
+    return report->AddFault(
+        key, absl::StrCat("found ", step,
+                          "; wanted a step after that of the preceding entry, ",
+                          *before));
+  }
+  *before = step;
+}
+
+// Weights count with six decimals (server/schedule/mixture.h): a smaller number
+// would be drawn more often than it says.
+void CheckDecimals(const std::string& key, double weight, KeyReport* report) {
+  const double counted = std::max(1.0, std::round(weight * 1e6)) / 1e6;
+  if (weight == 0 || std::abs(counted - weight) <= weight / 100) return;
+  report->AddFault(
+      key, absl::StrCat("found ", weight, ", which would count as ", counted,
+                        ": weights have six decimals; wanted 0 or a larger "
+                        "number, as 1000 times each weight of the split"));
+}
+
+// Checks the names of one entry, and sets `weights`, of the sources of train,
+// to what it gives.
+void CheckWeights(const v1::Config& config,
+                  const v1::Order::MixtureChange& change,
+                  const std::string& item,
+                  absl::flat_hash_map<std::string, double>* weights,
+                  KeyReport* report) {
+  const std::string key = ChildKey(item, "weights");
+  if (report->IsFaulty(key)) return;
+  for (const auto& [name, weight] : change.weights()) {
+    const std::string entry = ChildKey(key, Shown(name));
+    if (report->IsFaulty(entry)) continue;
+    const auto source = std::find_if(
+        config.sources().begin(), config.sources().end(),
+        [&name = name](const v1::Source& s) { return s.name() == name; });
+    if (source == config.sources().end()) {
+      report->AddFault(entry,
+                       "found no source of that name; wanted one of "
+                       "sources[].name");
+    } else if (source->split() != v1::SPLIT_TRAIN) {
+      report->AddFault(entry,
+                       "found a source of another split; wanted one with "
+                       "`split: train`: only its weights change");
+    } else {
+      (*weights)[name] = weight;
+      CheckDecimals(entry, weight, report);
+    }
+  }
+  const bool drawn =
+      std::any_of(weights->begin(), weights->end(),
+                  [](const auto& entry) { return entry.second > 0; });
+  if (!drawn && !report->HasFaultWithin(key)) {
+    report->AddFault(key,
+                     "found no source with a weight above 0 from this step on; "
+                     "wanted one");
+  }
+}
+
+// Each split draws from some source at every step, and each source is drawn
+// from at some step, as often as its weight says.
+void CheckSourceWeights(const v1::Config& config, KeyReport* report) {
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    const std::string key = ChildKey(ItemKey("sources", i), "weight");
+    if (report->IsFaulty(key) || report->IsFaulty(ItemKey("sources", i))) {
       continue;
     }
-    before = step;
+    if (source.weight() != 0) {
+      CheckDecimals(key, source.weight(), report);
+      continue;
+    }
+    if (source.split() != v1::SPLIT_TRAIN) {
+      report->AddFault(key,
+                       "found 0 beside another split than train; wanted a "
+                       "weight above 0");
+      continue;
+    }
+    const auto& changes = config.order().mixture_changes();
+    const bool added =
+        std::any_of(changes.begin(), changes.end(), [&](const auto& change) {
+          const auto found = change.weights().find(source.name());
+          return found != change.weights().end() && found->second > 0;
+        });
+    if (!added && !report->HasFaultWithin("order.mixture_changes")) {
+      report->AddFault(key,
+                       "found 0; wanted a weight above 0, here or in "
+                       "order.mixture_changes");
+    }
+  }
+  const auto drawn = [](const v1::Source& source) {
+    return source.split() == v1::SPLIT_TRAIN && source.weight() > 0;
+  };
+  const auto trained = [](const v1::Source& source) {
+    return source.split() == v1::SPLIT_TRAIN;
+  };
+  if (!report->HasFaultWithin("sources") &&
+      std::any_of(config.sources().begin(), config.sources().end(), trained) &&
+      std::none_of(config.sources().begin(), config.sources().end(), drawn)) {
+    report->AddFault("sources",
+                     "found no source of train with a weight above 0; wanted "
+                     "one for step 0");
   }
 }
 
-void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
-  if (balance.scope() == v1::Balance::SCOPE_MICRO_BATCH &&
-      balance.window() > 1 && !report->IsFaulty("balance.scope") &&
-      !report->IsFaulty("balance.window")) {
-    report->AddFault(
-        "balance.window",
-        absl::StrCat("found ", balance.window(),
-                     " with scope micro_batch; wanted 1, or scope: window"));
+// Checks the endpoint in `section`, "storage.s3".
+void CheckEndpoint(const std::string& section, const std::string& endpoint,
+                   KeyReport* report) {
+  const std::string key = absl::StrCat(section, ".endpoint");
+  if (!report->Has(key) || report->IsFaulty(key)) return;
+  absl::string_view rest = endpoint;
+  const bool has_scheme = absl::ConsumePrefix(&rest, "http://") ||
+                          absl::ConsumePrefix(&rest, "https://");
+  if (absl::StrContains(rest, '@')) {
+    // The text is not shown: it may hold a password.
+    return report->AddFault(
+        key, absl::StrCat(
+                 "found a user name or password; wanted http://HOST:PORT or "
+                 "https://HOST:PORT, and the keys where ",
+                 section, ".credentials says"));
   }
-  if (report->Has("balance.objective") &&
-      balance.objective() == v1::Balance::OBJECTIVE_PHASES &&
-      balance.algorithm() == v1::Balance::ALGORITHM_LPT &&
-      !report->IsFaulty("balance.objective")) {
-    report->AddFault(
-        "balance.objective",
-        "found phases with algorithm lpt; wanted sum, or algorithm: refined");
-  }
-  if (!report->IsFaulty("balance.cost_changes")) {
-    ValidateCostChanges(balance, report);
-  }
-  if (report->IsFaulty("balance.delivery") ||
-      balance.delivery() == v1::DELIVERY_OFF) {
-    return;
-  }
-  ValidateCost(balance.cost(), "balance.cost", report);
-  for (int i = 0; i < balance.cost_changes_size(); ++i) {
-    ValidateCost(balance.cost_changes(i).cost(),
-                 ChildKey(ItemKey("balance.cost_changes", i), "cost"), report);
-  }
+  absl::ConsumeSuffix(&rest, "/");
+  if (has_scheme && !rest.empty() && !absl::StrContains(rest, '/')) return;
+  report->AddFault(key, absl::StrCat("found ", Shown(endpoint),
+                                     "; wanted http://HOST:PORT or "
+                                     "https://HOST:PORT"));
+}
+
+// Letters and digits, as Azure wants: anything else would change an address.
+void CheckAccount(const std::string& account, KeyReport* report) {
+  const std::string key = "storage.azure.account";
+  if (!report->Has(key) || report->IsFaulty(key)) return;
+  const bool fits = account.size() >= 3 && account.size() <= 24 &&
+                    std::all_of(account.begin(), account.end(), [](char c) {
+                      return absl::ascii_islower(c) || absl::ascii_isdigit(c);
+                    });
+  if (fits) return;
+  report->AddFault(key, absl::StrCat("found ", Shown(account),
+                                     "; wanted 3 to 24 small letters and "
+                                     "digits"));
 }
 
 void ValidateComparison(const v1::Serve& serve, KeyReport* report) {
-  constexpr int kMost = 8;
   const std::string list = "serve.compare_with";
   if (report->IsFaulty(list)) return;
-  if (serve.compare_with_size() > kMost) {
-    return report->AddFault(list,
-                            absl::StrCat("found ", serve.compare_with_size(),
-                                         " addresses; wanted at most ", kMost));
-  }
   for (int i = 0; i < serve.compare_with_size(); ++i) {
     const std::string key = ItemKey(list, i);
     if (report->IsFaulty(key)) continue;
@@ -141,10 +342,6 @@ void ValidateSecurity(const v1::Config& config, KeyReport* report) {
                      "; wanted letters, digits, _, . and - alone"));
   }
   if (!report->Has("security.tls") || report->IsFaulty("security.tls")) return;
-  for (const char* member : {"cert", "key"}) {
-    const std::string key = ChildKey("security.tls", member);
-    if (!report->Has(key)) report->AddMissing(key, "a PEM file");
-  }
   int tcp = 0;
   for (const v1::Topology::Server& server : config.topology().servers()) {
     tcp += UnixPath(server.address()).empty();
@@ -159,15 +356,100 @@ void ValidateSecurity(const v1::Config& config, KeyReport* report) {
 
 }  // namespace
 
+void ValidateSources(const v1::Config& config, KeyReport* report) {
+  absl::flat_hash_map<std::string, int> names;
+  absl::flat_hash_map<std::string, int> indexes;
+  const auto check_unique = [report](
+                                const std::string& key, int i,
+                                absl::string_view member,
+                                const std::string& value,
+                                absl::flat_hash_map<std::string, int>* seen) {
+    const auto [first, is_new] = seen->emplace(value, i);
+    if (is_new) return;
+    report->AddFault(
+        ChildKey(key, member),
+        absl::StrCat("found ", Shown(value), ", which sources[", first->second,
+                     "] has, too; wanted a different one for each source"));
+  };
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    const std::string key = ItemKey("sources", i);
+    if (report->IsFaulty(key)) continue;
+    SourceCheck(source, key, report).Run();
+    if (report->IsFaulty(ChildKey(key, "name"))) continue;
+    check_unique(key, i, "name", source.name(), &names);
+    if (report->IsFaulty(ChildKey(key, "name")) ||
+        report->IsFaulty(ChildKey(key, "index"))) {
+      continue;
+    }
+    check_unique(key, i, "index", source.index(), &indexes);
+  }
+  const bool trains = std::any_of(
+      config.sources().begin(), config.sources().end(),
+      [](const v1::Source& s) { return s.split() == v1::SPLIT_TRAIN; });
+  if (!trains && config.sources_size() > 0) {
+    report->AddFault(
+        "sources",
+        absl::StrCat("found ", config.sources_size(),
+                     " with `split: valid` or `split: test`; wanted at least "
+                     "one with `split: train`, which is the default"));
+  }
+}
+
+void ValidateOrder(const v1::Config& config, KeyReport* report) {
+  CheckSourceWeights(config, report);
+  const v1::Order& order = config.order();
+  if (!report->IsFaulty("order.mixture_changes")) {
+    absl::flat_hash_map<std::string, double> weights;
+    for (const v1::Source& source : config.sources()) {
+      if (source.split() == v1::SPLIT_TRAIN) {
+        weights[source.name()] = source.weight();
+      }
+    }
+    uint64_t before = 0;
+    for (int i = 0; i < order.mixture_changes_size(); ++i) {
+      const std::string item = ItemKey("order.mixture_changes", i);
+      if (report->IsFaulty(item)) continue;
+      CheckStep(item, order.mixture_changes(i).step(), &before, report);
+      CheckWeights(config, order.mixture_changes(i), item, &weights, report);
+    }
+  }
+  if (report->IsFaulty("order.skips")) return;
+  uint64_t before = 0;
+  for (int i = 0; i < order.skips_size(); ++i) {
+    const std::string item = ItemKey("order.skips", i);
+    if (report->IsFaulty(item)) continue;
+    CheckStep(item, order.skips(i).step(), &before, report);
+  }
+}
+
+void ValidateStorage(const v1::Config& config, KeyReport* report) {
+  if (report->IsFaulty("storage")) return;
+  const v1::Storage& storage = config.storage();
+  CheckEndpoint("storage.s3", storage.s3().endpoint(), report);
+  CheckEndpoint("storage.gcs", storage.gcs().endpoint(), report);
+  CheckEndpoint("storage.azure", storage.azure().endpoint(), report);
+  CheckAccount(storage.azure().account(), report);
+  if (!config.storage().has_cache() || report->IsFaulty("storage.cache")) {
+    return;
+  }
+  if (!report->IsFaulty("storage.cache.dir") &&
+      IsStoreUrl(config.storage().cache().dir())) {
+    report->AddFault("storage.cache.dir",
+                     "found a store; wanted a folder on a local disk");
+  }
+}
+
 void ValidateConfig(const v1::Config& config, KeyReport* report) {
   // Broken YAML or not a map: nothing was read.
   if (report->IsFaulty("")) return;
+  CheckKeys(config, report);
   ValidateSources(config, report);
   ValidateModel(config.model(), report);
   ValidateTopology(config, report);
   ValidateBatch(config, report);
   ValidateOrder(config, report);
-  ValidateBalance(config.balance(), report);
+  ValidateBalance(config, report);
   ValidatePlacement(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);

@@ -7,12 +7,14 @@
 namespace ballast {
 
 // Adds to `report` all faults of a configuration beyond the type and range of
-// single values: missing keys, and values that contradict each other. `config`
+// single values: missing keys (CheckKeys), and values that contradict each
+// other. `config`
 // has its defaults; `report` knows which keys the file contains. Keys that
 // `report` already lists as faulty are not checked again. Accesses no file.
 void ValidateConfig(const v1::Config& config, KeyReport* report);
 
 // Checks of single sections.
+void ValidateBalance(const v1::Config& config, KeyReport* report);
 void ValidateBatch(const v1::Config& config, KeyReport* report);
 void ValidateOrder(const v1::Config& config, KeyReport* report);
 void ValidateSources(const v1::Config& config, KeyReport* report);

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/image/model_resampling.h"
-#include "server/config/proto_yaml.h"
+#include "server/config/config_yaml.h"
 #include "server/image_plan/family_check.h"
 
 namespace ballast {
@@ -159,7 +159,7 @@ v1::ImageFamily ConfigOfFamily(const ImageFamily& family) {
 
 std::string FamilyYaml(const ImageFamily& family) {
   return absl::StrCat("image_family:\n",
-                      ProtoYaml(ConfigOfFamily(family), /*indent=*/2));
+                      ToYaml(ConfigOfFamily(family), /*indent=*/2));
 }
 
 void ValidateImageFamily(const v1::ImageFamily& config, KeyReport* report) {

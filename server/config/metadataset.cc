@@ -16,8 +16,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
-#include "server/config/yaml_file.h"
-#include "server/config/yaml_scalar.h"
+#include "server/config/yaml.h"
 
 namespace ballast {
 namespace {

@@ -4,6 +4,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
+#include "server/config/key_report.h"
 
 namespace ballast {
 
@@ -15,6 +16,13 @@ namespace ballast {
 // other than qwen2_vl, qwen2_5_vl and qwen3_vl; a key that is missing or not a
 // positive whole number), naming the key.
 absl::StatusOr<v1::Balance::Cost> ModelCost(absl::string_view config_json);
+
+// Replaces `model` of balance.cost and of each entry of balance.cost_changes by
+// the coefficients that ModelCost computes from config.json in that directory.
+// Coefficients that the configuration file gives stay as they are. Adds a fault
+// if a config.json cannot be read or used. Paths are resolved. Blocks on the
+// disk.
+void ResolveModelCosts(v1::Balance* balance, KeyReport* report);
 
 }  // namespace ballast
 

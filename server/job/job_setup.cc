@@ -8,7 +8,6 @@
 #include "common/status_macros.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
-#include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"

@@ -4,14 +4,11 @@
 #include <set>
 #include <string>
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "proto/schedule/fingerprint.h"
+#include "server/config/config_keys.h"
 #include "server/schedule/job_videos.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
@@ -20,10 +17,6 @@ namespace ballast {
 namespace {
 
 using KeyValues = std::map<std::string, std::string>;
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
-
 // Version of the rules that turn configuration and index into a schedule. Must
 // be raised whenever any schedule changes, so that servers of different
 // versions refuse each other instead of sending ranks to different samples.
@@ -36,75 +29,10 @@ constexpr int kSplitRules = 2;
 // The last version of the rules of texts that fingerprints do not tell.
 constexpr int kUntoldTextVersion = 3;
 
-// Shortest text that reads back as the same double.
-std::string DoubleText(double value) {
-  for (int digits = 1; digits < 17; ++digits) {
-    std::string text = absl::StrFormat("%.*g", digits, value);
-    if (std::stod(text) == value) return text;
-  }
-  return absl::StrFormat("%.17g", value);
-}
-
-std::string ScalarText(const Message& message, const FieldDescriptor& field,
-                       int index) {
-  const Reflection& r = *message.GetReflection();
-  const bool repeated = index >= 0;
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return absl::StrCat(repeated ? r.GetRepeatedInt32(message, &field, index)
-                                   : r.GetInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return absl::StrCat(repeated ? r.GetRepeatedUInt32(message, &field, index)
-                                   : r.GetUInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return absl::StrCat(repeated ? r.GetRepeatedUInt64(message, &field, index)
-                                   : r.GetUInt64(message, &field));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return DoubleText(repeated ? r.GetRepeatedDouble(message, &field, index)
-                                 : r.GetDouble(message, &field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return r.GetBool(message, &field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return r.GetEnum(message, &field)->name();
-    default:
-      return r.GetString(message, &field);
-  }
-}
-
 // How rows of Parquet are shuffled; "" for other sources.
 std::string GroupsText(const v1::Source& source) {
   if (source.shuffle_groups() == 0) return "";
   return absl::StrCat(" shuffle_groups ", source.shuffle_groups());
-}
-
-// Adds every field of `message`, set or not, under `prefix.NAME`.
-void AddMessage(const std::string& prefix, const Message& message,
-                KeyValues* entries) {
-  const Reflection& reflection = *message.GetReflection();
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string key = absl::StrCat(prefix, ".", field.name());
-    if (field.is_repeated() &&
-        field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      // An empty list adds no entry, so that a list new in this version does
-      // not change the fingerprints of configurations without it.
-      for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
-        AddMessage(absl::StrFormat("%s.%04d", key, k),
-                   reflection.GetRepeatedMessage(message, &field, k), entries);
-      }
-    } else if (field.is_repeated()) {
-      std::string text;
-      for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
-        absl::StrAppend(&text, k == 0 ? "" : ",",
-                        ScalarText(message, field, k));
-      }
-      (*entries)[key] = text;
-    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      AddMessage(key, reflection.GetMessage(message, &field), entries);
-    } else {
-      (*entries)[key] = ScalarText(message, field, -1);
-    }
-  }
 }
 
 // Adds the changes of train by step, each under the first step that it alters.
@@ -140,7 +68,8 @@ void AddChanges(const v1::Config& config,
       if (given != change.weights().end()) weights[i] = given->second;
       if (weights[i] == 0) continue;
       absl::StrAppend(&text, text.empty() ? "" : ", ", source.name(),
-                      " weight ", DoubleText(weights[i]), GroupsText(source));
+                      " weight ", FingerprintNumber(weights[i]),
+                      GroupsText(source));
       if (!drawn.insert(i).second) continue;
       (*entries)[FromStepKey(from, absl::StrCat("index.", source.name()))] =
           indexes[i]->digest();
@@ -164,31 +93,19 @@ v1::Fingerprint ScheduleFingerprint(
       if (source.weight() == 0) continue;  // AddChanges
       const std::string prefix = SplitPrefix(each);
       entries[absl::StrFormat("%ssources.%04d", prefix, number++)] =
-          absl::StrCat(source.name(), " weight ", DoubleText(source.weight()),
-                       GroupsText(source));
+          absl::StrCat(source.name(), " weight ",
+                       FingerprintNumber(source.weight()), GroupsText(source));
       entries[absl::StrCat(prefix, "index.", source.name())] =
           indexes[i]->digest();
     }
   }
-  v1::Order order = config.order();
-  order.clear_mixture_changes();
-  order.clear_skips();
-  AddMessage("order", order, &entries);
-  // Like an empty list, the default does not change older fingerprints.
-  if (config.order().epochs() == 0) entries.erase("order.epochs");
-  AddMessage("model", config.model(), &entries);
-  // As order.epochs: Qwen's images, packed in merge order.
-  if (!config.model().has_image_family()) {
-    for (auto it = entries.lower_bound("model.image_family.");
-         it != entries.end() &&
-         absl::StartsWith(it->first, "model.image_family.");) {
-      it = entries.erase(it);
-    }
-    if (config.model().image_form() == v1::Model::IMAGE_FORM_MERGE_ORDER) {
-      entries.erase("model.image_form");
-    }
+  // What the options of the keys say, and then what follows from several keys.
+  AddFingerprint(config, &entries);
+  // Qwen's images, packed in merge order, as before there were families.
+  if (!config.model().has_image_family() &&
+      config.model().image_form() == v1::Model::IMAGE_FORM_MERGE_ORDER) {
+    entries.erase("model.image_form");
   }
-  // As order.epochs: a job without videos.
   if (!HaveVideos(indexes)) {
     for (auto it = entries.lower_bound("model.video.");
          it != entries.end() && absl::StartsWith(it->first, "model.video.");) {
@@ -197,16 +114,12 @@ v1::Fingerprint ScheduleFingerprint(
   }
   // Where images are decoded changes neither the data nor the batches, only
   // what blocks hold: a checkpoint made with one resumes with the other.
-  entries.erase("model.decode");
-  entries.erase("model.device_unchecked");
-  entries.erase("model.device_share");
   if (config.model().decode() == v1::Model::DECODE_DEVICE) {
     entries["delivery.decode"] = "device";
-    // As order.epochs: 1 is the default.
     if (config.model().has_device_share() &&
         config.model().device_share() != 1) {
       entries["delivery.device_share"] =
-          DoubleText(config.model().device_share());
+          FingerprintNumber(config.model().device_share());
     }
   }
   // Servers compare the files of images that have been checked, and must agree
@@ -223,41 +136,19 @@ v1::Fingerprint ScheduleFingerprint(
   if (text_version > kUntoldTextVersion) {
     entries["delivery.text_rules"] = absl::StrCat(text_version);
   }
-  v1::Batch batch = config.batch();
-  batch.clear_changes();
-  AddMessage("batch", batch, &entries);
-  // As order.epochs.
-  if (!batch.has_rampup()) {
-    for (const char* field : {"start", "increment", "samples"}) {
-      entries.erase(absl::StrCat("batch.rampup.", field));
-    }
-  }
   AddChanges(config, indexes, sizes, &entries);
-  for (const auto& [name, module] : config.topology().modules()) {
-    AddMessage(absl::StrCat("topology.modules.", name), module, &entries);
-  }
-
-  AddMessage("balance", config.balance(), &entries);
   if (config.balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
     entries["balance.split_rules"] = absl::StrCat(kSplitRules);
-  } else {
-    entries.erase("balance.placement");  // as order.epochs
   }
   entries["balance.rules"] = absl::StrCat(kScheduleRules);
-  entries["topology.colocated"] =
-      config.topology().colocated() ? "true" : "false";
   for (int i = 0; i < config.topology().servers_size(); ++i) {
     for (const auto& [module, ranks] : config.topology().servers(i).ranks()) {
       entries[absl::StrFormat("topology.servers.%04d.%s", i, module)] = ranks;
     }
   }
   // The schedule depends only on whether samples move, not on how they do.
-  entries.erase("balance.delivery");
   entries["balance.reorder"] =
       config.balance().delivery() == v1::DELIVERY_OFF ? "false" : "true";
-  AddMessage("packing", config.packing(), &entries);
-  // As order.epochs.
-  if (config.packing().row_length() == 0) entries.erase("packing.row_length");
   // Servers must agree on what a sample with a data fault becomes. The default
   // leaves older fingerprints as they are.
   if (config.serve().on_bad_sample() == v1::Serve::ON_BAD_SAMPLE_ERROR) {

@@ -1,10 +1,9 @@
 #include "tests/docs/proto_reference.h"
 
-#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <limits>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -18,14 +17,15 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "server/config/field_rules.h"
+#include "common/message_fields.h"
+#include "proto/options.pb.h"
+#include "server/config/config_keys.h"
 
 namespace ballast {
 namespace {
 
 using ::google::protobuf::Descriptor;
 using ::google::protobuf::EnumDescriptor;
-using ::google::protobuf::EnumValueDescriptor;
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::FileDescriptor;
 using ::google::protobuf::MethodDescriptor;
@@ -33,8 +33,8 @@ using ::google::protobuf::ServiceDescriptor;
 using ::google::protobuf::SourceLocation;
 
 constexpr char kGenerated[] =
-    "<!-- Made by `bazel run //tests/docs:make_reference`; edit the comments "
-    "of ";
+    "<!-- Made by `bazel run //tests/docs:make_reference`; edit the "
+    "comments and options of ";
 
 // Comments are plain text: escapes Markdown's special characters outside of
 // `code`.
@@ -67,6 +67,8 @@ std::string Paragraphs(const std::string& comment, const std::string& indent) {
                     is_code ? std::string(line) : Escaped(line), "\n");
   }
   if (code) absl::StrAppend(&out, indent, "```\n");
+  static const std::regex* const kPage = new std::regex("docs/(\\w+\\.md)");
+  out = std::regex_replace(out, *kPage, "[$1](../$1)");
   while (!out.empty() && out.back() == '\n') out.pop_back();
   return out.empty() ? "" : out + "\n";
 }
@@ -86,39 +88,28 @@ std::string CommentOfFile(const FileDescriptor* file) {
                                                     : "";
 }
 
-// "exchange" of DELIVERY_EXCHANGE.
-std::string WordOf(const EnumValueDescriptor* value) {
-  // The first value is X_UNSPECIFIED, or X_ and another single word.
-  const std::string& first = value->type()->value(0)->name();
-  const std::string prefix = first.substr(0, first.rfind('_') + 1);
-  return absl::AsciiStrToLower(absl::StripPrefix(value->name(), prefix));
-}
-
-bool IsMessage(const FieldDescriptor* field) {
-  return field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-}
-
 // ---- The configuration
 
-std::string NumbersOf(const FieldDescriptor* field) {
-  const auto found = ConfigFieldRules().find(field->full_name());
-  const FieldRule rule =
-      found == ConfigFieldRules().end() ? FieldRule() : found->second;
-  switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return DescribeNumbers("a number", rule, -1e300, 1e300);
-    case FieldDescriptor::CPPTYPE_INT32:
-      return DescribeNumbers("a whole number", rule,
-                             std::numeric_limits<int32_t>::min(),
-                             std::numeric_limits<int32_t>::max());
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return DescribeNumbers("a whole number", rule, 0,
-                             std::numeric_limits<uint32_t>::max());
-    default:
-      return DescribeNumbers(
-          "a whole number", rule, 0,
-          static_cast<double>(std::numeric_limits<uint64_t>::max()));
+// What the options say of a key, as one line; empty where they say nothing.
+std::string OptionsOf(const FieldDescriptor* field) {
+  const v1::Setting& setting = SettingOf(*field);
+  std::vector<std::string> parts;
+  if (setting.has_required()) parts.push_back("Required.");
+  if (!setting.only().empty()) {
+    parts.push_back(absl::StrCat("Only with `", setting.only(), "`."));
   }
+  // `{}` is a section that is always there.
+  if (!setting.default_().empty() && setting.default_() != "{}") {
+    parts.push_back(absl::StrCat("Default: `", setting.default_(), "`."));
+  }
+  if (setting.max_items() != 0) {
+    parts.push_back(absl::StrCat("At most ", setting.max_items(), " entries."));
+  }
+  if (setting.change() == v1::Setting::RELOAD) {
+    parts.push_back("A reload may change it.");
+  }
+  return parts.empty() ? ""
+                       : absl::StrCat("  ", absl::StrJoin(parts, " "), "\n");
 }
 
 // The notation of a value of the field.
@@ -126,26 +117,21 @@ std::string KindOf(const FieldDescriptor* field) {
   std::string kind;
   if (field->is_map()) {
     const FieldDescriptor* value = field->message_type()->map_value();
-    if (value->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
-      return absl::StrCat("a map, each value ", KindOf(value));
-    }
-    return IsMessage(value) ? "a map of sections" : "a map of texts";
+    if (IsMessage(*value)) return "a map of sections";
+    return absl::StrCat("a map, each value ",
+                        DescribeValue(*value, SettingOf(*field)));
   }
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-    std::vector<std::string> words;
-    for (int i = 0; i < field->enum_type()->value_count(); ++i) {
-      const std::string word = WordOf(field->enum_type()->value(i));
-      if (word != "unspecified") words.push_back(absl::StrCat("`", word, "`"));
-    }
-    kind = absl::StrJoin(words, ", ");
-  } else if (IsMessage(field)) {
+    kind = absl::StrCat(
+        "`", absl::StrJoin(EnumWords(*field->enum_type()), "`, `"), "`");
+  } else if (IsMessage(*field)) {
     kind = field->is_repeated() ? "sections" : "a section";
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
     kind = field->is_repeated() ? "texts" : "text";
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
     kind = "`true` or `false`";
   } else {
-    kind = NumbersOf(field);
+    kind = DescribeValue(*field, SettingOf(*field));
   }
   return field->is_repeated() ? absl::StrCat("a list: ", kind) : kind;
 }
@@ -156,7 +142,7 @@ std::string ChoicesOf(const EnumDescriptor* type) {
   for (int i = 1; i < type->value_count(); ++i) {
     const std::string comment = Paragraphs(CommentOf(type->value(i)), "    ");
     if (comment.empty()) continue;
-    absl::StrAppend(&out, "  - `", WordOf(type->value(i)),
+    absl::StrAppend(&out, "  - `", EnumWord(*type->value(i)),
                     "`: ", absl::StripLeadingAsciiWhitespace(comment));
   }
   return out;
@@ -170,9 +156,8 @@ void AddSection(const Descriptor* message, const std::string& key,
   }
   for (int i = 0; i < message->field_count(); ++i) {
     const FieldDescriptor* field = message->field(i);
-    std::string about = Paragraphs(CommentOf(field), "  ");
     absl::StrAppend(out, "- **`", field->name(), "`**: ", KindOf(field), ".\n",
-                    about);
+                    OptionsOf(field), Paragraphs(CommentOf(field), "  "));
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
       absl::StrAppend(out, ChoicesOf(field->enum_type()));
     }
@@ -181,7 +166,7 @@ void AddSection(const Descriptor* message, const std::string& key,
     const FieldDescriptor* field = message->field(i);
     const FieldDescriptor* value =
         field->is_map() ? field->message_type()->map_value() : field;
-    if (!IsMessage(value)) continue;
+    if (!IsMessage(*value)) continue;
     std::string child =
         key.empty() ? field->name() : absl::StrCat(key, ".", field->name());
     if (field->is_map()) {
@@ -195,14 +180,14 @@ void AddSection(const Descriptor* message, const std::string& key,
 }
 
 std::string ConfigurationPage(const FileDescriptor* file) {
-  std::string out = absl::StrCat(
-      kGenerated, "proto/config.proto instead. -->\n",
-      "# Reference: the configuration\n\n", Paragraphs(CommentOfFile(file), ""),
-      "\n",
-      "[configuration.md](../configuration.md) has the same in tables, with "
-      "an example\nand what else is refused.\n\n");
-  AddSection(file->FindMessageTypeByName("Config"), "", "", &out);
-  return out;
+  std::string out =
+      absl::StrCat(kGenerated, "proto/config.proto instead. -->\n",
+                   "# Reference: the configuration\n\n",
+                   Paragraphs(CommentOfFile(file), ""), "\n",
+                   "[configuration.md](../configuration.md) says how a file is "
+                   "read, with an "
+                   "example, and what is\nrefused across keys.\n\n");
+  return out + KeyReference(*file->FindMessageTypeByName("Config"));
 }
 
 // ---- RPCs
@@ -214,7 +199,7 @@ std::string TypeOf(const FieldDescriptor* field) {
                         TypeOf(field->message_type()->map_value()));
   }
   std::string type = field->type_name();
-  if (IsMessage(field)) type = field->message_type()->full_name();
+  if (IsMessage(*field)) type = field->message_type()->full_name();
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
     type = field->enum_type()->full_name();
   }
@@ -304,6 +289,12 @@ std::string RpcPage(const std::vector<const FileDescriptor*>& files) {
 }
 
 }  // namespace
+
+std::string KeyReference(const Descriptor& section) {
+  std::string out;
+  AddSection(&section, "", "", &out);
+  return out;
+}
 
 std::vector<ReferencePage> MakeReference() {
   constexpr char kDescriptors[] = "tests/docs/descriptors.bin";

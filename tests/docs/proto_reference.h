@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <google/protobuf/descriptor.h>
+
 namespace ballast {
 
 // Generates the pages of docs/reference from proto/*.proto and their comments.
@@ -16,6 +18,10 @@ struct ReferencePage {
   std::string path;  // "docs/reference/rpc.md"
   std::string text;
 };
+
+// The keys of a configuration's section and of all sections within, as
+// docs/reference/configuration.md has them.
+std::string KeyReference(const google::protobuf::Descriptor& section);
 
 // Reads tests/docs/descriptors.bin below the working directory. Exits with a
 // message if it cannot be read.

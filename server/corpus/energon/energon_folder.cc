@@ -18,7 +18,7 @@
 #include "common/status_macros.h"
 #include "server/config/metadataset.h"
 #include "server/config/path_pattern.h"
-#include "server/config/yaml_file.h"
+#include "server/config/yaml.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/file.h"
 #include "server/storage/small_object.h"

@@ -1,4 +1,4 @@
-#include "server/config/rank_list.h"
+#include "server/config/topology.h"
 
 #include <string>
 

@@ -1,5 +1,3 @@
-#include "server/config/trial_tokenizer.h"
-
 #include <string>
 
 #include <gtest/gtest.h>

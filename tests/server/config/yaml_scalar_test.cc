@@ -1,4 +1,4 @@
-#include "server/config/yaml_scalar.h"
+#include "server/config/yaml.h"
 
 #include <gtest/gtest.h>
 

@@ -48,9 +48,9 @@ TEST(ReloadTest, SettingsOfOneServerNeedItsRestart) {
   const v1::Config running = Parse(kServe);
   EXPECT_EQ(
       Reason(running, Parse("serve: {listen: [\"unix:/run/a.sock\"], "
-                            "on_bad_sample: error}\n")),
-      "serve.on_bad_sample is placeholder in this server and error in the "
-      "file; that takes a restart of this server");
+                            "max_streams: 5}\n")),
+      "serve.max_streams is 65536 in this server and 5 in the file; that takes "
+      "a restart of this server");
   EXPECT_THAT(
       Reason(running, Parse("serve: {listen: [\"unix:/run/a.sock\", "
                             "\"127.0.0.1:1\"]}\n")),
@@ -77,6 +77,12 @@ TEST(ReloadTest, RefusesChangesOfTheSchedule) {
        "balance.cost.language.linear is 0 in this server and 0.5 in"},
       {"packing: {mode: scheduled}\n", "packing.mode is shard"},
   };
+  // The fingerprint covers it.
+  EXPECT_THAT(
+      Reason(running, Parse("serve: {listen: [\"unix:/run/a.sock\"], "
+                            "on_bad_sample: error}\n")),
+      HasSubstr("serve.on_bad_sample is placeholder in this server and error "
+                "in the file; that would change the schedule"));
   for (const auto& test : kCases) {
     const std::string reason =
         Reason(running, Parse(std::string(kServe) + test.more));

@@ -91,7 +91,7 @@ TEST(OrderCheckpointTest, AnAcceptedCheckpointGoesOnExactlyOnce) {
       default:
         edited = Without(config, random() % 28);
     }
-    const auto before = MakeChanged(config), after = Make(edited);
+    const auto before = MakeChanged(config), after = MakeChanged(edited);
     for (uint64_t next = 0; next < kSteps; ++next) {
       const absl::Status status =
           CheckSameData(before->fingerprint(), after->fingerprint(), "A",

@@ -1,0 +1,569 @@
+#include "server/config/config_validate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/align.h"
+#include "proto/schedule/module.h"
+#include "server/config/batch_sizes.h"
+#include "server/config/exposure.h"
+#include "server/config/image_family_config.h"
+#include "server/config/topology.h"
+#include "server/image_plan/image_family.h"
+
+namespace ballast {
+namespace {
+
+// ---- topology
+
+constexpr int kNoServer = -1;
+
+void CheckModules(const v1::Topology& topology, KeyReport* report) {
+  for (const auto& [name, module] : topology.modules()) {
+    const std::string key = ChildKey("topology.modules", Shown(name));
+    if (!ParseModule(name).has_value()) {
+      report->AddFault(key, absl::StrCat("unknown module; ",
+                                         SuggestName(name, ModuleNames())));
+      continue;
+    }
+    const std::string tp = ChildKey(key, "tp");
+    if (!report->HasFaultWithin(key) && !std::has_single_bit(module.tp())) {
+      report->AddFault(
+          tp, absl::StrCat("found ", module.tp(), "; wanted a power of two"));
+    }
+  }
+}
+
+void CheckAddress(const v1::Topology::Server& server, const std::string& key,
+                  absl::flat_hash_map<std::string, int>* addresses, int index,
+                  KeyReport* report) {
+  if (report->IsFaulty(key)) return;
+  const auto address = ParseConfiguredAddress(server.address());
+  if (!address.ok()) {
+    return report->AddFault(key, std::string(address.status().message()));
+  }
+  if (!address->is_unix() && address->port == 0) {
+    return report->AddFault(key, absl::StrCat("found ", Shown(server.address()),
+                                              "; wanted a port that clients "
+                                              "can connect to, from 1"));
+  }
+  const auto [first, is_new] = addresses->emplace(server.address(), index);
+  if (!is_new) {
+    report->AddFault(
+        key, absl::StrCat("found ", Shown(server.address()),
+                          ", which topology.servers[", first->second,
+                          "] has too; wanted another one for each server"));
+  }
+}
+
+// The server that reads for each rank of one module.
+class Coverage {
+ public:
+  Coverage(std::string module, uint32_t dp)
+      : module_(std::move(module)), servers_(dp, kNoServer) {}
+
+  // Adds the ranks of the server at `index`, written at `key`.
+  void Add(const std::string& text, const std::string& key, int index,
+           KeyReport* report) {
+    const auto ranks = ParseRankList(text);
+    if (!ranks.ok()) {
+      is_certain_ = false;
+      return report->AddFault(
+          key, absl::StrCat("found ", Shown(text), "; wanted ranks, as 0-3,6: ",
+                            std::string(ranks.status().message())));
+    }
+    std::vector<uint32_t> outside;
+    std::map<int, std::vector<uint32_t>> taken;
+    for (const uint32_t rank : *ranks) {
+      if (rank >= servers_.size()) {
+        outside.push_back(rank);
+      } else if (servers_[rank] != kNoServer) {
+        taken[servers_[rank]].push_back(rank);
+      } else {
+        servers_[rank] = index;
+      }
+    }
+    if (!outside.empty()) {
+      report->AddFault(
+          key, absl::StrCat("found ", Ranks(outside), " outside ", module_,
+                            "; wanted ranks of 0 to ", servers_.size() - 1));
+    }
+    for (const auto& [other, shared] : taken) {
+      report->AddFault(
+          key,
+          absl::StrCat("found ", Ranks(shared), ", which topology.servers[",
+                       other, "] has too; wanted each rank at one server"));
+    }
+  }
+
+  void ReportUnassigned(KeyReport* report) const {
+    std::vector<uint32_t> unassigned;
+    for (uint32_t rank = 0; rank < servers_.size(); ++rank) {
+      if (servers_[rank] == kNoServer) unassigned.push_back(rank);
+    }
+    if (unassigned.empty() || !is_certain_) return;
+    report->AddFault(
+        "topology.servers",
+        absl::StrCat("found no server for ", module_, " ", Ranks(unassigned),
+                     "; wanted each rank at one server"));
+  }
+
+ private:
+  static std::string Ranks(const std::vector<uint32_t>& ranks) {
+    return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                        Shown(FormatRankList(ranks)));
+  }
+
+  std::string module_;
+  std::vector<int> servers_;
+  // True if every server's list could be parsed.
+  bool is_certain_ = true;
+};
+
+void CheckServers(const v1::Topology& topology, KeyReport* report) {
+  std::map<std::string, Coverage> modules;
+  const bool has_modules = !report->HasFaultWithin("topology.modules");
+  if (has_modules) {
+    for (const auto& [name, module] : topology.modules()) {
+      modules.try_emplace(name, name, module.dp());
+    }
+  }
+  absl::flat_hash_map<std::string, int> addresses;
+  bool is_certain = has_modules;
+  for (int i = 0; i < topology.servers_size(); ++i) {
+    const v1::Topology::Server& server = topology.servers(i);
+    const std::string key = ItemKey("topology.servers", i);
+    if (report->IsFaulty(key)) {
+      is_certain = false;
+      continue;
+    }
+    CheckAddress(server, ChildKey(key, "address"), &addresses, i, report);
+    const std::string ranks_key = ChildKey(key, "ranks");
+    if (report->HasFaultWithin(ranks_key)) is_certain = false;
+    // Sorted by name, since the map has no order.
+    const std::map<std::string, std::string> ranks(server.ranks().begin(),
+                                                   server.ranks().end());
+    for (const auto& [name, text] : ranks) {
+      const std::string entry = ChildKey(ranks_key, Shown(name));
+      const auto module = modules.find(name);
+      if (!ParseModule(name).has_value()) {
+        is_certain = false;
+        report->AddFault(entry, absl::StrCat("unknown module; ",
+                                             SuggestName(name, ModuleNames())));
+      } else if (has_modules && module == modules.end()) {
+        report->AddFault(entry,
+                         "found ranks of a module that topology.modules does "
+                         "not have; wanted only configured modules");
+      } else if (has_modules && !report->IsFaulty(entry)) {
+        module->second.Add(text, entry, i, report);
+      }
+    }
+  }
+  if (!is_certain) return;
+  for (const auto& [name, coverage] : modules) {
+    coverage.ReportUnassigned(report);
+  }
+}
+
+// ---- batch
+
+// "vision dp 4, language dp 2"
+std::string DescribeGrid(const v1::Config& config) {
+  std::string text;
+  for (const v1::Module module : Modules(config)) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", ModuleName(module), " dp ",
+                    DpSize(config, module));
+  }
+  return text;
+}
+
+// Adds a fault unless the samples of some steps, `samples`, fill micro-batches.
+void CheckMultiple(uint32_t samples, const v1::Batch& batch,
+                   const std::string& key, KeyReport* report) {
+  if (report->IsFaulty(key) || samples % batch.micro() == 0) return;
+  report->AddFault(
+      key, absl::StrCat("found ", samples,
+                        "; wanted a multiple of batch.micro, ", batch.micro()));
+}
+
+void CheckRampup(const v1::Batch& batch, KeyReport* report) {
+  CheckMultiple(batch.rampup().start(), batch, "batch.rampup.start", report);
+  CheckMultiple(batch.rampup().increment(), batch, "batch.rampup.increment",
+                report);
+  if (report->HasFaultWithin("batch.rampup")) return;
+  v1::Batch alone = batch;
+  alone.clear_changes();
+  const auto sizes = BatchSizes(alone);
+  if (!sizes.ok()) {
+    report->AddFault("batch.rampup", std::string(sizes.status().message()));
+  }
+}
+
+void CheckChanges(const v1::Batch& batch, KeyReport* report) {
+  v1::Batch before = batch;
+  before.clear_changes();
+  for (int i = 0; i < batch.changes_size(); ++i) {
+    const std::string item = ItemKey("batch.changes", i);
+    if (report->IsFaulty(item)) continue;
+    const bool by_step = report->Has(ChildKey(item, "step"));
+    if (by_step == report->Has(ChildKey(item, "samples"))) {
+      report->AddFault(item, by_step
+                                 ? "found step and samples; wanted one of them"
+                                 : "found neither step nor samples; wanted one "
+                                   "of them");
+    }
+    const std::string global = ChildKey(item, "global");
+    CheckMultiple(batch.changes(i).global(), batch, global, report);
+    if (report->HasFaultWithin(item)) continue;
+    *before.add_changes() = batch.changes(i);
+    const auto sizes = BatchSizes(before);
+    if (sizes.ok()) continue;
+    report->AddFault(ChildKey(item, by_step ? "step" : "samples"),
+                     std::string(sizes.status().message()));
+    before.mutable_changes()->RemoveLast();
+  }
+}
+
+// ---- placement
+
+constexpr char kPlacement[] = "balance.placement";
+
+// Refuses modules that do not run on the same ranks.
+void CheckRanks(const v1::Config& config, KeyReport* report) {
+  const uint32_t ranks = DpSize(config, v1::MODULE_LANGUAGE);
+  std::string sizes;
+  int encoders = 0;
+  bool equal = true;
+  for (const v1::Module module : Modules(config)) {
+    const uint32_t dp = DpSize(config, module);
+    absl::StrAppend(&sizes, ModuleName(module), " dp ", dp, ", ");
+    encoders += IsEncoder(module);
+    equal &= dp == ranks;
+  }
+  if (encoders > 0 && equal && config.topology().colocated()) return;
+  report->AddFault(
+      kPlacement,
+      absl::StrCat("found split with ", sizes, "colocated: ",
+                   config.topology().colocated() ? "true" : "false",
+                   "; wanted one dp and colocated: true, since "
+                   "embeddings move among ranks that run both modules, "
+                   "or paired"));
+}
+
+// Refuses towers whose output is not whole on the process of the language
+// model's first stage.
+void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
+                KeyReport* report) {
+  if (encoder.sequence_parallel() && encoder.tp() > 1) {
+    report->AddFault(
+        kPlacement,
+        absl::StrCat(
+            "found split with topology.modules.", name,
+            ".sequence_parallel: true; wanted false, since each tensor rank of "
+            "such a tower ends with a part of every image's embeddings, and "
+            "whole images move: gather the tower's output before it, or "
+            "paired"));
+  }
+  if (encoder.pp() > 1) {
+    report->AddFault(
+        kPlacement,
+        absl::StrCat("found split with topology.modules.", name, ".pp ",
+                     encoder.pp(),
+                     "; wanted 1, since embeddings move where the "
+                     "tower and language's first stage share a process, "
+                     "or paired"));
+  }
+}
+
+// Refuses families whose towers' output is not one embedding for each merged
+// patch.
+void CheckEmbeddings(const v1::Model& model, KeyReport* report) {
+  if (!model.has_image_family()) return;
+  const ImageFamily family = FamilyOfConfig(model.image_family());
+  const ImageMarks& marks = family.marks;
+  const bool has_others = family.rule == ImageRule::kPinpoints ||
+                          (family.tokens_a_row != 0 && marks.row_end.empty()) ||
+                          (family.tokens_an_image != 0 &&
+                           marks.before.empty() && marks.after.empty());
+  if (!has_others) return;
+  report->AddFault(
+      kPlacement,
+      absl::StrCat("found split with the family ", family.name,
+                   ", whose placeholders also stand for newlines; wanted "
+                   "paired, or a family with one for each merged patch"));
+}
+
+// ---- packing
+
+// Checks the packing against the trainer's layout, whatever its mode.
+void ValidatePackShape(const v1::Config& config,
+                       const v1::Topology::Module& language,
+                       KeyReport* report) {
+  const v1::Packing& packing = config.packing();
+  // `auto`, which is 0, always fits.
+  const uint64_t pieces = uint64_t{2} * language.cp();
+  if (language.cp() > 1 && !report->IsFaulty("packing.align") &&
+      packing.align() % pieces != 0) {
+    report->AddFault(
+        "packing.align",
+        absl::StrCat(
+            "found ", packing.align(),
+            "; wanted a multiple of twice language cp, ", pieces,
+            ", the number of pieces that context parallelism cuts each "
+            "sample into, or auto"));
+  }
+  const uint32_t group = packing.virtual_pipeline_group();
+  if (packing.mode() == v1::Packing::MODE_SCHEDULED || group < 2 ||
+      report->HasFaultWithin("packing") || report->HasFaultWithin("batch")) {
+    return;
+  }
+  const auto sizes = BatchSizes(config.batch());
+  if (!sizes.ok()) return;  // a fault of `batch`
+  for (const BatchSize& size : *sizes) {
+    const uint32_t micro_batches = size.samples / config.batch().micro();
+    if (micro_batches % group == 0) continue;
+    return report->AddFault(
+        "packing.virtual_pipeline_group",
+        absl::StrCat("found ", group, "; wanted one that divides the ",
+                     micro_batches, " micro-batches of ",
+                     size.first_step == 0
+                         ? std::string("a step, batch.global / batch.micro")
+                         : absl::StrCat("step ", size.first_step,
+                                        " (batch.rampup, batch.changes)")));
+  }
+}
+
+// Packs are filled by their lengths alone, so an objective that weighs encoders
+// against language would have no effect.
+void ValidateObjective(const v1::Config& config, KeyReport* report) {
+  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED ||
+      config.balance().objective() != v1::Balance::OBJECTIVE_PHASES ||
+      report->IsFaulty("packing.mode") ||
+      report->IsFaulty("balance.objective")) {
+    return;
+  }
+  report->AddFault(
+      "balance.objective",
+      "found phases with packing.mode scheduled, which fills packs by their "
+      "numbers of tokens alone and does not balance vision; wanted sum, or "
+      "packing.mode: shard");
+}
+
+// `longest`: the longest sample's padded length.
+void ValidateScheduled(const v1::Packing& packing, uint32_t cp,
+                       uint64_t longest, KeyReport* report) {
+  const uint64_t room = uint64_t{packing.max_tokens_per_rank()} * cp;
+  if (room >= longest) return;
+  report->AddFault("packing.max_tokens_per_rank",
+                   absl::StrCat("found ", packing.max_tokens_per_rank(),
+                                ", times language cp ", cp, " a pack of ", room,
+                                " tokens; wanted packs that hold a sample of "
+                                "batch.max_tokens, ",
+                                longest, " tokens when padded"));
+}
+
+void ValidatePadded(const v1::Config& config, uint64_t longest,
+                    KeyReport* report) {
+  const uint64_t row = config.packing().row_length();
+  const uint64_t align = PackAlign(config, v1::MODULE_LANGUAGE);
+  if (row != 0 && (row < longest || row % align != 0)) {
+    report->AddFault(
+        "packing.row_length",
+        absl::StrCat("found ", row, "; wanted a multiple of packing.align, ",
+                     align, ", that holds a sample of batch.max_tokens, ",
+                     longest, " tokens when padded, or auto"));
+  }
+  if (!config.balance().equal_count() &&
+      !report->IsFaulty("balance.equal_count")) {
+    report->AddFault(
+        "packing.mode",
+        "found padded without balance.equal_count; wanted equal_count: true, "
+        "since each sample is a row, and trainers want as many rows on every "
+        "rank");
+  }
+}
+
+// ---- balance
+
+// `key` is the section's key. `delivery` is not `off`.
+void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
+                  KeyReport* report) {
+  if (report->HasFaultWithin(key)) return;
+  for (const ModuleKind& kind : kModuleKinds) {
+    const v1::Balance::Coefficients& of = GetCoefficients(cost, kind.module);
+    if (of.linear() != 0 || of.quadratic() != 0) return;
+  }
+  report->AddFault(key,
+                   "found only zeros, which make all plans equal; wanted one "
+                   "coefficient above 0, or delivery: off");
+}
+
+void ValidateCostChanges(const v1::Balance& balance, KeyReport* report) {
+  uint64_t before = 0;
+  for (int i = 0; i < balance.cost_changes_size(); ++i) {
+    const std::string item = ItemKey("balance.cost_changes", i);
+    if (report->IsFaulty(item)) continue;
+    const std::string key = ChildKey(item, "step");
+    if (report->IsFaulty(key)) continue;
+    const uint64_t step = balance.cost_changes(i).step();
+    if (step <= before) {
+      report->AddFault(key, absl::StrCat("found ", step,
+                                         "; wanted a step after that of the "
+                                         "preceding entry, ",
+                                         before));
+      continue;
+    }
+    before = step;
+  }
+}
+
+}  // namespace
+
+void ValidateTopology(const v1::Config& config, KeyReport* report) {
+  if (report->IsFaulty("topology")) return;
+  CheckModules(config.topology(), report);
+  // The default server is correct by construction.
+  if (report->Has("topology.servers") &&
+      !report->IsFaulty("topology.servers")) {
+    CheckServers(config.topology(), report);
+  }
+  if (report->Has("topology.meeting") &&
+      !report->IsFaulty("topology.meeting")) {
+    const auto meeting = ParseConfiguredAddress(config.topology().meeting());
+    if (!meeting.ok()) {
+      report->AddFault("topology.meeting",
+                       std::string(meeting.status().message()));
+    }
+  }
+}
+
+void ValidateBatch(const v1::Config& config, KeyReport* report) {
+  if (report->IsFaulty("batch")) return;
+  const v1::Batch& batch = config.batch();
+  const bool has_micro = !report->IsFaulty("batch.micro");
+  if (has_micro && !report->IsFaulty("batch.global") &&
+      batch.global() % batch.micro() != 0) {
+    report->AddFault(
+        "batch.global",
+        absl::StrCat("found ", batch.global(),
+                     "; wanted a multiple of batch.micro, ", batch.micro()));
+  }
+  const uint32_t grid = Grid(config.topology());
+  if (has_micro && !report->HasFaultWithin("topology.modules") &&
+      batch.micro() % grid != 0) {
+    report->AddFault("batch.micro",
+                     absl::StrCat("found ", batch.micro(),
+                                  "; wanted a multiple of the grid, ", grid,
+                                  " (the LCM of ", DescribeGrid(config), ")"));
+  }
+  if (!has_micro || report->IsFaulty("batch.global")) return;
+  if (report->Has("batch.rampup") && !report->IsFaulty("batch.rampup")) {
+    CheckRampup(batch, report);
+  }
+  if (!report->HasFaultWithin("batch.rampup") &&
+      !report->IsFaulty("batch.changes")) {
+    CheckChanges(batch, report);
+  }
+}
+
+void ValidatePlacement(const v1::Config& config, KeyReport* report) {
+  const v1::Balance& balance = config.balance();
+  if (balance.placement() != v1::Balance::PLACEMENT_SPLIT ||
+      report->IsFaulty(kPlacement) || report->HasFaultWithin("topology")) {
+    return;
+  }
+  CheckRanks(config, report);
+  CheckEmbeddings(config.model(), report);
+  for (const v1::Module module : Modules(config)) {
+    if (!IsEncoder(module)) continue;
+    const std::string name(ModuleName(module));
+    CheckTower(name, config.topology().modules().at(name), report);
+  }
+  if (balance.algorithm() == v1::Balance::ALGORITHM_LPT &&
+      !report->IsFaulty("balance.algorithm")) {
+    report->AddFault(kPlacement,
+                     "found split with algorithm lpt, which balances the sum "
+                     "of both modules; wanted paired, or algorithm: refined");
+  }
+  const v1::Balance::Coefficients& language =
+      GetCoefficients(balance.cost(), v1::MODULE_LANGUAGE);
+  if (config.packing().mode() == v1::Packing::MODE_SHARD &&
+      balance.delivery() != v1::DELIVERY_OFF && language.linear() == 0 &&
+      language.quadratic() == 0 && !report->HasFaultWithin("balance.cost")) {
+    report->AddFault(kPlacement,
+                     "found split with balance.cost.language 0, which leaves "
+                     "language as read; wanted a cost of both modules, for "
+                     "example cost: {model: DIR}, or paired");
+  }
+}
+
+void ValidatePacking(const v1::Config& config, KeyReport* report) {
+  const v1::Packing& packing = config.packing();
+  if (report->IsFaulty("packing")) return;
+  if (packing.row_length() != 0 && !report->IsFaulty("packing.mode") &&
+      packing.mode() != v1::Packing::MODE_PADDED) {
+    report->AddFault("packing.row_length",
+                     absl::StrCat("found ", packing.row_length(),
+                                  " without mode: padded; wanted it for that "
+                                  "mode alone"));
+  }
+  ValidateObjective(config, report);
+  const v1::Topology::Module* const language = FindLanguage(config);
+  if (language == nullptr ||
+      report->HasFaultWithin(
+          absl::StrCat("topology.modules.", ModuleName(v1::MODULE_LANGUAGE)))) {
+    return;
+  }
+  ValidatePackShape(config, *language, report);
+  if (report->HasFaultWithin("packing") ||
+      report->IsFaulty("batch.max_tokens")) {
+    return;
+  }
+  const uint64_t longest = AlignUp(config.batch().max_tokens(),
+                                   PackAlign(config, v1::MODULE_LANGUAGE));
+  if (packing.mode() == v1::Packing::MODE_SCHEDULED) {
+    ValidateScheduled(packing, language->cp(), longest, report);
+  } else if (packing.mode() == v1::Packing::MODE_PADDED) {
+    ValidatePadded(config, longest, report);
+  }
+}
+
+void ValidateBalance(const v1::Config& config, KeyReport* report) {
+  const v1::Balance& balance = config.balance();
+  if (balance.scope() == v1::Balance::SCOPE_MICRO_BATCH &&
+      balance.window() > 1 && !report->IsFaulty("balance.scope") &&
+      !report->IsFaulty("balance.window")) {
+    report->AddFault(
+        "balance.window",
+        absl::StrCat("found ", balance.window(),
+                     " with scope micro_batch; wanted 1, or scope: window"));
+  }
+  if (report->Has("balance.objective") &&
+      balance.objective() == v1::Balance::OBJECTIVE_PHASES &&
+      balance.algorithm() == v1::Balance::ALGORITHM_LPT &&
+      !report->IsFaulty("balance.objective")) {
+    report->AddFault(
+        "balance.objective",
+        "found phases with algorithm lpt; wanted sum, or algorithm: refined");
+  }
+  if (!report->IsFaulty("balance.cost_changes")) {
+    ValidateCostChanges(balance, report);
+  }
+  if (report->IsFaulty("balance.delivery") ||
+      balance.delivery() == v1::DELIVERY_OFF) {
+    return;
+  }
+  ValidateCost(balance.cost(), "balance.cost", report);
+  for (int i = 0; i < balance.cost_changes_size(); ++i) {
+    ValidateCost(balance.cost_changes(i).cost(),
+                 ChildKey(ItemKey("balance.cost_changes", i), "cost"), report);
+  }
+}
+
+}  // namespace ballast
