@@ -91,13 +91,16 @@ TEST_F(ParquetVideosTest, FollowsPathsBelowMediaRoot) {
   const auto opened = Open(source);
   EXPECT_EQ(Shown(*opened, 0, {FakeVideo(9, 5000)}), R"("<video>q" 9)");
   EXPECT_EQ(Shown(*opened, 1, {}), R"("q")");
-  // Another video in its place is a data fault.
+  // Another video in its place, with its time, is a data fault.
+  const auto time = std::filesystem::last_write_time(folder_ + "/a.mp4");
   WriteFile(folder_ + "/a.mp4", FakeVideo(8, 5000));
+  std::filesystem::last_write_time(folder_ + "/a.mp4", time);
   const auto changed = opened->Read(0, ReadParts());
   ASSERT_TRUE(changed.ok()) << changed.status();
   ASSERT_FALSE(changed->ok());
   EXPECT_THAT(changed->fault().reason(),
-              HasSubstr("its images or videos are not the index's"));
+              HasSubstr("the length or the header of an image or a video is "
+                        "not the index's"));
 }
 
 TEST_F(ParquetVideosTest, ReadsWhatPartsOfMessagesName) {
