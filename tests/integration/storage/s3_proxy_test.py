@@ -74,7 +74,7 @@ class S3ProxyTest(s3_test.S3Test):
                                 self.assertEqual(len(lines), len(whole), (kind, key))
                                 found[kind]["whole"] += 1
                             else:
-                                self.assertRegex(done.stderr.decode(), "^ballastctl: ")
+                                self.assertRegex(done.stderr.decode(), "(?m)^ballastctl: ")
                                 found[kind]["ended with an error"] += 1
                         order("none")
                         total = int(order("falsified").split()[-1])
@@ -86,14 +86,15 @@ class S3ProxyTest(s3_test.S3Test):
                         self.assertEqual(status["bad_samples"], [], kind)
                         found[kind]["errors of the store"] += status["storage"]["errors"]
                         self.assertEqual(self.pull(address, STEPS), local, kind)
+        self.assertGreater(falsified, 0, "the proxy did not bite")
         for kind, counts in found.items():
             print(f"{name}, {kind}: {dict(counts)}", flush=True)
 
     def test_no_batch_is_wrong(self):
-        for form in self.FORMS:
-            for cached in (False, True):
-                with self.subTest(form=form, cached=cached):
-                    self.lies(form, cached)
+        # Not parquet: a server reads the one row group of so few samples at its start.
+        for cached in (False, True):
+            with self.subTest(cached=cached):
+                self.lies("webdataset", cached)
 
 
 def load_tests(loader, *_):

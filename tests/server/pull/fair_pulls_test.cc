@@ -97,7 +97,7 @@ class FairPullsTest : public ::testing::Test {
   }
 
   // Serves `steps` steps to the ranks from kHostile on, while the first ones
-  // open 64 Pulls each, and go on, if `hostile`. Returns the blocks a second.
+  // open 16 Pulls each, and go on, if `hostile`. Returns the blocks a second.
   double Serve(uint64_t first_step, uint64_t steps, bool hostile) {
     constexpr uint32_t kThreads = 4;
     Pulls ranks(kRanks);
@@ -108,7 +108,7 @@ class FairPullsTest : public ::testing::Test {
     Pulls harm;
     std::atomic<bool> done = false;
     std::thread villain([&] {
-      for (uint64_t i = 0; hostile && (i < 64 || !done); ++i) {
+      for (uint64_t i = 0; hostile && (i < 16 || !done); ++i) {
         for (uint32_t rank = 0; rank < kHostile; ++rank) {
           Misbehave(rank, first_step + i % steps, &harm);
         }
