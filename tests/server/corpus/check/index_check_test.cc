@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -286,7 +287,16 @@ class ChangedImageTest : public IndexCheckTest {
 };
 
 TEST_F(ChangedImageTest, AFileWithAnotherHeaderIsNotClean) {
-  WriteFile(folder_ + "/media/b.jpg", MakeJpeg({.quality = 20}));
+  const std::string path = folder_ + "/media/b.jpg";
+  const auto time = std::filesystem::last_write_time(path);
+  WriteFile(path, MakeJpeg({.quality = 20}));
+  // One that was modified later may be in the midst of a copy.
+  std::filesystem::last_write_time(path, time + std::chrono::seconds(60));
+  EXPECT_EQ(CheckImages(*OpenImages(folder_, source_), ScanOptions(1))
+                .status()
+                .code(),
+            absl::StatusCode::kUnavailable);
+  std::filesystem::last_write_time(path, time);
   const auto index = Checked(source_, ScanOptions(1));
   EXPECT_EQ(report_.clean, 2);
   EXPECT_EQ(report_.changed, 1);

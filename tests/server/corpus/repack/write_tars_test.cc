@@ -275,7 +275,9 @@ TEST_F(WriteTarsTest, RefusesADirectoryOfOtherSamples) {
 
 TEST_F(WriteTarsTest, NamesASampleThatChangedOrHasNoName) {
   const auto lines = Open(lines_);
+  const auto time = fs::last_write_time(folder_ + "/m/4_0.jpg");
   WriteFile(folder_ + "/m/4_0.jpg", Jpeg(99999));
+  fs::last_write_time(folder_ + "/m/4_0.jpg", time);
   absl::Status status = Repack(*lines, Repacking()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("chat.jsonl"));
