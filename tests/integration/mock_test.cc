@@ -92,7 +92,7 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
     // The pictures are not empty.
     if (vision.totals.images > 0) {
       float low = 100, high = -100;
-      for (const float value : vision.pixel_values) {
+      for (const float value : vision.Get<float>("pixel_values")) {
         low = std::min(low, value);
         high = std::max(high, value);
       }
