@@ -68,7 +68,8 @@ class LargeImagesTest(small_job.SmallJob):
         self.train(server, 4)
         status = tools.run("ballastctl", "--server", server.address, "status")
         self.assertEqual(status.returncode, 0, status.stderr.decode())
-        self.assertRegex(status.stdout.decode(), r"chat:0 .*needs \d+ bytes of memory")
+        text = " ".join(status.stdout.decode().split())  # lines are wrapped
+        self.assertRegex(text, r"chat:0 .*needs \d+ bytes of memory")
 
 
 if __name__ == "__main__":
