@@ -1,6 +1,7 @@
-// Hashes of whole jobs: their schedules as messages and as JSON, all blocks and
-// all packed batches. A change of the code that is not meant to change what
-// jobs train on leaves them as they are. Fingerprints are left out.
+// Hashes of whole jobs: their schedules as messages and as JSON, all blocks, and
+// the samples and embedding plans of all packed batches. A change of the code
+// that is not meant to change what jobs train on leaves them as they are.
+// Fingerprints are left out.
 
 #include <cstdint>
 #include <cstring>
@@ -184,6 +185,16 @@ std::string BlockHash(LoaderClient* client,
   return hash.Hex();
 }
 
+// Adds a batch's samples, in packing order, and its embedding plan.
+void AddBatch(const PackedBatch& batch, Hash* hash) {
+  for (const std::string& digest : SampleDigests(batch)) hash->Add(digest);
+  hash->Add(&batch.dummy_image, 1);
+  for (const auto* rows : {&batch.embeddings.send, &batch.embeddings.receive,
+                           &batch.embeddings.order}) {
+    hash->Add(rows->data(), rows->size() * sizeof(int64_t));
+  }
+}
+
 class JobHashesTest : public ::testing::TestWithParam<Job> {};
 
 TEST_P(JobHashesTest, DoNotChange) {
@@ -213,7 +224,7 @@ TEST_P(JobHashesTest, DoNotChange) {
     const auto batches = (*cluster)->RunRanks(0, kSteps);
     ASSERT_TRUE(batches.ok()) << batches.status();
     Hash of_batches;
-    for (const auto& [key, batch] : *batches) of_batches.Add(DigestOf(batch));
+    for (const auto& [key, batch] : *batches) AddBatch(batch, &of_batches);
     EXPECT_EQ(
         absl::StrCat(ScheduleHash(client.get()), " ",
                      BlockHash(client.get(), *attached), " ", of_batches.Hex()),
@@ -231,10 +242,10 @@ INSTANTIATE_TEST_SUITE_P(
             "vision: {dp: 4}, language: {dp: 2}",
             "",
             "",
-            {{"exchange", "3851a5454ccd394b 1ec4684b2825bd50 40766c318cab619c"},
-             {"direct", "3851a5454ccd394b 7645759ec3e3fa4c 40766c318cab619c"},
-             {"hybrid", "3851a5454ccd394b ca379a456f0b0074 40766c318cab619c"},
-             {"off", "bdf9b8a8396906df 05af213a3015dd88 0e9eae1396ddd4dd"}}},
+            {{"exchange", "3851a5454ccd394b 1ec4684b2825bd50 c9fd87dbf13d1751"},
+             {"direct", "3851a5454ccd394b 7645759ec3e3fa4c c9fd87dbf13d1751"},
+             {"hybrid", "3851a5454ccd394b ca379a456f0b0074 c9fd87dbf13d1751"},
+             {"off", "bdf9b8a8396906df 05af213a3015dd88 f9fe13c0e60a018b"}}},
         Job{"Split",
             kChat,
             kQwen,
@@ -242,18 +253,18 @@ INSTANTIATE_TEST_SUITE_P(
             "placement: split, cost: {vision: {linear: 1}, language: "
             "{quadratic: 1}}",
             "",
-            {{"exchange", "98bb844c71c7638d fd5d77358bb90111 cc0fcfa62e00f557"},
-             {"direct", "98bb844c71c7638d c89f5c466dcc26bc cc0fcfa62e00f557"},
-             {"hybrid", "98bb844c71c7638d 9a08dddfa45c2f38 cc0fcfa62e00f557"},
-             {"off", "e3a5cb93f9ec48a6 80241b99b38ff7cb 44dd0aa74c4811e8"}}},
+            {{"exchange", "98bb844c71c7638d fd5d77358bb90111 1be30dea94e1bcdc"},
+             {"direct", "98bb844c71c7638d c89f5c466dcc26bc 1be30dea94e1bcdc"},
+             {"hybrid", "98bb844c71c7638d 9a08dddfa45c2f38 1be30dea94e1bcdc"},
+             {"off", "e3a5cb93f9ec48a6 80241b99b38ff7cb 9b8da191161b7820"}}},
         Job{"SplitPacks",
             kChat,
             kQwen,
             "vision: {dp: 3}, language: {dp: 3}",
             "placement: split",
             "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n",
-            {{"exchange", "3fd324ee4659b5e3 cccad5738ea6dd29 b2b77a5a04fa6a7d"},
-             {"direct", "3fd324ee4659b5e3 a0f00188d9f10ac3 b2b77a5a04fa6a7d"}}},
+            {{"exchange", "3fd324ee4659b5e3 cccad5738ea6dd29 0aedaa0c89534aef"},
+             {"direct", "3fd324ee4659b5e3 a0f00188d9f10ac3 0aedaa0c89534aef"}}},
         Job{"Phases",
             kChat,
             kQwen,
@@ -261,16 +272,16 @@ INSTANTIATE_TEST_SUITE_P(
             "objective: phases, cost: {vision: {linear: 1, quadratic: 0.01}, "
             "language: {linear: 3, quadratic: 0.02}}",
             "",
-            {{"exchange", "0783db19428321c5 f6ef0585b04d5e4f 9ddca295980842e6"},
-             {"hybrid", "0783db19428321c5 733599f0cfe807c7 9ddca295980842e6"}}},
+            {{"exchange", "0783db19428321c5 f6ef0585b04d5e4f 8f382e195cc81fa0"},
+             {"hybrid", "0783db19428321c5 733599f0cfe807c7 8f382e195cc81fa0"}}},
         Job{"Packs",
             kChat,
             kQwen,
             "vision: {dp: 2}, language: {dp: 2, cp: 1}",
             "",
             "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n",
-            {{"exchange", "9ef0088dccfc094b 0cf66113070cd08f 041880d8e0bf5b83"},
-             {"direct", "9ef0088dccfc094b 450eb55fa7bf28a9 041880d8e0bf5b83"}}},
+            {{"exchange", "9ef0088dccfc094b 0cf66113070cd08f 6f57cd174b7ea240"},
+             {"direct", "9ef0088dccfc094b 450eb55fa7bf28a9 6f57cd174b7ea240"}}},
         Job{"LptInWindows",
             kChat,
             kQwen,
@@ -279,15 +290,15 @@ INSTANTIATE_TEST_SUITE_P(
             "cost: {vision: {linear: 1}, language: {linear: 2}}",
             "",
             {{"exchange",
-              "598f7dc2a2cea667 5a5e790f8ea33490 79530bec7f8d3228"}}},
+              "598f7dc2a2cea667 5a5e790f8ea33490 30532e6321735158"}}},
         Job{"Videos",
             kBoth,
             kVideo,
             "vision: {dp: 2}, language: {dp: 4}",
             kBothCosts,
             "",
-            {{"exchange", "6a5ff03470dc468b 589f0c34bca14d79 d7f946f6f1f79bf5"},
-             {"direct", "6a5ff03470dc468b 8d1b4af86ce51612 d7f946f6f1f79bf5"}}},
+            {{"exchange", "6a5ff03470dc468b 589f0c34bca14d79 b28093180fd6fb4b"},
+             {"direct", "6a5ff03470dc468b 8d1b4af86ce51612 b28093180fd6fb4b"}}},
         Job{"Tiles",
             kChat,
             kTiles,
@@ -295,7 +306,7 @@ INSTANTIATE_TEST_SUITE_P(
             "",
             "",
             {{"exchange",
-              "ed1f185b5f9772e5 946794de784be3bd 44dc55809f075862"}}},
+              "ed1f185b5f9772e5 946794de784be3bd 6562cc630d70bc38"}}},
         Job{"LanguageAlone",
             kChat,
             kQwen,
@@ -303,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(
             kBothCosts,
             "",
             {{"exchange",
-              "361b022b9a290aee bcbe3fac9e546eeb 1466b79afb4b1a3a"}}},
+              "361b022b9a290aee bcbe3fac9e546eeb a88f3e045405096b"}}},
         Job{"VisionAlone",
             kChat,
             kQwen,
@@ -311,7 +322,7 @@ INSTANTIATE_TEST_SUITE_P(
             "",
             "",
             {{"exchange",
-              "c2da3d889133f030 8cf05abb73c2eabe 0fb7270be2e29848"}}}),
+              "c2da3d889133f030 8cf05abb73c2eabe dabcf3ad9969a2fa"}}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
