@@ -293,6 +293,9 @@ bool IsDefault(const Message& message, const FieldDescriptor& field) {
   if (field.is_repeated()) return FieldElements(message, field).empty();
   if (IsMessage(field)) return IsAbsent(message, field);
   const FieldValue value = FieldElements(message, field)[0].value;
+  // UNSPECIFIED, which no loaded configuration holds: nothing was chosen.
+  const auto* word = std::get_if<const EnumValueDescriptor*>(&value);
+  if (word != nullptr && (*word)->number() == 0) return true;
   const std::string& text = SettingOf(field).default_();
   if (!text.empty())
     return ParseValue(field, SettingOf(field), text, true) == value;
