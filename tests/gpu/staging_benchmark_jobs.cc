@@ -80,8 +80,10 @@ std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
       PlanExchange(schedule, 0, role, job.shape.delivery, job.shape.block));
   staged->layout = OrDie(LayOutBatch(
       staged->exchange, schedule.micro_batches(0), role, job.shape));
-  staged->plan = PlanStaging(staged->exchange, staged->layout, job.shape,
-                             PixelType::kBfloat16);
+  FillBatchInfo(StepInfoOf(schedule, job.shape.padding), 0, role, job.shape,
+                PixelType::kBfloat16, staged->exchange, staged->layout,
+                /*has_block=*/true, &staged->batch);
+  staged->plan = PlanStaging(staged->exchange, staged->layout, staged->batch);
   *planning = Microseconds() - begin;
 
   const StagingPlan& plan = staged->plan;
@@ -89,9 +91,7 @@ std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
       OrDie(PinnedBuffer::Create(plan.landing.received + plan.upload.bytes));
   staged->read = OrDie(Event::Create());
   staged->timer = OrDie(StagingTimer::Create());
-  staged->batch.role = role;
-  staged->batch.step = step;
-  staged->batch.device = device;
+  staged->batch.memory = {device};
   std::minstd_rand random(step * 1000 + rank);
   const uint64_t block = staged->exchange.block.bytes();
   staged->block_bytes = staged->host.data();
@@ -103,7 +103,7 @@ std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
   WriteBlockTables(staged->exchange.block, staged->host.bytes().first(block));
   const double fill = Microseconds();
   FillUpload(
-      plan, staged->exchange, staged->layout,
+      plan, staged->exchange, staged->layout, staged->batch,
       staged->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
   *planning += Microseconds() - fill;
   return staged;
