@@ -69,10 +69,11 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
       (!parts.images || !parser_->HoldsImages() ||
        (record.num_images == 0 && (*sample)->videos.empty()));
   if (is_proven) return sample;
-  if (sample.ok()) {
+  // DATA_LOSS: the file ends before the record does.
+  if (sample.ok() || absl::IsDataLoss(sample.status())) {
     const absl::Status indexed =
         CheckIsIndexed(view, index_->file_stamp(record.file));
-    if (indexed.ok() && sample->ok()) return sample;
+    if (indexed.ok() && sample.ok() && sample->ok()) return sample;
     if (!indexed.ok()) sample = indexed;
   }
   // Drops the file so that the next attempt opens it again: a stale handle

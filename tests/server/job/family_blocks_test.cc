@@ -166,7 +166,10 @@ TEST(FamilyBlocksTest, ABadImageMakesAPlaceholderOfTheFamilysSizes) {
     // The header stays, the pixels are damaged.
     std::string file = FileOf(directory + "/d.png");
     std::fill(file.begin() + 60, file.end() - 20, '\x55');
+    // Bit rot keeps the file's time; another time would be another file.
+    const auto time = std::filesystem::last_write_time(directory + "/d.png");
     std::ofstream(directory + "/d.png", std::ios::binary) << file;
+    std::filesystem::last_write_time(directory + "/d.png", time);
     const auto job = FamilyJob::Open(directory, 2, ModelYaml(family));
     ASSERT_TRUE(job.ok()) << job.status();
     const auto vision = (*job)->Build(v1::MODULE_VISION);
