@@ -90,10 +90,14 @@ int ServeProcess::Wait() {
 
 std::string WriteJob(const std::string& more) {
   const std::string directory = ::testing::TempDir();
-  std::ofstream lines(directory + "/texts.jsonl");
-  for (int i = 0; i < 8; ++i) {
-    lines << R"({"conversations": [{"from": "human", "value": "What?"}, )"
-          << R"({"from": "gpt", "value": "Number )" << i << "\"}]}\n";
+  const std::string data = directory + "/texts.jsonl";
+  // Always the same: written again, an index of it would be stale.
+  if (!std::filesystem::exists(data)) {
+    std::ofstream lines(data);
+    for (int i = 0; i < 8; ++i) {
+      lines << R"({"conversations": [{"from": "human", "value": "What?"}, )"
+            << R"({"from": "gpt", "value": "Number )" << i << "\"}]}\n";
+    }
   }
   const std::string path = directory + "/job.yaml";
   std::ofstream(path)
