@@ -56,6 +56,8 @@ absl::Status Preview(const Options& options) {
       HttpServer::Start(absl::StrCat("127.0.0.1:", options.port),
                         MakePreviewPages(&job, &viewer));
   if (!server.ok()) return Annotate(server.status(), "--port");
+  // Whoever reads the address may end the command with a signal.
+  signals->SetPhase(SignalRule::Phase::kServing);
   std::cout << "http://" << (*server)->address() << "/#" << options.split << "/"
             << position << std::endl;
   if (!config.config.serve().http().empty()) {
@@ -68,7 +70,6 @@ absl::Status Preview(const Options& options) {
   if (!std::cout) {
     return absl::UnavailableError("cannot write to standard output");
   }
-  signals->SetPhase(SignalRule::Phase::kServing);
   while (signals->Await(absl::Hours(1)) == 0) {
   }
   signals->SetPhase(SignalRule::Phase::kClosing);

@@ -261,7 +261,7 @@ TEST_F(EmbeddingsErrorTest, WrongArgumentsChangeNothing) {
   refused([](Rows* rows) { --rows->text_rows; }, 0, "rows of the text");
   refused([](Rows* rows) { rows->text = nullptr; }, 0, "is null");
   refused([](Rows* rows) { rows->text = rows->tower; }, 0, "overlap");
-  refused([](Rows*) {}, 1, "wanted the vision batch");
+  refused([](Rows*) {}, 1, "wanted the encoder's batch");
   int mark = 0;
   EXPECT_EQ(ballast_shim_exchange_embeddings(first.shims[0], first.batches[0],
                                              &first.rows, &mark),
