@@ -24,14 +24,9 @@ balance: {delivery: direct}
 serve: {threads: 2, memory: 64MiB, prefetch_steps: 1}
 """
 # docs/deployment.md: serve.memory, serve.decode_memory, and the rest.
-LARGE_CONFIG = """
-sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
-model: {profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176}
-batch: {global: 8, micro: 8, max_tokens: 8192}
-topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
-balance: {delivery: direct}
-serve: {threads: 8, memory: 64MiB, decode_memory: 1GiB, prefetch_steps: 1}
-"""
+LARGE_CONFIG = large_images.job_config(
+    8, "threads: 8, memory: 64MiB, decode_memory: 1GiB, prefetch_steps: 1"
+)
 REST = (512 << 20) + 8 * (32 << 20)
 STEPS = 60
 # One block at a time, so that the rank needs its server at every batch.

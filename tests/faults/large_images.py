@@ -7,6 +7,18 @@ import struct
 import zlib
 
 
+def job_config(batch, serve):
+    """A job over write_samples' lines, of `batch` samples a step; `serve`: its keys."""
+    return f"""
+sources: [{{name: chat, format: jsonl, path: chat.jsonl, media_root: .}}]
+model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176}}
+batch: {{global: {batch}, micro: {batch}, max_tokens: 8192}}
+topology: {{modules: {{vision: {{dp: 1}}, language: {{dp: 1}}}}}}
+balance: {{delivery: direct}}
+serve: {{{serve}}}
+"""
+
+
 def progressive_jpeg(width, height, factors=(0x22, 0x11, 0x11)):
     """One scan of DC coefficients, a bit a block. `factors`: of each component,
     x << 4 | y."""

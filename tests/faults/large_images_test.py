@@ -11,14 +11,7 @@ import unittest
 from tests.faults import large_images, small_job
 from tests.integration.command_line import tools
 
-CONFIG = """
-sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
-model: {profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176}
-batch: {global: 4, micro: 4, max_tokens: 8192}
-topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
-balance: {delivery: direct}
-serve: {threads: 2, memory: 64MiB, prefetch_steps: 1}
-"""
+CONFIG = large_images.job_config(4, "threads: 2, memory: 64MiB, prefetch_steps: 1")
 LIMIT = 1 << 30
 SIDE = 16384
 
