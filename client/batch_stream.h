@@ -17,9 +17,9 @@ namespace ballast {
 // "step 3 micro-batch 1"
 std::string DescribeBlock(uint64_t step, uint32_t micro_batch);
 
-// Checks that the header of `block` is that of the micro-batch and the split
-// that `wanted` begins with, and returns the number of micro-batches of the
-// step. Errors, which begin with `where`: INTERNAL (the server is at fault);
+// Checks that the header of `block` names the micro-batch and the split that
+// `wanted` begins with. Returns the number of micro-batches of the step.
+// Errors, which begin with `where`: INTERNAL (the server is at fault);
 // UNAVAILABLE (the block was overwritten).
 absl::StatusOr<uint32_t> CheckBlockHeader(const FetchedBlock& block,
                                           const FetchRequest& wanted,

@@ -25,7 +25,7 @@ namespace ballast {
 
 // Why a helper ended before its HelperProcess did.
 enum class HelperEnd {
-  kCrash,          // a signal of a fault, or an exit of its own
+  kCrash,          // a fault signal, or an unexpected exit
   kProcessorTime,  // the request took more than any sound one
   kSilence,        // ended by us: neither a word nor work for too long
   kAnswer,         // ended by us: an answer that contradicts itself
@@ -74,7 +74,7 @@ struct HelperChild {
   OwnedFd lifeline;  // when it closes, the kernel kills the process
 };
 
-// What a helper is started with: our ends, and its own.
+// The descriptors of a helper: our ends and the helper's.
 struct HelperChannel {
   HelperChild ours;  // without a process
   OwnedFd socket;
@@ -98,9 +98,9 @@ absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program);
 // when it is first needed and again after it has ended, ends it with this
 // object, and says how it ended. Calls block. Thread-compatible.
 //
-// What ended the process decides what an error means. A process that has
-// answered before may have ended for reasons of its own, so the request runs
-// again in a new one, whose end counts:
+// The end of the process decides what an error means. A process that has
+// answered before may have ended because of an earlier request. So the request
+// runs again in a new process, whose end counts:
 //   - the request's fault (Options::input_fault): two crashes, the helper's own
 //     limit of memory; in any process, the limit of processor time. The same
 //     request ends like this on every machine.
@@ -114,7 +114,7 @@ class HelperProcess {
   struct Options {
     // Begins the messages: "the video decoder".
     std::string name;
-    // What to install if the libraries cannot be loaded; a sentence.
+    // Advice if the libraries cannot be loaded, as a sentence.
     std::string libraries;
     // Makes the error of a request that is at fault itself; INVALID_ARGUMENT if
     // empty. The argument follows `name` in the message.
@@ -164,7 +164,7 @@ class HelperProcess {
 
  private:
   absl::Status EnsureStarted();
-  // What the end of the process that ran `exchange` means; OK: ask again.
+  // Maps the end of the process to the error of the request; OK: ask again.
   absl::Status Judge(HelperEnd end, int code, int status, bool was_new,
                      int* crashes) const;
   absl::Status InputFault(absl::string_view message) const;

@@ -28,7 +28,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kArchitecture = 0;  // no filter
 #endif
 
-// What glibc's fork() cannot do: the new process is the server's child.
+// Flags that make the new process the server's child; glibc's fork() has none.
 constexpr unsigned long kForkFlags = CLONE_PARENT | SIGCHLD;
 
 // System calls without an effect outside the process and its descriptors. None

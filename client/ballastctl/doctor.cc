@@ -238,7 +238,8 @@ std::vector<ServerFacts> AskServers(
   return servers;
 }
 
-// What the first server says of its memory; nothing if it does not.
+// Fills in the memory that the first server reports; leaves 0 without an
+// answer.
 void AskForMemory(const ServerOption& option, NodeFacts* node) {
   const auto client = MetricsClientOf(option);
   if (!client.ok()) return;

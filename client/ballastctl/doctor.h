@@ -17,7 +17,7 @@ struct NodeFacts {
   // /dev/shm.
   uint64_t shared_memory = 0;
   uint64_t shared_memory_free = 0;
-  // Of the first server: what it keeps to, and what it may use.
+  // Memory of the first server: its stated sum, and the limit of its machine.
   uint64_t server_memory = 0;
   uint64_t server_machine_memory = 0;
   // Limits of this process, the most it may raise them to.

@@ -203,9 +203,9 @@ absl::Status ReadPieces(const FileView& file,
 // Replaces `path` with `pieces`, concatenated: writes a file beside it, syncs
 // it to the disk and renames it. Creates missing folders. After an error `path`
 // is as it was. Two concurrent writers do not disturb each other; the last
-// one's file stays. The file beside it is called `PATH.writing.XXXXXX` and
-// locked while its process lives; one that a killed process has left there is
-// removed first, so that it does not take the disk for ever. Blocks on the
+// one's file stays. The unfinished file is called `PATH.writing.XXXXXX` and is
+// locked while its process lives. Files that killed processes left are removed
+// first, so that they do not fill the disk. Blocks on the
 // disk. Errors: as File, naming the file.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces);
