@@ -8,13 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
-#include "server/image_plan/image_family.h"
-#include "server/image_plan/image_planner.h"
-#include "server/text/conversation.h"
-#include "server/text/family_conversation.h"
-#include "server/text/family_template.h"
+#include "server/config/model_profile.h"
+#include "server/config/profiles.h"
+#include "server/text/model_text.h"
 
 namespace ballast {
 namespace {
@@ -50,21 +49,34 @@ absl::StatusOr<std::vector<TileShape>> SizesOf(const nlohmann::json& object) {
 absl::Status InspectConversations(absl::string_view family,
                                   const Tokenizer& tokenizer, std::istream& in,
                                   std::ostream& out) {
-  BALLAST_ASSIGN_OR_RETURN(const FamilyTemplate chat,
-                           FindFamilyTemplate(family));
-  BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
-                           ImagePlanner::Create(*FindImageFamily(family)));
+  v1::Model model;
+  model.set_profile(std::string(family));
+  BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+  const v1::ModelProfile& profile = *GetProfile(model);
+  model.set_chat_template(HasChat(profile) ? profile.name()
+                                           : profile.chat_template());
+  // Only conversations are written: no other id than the placeholder's is
+  // needed.
+  const std::string& placeholder = profile.images().marks().placeholder();
+  if (const auto id = tokenizer.SpecialTokenId(placeholder)) {
+    model.mutable_token_ids()->set_image(*id);
+  }
+  if (model.token_ids().image() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer lacks the placeholder ", placeholder, " of ", family));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<const ModelText> text,
+                           ModelText::Create(model, &tokenizer));
+  const TextOptions options = {text.get(), UINT32_MAX};
   return TransformJsonLines(
       in, out,
       [&](const nlohmann::json& object)
           -> absl::StatusOr<nlohmann::ordered_json> {
         BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sizes,
                                  SizesOf(object));
-        BALLAST_ASSIGN_OR_RETURN(const std::vector<Turn> turns,
-                                 ParseConversation(object.dump()));
         BALLAST_ASSIGN_OR_RETURN(
             const TextSample sample,
-            TokenizeFamilyConversation(turns, sizes, planner, chat, tokenizer));
+            BuildText(object.dump(), TextForm::kConversation, sizes, options));
         return nlohmann::ordered_json{{"ids", sample.ids},
                                       {"labels", sample.labels}};
       });
@@ -89,8 +101,9 @@ standard input and prints for each {"ids": […], "labels": […]}.)",
       });
   command
       ->AddText("--model", &options->family,
-                "a family of docs/families.md with a chat template")
-      .OneOf(ImageFamilyNames())
+                "a model of docs/families.md with a chat template")
+      .OneOf(ProfileNames(
+          [](const v1::ModelProfile& profile) { return !IsEncoder(profile); }))
       .Required()
       .TypeName("MODEL");
   command

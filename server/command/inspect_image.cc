@@ -18,7 +18,9 @@
 #include "server/command/inspect_family.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"
+#include "server/config/model_images.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
 #include "server/image/image.h"
@@ -77,9 +79,10 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   if (options.max_pixels != 0) model.set_max_pixels(options.max_pixels);
   if (options.exif_orientation) model.set_exif_orientation(true);
   if (model.has_image_family()) return model;
-  // Families are no profiles.
-  if (const ImageFamily* family = FindImageFamily(options.profile)) {
-    *model.mutable_image_family() = ConfigOfFamily(*family);
+  // Pixels before normalising: an encoder, too, has all that is needed.
+  if (const v1::ModelProfile* profile = FindProfile(options.profile);
+      profile != nullptr && !profile->has_token_ids()) {
+    *model.mutable_image_family() = profile->images();
     return model;
   }
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
@@ -112,10 +115,7 @@ absl::StatusOr<ImagePlanner> PlannerOf(const v1::Model& model,
 }
 
 std::vector<std::string> AllModelNames() {
-  std::vector<std::string> names = ModelProfileNames();
-  for (std::string& name : ImageFamilyNames()) {
-    names.push_back(std::move(name));
-  }
+  std::vector<std::string> names = ProfileNames();
   names.push_back(kOwn);
   return names;
 }
@@ -246,7 +246,7 @@ failed.)",
       });
   command
       ->AddText("--model", &options->profile,
-                "a Qwen profile, a family of docs/families.md, or `own`")
+                "a model of docs/families.md, or `own`")
       .OneOf(AllModelNames())
       .Required()
       .TypeName("MODEL");

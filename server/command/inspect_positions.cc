@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/text/positions.h"
 
 namespace ballast {
@@ -111,7 +112,9 @@ input and prints for each {"position_ids": [[…], […], […]]}.)",
   command
       ->AddText("--model", profile.get(),
                 "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
-      .OneOf(ModelProfileNames())
+      .OneOf(ProfileNames([](const v1::ModelProfile& profile) {
+        return profile.has_token_ids();
+      }))
       .Required()
       .TypeName("MODEL");
 }

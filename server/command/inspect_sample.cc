@@ -107,8 +107,7 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   v1::Config config = job.config;
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   const FileSampleBuilder builder(config, job.source_pointers(),
-                                  job.tokenizer.get(), /*active=*/nullptr,
-                                  /*instruments=*/nullptr, job.family.get());
+                                  job.text.get());
   BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
 
   const auto array = [&](uint64_t offset) {
@@ -157,7 +156,7 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
   const SourceIndex& index = job.sources[columns.source(found.index)]->index();
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index.sample(columns.ordinal(found.index)));
-  const ModelImages& images = job.family->images();
+  const ModelImages& images = job.text->images();
   for (const ImageSize& size : indexed.images) {
     std::vector<ImageGrid> grids;
     BALLAST_ASSIGN_OR_RETURN(
@@ -207,7 +206,7 @@ absl::Status InspectSample(const Options& options) {
       {"label_tokens", columns.label_tokens(found.index)},
       {"images", Json::array()},
       {"cost", Json::object()}};
-  if (job.family != nullptr) {
+  if (job.config.model().has_image_family()) {
     BALLAST_RETURN_IF_ERROR(AddFamilyImages(job, found, &json));
   } else {
     AddImages(job.config.model(), found, &json);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/command_line.h"
 #include "server/command/inspect_video.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {

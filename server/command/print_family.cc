@@ -7,24 +7,23 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/config/family_profile.h"
 #include "server/config/image_family_config.h"
-#include "server/image_plan/image_family.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
 
 // A family of one's own states mean and deviation. "": an encoder, without
-// those of a profile.
+// them.
 std::string NormYaml(const std::string& name) {
-  const FamilyProfile* profile = FindFamilyProfile(name);
-  if (profile == nullptr) return "";
-  const auto list = [](const double(&values)[3]) {
+  const v1::ModelProfile& profile = *FindProfile(name);
+  if (IsEncoder(profile)) return "";
+  const auto list = [](const auto& values) {
     return absl::StrFormat("[%.9g, %.9g, %.9g]", values[0], values[1],
                            values[2]);
   };
-  return absl::StrCat("mean: ", list(profile->norm.mean),
-                      "\nstd: ", list(profile->norm.std), "\n");
+  return absl::StrCat("mean: ", list(profile.mean()),
+                      "\nstd: ", list(profile.std()), "\n");
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ It can stand below `model:` in a configuration, as the start of your own family;
         return absl::UnavailableError("cannot write to standard output");
       });
   command->AddText("--model", name.get(), "a family of docs/families.md")
-      .OneOf(ImageFamilyNames())
+      .OneOf(ProfileNames())
       .Required()
       .TypeName("MODEL");
 }

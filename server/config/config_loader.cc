@@ -10,6 +10,7 @@
 #include <numeric>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,12 +20,12 @@
 #include "server/config/config_keys.h"
 #include "server/config/config_validate.h"
 #include "server/config/config_yaml.h"
-#include "server/config/family_profile.h"
 #include "server/config/key_report.h"
 #include "server/config/metadataset.h"
 #include "server/config/model_cost.h"
 #include "server/config/model_profile.h"
 #include "server/config/path_pattern.h"
+#include "server/config/profiles.h"
 #include "server/config/topology.h"
 #include "server/storage/small_object.h"
 #include "server/storage/storage.h"
@@ -107,9 +108,13 @@ void DefaultSources(const KeyReport& report, v1::Config* config) {
 // An unknown profile leaves the model unchanged; the validation reports it.
 void DefaultModel(const KeyReport& report, v1::Model* model) {
   if (!report.Has("model.chat_template")) {
-    model->set_chat_template(FindFamilyProfile(model->profile()) != nullptr
-                                 ? model->profile()
-                                 : "chatml");
+    const v1::ModelProfile* profile = GetProfile(*model);
+    if (profile == nullptr) {
+      model->set_chat_template("chatml");
+    } else {
+      model->set_chat_template(HasChat(*profile) ? profile->name()
+                                                 : profile->chat_template());
+    }
   }
   if (model->has_custom_template() &&
       !report.Has("model.custom_template.assistant.supervised")) {
@@ -174,6 +179,28 @@ void ComputeDefaults(const KeyReport& report, v1::Config* config) {
   }
 }
 
+// Reads the file that model.profile names by its path, and names it by what it
+// says (AddProfile).
+void ReadOwnProfile(absl::string_view directory, v1::Model* model,
+                    KeyReport* report) {
+  constexpr char kKey[] = "model.profile";
+  if (!IsProfilePath(model->profile()) || report->IsFaulty(kKey)) return;
+  const std::string path = ResolvePath(directory, model->profile());
+  const absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxFileBytes);
+  if (!text.ok()) {
+    report->AddFault(kKey, text.status().message());
+    return;
+  }
+  absl::StatusOr<v1::ModelProfile> profile = ParseProfile(*text, path);
+  if (!profile.ok()) {
+    report->AddFault(kKey, absl::StrCat("faults of the file:\n",
+                                        profile.status().message()));
+    return;
+  }
+  // Servers compare what the file says, not where it is.
+  model->set_profile(AddProfile(*std::move(profile)));
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedConfig> LoadConfig(
@@ -190,6 +217,7 @@ absl::StatusOr<LoadedConfig> ParseConfig(
   KeyReport report;
   ReadYaml(yaml, &loaded.config, &report);
   FillDefaults(report, &loaded.config);
+  ReadOwnProfile(directory, loaded.config.mutable_model(), &report);
   ComputeDefaults(report, &loaded.config);
   if (!listen.empty()) loaded.config.mutable_serve()->clear_listen();
   ResolvePaths(directory, &loaded.config);

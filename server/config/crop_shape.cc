@@ -1,23 +1,9 @@
 #include "server/config/crop_shape.h"
 
-#include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
+#include "server/image_plan/family_check.h"
 
 namespace ballast {
-
-bool HasSquareCrops(const ImageFamily& family) {
-  switch (family.rule) {
-    case ImageRule::kFixedSize:
-    case ImageRule::kCenterCrop:
-    case ImageRule::kPadSquare:
-    case ImageRule::kPinpoints:
-    case ImageRule::kTileGrid:
-    case ImageRule::kLongestEdgeTiles:
-    case ImageRule::kBestFitTiles:
-      return true;
-    default:
-      return false;
-  }
-}
 
 v1::Model::ImageForm ImageFormOf(const ImageFamily& family) {
   switch (family.layout) {
@@ -40,8 +26,7 @@ v1::Job::CropShape CropShapeOf(const v1::Model& model) {
   v1::Job::CropShape shape;
   shape.set_dummy_grid_h(model.merge());
   shape.set_dummy_grid_w(model.merge());
-  if (!model.has_image_family()) return shape;
-  const ImageFamily family = FamilyOfConfig(model.image_family());
+  const ImageFamily family = GetImageFamily(model);
   if (HasSquareCrops(family)) {
     const uint32_t side = family.tile / family.patch;  // in patches
     shape.set_tile(family.tile);

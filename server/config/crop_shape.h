@@ -10,9 +10,6 @@ namespace ballast {
 // What a rank must know of a complete model's crops beside the model itself.
 v1::Job::CropShape CropShapeOf(const v1::Model& model);
 
-// Whether every crop of the family is tile x tile pixels.
-bool HasSquareCrops(const ImageFamily& family);
-
 // The form of a batch's pixels that comes nearest to what the family's
 // processor returns; model.image_form overrides it.
 v1::Model::ImageForm ImageFormOf(const ImageFamily& family);

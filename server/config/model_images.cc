@@ -7,7 +7,7 @@
 #include "common/status_macros.h"
 #include "proto/image/model_resampling.h"
 #include "proto/image/resize_order.h"
-#include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
 #include "server/image/image_header.h"
 #include "server/video/model_videos.h"
 
@@ -31,29 +31,21 @@ absl::Status CheckCanvases(const ImagePlan& plan) {
 }  // namespace
 
 absl::StatusOr<ModelImages> ModelImages::Create(const v1::Model& model) {
-  ModelImages images(model);
+  BALLAST_ASSIGN_OR_RETURN(ImagePlanner planner,
+                           ImagePlanner::Create(GetImageFamily(model)));
+  ModelImages images(model, std::move(planner));
   images.video_ = VideoModelOf(model);
-  if (!model.has_image_family()) return images;
-  const ImageFamily family = FamilyOfConfig(model.image_family());
-  images.wants_sides_ = family.rule == ImageRule::kPinpoints;
-  BALLAST_ASSIGN_OR_RETURN(ImagePlanner planner, ImagePlanner::Create(family));
-  images.planner_ = std::move(planner);
+  images.wants_sides_ = images.planner_.family().rule == ImageRule::kPinpoints;
   return images;
 }
 
 absl::StatusOr<ModelImages::Share> ModelImages::Add(
     uint32_t height, uint32_t width, uint32_t images,
     std::vector<ImageGrid>* grids) const {
-  if (!planner_.has_value()) {
-    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
-                             ResizedGrid(height, width, model_));
-    grids->push_back(grid);
-    return Share{1, ImageTokens(grid, model_)};
-  }
   BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
-                           planner_->Plan(height, width, images));
+                           planner_.Plan(height, width, images));
   BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
-  const uint32_t patch = planner_->family().patch;
+  const uint32_t patch = planner_.family().patch;
   for (const PlanStage& stage : plan.stages) {
     const ImageGrid grid = {stage.crop.height, stage.crop.width,
                             stage.crop.height / patch,
@@ -66,21 +58,16 @@ absl::StatusOr<ModelImages::Share> ModelImages::Add(
 absl::StatusOr<uint32_t> ModelImages::Placeholders(uint32_t height,
                                                    uint32_t width,
                                                    uint32_t images) const {
-  if (!planner_.has_value()) {
-    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
-                             ResizedGrid(height, width, model_));
-    return ImageTokens(grid, model_);
-  }
   BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
-                           planner_->Plan(height, width, images));
+                           planner_.Plan(height, width, images));
   BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
   return static_cast<uint32_t>(plan.placeholders);
 }
 
 bool ModelImages::MayTravelEncoded(uint32_t height, uint32_t width,
                                    const ImageGrid& grid) const {
-  return !IsResizedAlongYFirst(LibraryOf(model_.resample()), width, height,
-                               grid.width, grid.height);
+  return !IsResizedAlongYFirst(LibraryOf(resample_), width, height, grid.width,
+                               grid.height);
 }
 
 bool IsOneResize(const ImagePlan& plan, uint32_t height, uint32_t width) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,12 +15,11 @@
 namespace ballast {
 
 // What a model makes of images, from their sizes alone, and its rule for
-// videos. Qwen's models are one case: one crop an image. Immutable, so that
-// threads may share it.
+// videos. Immutable, so that threads may share it.
 class ModelImages {
  public:
   // `model` is a complete one. Errors: INVALID_ARGUMENT naming the number of
-  // model.image_family that its rule cannot take.
+  // its images that their rule cannot take.
   static absl::StatusOr<ModelImages> Create(const v1::Model& model);
 
   // An image's share of its sample.
@@ -44,25 +44,20 @@ class ModelImages {
   bool MayTravelEncoded(uint32_t height, uint32_t width,
                         const ImageGrid& grid) const;
 
-  // nullptr for Qwen's models.
-  const ImagePlanner* planner() const {
-    return planner_.has_value() ? &*planner_ : nullptr;
-  }
+  const ImagePlanner& planner() const { return planner_; }
   // How the model samples videos; nullptr if it takes none.
   const VideoModel* video() const {
     return video_.has_value() ? &*video_ : nullptr;
   }
   // Whether the model itself asks for an image's sides (rule `pinpoints`).
   bool wants_sides() const { return wants_sides_; }
-  // Whether every image is one crop, and its placeholders are its merged
-  // patches.
-  bool is_plain() const { return planner_ == std::nullopt; }
 
  private:
-  explicit ModelImages(const v1::Model& model) : model_(model) {}
+  ModelImages(const v1::Model& model, ImagePlanner planner)
+      : resample_(model.resample()), planner_(std::move(planner)) {}
 
-  v1::Model model_;
-  std::optional<ImagePlanner> planner_;
+  v1::Model::Resample resample_;
+  ImagePlanner planner_;
   std::optional<VideoModel> video_;
   bool wants_sides_ = false;
 };

@@ -1,111 +1,90 @@
 #include "server/config/model_profile.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/config/family_profile.h"
+#include "absl/types/span.h"
+#include "server/config/crop_shape.h"
+#include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
+#include "server/image_plan/family_check.h"
 #include "server/image_plan/fit_rules.h"
 
 namespace ballast {
 namespace {
 
-struct Profile {
-  const char* name;
-  uint64_t min_pixels;
-  uint64_t max_pixels;
-  uint32_t patch;
-  double mean[3];
-  double std[3];
-  // image, video, vision_start, vision_end, im_start, im_end, end_of_text, pad
-  int32_t ids[8];
-};
-
-constexpr uint32_t kMerge = 2;
-constexpr uint32_t kTemporalPatch = 2;
-constexpr uint32_t kPositionAxes = 3;
-
-constexpr Profile kProfiles[] = {
-    {"qwen2_vl",
-     3136,
-     12845056,
-     14,
-     {0.48145466, 0.4578275, 0.40821073},
-     {0.26862954, 0.26130258, 0.27577711},
-     {151655, 151656, 151652, 151653, 151644, 151645, 151643, 151643}},
-    {"qwen2_5_vl",
-     3136,
-     12845056,
-     14,
-     {0.48145466, 0.4578275, 0.40821073},
-     {0.26862954, 0.26130258, 0.27577711},
-     {151655, 151656, 151652, 151653, 151644, 151645, 151643, 151643}},
-    {"qwen3_vl",
-     65536,
-     16777216,
-     16,
-     {0.5, 0.5, 0.5},
-     {0.5, 0.5, 0.5},
-     {151655, 151656, 151652, 151653, 151644, 151645, 151643, 151643}},
-    {"qwen3_5_vl",
-     65536,
-     16777216,
-     16,
-     {0.5, 0.5, 0.5},
-     {0.5, 0.5, 0.5},
-     {248056, 248057, 248053, 248054, 248045, 248046, 248044, 248044}},
-};
-
-const Profile* FindProfile(const std::string& name) {
-  const auto* found =
-      std::find_if(std::begin(kProfiles), std::end(kProfiles),
-                   [&name](const Profile& p) { return name == p.name; });
-  return found == std::end(kProfiles) ? nullptr : found;
-}
-
-void FillTokenIds(const int32_t (&ids)[8], v1::TokenIds* token_ids) {
-  if (!token_ids->has_image()) token_ids->set_image(ids[0]);
-  if (!token_ids->has_video()) token_ids->set_video(ids[1]);
-  if (!token_ids->has_vision_start()) token_ids->set_vision_start(ids[2]);
-  if (!token_ids->has_vision_end()) token_ids->set_vision_end(ids[3]);
-  if (!token_ids->has_im_start()) token_ids->set_im_start(ids[4]);
-  if (!token_ids->has_im_end()) token_ids->set_im_end(ids[5]);
-  if (!token_ids->has_end_of_text()) token_ids->set_end_of_text(ids[6]);
-  if (!token_ids->has_pad()) token_ids->set_pad(ids[7]);
-}
-
-void Fill(const Profile& profile, v1::Model* model) {
-  if (model->min_pixels() == 0) model->set_min_pixels(profile.min_pixels);
-  if (model->max_pixels() == 0) model->set_max_pixels(profile.max_pixels);
-  if (model->patch() == 0) model->set_patch(profile.patch);
-  if (model->merge() == 0) model->set_merge(kMerge);
-  if (model->temporal_patch() == 0) model->set_temporal_patch(kTemporalPatch);
-  // Those of Qwen's models are not another family's.
-  if (model->mean().empty() && !model->has_image_family()) {
-    model->mutable_mean()->Assign(std::begin(profile.mean),
-                                  std::end(profile.mean));
+// Processors that pad to a square pad with their mean, which the checkpoint
+// sets.
+void PadWithMean(absl::Span<const double> mean, ImageFamily* family) {
+  const bool pads = family->cut_alone || family->rule == ImageRule::kPadSquare;
+  if (!pads || mean.size() != 3) return;
+  for (int c = 0; c < 3; ++c) {
+    family->background[c] =
+        static_cast<uint8_t>(std::clamp(mean[c], 0.0, 1.0) * 255);
   }
-  if (model->std().empty() && !model->has_image_family()) {
-    model->mutable_std()->Assign(std::begin(profile.std),
-                                 std::end(profile.std));
-  }
-  FillTokenIds(profile.ids, model->mutable_token_ids());
-  if (model->position_axes() == 0) model->set_position_axes(kPositionAxes);
 }
 
-void FillForm(v1::Model* model) {
-  if (model->image_form() != v1::Model::IMAGE_FORM_UNSPECIFIED) return;
-  model->set_image_form(v1::Model::IMAGE_FORM_MERGE_ORDER);
+void FillNorm(const v1::ModelProfile& profile, v1::Model* model) {
+  if (model->mean().empty()) *model->mutable_mean() = profile.mean();
+  if (model->std().empty()) *model->mutable_std() = profile.std();
+  if (model->position_axes() == 0) {
+    model->set_position_axes(std::max(profile.position_axes(), 1u));
+  }
+}
+
+void FillFamily(const v1::ModelProfile& profile, v1::Model* model) {
+  ImageFamily family = FamilyOfConfig(profile.images());
+  if (model->min_pixels() != 0 && ReadsNumber(family.rule, "min_pixels")) {
+    family.min_pixels = model->min_pixels();
+  }
+  if (model->max_pixels() != 0 && ReadsNumber(family.rule, "max_pixels")) {
+    family.max_pixels = model->max_pixels();
+  }
+  PadWithMean(model->mean(), &family);
+  *model->mutable_image_family() = ConfigOfFamily(family);
+}
+
+// The numbers of the model's image_family.
+void FillNumbers(v1::Model* model) {
+  const ImageFamily family = FamilyOfConfig(model->image_family());
+  model->set_patch(family.patch);
+  model->set_merge(family.merge);
+  model->set_temporal_patch(family.temporal_patch);
+  model->set_min_pixels(family.min_pixels);
+  model->set_max_pixels(family.max_pixels);
+  if (model->position_axes() == 0) model->set_position_axes(1);
+  v1::TokenIds* ids = model->mutable_token_ids();
+  if (!ids->has_image()) ids->set_image(-1);
+  if (!ids->has_video()) ids->set_video(-1);
+  if (!ids->has_vision_start()) ids->set_vision_start(-1);
+  if (!ids->has_vision_end()) ids->set_vision_end(-1);
+  if (!ids->has_im_start()) ids->set_im_start(-1);
+  if (!ids->has_im_end()) ids->set_im_end(-1);
+  if (!ids->has_end_of_text()) ids->set_end_of_text(-1);
+  if (!ids->has_pad()) ids->set_pad(-1);
+}
+
+void FillBounds(const v1::ModelProfile& profile, v1::Model* model) {
+  const v1::ImageFamily& images = profile.images();
+  if (model->min_pixels() == 0) model->set_min_pixels(images.min_pixels());
+  if (model->max_pixels() == 0) model->set_max_pixels(images.max_pixels());
+}
+
+// The numbers and ids of a profile with ids, which the model itself has.
+void FillQwen(const v1::ModelProfile& profile, v1::Model* model) {
+  const ImageFamily family = FamilyOfConfig(profile.images());
+  if (model->patch() == 0) model->set_patch(family.patch);
+  if (model->merge() == 0) model->set_merge(family.merge);
+  if (model->temporal_patch() == 0) {
+    model->set_temporal_patch(family.temporal_patch);
+  }
+  v1::TokenIds ids = profile.token_ids();
+  ids.MergeFrom(model->token_ids());
+  *model->mutable_token_ids() = ids;
 }
 
 }  // namespace
-
-std::vector<std::string> ModelProfileNames() {
-  std::vector<std::string> names;
-  for (const Profile& profile : kProfiles) names.push_back(profile.name);
-  return names;
-}
 
 std::vector<std::string> MissingModelKeys(const v1::Model& model) {
   std::vector<std::string> missing;
@@ -138,27 +117,43 @@ std::vector<std::string> MissingModelKeys(const v1::Model& model) {
   return missing;
 }
 
+bool HasOtherImages(const v1::Model& model) {
+  const v1::ModelProfile* profile = GetProfile(model);
+  return model.has_image_family() && profile != nullptr &&
+         profile->has_token_ids();
+}
+
 absl::Status ApplyModelProfile(v1::Model* model) {
-  FillFamily(model);
-  if (FindFamilyProfile(model->profile()) != nullptr) return absl::OkStatus();
-  if (model->profile().empty()) {
-    const std::vector<std::string> missing = MissingModelKeys(*model);
-    if (missing.empty()) {
-      FillForm(model);
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("model: without a profile these keys are required too: ",
-                     absl::StrJoin(missing, ", ")));
-  }
-  const Profile* profile = FindProfile(model->profile());
-  if (profile == nullptr) {
+  const v1::ModelProfile* profile = GetProfile(*model);
+  if (profile == nullptr && !model->profile().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.profile: found \"", model->profile(), "\"; wanted one of ",
-        absl::StrJoin(ModelProfileNames(), ", ")));
+        absl::StrJoin(ProfileNames(), ", ")));
   }
-  Fill(*profile, model);
-  FillForm(model);
+  const bool has_own_images = model->has_image_family();
+  if (profile != nullptr && !HasOtherImages(*model)) {
+    FillNorm(*profile, model);
+    if (!has_own_images && !profile->has_token_ids()) {
+      FillFamily(*profile, model);
+    }
+  }
+  if (model->has_image_family()) FillNumbers(model);
+  if (profile != nullptr && profile->has_token_ids()) {
+    // Also beside other images without bounds: fingerprints have them.
+    FillBounds(*profile, model);
+    if (!has_own_images) FillQwen(*profile, model);
+  }
+  if (profile == nullptr) {
+    const std::vector<std::string> missing = MissingModelKeys(*model);
+    if (!missing.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model: without a profile these keys are required too: ",
+                       absl::StrJoin(missing, ", ")));
+    }
+  }
+  if (model->image_form() == v1::Model::IMAGE_FORM_UNSPECIFIED) {
+    model->set_image_form(ImageFormOf(GetImageFamily(*model)));
+  }
   return absl::OkStatus();
 }
 

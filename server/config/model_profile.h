@@ -12,21 +12,21 @@
 
 namespace ballast {
 
-// Sets every unset (zero or empty) field of `model` from the profile that it
-// names; without a profile, checks that no field is missing. The profiles have
-// the values of the released checkpoints:
-//   qwen2_vl, qwen2_5_vl: patch 14, 3136..12845056 pixels, CLIP mean and
-//                         deviation, image token 151655
-//   qwen3_vl:             patch 16, 65536..16777216 pixels, mean and deviation
-//                         0.5, image token 151655
-//   qwen3_5_vl:           as qwen3_vl, image token 248056
-//   a family's name:      docs/families.md (FillFamily)
+// Sets every unset (zero or empty) field of `model` from its profile
+// (profiles.h); without a profile, checks that no field is missing. Where the
+// model's numbers are not all of its images (those of Qwen's models are), sets
+// image_family, too, and patch, merge, temporal_patch and the bounds of pixels
+// from it: a given bound of pixels overrides the profile's. Token ids that
+// neither the model nor the profile gives become -1: the tokenizer has them
+// (OpenModelTokenizer). Beside an image_family of one's own, a profile of
+// Qwen's gives neither mean, deviation and axes of positions nor ids.
+//
 // Errors: INVALID_ARGUMENT naming the unknown profile or the missing keys.
 absl::Status ApplyModelProfile(v1::Model* model);
 
-// The values of Model.profile for Qwen's models; those of other families:
-// FamilyProfileNames().
-std::vector<std::string> ModelProfileNames();
+// Whether model.image_family replaces the images of a profile with token ids,
+// of which mean, deviation, axes and ids then say nothing.
+bool HasOtherImages(const v1::Model& model);
 
 // The keys that a profile would set and that are unset in `model`, such as
 // "min_pixels" or "token_ids.image". Empty for a complete model.

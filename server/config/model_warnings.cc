@@ -11,8 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/small_file.h"
-#include "server/image_plan/image_family.h"
-#include "server/image_plan/image_marks.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
@@ -75,16 +74,18 @@ std::string FolderOf(const std::string& path) {
 }
 
 void CompareMarks(const v1::Model& model, std::vector<std::string>* warnings) {
-  const ImageMarks usual = MarksOf(model.profile());
-  const v1::ImageFamily::Marks& own = model.image_family().marks();
-  if (own.placeholder() != usual.placeholder || !own.before().empty() ||
-      !own.after().empty() || usual.before.empty()) {
+  const v1::ModelProfile* profile = GetProfile(model);
+  if (profile == nullptr) return;
+  const v1::ImageFamily::Marks& usual = profile->images().marks();
+  const ImageMarks own = GetImageFamily(model).marks;
+  if (own.placeholder != usual.placeholder() || !own.before.empty() ||
+      !own.after.empty() || usual.before().empty()) {
     return;
   }
   warnings->push_back(absl::StrCat(
       "model.image_family.marks: found neither before nor after, where the "
       "family of profile ",
-      model.profile(), " has \"", usual.before, "\" and \"", usual.after,
+      model.profile(), " has \"", usual.before(), "\" and \"", usual.after(),
       "\": the model knows images between these; write them for it"));
 }
 
@@ -119,7 +120,7 @@ std::vector<std::string> ModelWarnings(const v1::Model& model) {
       break;
     }
   }
-  if (model.has_image_family()) CompareMarks(model, &warnings);
+  CompareMarks(model, &warnings);
   return warnings;
 }
 

@@ -4,8 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/config/config_validate.h"
-#include "server/config/crop_shape.h"
-#include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
 #include "server/image_plan/family_check.h"
 #include "server/image_plan/image_family.h"
 
@@ -16,7 +15,7 @@ namespace {
 void CheckFamilyNumbers(const v1::Model& model, KeyReport* report) {
   if (!model.has_image_family()) return;
   const bool is_own = report->Has("model.image_family");
-  const ImageFamily family = FamilyOfConfig(model.image_family());
+  const ImageFamily family = GetImageFamily(model);
   const auto refuse = [&](const char* name, absl::string_view why) {
     const std::string key = ChildKey("model", name);
     if (!report->Has(key) || report->IsFaulty(key)) return;
@@ -37,52 +36,29 @@ void CheckFamilyNumbers(const v1::Model& model, KeyReport* report) {
   }
 }
 
-// Whether every image is one crop of rows and columns of placeholders.
-bool HasGrids(const ImageFamily& family) {
-  return !HasSquareCrops(family) && family.rule != ImageRule::kSlices &&
-         !MarksParts(family.marks);
-}
-
 void CheckAxes(const v1::Model& model, KeyReport* report) {
   constexpr char kKey[] = "model.position_axes";
-  const uint32_t axes = model.position_axes();
-  if (report->IsFaulty(kKey) || axes <= 1) return;
-  std::string wanted;
-  if (axes == 2) {
-    wanted = "1, 3 or 4";
-  } else if (!model.has_image_family()) {
-    if (axes == 3) return;
-    wanted = "1 or 3; 4 are HunyuanVL's";
-  } else {
-    const ImageFamily family = FamilyOfConfig(model.image_family());
-    const bool has_newlines =
-        family.tokens_a_row == 1 && family.tokens_an_image == 2;
-    const bool is_bare =
-        family.tokens_a_row == 0 && family.tokens_an_image == 0;
-    if (HasGrids(family) && (axes == 3 ? is_bare : has_newlines)) return;
-    wanted = absl::StrCat(
-        "1, since ", axes, " axes need images of one run of placeholders, ",
-        axes == 3 ? "rows of columns and no other"
-                  : "with one after each row and one at each end");
-  }
-  report->AddFault(
-      report->Has(kKey) ? kKey : "model.image_family",
-      absl::StrCat("found ", axes, " axes of positions; wanted ", wanted));
+  if (report->IsFaulty(kKey)) return;
+  const std::string wanted =
+      FindAxesFault(GetImageFamily(model), model.position_axes());
+  if (wanted.empty()) return;
+  report->AddFault(report->Has(kKey) ? kKey : "model.image_family",
+                   absl::StrCat("found ", model.position_axes(),
+                                " axes of positions; wanted ", wanted));
 }
 
 void CheckForm(const v1::Model& model, KeyReport* report) {
   constexpr char kKey[] = "model.image_form";
   if (report->IsFaulty(kKey)) return;
-  const ImageFamily family = FamilyOfConfig(model.image_family());
+  const ImageFamily family = GetImageFamily(model);
   if (model.image_form() == v1::Model::IMAGE_FORM_PADDED &&
-      (!model.has_image_family() || HasSquareCrops(family) ||
-       family.max_patches == 0)) {
+      (HasSquareCrops(family) || family.max_patches == 0)) {
     report->AddFault(kKey,
                      "found padded; wanted a form other than it, since no "
                      "max_patches bounds the patches of a crop");
   }
   if (model.image_form() == v1::Model::IMAGE_FORM_MERGE_ORDER &&
-      model.has_image_family() && HasSquareCrops(family) &&
+      HasSquareCrops(family) &&
       family.tile / family.patch % family.merge != 0) {
     report->AddFault(
         kKey, absl::StrCat("found merge_order; wanted a form other than it, "
@@ -110,11 +86,11 @@ bool IsResizedOnce(const ImageFamily& family) {
 }
 
 void CheckDevice(const v1::Model& model, KeyReport* report) {
-  if (model.decode() != v1::Model::DECODE_DEVICE || !model.has_image_family() ||
+  if (model.decode() != v1::Model::DECODE_DEVICE ||
       report->IsFaulty("model.decode")) {
     return;
   }
-  const ImageFamily family = FamilyOfConfig(model.image_family());
+  const ImageFamily family = GetImageFamily(model);
   if (IsResizedOnce(family)) return;
   report->AddFault(
       "model.decode",

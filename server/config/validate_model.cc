@@ -1,14 +1,12 @@
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/config/config_validate.h"
-#include "server/config/family_profile.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
-#include "server/image_plan/image_family.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
@@ -32,8 +30,8 @@ void CheckOwnNorm(KeyReport* report) {
 // Returns whether the profile is known or empty.
 bool CheckProfile(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model.profile")) return false;
-  const std::vector<std::string> known = ModelProfileNames();
-  if (model.profile().empty()) {
+  const v1::ModelProfile* profile = GetProfile(model);
+  if (profile == nullptr && model.profile().empty()) {
     for (const std::string& name : MissingModelKeys(model)) {
       const std::string key = ChildKey("model", name);
       if (!report->Has(key) && !report->IsFaulty(key)) {
@@ -42,19 +40,18 @@ bool CheckProfile(const v1::Model& model, KeyReport* report) {
     }
     return true;
   }
-  if (std::find(known.begin(), known.end(), model.profile()) != known.end()) {
-    CheckOwnNorm(report);
+  const bool is_encoder = profile != nullptr && IsEncoder(*profile);
+  if (profile != nullptr && !is_encoder) {
+    if (HasOtherImages(model)) CheckOwnNorm(report);
     return true;
   }
-  if (FindFamilyProfile(model.profile()) != nullptr) return true;
-  const bool is_encoder = FindImageFamily(model.profile()) != nullptr;
   report->AddFault(
       "model.profile",
       absl::StrCat(
           "found ", Shown(model.profile()),
           is_encoder ? ", an encoder whose images stand in no text" : "",
-          "; wanted one of ", absl::StrJoin(known, ", "), ", ",
-          absl::StrJoin(FamilyProfileNames(), ", "), ", or \"\""));
+          "; wanted a model of docs/families.md, such as qwen2_5_vl or "
+          "internvl3, the path of a file that ends in .textproto, or \"\""));
   return false;
 }
 
@@ -62,14 +59,13 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model.chat_template")) return;
   const std::string& name = model.chat_template();
   const bool is_custom = name == "custom";
-  const bool is_family =
-      model.has_image_family() && FindFamilyProfile(name) != nullptr;
-  if (!is_custom && !is_family && name != "chatml" && name != "llama3") {
+  if (!is_custom && name != "chatml" && name != "llama3" &&
+      FindChat(name) == nullptr) {
     report->AddFault(
         "model.chat_template",
-        absl::StrCat(
-            "found ", Shown(name), "; wanted chatml, llama3 or custom",
-            model.has_image_family() ? ", or the name of a family" : ""));
+        absl::StrCat("found ", Shown(name),
+                     "; wanted chatml, llama3, custom, or the name of a model "
+                     "with a chat template (docs/families.md)"));
   } else if (is_custom && !report->Has("model.custom_template")) {
     report->AddMissing("model.custom_template",
                        "it where chat_template is custom");
@@ -116,7 +112,7 @@ void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
         Other{"vision_end", ids.vision_end()},
         Other{"im_start", ids.im_start()}, Other{"im_end", ids.im_end()},
         Other{"end_of_text", ids.end_of_text()}, Other{"pad", ids.pad()}}) {
-    if (other.id != ids.image()) continue;
+    if (other.id != ids.image() || other.id < 0) continue;
     // Reports the fault at whichever of the two keys the file contains.
     const std::string key = report->Has("model.token_ids.image")
                                 ? "model.token_ids.image"
@@ -156,7 +152,7 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
                      " above max_pixels ", model.max_pixels(),
                      "; wanted min_pixels to be at most max_pixels"));
   }
-  if (!report->HasFaultWithin("model.token_ids") && !model.has_image_family()) {
+  if (!report->HasFaultWithin("model.token_ids")) {
     CheckImageToken(model.token_ids(), report);
   }
 }

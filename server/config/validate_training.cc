@@ -13,7 +13,7 @@
 #include "proto/schedule/module.h"
 #include "server/config/batch_sizes.h"
 #include "server/config/exposure.h"
-#include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
 #include "server/config/topology.h"
 #include "server/image_plan/image_family.h"
 
@@ -284,8 +284,7 @@ void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
 // Refuses families whose towers' output is not one embedding for each merged
 // patch.
 void CheckEmbeddings(const v1::Model& model, KeyReport* report) {
-  if (!model.has_image_family()) return;
-  const ImageFamily family = FamilyOfConfig(model.image_family());
+  const ImageFamily family = GetImageFamily(model);
   const ImageMarks& marks = family.marks;
   const bool has_others = family.rule == ImageRule::kPinpoints ||
                           (family.tokens_a_row != 0 && marks.row_end.empty()) ||

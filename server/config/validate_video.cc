@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/config_validate.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
@@ -30,22 +31,17 @@ void CheckBounds(const char* least_key, uint64_t least, const char* most_key,
 
 void ValidateVideo(const v1::Model& model, KeyReport* report) {
   if (!model.has_video() || report->IsFaulty("model.video")) return;
-  const bool is_intern =
-      model.profile() == "internvl3" &&
-      model.image_family().rule() == v1::ImageFamily::RULE_TILE_GRID;
-  const bool has_pinpoints =
-      model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
-  const bool is_onevision =
-      model.profile() == "llava_onevision" && has_pinpoints;
-  const bool is_llava = model.profile() == "llava_video" && has_pinpoints;
-  const bool is_tiles = is_intern || is_onevision || is_llava;
-  if ((model.has_image_family() && !is_tiles) || model.profile().empty()) {
+  const v1::Videos::Rule rule = VideoRuleOf(model);
+  if (rule == v1::Videos::RULE_UNSPECIFIED) {
     report->AddFault("model.video",
-                     "found it; wanted model.profile qwen2_vl, qwen2_5_vl, "
-                     "qwen3_vl, qwen3_5_vl, internvl3, llava_onevision or "
-                     "llava_video, whose videos are carried");
+                     "found it; wanted a model.profile whose videos are "
+                     "carried, with its images (docs/video.md)");
     return;
   }
+  const bool is_intern = rule == v1::Videos::RULE_INTERNVL;
+  const bool is_llava = rule == v1::Videos::RULE_LLAVA_VIDEO;
+  const bool is_tiles =
+      is_intern || is_llava || rule == v1::Videos::RULE_LLAVA_ONEVISION;
   const v1::Model::Video& video = model.video();
   const bool by_class =
       video.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS;

@@ -15,12 +15,11 @@ namespace ballast {
 
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
-                                     const Tokenizer* tokenizer,
+                                     const ModelText* text,
                                      ActiveSamples* active,
-                                     BuildInstruments* instruments,
-                                     const FamilyText* family)
+                                     BuildInstruments* instruments)
     : config_(config),
-      family_(family),
+      text_(text),
       decode_budget_(
           DecodeBudgetBytes(config_.serve().decode_memory(), MachineMemory())),
       videos_(config_.model(), ImageOptionsOf(config_.model()).resampling,
@@ -28,10 +27,9 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
               &decode_budget_,
               instruments ? &instruments->video_decoders : nullptr),
       reader_(std::move(sources), ImageOptionsOf(config_.model()),
-              family != nullptr ? &family->planner() : nullptr, &videos_,
-              &decode_budget_, instruments),
+              &text->planner(), &videos_, &decode_budget_, instruments),
       vision_(&reader_, &image_checks_),
-      language_(&config_, tokenizer, family, &reader_, &image_checks_),
+      language_(&config_, text, &reader_, &image_checks_),
       active_(active),
       bad_samples_(config_.serve().max_bad_samples()) {}
 
@@ -41,9 +39,6 @@ std::string FileSampleBuilder::NameOf(uint32_t source, uint64_t ordinal) const {
 
 absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
     const SampleRequest& request) const {
-  if (config_.model().has_image_family() != (family_ != nullptr)) {
-    return absl::InternalError("the builder lacks the model's image family");
-  }
   ActiveSample active;
   active.module = request.module;
   active.position = request.record.position;
@@ -98,19 +93,12 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   }
   if (GetMedia(request.module) == Media::kImages) {
     FillVisionPlaceholder(request);
-  } else if (family_ != nullptr) {
-    BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
-                             reader_.ImageSides(request));
-    BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
-                             reader_.VideosOf(request));
-    FillFamilyPlaceholder(request, *family_, sides, videos.texts);
   } else {
     BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
                              reader_.VideosOf(request));
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                              reader_.ImageSides(request));
-    FillLanguagePlaceholder(request, config_.model(), sides.size(),
-                            videos.grids);
+    FillLanguagePlaceholder(request, *text_, sides, videos.texts, videos.grids);
   }
   return SampleOutcome::kPlaceholder;
 }

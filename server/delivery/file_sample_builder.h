@@ -20,8 +20,7 @@
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
 #include "server/delivery/vision_builder.h"
-#include "server/text/family_text.h"
-#include "server/text/tokenizer.h"
+#include "server/text/model_text.h"
 
 namespace ballast {
 
@@ -38,13 +37,11 @@ class FileSampleBuilder : public SampleBuilder {
  public:
   // `config` is a loaded one; sources[i] belongs to config.sources(i). Nothing
   // is owned. `active` lists the samples being built, and `instruments`
-  // measures them; both may be null. `family` is that of a model with an image
-  // family, and null for Qwen's.
+  // measures them; both may be null.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
-                    const Tokenizer* tokenizer, ActiveSamples* active = nullptr,
-                    BuildInstruments* instruments = nullptr,
-                    const FamilyText* family = nullptr);
+                    const ModelText* text, ActiveSamples* active = nullptr,
+                    BuildInstruments* instruments = nullptr);
 
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override;
@@ -77,7 +74,7 @@ class FileSampleBuilder : public SampleBuilder {
                                         const DataFault& fault) const;
 
   const v1::Config config_;
-  const FamilyText* const family_;
+  const ModelText* const text_;
   mutable DecodeBudget decode_budget_;
   const SampleVideoReader videos_;
   const SampleReader reader_;

@@ -7,18 +7,16 @@
 #include "server/delivery/encoder_gate.h"
 #include "server/delivery/payload.h"
 #include "server/delivery/text_form.h"
-#include "server/text/positions.h"
 
 namespace ballast {
 
 LanguageBuilder::LanguageBuilder(const v1::Config* config,
-                                 const Tokenizer* tokenizer,
-                                 const FamilyText* family,
+                                 const ModelText* text,
                                  const SampleReader* reader,
                                  ImageCheckCache* image_checks)
     : model_(config->model()),
-      text_options_{tokenizer, &config->model(), config->batch().max_tokens(),
-                    config->batch().on_too_long(), family},
+      text_options_{text, config->batch().max_tokens(),
+                    config->batch().on_too_long()},
       checks_images_(ChecksImages(*config)),
       reader_(reader),
       image_checks_(image_checks) {}
@@ -34,24 +32,20 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   work->active->Stage("tokenising");
   BuildInstruments* const instruments = reader_->instruments();
   const Stopwatch tokenising(instruments ? &instruments->tokenise : nullptr);
-  std::vector<TileShape> sides;
-  if (text_options_.family != nullptr) {
-    BALLAST_ASSIGN_OR_RETURN(sides, reader_->ImageSides(request));
-  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
+                           reader_->ImageSides(request));
   BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
                            reader_->VideosOf(request));
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const ImageGrid> images,
-                           ImageGrids(request, videos));
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<TextSample> text,
-                           Tokenize(request, *raw, sides, images, videos));
+                           Tokenize(request, *raw, sides, videos));
   if (!text.ok()) return text.fault();
   if (instruments != nullptr) instruments->tokens.Add(text->ids.size());
   const LanguageArrays arrays =
       OpenLanguagePayload(request, model_.position_axes());
   std::copy(text->ids.begin(), text->ids.end(), arrays.ids.begin());
   std::copy(text->labels.begin(), text->labels.end(), arrays.labels.begin());
-  const absl::Status placed =
-      Place(text->ids, sides, images, videos, arrays.positions);
+  const absl::Status placed = text_options_.text->Place(
+      text->ids, sides, videos.grids, arrays.positions);
   if (const auto fault = ToDataFault(placed)) return fault;
   if (!placed.ok()) return placed;
   return std::nullopt;
@@ -59,47 +53,17 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
 
 absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
     const SampleRequest& request, const RawSample& raw,
-    absl::Span<const TileShape> sides, absl::Span<const ImageGrid> images,
-    const SampleVideoText& videos) const {
+    absl::Span<const TileShape> sides, const SampleVideoText& videos) const {
   const TextForm form = FormOf(raw.text_format);
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<TextSample> text,
-      SeparateFault(text_options_.family != nullptr
-                        ? BuildFamilyText(raw.text, form, sides, text_options_,
-                                          videos.texts)
-                        : BuildText(raw.text, form, images, text_options_,
-                                    videos.texts)));
+      SeparateFault(
+          BuildText(raw.text, form, sides, text_options_, videos.texts)));
   if (!text.ok()) return text;
   if (text->ids.size() != request.record.tokens) {
     return CountDiffers("tokens", text->ids.size(), request.record.tokens);
   }
   return text;
-}
-
-absl::StatusOr<absl::Span<const ImageGrid>> LanguageBuilder::ImageGrids(
-    const SampleRequest& request, const SampleVideoText& videos) const {
-  if (videos.texts.empty()) return request.grids;
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
-                           reader_->ImageSides(request));
-  if (sides.size() > request.grids.size()) {
-    return absl::InternalError("more images than crops");
-  }
-  return request.grids.first(sides.size());
-}
-
-absl::Status LanguageBuilder::Place(absl::Span<const int32_t> ids,
-                                    absl::Span<const TileShape> sides,
-                                    absl::Span<const ImageGrid> images,
-                                    const SampleVideoText& videos,
-                                    absl::Span<int32_t> out) const {
-  if (text_options_.family != nullptr) {
-    return text_options_.family->Place(ids, sides, out);
-  }
-  std::vector<GridThw> grids;
-  for (const ImageGrid& grid : images) {
-    grids.push_back({1, grid.grid_h, grid.grid_w});
-  }
-  return ComputePositions(ids, grids, model_, out, videos.grids);
 }
 
 absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(

@@ -9,9 +9,7 @@
 #include "server/delivery/image_check_cache.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
-#include "server/text/family_text.h"
-#include "server/text/text_sample.h"
-#include "server/text/tokenizer.h"
+#include "server/text/model_text.h"
 
 namespace ballast {
 
@@ -23,10 +21,8 @@ namespace ballast {
 class LanguageBuilder {
  public:
   // `config` is a loaded one. Nothing is owned; all outlive this.
-  // `family` is nullptr for Qwen's models.
-  LanguageBuilder(const v1::Config* config, const Tokenizer* tokenizer,
-                  const FamilyText* family, const SampleReader* reader,
-                  ImageCheckCache* image_checks);
+  LanguageBuilder(const v1::Config* config, const ModelText* text,
+                  const SampleReader* reader, ImageCheckCache* image_checks);
 
   // Fills the payload, or returns the data fault that prevented it. Non-OK
   // statuses are transient faults. Blocks on the disk.
@@ -36,20 +32,10 @@ class LanguageBuilder {
  private:
   absl::StatusOr<std::optional<DataFault>> CheckImages(
       const SampleRequest& request, SampleWork* work) const;
-  // The grids of the sample's images: without the frames of its videos.
-  absl::StatusOr<absl::Span<const ImageGrid>> ImageGrids(
-      const SampleRequest& request, const SampleVideoText& videos) const;
-  // `sides`: of the sample's images; read only for a family.
+  // `sides`: of the sample's images.
   absl::StatusOr<FaultOr<TextSample>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
-      absl::Span<const TileShape> sides, absl::Span<const ImageGrid> images,
-      const SampleVideoText& videos) const;
-  // Writes the position ids.
-  absl::Status Place(absl::Span<const int32_t> ids,
-                     absl::Span<const TileShape> sides,
-                     absl::Span<const ImageGrid> images,
-                     const SampleVideoText& videos,
-                     absl::Span<int32_t> out) const;
+      absl::Span<const TileShape> sides, const SampleVideoText& videos) const;
 
   const v1::Model& model_;
   const TextOptions text_options_;

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "server/delivery/payload.h"
-#include "server/text/positions.h"
 
 namespace ballast {
 namespace {
@@ -31,68 +29,43 @@ void FillVisionPlaceholder(const SampleRequest& request) {
   ClearVisionPadding(request);
 }
 
-void FillFamilyPlaceholder(const SampleRequest& request,
-                           const FamilyText& family,
-                           absl::Span<const TileShape> sides,
-                           absl::Span<const VideoText> videos) {
-  const v1::Model& model = family.model();
-  const LanguageArrays arrays =
-      OpenLanguagePayload(request, model.position_axes());
-  std::fill(arrays.ids.begin(), arrays.ids.end(), model.token_ids().pad());
-  std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
-  // Its tokens include these, so they fit.
-  const uint64_t of_images = family.Placeholders(sides).value_or(0);
-  uint64_t of_videos = 0;
-  for (const VideoText& video : videos) {
-    of_videos += uint64_t{video.runs} * video.run_tokens;
-  }
-  if (of_images + of_videos <= arrays.ids.size()) {
-    const auto videos_at =
-        std::fill_n(arrays.ids.begin(), of_images, model.token_ids().image());
-    std::fill_n(videos_at, of_videos, family.video_placeholder());
-  }
-  if (family.Place(arrays.ids, sides, arrays.positions).ok()) return;
-  CountUp(arrays);
-}
-
 void FillLanguagePlaceholder(const SampleRequest& request,
-                             const v1::Model& model, size_t images,
-                             absl::Span<const GridThw> videos) {
+                             const ModelText& text,
+                             absl::Span<const TileShape> sides,
+                             absl::Span<const VideoText> videos,
+                             absl::Span<const GridThw> video_grids) {
+  const v1::Model& model = text.model();
+  const v1::TokenIds& ids = model.token_ids();
   const LanguageArrays arrays =
       OpenLanguagePayload(request, model.position_axes());
-  std::fill(arrays.ids.begin(), arrays.ids.end(), model.token_ids().pad());
+  std::fill(arrays.ids.begin(), arrays.ids.end(), ids.pad());
   std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
-  size_t at = 0;
-  // Returns whether the run fits.
-  const auto add = [&](size_t tokens, int32_t id) {
-    if (arrays.ids.size() - at < tokens + 2) return false;
-    arrays.ids[at] = model.token_ids().vision_start();
-    std::fill_n(arrays.ids.begin() + at + 1, tokens, id);
-    arrays.ids[at + 1 + tokens] = model.token_ids().vision_end();
-    at += tokens + 2;
-    return true;
+  auto at = arrays.ids.begin();
+  bool fits = true;
+  const auto add = [&](uint64_t tokens, int32_t id) {
+    const bool has_ends = ids.vision_start() >= 0 && ids.vision_end() >= 0;
+    const auto room = static_cast<uint64_t>(arrays.ids.end() - at);
+    fits = fits && tokens + (has_ends ? 2 : 0) <= room;
+    if (!fits) return;
+    if (has_ends) *at++ = ids.vision_start();
+    at = std::fill_n(at, tokens, id);
+    if (has_ends) *at++ = ids.vision_end();
   };
-  std::vector<GridThw> grids;
-  for (const ImageGrid& grid : request.grids.first(images)) {
-    if (!add(ImageTokens(grid, model), model.token_ids().image())) break;
-    grids.push_back({1, grid.grid_h, grid.grid_w});
+  for (const TileShape& side : sides) {
+    const absl::StatusOr<uint32_t> tokens = text.images().Placeholders(
+        side.height, side.width, static_cast<uint32_t>(sides.size()));
+    fits = fits && tokens.ok();
+    if (fits) add(*tokens, ids.image());
   }
-  size_t runs = 0;
-  const size_t merged = size_t{model.merge()} * model.merge();
-  for (const GridThw& run : videos) {
-    if (!add(size_t{run.t} * run.h * run.w / merged,
-             model.token_ids().video())) {
-      break;
+  for (const VideoText& video : videos) {
+    for (uint32_t run = 0; run < video.runs; ++run) {
+      add(video.run_tokens, text.video_placeholder());
     }
-    ++runs;
   }
-  if (ComputePositions(arrays.ids, grids, model, arrays.positions,
-                       videos.first(runs))
-          .ok()) {
-    return;
+  // Place fails if the model pads with its image id.
+  if (!text.Place(arrays.ids, sides, video_grids, arrays.positions).ok()) {
+    CountUp(arrays);
   }
-  // ComputePositions fails if the model pads with its image id.
-  CountUp(arrays);
 }
 
 }  // namespace ballast

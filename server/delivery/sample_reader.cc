@@ -90,20 +90,18 @@ struct ImageCrops {
 };
 
 // The crops of an image of these sides, which must be those of the request from
-// `first` on. `planner` may be nullptr. Errors: INTERNAL (the schedule was made
+// `first` on. Errors: INTERNAL (the schedule was made
 // by another plan).
 absl::StatusOr<ImageCrops> PlanCrops(const ImagePlanner* planner,
                                      const ImageSize& size, size_t images,
                                      const SampleRequest& request,
                                      size_t first) {
   ImageCrops crops;
-  if (planner != nullptr) {
-    BALLAST_ASSIGN_OR_RETURN(
-        crops.plan,
-        planner->Plan(size.height, size.width, static_cast<uint32_t>(images)));
-    crops.count = crops.plan.crops;
-    crops.is_cut = !IsOneResize(crops.plan, size.height, size.width);
-  }
+  BALLAST_ASSIGN_OR_RETURN(
+      crops.plan,
+      planner->Plan(size.height, size.width, static_cast<uint32_t>(images)));
+  crops.count = crops.plan.crops;
+  crops.is_cut = !IsOneResize(crops.plan, size.height, size.width);
   if (first + crops.count <= request.grids.size()) return crops;
   return absl::InternalError(
       absl::StrCat("an image of ", size.width, "x", size.height, " pixels has ",
@@ -261,8 +259,8 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   if (raw->images.size() != sizes.size()) {
     return CountDiffers("images", raw->images.size(), sizes.size());
   }
-  if (planner_ == nullptr && indexed.videos.empty() &&
-      sizes.size() != request.grids.size()) {
+  // Each has a crop or more.
+  if (sizes.size() > request.grids.size()) {
     return CountDiffers("images", sizes.size(), request.grids.size());
   }
   if (raw->videos.size() != indexed.videos.size()) {

@@ -37,9 +37,8 @@ class SampleReader {
  public:
   // The sources are in order of the configuration. They and `instruments`,
   // which may be null, are not owned.
-  // `planner`, not owned, is that of the model's image family; nullptr for
-  // Qwen's models. `videos`, not owned, has the same model.
-  // `budget`, not owned, has the memory to decode in.
+  // `planner`, not owned, is the model's. `videos`, not owned, has the same
+  // model. `budget`, not owned, has the memory to decode in.
   SampleReader(std::vector<const SampleSource*> sources,
                const ImageOptions& image_options, const ImagePlanner* planner,
                const SampleVideoReader* videos, DecodeBudget* budget,

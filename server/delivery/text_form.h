@@ -2,7 +2,7 @@
 #define BALLAST_SERVER_DELIVERY_TEXT_FORM_H_
 
 #include "server/corpus/sample_source.h"
-#include "server/text/text_sample.h"
+#include "server/text/model_text.h"
 
 namespace ballast {
 

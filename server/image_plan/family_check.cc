@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
-#include "server/image_plan/image_marks.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
@@ -153,6 +153,37 @@ std::optional<FamilyFault> FindFamilyFault(const ImageFamily& family) {
     if (Fault fault = check(family)) return fault;
   }
   return std::nullopt;
+}
+
+bool HasSquareCrops(const ImageFamily& family) {
+  switch (family.rule) {
+    case kFixedSize:
+    case kCenterCrop:
+    case kPadSquare:
+    case kPinpoints:
+    case kTileGrid:
+    case kLongestEdgeTiles:
+    case kBestFitTiles:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string FindAxesFault(const ImageFamily& family, uint32_t axes) {
+  if (axes <= 1) return "";
+  if (axes != 3 && axes != 4) return "1, 3 or 4";
+  // Whether every image is one crop of rows and columns of placeholders.
+  const bool has_grids = !HasSquareCrops(family) && family.rule != kSlices &&
+                         !MarksParts(family.marks);
+  const bool has_newlines =
+      family.tokens_a_row == 1 && family.tokens_an_image == 2;
+  const bool is_bare = family.tokens_a_row == 0 && family.tokens_an_image == 0;
+  if (has_grids && (axes == 3 ? is_bare : has_newlines)) return "";
+  return absl::StrCat(
+      "1, since ", axes, " axes need images of one run of placeholders, ",
+      axes == 3 ? "rows of columns and no other"
+                : "with one after each row and one at each end");
 }
 
 bool ReadsNumber(ImageRule rule, absl::string_view key) {

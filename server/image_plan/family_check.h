@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_IMAGE_PLAN_FAMILY_CHECK_H_
 #define BALLAST_SERVER_IMAGE_PLAN_FAMILY_CHECK_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -24,6 +25,13 @@ std::optional<FamilyFault> FindFamilyFault(const ImageFamily& family);
 // Whether a rule reads a number (a field of ImageFamily, such as "max_tiles").
 // True for those that every rule reads, and for layout, filter and marks.
 bool ReadsNumber(ImageRule rule, absl::string_view key);
+
+// Whether every crop of the family is tile x tile pixels.
+bool HasSquareCrops(const ImageFamily& family);
+
+// What is wanted in place of `axes` axes of a position id; "" if the family's
+// images can be counted on so many (0 stands for 1).
+std::string FindAxesFault(const ImageFamily& family, uint32_t axes);
 
 }  // namespace ballast
 

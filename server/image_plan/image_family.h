@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "proto/image/resample_weights.h"
-#include "server/image_plan/image_marks.h"
 
 namespace ballast {
 
@@ -79,6 +77,43 @@ struct TileShape {
 // The most tiles that a family may have: more crops than any model takes.
 inline constexpr uint32_t kMaxFamilyTiles = 1024;
 
+// The text that stands for an image in every text of a family, in UTF-8: runs
+// of the placeholder and the other texts around them. Most families' processors
+// write all of it. Those of ERNIE, GLM, HunyuanVL and Kimi write the run alone,
+// and the chat template before and after; they belong to the image all the
+// same, also in a document or another chat template. Special tokens are
+// spelled out; a stretch `<...>` or `[...]` without white space is one. Empty
+// texts are not written.
+//
+// A view is the placeholders of the whole image: all of them, or those of the
+// thumbnail beside the tiles of an image that is cut. The image is written as
+//
+//   uncut   before, view, after
+//   cut     before, cut_before, view and tiles in the order of the crops with
+//           view_seam between, after
+struct ImageMarks {
+  std::string placeholder =
+      {};  // the token that the model replaces by features
+  // Around the image. `{image}` stands for its number in its sample, from 0.
+  std::string before = {};
+  std::string after = {};
+  // Of an uncut image: after each row of placeholders but the last, and after
+  // the last.
+  std::string row_end = {};
+  std::string last_row_end = {};
+  // Around each view, and around each tile. `{row}`, `{column}` and `{tile}`
+  // stand for the tile's row, column and number row by row, from 1.
+  std::string view_before = {};
+  std::string view_after = {};
+  std::string tile_before = {};
+  std::string tile_after = {};
+  std::string tile_seam = {};      // between the tiles of a row
+  std::string tile_row_end = {};   // after each row of tiles
+  std::string tile_row_seam = {};  // between rows of tiles
+  std::string view_seam = {};      // between view and tiles
+  std::string cut_before = {};     // before an image that is cut
+};
+
 // A model family as far as images go: numbers, and the rule that reads them.
 // Pixels unless said otherwise; 0 where the rule does not read a number.
 struct ImageFamily {
@@ -118,12 +153,12 @@ struct ImageFamily {
   ImageMarks marks = {};
 };
 
-// The family of this name, with the settings of the released checkpoints, or
-// nullptr. The names: ImageFamilyNames().
-const ImageFamily* FindImageFamily(absl::string_view name);
+// All texts of the marks, in the order of the fields.
+std::vector<const std::string*> TextsOf(const ImageMarks& marks);
 
-// In alphabetical order.
-std::vector<std::string> ImageFamilyNames();
+// Whether marks other than placeholder, before and after are set: placeholders
+// are then written crop by crop or row by row, else as one run.
+bool MarksParts(const ImageMarks& marks);
 
 }  // namespace ballast
 

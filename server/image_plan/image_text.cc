@@ -75,8 +75,10 @@ void AddTiles(const PlanStage& first, const ImagePlan& plan,
   for (uint32_t row = 1; row <= plan.tile_rows; ++row) {
     for (uint32_t column = 1; column <= plan.tile_columns; ++column) {
       const auto numbered = [&](absl::string_view text) {
+        const uint32_t tile = (row - 1) * plan.tile_columns + column;
         return absl::StrReplaceAll(text, {{"{row}", absl::StrCat(row)},
-                                          {"{column}", absl::StrCat(column)}});
+                                          {"{column}", absl::StrCat(column)},
+                                          {"{tile}", absl::StrCat(tile)}});
       };
       out.AddText(numbered(marks.tile_before));
       out.AddRun(grid.rows * grid.columns);

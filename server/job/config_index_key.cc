@@ -1,7 +1,7 @@
 #include "server/job/config_index_key.h"
 
 #include "absl/strings/str_cat.h"
-#include "server/text/text_measure.h"
+#include "server/text/model_text.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/cores.h"
 #include "common/status_macros.h"
-#include "server/config/model_profile.h"
 #include "server/corpus/bad_kind.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
@@ -23,9 +22,8 @@
 #include "server/job/config_index_key.h"
 #include "server/job/video_probe.h"
 #include "server/storage/storage.h"
-#include "server/text/family_text.h"
+#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/text_measure.h"
 #include "server/text/tokenizer.h"
 #include "server/text/video_text.h"
 #include "server/video/model_videos.h"
@@ -68,18 +66,6 @@ std::vector<TileShape> SidesOf(absl::Span<const ImageSize> images) {
   return sides;
 }
 
-absl::StatusOr<std::vector<ImageGrid>> Grids(absl::Span<const ImageSize> images,
-                                             const v1::Model& model) {
-  std::vector<ImageGrid> grids;
-  grids.reserve(images.size());
-  for (const ImageSize& image : images) {
-    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
-                             ResizedGrid(image.height, image.width, model));
-    grids.push_back(grid);
-  }
-  return grids;
-}
-
 // A measured text, and the placeholders of its images.
 struct MeasuredSample {
   MeasuredText text;
@@ -114,38 +100,24 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
                                            const TextOptions& text) {
   const TextForm form = FormOf(sample.text_format);
   MeasuredSample measured;
-  if (text.family != nullptr) {
-    const std::vector<TileShape> sides = SidesOf(images);
-    BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
-                             text.family->Placeholders(sides));
-    BALLAST_ASSIGN_OR_RETURN(
-        const std::vector<VideoText> videos,
-        MeasureVideos(sample, *text.model, &measured.placeholders));
-    BALLAST_ASSIGN_OR_RETURN(
-        measured.text,
-        MeasureFamilyText(sample.text, form, sides, text, videos));
-    return measured;
-  }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageGrid> grids,
-                           Grids(images, *text.model));
-  for (const ImageGrid& grid : grids) {
-    measured.placeholders += ImageTokens(grid, *text.model);
-  }
+  const std::vector<TileShape> sides = SidesOf(images);
+  BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
+                           text.text->Placeholders(sides));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<VideoText> videos,
-      MeasureVideos(sample, *text.model, &measured.placeholders));
+      MeasureVideos(sample, text.text->model(), &measured.placeholders));
   BALLAST_ASSIGN_OR_RETURN(measured.text,
-                           MeasureText(sample.text, form, grids, text, videos));
+                           MeasureText(sample.text, form, sides, text, videos));
   return measured;
 }
 
 // The order of images and videos, where the model takes them as one kind.
 VideoOrder OrderOf(const TextOptions& text) {
-  const std::optional<VideoModel> video = VideoModelOf(*text.model);
-  if (!video.has_value() || !video->frames_are_crops) return nullptr;
-  return [family = text.family](const RawSample& sample, size_t images) {
+  const VideoModel* video = text.text->images().video();
+  if (video == nullptr || !video->frames_are_crops) return nullptr;
+  return [model = text.text](const RawSample& sample, size_t images) {
     // Measuring the text reports its faults.
-    return family
+    return model
         ->ImagesBehind(sample.text, FormOf(sample.text_format), images,
                        sample.video_facts.size())
         .value_or(std::vector<uint32_t>());
@@ -176,13 +148,7 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
 // Returns whether lengths measured under other bounds also hold under `text`.
 bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
           const TextOptions& text) {
-  if (text.family != nullptr) {
-    const auto placeholders = text.family->Placeholders(SidesOf(images));
-    return placeholders.ok() &&
-           *placeholders + lengths.text_tokens <= text.max_tokens;
-  }
-  const auto grids = Grids(images, *text.model);
-  return grids.ok() && TextFits(lengths.text_tokens, *grids, text);
+  return TextFits(lengths.text_tokens, SidesOf(images), text);
 }
 
 // Runs VerifyIndex and reports its progress like that of a build of `samples`
@@ -234,13 +200,10 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   v1::Config c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model()));
-  std::unique_ptr<const FamilyText> family;
-  if (c.model().has_image_family()) {
-    BALLAST_ASSIGN_OR_RETURN(family,
-                             FamilyText::Create(c.model(), tokenizer.get()));
-  }
-  const TextOptions text = {tokenizer.get(), &c.model(), c.batch().max_tokens(),
-                            c.batch().on_too_long(), family.get()};
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<const ModelText> model_text,
+                           ModelText::Create(c.model(), tokenizer.get()));
+  const TextOptions text = {model_text.get(), c.batch().max_tokens(),
+                            c.batch().on_too_long()};
   const IndexKey key = IndexKeyOf(c, *tokenizer);
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
                            FindSharedFiles(c, config.directory));

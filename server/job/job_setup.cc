@@ -30,11 +30,8 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   job.config = config.config;
   BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
                            OpenModelTokenizer(job.config.mutable_model()));
-  if (job.config.model().has_image_family()) {
-    BALLAST_ASSIGN_OR_RETURN(
-        job.family,
-        FamilyText::Create(job.config.model(), job.tokenizer.get()));
-  }
+  BALLAST_ASSIGN_OR_RETURN(
+      job.text, ModelText::Create(job.config.model(), job.tokenizer.get()));
   const IndexKey key = IndexKeyOf(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {

@@ -16,7 +16,7 @@
 #include "server/corpus/sample_source.h"
 #include "server/delivery/ahead_fetcher.h"
 #include "server/schedule/scheduler.h"
-#include "server/text/family_text.h"
+#include "server/text/model_text.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
@@ -27,8 +27,7 @@ namespace ballast {
 struct OpenedJob {
   v1::Config config;
   std::unique_ptr<Tokenizer> tokenizer;
-  // Of a model with an image family; null for Qwen's.
-  std::unique_ptr<const FamilyText> family;
+  std::unique_ptr<const ModelText> text;
   // sources[i] belongs to config.sources(i).
   std::vector<std::unique_ptr<SampleSource>> sources;
   std::unique_ptr<Scheduler> scheduler;

@@ -107,7 +107,9 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
       size.grid_t.push_back(0);
       size.seconds_per_patch.push_back(0);
     }
-    if (size.videos != 0 || !model.is_plain()) {
+    // None where every image is one crop.
+    if (size.videos != 0 || share.crops != 1 || !size.crops.empty()) {
+      if (size.videos == 0) size.crops.resize(i, 1);
       size.crops.push_back(share.crops);
     }
     if (model.wants_sides()) size.sides.push_back(image);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {
@@ -33,8 +34,7 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
     return NotCarried(
         absl::StrCat("model.profile ",
                      model.profile().empty() ? "''" : model.profile()),
-        "qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_5_vl, internvl3, "
-        "llava_onevision or llava_video");
+        absl::StrCat("one of ", absl::StrJoin(VideoModelNames(), ", ")));
   }
   if (model.decode() == v1::Model::DECODE_DEVICE) {
     return NotCarried("model.decode: device", "model.decode: host");

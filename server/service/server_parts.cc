@@ -70,8 +70,8 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
   parts.build = std::make_unique<BuildInstruments>();
   parts.board = std::make_unique<ActiveSamples>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
-      job.config, job.source_pointers(), job.tokenizer.get(), parts.board.get(),
-      parts.build.get(), job.family.get());
+      job.config, job.source_pointers(), job.text.get(), parts.board.get(),
+      parts.build.get());
   parts.builder = builder.get();
   const uint64_t stated =
       StatedMemory(job.config, parts.builder->decode_budget().bytes());

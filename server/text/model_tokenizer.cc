@@ -1,56 +1,69 @@
 #include "server/text/model_tokenizer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "server/config/family_profile.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
+#include "server/image_plan/image_family.h"
 #include "server/text/chat_template.h"
 
 namespace ballast {
 namespace {
 
-// A token id, its key, and the token's name in Qwen's tokenizers.
+// A token id, its key, and the token's name.
 struct NamedId {
   const char* key;
-  const char* content;
+  std::string content;
   int32_t (v1::TokenIds::*get)() const;
   void (v1::TokenIds::*set)(int32_t);
 };
 
-constexpr NamedId kNamedIds[] = {
-    {"image", "<|image_pad|>", &v1::TokenIds::image, &v1::TokenIds::set_image},
-    {"video", "<|video_pad|>", &v1::TokenIds::video, &v1::TokenIds::set_video},
-    {"vision_start", "<|vision_start|>", &v1::TokenIds::vision_start,
-     &v1::TokenIds::set_vision_start},
-    {"vision_end", "<|vision_end|>", &v1::TokenIds::vision_end,
-     &v1::TokenIds::set_vision_end},
-    {"im_start", "<|im_start|>", &v1::TokenIds::im_start,
-     &v1::TokenIds::set_im_start},
-    {"im_end", "<|im_end|>", &v1::TokenIds::im_end, &v1::TokenIds::set_im_end},
-    {"end_of_text", "<|endoftext|>", &v1::TokenIds::end_of_text,
-     &v1::TokenIds::set_end_of_text},
-    {"pad", "<|endoftext|>", &v1::TokenIds::pad, &v1::TokenIds::set_pad},
-};
+// The names of a model's ids. "": the model has no such token.
+std::vector<NamedId> NamedIds(const v1::Model& model) {
+  const ImageMarks marks = GetImageFamily(model).marks;
+  const v1::ModelProfile* profile = GetProfile(model);
+  std::string video;
+  std::string end_of_text;
+  if (profile != nullptr && !HasOtherImages(model)) {
+    video = profile->videos().placeholder();
+    end_of_text = profile->end_of_text();
+  }
+  if (end_of_text.empty()) end_of_text = "<|endoftext|>";
+  using Ids = v1::TokenIds;
+  return {
+      {"image", marks.placeholder, &Ids::image, &Ids::set_image},
+      {"video", video, &Ids::video, &Ids::set_video},
+      {"vision_start", marks.before, &Ids::vision_start,
+       &Ids::set_vision_start},
+      {"vision_end", marks.after, &Ids::vision_end, &Ids::set_vision_end},
+      {"im_start", "<|im_start|>", &Ids::im_start, &Ids::set_im_start},
+      {"im_end", "<|im_end|>", &Ids::im_end, &Ids::set_im_end},
+      {"end_of_text", end_of_text, &Ids::end_of_text, &Ids::set_end_of_text},
+      {"pad", end_of_text, &Ids::pad, &Ids::set_pad},
+  };
+}
+
+bool IsOfChatMl(const NamedId& named) {
+  return named.get == &v1::TokenIds::im_start ||
+         named.get == &v1::TokenIds::im_end;
+}
 
 bool TemplateHas(const v1::Model& model, absl::string_view content) {
-  const v1::ChatTemplate chat = MakeChatTemplate(model);
-  if (absl::StrContains(chat.begin(), content)) return true;
-  for (const v1::ChatTemplate::Turn* turn :
-       {&chat.system(), &chat.user(), &chat.assistant()}) {
-    for (const std::string* text :
-         {&turn->prefix(), &turn->end(), &turn->suffix()}) {
-      if (absl::StrContains(*text, content)) return true;
-    }
-  }
-  return false;
+  const v1::Chat chat = GetChat(model);
+  const std::vector<const std::string*> texts = TextsOf(chat);
+  return std::any_of(texts.begin(), texts.end(), [&](const std::string* text) {
+    return absl::StrContains(*text, content);
+  });
 }
 
 // The id of a token that the tokenizer does not have by name. The profile's id
@@ -67,10 +80,8 @@ absl::StatusOr<int32_t> OwnId(const NamedId& named,
     return own.end_of_text;
   }
   // A token that is never written needs no id.
-  const bool is_of_template = named.get == &v1::TokenIds::im_start ||
-                              named.get == &v1::TokenIds::im_end;
   if (named.get == &v1::TokenIds::video ||
-      (is_of_template && !TemplateHas(model, named.content))) {
+      (IsOfChatMl(named) && !TemplateHas(model, named.content))) {
     return -1;
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -80,15 +91,13 @@ absl::StatusOr<int32_t> OwnId(const NamedId& named,
       " is not its own; give the id that the model was trained with"));
 }
 
-absl::Status FollowTokenizer(const Tokenizer& tokenizer, v1::Model* model) {
-  if (model->profile().empty()) return absl::OkStatus();
-  v1::Model plain;
-  plain.set_profile(model->profile());
-  BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&plain));
+// Replaces the ids that come from the profile by the tokenizer's.
+absl::Status ReplaceIds(const Tokenizer& tokenizer,
+                        const v1::TokenIds& of_profile, v1::Model* model) {
   v1::TokenIds* ids = model->mutable_token_ids();
   const std::optional<Tokenizer::ModelIds> own = tokenizer.model_ids();
-  for (const NamedId& named : kNamedIds) {
-    if ((ids->*named.get)() != (plain.token_ids().*named.get)()) continue;
+  for (const NamedId& named : NamedIds(*model)) {
+    if ((ids->*named.get)() != (of_profile.*named.get)()) continue;
     std::optional<int32_t> id = tokenizer.SpecialTokenId(named.content);
     if (!id && own) {
       BALLAST_ASSIGN_OR_RETURN(id, OwnId(named, *own, *model));
@@ -114,11 +123,12 @@ absl::StatusOr<int32_t> FamilyId(const char* key, int32_t given,
                    "; give the tokenizer of its checkpoint, or the id"));
 }
 
-// Fills in the ids that a family's job needs: placeholder, end of text,
-// padding, and those of the chat template.
-absl::Status FollowFamily(const Tokenizer& tokenizer, v1::Model* model) {
+// Fills in the ids that a job needs and nobody gives: placeholder, end of text,
+// padding, and ids of the chat template.
+absl::Status FindIds(const Tokenizer& tokenizer, v1::Model* model) {
   v1::TokenIds* ids = model->mutable_token_ids();
-  const std::string& placeholder = model->image_family().marks().placeholder();
+  const std::vector<NamedId> names = NamedIds(*model);
+  const std::string& placeholder = names[0].content;
   if (placeholder.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.image_family.marks.placeholder: found none, so images of ",
@@ -131,28 +141,24 @@ absl::Status FollowFamily(const Tokenizer& tokenizer, v1::Model* model) {
       FamilyId("image", ids->image(), placeholder, tokenizer, *model));
   ids->set_image(image);
   const std::optional<Tokenizer::ModelIds> own = tokenizer.model_ids();
-  const FamilyProfile* profile = FindFamilyProfile(model->profile());
   if (ids->end_of_text() < 0 && own && own->end_of_text >= 0) {
     ids->set_end_of_text(own->end_of_text);
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      const int32_t end,
-      FamilyId("end_of_text", ids->end_of_text(),
-               profile != nullptr ? profile->end_of_text : "<|endoftext|>",
-               tokenizer, *model));
+  BALLAST_ASSIGN_OR_RETURN(const int32_t end,
+                           FamilyId("end_of_text", ids->end_of_text(),
+                                    names[6].content, tokenizer, *model));
   ids->set_end_of_text(end);
   if (ids->pad() < 0) {
     ids->set_pad(own && own->pad >= 0
                      ? own->pad
                      : tokenizer.SpecialTokenId("<pad>").value_or(end));
   }
-  if (FindFamilyProfile(model->chat_template()) != nullptr) {
+  // The tokenizer has the tokens of a model's own template.
+  if (FindChat(model->chat_template()) != nullptr) {
     return absl::OkStatus();
   }
-  for (const NamedId& named : kNamedIds) {
-    const bool is_of_template = named.get == &v1::TokenIds::im_start ||
-                                named.get == &v1::TokenIds::im_end;
-    if (!is_of_template || !TemplateHas(*model, named.content)) continue;
+  for (const NamedId& named : names) {
+    if (!IsOfChatMl(named) || !TemplateHas(*model, named.content)) continue;
     BALLAST_ASSIGN_OR_RETURN(const int32_t id,
                              FamilyId(named.key, (ids->*named.get)(),
                                       named.content, tokenizer, *model));
@@ -162,8 +168,9 @@ absl::Status FollowFamily(const Tokenizer& tokenizer, v1::Model* model) {
 }
 
 // No other token may have the id of the image placeholder.
-absl::Status CheckImageId(const v1::TokenIds& ids) {
-  for (const NamedId& named : kNamedIds) {
+absl::Status CheckImageId(const v1::Model& model) {
+  const v1::TokenIds& ids = model.token_ids();
+  for (const NamedId& named : NamedIds(model)) {
     if (named.get == &v1::TokenIds::image ||
         (ids.*named.get)() != ids.image()) {
       continue;
@@ -194,10 +201,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                            MakeTokenizer(model->tokenizer()));
   BALLAST_RETURN_IF_ERROR(CheckTemplate(*tokenizer, *model));
-  BALLAST_RETURN_IF_ERROR(model->has_image_family()
-                              ? FollowFamily(*tokenizer, model)
-                              : FollowTokenizer(*tokenizer, model));
-  BALLAST_RETURN_IF_ERROR(CheckImageId(model->token_ids()));
+  const v1::ModelProfile* profile = GetProfile(*model);
+  if (profile != nullptr && profile->has_token_ids() &&
+      !HasOtherImages(*model)) {
+    BALLAST_RETURN_IF_ERROR(
+        ReplaceIds(*tokenizer, profile->token_ids(), model));
+  } else if (model->has_image_family()) {
+    BALLAST_RETURN_IF_ERROR(FindIds(*tokenizer, model));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckImageId(*model));
   return tokenizer;
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/model.pb.h"
+#include "proto/model_profile.pb.h"
 
 namespace ballast {
 
@@ -21,14 +22,14 @@ struct TemplateFiles {
 // if none has. Of several templates of a file it is the default. Pure.
 std::string OwnTemplate(const TemplateFiles& files);
 
-// What shows that `own`, a checkpoint's template, is not that of `family`
-// (family_template.h): `lacks "[INST]"`, say, or `has "<think>"`. "" if nothing
-// does, if `own` is empty, and for a family whose template is not covered. Few
-// strings are looked for: "" does not prove that the templates are equal. Pure.
-std::string TemplateFault(absl::string_view family, absl::string_view own);
+// What shows that `own`, a checkpoint's template, is not `chat`, by its own_has
+// and own_lacks: `lacks "[INST]"`, say, or `has "<think>"`. "" if nothing does,
+// if `own` is empty, and for nullptr. Few strings are looked for: "" does not
+// prove that the templates are equal. Pure.
+std::string TemplateFault(const v1::Chat* chat, absl::string_view own);
 
 // A warning, with what to do, if the template beside `model.tokenizer` shows
-// that it is not the family's that model.chat_template names. A missing file,
+// that it is not the one that model.chat_template names. A missing file,
 // or one that is not such a file, warns of nothing. `model` is a loaded one.
 // Blocks on the disk.
 std::vector<std::string> TemplateWarnings(const v1::Model& model);

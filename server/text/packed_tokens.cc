@@ -28,96 +28,105 @@ absl::Status Fault(const Piece&... pieces) {
   return DataFaultError(absl::StrCat(pieces...));
 }
 
-// Replaces each image's tokens by one entry.
-absl::StatusOr<std::vector<TextToken>> FoldImages(
-    std::vector<TextToken> tokens, absl::Span<const uint32_t> image_tokens,
-    const v1::TokenIds& ids) {
-  size_t images = 0;
-  size_t kept = 0;
-  for (size_t i = 0; i < tokens.size();) {
-    if (tokens[i].id == ids.video()) {
-      return Fault("token ", i, " is ", ids.video(),
+// Replaces each run of placeholders by its entries.
+class RunFolder {
+ public:
+  RunFolder(const std::vector<TextToken>& tokens, const PackedRuns& runs,
+            const v1::TokenIds& ids)
+      : tokens_(tokens),
+        runs_(runs),
+        ids_(ids),
+        has_ends_(ids.vision_start() >= 0 && ids.vision_end() >= 0) {}
+
+  absl::StatusOr<std::vector<TextToken>> Fold() && {
+    folded_.reserve(tokens_.size());
+    for (size_t i = 0; i < tokens_.size();) {
+      if (tokens_[i].id != ids_.image()) {
+        BALLAST_RETURN_IF_ERROR(AddOther(i++));
+        continue;
+      }
+      size_t end = i;
+      while (end < tokens_.size() && tokens_[end].id == ids_.image()) ++end;
+      if (has_ends_) {
+        BALLAST_RETURN_IF_ERROR(AddBetweenEnds(i, end));
+        ++end;
+      } else {
+        BALLAST_RETURN_IF_ERROR(AddRuns(i, end));
+      }
+      i = end;
+    }
+    if (next_ != runs_.lengths.size()) {
+      return Fault("the tokens hold ", next_,
+                   has_ends_ ? " images" : " runs of placeholders",
+                   ", the sample has ", runs_.lengths.size());
+    }
+    if (folded_.empty()) return Fault("no tokens");
+    return std::move(folded_);
+  }
+
+ private:
+  absl::Status AddOther(size_t i) {
+    if (has_ends_ && tokens_[i].id == ids_.video()) {
+      return Fault("token ", i, " is ", ids_.video(),
                    ", a video's; videos are not supported");
     }
-    if (tokens[i].id != ids.image()) {
-      tokens[kept++] = tokens[i++];
-      continue;
+    folded_.push_back(tokens_[i]);
+    if (std::find(runs_.marks.begin(), runs_.marks.end(), tokens_[i].id) !=
+        runs_.marks.end()) {
+      folded_.back().kind = Kind::kImageText;
     }
-    size_t end = i;
-    while (end < tokens.size() && tokens[end].id == ids.image()) ++end;
-    if (kept == 0 || tokens[kept - 1].kind == Kind::kImage ||
-        tokens[kept - 1].id != ids.vision_start() || end == tokens.size() ||
-        tokens[end].id != ids.vision_end()) {
-      return Fault("image tokens ", i, " to ", end - 1,
-                   " do not stand between ", "vision start (",
-                   ids.vision_start(), ") and vision end (", ids.vision_end(),
-                   ")");
+    return absl::OkStatus();
+  }
+
+  // An image's placeholders [first, end), and the token at `end`.
+  absl::Status AddBetweenEnds(size_t first, size_t end) {
+    if (folded_.empty() || folded_.back().kind == Kind::kImageText ||
+        folded_.back().id != ids_.vision_start() || end == tokens_.size() ||
+        tokens_[end].id != ids_.vision_end()) {
+      return Fault("image tokens ", first, " to ", end - 1,
+                   " do not stand between vision start (", ids_.vision_start(),
+                   ") and vision end (", ids_.vision_end(), ")");
     }
-    if (images == image_tokens.size()) {
-      return Fault("token ", i, " begins image ", images,
-                   " (from 0), and the sample has ", image_tokens.size(),
+    if (next_ == runs_.lengths.size()) {
+      return Fault("token ", first, " begins image ", next_,
+                   " (from 0), and the sample has ", runs_.lengths.size(),
                    " images");
     }
-    if (end - i != image_tokens[images]) {
-      return Fault("image ", images, " (from 0) has ", end - i,
-                   " image tokens from token ", i,
-                   " on, and its size under "
-                   "this model asks for ",
-                   image_tokens[images]);
+    if (end - first != runs_.lengths[next_]) {
+      return Fault("image ", next_, " (from 0) has ", end - first,
+                   " image tokens from token ", first,
+                   " on, and its size under this model asks for ",
+                   runs_.lengths[next_]);
     }
-    tokens[kept - 1] = {static_cast<int32_t>(images++), Kind::kImage};
-    i = end + 1;
+    folded_.back().kind = Kind::kImageText;
+    folded_.push_back({static_cast<int32_t>(next_++), Kind::kImage});
+    folded_.push_back({ids_.vision_end(), Kind::kImageText});
+    return absl::OkStatus();
   }
-  if (images != image_tokens.size()) {
-    return Fault("the tokens hold ", images, " images, the sample has ",
-                 image_tokens.size());
-  }
-  tokens.resize(kept);
-  if (tokens.empty()) return Fault("no tokens");
-  return tokens;
-}
 
-// Replaces each run of a family's placeholders by its entries.
-absl::StatusOr<std::vector<TextToken>> FoldRuns(
-    const std::vector<TextToken>& tokens, const PackedRuns& runs,
-    const v1::TokenIds& ids) {
-  std::vector<TextToken> folded;
-  folded.reserve(tokens.size());
-  size_t next = 0;
-  for (size_t i = 0; i < tokens.size();) {
-    if (tokens[i].id != ids.image()) {
-      folded.push_back(tokens[i++]);
-      if (std::find(runs.marks.begin(), runs.marks.end(), folded.back().id) !=
-          runs.marks.end()) {
-        folded.back().kind = Kind::kImageText;
-      }
-      continue;
-    }
-    size_t end = i;
-    while (end < tokens.size() && tokens[end].id == ids.image()) ++end;
-    uint64_t left = end - i;
-    while (left > 0) {
-      if (next == runs.lengths.size() || runs.lengths[next] > left) {
-        return Fault("placeholders ", i, " to ", end - 1, ": ", end - i,
+  absl::Status AddRuns(size_t first, size_t end) {
+    for (uint64_t left = end - first; left > 0; ++next_) {
+      const uint32_t wanted =
+          next_ == runs_.lengths.size() ? 0 : runs_.lengths[next_];
+      if (wanted == 0 || wanted > left) {
+        return Fault("placeholders ", first, " to ", end - 1, ": ", end - first,
                      " in a row, and the sizes of the sample's images under "
                      "this model ask for ",
-                     next == runs.lengths.size() ? 0 : runs.lengths[next],
-                     " in run ", next, " (from 0)");
+                     wanted, " in run ", next_, " (from 0)");
       }
-      left -= runs.lengths[next];
-      folded.push_back({static_cast<int32_t>(next++), Kind::kImage});
+      left -= wanted;
+      folded_.push_back({static_cast<int32_t>(next_), Kind::kImage});
     }
-    i = end;
+    return absl::OkStatus();
   }
-  if (next != runs.lengths.size()) {
-    return Fault("the tokens hold ", next,
-                 " runs of placeholders, the images "
-                 "of the sample take ",
-                 runs.lengths.size());
-  }
-  if (folded.empty()) return Fault("no tokens");
-  return folded;
-}
+
+  const std::vector<TextToken>& tokens_;
+  const PackedRuns& runs_;
+  const v1::TokenIds& ids_;
+  const bool has_ends_;
+  std::vector<TextToken> folded_;
+  size_t next_ = 0;  // run
+};
 
 absl::StatusOr<array> FindList(element root, const char* key) {
   array list;
@@ -205,32 +214,18 @@ absl::StatusOr<std::vector<TextToken>> ReadJson(absl::string_view json) {
 }  // namespace
 
 absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
-    absl::string_view bytes, absl::Span<const uint32_t> image_tokens,
-    const v1::TokenIds& token_ids) {
-  BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens, ReadBytes(bytes));
-  return FoldImages(std::move(tokens), image_tokens, token_ids);
-}
-
-absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
-    absl::string_view json, absl::Span<const uint32_t> image_tokens,
-    const v1::TokenIds& token_ids) {
-  BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens, ReadJson(json));
-  return FoldImages(std::move(tokens), image_tokens, token_ids);
-}
-
-absl::StatusOr<std::vector<TextToken>> ParseFamilyBytes(
     absl::string_view bytes, const PackedRuns& runs,
     const v1::TokenIds& token_ids) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens,
                            ReadBytes(bytes));
-  return FoldRuns(tokens, runs, token_ids);
+  return RunFolder(tokens, runs, token_ids).Fold();
 }
 
-absl::StatusOr<std::vector<TextToken>> ParseFamilyJson(
+absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
     absl::string_view json, const PackedRuns& runs,
     const v1::TokenIds& token_ids) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens, ReadJson(json));
-  return FoldRuns(tokens, runs, token_ids);
+  return RunFolder(tokens, runs, token_ids).Fold();
 }
 
 }  // namespace ballast

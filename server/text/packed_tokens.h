@@ -12,37 +12,29 @@
 
 namespace ballast {
 
-// Parses texts that are already token ids. In all forms, the `image_tokens[i]`
-// placeholders of image i are between vision start and vision end, and the
-// number of images is that of the sample. All errors are INVALID_ARGUMENT and
+// Parses texts that are already token ids. All errors are INVALID_ARGUMENT and
 // name the token by its number from 0.
 
-// The runs of placeholders that a family's images take among packed ids.
+// The runs of placeholders that a sample's images take among packed ids: each
+// an entry of kind kImage. Adjacent runs may touch. Where `token_ids` has
+// vision start and end, each run must be between them.
 struct PackedRuns {
-  absl::Span<const uint32_t> lengths;  // in order; adjacent ones may touch
-  // Special tokens around them: never supervised, never cut.
+  absl::Span<const uint32_t> lengths;  // in order
+  // Special tokens around them, without vision start and end: never supervised,
+  // never cut.
   absl::Span<const int32_t> marks;
 };
 
-// As the functions below, for a family: the placeholders are the runs, each an
-// entry of kind kImage, and nothing is asked of the tokens around them.
-absl::StatusOr<std::vector<TextToken>> ParseFamilyBytes(
-    absl::string_view bytes, const PackedRuns& runs,
-    const v1::TokenIds& token_ids);
-absl::StatusOr<std::vector<TextToken>> ParseFamilyJson(
-    absl::string_view json, const PackedRuns& runs,
-    const v1::TokenIds& token_ids);
-
 // Parses 32-bit little-endian ids. All are supervised except those of images.
 absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
-    absl::string_view bytes, absl::Span<const uint32_t> image_tokens,
+    absl::string_view bytes, const PackedRuns& runs,
     const v1::TokenIds& token_ids);
 
 // Parses a JSON array of ids; or an object with that array as `tokens` and,
 // optionally, `labels`: for each token itself (not the next one) its id if it
 // is supervised, -100 if not. Without `labels` all are supervised.
 absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
-    absl::string_view json, absl::Span<const uint32_t> image_tokens,
+    absl::string_view json, const PackedRuns& runs,
     const v1::TokenIds& token_ids);
 
 }  // namespace ballast

@@ -60,6 +60,41 @@ void WriteGrid(const MergedGrid& grid, float interval, int32_t cursor,
   }
 }
 
+// HunyuanVL's four axes of a sample: the sequence, and for the tokens of an
+// image but its first and last column, row and number.
+absl::Status WriteFourAxes(absl::Span<const int32_t> ids,
+                           absl::Span<const GridThw> grids,
+                           const v1::Model& model, absl::Span<int32_t> out) {
+  const size_t stride = ids.size();
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<int32_t>(i % stride);
+  }
+  const int32_t placeholder = model.token_ids().image();
+  size_t at = 0;
+  for (size_t i = 0; i < grids.size(); ++i) {
+    while (at < stride && ids[at] != placeholder) ++at;
+    BALLAST_ASSIGN_OR_RETURN(
+        const MergedGrid grid,
+        Merge(grids[i], model.merge(), "image", i, stride - at));
+    const size_t tokens = grid.h * (grid.w + 1) + 2;
+    if (tokens > stride - at) {
+      return DataFaultError(absl::StrCat(
+          "image ", i, " has ", tokens, " tokens from token ", at,
+          " on; wanted at most the ", stride - at, " that there are"));
+    }
+    size_t k = at + 1;
+    for (size_t row = 0; row < grid.h; ++row) {
+      for (size_t column = 0; column <= grid.w; ++column, ++k) {
+        out[stride + k] = static_cast<int32_t>(column);
+        out[2 * stride + k] = static_cast<int32_t>(row);
+        out[3 * stride + k] = static_cast<int32_t>(i);
+      }
+    }
+    at += tokens;
+  }
+  return absl::OkStatus();
+}
+
 // The runs of one kind of placeholder.
 struct Runs {
   absl::string_view kind;
@@ -75,9 +110,9 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
                               const v1::Model& model, absl::Span<int32_t> out,
                               absl::Span<const GridThw> videos) {
   const size_t axes = model.position_axes();
-  if (axes != 1 && axes != 3) {
+  if (axes != 1 && axes != 3 && axes != 4) {
     return absl::InvalidArgumentError(
-        absl::StrCat("model.position_axes is ", axes, "; wanted 1 or 3"));
+        absl::StrCat("model.position_axes is ", axes, "; wanted 1, 3 or 4"));
   }
   if (out.size() != axes * ids.size() ||
       ids.size() > size_t{std::numeric_limits<int32_t>::max()}) {
@@ -85,6 +120,7 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
         absl::StrCat("room for ", out.size(), " position ids; ", ids.size(),
                      " tokens of ", axes, " axes need ", axes * ids.size()));
   }
+  if (axes == 4) return WriteFourAxes(ids, grids, model, out);
   Runs images = {"image", model.token_ids().image(), grids};
   // A model of one's own may have no video token.
   Runs of_videos = {"video", model.token_ids().video(), videos};

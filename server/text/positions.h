@@ -20,14 +20,24 @@ struct GridThw {
   float interval = 1;
 };
 
-// Writes the position ids of one sample. With model.position_axes 3 (MRoPE, the
-// multimodal rotary position of Qwen2-VL, arXiv 2409.12191) `out` is [3,
-// ids.size()]: text advances all axes alike, an image counts the rows and
-// columns of its merged grid, and text continues after the larger of the two.
-// With 1 it is [ids.size()]: 0, 1, 2, …. `videos` has one grid for each run of
-// video placeholders; as in transformers 5, text continues after its rows and
-// columns, however long the video is. Errors: INVALID_ARGUMENT (size of
-// `out`; placeholders in `ids` that do not fit `grids` or `videos`).
+// Writes the position ids of one sample to `out`, [model.position_axes,
+// ids.size()]. `grids` has one grid for each image, `videos` one for each run
+// of video placeholders. By the number of axes:
+//
+//   1  0, 1, 2, …
+//   3  MRoPE, the multimodal rotary position of Qwen2-VL (arXiv 2409.12191),
+//   also
+//      GLM's and ERNIE's: text advances all axes alike, an image counts the
+//      rows and columns of its merged grid, and text continues after the larger
+//      of the two. As in transformers 5, text continues after a video's rows
+//      and columns, however long the video is.
+//   4  HunyuanVL's: the sequence, then column, row and number of the image for
+//   its
+//      tokens and the newline after each row, and the sequence for all others,
+//      among them an image's first and last placeholder.
+//
+// Errors: INVALID_ARGUMENT (size of `out`; placeholders in `ids` that do not
+// fit `grids` or `videos`).
 absl::Status ComputePositions(absl::Span<const int32_t> ids,
                               absl::Span<const GridThw> grids,
                               const v1::Model& model, absl::Span<int32_t> out,

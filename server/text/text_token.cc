@@ -15,55 +15,49 @@ using Kind = TextToken::Kind;
 
 }  // namespace
 
-TextCounts CountTokens(absl::Span<const TextToken> tokens,
-                       absl::Span<const uint32_t> image_tokens, uint32_t ends) {
+TextCounts CountTokens(const TextTokens& text) {
   TextCounts counts;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i].kind == Kind::kImage) {
-      counts.text_tokens += ends;
-      counts.image_tokens += image_tokens[tokens[i].id];
+  for (size_t i = 0; i < text.tokens.size(); ++i) {
+    const TextToken& token = text.tokens[i];
+    if (token.kind == Kind::kImage) {
+      counts.image_tokens += text.runs[token.id];
       continue;
     }
     ++counts.text_tokens;
     // The first token follows no other, so no label names it.
-    if (tokens[i].kind == Kind::kSupervised && i > 0) ++counts.label_tokens;
+    if (token.kind == Kind::kSupervised && i > 0) ++counts.label_tokens;
   }
   return counts;
 }
 
-absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
-                         uint32_t max_tokens, v1::Batch::OnTooLong policy,
-                         std::vector<TextToken>* tokens, uint32_t ends) {
-  const TextCounts counts = CountTokens(*tokens, image_tokens, ends);
+absl::Status LimitTokens(uint32_t max_tokens, v1::Batch::OnTooLong policy,
+                         TextTokens* text) {
+  const TextCounts counts = CountTokens(*text);
   if (counts.total() <= max_tokens) return absl::OkStatus();
-  uint64_t images = 0;
+  uint64_t runs = 0;
   uint64_t unshrinkable = counts.image_tokens;
-  for (const TextToken& token : *tokens) {
-    images += token.kind == Kind::kImage;
-    unshrinkable += token.kind == Kind::kImage       ? ends
-                    : token.kind == Kind::kImageText ? 1
-                                                     : 0;
+  for (const TextToken& token : text->tokens) {
+    runs += token.kind == Kind::kImage;
+    unshrinkable += token.kind == Kind::kImageText;
   }
-  const absl::string_view runs =
-      ends == 0 ? " runs of placeholders" : " images";
   if (policy != v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
     return AsDataFault(absl::OutOfRangeError(absl::StrCat(
-        "sample has ", counts.total(), " tokens (", unshrinkable, " of ",
-        images, runs, "), over batch.max_tokens ", max_tokens,
+        "sample has ", counts.total(), " tokens (", unshrinkable, " of ", runs,
+        " runs of placeholders), over batch.max_tokens ", max_tokens,
         "; raise it, lower model.max_pixels, or set batch.on_too_long to "
         "truncate_text or skip")));
   }
   if (unshrinkable > max_tokens) {
     return AsDataFault(absl::OutOfRangeError(
-        absl::StrCat(images, runs, " take ", unshrinkable,
+        absl::StrCat(runs, " runs of placeholders take ", unshrinkable,
                      " tokens, over batch.max_tokens ", max_tokens,
                      ", and images are never truncated; raise it or lower "
                      "model.max_pixels")));
   }
   uint64_t surplus = counts.total() - max_tokens;
   // Goes from the end, keeps the images and drops `surplus` other entries.
-  auto kept = tokens->end();
-  auto next = tokens->end();
+  auto kept = text->tokens.end();
+  auto next = text->tokens.end();
   while (surplus > 0) {
     --next;
     if (next->kind == Kind::kImage || next->kind == Kind::kImageText) {
@@ -72,30 +66,24 @@ absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
       --surplus;
     }
   }
-  tokens->erase(next, kept);
+  text->tokens.erase(next, kept);
   return absl::OkStatus();
 }
 
-TextSample ExpandTokens(absl::Span<const TextToken> tokens,
-                        absl::Span<const uint32_t> image_tokens,
-                        const v1::TokenIds& token_ids, uint32_t ends,
-                        size_t first_video) {
-  const TextCounts counts = CountTokens(tokens, image_tokens, ends);
+TextSample ExpandTokens(const TextTokens& text, const v1::TokenIds& token_ids) {
+  const TextCounts counts = CountTokens(text);
   TextSample sample;
   sample.ids.reserve(counts.total());
   sample.labels.reserve(counts.total());
   // A token's label belongs to the token before it, so the labels are shifted
   // by one: the first is dropped, and one is appended.
-  for (const TextToken& token : tokens) {
+  for (const TextToken& token : text.tokens) {
     if (token.kind == Kind::kImage) {
-      const size_t run = image_tokens[token.id];
-      const size_t span = run + ends;
-      if (ends != 0) sample.ids.push_back(token_ids.vision_start());
-      const bool is_video = static_cast<size_t>(token.id) >= first_video;
+      const size_t run = text.runs[token.id];
+      const bool is_video = static_cast<size_t>(token.id) >= text.first_video;
       sample.ids.insert(sample.ids.end(), run,
                         is_video ? token_ids.video() : token_ids.image());
-      if (ends != 0) sample.ids.push_back(token_ids.vision_end());
-      sample.labels.insert(sample.labels.end(), span, kUnsupervised);
+      sample.labels.insert(sample.labels.end(), run, kUnsupervised);
     } else {
       sample.ids.push_back(token.id);
       sample.labels.push_back(token.kind == Kind::kSupervised ? token.id

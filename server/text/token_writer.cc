@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/text/conversation.h"
 
@@ -14,6 +15,16 @@ namespace {
 using Kind = TextToken::Kind;
 
 }  // namespace
+
+TokenWriter::TokenWriter(const Tokenizer* tokenizer,
+                         const v1::TokenIds* token_ids, const ImageMarks* marks)
+    : tokenizer_(tokenizer),
+      token_ids_(token_ids),
+      template_names_{{"<|im_start|>", token_ids->im_start()},
+                      {"<|im_end|>", token_ids->im_end()},
+                      {"<|endoftext|>", token_ids->end_of_text()}},
+      mark_names_{{marks->before, token_ids->vision_start()},
+                  {marks->after, token_ids->vision_end()}} {}
 
 void TokenWriter::AddText(absl::string_view text, Kind kind) {
   if (text.empty()) return;
@@ -25,42 +36,32 @@ void TokenWriter::AddText(absl::string_view text, Kind kind) {
   }
 }
 
-void TokenWriter::AddMarkedText(absl::string_view text, Kind kind) {
-  const bool images_are_videos =
-      image_count_ == 0 && !videos_of_sample_.empty();
-  bool first_of_text = true;
-  for (absl::string_view of_image : SplitAtImageMarks(text)) {
-    if (!first_of_text) images_are_videos ? AddVideo() : AddImage();
-    first_of_text = false;
-    while (true) {
-      const size_t mark = of_image.find(kVideoMark);
-      AddText(of_image.substr(0, mark), kind);
-      if (mark == of_image.npos) break;
-      AddVideo();
-      of_image.remove_prefix(mark + kVideoMark.size());
-    }
-  }
+void TokenWriter::AddTemplateText(absl::string_view text, Kind kind) {
+  AddNamed(text, template_names_, /*as_text=*/true, kind);
 }
 
-void TokenWriter::AddTemplateText(absl::string_view text, Kind kind) {
-  const std::pair<absl::string_view, int32_t> specials[] = {
-      {"<|im_start|>", token_ids_->im_start()},
-      {"<|im_end|>", token_ids_->im_end()},
-      {"<|endoftext|>", token_ids_->end_of_text()},
-  };
+void TokenWriter::AddNamed(absl::string_view text,
+                           absl::Span<const Named> names, bool as_text,
+                           Kind kind) {
   size_t plain = 0;  // text before this byte is added
   for (size_t i = 0; i < text.size();) {
-    const auto* found = std::find_if(
-        std::begin(specials), std::end(specials), [&](const auto& special) {
-          return absl::StartsWith(text.substr(i), special.first);
+    const auto found =
+        std::find_if(names.begin(), names.end(), [&](const Named& name) {
+          return name.id >= 0 && !name.text.empty() &&
+                 absl::StartsWith(text.substr(i), name.text);
         });
-    if (found == std::end(specials)) {
+    if (found == names.end()) {
       ++i;
       continue;
     }
     AddText(text.substr(plain, i - plain), kind);
-    AddSpecial(found->first, found->second, kind);
-    i += found->first.size();
+    if (as_text) {
+      AddSpecial(found->text, found->id, kind);
+    } else {
+      EncodePending();
+      tokens_.push_back({found->id, kind});
+    }
+    i += found->text.size();
     plain = i;
   }
   AddText(text.substr(plain), kind);
@@ -81,21 +82,16 @@ void TokenWriter::AddSpecial(absl::string_view content, int32_t id, Kind kind) {
   }
 }
 
-void TokenWriter::AddImage() {
-  EncodePending();
-  tokens_.push_back({images_++, Kind::kImage});
-}
-
-void TokenWriter::AddVideo() {
-  const size_t video = videos_++;
-  // Finish reports the mark that is too many.
-  if (video >= videos_of_sample_.size()) return;
-  const VideoText& text = videos_of_sample_[video];
-  for (uint32_t run = 0; run < text.runs; ++run) {
-    if (!text.before.empty()) AddText(text.before[run], Kind::kImageText);
+void TokenWriter::AddImage(const ImagePieces& pieces) {
+  for (const ImageTextPiece& piece : pieces) {
+    if (piece.placeholders == 0) {
+      AddNamed(piece.text, mark_names_, /*as_text=*/false, Kind::kImageText);
+      continue;
+    }
     EncodePending();
-    tokens_.push_back(
-        {static_cast<int32_t>(image_count_) + video_runs_++, Kind::kImage});
+    tokens_.push_back({static_cast<int32_t>(runs_.size()), Kind::kImage});
+    runs_.push_back(static_cast<uint32_t>(piece.placeholders));
+    is_video_.push_back(piece.is_video);
   }
 }
 
@@ -144,21 +140,25 @@ void TokenWriter::EncodePending() {
   stretches_.clear();
 }
 
-absl::StatusOr<std::vector<TextToken>> TokenWriter::Finish(
-    size_t image_count) && {
+absl::StatusOr<TextTokens> TokenWriter::Finish() && {
   EncodePending();
-  if (!status_.ok()) return status_;
-  if (static_cast<size_t>(images_) != image_count) {
-    return DataFaultError(absl::StrCat(
-        "text has ", images_, " ", kImageMark, " marks, the sample has ",
-        image_count, " images; each mark stands for one image"));
+  BALLAST_RETURN_IF_ERROR(status_);
+  TextTokens text;
+  text.tokens = std::move(tokens_);
+  // Images come first among the runs.
+  std::vector<int32_t> numbers(runs_.size());
+  for (const bool videos : {false, true}) {
+    if (videos) text.first_video = text.runs.size();
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      if (is_video_[i] != videos) continue;
+      numbers[i] = static_cast<int32_t>(text.runs.size());
+      text.runs.push_back(runs_[i]);
+    }
   }
-  if (videos_ != videos_of_sample_.size()) {
-    return DataFaultError(absl::StrCat(
-        "text has ", videos_, " ", kVideoMark, " marks, the sample has ",
-        videos_of_sample_.size(), " videos; each mark stands for one video"));
+  for (TextToken& token : text.tokens) {
+    if (token.kind == Kind::kImage) token.id = numbers[token.id];
   }
-  return std::move(tokens_);
+  return text;
 }
 
 }  // namespace ballast

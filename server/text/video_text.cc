@@ -1,7 +1,12 @@
 #include "server/text/video_text.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -54,11 +59,22 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
   return text;
 }
 
-void AppendRuns(absl::Span<const VideoText> videos,
-                std::vector<uint32_t>* placeholders) {
-  for (const VideoText& video : videos) {
-    placeholders->insert(placeholders->end(), video.runs, video.run_tokens);
+ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
+                        bool has_own_id) {
+  ImagePieces pieces;
+  std::string text;  // between two runs
+  const auto add_text = [&] {
+    if (!text.empty()) pieces.push_back({0, std::exchange(text, "")});
+  };
+  for (uint32_t run = 0; run < video.runs; ++run) {
+    if (!video.before.empty()) text += video.before[run];
+    text += marks.before;
+    add_text();
+    pieces.push_back({video.run_tokens, "", has_own_id});
+    text += marks.after;
   }
+  add_text();
+  return pieces;
 }
 
 void AppendGrids(const VideoModel& video, const VideoPlan& plan,
@@ -74,6 +90,86 @@ void AppendGrids(const VideoModel& video, const VideoPlan& plan,
           ? kPositionsPerSecond * static_cast<float>(plan.seconds_per_patch)
           : 1.0f;
   grids->push_back({plan.grid_t, plan.grid_h, plan.grid_w, interval});
+}
+
+absl::Status CheckLlavaVideos(size_t images, size_t videos,
+                              bool is_conversation) {
+  const auto fault = [](const auto&... pieces) {
+    return DataFaultError(absl::StrCat(
+        pieces...,
+        "; LLaVA-Video's training code takes one video a sample, or "
+        "images, in a conversation"));
+  };
+  if (videos == 0) return absl::OkStatus();
+  if (videos > 1) return fault(videos, " videos");
+  if (images > 0) return fault("a video beside ", images, " images");
+  if (!is_conversation) return fault("a video in a document");
+  return absl::OkStatus();
+}
+
+absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns) {
+  size_t first = 0;
+  while (first < turns->size() && (*turns)[first].role == Role::kSystem) {
+    ++first;
+  }
+  if (first == turns->size() || (*turns)[first].role != Role::kUser) {
+    return DataFaultError(
+        "the conversation does not begin with a turn of the user, where "
+        "model.video.time_instruction puts the times of a video's frames");
+  }
+  std::string& text = (*turns)[first].text;
+  text = absl::StrCat(
+      kVideoMark, "\n", times, "\n",
+      absl::StrReplaceAll(text, {{kImageMark, ""}, {kVideoMark, ""}}));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<bool>> MarkFrames(
+    size_t images, size_t videos, absl::Span<std::string* const> texts) {
+  std::vector<bool> order;
+  for (std::string* text : texts) {
+    std::string marked;
+    absl::string_view rest = *text;
+    while (true) {
+      const size_t image = rest.find(kImageMark);
+      const size_t video = rest.find(kVideoMark);
+      if (image == rest.npos && video == rest.npos) break;
+      const bool is_video = video < image;
+      order.push_back(is_video || (images == 0 && videos != 0));
+      absl::StrAppend(&marked, rest.substr(0, std::min(image, video)),
+                      kImageMark);
+      rest.remove_prefix(is_video ? video + kVideoMark.size()
+                                  : image + kImageMark.size());
+    }
+    absl::StrAppend(&marked, rest);
+    *text = std::move(marked);
+  }
+  if (order.empty()) {
+    order.assign(images, false);
+    order.resize(images + videos, true);
+    return order;
+  }
+  const size_t video_marks = std::count(order.begin(), order.end(), true);
+  const size_t image_marks = order.size() - video_marks;
+  if (image_marks == images && video_marks == videos) return order;
+  return DataFaultError(absl::StrCat(
+      "text has ", image_marks, " ", kImageMark, " and ", video_marks, " ",
+      kVideoMark, " marks, the sample has ", images, " images and ", videos,
+      " videos; each mark stands for one"));
+}
+
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<bool>& order) {
+  std::vector<uint32_t> behind;
+  auto images =
+      static_cast<uint32_t>(std::count(order.begin(), order.end(), false));
+  for (const bool is_video : order) {
+    if (is_video) {
+      behind.push_back(images);
+    } else {
+      --images;
+    }
+  }
+  return behind;
 }
 
 }  // namespace ballast

@@ -6,8 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/image_plan/image_family.h"
+#include "server/text/conversation.h"
 #include "server/text/positions.h"
+#include "server/text/token_writer.h"
 #include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 
@@ -32,15 +38,40 @@ struct VideoText {
 // The text of a planned video, as the processor of `rule` writes it.
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
 
-// Appends the placeholders of each run of the videos to those of the images.
-void AppendRuns(absl::Span<const VideoText> videos,
-                std::vector<uint32_t>* placeholders);
+// The pieces of the text of a video: for each run the text before it and,
+// between the model's marks of an image, its placeholders (InternVL: "Frame1:
+// <img>…</img>\nFrame2: …"). `has_own_id`: they are a video's.
+ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
+                        bool has_own_id);
 
 // Appends the grids of the video's runs, for ComputePositions: of one run with
 // the positions between temporal patches, or one of t = 1 a run. Qwen2.5
 // has 2 positions a second, Qwen2 one a temporal patch.
 void AppendGrids(const VideoModel& video, const VideoPlan& plan,
                  std::vector<GridThw>* grids);
+
+// The fault of a sample that LLaVA-Video's training code does not take: it has
+// one video or images, in a conversation.
+absl::Status CheckLlavaVideos(size_t images, size_t videos,
+                              bool is_conversation);
+
+// Writes the sentence of times (VideoText) where LLaVA-NeXT does: the first
+// turn of the user loses its marks and begins with one of a video, a line feed,
+// the sentence and a line feed. Errors: INVALID_ARGUMENT (another turn than a
+// system turn before it, or none).
+absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns);
+
+// Replaces the marks of videos in the texts of one sample by image marks, and
+// returns for each mark in order whether it was a video's. In a sample of
+// videos alone `<image>` stands for a video, too. Texts without any mark stay
+// as they are: images come first. Errors: INVALID_ARGUMENT (another number of
+// marks than images or videos).
+absl::StatusOr<std::vector<bool>> MarkFrames(
+    size_t images, size_t videos, absl::Span<std::string* const> texts);
+
+// For each video of an order that MarkFrames returned, the number of images
+// behind it.
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<bool>& order);
 
 }  // namespace ballast
 

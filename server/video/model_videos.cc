@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/image/image_header.h"
 
 namespace ballast {
@@ -36,6 +38,21 @@ VideoNewline NewlineOf(const v1::Model::Video& video) {
       return VideoNewline::kNone;
     default:
       return VideoNewline::kRow;
+  }
+}
+
+VideoRule RuleOf(v1::Videos::Rule rule) {
+  switch (rule) {
+    case v1::Videos::RULE_QWEN3:
+      return VideoRule::kQwen3;
+    case v1::Videos::RULE_LLAVA_VIDEO:
+      return VideoRule::kLlava;
+    case v1::Videos::RULE_LLAVA_ONEVISION:
+      return VideoRule::kOneVision;
+    case v1::Videos::RULE_INTERNVL:
+      return VideoRule::kInternVl;
+    default:
+      return VideoRule::kQwen2;
   }
 }
 
@@ -68,48 +85,67 @@ absl::Status CheckPlan(const VideoPlan& plan) {
 }  // namespace
 
 std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
-  const v1::Model::Video& given = model.video();
-  std::optional<VideoModel> video =
-      FindVideoModel(model.profile(),
-                     given.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS
-                         ? VideoSampling::kTransformers
-                         : VideoSampling::kOwn);
-  if (!video.has_value()) return std::nullopt;
-  if (model.has_image_family()) {
-    const v1::ImageFamily& family = model.image_family();
-    const bool is_intern = video->rule == VideoRule::kInternVl &&
-                           family.rule() == v1::ImageFamily::RULE_TILE_GRID;
-    const bool is_pooled = video->rule == VideoRule::kOneVision ||
-                           video->rule == VideoRule::kLlava;
-    if (!is_intern &&
-        !(is_pooled && family.rule() == v1::ImageFamily::RULE_PINPOINTS)) {
-      return std::nullopt;
-    }
-    // A frame is one tile, which LLaVA-OneVision pools to half its sides.
-    video->side = family.tile();
-    video->patch = model.patch();
-    if (video->rule == VideoRule::kLlava) {
-      CountLlavaTokens(PoolOf(given), NewlineOf(given), &*video);
-      video->force_sample = given.force_sample();
-      video->tells_times = given.time_instruction();
-    } else {
-      uint32_t tokens = family.tile() / model.patch() / model.merge();
-      if (is_pooled) tokens = (tokens + 1) / 2;
-      video->frame_tokens = tokens * tokens;
-    }
+  const v1::Videos::Rule rule = VideoRuleOf(model);
+  if (rule == v1::Videos::RULE_UNSPECIFIED || model.patch() == 0) {
+    return std::nullopt;
   }
-  video->fps = given.fps();
-  video->min_frames = given.min_frames();
-  video->max_frames = given.max_frames();
-  video->min_pixels = given.min_pixels();
-  video->max_pixels = given.max_pixels();
-  video->total_pixels = given.total_pixels();
-  video->cap_pixels_per_frame = given.cap_pixels_per_frame();
-  video->patch = model.patch();
-  // Of squares the number of tokens is known.
-  if (video->side == 0) video->merge = model.merge();
-  video->temporal = model.temporal_patch();
+  const v1::Videos& profile = GetProfile(model)->videos();
+  // Each given limit replaces the profile's.
+  v1::Model::Video limits = profile.defaults();
+  limits.MergeFrom(model.video());
+  VideoModel video;
+  video.name = model.profile();
+  video.rule = RuleOf(rule);
+  video.sampling = limits.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS
+                       ? VideoSampling::kTransformers
+                       : VideoSampling::kOwn;
+  video.has_seconds = profile.positions_in_seconds();
+  video.frames_are_crops = video.rule == VideoRule::kInternVl;
+  video.fps = limits.fps();
+  video.min_frames = limits.min_frames();
+  video.max_frames = limits.max_frames();
+  video.min_pixels = limits.min_pixels();
+  video.max_pixels = limits.max_pixels();
+  video.total_pixels = limits.total_pixels();
+  video.cap_pixels_per_frame = limits.cap_pixels_per_frame();
+  video.patch = model.patch();
+  video.temporal = model.temporal_patch();
+  if (video.rule == VideoRule::kQwen2 || video.rule == VideoRule::kQwen3) {
+    video.merge = model.merge();
+    return video;
+  }
+  // A frame is one tile, which LLaVA-OneVision pools to half its sides.
+  video.side = model.image_family().tile();
+  if (video.rule == VideoRule::kLlava) {
+    CountLlavaTokens(PoolOf(limits), NewlineOf(limits), &video);
+    video.force_sample = limits.force_sample();
+    video.tells_times = limits.time_instruction();
+    return video;
+  }
+  uint32_t tokens = video.side / model.patch() / model.merge();
+  if (video.rule == VideoRule::kOneVision) {
+    tokens = (tokens + 1) / 2;
+    video.end_tokens = 1;  // a newline
+  }
+  video.frame_tokens = tokens * tokens;
   return video;
+}
+
+std::optional<VideoModel> FindVideoModel(absl::string_view name,
+                                         VideoSampling sampling) {
+  v1::Model model;
+  model.set_profile(std::string(name));
+  if (sampling == VideoSampling::kTransformers) {
+    model.mutable_video()->set_sampling(
+        v1::Model::Video::SAMPLING_TRANSFORMERS);
+  }
+  if (!ApplyModelProfile(&model).ok()) return std::nullopt;
+  return VideoModelOf(model);
+}
+
+std::vector<std::string> VideoModelNames() {
+  return ProfileNames(
+      [](const v1::ModelProfile& profile) { return profile.has_videos(); });
 }
 
 std::string VideoPlanKey(const v1::Model& model) {

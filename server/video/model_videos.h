@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/model.pb.h"
 #include "server/corpus/index/indexed_video.h"
 #include "server/video/video_facts.h"
@@ -14,11 +16,16 @@
 
 namespace ballast {
 
-// The configured model as far as videos go: the rule of model.profile with the
-// limits of model.video and the model's patches. nullopt: videos are not
-// carried for it (a family but `internvl3`, `llava_onevision` and
-// `llava_video`, or a model without a profile). `model` is complete.
+// The configured model as far as videos go: the rule of its profile with the
+// limits of model.video and the model's patches. nullopt: the model takes no
+// videos (VideoRuleOf). `model` is complete.
 std::optional<VideoModel> VideoModelOf(const v1::Model& model);
+
+// The same for a released model with its defaults; nullopt for other names than
+// VideoModelNames(), which is in alphabetical order.
+std::optional<VideoModel> FindVideoModel(
+    absl::string_view name, VideoSampling sampling = VideoSampling::kOwn);
+std::vector<std::string> VideoModelNames();
 
 // Everything that PlanIndexedVideo and the text of a video follow from besides
 // the facts, one KEY=VALUE a line: the rule and its limits, not the name of the

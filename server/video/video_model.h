@@ -2,11 +2,7 @@
 #define BALLAST_SERVER_VIDEO_VIDEO_MODEL_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
-
-#include "absl/strings/string_view.h"
 
 namespace ballast {
 
@@ -38,7 +34,7 @@ enum class VideoNewline { kRow, kFrame, kVideo, kNone };
 // A model as far as videos go. Every limit can be changed; 0, or an empty
 // optional, stands for the default of the rule, which PlanVideo resolves.
 struct VideoModel {
-  std::string name;
+  std::string name;  // for messages
   VideoRule rule = VideoRule::kQwen2;
   VideoSampling sampling = VideoSampling::kOwn;
 
@@ -72,14 +68,6 @@ struct VideoModel {
 
 // Sets the tokens of a frame of LLaVA-Video's, from its side and patch.
 void CountLlavaTokens(VideoPool pool, VideoNewline newline, VideoModel* model);
-
-// The model of this name with `sampling` and its defaults, or nullopt. The
-// names: VideoModelNames().
-std::optional<VideoModel> FindVideoModel(
-    absl::string_view name, VideoSampling sampling = VideoSampling::kOwn);
-
-// In alphabetical order.
-std::vector<std::string> VideoModelNames();
 
 }  // namespace ballast
 

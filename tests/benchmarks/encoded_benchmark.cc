@@ -37,6 +37,7 @@
 #include "server/job/config_index_key.h"
 #include "server/job/index_sources.h"
 #include "server/schedule/scheduler.h"
+#include "server/text/model_text.h"
 #include "server/text/tokenizer.h"
 #include "tests/fakes/made_jpegs.h"
 
@@ -92,6 +93,7 @@ class EncodedJob {
     Must(CheckSources(*config_, {}));
     tokenizer_ = Must(MakeTokenizer("bytes"));
     v1::Config config = config_->config;
+    text_ = Must(ModelText::Create(config.model(), tokenizer_.get()));
     source_ = GuardSource(
         Must(OpenAnySource(config.sources(0), config, directory_,
                            IndexKeyOf(config, *tokenizer_))),
@@ -99,8 +101,7 @@ class EncodedJob {
         std::make_shared<BlockingCalls>(2, Clock::Real()), Clock::Real());
     scheduler_ = Must(Scheduler::Create(config, {&source_->index()}));
     builder_ = std::make_unique<FileSampleBuilder>(
-        config, std::vector<const SampleSource*>{source_.get()},
-        tokenizer_.get(), nullptr, nullptr);
+        config, std::vector<const SampleSource*>{source_.get()}, text_.get());
     role_.set_module(v1::MODULE_VISION);
     memory_ = Must(AlignedBuffer::Create(Plan().plan.bytes()));
     std::fill(memory_.bytes().begin(), memory_.bytes().end(), 1);
@@ -158,6 +159,7 @@ class EncodedJob {
   uint64_t bytes_ = 0;
   std::unique_ptr<LoadedConfig> config_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<const ModelText> text_;
   std::unique_ptr<SampleSource> source_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<FileSampleBuilder> builder_;

@@ -9,6 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include "server/command/draw/random.h"
+#include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"
 
@@ -45,7 +46,7 @@ void BM_Plan(benchmark::State& state, const std::string& name) {
 }
 
 const bool kRegistered = [] {
-  for (const std::string& name : ImageFamilyNames()) {
+  for (const std::string& name : ProfileNames()) {
     benchmark::RegisterBenchmark(("BM_Plan/" + name).c_str(), BM_Plan, name);
   }
   return true;

@@ -16,6 +16,7 @@
 #include "common/owned_fd.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/frame_sampling.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {

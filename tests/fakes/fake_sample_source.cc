@@ -7,8 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
-#include "server/text/text_measure.h"
-#include "server/text/text_sample.h"
+#include "server/text/model_text.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
@@ -44,20 +43,20 @@ T Must(absl::StatusOr<T> value) {
 FakeSourceIndex Measure(const v1::Config& config,
                         const std::vector<RawSample>& samples) {
   const auto tokenizer = Must(MakeTokenizer("bytes"));
-  const TextOptions options{tokenizer.get(), &config.model(),
-                            config.batch().max_tokens(),
+  const auto of_model =
+      Must(ModelText::Create(config.model(), tokenizer.get()));
+  const TextOptions options{of_model.get(), config.batch().max_tokens(),
                             config.batch().on_too_long()};
   std::vector<FakeSourceIndex::Sample> measured(samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
-    std::vector<ImageGrid> grids;
+    std::vector<TileShape> sides;
     for (uint32_t k = 0; k < samples[i].images.size(); ++k) {
       const ImageSize size = FormulaSize(i, k);
       measured[i].images.push_back(size);
-      grids.push_back(
-          Must(ResizedGrid(size.height, size.width, config.model())));
+      sides.push_back({size.height, size.width});
     }
     const MeasuredText text = Must(
-        MeasureText(samples[i].text, TextForm::kConversation, grids, options));
+        MeasureText(samples[i].text, TextForm::kConversation, sides, options));
     measured[i].text_tokens = text.text_tokens;
     measured[i].label_tokens = text.label_tokens;
   }

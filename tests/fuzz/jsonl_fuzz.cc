@@ -46,8 +46,8 @@ void ReadLine(absl::string_view line) {
   ids.set_vision_start(1);
   ids.set_vision_end(2);
   const std::vector<uint32_t> image_tokens(std::min(images, 100u), 1);
-  ParsePackedJson(line, image_tokens, ids).IgnoreError();
-  ParsePackedBytes(line, image_tokens, ids).IgnoreError();
+  ParsePackedJson(line, {image_tokens, {}}, ids).IgnoreError();
+  ParsePackedBytes(line, {image_tokens, {}}, ids).IgnoreError();
 }
 
 }  // namespace

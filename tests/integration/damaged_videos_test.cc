@@ -23,6 +23,7 @@
 #include "server/command/inspect_video.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
+#include "server/video/model_videos.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/server/video/damaged_bytes.h"
 #include "tests/server/video/made_videos.h"

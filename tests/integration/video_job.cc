@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/command/inspect_video.h"
 #include "server/corpus/tar/tar_writer.h"
+#include "server/video/model_videos.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/server/video/made_videos.h"
 

@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <iterator>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
@@ -20,37 +23,24 @@ namespace {
 using Json = nlohmann::json;
 using enum ImageRule;
 
-struct TypeFamily {
-  const char* model_type;
-  const char* profile;
-};
-// Names of the types in transformers.
-constexpr TypeFamily kTypes[] = {
-    {"ernie4_5_vl_moe", "ernie4_5_vl"},
-    {"gemma3", "gemma3"},
-    {"gemma4", "gemma4"},
-    {"glm46v", "glm46v"},
-    {"glm4v", "glm4v"},
-    {"glm4v_moe", "glm4v"},
-    {"hunyuan_vl", "hunyuan_vl"},
-    {"idefics3", "idefics3"},
-    {"internvl", "internvl3"},
-    {"kimi_k25", "kimi_k25"},
-    {"llama4", "llama4"},
-    {"llava", "llava1_5"},
-    {"llava_next", "llava_next"},
-    {"llava_onevision", "llava_onevision"},
-    {"minicpmv4_6", "minicpmv4_6"},
-    {"mistral3", "pixtral"},
-    {"smolvlm", "smolvlm"},
-};
-
 // The value at a path of keys, or null.
 Json At(const Json& json, std::initializer_list<const char*> keys) {
   const Json* at = &json;
   for (const char* key : keys) {
     if (!at->is_object()) return nullptr;
     const auto found = at->find(key);
+    if (found == at->end()) return nullptr;
+    at = &*found;
+  }
+  return *at;
+}
+
+// The value at keys with `.` between, or null.
+Json AtPath(const Json& json, absl::string_view path) {
+  const Json* at = &json;
+  for (const absl::string_view key : absl::StrSplit(path, '.')) {
+    if (!at->is_object()) return nullptr;
+    const auto found = at->find(std::string(key));
     if (found == at->end()) return nullptr;
     at = &*found;
   }
@@ -177,28 +167,47 @@ void CompareByRule(const ImageFamily& family, Comparison* compare) {
 
 }  // namespace
 
-std::string FamilyProfileOf(const Json& config, const Json& processor) {
+std::string FindCheckpoint(const Json& config, const Json& processor) {
   const std::string type = TextAt(config, {"model_type"});
-  const auto known = std::find_if(
-      std::begin(kTypes), std::end(kTypes),
-      [&](const TypeFamily& one) { return type == one.model_type; });
-  if (known == std::end(kTypes)) return "";
-  if (type == "llava") {
-    if (TextAt(config, {"vision_config", "model_type"}) == "pixtral") {
-      return "pixtral";
+  const std::string image_processor =
+      TextAt(processor, {"image_processor_type"});
+  const auto are_as_wanted = [](const auto& values, const Json& json) {
+    return std::all_of(values.begin(), values.end(), [&](const auto& value) {
+      return AtPath(json, value.key()) ==
+             Json::parse(value.json(), nullptr, /*allow_exceptions=*/false);
+    });
+  };
+  std::string best;
+  std::pair<int, int> most = {-1, -1};
+  for (const std::string& name : ProfileNames()) {
+    for (const v1::ModelCheckpoint& one : FindProfile(name)->checkpoints()) {
+      const bool is_known =
+          type.empty()
+              ? !one.image_processor().empty() &&
+                    absl::StartsWith(image_processor, one.image_processor())
+              : one.model_type() == type;
+      if (!is_known || !are_as_wanted(one.config(), config) ||
+          !are_as_wanted(one.preprocessor(), processor)) {
+        continue;
+      }
+      const std::pair<int, int> values = {
+          one.config_size() + one.preprocessor_size(), one.config_size()};
+      if (values <= most) continue;
+      most = values;
+      best = name;
     }
-    if (At(processor, {"do_pad"}) == Json(true)) return "llava1_5_pad";
   }
-  if (type == "gemma3" && At(processor, {"do_pan_and_scan"}) == Json(true)) {
-    return "gemma3_pan_and_scan";
-  }
-  return known->profile;
+  return best;
 }
 
-std::vector<std::string> FamilyModelTypes() {
-  std::vector<std::string> types;
-  for (const TypeFamily& one : kTypes) types.push_back(one.model_type);
-  return types;
+std::vector<std::string> KnownModelTypes() {
+  std::set<std::string> types;
+  for (const std::string& name : ProfileNames()) {
+    for (const v1::ModelCheckpoint& one : FindProfile(name)->checkpoints()) {
+      if (!one.model_type().empty()) types.insert(one.model_type());
+    }
+  }
+  return {types.begin(), types.end()};
 }
 
 std::vector<NumberDifference> DifferentNumbers(const Json& config,

@@ -12,16 +12,17 @@
 
 namespace ballast {
 
-// Tells a Hugging Face model's image family from its config.json and
-// preprocessor_config.json, parsed objects that may be empty. All pure.
+// What config.json and preprocessor_config.json of a Hugging Face model say of
+// its profile: parsed objects that may be empty. All pure.
 
-// The family's profile by config.json's model_type and, where one type has
-// several, by what tells them apart. "": no family has this type.
-std::string FamilyProfileOf(const nlohmann::json& config,
-                            const nlohmann::json& processor);
+// The profile whose `checkpoints` (v1::ModelProfile) these files fit; of
+// several the one with most values, then with most values of config.json. "":
+// none.
+std::string FindCheckpoint(const nlohmann::json& config,
+                           const nlohmann::json& processor);
 
-// The model_types that it knows.
-std::vector<std::string> FamilyModelTypes();
+// The model_types of all checkpoints, in alphabetical order.
+std::vector<std::string> KnownModelTypes();
 
 // A number of the checkpoint that is not the family's.
 struct NumberDifference {

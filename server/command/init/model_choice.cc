@@ -15,9 +15,9 @@
 #include "server/command/init/family_choice.h"
 #include "server/config/model_cost.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/image_plan/family_check.h"
 #include "server/image_plan/image_family.h"
-#include "server/text/family_template.h"
 #include "server/text/own_template.h"
 
 namespace ballast {
@@ -28,31 +28,12 @@ using Json = nlohmann::json;
 // About one megapixel: 1280 tokens of Qwen2.5-VL.
 constexpr uint64_t kUsualMaxPixels = 1003520;
 
-struct TypeProfile {
-  const char* model_type;
-  const char* profile;
-};
-constexpr TypeProfile kTypes[] = {
-    {"qwen2_vl", "qwen2_vl"},      {"qwen2_5_vl", "qwen2_5_vl"},
-    {"qwen3_vl", "qwen3_vl"},      {"qwen3_vl_moe", "qwen3_vl"},
-    {"qwen3_5", "qwen3_5_vl"},     {"qwen3_5_vl", "qwen3_5_vl"},
-    {"qwen3_5_moe", "qwen3_5_vl"},
-};
-
 absl::StatusOr<Json> Parse(const std::string& text, const std::string& name) {
   if (text.empty()) return Json::object();
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object()) return json;
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": found no JSON object; is the file whole?"));
-}
-
-// The profile of a model_type, "" if there is none.
-std::string ProfileOf(const std::string& model_type) {
-  for (const TypeProfile& known : kTypes) {
-    if (model_type == known.model_type) return known.profile;
-  }
-  return "";
 }
 
 class Chooser {
@@ -68,12 +49,11 @@ class Chooser {
     BALLAST_ASSIGN_OR_RETURN(
         const Json processor,
         Parse(seen_.preprocessor, seen_.folder + "/preprocessor_config.json"));
-    profile_ = FamilyProfileOf(config, processor);
-    if (!profile_.empty()) {
+    BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
+    if (!FindProfile(profile_)->has_token_ids()) {
       BALLAST_RETURN_IF_ERROR(AddFamily(config, processor));
       return std::move(choice_);
     }
-    BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
     AddText();
     BALLAST_RETURN_IF_ERROR(AddProcessor(processor));
     choice_.has_costs = ModelCost(seen_.config).ok();
@@ -111,11 +91,6 @@ class Chooser {
           "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
           "writes one; or name a folder that has it with --model-dir"));
     }
-    Add("profile", profile_,
-        absl::StrCat("config.json: model_type ",
-                     config["model_type"].get<std::string>()));
-    choice_.found.push_back(
-        absl::StrCat("model ", seen_.folder, ": profile ", profile_));
     AddTokenizer();
     BALLAST_RETURN_IF_ERROR(AddFamilyTemplate());
     AddBounds(processor, family);
@@ -169,16 +144,16 @@ class Chooser {
   // Checkpoints of one family of images may have several templates.
   absl::Status AddFamilyTemplate() {
     const std::string& own = seen_.own_template;
-    std::string fault = TemplateFault(profile_, own);
-    if (fault.empty() && FindFamilyTemplate(profile_).ok()) {
-      return absl::OkStatus();
+    const v1::ModelProfile& profile = *FindProfile(profile_);
+    std::string fault = TemplateFault(FindChat(profile_), own);
+    if (fault.empty() && HasChat(profile)) return absl::OkStatus();
+    std::string known =
+        KnownTemplate(fault.empty() ? seen_.chat_template : own);
+    for (const std::string& other : profile.other_templates()) {
+      if (TemplateFault(FindChat(other), own).empty()) {
+        known = other;
+      }
     }
-    // GLM-4.5V and 4.6V have GLM-4.1V's model_type.
-    const std::string known =
-        profile_ == "glm4v" && !fault.empty() &&
-                TemplateFault("glm46v", own).empty()
-            ? "glm46v"
-            : KnownTemplate(fault.empty() ? seen_.chat_template : own);
     fault = fault.empty()
                 ? " is not covered"
                 : absl::StrCat(" is not the model's own, which ", fault);
@@ -202,35 +177,22 @@ class Chooser {
         config.contains("model_type") && config["model_type"].is_string()
             ? config["model_type"].get<std::string>()
             : "";
-    profile_ = ProfileOf(type);
-    if (profile_.empty() && type.empty() &&
-        processor.contains("image_processor_type") &&
-        processor["image_processor_type"].is_string() &&
-        absl::StartsWith(processor["image_processor_type"].get<std::string>(),
-                         "Qwen2VLImageProcessor")) {
-      // Qwen2-VL, Qwen2.5-VL and Qwen3-VL share the class; the patch differs.
-      profile_ = processor.value("patch_size", Json(14)) == 16 ? "qwen3_vl"
-                                                               : "qwen2_5_vl";
+    profile_ = FindCheckpoint(config, processor);
+    if (!profile_.empty() && type.empty()) {
       choice_.unsure.push_back(absl::StrCat(
           "the profile: there is no config.json, and several families share ",
           "the image processor; took ", profile_));
     }
     if (profile_.empty()) {
-      std::vector<std::string> known;
-      for (const TypeProfile& one : kTypes) known.push_back(one.model_type);
-      for (std::string& one : FamilyModelTypes()) {
-        known.push_back(std::move(one));
-      }
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder, "/config.json: model_type: found \"", type,
-          "\"; wanted one of ", absl::StrJoin(known, ", "),
+          "\"; wanted one of ", absl::StrJoin(KnownModelTypes(), ", "),
           type == "llava_qwen"
               ? ". That type names two models: set model.profile to "
                 "llava_onevision or llava_video by hand (docs/video.md)"
               : "",
           ". Name the folder of one of these with --model-dir. For another "
-          "family give patch, merge, mean, std and token ids one by one "
-          "(docs/families.md)"));
+          "model write a file with its numbers (docs/families.md)"));
     }
     Add("profile", profile_,
         type.empty() ? "by preprocessor_config.json"

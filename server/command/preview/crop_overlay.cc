@@ -67,14 +67,10 @@ absl::StatusOr<RgbImage> DrawCropsOn(RgbImage image, const v1::Model& model,
   std::vector<ImageGrid> grids;
   BALLAST_RETURN_IF_ERROR(
       rules.Add(image.height, image.width, images, &grids).status());
-  std::vector<CropPlace> crops = {{0, 0, static_cast<double>(image.width),
-                                   static_cast<double>(image.height), 0, 0}};
-  if (!rules.is_plain()) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const ImagePlan plan,
-        rules.planner()->Plan(image.height, image.width, images));
-    crops = PlacesOfCrops(plan);
-  }
+  BALLAST_ASSIGN_OR_RETURN(
+      const ImagePlan plan,
+      rules.planner().Plan(image.height, image.width, images));
+  std::vector<CropPlace> crops = PlacesOfCrops(plan);
   const int width = static_cast<int>(image.width);
   const int height = static_cast<int>(image.height);
   // Visible also where the page shows a large image smaller.

@@ -62,9 +62,7 @@ struct SampleViewer::Place {
 SampleViewer::SampleViewer(const OpenedJob* job)
     : job_(job),
       config_(WithoutPlaceholders(job->config)),
-      builder_(config_, job->source_pointers(), job->tokenizer.get(),
-               /*active=*/nullptr, /*instruments=*/nullptr, job->family.get()) {
-}
+      builder_(config_, job->source_pointers(), job->text.get()) {}
 
 absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
     v1::Split split, uint64_t position) const {

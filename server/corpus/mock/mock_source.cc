@@ -218,8 +218,9 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
         absl::StrCat("source ", source.name(), ": ", what));
   };
   BALLAST_ASSIGN_OR_RETURN(const ModelImages sized, ModelImages::Create(model));
-  // Vision start and end of an image; a family's marks are not drawn.
-  const uint64_t ends = sized.is_plain() ? 2 : 0;
+  // Vision start and end of an image, where the model has their ids; other
+  // marks are not drawn.
+  const uint64_t ends = model.token_ids().vision_start() >= 0 ? 2 : 0;
   uint64_t too_long = 0;
   std::string first_too_long;
   for (uint64_t number = 0; number < lengths.size(); ++number) {
@@ -402,21 +403,21 @@ absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index_->sample(ordinal));
   const v1::TokenIds& ids = model_.token_ids();
-  const bool is_plain = images_.is_plain();
+  const bool has_ends = ids.vision_start() >= 0;
   std::string bytes;
   for (const ImageSize& size : indexed.images) {
     BALLAST_ASSIGN_OR_RETURN(
         const uint32_t placeholders,
         images_.Placeholders(size.height, size.width,
                              static_cast<uint32_t>(indexed.images.size())));
-    if (is_plain) Append(ids.vision_start(), &bytes);
+    if (has_ends) Append(ids.vision_start(), &bytes);
     for (uint32_t i = 0; i < placeholders; ++i) Append(ids.image(), &bytes);
-    if (is_plain) Append(ids.vision_end(), &bytes);
+    if (has_ends) Append(ids.vision_end(), &bytes);
   }
   Random random(MockSeed(source_), 2 * index_->draw(ordinal) + 1);
   const uint32_t choices = source_.vocabulary() - 1 - special_.size();
   const uint64_t text =
-      indexed.text_tokens - (is_plain ? 2 * indexed.images.size() : 0);
+      indexed.text_tokens - (has_ends ? 2 * indexed.images.size() : 0);
   for (uint64_t i = 0; i + 1 < text; ++i) {
     // The k-th id that is not special.
     uint32_t id = 1 + random.Below(choices);

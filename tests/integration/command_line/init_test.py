@@ -202,7 +202,7 @@ class InitTest(tools.ToolTest):
         message = self.error(
             "ballast-server", "init", folder, "--out", self.path("x.yaml"), "--model-dir", model
         )
-        self.assertIn('model_type: found "gpt2"; wanted one of qwen2_vl', message)
+        self.assertIn('model_type: found "gpt2"; wanted one of aya_vision', message)
         self.assertFalse(os.path.exists(self.path("x.yaml")))
 
     def test_refusals(self):

@@ -14,6 +14,7 @@
 #include "proto/image/resample_weights.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"
 #include "tests/fakes/shared_dir.h"

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "server/config/config_loader.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
@@ -30,7 +31,7 @@ absl::StatusOr<LoadedConfig> LoadWith(const std::string& family_yaml) {
 
 // A released model's family, printed and read again, is the same.
 TEST(ImageFamilyConfigTest, ReadsWhatIsPrintedOfEachFamily) {
-  for (const std::string& name : ImageFamilyNames()) {
+  for (const std::string& name : ProfileNames()) {
     SCOPED_TRACE(name);
     const ImageFamily& family = *FindImageFamily(name);
     const auto loaded = LoadWith(FamilyYaml(family));

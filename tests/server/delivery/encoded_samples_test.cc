@@ -15,6 +15,7 @@
 #include "server/delivery/file_sample_builder.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
+#include "server/text/model_text.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/made_jpegs.h"
@@ -61,7 +62,7 @@ class EncodedSamplesTest : public ::testing::Test {
   BlockView Build(v1::Module module) {
     const auto scheduler = *Scheduler::Create(config_, {&source_.index()});
     builder_ = std::make_unique<FileSampleBuilder>(
-        config_, std::vector<const SampleSource*>{&source_}, tokenizer_.get(),
+        config_, std::vector<const SampleSource*>{&source_}, text_.get(),
         nullptr, &instruments_);
     v1::Role role;
     role.set_module(module);
@@ -111,6 +112,8 @@ class EncodedSamplesTest : public ::testing::Test {
   v1::Config config_ = Config();
   FakeSampleSource source_{config_, kSamples};
   const std::unique_ptr<Tokenizer> tokenizer_ = *MakeTokenizer("bytes");
+  const std::unique_ptr<const ModelText> text_ =
+      ModelText::Create(config_.model(), tokenizer_.get()).value();
   BuildInstruments instruments_;
   std::unique_ptr<FileSampleBuilder> builder_;
   AlignedBuffer memory_;

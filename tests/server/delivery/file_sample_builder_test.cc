@@ -14,6 +14,7 @@
 #include "server/delivery/block_build.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
+#include "server/text/model_text.h"
 #include "server/text/positions.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
@@ -50,8 +51,7 @@ class FileSampleBuilderTest : public ::testing::Test {
   absl::StatusOr<SampleOutcome> Build(v1::Module module, uint64_t ordinal) {
     if (builder_ == nullptr) {
       builder_ = std::make_unique<FileSampleBuilder>(
-          config_, std::vector<const SampleSource*>{&source_},
-          tokenizer_.get());
+          config_, std::vector<const SampleSource*>{&source_}, text_.get());
     }
     planned_ = Plan(module);
     for (size_t i = 0; i < planned_.plan.samples.size(); ++i) {
@@ -125,6 +125,8 @@ class FileSampleBuilderTest : public ::testing::Test {
   v1::Config config_ = Config();
   FakeSampleSource source_{config_, kSamples};
   const std::unique_ptr<Tokenizer> tokenizer_ = *MakeTokenizer("bytes");
+  const std::unique_ptr<const ModelText> text_ =
+      ModelText::Create(config_.model(), tokenizer_.get()).value();
   std::unique_ptr<FileSampleBuilder> builder_;
   PlannedBlock planned_;
   SampleRequest request_;
@@ -152,16 +154,19 @@ TEST_F(FileSampleBuilderTest, VisionPixelsEqualTheImageLibrarys) {
 }
 
 TEST_F(FileSampleBuilderTest, LanguageArraysEqualTheTextLibrarys) {
-  const TextOptions options{tokenizer_.get(), &config_.model(),
-                            config_.batch().max_tokens(),
+  const TextOptions options{text_.get(), config_.batch().max_tokens(),
                             config_.batch().on_too_long()};
   for (uint64_t ordinal = 0; ordinal < kSamples; ++ordinal) {
     const auto outcome = Build(v1::MODULE_LANGUAGE, ordinal);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
     const RawSample raw = **source_.Read(ordinal, {});
+    std::vector<TileShape> sides;
+    for (const ImageSize& size : source_.index().sample(ordinal)->images) {
+      sides.push_back({size.height, size.width});
+    }
     const TextSample text =
-        *BuildText(raw.text, TextForm::kConversation, request_.grids, options);
+        *BuildText(raw.text, TextForm::kConversation, sides, options);
     EXPECT_EQ(ids(), absl::MakeConstSpan(text.ids));
     EXPECT_EQ(labels(), absl::MakeConstSpan(text.labels));
     std::vector<int32_t> wanted(3 * text.ids.size());
@@ -219,7 +224,7 @@ TEST_F(FileSampleBuilderTest, ListsASampleBeingBuilt) {
   ManualClock clock;
   ActiveSamples active(&clock);
   builder_ = std::make_unique<FileSampleBuilder>(
-      config_, std::vector<const SampleSource*>{&source_}, tokenizer_.get(),
+      config_, std::vector<const SampleSource*>{&source_}, text_.get(),
       &active);
   source_.Hang(3);
   std::thread worker([&] { EXPECT_TRUE(Build(v1::MODULE_VISION, 3).ok()); });

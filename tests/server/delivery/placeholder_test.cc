@@ -29,7 +29,7 @@ TEST(FamilyPlaceholderTest, VideosHaveTheIdThatTheModelWants) {
     ASSERT_TRUE(ApplyModelProfile(&model).ok());
     const auto tokenizer = OpenModelTokenizer(&model);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    const auto family = FamilyText::Create(model, tokenizer->get());
+    const auto family = ModelText::Create(model, tokenizer->get());
     ASSERT_TRUE(family.ok()) << family.status();
     const std::vector<TileShape> sides = {{448, 448}};
     const uint64_t of_images = (*family)->Placeholders(sides).value();
@@ -40,7 +40,7 @@ TEST(FamilyPlaceholderTest, VideosHaveTheIdThatTheModelWants) {
     const LanguagePayload layout = LayOutLanguage(request.record.tokens, 1);
     AlignedBuffer payload = AlignedBuffer::Create(layout.bytes).value();
     request.payload = payload.bytes();
-    FillFamilyPlaceholder(request, **family, sides, videos);
+    FillLanguagePlaceholder(request, **family, sides, videos, {});
     const auto* ids =
         reinterpret_cast<const int32_t*>(payload.bytes().data() + layout.ids);
     const auto count = [&](int32_t id) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_plan.h"
 
@@ -61,7 +62,7 @@ TEST(ImagePlannerTest, OneCropTakesOneStage) {
 }
 
 TEST(ImagePlannerTest, CropsLieInsideTheirCanvasAndPlacesToo) {
-  for (const std::string& name : ImageFamilyNames()) {
+  for (const std::string& name : ProfileNames()) {
     const ImagePlanner planner = PlannerOf(name);
     for (uint32_t height = 1; height < 3000; height = height * 2 + 13) {
       for (uint32_t width = 1; width < 3000; width = width * 2 + 31) {

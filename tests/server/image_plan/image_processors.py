@@ -4,6 +4,7 @@ Imported by the scripts of this folder that write vectors.
 """
 
 import importlib
+import importlib.util
 import os
 import sys
 
@@ -17,6 +18,8 @@ PLAIN = {"do_rescale": False, "do_normalize": False}
 # Family -> module, class of the processor, settings. glm46v and smolvlm have the
 # numbers of glm4v and idefics3.
 IMAGE_PROCESSORS = {
+    "aya_vision": ("got_ocr2", "GotOcr2ImageProcessor", {
+        "crop_to_patches": True, "size": {"height": 364, "width": 364}}),
     "ernie4_5_vl": ("ernie4_5_vl_moe", "Ernie4_5_VLMoeImageProcessor", {
         "patch_size": 14, "temporal_patch_size": 1, "merge_size": 2,
         "size": {"shortest_edge": 3136, "longest_edge": 4842768}}),
@@ -46,9 +49,14 @@ IMAGE_PROCESSORS = {
     "llava_onevision": ("llava_onevision", "LlavaOnevisionImageProcessor", {}),
     "minicpmv4_6": ("minicpmv4_6", "MiniCPMV4_6ImageProcessor", {}),
     "pixtral": ("pixtral", "PixtralImageProcessor", {}),
+    "qianfan_ocr": ("got_ocr2", "GotOcr2ImageProcessor", {
+        "crop_to_patches": True, "size": {"height": 448, "width": 448}}),
     "siglip": ("siglip", "SiglipImageProcessor",
                {"size": {"height": 384, "width": 384}}),
     "siglip2": ("siglip2", "Siglip2ImageProcessor", {}),
+    "vipllava": ("clip", "CLIPImageProcessor", {
+        "size": {"shortest_edge": 336},
+        "crop_size": {"height": 336, "width": 336}}),
 }
 
 # Width and height: single pixels and lines, exact tile borders and one more,
@@ -66,10 +74,12 @@ def drawn(width, height):
 
 
 def image_processor(family, library):
-    """The processor of library `pillow12` or `torchvision`; None without one."""
+    """The processor of library `pillow12` or `torchvision`; None without one of both."""
     module, name, settings = IMAGE_PROCESSORS[family]
     suffix = "Pil" if library == "pillow12" else ""
     kind = "image_processing_pil" if suffix else "image_processing"
+    if not suffix and importlib.util.find_spec("torchvision") is None:
+        return None
     try:
         home = importlib.import_module(f"transformers.models.{module}.{kind}_{module}")
     except ImportError:

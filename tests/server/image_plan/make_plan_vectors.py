@@ -6,7 +6,8 @@ Runs the processors of transformers 5.23 over drawn pictures: those with Pillow
 crops and patches is a size that the processor refuses. The hash of crops is that
 of their hashes in hex, one after the other.
 
-    python make_plan_vectors.py testdata/plan_vectors.json
+    python make_plan_vectors.py testdata/plan_vectors.json            # all
+    python make_plan_vectors.py testdata/plan_vectors.json vipllava   # one of them anew
 """
 
 import json
@@ -20,7 +21,7 @@ from vector_picture import sha256
 # Enough for torchvision where the processor with Pillow has all others.
 FEW_SIZES = [(1, 200), (336, 672), (615, 512), (300, 1100)]
 # Families whose pictures of 1x4000 take gigabytes in the processor.
-TOO_LONG = {"llava1_5": 600}
+TOO_LONG = {"llava1_5": 600, "vipllava": 600}
 
 
 def digest(values):
@@ -54,9 +55,12 @@ def entry(processor, width, height):
     return {"patches": {"shape": list(array.shape), "sha256": digest(array)}}
 
 
-def main(path):
+def main(path, families):
     vectors = []
-    for family in IMAGE_PROCESSORS:
+    if families:
+        with open(path) as file:
+            vectors = [v for v in json.load(file) if v["family"] not in families]
+    for family in families or IMAGE_PROCESSORS:
         sizes = SIZES
         for library in ("pillow12", "torchvision"):
             processor = image_processor(family, library)
@@ -75,4 +79,4 @@ def main(path):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])

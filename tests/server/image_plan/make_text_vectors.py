@@ -6,7 +6,8 @@ texts and lengths of runs of placeholders, and the number of its tokens. Marks t
 a chat template writes around an image (TEMPLATE_MARKS) are part of it. Sizes that a
 processor refuses are left out.
 
-    python make_text_vectors.py testdata/text_vectors.json
+    python make_text_vectors.py testdata/text_vectors.json            # all
+    python make_text_vectors.py testdata/text_vectors.json vipllava   # one of them anew
 """
 
 import json
@@ -19,17 +20,18 @@ from image_processors import SIZES
 from text_processors import PROCESSORS, TEMPLATE_MARKS, text_processor
 
 # Families whose canvas of a picture of 1x4000 takes gigabytes.
-TOO_LONG = {"llava1_5": 600}
+TOO_LONG = {"llava1_5": 600, "vipllava": 600}
 SEVERAL = [(448, 896), (300, 1100), (500, 500)]
 # The token that is repeated, where it is not the one that stands for the image.
-REPEATED = {"gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",
+REPEATED = {"aya_vision": "<|IMG_PATCH|>", "gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",
             "llama4": "<|patch|>"}
 
 
 def texts_of(processor, family, images):
     """The text of each image of a sample."""
     before, after = TEMPLATE_MARKS.get(family, ("", ""))
-    wrapped = before + processor.image_token + after
+    mark = getattr(processor, "image_placeholder_token", processor.image_token)
+    wrapped = before + mark + after
     several = [images] if len(images) > 1 else images
     answer = processor(images=several, text=[wrapped * len(images)], return_tensors=None,
                        return_text_replacement_offsets=True)
@@ -58,9 +60,12 @@ def entry(processor, family, width, height, number, images):
              "images": images, "text": pieces_of(text, placeholder), "tokens": len(tokens)}]
 
 
-def main(path):
+def main(path, families):
     vectors = []
-    for family in PROCESSORS:
+    if families:
+        with open(path) as file:
+            vectors = [v for v in json.load(file) if v["family"] not in families]
+    for family in families or PROCESSORS:
         print(family)
         processor = text_processor(family)
         for width, height in SIZES:
@@ -73,4 +78,4 @@ def main(path):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])

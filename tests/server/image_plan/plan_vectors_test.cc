@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
 #include "server/command/patch_bytes.h"
+#include "server/config/profiles.h"
 #include "server/image/crop_maker.h"
 #include "server/image/image.h"
 #include "server/image_plan/image_family.h"

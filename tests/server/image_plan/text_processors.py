@@ -25,6 +25,8 @@ IDEFICS_TOKENS = ["<fake_token_around_image>", "<image>", "<global-img>", "<end_
 GEMMA = {"image_token": "<image_soft_token>", "image_token_id": None,
          "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
 PROCESSORS = {
+    "aya_vision": ("aya_vision", "AyaVisionProcessor", {}, {}, [
+        "<|START_OF_IMG|>", "<|END_OF_IMG|>", "<|IMG_PATCH|>", "<image>"]),
     "ernie4_5_vl": ("ernie4_5_vl_moe", "Ernie4_5_VLMoeProcessor", {}, {
         "image_token": "<|IMAGE_PLACEHOLDER|>", "image_start_token": "<|IMAGE_START|>",
         "image_end_token": "<|IMAGE_END|>", "video_token": "<|VIDEO_PLACEHOLDER|>",
@@ -61,7 +63,11 @@ PROCESSORS = {
         "slice_start_token": "<slice>", "slice_end_token": "</slice>",
         "image_id_start_token": "<image_id>", "image_id_end_token": "</image_id>"}, []),
     "pixtral": ("pixtral", "PixtralProcessor", {}, {}, ["[IMG]", "[IMG_BREAK]", "[IMG_END]"]),
+    "qianfan_ocr": ("qianfan_ocr", "QianfanOCRProcessor", {}, {
+        "start_image_token": "<img>", "end_image_token": "</img>",
+        "context_image_token": "<IMG_CONTEXT>"}, []),
     "smolvlm": ("smolvlm", "SmolVLMProcessor", {}, {}, IDEFICS_TOKENS + ["<video>"]),
+    "vipllava": ("llava", "LlavaProcessor", LLAVA, {}, ["<image>"]),
 }
 # What stands around an image in every text of a model and is not written by its
 # processor: its chat template writes it. ERNIE's and HunyuanVL's are named by the

@@ -1,6 +1,7 @@
 // Holds what is chosen among prepared grids against a look at every grid, as
 // the families' processors do.
 #include "server/image_plan/tile_grid.h"
+#include "server/config/profiles.h"
 
 #include <algorithm>
 #include <cmath>

@@ -97,7 +97,7 @@ TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
     ASSERT_TRUE(language.ok()) << language.status();
     const auto vision = (*job)->Build(v1::MODULE_VISION);
     ASSERT_TRUE(vision.ok()) << vision.status();
-    const ImagePlanner& planner = (*job)->job().family->planner();
+    const ImagePlanner& planner = (*job)->job().text->planner();
     const Resampling resampling = {planner.family().filter,
                                    ResampleLibrary::kPillow12};
     for (uint32_t i = 0; i < vectors.size(); ++i) {

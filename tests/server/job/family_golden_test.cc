@@ -15,6 +15,7 @@
 #include "common/sha256.h"
 #include "server/command/patch_bytes.h"
 #include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/job/family_job.h"

@@ -121,8 +121,7 @@ absl::StatusOr<std::unique_ptr<FamilyJob>> FamilyJob::Open(
   std::unique_ptr<FamilyJob> job(new FamilyJob);
   BALLAST_ASSIGN_OR_RETURN(job->job_, OpenJob(config));
   job->builder_ = std::make_unique<FileSampleBuilder>(
-      job->job_.config, job->job_.source_pointers(), job->job_.tokenizer.get(),
-      nullptr, nullptr, job->job_.family.get());
+      job->job_.config, job->job_.source_pointers(), job->job_.text.get());
   return job;
 }
 

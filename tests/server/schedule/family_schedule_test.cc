@@ -11,6 +11,7 @@
 #include "proto/schedule/image_columns.h"
 #include "proto/schedule/schedule_columns.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/image_plan/image_planner.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"

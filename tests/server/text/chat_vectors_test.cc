@@ -9,9 +9,8 @@
 
 #include "server/config/model_profile.h"
 #include "server/text/bpe/bpe_tokenizer.h"
+#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/text_measure.h"
-#include "server/text/text_sample.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {
@@ -51,14 +50,15 @@ TEST(ChatVectorsTest, IdsAndLabelsEqualHuggingFaces) {
     v1::Model model = MakeModel(expected);
     const auto tokenizer = OpenModelTokenizer(&model);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    std::vector<ImageGrid> images;
+    std::vector<TileShape> images;
     for (const uint32_t tokens : expected["image_tokens"]) {
-      images.push_back({2 * 14, 2 * 14 * tokens, 2, 2 * tokens});
+      images.push_back({2 * 14, 2 * 14 * tokens});
     }
     const std::string text =
         nlohmann::json{{"messages", expected["messages"]}}.dump();
-    const TextOptions options = {tokenizer->get(), &model, 4096,
-                                 v1::Batch::ON_TOO_LONG_ERROR};
+    const auto of_model = ModelText::Create(model, tokenizer->get());
+    ASSERT_TRUE(of_model.ok()) << of_model.status();
+    const TextOptions options = {of_model->get(), 4096};
     const auto sample =
         BuildText(text, TextForm::kConversation, images, options);
     ASSERT_TRUE(sample.ok()) << sample.status();
@@ -85,10 +85,11 @@ TEST(ChatVectorsTest, LabelsSpellTheSupervisedText) {
   v1::Model model = MakeModel(chatml);
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const TextOptions options = {tokenizer->get(), &model, 4096,
-                               v1::Batch::ON_TOO_LONG_ERROR};
+  const auto of_model = ModelText::Create(model, tokenizer->get());
+  ASSERT_TRUE(of_model.ok()) << of_model.status();
+  const TextOptions options = {of_model->get(), 4096};
   const auto learnt = [&](const nlohmann::json& turns, size_t images) {
-    const std::vector<ImageGrid> grids(images, ImageGrid{28, 56, 2, 4});
+    const std::vector<TileShape> grids(images, TileShape{28, 56});
     const auto sample = BuildText(nlohmann::json{{"messages", turns}}.dump(),
                                   TextForm::kConversation, grids, options);
     EXPECT_TRUE(sample.ok()) << sample.status();
@@ -118,8 +119,9 @@ TEST(ChatTokensTest, SupervisesATokenAcrossTheSeamAsAWhole) {
   model.set_profile("qwen2_5_vl");
   model.set_chat_template("chatml");
   ASSERT_TRUE(ApplyModelProfile(&model).ok());
-  const TextOptions options = {tokenizer->get(), &model, 4096,
-                               v1::Batch::ON_TOO_LONG_ERROR};
+  const auto of_model = ModelText::Create(model, tokenizer->get());
+  ASSERT_TRUE(of_model.ok()) << of_model.status();
+  const TextOptions options = {of_model->get(), 4096};
   const auto sample =
       BuildText(R"({"messages": [{"role": "assistant", "content": "\nx"}]})",
                 TextForm::kConversation, {}, options);
@@ -139,8 +141,9 @@ TEST(ChatTokensTest, RefusesASpelledOutImageToken) {
   v1::Model model = MakeModel({{"template", "chatml"}, {"system_prompt", ""}});
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const TextOptions options = {tokenizer->get(), &model, 4096,
-                               v1::Batch::ON_TOO_LONG_ERROR};
+  const auto of_model = ModelText::Create(model, tokenizer->get());
+  ASSERT_TRUE(of_model.ok()) << of_model.status();
+  const TextOptions options = {of_model->get(), 4096};
   for (const char* text : {"a <|image_pad|>", "<|video_pad|>"}) {
     const absl::Status status =
         BuildText(text, TextForm::kDocument, {}, options).status();

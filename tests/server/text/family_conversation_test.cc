@@ -1,7 +1,5 @@
 // Compares conversations with images with the ids of the model families'
 // processors, as written by check_family_chats.py.
-#include "server/text/family_conversation.h"
-
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -11,8 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/image_plan/image_family.h"
-#include "server/text/family_template.h"
+#include "server/config/model_profile.h"
+#include "server/config/profiles.h"
+#include "server/text/model_text.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {
@@ -33,11 +32,21 @@ const Tokenizer& FamilyTokenizer() {
 absl::StatusOr<TextSample> Tokenize(const std::string& family,
                                     const std::vector<Turn>& turns,
                                     const std::vector<TileShape>& sizes) {
-  const auto chat = FindFamilyTemplate(family);
-  if (!chat.ok()) return chat.status();
-  return TokenizeFamilyConversation(
-      turns, sizes, ImagePlanner::Create(*FindImageFamily(family)).value(),
-      *chat, FamilyTokenizer());
+  v1::Model model;
+  model.set_profile(family);
+  model.set_chat_template(family);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  const ImageFamily* images = FindImageFamily(family);
+  model.mutable_token_ids()->set_image(
+      FamilyTokenizer().SpecialTokenId(images->marks.placeholder).value_or(-1));
+  const auto text = ModelText::Create(model, &FamilyTokenizer());
+  if (!text.ok()) return text.status();
+  nlohmann::json messages = nlohmann::json::array();
+  for (const Turn& turn : turns) {
+    messages.push_back({{"role", RoleName(turn.role)}, {"content", turn.text}});
+  }
+  return BuildText(nlohmann::json{{"messages", messages}}.dump(),
+                   TextForm::kConversation, sizes, {text->get(), UINT32_MAX});
 }
 
 // Ids of a vector: a number, or [number, count] for a run.
@@ -74,7 +83,9 @@ TEST(FamilyConversationTest, IdsEqualThoseOfTheProcessors) {
   }
   // Not of transformers: family_videos_test.
   families.insert("llava_video");
-  EXPECT_THAT(FamilyTemplateNames(), ::testing::ElementsAreArray(families));
+  // Written by hand below.
+  families.insert("vipllava");
+  EXPECT_THAT(ProfileNames(HasChat), ::testing::ElementsAreArray(families));
 }
 
 // What the assistant says, and the end of its turn.
@@ -101,6 +112,7 @@ TEST(FamilyConversationTest, LabelsSpellTheSupervisedText) {
   EXPECT_EQ(learnt("internvl3"), "Here.<|im_end|>Yes<|im_end|>");
   EXPECT_EQ(learnt("gemma3"), "Here.<end_of_turn>Yes<end_of_turn>");
   EXPECT_EQ(learnt("llava1_5"), "Here. Yes ");
+  EXPECT_EQ(learnt("vipllava"), "Here.###Yes");
   EXPECT_EQ(learnt("pixtral"), "Here.</s>Yes</s>");
   EXPECT_EQ(learnt("kimi_k25"), "Here.<|im_end|>Yes<|im_end|>");
   EXPECT_EQ(learnt("minicpmv4_6"), "Here.<|im_end|>Yes<|im_end|>");
@@ -142,6 +154,9 @@ TEST(FamilyConversationTest, WritesTurnsAsTheTemplatesDo) {
             "[gMASK]<sop><|system|>\n Be \n<|user|>\n Hi \n<|assistant|>\n"
             "<think></think>\nHo<|user|>\nSo?<|assistant|>\n<think></think>\n"
             "Yes");
+  EXPECT_EQ(text("vipllava", turns),
+            "<s> Be \n###Human:  Hi \n###Assistant:  Ho \n###Human: So?"
+            "###Assistant: Yes");
   // An empty answer ends its thoughts and says nothing.
   EXPECT_EQ(text("glm46v", {{Role::kUser, "a"}, {Role::kAssistant, " \n"}}),
             "[gMASK]<sop><|user|>\na<|assistant|>\n<think></think>");
@@ -227,9 +242,11 @@ TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
   EXPECT_THAT(message("gemma3", {{Role::kSystem, "a"}}, {}),
               HasSubstr("only before the first turn of the user"));
   EXPECT_EQ(message("internvl3", {{Role::kUser, "<image>"}}, {}),
-            "the conversation has more <image> marks than its 0 images");
+            "text has 1 <image> marks, the sample has 0 images; each mark "
+            "stands for one image");
   EXPECT_EQ(message("internvl3", {{Role::kUser, "<image>"}}, {{9, 9}, {9, 9}}),
-            "the conversation has 1 <image> marks for 2 images");
+            "text has 1 <image> marks, the sample has 2 images; each mark "
+            "stands for one image");
   EXPECT_THAT(message("internvl3", {{Role::kUser, "<IMG_CONTEXT>"}}, {}),
               HasSubstr("spells out token"));
   EXPECT_EQ(message("minicpmv4_6", {{Role::kAssistant, "a"}}, {}),
@@ -257,22 +274,21 @@ TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
         HasSubstr("turn 2 is of the assistant; the chat template of gemma4 "
                   "wants texts without <"));
   }
-  EXPECT_THAT(message("siglip", {{Role::kUser, "a"}}, {}),
-              HasSubstr("the chat template of the family siglip is not "
-                        "covered; wanted one of ernie4_5_vl, "));
 }
 
 TEST(FamilyConversationTest, NamesATokenThatTheTokenizerLacks) {
   const auto bytes = MakeTokenizer("bytes");
-  const auto status =
-      TokenizeFamilyConversation(
-          {}, {}, ImagePlanner::Create(*FindImageFamily("internvl3")).value(),
-          FindFamilyTemplate("internvl3").value(), **bytes)
-          .status();
+  v1::Model model;
+  model.set_profile("internvl3");
+  model.set_chat_template("internvl3");
+  model.set_tokenizer("bytes");
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  const absl::Status status = ModelText::Create(model, bytes->get()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(),
-            "the tokenizer lacks the token <|im_start|> of the family "
-            "internvl3; give the tokenizer of its checkpoint");
+  EXPECT_EQ(
+      status.message(),
+      "model.tokenizer: bytes: the tokenizer lacks the token <|im_start|> "
+      "of the family internvl3; give the tokenizer of its checkpoint");
 }
 
 }  // namespace

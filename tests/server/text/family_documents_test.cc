@@ -11,9 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
-#include "server/text/family_text.h"
+#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/text_measure.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {
@@ -56,20 +55,19 @@ class Texts {
     model_.mutable_token_ids()->set_end_of_text(7);
     EXPECT_TRUE(ApplyModelProfile(&model_).ok());
     tokenizer_ = OpenModelTokenizer(&model_).value();
-    auto family = FamilyText::Create(model_, tokenizer_.get());
+    auto family = ModelText::Create(model_, tokenizer_.get());
     EXPECT_TRUE(family.ok()) << family.status();
     if (family.ok()) family_ = *std::move(family);
-    options_ = {tokenizer_.get(), &model_, 1u << 20,
-                v1::Batch::ON_TOO_LONG_ERROR, family_.get()};
+    options_ = {family_.get(), 1u << 20};
   }
 
   absl::StatusOr<TextSample> Build(
       const std::string& text, TextForm form,
       const std::vector<TileShape>& sizes = kOne) const {
-    auto built = BuildFamilyText(text, form, sizes, options_);
+    auto built = BuildText(text, form, sizes, options_);
     if (!built.ok()) return built;
     // An index measures what blocks hold.
-    const auto measured = MeasureFamilyText(text, form, sizes, options_);
+    const auto measured = MeasureText(text, form, sizes, options_);
     EXPECT_TRUE(measured.ok()) << measured.status();
     EXPECT_EQ(measured->text_tokens + *family_->Placeholders(sizes),
               built->ids.size());
@@ -109,7 +107,7 @@ class Texts {
  private:
   v1::Model model_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<const FamilyText> family_;
+  std::unique_ptr<const ModelText> family_;
   TextOptions options_;
 };
 

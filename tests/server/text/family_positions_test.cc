@@ -1,5 +1,5 @@
-#include "server/text/family_positions.h"
-
+// Compares the positions of families' images with those of their models.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -7,67 +7,79 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/config/model_profile.h"
+#include "server/text/positions.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// make_family_positions.py made the cases.
+constexpr int32_t kImage = 5;
+
+v1::Model ModelOf(const std::string& profile) {
+  v1::Model model;
+  model.set_profile(profile);
+  model.mutable_token_ids()->set_image(kImage);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  return model;
+}
+
+// make_family_positions.py made the cases: the first placeholder of each image,
+// and its rows and columns of tokens.
 TEST(FamilyPositionsTest, EqualThoseOfTheModels) {
   const nlohmann::json cases =
       ReadJsonOrFail("tests/server/text/testdata/family_positions.json");
   ASSERT_EQ(cases.size(), 24u);
   for (const nlohmann::json& expected : cases) {
     SCOPED_TRACE(expected.dump());
-    const PositionRule rule =
-        PositionRuleOf(expected["family"].get<std::string>());
-    const uint32_t tokens = expected["tokens"];
-    std::vector<PlacedImage> images;
+    const v1::Model model = ModelOf(expected["family"]);
+    std::vector<int32_t> ids(expected["tokens"].get<size_t>(), 9);
+    std::vector<GridThw> grids;
     for (const nlohmann::json& image : expected["images"]) {
-      images.push_back({image[0], image[1], image[2]});
+      const uint32_t rows = image[1], columns = image[2];
+      // HunyuanVL: a newline a row, and both ends.
+      const uint32_t tokens = model.position_axes() == 4
+                                  ? rows * (columns + 1) + 2
+                                  : rows * columns;
+      std::fill_n(ids.begin() + image[0].get<size_t>(), tokens, kImage);
+      grids.push_back({1, rows * model.merge(), columns * model.merge()});
     }
     std::vector<int32_t> wanted;
     for (const nlohmann::json& axis : expected["positions"]) {
       for (const nlohmann::json& id : axis) wanted.push_back(id);
     }
-    std::vector<int32_t> positions(AxesOf(rule) * tokens);
-    ASSERT_TRUE(
-        NumberTokens(rule, tokens, images, absl::MakeSpan(positions)).ok());
+    std::vector<int32_t> positions(model.position_axes() * ids.size());
+    const absl::Status status =
+        ComputePositions(ids, grids, model, absl::MakeSpan(positions));
+    ASSERT_TRUE(status.ok()) << status;
     EXPECT_EQ(positions, wanted);
   }
 }
 
-TEST(FamilyPositionsTest, OtherFamiliesCountTokens) {
-  std::vector<int32_t> positions(5);
+TEST(FamilyPositionsTest, OtherFamiliesHaveOneAxis) {
   for (const char* name : {"gemma3", "llama4", "internvl3", "pixtral"}) {
-    ASSERT_EQ(AxesOf(PositionRuleOf(name)), 1u);
-    ASSERT_TRUE(NumberTokens(PositionRuleOf(name), 5, {{1, 1, 3}},
-                             absl::MakeSpan(positions))
-                    .ok());
-    EXPECT_THAT(positions, ElementsAre(0, 1, 2, 3, 4));
+    EXPECT_EQ(ModelOf(name).position_axes(), 1u);
   }
 }
 
 TEST(FamilyPositionsTest, RefusesImagesThatDoNotFit) {
-  std::vector<int32_t> positions(3 * 10);
-  const auto message = [&](const std::vector<PlacedImage>& images) {
-    return std::string(NumberTokens(PositionRule::kRowsAndColumns, 10, images,
-                                    absl::MakeSpan(positions))
-                           .message());
+  const v1::Model model = ModelOf("hunyuan_vl");
+  std::vector<int32_t> positions(4 * 10);
+  const std::vector<int32_t> ids = {1,      kImage, kImage, kImage, kImage,
+                                    kImage, kImage, kImage, kImage, 1};
+  const auto message = [&](const std::vector<GridThw>& grids) {
+    return std::string(
+        ComputePositions(ids, grids, model, absl::MakeSpan(positions))
+            .message());
   };
-  EXPECT_EQ(message({{0, 2, 5}}), "");
-  EXPECT_EQ(message({{1, 2, 5}}),
-            "image 0 of 2x5 tokens begins at token 1; wanted it from token 0 "
-            "on and within 10");
-  EXPECT_THAT(message({{0, 2, 2}, {3, 1, 1}}),
-              HasSubstr("image 1 of 1x1 tokens begins at token 3; wanted it "
-                        "from token 4"));
-  EXPECT_THAT(message({{0, 1u << 31, 1u << 31}}), HasSubstr("image 0"));
+  EXPECT_EQ(message({{1, 4, 4}}), "");
+  EXPECT_THAT(message({{1, 4, 6}}),
+              HasSubstr("image 0 has 10 tokens from token 1"));
+  EXPECT_THAT(message({{1, 1u << 31, 1u << 31}}), HasSubstr("image 0"));
   positions.pop_back();
-  EXPECT_THAT(message({}), HasSubstr("room for 29 position ids; wanted 30"));
+  EXPECT_THAT(message({}), HasSubstr("room for 39 position ids"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Texts of InternVL's and LLaVA-OneVision's videos: ids as transformers'
 // processors make them (make_family_video_vectors.py); of LLaVA-Video's: as a
 // second writing of its training code makes them (make_llava_video_chats.py).
-#include "server/text/family_videos.h"
+#include "server/text/video_text.h"
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
-#include "server/text/family_text.h"
+#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
@@ -45,16 +45,15 @@ class FamilyVideosTest : public ::testing::Test {
     model_.mutable_token_ids()->set_end_of_text(7);
     EXPECT_TRUE(ApplyModelProfile(&model_).ok());
     tokenizer_ = OpenModelTokenizer(&model_).value();
-    family_ = FamilyText::Create(model_, tokenizer_.get()).value();
-    options_ = {tokenizer_.get(), &model_, 1u << 20,
-                v1::Batch::ON_TOO_LONG_ERROR, family_.get()};
+    family_ = ModelText::Create(model_, tokenizer_.get()).value();
+    options_ = {family_.get(), 1u << 20};
   }
 
   absl::StatusOr<TextSample> Build(const std::string& text,
                                    const std::vector<TileShape>& sizes,
                                    const std::vector<VideoText>& videos,
                                    TextForm form = TextForm::kConversation) {
-    return BuildFamilyText(text, form, sizes, options_, videos);
+    return BuildText(text, form, sizes, options_, videos);
   }
 
   // The ids as text; a run of placeholders as [N].
@@ -100,8 +99,8 @@ class FamilyVideosTest : public ::testing::Test {
       ASSERT_TRUE(built.ok()) << built.status();
       EXPECT_EQ(built->ids, wanted);
       // Measuring agrees, and says that other limits give another text.
-      const auto measured = MeasureFamilyText(text, TextForm::kConversation,
-                                              sizes, options_, videos);
+      const auto measured =
+          MeasureText(text, TextForm::kConversation, sizes, options_, videos);
       ASSERT_TRUE(measured.ok()) << measured.status();
       uint64_t placeholders = *family_->Placeholders(sizes);
       for (const VideoText& video : videos)
@@ -114,7 +113,7 @@ class FamilyVideosTest : public ::testing::Test {
 
   v1::Model model_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<const FamilyText> family_;
+  std::unique_ptr<const ModelText> family_;
   TextOptions options_;
 };
 
@@ -142,12 +141,12 @@ TEST_F(OneVisionVideosTest, IdsEqualThoseOfTheProcessor) {
 
 TEST_F(OneVisionVideosTest, NeedsTheTokenOfVideos) {
   model_.mutable_token_ids()->set_video(7);
-  const auto given = FamilyText::Create(model_, tokenizer_.get());
+  const auto given = ModelText::Create(model_, tokenizer_.get());
   ASSERT_TRUE(given.ok()) << given.status();
   EXPECT_EQ((*given)->model().token_ids().video(), 7);
   // The configuration's model is left as it is, also for jobs without videos.
   model_.mutable_token_ids()->set_video(-1);
-  const auto own = FamilyText::Create(model_, tokenizer_.get());
+  const auto own = ModelText::Create(model_, tokenizer_.get());
   ASSERT_TRUE(own.ok()) << own.status();
   EXPECT_EQ((*own)->model().token_ids().video(),
             *tokenizer_->SpecialTokenId("<video>"));
@@ -201,8 +200,8 @@ TEST_F(LlavaVideosTest, IdsEqualThoseOfItsTrainingCode) {
     const auto built = Build(vector.dump(), sizes, videos);
     ASSERT_TRUE(built.ok()) << built.status();
     EXPECT_EQ(built->ids, wanted);
-    const auto measured = MeasureFamilyText(
-        vector.dump(), TextForm::kConversation, sizes, options_, videos);
+    const auto measured = MeasureText(vector.dump(), TextForm::kConversation,
+                                      sizes, options_, videos);
     ASSERT_TRUE(measured.ok()) << measured.status();
     uint64_t placeholders = *family_->Placeholders(sizes);
     for (const VideoText& video : videos) placeholders += video.run_tokens;
@@ -247,7 +246,7 @@ TEST_F(LlavaVideosTest, TimesBelongToTheFirstTurnOfTheUser) {
 TEST_F(LlavaVideosTest, AnIdOfVideosIsTheConfigurations) {
   EXPECT_EQ(family_->video_placeholder(), model_.token_ids().image());
   model_.mutable_token_ids()->set_video(7);
-  const auto given = FamilyText::Create(model_, tokenizer_.get());
+  const auto given = ModelText::Create(model_, tokenizer_.get());
   ASSERT_TRUE(given.ok()) << given.status();
   EXPECT_EQ((*given)->video_placeholder(), 7);
 }

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/text/family_template.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
@@ -35,6 +35,10 @@ constexpr char kMistralSmall[] =
     "{{- '[SYSTEM_PROMPT]' + system_message + '[/SYSTEM_PROMPT]' }}"
     "{{- '[INST]' }}[IMG]{{- '[/INST]' }}";
 
+std::string TemplateFault(absl::string_view name, absl::string_view own) {
+  return ::ballast::TemplateFault(FindChat(name), own);
+}
+
 TEST(TemplateFaultTest, TellsCheckpointsOfOneFamilyApart) {
   EXPECT_EQ(TemplateFault("glm4v", kGlm41), "");
   EXPECT_EQ(TemplateFault("glm4v", kGlm46), "has \"<think>\"");
@@ -50,7 +54,7 @@ TEST(TemplateFaultTest, TellsCheckpointsOfOneFamilyApart) {
 }
 
 TEST(TemplateFaultTest, EveryFamilyHasASign) {
-  for (const std::string& family : FamilyTemplateNames()) {
+  for (const std::string& family : ProfileNames(HasChat)) {
     EXPECT_NE(TemplateFault(family, "{{ messages }}"), "") << family;
     EXPECT_EQ(TemplateFault(family, ""), "") << family;
   }

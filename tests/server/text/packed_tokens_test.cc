@@ -39,7 +39,8 @@ class PackedTokensTest : public ::testing::Test {
 
   void ExpectRefused(const std::string& json, std::vector<uint32_t> images,
                      const char* complaint) {
-    const absl::Status status = ParsePackedJson(json, images, ids_).status();
+    const absl::Status status =
+        ParsePackedJson(json, {images, {}}, ids_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
     EXPECT_THAT(std::string(status.message()), HasSubstr(complaint));
   }
@@ -66,9 +67,10 @@ TEST_F(PackedTokensTest, JsonIsAListOrAnObject) {
 }
 
 TEST_F(PackedTokensTest, ImagesAreFolded) {
-  EXPECT_THAT(
-      Shown(ParsePackedJson("[1, 5, 9, 9, 6, 5, 9, 6, 2]", {2, 1}, ids_)),
-      ElementsAre("1+", "#0", "#1", "2+"));
+  const std::vector<uint32_t> lengths = {2, 1};
+  EXPECT_THAT(Shown(ParsePackedJson("[1, 5, 9, 9, 6, 5, 9, 6, 2]",
+                                    {lengths, {}}, ids_)),
+              ElementsAre("1+", "5", "#0", "6", "5", "#1", "6", "2+"));
   // Vision start and end without an image between are ordinary tokens.
   EXPECT_THAT(Shown(ParsePackedJson("[5, 6]", {}, ids_)),
               ElementsAre("5+", "6+"));

@@ -1,5 +1,3 @@
-#include "server/text/text_measure.h"
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
+#include "server/text/model_text.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
@@ -88,9 +87,11 @@ constexpr char kText[] = "twenty bytes of text";
 TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
   const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
   const v1::Config config = MakeConfig();
-  TextOptions options = {tokenizer.get(), &config.model(), 100,
+  const auto text = ModelText::Create(config.model(), tokenizer.get());
+  ASSERT_TRUE(text.ok()) << text.status();
+  TextOptions options = {text->get(), 100,
                          v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT};
-  const ImageGrid grid = *ResizedGrid(56, 84, config.model());  // 2*3 tokens
+  const TileShape grid = {56, 84};  // 2*3 tokens
   MeasuredText measured =
       *MeasureText(kText, TextForm::kDocument, {grid}, options);
   EXPECT_EQ(measured.text_tokens, 23);

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "server/config/model_profile.h"
+#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/text_sample.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
@@ -38,15 +38,19 @@ TEST(TextSampleSentencePieceTest, TheModelsSpaceIsAddedAtTheBeginningOnly) {
   ASSERT_TRUE(ApplyModelProfile(&model).ok());
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const TextOptions options = {tokenizer->get(), &model, 1000};
-  const ImageGrid grid = *ResizedGrid(56, 56, model);  // four tokens
+  const TileShape square = {56, 56};  // four tokens
+  const auto build = [&](const char* text) {
+    const auto of_model = ModelText::Create(model, tokenizer->get()).value();
+    return BuildText(text, TextForm::kConversation, {square},
+                     {of_model.get(), 1000});
+  };
   const std::string image =
       "<|vision_start|><|image_pad|><|image_pad|><|image_pad|><|image_pad|>"
       "<|vision_end|>";
   const char* json =
       R"({"messages": [{"role": "user", "content": "<image>What 😀?"},)"
       R"( {"role": "assistant", "content": "😀 A fox 😀"}]})";
-  auto sample = BuildText(json, TextForm::kConversation, {grid}, options);
+  auto sample = build(json);
   ASSERT_TRUE(sample.ok()) << sample.status();
   Spelled spelled = Spell(*sample, **tokenizer);
   EXPECT_EQ(spelled.all, "<|im_start|>user\n" + image +
@@ -63,14 +67,14 @@ TEST(TextSampleSentencePieceTest, TheModelsSpaceIsAddedAtTheBeginningOnly) {
   chat->mutable_assistant()->set_prefix("ASSISTANT: ");
   chat->mutable_assistant()->set_end("</s>");
   chat->mutable_assistant()->set_supervised(true);
-  sample = BuildText(json, TextForm::kConversation, {grid}, options);
+  sample = build(json);
   ASSERT_TRUE(sample.ok()) << sample.status();
   spelled = Spell(*sample, **tokenizer);
   EXPECT_EQ(spelled.all,
             "<s>USER: " + image + "What 😀? ASSISTANT: 😀 A fox 😀</s>");
   EXPECT_EQ(spelled.supervised, "😀 A fox 😀</s>");
   chat->clear_begin();
-  sample = BuildText(json, TextForm::kConversation, {grid}, options);
+  sample = build(json);
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(Spell(*sample, **tokenizer).all.substr(0, 7), " USER: ");
 }

@@ -1,13 +1,14 @@
-#include "server/text/text_sample.h"
-
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
+#include "server/config/model_profile.h"
+#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/text_measure.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
@@ -53,13 +54,13 @@ struct Expected {
 };
 
 absl::StatusOr<TextSample> BuildConversation(absl::string_view json,
-                                             absl::Span<const ImageGrid> images,
+                                             absl::Span<const TileShape> images,
                                              const TextOptions& options) {
   return BuildText(json, TextForm::kConversation, images, options);
 }
 
 absl::StatusOr<TextSample> BuildDocument(absl::string_view text,
-                                         absl::Span<const ImageGrid> images,
+                                         absl::Span<const TileShape> images,
                                          const TextOptions& options) {
   return BuildText(text, TextForm::kDocument, images, options);
 }
@@ -74,17 +75,20 @@ class TextSampleTest : public ::testing::Test {
     model_.mutable_token_ids()->set_im_start(kImStart);
     model_.mutable_token_ids()->set_im_end(kImEnd);
     model_.mutable_token_ids()->set_end_of_text(kEndOfText);
+    model_.set_min_pixels(1);
     EXPECT_TRUE(ApplyModelProfile(&model_).ok());
   }
 
   TextOptions Options(
       uint32_t max_tokens = 4096,
       v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR) const {
-    return {tokenizer_.get(), &model_, max_tokens, on_too_long};
+    texts_.push_back(ModelText::Create(model_, tokenizer_.get()).value());
+    return {texts_.back().get(), max_tokens, on_too_long};
   }
 
-  static ImageGrid Grid(uint32_t grid_h, uint32_t grid_w) {
-    return {grid_h * 14, grid_w * 14, grid_h, grid_w};
+  // The sides of an image that is this grid of patches as it is.
+  static TileShape Grid(uint32_t grid_h, uint32_t grid_w) {
+    return {grid_h * 14, grid_w * 14};
   }
 
   static void ExpectEqual(const absl::StatusOr<TextSample>& sample,
@@ -99,6 +103,7 @@ class TextSampleTest : public ::testing::Test {
 
   std::unique_ptr<Tokenizer> tokenizer_;
   v1::Model model_;
+  mutable std::vector<std::unique_ptr<const ModelText>> texts_;
 };
 
 TEST_F(TextSampleTest, ConversationIsChatml) {
@@ -296,7 +301,7 @@ TEST_F(TextSampleTest, TruncationDropsTextFromTheEndAndNeverAnImage) {
   const std::string json =
       R"({"conversations": [{"from": "human", "value": "ab<image>cd"},
           {"from": "gpt", "value": "ef<image>gh"}]})";
-  const std::vector<ImageGrid> images = {Grid(4, 4), Grid(2, 4)};
+  const std::vector<TileShape> images = {Grid(4, 4), Grid(2, 4)};
   Expected whole;
   whole.Id(kImStart).Text("user\nab").Image(4).Text("cd").Id(kImEnd);
   whole.Text("\n").Id(kImStart).Text("assistant\n").Text("ef", true).Image(2);
@@ -338,7 +343,8 @@ TEST_F(TextSampleTest, TruncationDropsTextFromTheEndAndNeverAnImage) {
 
 TEST_F(TextSampleTest, ImagesBeyondTheLimitTakeNoMemory) {
   // 2^28 placeholders would be 2 GiB of ids and labels.
-  const std::vector<ImageGrid> images(16, Grid(1 << 13, 1 << 13));
+  model_.set_max_pixels(uint64_t{1} << 40);
+  const std::vector<TileShape> images(16, Grid(1 << 13, 1 << 13));
   const auto sample = BuildDocument(
       "a", images, Options(4096, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT));
   EXPECT_EQ(sample.status().code(), absl::StatusCode::kOutOfRange);
@@ -412,11 +418,12 @@ TEST_F(TextSampleTest, AnImageMarkIsAVideosWhereThereIsNoImage) {
       BuildText("<video><video>", TextForm::kDocument, {}, Options(), videos)
           .status()
           .message(),
-      HasSubstr("text has 2 <video> marks, the sample has 1 videos"));
-  EXPECT_THAT(BuildText("<video>", TextForm::kDocument, {}, Options())
-                  .status()
-                  .message(),
-              HasSubstr("text has 1 <video> marks, the sample has 0 videos"));
+      HasSubstr("2 <video> marks, the sample has 0 images and 1 videos"));
+  EXPECT_THAT(
+      BuildText("<video>", TextForm::kDocument, {}, Options())
+          .status()
+          .message(),
+      HasSubstr("1 <video> marks, the sample has 0 images and 0 videos"));
 }
 
 }  // namespace

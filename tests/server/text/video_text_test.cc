@@ -1,4 +1,5 @@
 #include "server/text/video_text.h"
+#include "server/video/model_videos.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,12 +48,25 @@ TEST(VideoTextTest, InternVlNumbersItsFrames) {
   EXPECT_THAT(text.before, ElementsAre("Frame1: ", "\nFrame2: ", "\nFrame3: "));
 }
 
-TEST(VideoTextTest, RunsFollowTheImages) {
-  std::vector<uint32_t> runs = {9};
-  AppendRuns({TextOfVideo(VideoRule::kQwen3, Plan(), 2),
-              TextOfVideo(VideoRule::kQwen2, Plan(), 2)},
-             &runs);
-  EXPECT_THAT(runs, ElementsAre(9, 6, 6, 6, 18));
+TEST(VideoTextTest, EachRunIsBetweenTheMarksOfAnImage) {
+  const auto written = [](VideoRule rule) {
+    std::vector<std::string> pieces;
+    for (const ImageTextPiece& piece :
+         VideoPieces(TextOfVideo(rule, Plan(), 2),
+                     {.before = "<a>", .after = "<z>"}, /*has_own_id=*/true)) {
+      EXPECT_EQ(piece.is_video, piece.placeholders != 0);
+      pieces.push_back(piece.placeholders == 0
+                           ? piece.text
+                           : std::to_string(piece.placeholders));
+    }
+    return pieces;
+  };
+  EXPECT_THAT(written(VideoRule::kQwen2), ElementsAre("<a>", "18", "<z>"));
+  const std::vector<std::string> qwen3 = written(VideoRule::kQwen3);
+  ASSERT_EQ(qwen3.size(), 7u);
+  EXPECT_EQ(qwen3[1], "6");
+  EXPECT_EQ(qwen3[2].substr(0, 4), "<z><");
+  EXPECT_EQ(qwen3[6], "<z>");
 }
 
 TEST(VideoTextTest, GridsFollowTheModel) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/sha256.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {

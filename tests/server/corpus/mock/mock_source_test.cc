@@ -12,7 +12,7 @@
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
 #include "server/image/image.h"
-#include "server/text/text_measure.h"
+#include "server/text/model_text.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
 
@@ -120,16 +120,21 @@ TEST(MockSourceTest, SamplesMatchTheIndex) {
   const v1::Config config = ConfigOf(absl::StrCat(kLengths, kImages));
   const auto source = OpenOrFail(config);
   const v1::Model& model = config.model();
-  const TextOptions text = {nullptr, &model, config.batch().max_tokens(),
+  const auto of_model = ModelText::Create(model, /*tokenizer=*/nullptr);
+  ASSERT_TRUE(of_model.ok()) << of_model.status();
+  const TextOptions text = {of_model->get(), config.batch().max_tokens(),
                             config.batch().on_too_long()};
   std::set<size_t> counts;
   for (uint64_t i = 0; i < 40; ++i) {
     const IndexedSample indexed = *source->index().sample(i);
     const auto raw = ReadSample(*source, i, {});
     ASSERT_TRUE(raw.ok()) << raw.status();
-    const std::vector<ImageGrid> grids = GridsOf(indexed.images, model);
+    std::vector<TileShape> sides;
+    for (const ImageSize& size : indexed.images) {
+      sides.push_back({size.height, size.width});
+    }
     const auto measured =
-        MeasureText(raw->text, TextForm::kPackedBytes, grids, text);
+        MeasureText(raw->text, TextForm::kPackedBytes, sides, text);
     ASSERT_TRUE(measured.ok()) << measured.status();
     EXPECT_EQ(measured->text_tokens, indexed.text_tokens);
     EXPECT_EQ(measured->label_tokens, indexed.label_tokens);

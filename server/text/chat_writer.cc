@@ -1,0 +1,254 @@
+#include "server/text/chat_writer.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
+#include "server/text/chat_template.h"
+#include "server/text/text_token.h"
+
+namespace ballast {
+namespace {
+
+using Kind = TextToken::Kind;
+
+// Whether the assistant answers this turn.
+bool IsQuestion(const Turn& turn) {
+  if (turn.role != Role::kUser) return false;
+  const absl::string_view text = StripWhiteSpace(turn.text);
+  return !absl::StartsWith(text, "<tool_response>") ||
+         !absl::EndsWith(text, "</tool_response>");
+}
+
+// What the template wants in place of a system turn, the conversation's
+// `index`-th of `turns`; "" if it is as wanted.
+absl::string_view WantedOfSystem(const v1::Chat& chat, size_t index,
+                                 absl::Span<const Turn> turns) {
+  const bool has_image = absl::StrContains(turns[index].text, kImageMark);
+  if (chat.no_system()) return "no system turn";
+  if ((chat.needs_question() || chat.system_first()) &&
+      (index != 0 || has_image)) {
+    return "a system turn only at the start, without images";
+  }
+  if (!chat.system_in_user()) return "";
+  if (index != 0 || turns.size() == 1) {
+    return "a system turn only before the first turn of the user";
+  }
+  return has_image ? "a system turn without images" : "";
+}
+
+// The same for a turn of the assistant. `after_answer`: behind another.
+std::string WantedOfAnswer(const v1::Chat& chat, absl::string_view text,
+                           bool after_answer) {
+  if (chat.answers_apart() && after_answer) {
+    return "a turn of the user between two of the assistant";
+  }
+  if (chat.answers_have_no_images() && absl::StrContains(text, kImageMark)) {
+    return "images in turns of the user alone";
+  }
+  for (const absl::string_view mark :
+       {chat.thought_begin(), chat.thought_end()}) {
+    if (mark.empty() || !absl::StrContains(text, mark)) continue;
+    return absl::StrCat(
+        "texts without ", mark,
+        ", since it moves or drops thoughts: leave them out, or use "
+        "chat_template: chatml or custom");
+  }
+  return "";
+}
+
+// The same for any turn.
+std::string WantedOfTurn(const v1::Chat& chat, size_t index,
+                         absl::Span<const Turn> turns) {
+  const Turn& turn = turns[index];
+  if (turn.role == Role::kSystem) {
+    return std::string(WantedOfSystem(chat, index, turns));
+  }
+  const size_t place = index - (turns[0].role == Role::kSystem ? 1 : 0);
+  if (chat.one_answer() && place > 1) {
+    return "one question and its answer, since what stands between two rounds "
+           "is not known for certain: make each round a sample, or use "
+           "chat_template: custom";
+  }
+  if (chat.alternates() && (place % 2 == 0) != (turn.role == Role::kUser)) {
+    return "user and assistant in turn, the user first";
+  }
+  if (turn.role != Role::kAssistant) return "";
+  const bool after_answer =
+      index > 0 && turns[index - 1].role == Role::kAssistant;
+  return WantedOfAnswer(chat, turn.text, after_answer);
+}
+
+absl::Status CheckOrder(absl::Span<const Turn> turns, const v1::Chat& chat,
+                        absl::string_view name) {
+  const bool has_question = std::any_of(turns.begin(), turns.end(), IsQuestion);
+  if (chat.needs_question() && !has_question) {
+    return DataFaultError(absl::StrCat(
+        "no turn of the user asks; the chat template of ", name, " wants one"));
+  }
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const std::string wanted = WantedOfTurn(chat, i, turns);
+    if (wanted.empty()) continue;
+    return DataFaultError(
+        absl::StrCat("turn ", i + 1, " is of the ", RoleName(turns[i].role),
+                     "; the chat template of ", name, " wants ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+// Writes one conversation.
+class ConversationWriter {
+ public:
+  ConversationWriter(const v1::Chat& chat, absl::Span<const ImagePieces> images,
+                     TokenWriter* writer)
+      : chat_(chat), images_(images), writer_(*writer) {}
+
+  void AddTurns(absl::Span<const Turn> turns) {
+    writer_.AddTemplateText(chat_.begin(), Kind::kContext);
+    size_t answers = 0;  // the first turn behind the last question
+    for (size_t i = 0; i < turns.size(); ++i) {
+      if (IsQuestion(turns[i])) answers = i + 1;
+    }
+    absl::string_view system;
+    for (size_t i = 0; i < turns.size(); ++i) {
+      if (i == 0 && turns[0].role == Role::kSystem && chat_.system_in_user()) {
+        system = turns[0].text;
+        continue;
+      }
+      const bool ends_answer = i > 0 && turns[i - 1].role == Role::kAssistant;
+      AddTurn(turns[i], i == 0, ends_answer, i >= answers, system);
+      system = {};
+    }
+  }
+
+ private:
+  void AddTurn(const Turn& turn, bool is_first, bool ends_answer, bool answers,
+               absl::string_view system) {
+    const v1::ChatTemplate::Turn& form = TurnOf(chat_, turn.role);
+    const bool is_answer = turn.role == Role::kAssistant;
+    const Kind said = form.supervised() ? Kind::kSupervised : Kind::kContext;
+    absl::string_view prefix = form.prefix();
+    if (ends_answer && turn.role == Role::kUser &&
+        !chat_.answer_stop().empty() &&
+        absl::ConsumePrefix(&prefix, chat_.answer_stop())) {
+      writer_.AddTemplateText(chat_.answer_stop(), Kind::kSupervised);
+    }
+    writer_.AddTemplateText(prefix, Kind::kContext);
+    if (answers && is_answer) {
+      writer_.AddTemplateText(chat_.answer_first(), Kind::kContext);
+    }
+    if (!system.empty()) {
+      writer_.AddText(absl::StrCat(system, "\n\n"), Kind::kContext);
+    }
+    std::vector<absl::string_view> texts = SplitAtImageMarks(turn.text);
+    if (chat_.trim() || (chat_.trim_answer() && is_answer)) {
+      TrimEnds(&texts);
+    }
+    std::string moved;
+    if (chat_.only_image_first() && texts.size() == 2 && !texts[0].empty()) {
+      moved = absl::StrCat(texts[0], texts[1]);
+      const absl::string_view kept = StripWhiteSpace(moved);
+      moved = kept.empty() ? "" : absl::StrCat("\n", kept);
+      texts = {"", moved};
+    }
+    if (is_answer && (texts.size() > 1 || !texts[0].empty())) {
+      writer_.AddTemplateText(chat_.answer_before(), Kind::kContext);
+    }
+    const bool begins_with_image = texts.size() > 1 && texts[0].empty();
+    if (!begins_with_image)
+      writer_.AddTemplateText(chat_.text_first(), Kind::kContext);
+    const bool trims = chat_.trim_texts() || (chat_.trim_system() && is_first &&
+                                              turn.role == Role::kSystem);
+    if (chat_.images_first()) {
+      AddImagesAndVideos(texts.size() - 1);
+    }
+    bool has_part = false;
+    const auto add_seam = [&] {
+      if (has_part) writer_.AddTemplateText(chat_.part_seam(), said);
+      has_part = true;
+    };
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (i > 0 && !chat_.images_first()) {
+        add_seam();
+        AddImagesAndVideos(1);
+      }
+      if (texts[i].empty()) continue;
+      add_seam();
+      writer_.AddTemplateText(chat_.text_before(), said);
+      writer_.AddText(trims ? StripWhiteSpace(texts[i]) : texts[i], said);
+      writer_.AddTemplateText(chat_.text_after(), said);
+    }
+    writer_.AddTemplateText(form.end(), said);
+    writer_.AddTemplateText(form.suffix(), Kind::kContext);
+  }
+
+  // Strips the white space before the first text and after the last.
+  static void TrimEnds(std::vector<absl::string_view>* texts) {
+    for (absl::string_view* text : {&texts->front(), &texts->back()}) {
+      const absl::string_view kept = StripWhiteSpace(*text);
+      const bool is_first = text == &texts->front();
+      const bool is_last = text == &texts->back();
+      const char* begin = is_first ? kept.data() : text->data();
+      const char* end =
+          (is_last ? kept : *text).data() + (is_last ? kept : *text).size();
+      *text = kept.empty() ? "" : absl::string_view(begin, end - begin);
+    }
+  }
+
+  // Adds the next `count`, images before videos.
+  void AddImagesAndVideos(size_t count) {
+    const auto next = images_.subspan(next_image_, count);
+    for (const bool videos : {false, true}) {
+      for (const ImagePieces& pieces : next) {
+        const bool is_video =
+            std::any_of(pieces.begin(), pieces.end(),
+                        [](const ImageTextPiece& p) { return p.is_video; });
+        if (is_video != videos) continue;
+        writer_.AddText(
+            absl::StrReplaceAll(chat_.image_before(),
+                                {{"{number}", absl::StrCat(++written_)}}),
+            Kind::kContext);
+        writer_.AddImage(pieces);
+        writer_.AddTemplateText(chat_.image_after(), Kind::kContext);
+      }
+    }
+    next_image_ += count;
+  }
+
+  const v1::Chat& chat_;
+  const absl::Span<const ImagePieces> images_;
+  TokenWriter& writer_;
+  size_t next_image_ = 0;
+  size_t written_ = 0;
+};
+
+}  // namespace
+
+absl::Status WriteConversation(absl::Span<const Turn> turns,
+                               absl::Span<const ImagePieces> images,
+                               const v1::Chat& chat, absl::string_view name,
+                               TokenWriter* writer) {
+  BALLAST_RETURN_IF_ERROR(CheckOrder(turns, chat, name));
+  size_t marks = 0;
+  for (const Turn& turn : turns) {
+    marks += SplitAtImageMarks(turn.text).size() - 1;
+  }
+  BALLAST_RETURN_IF_ERROR(CheckMarks(marks, images.size()));
+  ConversationWriter(chat, images, writer).AddTurns(turns);
+  return absl::OkStatus();
+}
+
+absl::Status CheckMarks(size_t marks, size_t images) {
+  if (marks == images) return absl::OkStatus();
+  return DataFaultError(absl::StrCat(
+      "text has ", marks, " ", kImageMark, " marks, the sample has ", images,
+      " images; each mark stands for one image"));
+}
+
+}  // namespace ballast

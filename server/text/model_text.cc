@@ -1,0 +1,440 @@
+#include "server/text/model_text.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "common/status_macros.h"
+#include "common/utf8.h"
+#include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
+#include "server/corpus/data_fault.h"
+#include "server/text/chat_template.h"
+#include "server/text/chat_writer.h"
+#include "server/text/packed_tokens.h"
+#include "server/text/text_version.h"
+
+namespace ballast {
+namespace {
+
+using Kind = TextToken::Kind;
+
+// `text` itself if it is UTF-8; otherwise, with on_invalid_utf8 `replace`,
+// `replaced`, which then holds it with U+FFFD in place of each invalid
+// character.
+absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
+                                            const v1::Model& model,
+                                            std::string* replaced) {
+  const absl::Status status = CheckUtf8(text);
+  if (status.ok()) return text;
+  if (model.on_invalid_utf8() != v1::Model::ON_INVALID_UTF8_REPLACE) {
+    return DataFaultError(
+        absl::StrCat(status.message(),
+                     "; model.on_invalid_utf8: replace puts U+FFFD there"));
+  }
+  *replaced = ReplaceInvalidUtf8(text);
+  return *replaced;
+}
+
+// Serialises the whole template: any difference gives another text.
+std::string OneLine(const v1::ChatTemplate& chat) {
+  std::vector<std::string> fields = {chat.begin()};
+  for (const v1::ChatTemplate::Turn* turn :
+       {&chat.system(), &chat.user(), &chat.assistant()}) {
+    fields.insert(fields.end(), {turn->prefix(), turn->end(), turn->suffix(),
+                                 turn->supervised() ? "learnt" : ""});
+  }
+  fields.push_back(chat.trim() ? "trim" : "");
+  for (std::string& field : fields) field = absl::CHexEscape(field);
+  return absl::StrJoin(fields, "|");
+}
+
+uint32_t Saturated(uint64_t count) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max()));
+}
+
+// The texts of images and videos in the order of their marks.
+std::vector<ImagePieces> InOrder(std::vector<ImagePieces> images,
+                                 std::vector<ImagePieces> videos,
+                                 const std::vector<bool>& order) {
+  std::vector<ImagePieces> both;
+  size_t image = 0;
+  size_t video = 0;
+  for (const bool is_video : order) {
+    both.push_back(std::move(is_video ? videos[video++] : images[image++]));
+  }
+  return both;
+}
+
+// MarkFrames of a conversation's turns.
+absl::StatusOr<std::vector<bool>> MarkTurns(size_t images, size_t videos,
+                                            std::vector<Turn>* turns) {
+  std::vector<std::string*> texts;
+  for (Turn& turn : *turns) texts.push_back(&turn.text);
+  return MarkFrames(images, videos, texts);
+}
+
+// MarkFrames of a document.
+absl::StatusOr<std::vector<bool>> MarkDocument(size_t images, size_t videos,
+                                               std::string* text) {
+  std::string* const texts[] = {text};
+  return MarkFrames(images, videos, texts);
+}
+
+// Whether the model is LLaVA-Video's, as LLaVA-NeXT trains it.
+bool IsLlavaVideo(const ModelImages& images) {
+  return images.video() != nullptr && images.video()->rule == VideoRule::kLlava;
+}
+
+// The name of the placeholder of videos.
+std::string VideoPlaceholder(const v1::Model& model) {
+  const v1::ModelProfile* profile = GetProfile(model);
+  return profile == nullptr ? "" : profile->videos().placeholder();
+}
+
+}  // namespace
+
+ModelText::ModelText(const v1::Model& model, ModelImages images,
+                     const Tokenizer* tokenizer)
+    : model_(model),
+      images_(std::move(images)),
+      tokenizer_(tokenizer),
+      chat_(GetChat(model)),
+      videos_have_own_id_(images_.video() != nullptr &&
+                          !images_.video()->frames_are_crops) {}
+
+absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
+    const v1::Model& model, const Tokenizer* tokenizer) {
+  BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));
+  // Here, and not in the configuration: a job without videos stays what it was.
+  v1::Model own = model;
+  if (images.video() != nullptr && !images.video()->frames_are_crops &&
+      own.token_ids().video() < 0) {
+    const std::string name = VideoPlaceholder(model);
+    own.mutable_token_ids()->set_video(
+        name.empty() ? own.token_ids().image()
+                     : tokenizer->SpecialTokenId(name).value_or(-1));
+  }
+  std::unique_ptr<ModelText> text(
+      new ModelText(own, std::move(images), tokenizer));
+  if (!model.system_prompt().empty() && text->chat_.no_system()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.system_prompt: the chat template of ",
+                     model.chat_template(), " has no system turn"));
+  }
+  BALLAST_RETURN_IF_ERROR(
+      Annotate(text->CheckTokens(),
+               absl::StrCat("model.tokenizer: ", model.tokenizer())));
+  return std::unique_ptr<const ModelText>(std::move(text));
+}
+
+// Every special token of the images is one of the tokenizer's or has an id, and
+// every one of a model's own template.
+absl::Status ModelText::CheckTokens() const {
+  const ImageMarks& marks = planner().family().marks;
+  std::vector<const std::string*> texts = TextsOf(marks);
+  if (FindChat(model_.chat_template()) != nullptr) {
+    const std::vector<const std::string*> of_chat = TextsOf(chat_);
+    texts.insert(texts.begin(), of_chat.begin(), of_chat.end());
+  }
+  std::vector<std::string> tokens;
+  for (const std::string* text : texts) {
+    for (const absl::string_view token : SpecialTokensIn(*text)) {
+      tokens.emplace_back(token);
+    }
+  }
+  const v1::TokenIds& ids = model_.token_ids();
+  for (const std::string& token : tokens) {
+    if ((token == marks.placeholder && ids.image() >= 0) ||
+        (token == marks.before && ids.vision_start() >= 0) ||
+        (token == marks.after && ids.vision_end() >= 0)) {
+      continue;
+    }
+    // Tiles are numbered; of these tokens some are enough.
+    const std::string name = absl::StrReplaceAll(
+        token,
+        {{"{row}", "1"}, {"{column}", "1"}, {"{tile}", "1"}, {"{image}", "0"}});
+    if (tokenizer_->SpecialTokenId(name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer lacks the token ", name, " of the family ",
+        planner().family().name, "; give the tokenizer of its checkpoint"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ImagePieces>> ModelText::ImageTexts(
+    absl::Span<const TileShape> sizes) const {
+  std::vector<ImagePieces> images;
+  images.reserve(sizes.size());
+  for (const TileShape& size : sizes) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const ImagePlan plan,
+        planner().Plan(size.height, size.width,
+                       static_cast<uint32_t>(sizes.size())));
+    images.push_back(ImageText(planner().family(), plan,
+                               static_cast<uint32_t>(images.size())));
+  }
+  return images;
+}
+
+absl::StatusOr<TextTokens> ModelText::Tokenize(
+    absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+    absl::Span<const VideoText> videos) const {
+  BALLAST_ASSIGN_OR_RETURN(std::vector<ImagePieces> images, ImageTexts(sizes));
+  const bool is_packed =
+      form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
+  if (!videos.empty() && is_packed) {
+    return DataFaultError(
+        "video is not supported in a text of token ids; write the sample as a "
+        "conversation or a document");
+  }
+  if (!videos.empty() && videos_have_own_id_ && video_placeholder() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a video, and the tokenizer ", model_.tokenizer(), " has no token ",
+        VideoPlaceholder(model_),
+        " to stand for its frames; give the tokenizer of the model's "
+        "checkpoint, or model.token_ids.video"));
+  }
+  if (IsLlavaVideo(images_)) {
+    BALLAST_RETURN_IF_ERROR(CheckLlavaVideos(sizes.size(), videos.size(),
+                                             form == TextForm::kConversation));
+  }
+  std::vector<ImagePieces> frames;
+  for (const VideoText& video : videos) {
+    frames.push_back(
+        VideoPieces(video, planner().family().marks, videos_have_own_id_));
+  }
+  if (form == TextForm::kPackedBytes) {
+    return ParsePacked(text, /*is_json=*/false, images);
+  }
+  std::string replaced;
+  BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
+  if (form == TextForm::kPackedJson) {
+    return ParsePacked(text, /*is_json=*/true, images);
+  }
+  // A model without a token of videos takes the mark of one for text.
+  const bool has_frames = !videos.empty() || model_.token_ids().video() >= 0;
+  if (form == TextForm::kDocument) {
+    std::string marked(text);
+    if (has_frames) {
+      BALLAST_ASSIGN_OR_RETURN(
+          const std::vector<bool> order,
+          MarkDocument(sizes.size(), videos.size(), &marked));
+      images = InOrder(std::move(images), std::move(frames), order);
+    }
+    return TokenizeDocument(marked, images);
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
+  if (!videos.empty() && !videos[0].times.empty()) {
+    BALLAST_RETURN_IF_ERROR(AddTimes(videos[0].times, &turns));
+  }
+  if (has_frames) {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+                             MarkTurns(sizes.size(), videos.size(), &turns));
+    images = InOrder(std::move(images), std::move(frames), order);
+  }
+  return TokenizeConversation(std::move(turns), images);
+}
+
+absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
+    absl::string_view text, TextForm form, size_t images, size_t videos) const {
+  std::string replaced;
+  BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
+  if (form == TextForm::kDocument) {
+    std::string marked(text);
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+                             MarkDocument(images, videos, &marked));
+    return ImagesBehindVideos(order);
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+                           MarkTurns(images, videos, &turns));
+  return ImagesBehindVideos(order);
+}
+
+absl::StatusOr<TextTokens> ModelText::TokenizeConversation(
+    std::vector<Turn> turns, absl::Span<const ImagePieces> images) const {
+  if (!model_.system_prompt().empty() &&
+      (turns.empty() || turns[0].role != Role::kSystem)) {
+    turns.insert(turns.begin(), {Role::kSystem, model_.system_prompt()});
+  }
+  TokenWriter writer(tokenizer_, &model_.token_ids(),
+                     &planner().family().marks);
+  BALLAST_RETURN_IF_ERROR(
+      WriteConversation(turns, images, chat_, model_.chat_template(), &writer));
+  return std::move(writer).Finish();
+}
+
+absl::StatusOr<TextTokens> ModelText::TokenizeDocument(
+    absl::string_view text, absl::Span<const ImagePieces> images) const {
+  TokenWriter writer(tokenizer_, &model_.token_ids(),
+                     &planner().family().marks);
+  // What a tokenizer of the model writes before each text.
+  if (FindChat(model_.chat_template()) != nullptr) {
+    writer.AddTemplateText(chat_.begin(), Kind::kContext);
+  }
+  const std::vector<absl::string_view> texts = SplitAtImageMarks(text);
+  if (texts.size() == 1) {
+    for (const ImagePieces& image : images) writer.AddImage(image);
+  } else {
+    BALLAST_RETURN_IF_ERROR(CheckMarks(texts.size() - 1, images.size()));
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i > 0) writer.AddImage(images[i - 1]);
+    writer.AddText(texts[i], Kind::kSupervised);
+  }
+  writer.AddEndOfText(Kind::kSupervised);
+  return std::move(writer).Finish();
+}
+
+absl::StatusOr<TextTokens> ModelText::ParsePacked(
+    absl::string_view text, bool is_json,
+    absl::Span<const ImagePieces> images) const {
+  const v1::TokenIds& ids = model_.token_ids();
+  TextTokens packed;
+  std::vector<int32_t> marks;
+  for (const ImagePieces& pieces : images) {
+    for (const ImageTextPiece& piece : pieces) {
+      if (piece.placeholders != 0) {
+        packed.runs.push_back(static_cast<uint32_t>(piece.placeholders));
+        continue;
+      }
+      // Those with ids are checked.
+      if (ids.vision_start() >= 0 && ids.vision_end() >= 0) continue;
+      for (const absl::string_view token : SpecialTokensIn(piece.text)) {
+        if (const auto id = tokenizer_->SpecialTokenId(token)) {
+          marks.push_back(*id);
+        }
+      }
+    }
+  }
+  const PackedRuns runs = {packed.runs, marks};
+  BALLAST_ASSIGN_OR_RETURN(packed.tokens,
+                           is_json ? ParsePackedJson(text, runs, ids)
+                                   : ParsePackedBytes(text, runs, ids));
+  return packed;
+}
+
+absl::Status ModelText::Place(absl::Span<const int32_t> ids,
+                              absl::Span<const TileShape> sizes,
+                              absl::Span<const GridThw> videos,
+                              absl::Span<int32_t> out) const {
+  // On one axis a tile counts as any token.
+  if (model_.position_axes() == 1) {
+    if (out.size() != ids.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("room for ", out.size(), " position ids; wanted ",
+                       ids.size(), " for as many tokens"));
+    }
+    std::iota(out.begin(), out.end(), 0);
+    return absl::OkStatus();
+  }
+  const uint32_t patch = planner().family().patch;
+  const uint32_t merge = planner().family().merge;
+  std::vector<GridThw> grids;
+  for (const TileShape& size : sizes) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const ImagePlan plan,
+        planner().Plan(size.height, size.width,
+                       static_cast<uint32_t>(sizes.size())));
+    // One crop, of whole tokens.
+    const PixelRect& crop = plan.stages.back().crop;
+    grids.push_back({1, crop.height / (patch * merge) * merge,
+                     crop.width / (patch * merge) * merge});
+  }
+  return ComputePositions(ids, grids, model_, out, videos);
+}
+
+int32_t ModelText::video_placeholder() const {
+  return videos_have_own_id_ ? model_.token_ids().video()
+                             : model_.token_ids().image();
+}
+
+absl::StatusOr<uint64_t> ModelText::Placeholders(
+    absl::Span<const TileShape> sizes) const {
+  uint64_t total = 0;
+  for (const TileShape& size : sizes) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint32_t count,
+        images_.Placeholders(size.height, size.width,
+                             static_cast<uint32_t>(sizes.size())));
+    total += count;
+  }
+  return total;
+}
+
+absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
+                                     absl::Span<const TileShape> sizes,
+                                     const TextOptions& options,
+                                     absl::Span<const VideoText> videos) {
+  BALLAST_ASSIGN_OR_RETURN(TextTokens built,
+                           options.text->Tokenize(text, form, sizes, videos));
+  // Checked before anything is expanded: a hostile image count costs no memory.
+  BALLAST_RETURN_IF_ERROR(
+      LimitTokens(options.max_tokens, options.on_too_long, &built));
+  return ExpandTokens(built, options.text->model().token_ids());
+}
+
+absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
+                                         absl::Span<const TileShape> sizes,
+                                         const TextOptions& options,
+                                         absl::Span<const VideoText> videos) {
+  BALLAST_ASSIGN_OR_RETURN(TextTokens built,
+                           options.text->Tokenize(text, form, sizes, videos));
+  const size_t whole = built.tokens.size();
+  const absl::Status fits =
+      LimitTokens(options.max_tokens, options.on_too_long, &built);
+  const TextCounts counts = CountTokens(built);
+  const bool is_packed =
+      form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
+  MeasuredText measured;
+  measured.text_tokens = Saturated(counts.text_tokens);
+  measured.label_tokens = Saturated(counts.label_tokens);
+  measured.too_long = !fits.ok();
+  measured.limited = built.tokens.size() != whole || !videos.empty() ||
+                     (is_packed && !sizes.empty());
+  return measured;
+}
+
+bool TextFits(uint32_t text_tokens, absl::Span<const TileShape> sizes,
+              const TextOptions& options) {
+  const absl::StatusOr<uint64_t> placeholders =
+      options.text->Placeholders(sizes);
+  return placeholders.ok() && *placeholders + text_tokens <= options.max_tokens;
+}
+
+std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
+  const v1::TokenIds& ids = model.token_ids();
+  // The marks of an image depend on how it is cut.
+  const std::string family =
+      model.has_image_family()
+          ? FamilyYaml(FamilyOfConfig(model.image_family()))
+          : "";
+  return absl::StrCat(
+      "text_version=", kTextVersion, "\ntokenizer=", tokenizer.digest(),
+      "\nchat_template=", model.chat_template(), "\nimage=", ids.image(),
+      "\nvideo=", ids.video(), "\nvision_start=", ids.vision_start(),
+      "\nvision_end=", ids.vision_end(), "\nim_start=", ids.im_start(),
+      "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),
+      "\ncustom_template=", OneLine(model.custom_template()),
+      "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
+      "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
+      family);
+}
+
+std::string TextLimitKey(const v1::Config& config) {
+  const v1::Model& model = config.model();
+  return absl::StrCat(
+      "min_pixels=", model.min_pixels(), "\nmax_pixels=", model.max_pixels(),
+      "\npatch=", model.patch(), "\nmerge=", model.merge(),
+      "\nmax_tokens=", config.batch().max_tokens(),
+      "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n");
+}
+
+}  // namespace ballast

@@ -1,0 +1,168 @@
+#ifndef BALLAST_SERVER_TEXT_MODEL_TEXT_H_
+#define BALLAST_SERVER_TEXT_MODEL_TEXT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "proto/model_profile.pb.h"
+#include "server/config/model_images.h"
+#include "server/image_plan/image_family.h"
+#include "server/text/conversation.h"
+#include "server/text/positions.h"
+#include "server/text/text_token.h"
+#include "server/text/token_writer.h"
+#include "server/text/tokenizer.h"
+#include "server/text/video_text.h"
+
+namespace ballast {
+
+// The form of a sample's text.
+enum class TextForm {
+  // JSON, as ParseConversation reads it, rendered with the model's chat
+  // template (chat_template.h). Every `<image>` becomes the text of the next
+  // image, every `<video>` that of the next video; in a sample of videos alone
+  // `<image>` stands for a video, too, as LLaVA's data have it. Supervised: the
+  // assistant's text and the end of its turn (docs/text.md has the exact rule).
+  kConversation,
+  // Plain text: images come first unless `<image>` marks place them, then the
+  // text, then end-of-text. The text and the end are supervised.
+  kDocument,
+  // Token ids (packed_tokens.h).
+  kPackedBytes,
+  kPackedJson,
+};
+
+// The texts of a job's model: its chat template, its token ids, and the text
+// that its processor writes for images and videos. Immutable, so that threads
+// may share it.
+class ModelText {
+ public:
+  // `model` is complete; `tokenizer`, which is not owned, is the one that it
+  // names, and the model's ids agree with it (OpenModelTokenizer). Errors:
+  // INVALID_ARGUMENT (a token of the model's images or its template that
+  // neither the model's ids nor the tokenizer have; a system prompt where the
+  // template has no system turn; as ModelImages::Create).
+  static absl::StatusOr<std::unique_ptr<const ModelText>> Create(
+      const v1::Model& model, const Tokenizer* tokenizer);
+
+  // The tokens of a sample's text before any limit. `sizes`: of its images, in
+  // order; `videos`: its videos, which are where their marks are. Building and
+  // measuring both start here, so they cannot disagree. Errors:
+  // INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
+  // error; turns that the template does not render; another number of marks
+  // than images or videos; an image that cannot be planned; a spelled-out
+  // placeholder); the tokenizer's.
+  absl::StatusOr<TextTokens> Tokenize(
+      absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+      absl::Span<const VideoText> videos = {}) const;
+
+  // For each of a sample's videos, the number of its images behind it in the
+  // text. Errors: as Tokenize, as far as texts and marks go.
+  absl::StatusOr<std::vector<uint32_t>> ImagesBehind(absl::string_view text,
+                                                     TextForm form,
+                                                     size_t images,
+                                                     size_t videos) const;
+
+  // Writes the position ids of a sample's ids to `out`, [position_axes,
+  // ids.size()]. `videos`: one grid for each run of videos, where these have
+  // positions of their own (three axes). Errors: INVALID_ARGUMENT (the size of
+  // `out`; placeholders that do not fit the images and videos).
+  absl::Status Place(absl::Span<const int32_t> ids,
+                     absl::Span<const TileShape> sizes,
+                     absl::Span<const GridThw> videos,
+                     absl::Span<int32_t> out) const;
+
+  // Placeholders of all images of a sample.
+  absl::StatusOr<uint64_t> Placeholders(
+      absl::Span<const TileShape> sizes) const;
+
+  // The id that stands for a video: its own, or that of images.
+  int32_t video_placeholder() const;
+
+  const v1::Model& model() const { return model_; }
+  const ModelImages& images() const { return images_; }
+  const ImagePlanner& planner() const { return images_.planner(); }
+
+ private:
+  ModelText(const v1::Model& model, ModelImages images,
+            const Tokenizer* tokenizer);
+
+  absl::StatusOr<std::vector<ImagePieces>> ImageTexts(
+      absl::Span<const TileShape> sizes) const;
+  absl::StatusOr<TextTokens> TokenizeConversation(
+      std::vector<Turn> turns, absl::Span<const ImagePieces> images) const;
+  absl::StatusOr<TextTokens> TokenizeDocument(
+      absl::string_view text, absl::Span<const ImagePieces> images) const;
+  absl::StatusOr<TextTokens> ParsePacked(
+      absl::string_view text, bool is_json,
+      absl::Span<const ImagePieces> images) const;
+  absl::Status CheckTokens() const;
+
+  const v1::Model model_;
+  const ModelImages images_;
+  const Tokenizer* const tokenizer_;
+  const v1::Chat chat_;
+  // Videos have a placeholder of their own.
+  const bool videos_have_own_id_;
+};
+
+// The settings for building texts, common to all samples of a job.
+struct TextOptions {
+  const ModelText* text = nullptr;  // not owned
+  uint32_t max_tokens = 0;
+  v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR;
+};
+
+// Builds a sample's text from the sizes of its images, in order, and its
+// videos. Errors: as ModelText::Tokenize; OUT_OF_RANGE (more than max_tokens
+// and on_too_long is not truncate_text, or the image tokens alone exceed it).
+absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
+                                     absl::Span<const TileShape> sizes,
+                                     const TextOptions& options,
+                                     absl::Span<const VideoText> videos = {});
+
+// The lengths of a text, as stored in an index.
+struct MeasuredText {
+  uint32_t text_tokens = 0;   // all but placeholders
+  uint32_t label_tokens = 0;  // labels that are not -100
+  // True if building this text returns OUT_OF_RANGE; the counts are then those
+  // of the whole text, before any truncation.
+  bool too_long = false;
+  // True if other pixel bounds or limits may change the counts even if this
+  // text fits them: it was truncated, its ids are checked against its images,
+  // or it has videos, whose sampling is one of the limits.
+  bool limited = false;
+};
+
+// Measures the sample that BuildText would build from the same arguments,
+// truncation included, without building it. Errors: INVALID_ARGUMENT as
+// BuildText.
+absl::StatusOr<MeasuredText> MeasureText(
+    absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+    const TextOptions& options, absl::Span<const VideoText> videos = {});
+
+// True if a text of `text_tokens` that is not `limited` fits in
+// options.max_tokens with its images: its measure is then unchanged.
+bool TextFits(uint32_t text_tokens, absl::Span<const TileShape> sizes,
+              const TextOptions& options);
+
+// Both list everything that a measured length depends on besides the sample
+// itself and its videos (VideoPlanKey), one KEY=VALUE per line: the first lists
+// the settings that determine the whole text, the second its limits. An index
+// built under another key is stale. `model` and `config` are loaded ones;
+// `tokenizer` is the one that the model names.
+std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer);
+std::string TextLimitKey(const v1::Config& config);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_MODEL_TEXT_H_
