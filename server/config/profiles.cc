@@ -30,7 +30,6 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 using Profile = v1::ModelProfile;
 
@@ -75,10 +74,6 @@ bool Gives(const Message& message, const FieldDescriptor* field) {
   return field->is_repeated()
              ? message.GetReflection()->FieldSize(message, field) > 0
              : message.GetReflection()->HasField(message, field);
-}
-
-bool Gives(const Message& message, const char* name) {
-  return Gives(message, message.GetDescriptor()->FindFieldByName(name));
 }
 
 // The rule of images whose numbers a rule of videos reads.
@@ -459,7 +454,8 @@ std::string AddProfile(v1::ModelProfile profile) {
   const std::string said = profile.SerializeAsString();
   const auto* bytes = reinterpret_cast<const uint8_t*>(said.data());
   const std::string name = absl::StrCat(
-      profile.name(), "@", Sha256Hex(absl::MakeConstSpan(bytes, said.size())).substr(0, 16));
+      profile.name(), "@",
+      Sha256Hex(absl::MakeConstSpan(bytes, said.size())).substr(0, 16));
   if (profile.images().name() == profile.name()) {
     profile.mutable_images()->set_name(name);
   }
