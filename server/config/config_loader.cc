@@ -109,7 +109,8 @@ void DefaultSources(const KeyReport& report, v1::Config* config) {
 void DefaultModel(const KeyReport& report, v1::Model* model) {
   if (!report.Has("model.chat_template")) {
     const v1::ModelProfile* profile = GetProfile(*model);
-    if (profile == nullptr) {
+    // The validation refuses an encoder, which has no template.
+    if (profile == nullptr || IsEncoder(*profile)) {
       model->set_chat_template("chatml");
     } else {
       model->set_chat_template(HasChat(*profile) ? profile->name()

@@ -51,10 +51,18 @@ struct Known {
 // Faults of one file, each with its line.
 class Faults : public google::protobuf::io::ErrorCollector {
  public:
-  explicit Faults(absl::string_view file) : file_(file) {}
+  // Of the file of this name, which holds `content`.
+  Faults(absl::string_view file, absl::string_view content)
+      : file_(file), content_(absl::StrSplit(content, '\n')) {}
 
   // Counts lines from 0, as protobuf does; -1: of the whole file.
   void AddError(int line, int /*column*/, const std::string& text) override {
+    if (absl::StartsWith(text, "Unknown enumeration value of \"")) {
+      // The parser gives the line of the token after the value.
+      const std::vector<absl::string_view> parts = absl::StrSplit(text, '"');
+      line = std::min(line, static_cast<int>(content_.size()) - 1);
+      while (line > 0 && !absl::StrContains(content_[line], parts[1])) --line;
+    }
     lines_.push_back(
         absl::StrCat(file_, ":", line < 0 ? 1 : line + 1, ": ", text));
   }
@@ -66,6 +74,7 @@ class Faults : public google::protobuf::io::ErrorCollector {
 
  private:
   const absl::string_view file_;
+  const std::vector<absl::string_view> content_;
   std::vector<std::string> lines_;
 };
 
@@ -414,7 +423,7 @@ bool IsProfilePath(absl::string_view profile) {
 
 absl::StatusOr<v1::ModelProfile> ParseProfile(absl::string_view text,
                                               absl::string_view file) {
-  Faults faults(file);
+  Faults faults(file, text);
   TextFormat::ParseInfoTree places;
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&faults);

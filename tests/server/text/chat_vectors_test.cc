@@ -24,6 +24,8 @@ constexpr char kTestData[] = "tests/server/text/testdata/";
 v1::Model MakeModel(const nlohmann::json& expected) {
   v1::Model model;
   model.set_profile("qwen2_5_vl");
+  // Images are not enlarged: each has the tokens that a case states.
+  model.set_min_pixels(1);
   EXPECT_TRUE(ApplyModelProfile(&model).ok());
   model.set_tokenizer(std::string(kTestData) + "chat.tokenizer.json");
   model.set_chat_template(expected["template"]);

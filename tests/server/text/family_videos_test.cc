@@ -282,7 +282,7 @@ TEST_F(FamilyVideosTest, DocumentsTakeVideos) {
       std::string(Build("[1, 2]", {}, {VideoOf(1)}, TextForm::kPackedJson)
                       .status()
                       .message()),
-      HasSubstr("token ids with videos"));
+      HasSubstr("video is not supported in a text of token ids"));
 }
 
 TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {

@@ -187,7 +187,7 @@ SAME_PROCESSOR = {"gemma4_blocks": "gemma4"}
 
 
 #: Mean and deviation of the released checkpoints, where the classes have others: as in
-#: family_profile.cc, which names the sources.
+#: the files of models/, which name the sources.
 CHECKPOINTS = {
     "internvl3": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
     "llava_onevision": ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5]),
