@@ -121,6 +121,17 @@ absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
         name.empty() ? own.token_ids().image()
                      : tokenizer->SpecialTokenId(name).value_or(-1));
   }
+  // These ids are of Qwen's images. Around others, and in a model's own
+  // template, the tokenizer has the tokens, whatever ids the configuration
+  // gives.
+  if (model.has_image_family()) {
+    own.mutable_token_ids()->set_vision_start(-1);
+    own.mutable_token_ids()->set_vision_end(-1);
+    if (FindChat(model.chat_template()) != nullptr) {
+      own.mutable_token_ids()->set_im_start(-1);
+      own.mutable_token_ids()->set_im_end(-1);
+    }
+  }
   std::unique_ptr<ModelText> text(
       new ModelText(own, std::move(images), tokenizer));
   if (!model.system_prompt().empty() && text->chat_.no_system()) {
@@ -218,8 +229,9 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   if (form == TextForm::kPackedJson) {
     return ParsePacked(text, /*is_json=*/true, images);
   }
-  // A model without a token of videos takes the mark of one for text.
-  const bool has_frames = !videos.empty() || model_.token_ids().video() >= 0;
+  // In a sample without videos, models with other images than Qwen's take the
+  // mark of one for text.
+  const bool has_frames = !videos.empty() || !model_.has_image_family();
   if (form == TextForm::kDocument) {
     std::string marked(text);
     if (has_frames) {

@@ -31,10 +31,12 @@ const Tokenizer& FamilyTokenizer() {
 
 absl::StatusOr<TextSample> Tokenize(const std::string& family,
                                     const std::vector<Turn>& turns,
-                                    const std::vector<TileShape>& sizes) {
+                                    const std::vector<TileShape>& sizes,
+                                    const v1::TokenIds& given = {}) {
   v1::Model model;
   model.set_profile(family);
   model.set_chat_template(family);
+  *model.mutable_token_ids() = given;
   EXPECT_TRUE(ApplyModelProfile(&model).ok());
   const ImageFamily* images = FindImageFamily(family);
   model.mutable_token_ids()->set_image(
@@ -86,6 +88,23 @@ TEST(FamilyConversationTest, IdsEqualThoseOfTheProcessors) {
   // Written by hand below.
   families.insert("vipllava");
   EXPECT_THAT(ProfileNames(HasChat), ::testing::ElementsAreArray(families));
+}
+
+// Ids of Qwen's marks and of ChatML say nothing of another model's texts.
+TEST(FamilyConversationTest, WritesMarksByNameWhateverIdsAreGiven) {
+  v1::TokenIds given;
+  given.set_vision_start(1);
+  given.set_vision_end(2);
+  given.set_im_start(3);
+  given.set_im_end(4);
+  const std::vector<Turn> turns = {{Role::kUser, "<image>Hi"},
+                                   {Role::kAssistant, "Ho"}};
+  const auto plain = Tokenize("internvl3", turns, {{448, 448}});
+  const auto other = Tokenize("internvl3", turns, {{448, 448}}, given);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->ids, plain->ids);
+  EXPECT_EQ(other->labels, plain->labels);
 }
 
 // What the assistant says, and the end of its turn.
