@@ -79,7 +79,7 @@ class InspectTest(tools.ToolTest):
         message = self.error(
             "ballast-server", "inspect", "image", "--model", "x", good, status=2
         )
-        self.assertIn("--model: found x; wanted qwen2_vl, qwen2_5_vl", message)
+        self.assertIn("--model: found x; wanted aya_vision, ernie4_5_vl", message)
 
     def test_text(self):
         lines = ["Hi", "", "é 漢", '"\\']
