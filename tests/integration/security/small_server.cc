@@ -18,6 +18,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> StartSmallServer(
   job.config.mutable_topology()->mutable_servers(0)->set_address(address);
   *job.config.mutable_security() = security;
   job.tokenizer = *MakeTokenizer("bytes");
+  job.text = *ModelText::Create(job.config.model(), job.tokenizer.get());
   auto source = std::make_unique<FakeSampleSource>(job.config, 32);
   job.scheduler = *Scheduler::Create(job.config, {&source->index()});
   job.sources.push_back(std::move(source));
