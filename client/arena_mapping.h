@@ -8,13 +8,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/memory_region.h"
+#include "client/buffer_pool.h"
 #include "common/mutex.h"
-#include "proto/block/arena_layout.h"
+#include "proto/block/block_layout.h"
 
 namespace ballast {
 
-// A server's arena (proto/block/arena_layout.h), mapped for reading. Keeps the
+// A server's arena (proto/block/block_layout.h), mapped for reading. Keeps the
 // mapping but no open file, so nothing is left behind however the client ends,
 // and the pages stay valid while mapped, even if the server is gone. Trusts the
 // server not to shorten the file.

@@ -97,7 +97,7 @@ absl::Status CheckAskAlike(absl::Span<LoaderClient* const> servers,
 absl::Status NoneAnswers(absl::Span<LoaderClient* const> servers,
                          const std::vector<Answer>& answers) {
   for (const Answer& answer : answers) {
-    if (FaultOf(answer.status()) != Fault::kPassing) return answer.status();
+    if (GetFault(answer.status()) != Fault::kPassing) return answer.status();
   }
   if (servers.size() == 1) return answers[0].status();
   return absl::UnavailableError(AllAway(servers, answers));
@@ -109,7 +109,7 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
     const v1::Fingerprint& expected) {
   const std::vector<Answer> answers = AskAll(servers, role, expected);
   const bool primary_answers = answers[0].ok();
-  if (!primary_answers && FaultOf(answers[0].status()) != Fault::kPassing) {
+  if (!primary_answers && GetFault(answers[0].status()) != Fault::kPassing) {
     return answers[0].status();
   }
   // A primary with the fingerprint that the caller knows is the right one.
@@ -162,7 +162,7 @@ absl::StatusOr<v1::AttachResponse> AttachAll(
   while (true) {
     absl::StatusOr<v1::AttachResponse> answer =
         AttachNow(servers, role, expected);
-    if (answer.ok() || FaultOf(answer.status()) != Fault::kPassing ||
+    if (answer.ok() || GetFault(answer.status()) != Fault::kPassing ||
         clock->Now() - start + kPause > patience) {
       return answer;
     }

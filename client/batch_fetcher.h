@@ -9,8 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "client/held_bytes.h"
-#include "client/memory_region.h"
+#include "client/buffer_pool.h"
 #include "proto/job.pb.h"
 
 namespace ballast {

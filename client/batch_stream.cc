@@ -8,9 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/hang_timer.h"
-#include "client/held_bytes.h"
-#include "client/overwrite_count.h"
+#include "client/block_assembler.h"
+#include "client/buffer_pool.h"
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -20,6 +19,7 @@
 #include "proto/schedule/split.h"
 
 namespace ballast {
+
 std::string DescribeBlock(uint64_t step, uint32_t micro_batch) {
   return absl::StrCat("step ", step, " micro-batch ", micro_batch);
 }
@@ -411,6 +411,36 @@ absl::StatusOr<std::unique_ptr<BatchStream>> BatchStream::Create(
   BALLAST_RETURN_IF_ERROR(CheckOptions(options));
   return std::make_unique<ThreadedBatchStream>(std::move(connect),
                                                std::move(options));
+}
+
+void HangTimer::Start(absl::Time now) {
+  may_send_since_ = now;
+  last_byte_ = now;
+  bytes_ = 0;
+}
+
+absl::Status HangTimer::Check(absl::Time now, const Wait& wait) {
+  if (!wait.may_send) {
+    Start(now);
+    return absl::OkStatus();
+  }
+  if (wait.bytes != bytes_) {
+    bytes_ = wait.bytes;
+    last_byte_ = now;
+  }
+  if (now - last_byte_ >= silent_after_) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "sent no byte for ", absl::FormatDuration(now - last_byte_), " (after ",
+        bytes_,
+        " bytes of the block) though it was granted credit; does it "
+        "hang, or its disk?"));
+  }
+  if (now - may_send_since_ >= slow_after_) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "has sent ", bytes_, " bytes of the block and not all of it in ",
+        absl::FormatDuration(now - may_send_since_), "; is it overloaded?"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

@@ -6,10 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 
 namespace ballast {
+
 namespace {
 
 constexpr uint64_t kPage = 4096;
@@ -80,12 +81,12 @@ absl::StatusOr<BufferPool::Buffer> BufferPool::Take(uint64_t bytes) {
 }
 
 void BufferPool::Return(Buffer buffer) {
-  if (RegionOf(buffer) == nullptr) return;
+  if (GetRegion(buffer) == nullptr) return;
   MutexLock lock(&mutex_);
   places_.Free(buffer.bytes.data() - region_->base());
 }
 
-std::shared_ptr<const MemoryRegion> BufferPool::RegionOf(
+std::shared_ptr<const MemoryRegion> BufferPool::GetRegion(
     const Buffer& buffer) const {
   if (buffer.bytes.data() == nullptr || buffer.own.size() != 0) return nullptr;
   MutexLock lock(&mutex_);
@@ -120,6 +121,59 @@ std::shared_ptr<BufferPool> BufferPools::Take(uint64_t region_bytes) {
             oldest = std::move(idle->pools.front());
             idle->pools.pop_front();
           }};
+}
+
+HeldBytes::Share::Share(std::shared_ptr<HeldBytes> account, uint64_t fetcher,
+                        uint64_t bytes)
+    : account_(std::move(account)), fetcher_(fetcher), bytes_(bytes) {
+  MutexLock lock(&account_->mutex_);
+  account_->held_ += bytes_;
+  if (fetcher_ == account_->fetcher_) account_->held_of_fetcher_ += bytes_;
+  account_->largest_block_ = std::max(account_->largest_block_, bytes_);
+}
+
+void HeldBytes::Share::Release() {
+  const std::shared_ptr<HeldBytes> account = std::move(account_);
+  if (account == nullptr) return;
+  MutexLock lock(&account->mutex_);
+  account->held_ -= bytes_;
+  if (fetcher_ == account->fetcher_) account->held_of_fetcher_ -= bytes_;
+  account->changed_.NotifyAll();
+}
+
+uint64_t HeldBytes::NextFetcher() {
+  MutexLock lock(&mutex_);
+  held_of_fetcher_ = 0;
+  return ++fetcher_;
+}
+
+uint64_t HeldBytes::Allowance() {
+  MutexLock lock(&mutex_);
+  return AllowanceLocked();
+}
+
+bool HeldBytes::MaySend() {
+  MutexLock lock(&mutex_);
+  return largest_block_ <= AllowanceLocked();
+}
+
+bool HeldBytes::AwaitRoom() {
+  MutexLock lock(&mutex_);
+  while (!cancelled_ && held_ != held_of_fetcher_ && held_ >= max_bytes_) {
+    changed_.Wait(&mutex_);
+  }
+  return !cancelled_;
+}
+
+void HeldBytes::Cancel() {
+  MutexLock lock(&mutex_);
+  cancelled_ = true;
+  changed_.NotifyAll();
+}
+
+uint64_t HeldBytes::AllowanceLocked() const {
+  if (held_of_fetcher_ == 0) return UINT64_MAX;
+  return held_of_fetcher_ < max_bytes_ ? max_bytes_ - held_of_fetcher_ : 0;
 }
 
 }  // namespace ballast

@@ -8,12 +8,25 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/memory_region.h"
 #include "common/aligned_buffer.h"
-#include "common/extent_allocator.h"
 #include "common/mutex.h"
 
 namespace ballast {
+
+// Host memory that holds many blocks over time: the server's arena, mapped, or
+// the client's own. It lives as long as it is held; its blocks hold it. Code
+// that pins memory for a GPU can therefore pin a region once instead of each
+// block, and must hold the region while it is pinned. Thread-safe.
+class MemoryRegion {
+ public:
+  virtual ~MemoryRegion() = default;
+
+  // Whole pages, page-aligned. Blocks may lie anywhere in it.
+  virtual absl::Span<const uint8_t> bytes() const = 0;
+
+  // Whether it is mapped read-only: pinning it needs cudaHostRegisterReadOnly.
+  virtual bool read_only() const = 0;
+};
 
 // Memory for blocks that come in chunks. Buffers are places in one region,
 // which is mapped for the first buffer and kept, since fresh memory costs a
@@ -40,7 +53,7 @@ class BufferPool {
   uint64_t region_bytes() const { return region_bytes_; }
 
   // The region that holds the buffer; null if the buffer has its own memory.
-  std::shared_ptr<const MemoryRegion> RegionOf(const Buffer& buffer) const;
+  std::shared_ptr<const MemoryRegion> GetRegion(const Buffer& buffer) const;
 
  private:
   class Region;
@@ -72,6 +85,57 @@ class BufferPools {
     std::list<std::unique_ptr<BufferPool>> pools ABSL_GUARDED_BY(mutex);
   };
   const std::shared_ptr<Idle> idle_;
+};
+
+// Counts the bytes of a stream's live blocks. The stream's fetchers use it one
+// after the other. Each grants its server the bound minus the bytes of its own
+// blocks; the account also keeps a new fetcher from starting while too many
+// blocks of the one before are held. Thread-safe.
+class HeldBytes {
+ public:
+  // The bytes of one block, held until this is destroyed or released.
+  class Share {
+   public:
+    Share(std::shared_ptr<HeldBytes> account, uint64_t fetcher, uint64_t bytes);
+    ~Share() { Release(); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+
+    void Release();
+
+   private:
+    std::shared_ptr<HeldBytes> account_;  // null: released
+    const uint64_t fetcher_;
+    const uint64_t bytes_;
+  };
+
+  explicit HeldBytes(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // Registers a new fetcher and returns its number, which its blocks' shares
+  // carry.
+  uint64_t NextFetcher();
+  // Largest block that the current fetcher's server may begin; no limit while
+  // none of the fetcher's blocks is held.
+  uint64_t Allowance();
+  // Whether Allowance covers a block as large as the largest so far.
+  bool MaySend();
+  // Blocks until another block may be fetched: no block of an earlier fetcher
+  // is held, or fewer than `max_bytes` are held in total. False after Cancel.
+  bool AwaitRoom();
+  void Cancel();
+
+ private:
+  uint64_t AllowanceLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const uint64_t max_bytes_;
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The part of held_ that belongs to the current fetcher.
+  uint64_t held_of_fetcher_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t fetcher_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t largest_block_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ballast

@@ -8,8 +8,8 @@
 #include <eigen3/Eigen/QR>
 
 #include "absl/strings/str_cat.h"
-#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 
 namespace ballast {
 namespace {
@@ -191,7 +191,7 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
       for (auto& ranks : slots) {
         ranks.resize(std::max<size_t>(ranks.size(), module.load_after_size()));
       }
-      const FirstEntries first = FirstEntriesOf(micro_batch);
+      const FirstEntries first = GetFirstEntries(micro_batch);
       for (int i = 0; i < micro_batch.tokens_size(); ++i) {
         CostObservation& rank = slots[micro_batch.slot(i)][module.owner(i)];
         const auto add = [&rank](double n, double count) {

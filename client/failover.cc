@@ -45,7 +45,7 @@ absl::Status CheckFailoverOptions(const FailoverOptions& options) {
   return absl::OkStatus();
 }
 
-Fault FaultOf(const absl::Status& status) {
+Fault GetFault(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
@@ -79,7 +79,7 @@ void Failover::OnProgress() {
 
 absl::StatusOr<absl::Duration> Failover::OnFailure(absl::Time now,
                                                    const absl::Status& why) {
-  if (FaultOf(why) == Fault::kFinal) return why;
+  if (GetFault(why) == Fault::kFinal) return why;
   if (absl::IsDeadlineExceeded(why)) ++hangs_;
   failing_since_ = std::min(failing_since_, now);
   Server& failed = servers_[current_];
@@ -127,7 +127,7 @@ bool Failover::AllAreOut(absl::Time now) const {
   const bool patient = now - failing_since_ < options_.patience;
   for (const Server& server : servers_) {
     if (server.last.ok()) return false;
-    if (patient && FaultOf(server.last) != Fault::kLasting) return false;
+    if (patient && GetFault(server.last) != Fault::kLasting) return false;
   }
   return true;
 }
@@ -136,7 +136,7 @@ absl::Status Failover::Exhausted(absl::Time now,
                                  const absl::Status& why) const {
   bool lasting = true;
   for (const Server& server : servers_) {
-    lasting = lasting && FaultOf(server.last) == Fault::kLasting;
+    lasting = lasting && GetFault(server.last) == Fault::kLasting;
   }
   std::string message =
       servers_.size() == 1

@@ -52,7 +52,7 @@ enum class Fault {
   // No server can: the request is wrong. All other codes.
   kFinal,
 };
-Fault FaultOf(const absl::Status& status);
+Fault GetFault(const absl::Status& status);
 
 // Decides which of a job's servers a rank uses, and when. Any server can serve
 // any rank, so a rank moves from a failed server to the next. Pure: takes the

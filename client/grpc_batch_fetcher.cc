@@ -10,9 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "client/block_assembler.h"
 #include "client/buffer_pool.h"
-#include "client/held_bytes.h"
 #include "client/pull_stream.h"
-#include "client/pull_wire.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -79,7 +77,7 @@ class StreamedBlock final : public FetchedBlock {
     return block_.buffer.bytes;
   }
   std::shared_ptr<const MemoryRegion> region() const override {
-    return connection_->pool().RegionOf(block_.buffer);
+    return connection_->pool().GetRegion(block_.buffer);
   }
 
  private:

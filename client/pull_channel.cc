@@ -1,11 +1,36 @@
 #include "client/pull_channel.h"
 
-#include <utility>
-
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "client/server_channel.h"
+#include "proto/transport.h"
+
 namespace ballast {
+
+PullChannels::PullChannels(const std::string& address,
+                           const ChannelSecurity& security, uint32_t count)
+    : address_(address),
+      security_(security),
+      count_(std::clamp(count, 1u, kMaxLanes)),
+      main_(MakePullChannel(address, security)) {}
+
+std::vector<std::shared_ptr<grpc::Channel>> PullChannels::LanesTo(
+    const std::string& peer) {
+  MutexLock lock(&mutex_);
+  if (peer != peer_ || lanes_.empty()) {
+    peer_ = peer;
+    lanes_.clear();
+    for (uint32_t i = 1; i < count_; ++i) {
+      lanes_.push_back(MakePullChannel(address_, security_, peer));
+    }
+  }
+  return lanes_;
+}
+
 namespace {
 
 class GrpcPullRpc final : public PullRpc {

@@ -2,6 +2,8 @@
 #define BALLAST_CLIENT_PULL_STREAM_H_
 
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -11,20 +13,22 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "client/batch_fetcher.h"
 #include "client/pull_channel.h"
 #include "common/mutex.h"
 #include "proto/loader_service.pb.h"
 
 namespace ballast {
+
 // The first message of a Pull, without lanes.
 v1::PullRequest OpenRequest(const FetchRequest& request);
 
 // One Pull RPC: messages in, credit out. Thread-safe, but Read must be called
 // from one thread. Uses gRPC's callback interface, in which a write never
 // blocks: the thread that destroys a block grants credit, and it may be the
-// trainer's. Messages are read as bytes, so that parsing does not copy chunks
-// (pull_wire.h).
+// trainer's. Messages are read as bytes, so that parsing does not copy chunks.
 //
 // Blocks that the server has lent in its shared memory stay unchanged while the
 // RPC lives, so the RPC is kept until all are returned: a cancelled stream asks
@@ -148,6 +152,26 @@ class PullLanes {
   std::vector<std::unique_ptr<PullStream>> streams_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
+
+// Decodes the messages of a Pull from the bytes that gRPC carries.
+
+// A message of the server. Move-only: pieces point into it.
+struct PullMessage {
+  // The data of a chunk, in pieces as received; empty for other messages.
+  bool is_chunk = false;
+  std::vector<absl::Span<const uint8_t>> chunk;
+  // Any other message.
+  v1::PullResponse message;
+
+  // The memory of the pieces.
+  std::vector<grpc::Slice> slices;
+  std::unique_ptr<v1::PullResponse> parsed_chunk;
+};
+
+// Errors: INTERNAL (not a PullResponse).
+absl::StatusOr<PullMessage> DecodeResponse(grpc::ByteBuffer bytes);
+
+grpc::ByteBuffer EncodeRequest(const v1::PullRequest& request);
 
 }  // namespace ballast
 

@@ -4,14 +4,20 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <cstdint>
+#include <functional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
-#include "client/server_address.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "client/tls_diagnosis.h"
 #include "common/grpc_status.h"
 #include "common/net_address.h"
 #include "proto/transport.h"
 
 namespace ballast {
+
 namespace {
 
 // A step of 131,072 samples takes some 8 MiB.
@@ -101,6 +107,21 @@ std::shared_ptr<grpc::Channel> MakePullChannel(const std::string& address,
                                                const ChannelSecurity& security,
                                                const std::string& peer) {
   return MakeChannel(address, security, kMaxPullMessage, peer);
+}
+
+std::vector<std::string> SplitServers(absl::string_view list) {
+  return absl::StrSplit(list, ',');
+}
+
+absl::Status CheckServerAddress(absl::string_view address) {
+  const absl::StatusOr<NetAddress> parsed = ParseNetAddress(address);
+  if (parsed.ok() && (parsed->is_unix() || parsed->port != 0)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("server address \"", address, "\": ",
+                   parsed.ok() ? "wanted a port of 1 to 65535"
+                               : std::string(parsed.status().message())));
 }
 
 }  // namespace ballast

@@ -1,12 +1,13 @@
 #ifndef BALLAST_CLIENT_SERVER_CHANNEL_H_
 #define BALLAST_CLIENT_SERVER_CHANNEL_H_
 
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
-
-#include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -85,6 +86,15 @@ class ServerChannel {
 std::shared_ptr<grpc::Channel> MakePullChannel(const std::string& address,
                                                const ChannelSecurity& security,
                                                const std::string& peer = "");
+
+// Checks that `address` has a form that clients can connect to: valid for
+// ParseNetAddress (common/net_address.h), with a port above 0. Does not
+// connect. Errors: INVALID_ARGUMENT, naming the address and the form wanted.
+absl::Status CheckServerAddress(absl::string_view address);
+
+// Splits "A,B,C" into addresses without checking them: at least one, possibly
+// empty.
+std::vector<std::string> SplitServers(absl::string_view list);
 
 }  // namespace ballast
 

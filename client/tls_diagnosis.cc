@@ -53,7 +53,7 @@ struct CertificateCheck {
   std::vector<std::string> names;  // the certificate's
 };
 
-std::vector<std::string> NamesOf(X509* cert) {
+std::vector<std::string> GetNames(X509* cert) {
   std::vector<std::string> names;
   auto* all = static_cast<GENERAL_NAMES*>(
       X509_get_ext_d2i(cert, NID_subject_alt_name, nullptr, nullptr));
@@ -94,7 +94,7 @@ int OnVerify(int ok, X509_STORE_CTX* context) {
   auto* check = static_cast<CertificateCheck*>(SSL_get_app_data(ssl));
   check->error = X509_STORE_CTX_get_error(context);
   if (X509* leaf = X509_STORE_CTX_get0_cert(context); leaf != nullptr) {
-    check->names = NamesOf(leaf);
+    check->names = GetNames(leaf);
   }
   return 0;
 }

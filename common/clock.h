@@ -1,8 +1,12 @@
 #ifndef BALLAST_COMMON_CLOCK_H_
 #define BALLAST_COMMON_CLOCK_H_
 
+#include <functional>
 #include <memory>
+#include <thread>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace ballast {
@@ -32,6 +36,29 @@ class Clock {
   // Never goes backwards. For differences only: the origin is arbitrary.
   virtual absl::Time Now() = 0;
   virtual std::unique_ptr<Sleeper> NewSleeper() = 0;
+};
+
+// Calls a function every `period`, in its own thread, until destroyed;
+// destruction waits for a call in progress. The first call comes one period
+// after Start. `period` is evaluated before each wait.
+class Ticker {
+ public:
+  using Period = std::function<absl::Duration()>;
+
+  // `clock` is not owned and outlives this; `tick` must not destroy the Ticker.
+  // Errors: RESOURCE_EXHAUSTED ("no thread to `purpose`").
+  static absl::StatusOr<std::unique_ptr<Ticker>> Start(
+      absl::string_view purpose, Period period, std::function<void()> tick,
+      Clock* clock);
+  ~Ticker();
+
+ private:
+  Ticker(Period period, std::function<void()> tick, Clock* clock);
+
+  const Period period_;
+  const std::function<void()> tick_;
+  const std::unique_ptr<Sleeper> sleeper_;
+  std::thread thread_;
 };
 
 }  // namespace ballast

@@ -17,7 +17,7 @@
 #include "common/build_info.h"
 #include "common/help_text.h"
 #include "common/log.h"
-#include "common/one_line.h"
+#include "common/table.h"
 
 namespace ballast {
 namespace {
@@ -84,7 +84,7 @@ std::string OptionUsage(const CLI::Option* option) {
 
 // The options that `app` accepts, in order: its parents', its own, those that
 // every program has, positional ones.
-std::vector<const CLI::Option*> OptionsOf(const CLI::App* app) {
+std::vector<const CLI::Option*> GetOptions(const CLI::App* app) {
   std::vector<const CLI::App*> chain;
   for (; app != nullptr; app = app->get_parent()) chain.push_back(app);
   std::vector<const CLI::Option*> options;
@@ -129,7 +129,7 @@ class HelpFormatter : public CLI::FormatterBase {
     page.path = CommandPath(app);
     page.description = app->get_description();
     page.footer = app->get_footer();
-    for (const CLI::Option* option : OptionsOf(app)) {
+    for (const CLI::Option* option : GetOptions(app)) {
       page.options.push_back(
           {OptionUsage(option), About(option), option->get_required()});
     }
@@ -160,7 +160,7 @@ CLI::App* Given(CLI::App* app) {
   return app;
 }
 
-std::string CommandsOf(CLI::App* app) {
+std::string GetCommands(CLI::App* app) {
   return absl::StrJoin(app->get_subcommands({}), ", ",
                        [](std::string* out, const CLI::App* command) {
                          absl::StrAppend(out, command->get_name());
@@ -196,7 +196,7 @@ std::string Explain(CLI::App* app, CLI::App* given,
       }
       if (wants_command) {
         return absl::StrCat("unknown command ", unknown[0], "; wanted one of ",
-                            CommandsOf(given));
+                            GetCommands(given));
       }
       return absl::StrCat("`", unknown[0], "` is not expected here");
     }
@@ -205,7 +205,7 @@ std::string Explain(CLI::App* app, CLI::App* given,
     const std::string options = MissingOptions(given);
     if (!options.empty()) return absl::StrCat("missing ", options);
     if (wants_command) {
-      return absl::StrCat("missing a command, one of ", CommandsOf(given));
+      return absl::StrCat("missing a command, one of ", GetCommands(given));
     }
   }
   return error.what();

@@ -163,7 +163,7 @@ absl::Duration ProcessorTime(pid_t process) {
   return absl::DurationFromTimespec(time);
 }
 
-std::string HowOf(int code, int status) {
+std::string GetHow(int code, int status) {
   if (code == CLD_EXITED) return absl::StrCat("exit ", status);
   const char* const name = sigabbrev_np(status);
   return name != nullptr ? absl::StrCat("SIG", name)
@@ -172,7 +172,7 @@ std::string HowOf(int code, int status) {
 
 }  // namespace
 
-HelperEnd HelperEndOf(int code, int status) {
+HelperEnd GetHelperEnd(int code, int status) {
   if (code == CLD_EXITED) {
     switch (status) {
       case kExitNoLibraries:
@@ -313,7 +313,7 @@ absl::Status HelperProcess::Ask(Exchange exchange) {
       KillAndReap(child_.process, &code, &status);
     }
     const HelperEnd end =
-        was_silent_ ? HelperEnd::kSilence : HelperEndOf(code, status);
+        was_silent_ ? HelperEnd::kSilence : GetHelperEnd(code, status);
     child_ = HelperChild();
     if (options_.counters != nullptr) options_.counters->AddEnd(end);
     BALLAST_RETURN_IF_ERROR(Judge(end, code, status, was_new, &crashes));
@@ -337,7 +337,7 @@ absl::Status HelperProcess::Judge(HelperEnd end, int code, int status,
     case HelperEnd::kCrash:
       if (++*crashes < kMostCrashes) return absl::OkStatus();
       return InputFault(
-          absl::StrCat("ended on it twice (", HowOf(code, status), ")"));
+          absl::StrCat("ended on it twice (", GetHow(code, status), ")"));
     case HelperEnd::kSilence:
       return absl::UnavailableError(absl::StrCat(
           options_.name, " said and did nothing for ",
@@ -349,7 +349,7 @@ absl::Status HelperProcess::Judge(HelperEnd end, int code, int status,
           options_.name, " got no memory; is the machine out of memory?"));
     default:
       return absl::UnavailableError(
-          absl::StrCat(options_.name, " was killed (", HowOf(code, status),
+          absl::StrCat(options_.name, " was killed (", GetHow(code, status),
                        "); is the machine out of memory?"));
   }
 }

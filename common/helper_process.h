@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/instruments.h"
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 
 namespace ballast {
 
@@ -45,7 +45,7 @@ inline constexpr std::array<const char*, kHelperEnds> kHelperEndNames = {
 // How a process whose status waitid(2) gave as `code` (CLD_EXITED, ...) and
 // `status` has ended. A status that cannot be known (`code` 0) is kKilled: only
 // what the process did itself is a crash. Pure.
-HelperEnd HelperEndOf(int code, int status);
+HelperEnd GetHelperEnd(int code, int status);
 
 // Starts and ends of helpers. Thread-safe.
 struct HelperCounters {

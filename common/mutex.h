@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 
@@ -66,6 +67,28 @@ class CondVar {
 
  private:
   std::condition_variable condition_;
+};
+
+// A setting that can be replaced while in use: each Get returns the value of
+// one Set. For occasional reads (one per call or sample), not for inner loops.
+// Thread-safe.
+template <typename T>
+class LiveValue {
+ public:
+  explicit LiveValue(T value) : value_(std::move(value)) {}
+
+  T Get() const {
+    MutexLock lock(&mutex_);
+    return value_;
+  }
+  void Set(T value) {
+    MutexLock lock(&mutex_);
+    value_ = std::move(value);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  T value_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

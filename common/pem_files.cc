@@ -91,14 +91,15 @@ absl::StatusOr<Owned<EVP_PKEY>> ParseKey(const NamedFile& file,
 }
 
 // InfiniteFuture if the time cannot be read.
-absl::Time TimeOf(const ASN1_TIME* time) {
+absl::Time GetTime(const ASN1_TIME* time) {
   tm parts = {};
   if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfiniteFuture();
   return absl::FromTM(parts, absl::UTCTimeZone());
 }
 
 std::string Text(const ASN1_TIME* time) {
-  return absl::FormatTime(absl::RFC3339_sec, TimeOf(time), absl::UTCTimeZone());
+  return absl::FormatTime(absl::RFC3339_sec, GetTime(time),
+                          absl::UTCTimeZone());
 }
 
 absl::Status CheckDates(const NamedFile& file, const X509* cert,
@@ -153,7 +154,7 @@ absl::StatusOr<TlsIdentity> ReadTlsIdentity(const NamedFile& cert,
                  absl::StrCat("is not the key of the certificate ", cert.path));
   }
   BALLAST_RETURN_IF_ERROR(TryTls(cert, parsed_cert.get(), parsed_key.get()));
-  identity.expires = TimeOf(X509_get0_notAfter(parsed_cert.get()));
+  identity.expires = GetTime(X509_get0_notAfter(parsed_cert.get()));
   return identity;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 namespace ballast {
+
 namespace {
 
 absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& path,

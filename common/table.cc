@@ -4,6 +4,7 @@
 #include <utility>
 
 namespace ballast {
+
 namespace {
 
 size_t Width(const std::string& text) {

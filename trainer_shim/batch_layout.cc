@@ -1,12 +1,139 @@
 #include "trainer_shim/batch_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "proto/image/model_resampling.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
+
+namespace {
+
+// Far above any model. They keep sums of sizes inside 64 bits.
+constexpr uint64_t kMaxAlign = 1 << 20;
+constexpr uint64_t kMaxRowLength = uint64_t{1} << 30;
+
+absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
+                        uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: ", field, " is ", value, ", wanted ", least, " to ", most));
+}
+
+// An EmbeddingPlan takes merge * merge patches for a row. Other families have
+// newlines among an image's tokens, or drop padding.
+absl::Status CheckSplit(const v1::Model& model) {
+  if (model.has_video()) {
+    return absl::InvalidArgumentError(
+        "job: balance.placement is split with a model of videos (model.video), "
+        "whose embeddings do not move yet: set it to paired");
+  }
+  if (!model.has_image_family()) return absl::OkStatus();
+  if (model.image_family().tokens_a_row() == 0 &&
+      model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: balance.placement is split with images of ",
+      model.image_family().name(),
+      ", whose embeddings are not counted by patches: set it to paired"));
+}
+
+}  // namespace
+
+ModuleLayout GetLayout(const v1::Job::ModuleSize& module) {
+  return {std::max(module.tp(), 1u), std::max(module.pp(), 1u),
+          std::max(module.cp(), 1u)};
+}
+
+absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
+                                  const TrainerPlace& place) {
+  const v1::Job::ModuleSize* module = nullptr;
+  const v1::Job::ModuleSize* trained = nullptr;
+  for (const v1::Job::ModuleSize& entry : job.modules()) {
+    if (entry.module() == role.module()) module = &entry;
+    if (IsLanguage(entry.module())) trained = &entry;
+  }
+  if (module == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "module ", ModuleName(role.module()), " is not configured"));
+  }
+  if (role.dp_rank() >= module->dp()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module->dp(),
+        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
+  }
+  const ModuleLayout layout = GetLayout(*module);
+  BALLAST_RETURN_IF_ERROR(
+      Annotate(CheckPlace(place, layout), ModuleName(role.module())));
+  const v1::Model& model = job.model();
+  BALLAST_RETURN_IF_ERROR(CheckRange("align", module->align(), 1, kMaxAlign));
+  if (trained == nullptr) trained = module;
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("align of language", trained->align(), 1, kMaxAlign));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("row_length", job.row_length(), 0, kMaxRowLength));
+  if (job.row_length() % trained->align() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: row_length is ", job.row_length(),
+                     ", wanted a multiple of align, ", trained->align()));
+  }
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("length of model.mean", model.mean_size(), 3, 3));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("length of model.std", model.std_size(), 3, 3));
+  if (model.position_axes() != 1 && model.position_axes() != 3 &&
+      model.position_axes() != 4) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: model.position_axes is ", model.position_axes(),
+                     ", wanted 1, 3 or 4"));
+  }
+
+  JobShape shape;
+  BALLAST_ASSIGN_OR_RETURN(shape.delivery, GetRule(job, role));
+  shape.dp = module->dp();
+  shape.align = module->align();
+  shape.padding = {trained->align(), job.padded(), job.row_length()};
+  shape.block = GetGeometry(job);
+  BALLAST_ASSIGN_OR_RETURN(shape.crops, GetCropForm(job));
+  shape.merge = model.merge();
+  shape.encoded_images = model.decode() == v1::Model::DECODE_DEVICE;
+  shape.resampling = GetResampling(model);
+  for (int c = 0; c < 3; ++c) {
+    if (!(model.std(c) > 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "job: model.std[", c, "] is ", model.std(c), ", wanted above 0"));
+    }
+    shape.mean[c] = model.mean(c);
+    shape.std[c] = model.std(c);
+  }
+  shape.pad_id = model.token_ids().pad();
+  shape.place = place;
+  shape.layout = layout;
+  shape.fields = GetFields(role.module(), place, layout);
+  shape.tensors = MakeTensorTable();
+  shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
+  if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
+  // Media are not sliced: every context rank of an encoder has all of them.
+  if (IsLanguage(role.module())) {
+    shape.context = {layout.cp, place.cp_rank};
+  }
+  BALLAST_RETURN_IF_ERROR(CheckContextAlign(shape.context.size, shape.align));
+  return shape;
+}
+
+StepInfo GetStepInfo(v1::StepSchedule schedule, const SamplePadding& padding) {
+  StepInfo step;
+  for (const v1::MicroBatchSchedule& each : schedule.micro_batches()) {
+    step.totals += SumTotals(each, padding);
+  }
+  step.schedule = std::make_shared<v1::StepSchedule>(std::move(schedule));
+  return step;
+}
 
 absl::StatusOr<BatchLayout> LayOutBatch(
     const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
@@ -35,7 +162,7 @@ absl::StatusOr<BatchLayout> LayOutBatch(
   const auto& dummies = FindModule(micro_batch, role.module())->dummy_rank();
   layout.dummy_image = std::find(dummies.begin(), dummies.end(),
                                  role.dp_rank()) != dummies.end();
-  if (layout.dummy_image) layout.images.push_back(DummyImageOf(shape.crops));
+  if (layout.dummy_image) layout.images.push_back(GetDummyImage(shape.crops));
   BALLAST_ASSIGN_OR_RETURN(layout.vision, LayOutVision(layout.images));
   BALLAST_ASSIGN_OR_RETURN(layout.crops,
                            LayOutCrops(layout.images, shape.crops));

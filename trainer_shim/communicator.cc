@@ -6,6 +6,14 @@
 
 namespace ballast {
 
+LoaderClient* MeetingServer(
+    const std::vector<std::unique_ptr<LoaderClient>>& servers) {
+  for (const auto& server : servers) {
+    if (servers.size() == 1 || server->CheckHealth().ok()) return server.get();
+  }
+  return servers[0].get();
+}
+
 absl::Status Communicator::Broadcast(
     uint32_t root, absl::Span<const absl::Span<uint8_t>> slices,
     StreamHandle stream) {

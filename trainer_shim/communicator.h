@@ -2,11 +2,20 @@
 #define BALLAST_TRAINER_SHIM_COMMUNICATOR_H_
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/loader_client.h"
 
 namespace ballast {
+
+// The first of `servers`, at least one, that serves: ranks meet through it,
+// over NCCL and over Gloo. If none does, the first, which Rendezvous then waits
+// for. Asks one server after the other; one that hangs takes 10 s.
+LoaderClient* MeetingServer(
+    const std::vector<std::unique_ptr<LoaderClient>>& servers);
 
 // A queue of work on a device: a cudaStream_t. Null for host memory.
 using StreamHandle = void*;

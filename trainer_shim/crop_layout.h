@@ -9,6 +9,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
 #include "trainer_shim/host/patchify.h"
+#include "trainer_shim/thd_layout.h"
 
 namespace ballast {
 
@@ -37,10 +38,10 @@ struct CropForm {
 // range or an unknown form, naming the field, the value and the range; a model
 // of videos in another form than merge order, or with images that travel
 // encoded).
-absl::StatusOr<CropForm> CropFormOf(const v1::Job& job);
+absl::StatusOr<CropForm> GetCropForm(const v1::Job& job);
 
 // The record of a dummy image: one crop.
-ImageRecord DummyImageOf(const CropForm& form);
+ImageRecord GetDummyImage(const CropForm& form);
 
 // The rows of pixel_values of n crops, and the tensors that list the crops. A
 // plain value.
@@ -81,6 +82,49 @@ struct CropLayout {
 // has, more than 2^31-1 rows.
 absl::StatusOr<CropLayout> LayOutCrops(absl::Span<const ImageRecord> crops,
                                        const CropForm& form);
+
+// Consecutive frames of a video that become patches together: as many as
+// model.temporal_patch or, at the end of a video, fewer, the last of which is
+// then repeated.
+struct TemporalPatch {
+  uint32_t first = 0;  // its first frame, as a number among the rank's frames
+  FrameRun frames;
+  CropSides sides;
+  int64_t first_row = 0;  // in pixel_values_videos
+};
+
+// The videos of a rank, in packing order, and the tensors that list them. Apart
+// from the images of the same samples, as the models take them. A plain value.
+struct VideoLayout {
+  // The job's model takes videos: batches list them, even if there are none.
+  // The rest is empty if not.
+  bool listed = false;
+  // As of images: image_grid_thw is video_grid_thw, cu_seqlens has a segment
+  // for each temporal patch.
+  VisionLayout vision;
+  // [videos + 1]: row of pixel_values_videos in which each video begins; ends
+  // with their number. A patch is a row or, for tiles, a frame.
+  std::vector<int64_t> row_offsets;
+  // [videos]: seconds from one temporal patch to the next.
+  std::vector<float> second_per_grid_ts;
+  // In the order of their rows.
+  std::vector<TemporalPatch> patches;
+
+  int64_t num_videos() const { return second_per_grid_ts.size(); }
+  // Rows of pixel_values_videos.
+  int64_t rows() const { return listed ? row_offsets.back() : 0; }
+};
+
+// Lays out the videos among `records`, those of all images and frames of the
+// rank's samples in packing order. The first record of each sample lies at the
+// start of its payload (ImageRecord.data 0). Errors: INVALID_ARGUMENT, naming
+// the frame, the value found and the one wanted: a job whose model takes no
+// videos, a frame that travelled encoded, frames of a video that differ or do
+// not lie one after the other, a number of frames that is not that of its
+// temporal patches, a grid that is not a multiple of the merge size, or of a
+// tile's; as LayOutVision.
+absl::StatusOr<VideoLayout> LayOutVideos(absl::Span<const ImageRecord> records,
+                                         const CropForm& form);
 
 }  // namespace ballast
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "trainer_shim/batch_info.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
 
 namespace ballast {

@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 
 namespace ballast {
 namespace {

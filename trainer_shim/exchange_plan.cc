@@ -5,11 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
+
 namespace {
 
 uint64_t RecordOffset(const BlockPlan& block, size_t row) {
@@ -17,8 +18,8 @@ uint64_t RecordOffset(const BlockPlan& block, size_t row) {
 }
 
 // The rows [first, end) of `block` as one run of records and one of payload.
-PeerSlice SliceOf(const BlockPlan& block, uint32_t peer, size_t first,
-                  size_t end) {
+PeerSlice GetSlice(const BlockPlan& block, uint32_t peer, size_t first,
+                   size_t end) {
   PeerSlice slice;
   slice.peer = peer;
   slice.records = {RecordOffset(block, first),
@@ -31,7 +32,7 @@ PeerSlice SliceOf(const BlockPlan& block, uint32_t peer, size_t first,
 }
 
 // The rows of `block` that go to `owner`, as [first, end).
-std::pair<size_t, size_t> RowsOf(const BlockPlan& block, uint32_t owner) {
+std::pair<size_t, size_t> GetRows(const BlockPlan& block, uint32_t owner) {
   const auto first = std::lower_bound(
       block.samples.begin(), block.samples.end(), owner,
       [](const PlannedSample& s, uint32_t o) { return s.owner < o; });
@@ -71,9 +72,9 @@ void PlanSends(uint32_t me, ExchangePlan* plan) {
   const std::vector<PlannedSample>& samples = plan->block.samples;
   for (size_t first = 0; first < samples.size();) {
     const uint32_t owner = samples[first].owner;
-    const size_t end = RowsOf(plan->block, owner).second;
+    const size_t end = GetRows(plan->block, owner).second;
     if (owner != me) {
-      plan->sends.push_back(SliceOf(plan->block, owner, first, end));
+      plan->sends.push_back(GetSlice(plan->block, owner, first, end));
     }
     first = end;
   }
@@ -85,8 +86,8 @@ void PlanReceives(uint32_t me, const std::vector<BlockPlan>& peers,
                   ExchangePlan* plan, std::vector<Candidate>* owned) {
   uint64_t records = 0;
   for (const BlockPlan& block : peers) {
-    const auto [first, end] = RowsOf(block, me);
-    PeerSlice slice = SliceOf(block, block.header.dp_rank, first, end);
+    const auto [first, end] = GetRows(block, me);
+    PeerSlice slice = GetSlice(block, block.header.dp_rank, first, end);
     slice.records.offset = records;
     records += slice.records.bytes;
     plan->receives.push_back(slice);
@@ -96,7 +97,7 @@ void PlanReceives(uint32_t me, const std::vector<BlockPlan>& peers,
     PeerSlice& slice = plan->receives[i];
     slice.payload.offset = payload;
     payload += slice.payload.bytes;
-    const auto [first, end] = RowsOf(peers[i], me);
+    const auto [first, end] = GetRows(peers[i], me);
     AppendOwned(peers[i], first, end, /*received=*/true, slice.records.offset,
                 slice.payload.offset, owned);
   }
@@ -201,7 +202,7 @@ absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
     std::set<uint32_t> pullers;
     for (int i = 0; i < module.owner_size(); ++i) {
       if (module.owner(i) != me) continue;
-      const uint32_t puller = delivery.PullerOf(module.reader(i), me);
+      const uint32_t puller = delivery.GetPuller(module.reader(i), me);
       if (puller != me) pullers.insert(puller);
     }
     for (const uint32_t puller : pullers) {
@@ -222,7 +223,7 @@ absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
   }
 
   std::vector<Candidate> owned;
-  const auto [first, end] = RowsOf(plan.block, me);
+  const auto [first, end] = GetRows(plan.block, me);
   if (first < end) {
     AppendOwned(plan.block, first, end, /*received=*/false,
                 RecordOffset(plan.block, first),
@@ -253,6 +254,24 @@ absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
   }
   BALLAST_RETURN_IF_ERROR(plan.Validate());
   return plan;
+}
+
+void SliceExchange(const ExchangePlan& plan, const uint8_t* block,
+                   uint8_t* received, ExchangeSlices* slices) {
+  slices->sends.clear();
+  for (const PeerSlice& slice : plan.sends) {
+    for (const ByteRun& range : {slice.records, slice.payload}) {
+      slices->sends.push_back(
+          {slice.peer, {block + range.offset, range.bytes}});
+    }
+  }
+  slices->receives.clear();
+  for (const PeerSlice& slice : plan.receives) {
+    for (const ByteRun& range : {slice.records, slice.payload}) {
+      slices->receives.push_back(
+          {slice.peer, {received + range.offset, range.bytes}});
+    }
+  }
 }
 
 }  // namespace ballast

@@ -11,6 +11,7 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
+#include "trainer_shim/communicator.h"
 
 namespace ballast {
 
@@ -74,7 +75,7 @@ struct ExchangePlan {
 
 // Plans micro-batch number `micro_batch` of `schedule` for `role`. Pure; the
 // plan returned is valid. `schedule` must have passed CheckColumns
-// (proto/schedule/schedule_columns.h).
+// (proto/schedule/schedule_table.h).
 //
 // Under `direct` and `off` nothing is sent or received, and under `hybrid` only
 // between ranks that different servers read for.
@@ -90,6 +91,18 @@ absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
                                           const v1::Role& role,
                                           const DeliveryRule& delivery,
                                           const BlockGeometry& geometry);
+
+// The slices that Communicator::AllToAllV moves for one exchange.
+struct ExchangeSlices {
+  std::vector<SendSlice> sends;
+  std::vector<ReceiveSlice> receives;
+};
+
+// Replaces `slices` with the slices of `plan`: for each peer its records, then
+// its payload. `block` and `received` are the rank's block and its receive
+// buffer, in host or in device memory; neither is touched.
+void SliceExchange(const ExchangePlan& plan, const uint8_t* block,
+                   uint8_t* received, ExchangeSlices* slices);
 
 }  // namespace ballast
 

@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-absl::StatusOr<PlaneForm> FormOf(const EncodedPiece& piece) {
+absl::StatusOr<PlaneForm> GetForm(const EncodedPiece& piece) {
   const auto judged = JudgeForEngines(piece.file);
   if (!judged.ok()) {
     return NamePosition(piece,

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "proto/image/plane_form.h"
+#include "proto/image/engine_jpeg.h"
 
 namespace ballast {
 
@@ -65,7 +65,7 @@ struct EncodedPiece {
 
 // The form of the image's planes, from its file's header. Errors: DATA_LOSS
 // (not a file that travels encoded), naming the position.
-absl::StatusOr<PlaneForm> FormOf(const EncodedPiece& piece);
+absl::StatusOr<PlaneForm> GetForm(const EncodedPiece& piece);
 
 // Turns the failure to decode the image into DATA_LOSS that names the position
 // and says what to do; other errors than INVALID_ARGUMENT keep their code.

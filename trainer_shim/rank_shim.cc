@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "trainer_shim/job_shape.h"
+#include "trainer_shim/batch_layout.h"
 
 namespace ballast {
 
@@ -206,7 +206,7 @@ void RankShim::Abort(const absl::Status& reason) {
 uint32_t DefaultBatchesHeld(const v1::Job& job) {
   uint32_t depth = 1;
   for (const v1::Job::ModuleSize& module : job.modules()) {
-    depth = std::max(depth, LayoutOf(module).pp);
+    depth = std::max(depth, GetLayout(module).pp);
   }
   return std::max(depth + 2, 4u);
 }

@@ -11,7 +11,6 @@
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
-#include "trainer_shim/batch_maker.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/embedding_moves.h"

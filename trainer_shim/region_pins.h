@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/memory_region.h"
+#include "client/buffer_pool.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
+#include "proto/image/model_resampling.h"
 #include "proto/image/resample_weights.h"
-#include "proto/image/resize_order.h"
 
 namespace ballast {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "proto/image/plane_form.h"
+#include "proto/image/engine_jpeg.h"
 #include "proto/image/resample_weights.h"
 
 namespace ballast {
@@ -71,9 +71,9 @@ struct ResamplePlan {
 uint64_t DecodeMemory(const ResampleRequest& request);
 
 // Plans batches, along the width first; images that a library resizes along
-// the height first travel as pixels (proto/image/resize_order.h). Weights of an
-// axis are computed once for each pair of lengths and kept, since photographs
-// come in few sizes. Plans reuse their memory. Thread-compatible.
+// the height first travel as pixels (proto/image/model_resampling.h). Weights
+// of an axis are computed once for each pair of lengths and kept, since
+// photographs come in few sizes. Plans reuse their memory. Thread-compatible.
 class ResamplePlanner {
  public:
   // Bytes of kept weights above which a new axis takes the memory of the one

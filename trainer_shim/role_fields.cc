@@ -6,8 +6,8 @@
 
 namespace ballast {
 
-PipelineStage StageOf(uint32_t pp_rank, uint32_t pp, uint32_t part,
-                      uint32_t parts) {
+PipelineStage GetStage(uint32_t pp_rank, uint32_t pp, uint32_t part,
+                       uint32_t parts) {
   return {part * pp + pp_rank, pp * parts};
 }
 
@@ -23,11 +23,11 @@ BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
   return fields;
 }
 
-BatchFields FieldsOf(v1::Module module, const TrainerPlace& place,
-                     const ModuleLayout& layout) {
+BatchFields GetFields(v1::Module module, const TrainerPlace& place,
+                      const ModuleLayout& layout) {
   // The first stage is part 0 of rank 0, the last one the last part of the last
   // rank.
-  return FieldsOfStage(module, StageOf(place.pp_rank, layout.pp), place);
+  return FieldsOfStage(module, GetStage(place.pp_rank, layout.pp), place);
 }
 
 bool FeedsEncoders(const TrainerPlace& place, bool colocated) {

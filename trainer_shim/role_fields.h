@@ -5,9 +5,32 @@
 
 #include "absl/status/status.h"
 #include "proto/schedule.pb.h"
-#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
+
+// The place of a trainer's rank in its module's layout, in addition to its
+// data-parallel rank (v1::Role). All ranks that share a data-parallel rank have
+// the same block; their place decides what each keeps of the batch
+// (role_fields.h).
+struct TrainerPlace {
+  uint32_t tp_rank = 0;  // tensor
+  uint32_t pp_rank = 0;  // pipeline
+  uint32_t cp_rank = 0;  // context
+  // A language stage receives these at any pipeline stage. Multi-token
+  // prediction (MTP) needs them. Ignored for vision.
+  bool needs_input_ids = false;
+  bool needs_labels = false;
+
+  bool operator==(const TrainerPlace& other) const = default;
+};
+
+// Number of a module's ranks in each direction other than data; each at least
+// 1.
+struct ModuleLayout {
+  uint32_t tp = 1;
+  uint32_t pp = 1;
+  uint32_t cp = 1;
+};
 
 // The tensors of a batch that a rank receives. The others are not computed, and
 // a rank that receives none pulls no block. Every rank receives sample
@@ -32,8 +55,8 @@ struct PipelineStage {
   uint32_t number = 0;
   uint32_t count = 1;
 };
-PipelineStage StageOf(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
-                      uint32_t parts = 1);
+PipelineStage GetStage(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
+                       uint32_t parts = 1);
 
 // The fields that one stage of `module` receives:
 //
@@ -54,8 +77,8 @@ BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
 // The fields that a rank receives: the union over all its parts. The number of
 // parts does not matter: the union is what the rank would receive as a single
 // stage.
-BatchFields FieldsOf(v1::Module module, const TrainerPlace& place,
-                     const ModuleLayout& layout);
+BatchFields GetFields(v1::Module module, const TrainerPlace& place,
+                      const ModuleLayout& layout);
 
 // Whether the process of the language rank at `place` also runs the encoders,
 // and so has shims of theirs too: true if `colocated` and on the first pipeline

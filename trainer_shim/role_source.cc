@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
 #include "common/status_macros.h"
-#include "proto/block/data_end.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule/fingerprint.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
@@ -64,7 +64,7 @@ absl::Status RoleSource::Open(const Options& options) {
                      "; they are of a version without splits"));
   }
   BALLAST_ASSIGN_OR_RETURN(shape_,
-                           ShapeOf(attached_.job(), role_, options.place));
+                           GetShape(attached_.job(), role_, options.place));
 
   FailoverOptions failover = options.failover;
   failover.seed += static_cast<uint64_t>(role_.split()) << 40 |
@@ -134,7 +134,7 @@ absl::StatusOr<RoleSource::Block> RoleSource::NextWithoutBlock() {
     return absl::DataLossError(absl::StrCat("the schedule of step ", next_step_,
                                             " has no micro-batch"));
   }
-  next.step = StepOf(**schedule);
+  next.step = GetStep(**schedule);
   next.micro_batch = next_micro_batch_++;
   if (next_micro_batch_ == static_cast<uint32_t>(micro_batches)) {
     next_micro_batch_ = 0;
@@ -159,7 +159,7 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
     return absl::InternalError(schedule.status().message());
   }
   BALLAST_RETURN_IF_ERROR(schedule.status());
-  next.step = StepOf(**schedule);
+  next.step = GetStep(**schedule);
   next.micro_batch = next.block->micro_batch();
   MutexLock lock(&mutex_);
   times_[{next.block->step(), next.micro_batch}].wait = clock_->Now() - start;
@@ -167,9 +167,9 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
   return next;
 }
 
-const StepInfo* RoleSource::StepOf(const v1::StepSchedule& schedule) {
+const StepInfo* RoleSource::GetStep(const v1::StepSchedule& schedule) {
   if (step_.schedule == nullptr || step_.schedule->step() != schedule.step()) {
-    step_ = StepInfoOf(schedule, shape_.padding);
+    step_ = GetStepInfo(schedule, shape_.padding);
     counts_->Note(schedule);
   }
   return &step_;
@@ -234,7 +234,7 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
   return timings_->Report(timing, attached_.fingerprint().hash());
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
+absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
     const ServerOptions& servers) {
   BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
                            LoadChannelSecurity(servers.security));

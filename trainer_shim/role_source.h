@@ -28,10 +28,9 @@
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
-#include "trainer_shim/batch_info.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
-#include "trainer_shim/job_shape.h"
-#include "trainer_shim/trainer_place.h"
+#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 
@@ -132,7 +131,7 @@ class RoleSource {
   };
 
   // Attaches and begins to fetch. Blocks until all servers have answered or
-  // failed to. Errors: as AttachAll, CheckSameData, ShapeOf and
+  // failed to. Errors: as AttachAll, CheckSameData, GetShape and
   // BatchStream::Create.
   static absl::StatusOr<std::unique_ptr<RoleSource>> Create(
       std::vector<std::unique_ptr<LoaderClient>> clients, Options options);
@@ -185,7 +184,7 @@ class RoleSource {
   absl::Status Open(const Options& options);
   absl::StatusOr<Block> NextWithoutBlock();
   // The step of a schedule, copied once a step.
-  const StepInfo* StepOf(const v1::StepSchedule& schedule);
+  const StepInfo* GetStep(const v1::StepSchedule& schedule);
 
   struct KnownTimes {
     absl::Duration wait;
@@ -223,7 +222,7 @@ class RoleSource {
 };
 
 // A client of each server. Errors: as LoadChannelSecurity.
-absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
+absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
     const ServerOptions& servers);
 
 // OK if `communicator`, which may be null, fits a role of `shape`. Errors:

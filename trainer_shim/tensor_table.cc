@@ -6,9 +6,9 @@
 #include <xxhash.h>
 
 #include "absl/strings/str_format.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "common/mutex.h"
-#include "trainer_shim/batch_info.h"
+#include "trainer_shim/batch_layout.h"
 
 namespace ballast {
 namespace {
@@ -284,7 +284,7 @@ absl::string_view MemoryName(Memory memory) {
   return "";
 }
 
-absl::string_view ReceiversOf(BatchField field) {
+absl::string_view GetReceivers(BatchField field) {
   if (field == &BatchFields::input_ids) return "language, first stage";
   if (field == &BatchFields::labels) return "language, last stage";
   if (field == &BatchFields::positions) return "language, every stage";
@@ -375,8 +375,8 @@ void ListTensors(const BatchInfo& info, const TensorMemory& memory,
   }
 }
 
-std::string DigestOf(const BatchInfo& info,
-                     const std::vector<TensorView>& views) {
+std::string ComputeDigest(const BatchInfo& info,
+                          const std::vector<TensorView>& views) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(
       XXH3_createState(), XXH3_freeState);
   XXH3_128bits_reset(state.get());

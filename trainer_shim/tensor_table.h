@@ -114,7 +114,7 @@ std::shared_ptr<const TensorTable> MakeTensorTable();
 bool AddTensorRow(TensorRow row);
 
 // The ranks that receive tensors of a field, such as "language, first stage".
-absl::string_view ReceiversOf(BatchField field);
+absl::string_view GetReceivers(BatchField field);
 
 // A tensor that a batch has.
 struct BatchTensor {
@@ -165,8 +165,8 @@ void ListTensors(const BatchInfo& info, const TensorMemory& memory,
 // XXH3-128 over name, type, shape and bytes of all `views`, which are in host
 // memory, and over the batch's longest segments and dummy image, as 32
 // hexadecimal digits: equal batches have equal digests.
-std::string DigestOf(const BatchInfo& info,
-                     const std::vector<TensorView>& views);
+std::string ComputeDigest(const BatchInfo& info,
+                          const std::vector<TensorView>& views);
 
 }  // namespace ballast
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/align.h"
-#include "proto/schedule/image_columns.h"
+#include "common/aligned_buffer.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 
 namespace ballast {
 

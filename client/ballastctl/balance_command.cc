@@ -32,7 +32,7 @@ constexpr char kExamples[] =
     "between_servers {samples, bytes}; with --ranks, by rank: load {before,\n"
     "after}, samples_out, samples_in, bytes_out, bytes_in}}.";
 
-std::string NameOf(v1::Module module) {
+std::string GetName(v1::Module module) {
   return std::string(ModuleName(module));
 }
 
@@ -79,7 +79,7 @@ absl::Status Watch(MetricsClient* client, const BalanceOptions& options,
 std::string BalanceJson(const v1::StepBalance& balance) {
   Json modules = Json::object();
   for (const v1::ModuleBalance& module : balance.modules()) {
-    Json& json = modules[NameOf(module.module())];
+    Json& json = modules[GetName(module.module())];
     json["spread"] = {{"before", module.spread_before()},
                       {"after", module.spread_after()}};
     json["samples"] = module.samples();
@@ -111,7 +111,7 @@ std::string BalanceTable(const v1::StepBalance& balance) {
     v1::Moved all;
     all.set_samples(module.samples());
     all.set_bytes(module.bytes());
-    sums.AddRow({NameOf(module.module()), RatioText(module.spread_before()),
+    sums.AddRow({GetName(module.module()), RatioText(module.spread_before()),
                  RatioText(module.spread_after()), MovedText(all),
                  MovedText(module.within_servers()),
                  MovedText(module.between_servers())});
@@ -121,12 +121,12 @@ std::string BalanceTable(const v1::StepBalance& balance) {
                    " micro-batches\n", sums.ToString());
   for (const v1::ModuleBalance& module : balance.modules()) {
     if (module.spread_before() != 0) continue;
-    absl::StrAppend(&text, NameOf(module.module()),
+    absl::StrAppend(&text, GetName(module.module()),
                     ": no load in this step (balance.cost)\n");
   }
   for (const v1::ModuleBalance& module : balance.modules()) {
     if (module.load_after().empty()) continue;
-    Table ranks({{NameOf(module.module())},
+    Table ranks({{GetName(module.module())},
                  {"load before"},
                  {"after"},
                  {"samples out"},
@@ -188,7 +188,7 @@ void AddBalance(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "trained, and what is moved for it within and between servers. Without\n"
       "--step: of the step that training is at.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, MetricsClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(*server));
         BalanceOptions options = given->options;
         if (given->has_step->given()) options.step = given->step;
         options.steps = given->has_steps->given() ? given->steps

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/ballastctl/health.h"
 #include "client/ballastctl/metrics_client.h"
-#include "client/ballastctl/server_option.h"
 #include "common/command_line.h"
 #include "proto/balance.pb.h"
 

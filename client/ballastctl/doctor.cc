@@ -241,7 +241,7 @@ std::vector<ServerFacts> AskServers(
 // Fills in the memory that the first server reports; leaves 0 without an
 // answer.
 void AskForMemory(const ServerOption& option, NodeFacts* node) {
-  const auto client = MetricsClientOf(option);
+  const auto client = GetMetricsClient(option);
   if (!client.ok()) return;
   const auto stats = (*client)->GetStats("ballast_");
   if (!stats.ok()) return;
@@ -256,7 +256,7 @@ void AskForMemory(const ServerOption& option, NodeFacts* node) {
   }
 }
 
-const char* NameOf(Finding::Grade grade) {
+const char* GetName(Finding::Grade grade) {
   switch (grade) {
     case Finding::Grade::kGood:
       return "ok";
@@ -273,7 +273,7 @@ absl::Status PrintFindings(const std::vector<Finding>& findings, bool json) {
   for (const Finding& finding : findings) {
     faults += finding.grade == Finding::Grade::kFault ? 1 : 0;
     if (json) {
-      const nlohmann::ordered_json line = {{"grade", NameOf(finding.grade)},
+      const nlohmann::ordered_json line = {{"grade", GetName(finding.grade)},
                                            {"subject", finding.subject},
                                            {"found", finding.found},
                                            {"advice", finding.advice}};
@@ -282,7 +282,7 @@ absl::Status PrintFindings(const std::vector<Finding>& findings, bool json) {
                 << "\n";
       continue;
     }
-    std::cout << NameOf(finding.grade) << ": " << finding.subject << ": "
+    std::cout << GetName(finding.grade) << ": " << finding.subject << ": "
               << finding.found << "\n";
     if (!finding.advice.empty()) std::cout << "  " << finding.advice << "\n";
   }
@@ -315,7 +315,7 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "\"fault\"),\n"
       "subject, found, advice.",
       [server, json]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto clients, GetClients(*server));
         NodeFacts node = LookAtNode();
         AskForMemory(*server, &node);
         return PrintFindings(Diagnose(node, AskServers(clients)), *json);

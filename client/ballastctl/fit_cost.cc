@@ -278,7 +278,7 @@ void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server) {
         if (!given->module.empty()) {
           given->options.module = *ParseModule(given->module);
         }
-        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
         return PrintCostFit(client.get(), given->options, &std::cout);
       });
   command

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/ballastctl/server_option.h"
+#include "client/ballastctl/health.h"
 #include "client/loader_client.h"
 #include "common/command_line.h"
 #include "proto/schedule.pb.h"

@@ -11,12 +11,11 @@
 #include "client/ballastctl/pull.h"
 #include "client/ballastctl/samples_command.h"
 #include "client/ballastctl/schedule.h"
-#include "client/ballastctl/server_option.h"
-#include "client/ballastctl/status.h"
+#include "client/ballastctl/status_view.h"
 #include "client/ballastctl/top.h"
 #include "client/connection_flags.h"
 #include "common/command_line.h"
-#include "common/library_logs.h"
+#include "common/log.h"
 
 int main(int argc, char** argv) {
   ballast::SendLibraryLogsToLog();

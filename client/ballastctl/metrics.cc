@@ -45,7 +45,7 @@ std::string MetricsJson(const v1::GetStatsResponse& stats) {
         json[name] = metric.number();
         continue;
       }
-      const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
+      const DurationHistogram::Snapshot times = GetSnapshot(metric.histogram());
       json[name] = {{"count", times.count()},
                     {"sum", times.sum},
                     {"p50", times.Quantile(0.5)},
@@ -56,12 +56,12 @@ std::string MetricsJson(const v1::GetStatsResponse& stats) {
 }
 
 // The cells after the name.
-std::vector<std::string> CellsOf(const v1::MetricFamily& family,
-                                 const v1::MetricFamily::Metric& metric) {
+std::vector<std::string> GetCells(const v1::MetricFamily& family,
+                                  const v1::MetricFamily::Metric& metric) {
   if (!metric.has_histogram()) {
     return {NumberText(family.name(), metric.number())};
   }
-  const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
+  const DurationHistogram::Snapshot times = GetSnapshot(metric.histogram());
   return {CountText(times.count()), SecondsText(times.Quantile(0.5)),
           SecondsText(times.Quantile(0.99))};
 }
@@ -92,7 +92,7 @@ std::string MetricsTable(const v1::GetStatsResponse& stats) {
         (family.metrics_size() == 1 && !family.metrics(0).labels().empty());
     if (labelled) add(name, {});
     for (const v1::MetricFamily::Metric& metric : family.metrics()) {
-      add(labelled ? LabelsText(metric) : name, CellsOf(family, metric));
+      add(labelled ? LabelsText(metric) : name, GetCells(family, metric));
     }
   }
   return table.ToString();
@@ -120,7 +120,7 @@ void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "long\n"
       "that took, its queue, memory, caches and clients.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, MetricsClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(*server));
         return PrintMetrics(client.get(), given->prefix, given->json,
                             &std::cout);
       });

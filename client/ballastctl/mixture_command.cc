@@ -28,14 +28,14 @@ constexpr char kExamples[] =
     "(order.skips), epochs, share, wanted_share (by the weights of the steps\n"
     "before), weight (of the step, as a share)}].";
 
-double EpochsOf(const v1::GetMixtureResponse::Source& source) {
+double GetEpochs(const v1::GetMixtureResponse::Source& source) {
   if (source.size() == 0) return 0;
   return static_cast<double>(source.samples() + source.skipped()) /
          static_cast<double>(source.size());
 }
 
-double ShareOf(const v1::GetMixtureResponse::Source& source,
-               const v1::GetMixtureResponse& mixture) {
+double GetShare(const v1::GetMixtureResponse::Source& source,
+                const v1::GetMixtureResponse& mixture) {
   if (mixture.samples() == 0) return 0;
   return static_cast<double>(source.samples()) /
          static_cast<double>(mixture.samples());
@@ -51,7 +51,7 @@ struct Options {
 // The step up to which this server's clients have trained: the one that they
 // are at counts as not trained.
 absl::StatusOr<uint64_t> CurrentStep(const ServerOption& server) {
-  BALLAST_ASSIGN_OR_RETURN(const auto client, MetricsClientOf(server));
+  BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(server));
   BALLAST_ASSIGN_OR_RETURN(const v1::GetStatusResponse status,
                            client->GetStatus());
   return status.current_step();
@@ -63,7 +63,7 @@ absl::Status Print(const ServerOption& server, const Options& options) {
   if (!options.has_step->given() && split == v1::SPLIT_TRAIN) {
     BALLAST_ASSIGN_OR_RETURN(step, CurrentStep(server));
   }
-  BALLAST_ASSIGN_OR_RETURN(const auto client, OrderClientOf(server));
+  BALLAST_ASSIGN_OR_RETURN(const auto client, GetOrderClient(server));
   BALLAST_ASSIGN_OR_RETURN(const v1::GetMixtureResponse mixture,
                            client->GetMixture(step, split));
   std::cout << (options.json ? MixtureJson(mixture) + "\n"
@@ -84,8 +84,8 @@ std::string MixtureJson(const v1::GetMixtureResponse& mixture) {
                        {"size", source.size()},
                        {"samples", source.samples()},
                        {"skipped", source.skipped()},
-                       {"epochs", EpochsOf(source)},
-                       {"share", ShareOf(source, mixture)},
+                       {"epochs", GetEpochs(source)},
+                       {"share", GetShare(source, mixture)},
                        {"wanted_share", source.wanted_share()},
                        {"weight", source.weight()}});
   }
@@ -108,8 +108,8 @@ std::string MixtureTable(const v1::GetMixtureResponse& mixture) {
     table.AddRow({source.name(), absl::StrCat(source.size()),
                   absl::StrCat(source.samples()),
                   absl::StrCat(source.skipped()),
-                  absl::StrFormat("%.3f", EpochsOf(source)),
-                  absl::StrFormat("%.4f", ShareOf(source, mixture)),
+                  absl::StrFormat("%.3f", GetEpochs(source)),
+                  absl::StrFormat("%.4f", GetShare(source, mixture)),
                   absl::StrFormat("%.4f", source.wanted_share()),
                   absl::StrFormat("%.4f", source.weight())});
   }

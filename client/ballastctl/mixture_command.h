@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "client/ballastctl/server_option.h"
+#include "client/ballastctl/health.h"
 #include "common/command_line.h"
 #include "proto/order_service.pb.h"
 

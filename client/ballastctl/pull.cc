@@ -15,13 +15,13 @@
 #include "absl/time/time.h"
 #include "client/attach_all.h"
 #include "client/batch_stream.h"
-#include "client/connection_flags.h"
 #include "client/schedule_source.h"
+#include "client/connection_flags.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
 #include "proto/block/block_view.h"
-#include "proto/block/data_end.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
@@ -125,9 +125,9 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                            AttachAll(servers, options.role, v1::Fingerprint(),
                                      options.failover.start_patience, clock));
   const v1::Job& job = attached.job();
-  const BlockGeometry geometry = GeometryOf(job);
+  const BlockGeometry geometry = GetGeometry(job);
   BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
-                           RuleOf(job, options.role.module()));
+                           GetRule(job, options.role.module()));
   BatchStream::Options stream_options;
   stream_options.request.role = options.role;
   stream_options.request.step = options.step;
@@ -205,7 +205,7 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
         given->options.role.set_module(*ParseModule(given->module));
         given->options.role.set_dp_rank(given->dp_rank);
         given->options.role.set_split(*ParseSplit(given->split));
-        BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto clients, GetClients(*server));
         std::vector<LoaderClient*> servers;
         for (const auto& client : clients) servers.push_back(client.get());
         return PullBatches(servers, given->options, Clock::Real(), &std::cout);

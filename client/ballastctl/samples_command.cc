@@ -32,8 +32,8 @@ struct Options {
   bool json = false;
 };
 
-std::string LineOf(uint64_t step, const v1::GetSamplesResponse::Sample& sample,
-                   bool json) {
+std::string GetLine(uint64_t step, const v1::GetSamplesResponse::Sample& sample,
+                    bool json) {
   if (json) {
     return Json({{"step", step},
                  {"position", sample.position()},
@@ -61,7 +61,7 @@ absl::Status PrintSamples(OrderClient* client, uint64_t first, uint64_t steps,
       BALLAST_ASSIGN_OR_RETURN(const v1::GetSamplesResponse answer,
                                client->GetSamples(step, split, done));
       for (const auto& sample : answer.samples()) {
-        *out << LineOf(step, sample, json) << "\n";
+        *out << GetLine(step, sample, json) << "\n";
       }
       done += answer.samples_size();
       if (answer.samples().empty() || done >= answer.step_samples()) break;
@@ -80,7 +80,7 @@ void AddSamples(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       line->program(), "samples",
       "Names the samples that a step trains on, with source, file and offset.",
       kExamples, [server, options]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, OrderClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetOrderClient(*server));
         return PrintSamples(client.get(), options->step, options->steps,
                             *ParseSplit(options->split), options->json,
                             &std::cout);

@@ -6,8 +6,8 @@
 #include <ostream>
 
 #include "absl/status/status.h"
+#include "client/ballastctl/health.h"
 #include "client/ballastctl/order_client.h"
-#include "client/ballastctl/server_option.h"
 #include "common/command_line.h"
 
 namespace ballast {

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "common/status_macros.h"
-#include "proto/schedule/schedule_json.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 
@@ -75,7 +74,7 @@ void AddSchedule(CommandLine* line,
       "Prints the schedule of a step: who reads and who owns each sample, and\n"
       "the load of each rank before and after.",
       kExamples, [server, options]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
         const v1::Split split = *ParseSplit(options->split);
         if (options->watch) {
           return WatchSchedules(client.get(), options->step, options->steps,

@@ -1,6 +1,7 @@
 #include "client/ballastctl/status_view.h"
 
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -12,14 +13,111 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "client/ballastctl/quantities.h"
-#include "client/ballastctl/view.h"
+#include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "proto/schedule/step_ranges.h"
 
 namespace ballast {
+
+namespace {
+
+constexpr char kExamples[] =
+    "  ballastctl --server 127.0.0.1:7070 status\n"
+    "  ballastctl --server unix:/run/ballast/a.sock status --json\n"
+    "\n"
+    "JSON keys: server (the name it was configured with), address (where it "
+    "was\n"
+    "asked), health (\"serving\" or \"not serving\"), refusal (only where the\n"
+    "server serves no rank: why), fingerprint, data_fingerprint (what a\n"
+    "checkpoint must match), end_step (only where the data end: the first "
+    "step\n"
+    "without), delivery,\n"
+    "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
+    "(samples), changes (only with steps of other sizes) [{step, position,\n"
+    "global}]}, model {profile, tokenizer, patch, merge, temporal_patch,\n"
+    "position_axes, min_pixels, max_pixels}, version, uptime_seconds, step "
+    "(the\n"
+    "furthest that a rank has got a block of; absent before the first), "
+    "spread\n"
+    "(of that step: as `balance`) {vision|language: {before, after}}, rates "
+    "(a\n"
+    "second; absent with --interval 0) {images, read_bytes, sent_bytes, "
+    "tokens},\n"
+    "workers {all, busy}, queue {samples_waiting, blocks_in_work,\n"
+    "blocks_ready}, memory {in_use, idle, bound (bytes)}, cache "
+    "{blocks_reused,\n"
+    "schedules_found, schedules_computed}, open_streams, clients_total, "
+    "clients\n"
+    "[{module, rank, split, peer, step, micro_batch, lag (steps), state, "
+    "seconds,\n"
+    "held_bytes, shared_memory, blocks}], encoded_images (with decode: "
+    "device)\n"
+    "[{source, images, clean, unsound, changed, unchecked, refusals {reason:\n"
+    "images}}], max_bad_samples, bad_samples [{sample,\n"
+    "file, offset, reason, count (how often a block needed it)}], stalls\n"
+    "[{stage, sample, file, offset, module, position, seconds}].";
+
+}  // namespace
+
+absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
+                         const StatusOptions& options, Clock* clock,
+                         std::ostream* out) {
+  ServerReport report;
+  report.address = client->address();
+  BALLAST_ASSIGN_OR_RETURN(report.attach,
+                           client->Attach(v1::Role(), v1::Fingerprint()));
+  absl::StatusOr<Snapshot> snapshot = TakeSnapshot(metrics, clock, false);
+  if (snapshot.ok() && options.interval > absl::ZeroDuration()) {
+    report.before = *std::move(snapshot);
+    clock->NewSleeper()->Sleep(options.interval);
+    snapshot = TakeSnapshot(metrics, clock, false);
+  }
+  if (snapshot.ok()) {
+    report.now = *std::move(snapshot);
+  } else if (!absl::IsUnimplemented(snapshot.status())) {
+    return snapshot.status();
+  }
+  report.serving = client->CheckHealth().ok();
+  *out << (options.json ? StatusJson(report) : StatusText(report));
+  out->flush();
+  if (!*out) return absl::UnavailableError("cannot write to standard output");
+  return absl::OkStatus();
+}
+
+void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
+  struct Given {
+    double interval = 1;
+    bool json = false;
+  };
+  auto given = std::make_shared<Given>();
+  Command* command = line->AddCommand(
+      line->program(), "status",
+      "Shows a server's health, version and job (fingerprint, delivery, batch\n"
+      "sizes, model), the step that training is at and how even it is, what "
+      "the\n"
+      "server reads, builds and sends a second, its queue, memory and caches,\n"
+      "what is wrong (bad samples, and stages of samples that last too long),\n"
+      "and the clients with where they are.",
+      kExamples, [server, given]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto metrics, GetMetricsClient(*server));
+        StatusOptions options;
+        options.interval = absl::Seconds(given->interval);
+        options.json = given->json;
+        return PrintStatus(client.get(), metrics.get(), options, Clock::Real(),
+                           &std::cout);
+      });
+  command
+      ->AddReal("--interval", &given->interval,
+                "seconds that rates are taken over, up to 3600; 0: no rates")
+      .Between(0.0, 3600.0)
+      .TypeName("SECONDS")
+      .ShowDefault();
+  command->AddFlag("--json", &given->json, "one JSON object");
+}
+
 namespace {
 
 // The sizes of a job's modules as a table and, where `now` has it, the balance
@@ -146,7 +244,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostClients = 8;
 constexpr int kMostProblems = 10;
 
-std::string NameOf(v1::Module module) {
+std::string GetName(v1::Module module) {
   return std::string(ModuleName(module));
 }
 
@@ -180,7 +278,7 @@ const Snapshot* BeforeOf(const ServerReport& report) {
 Json ClientsJson(const v1::GetStatusResponse& status) {
   Json clients = Json::array();
   for (const v1::GetStatusResponse::Client& client : status.clients()) {
-    clients.push_back({{"module", NameOf(client.role().module())},
+    clients.push_back({{"module", GetName(client.role().module())},
                        {"rank", client.role().dp_rank()},
                        {"split", std::string(SplitName(client.role().split()))},
                        {"peer", client.peer()},
@@ -229,7 +327,7 @@ void AddProblems(const v1::GetStatusResponse& status, Json* json) {
                       {"sample", stall.sample()},
                       {"file", stall.file()},
                       {"offset", stall.offset()},
-                      {"module", NameOf(stall.module())},
+                      {"module", GetName(stall.module())},
                       {"position", stall.position()},
                       {"seconds", stall.seconds()}});
   }
@@ -243,8 +341,8 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   if (now.balance.has_value()) {
     Json& spread = (*json)["spread"] = Json::object();
     for (const v1::ModuleBalance& module : now.balance->modules()) {
-      spread[NameOf(module.module())] = {{"before", module.spread_before()},
-                                         {"after", module.spread_after()}};
+      spread[GetName(module.module())] = {{"before", module.spread_before()},
+                                          {"after", module.spread_after()}};
     }
   }
   if (figures.rates.has_value()) {
@@ -369,7 +467,7 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
         4, absl::StrFormat("  %s for %s: %s, %s at byte %d, for %s position %d",
                            stall.stage(), SecondsText(stall.seconds()),
                            stall.sample(), stall.file(), stall.offset(),
-                           NameOf(stall.module()), stall.position()));
+                           GetName(stall.module()), stall.position()));
   }
   AddRest(status.stalls_size(), view);
 }
@@ -419,8 +517,8 @@ std::string StatusJson(const ServerReport& report) {
   const v1::Job& job = report.attach.job();
   Json modules = Json::object();
   for (const v1::Job::ModuleSize& module : job.modules()) {
-    modules[NameOf(module.module())] = {{"dp", module.dp()},
-                                        {"align", module.align()}};
+    modules[GetName(module.module())] = {{"dp", module.dp()},
+                                         {"align", module.align()}};
   }
   const v1::Model& model = job.model();
   Json json = {
@@ -451,7 +549,7 @@ std::string StatusJson(const ServerReport& report) {
   const std::string& refusal = report.attach.refusal();
   if (!refusal.empty()) json["refusal"] = refusal;
   if (report.now.has_value()) {
-    AddState(*report.now, FiguresOf(*report.now, BeforeOf(report)), &json);
+    AddState(*report.now, GetFigures(*report.now, BeforeOf(report)), &json);
   }
   // A server's strings may hold any bytes; those that are not UTF-8 are
   // replaced.
@@ -477,7 +575,7 @@ std::string StatusText(const ServerReport& report) {
   if (report.now.has_value()) {
     const v1::GetStatusResponse& status = report.now->status;
     view.Add("");
-    AddWork(status, FiguresOf(*report.now, BeforeOf(report)), &view);
+    AddWork(status, GetFigures(*report.now, BeforeOf(report)), &view);
     AddEncodedImages(status, &view);
     if (status.has_videos()) {
       for (const auto& [label, text] : VideoFields(status.videos())) {

@@ -1,18 +1,41 @@
 #ifndef BALLAST_CLIENT_BALLASTCTL_STATUS_VIEW_H_
 #define BALLAST_CLIENT_BALLASTCTL_STATUS_VIEW_H_
 
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "client/ballastctl/snapshot.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/ballastctl/health.h"
+#include "client/ballastctl/quantities.h"
+#include "client/loader_client.h"
+#include "common/clock.h"
+#include "common/command_line.h"
 #include "proto/loader_service.pb.h"
 #include "proto/metrics_service.pb.h"
 
 namespace ballast {
+
+// `status`: the state of a server and its job.
+void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server);
+
+struct StatusOptions {
+  // Time between the two snapshots that give the rates; 0: one, without rates.
+  absl::Duration interval = absl::Seconds(1);
+  bool json = false;
+};
+
+// Writes the state to `out` (status_view.h). Blocks for the interval. Errors:
+// as LoaderClient::Attach, GetStatus, GetStats and GetBalance. A server without
+// GetBalance is not an error.
+absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
+                         const StatusOptions& options, Clock* clock,
+                         std::ostream* out);
 
 // Labels and texts of `ballastctl status` for what was read of videos; an empty
 // label continues the field before. Pure.

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/ballastctl/quantities.h"
-#include "client/ballastctl/view.h"
 #include "common/instruments.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
@@ -112,7 +111,7 @@ void AddTimes(const v1::GetStatsResponse& stats, View* view) {
     for (const v1::MetricFamily::Metric& metric : family.metrics()) {
       const std::string name = TimeName(family, metric);
       if (name.empty() || !metric.has_histogram()) continue;
-      const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
+      const DurationHistogram::Snapshot times = GetSnapshot(metric.histogram());
       if (times.count() == 0) continue;
       const auto same = std::find_if(
           all.begin(), all.end(),
@@ -175,7 +174,7 @@ std::string TopView(const Snapshot& now, const Snapshot* before,
       now.status.has_current_step() ? absl::StrCat(now.status.current_step())
                                     : "-",
       now.status.clients_total()));
-  AddRates(FiguresOf(now, before), now.status, &view);
+  AddRates(GetFigures(now, before), now.status, &view);
   AddStalls(now.status, &view);
   if (now.balance.has_value()) AddBalance(*now.balance, &view);
   AddTimes(now.stats, &view);
@@ -244,7 +243,7 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "elsewhere one follows the other. A server that goes away while it is\n"
       "watched is asked on until it is back.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, MetricsClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(*server));
         TopOptions options;
         options.interval = absl::Seconds(given->interval);
         options.rounds = given->once ? 1 : 0;

@@ -11,9 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/ballastctl/server_option.h"
-#include "client/ballastctl/snapshot.h"
-#include "client/ballastctl/view.h"
+#include "client/ballastctl/health.h"
+#include "client/ballastctl/quantities.h"
 #include "common/clock.h"
 #include "common/command_line.h"
 

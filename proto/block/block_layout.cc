@@ -1,6 +1,10 @@
 #include "proto/block/block_layout.h"
 
-#include "common/align.h"
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/aligned_buffer.h"
 
 namespace ballast {
 
@@ -13,6 +17,19 @@ LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes) {
   payload.bytes = AlignUp(2 * column + tokens * sizeof(int32_t) * position_axes,
                           kSampleAlignment);
   return payload;
+}
+
+absl::StatusOr<uint64_t> StepsWithData(const v1::Job& job, uint64_t step,
+                                       uint64_t steps) {
+  if (job.end_step() == 0) return steps;
+  if (step >= job.end_step()) return DataEnd(job);
+  const uint64_t left = job.end_step() - step;
+  return steps == 0 ? left : std::min(steps, left);
+}
+
+absl::Status DataEnd(const v1::Job& job) {
+  return absl::OutOfRangeError(absl::StrCat("the data end before step ",
+                                            job.end_step(), " (order.epochs)"));
 }
 
 }  // namespace ballast

@@ -3,7 +3,76 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
 namespace ballast {
+
+// The arena as bytes: a file that the server maps to write and clients map to
+// read. A header, then blocks at multiples of a page, each after its stamp.
+// docs/block.md is its specification.
+//
+//   0        4096            ...   offset-256   offset
+//   | header | ........ free ..... | stamp      | block .............. | free
+
+inline constexpr uint64_t kArenaMagic = 0x414E524154534C42;  // "BLSTARNA"
+inline constexpr uint32_t kArenaVersion = 1;
+
+// Alignment of blocks in an arena; its size and header are multiples of it.
+inline constexpr uint64_t kArenaPage = 4096;
+// Distance from a stamp to its block.
+inline constexpr uint64_t kArenaStampBytes = 256;
+
+inline constexpr int kArenaIdDigits = 32;
+inline constexpr int kArenaNonceBytes = 16;
+
+struct ArenaHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t reserved;  // zero
+  uint64_t bytes;     // the file's size
+  char id[kArenaIdDigits];
+  // Random. Only processes that can read the file know it; they send it to the
+  // server alone.
+  uint8_t nonce[kArenaNonceBytes];
+};
+static_assert(sizeof(ArenaHeader) == 72);
+
+// Precedes a block. The server sets it before it announces the block and clears
+// it before it reuses the memory. A reader that still finds the same generation
+// after reading has read that block and nothing else.
+struct ArenaStamp {
+  uint64_t generation;
+};
+
+#pragma GCC diagnostic push
+// GCC warns that TSan does not follow fences. These fences order accesses
+// through two mappings of one file, which TSan does not follow anyway.
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wtsan"
+
+// Reader's side. Call after the block has been read.
+inline bool StampHolds(const ArenaStamp* stamp, uint64_t generation) {
+  // Reads before the fence must not move after it.
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return __atomic_load_n(&stamp->generation, __ATOMIC_RELAXED) == generation;
+}
+
+// Writer's side. Call before the memory is reused.
+inline void SetStamp(ArenaStamp* stamp, uint64_t generation) {
+  __atomic_store_n(&stamp->generation, generation, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+#pragma GCC diagnostic pop
+
+// The model's parameters that the size of a block depends on.
+struct BlockGeometry {
+  uint32_t patch = 14;         // pixels
+  uint32_t position_axes = 3;  // 1, 3 (MRoPE) or 4
+  // Pixels of each side of a crop beyond its patches (Job.CropShape.margin).
+  uint32_t margin = 0;
+};
 
 // The block as bytes: header, sample table, image table, payload. docs/block.md
 // is its specification. All numbers are little-endian; the structs below are
@@ -73,8 +142,8 @@ struct ImageRecord {
   // The image travels encoded: the data are a JPEG file of this length, not
   // pixels. 0: the data are pixels, H*W*3 bytes of RGB.
   uint32_t encoded_bytes;
-  // Number of the image in its sample. Videos follow the images; those of models
-  // that take them in the order of the text (InternVL) stand among them.
+  // Number of the image in its sample. Videos follow the images; those of
+  // models that take them in the order of the text (InternVL) stand among them.
   uint32_t image;
   // Sides of that image before resizing, in pixels, where the schedule has them
   // (MicroBatchSchedule.image_height); else 0.
@@ -117,6 +186,17 @@ struct LanguagePayload {
   uint64_t bytes;  // rounded up to kSampleAlignment
 };
 LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes);
+
+// How many of the `steps` steps (0: no end) from step number `step` on have
+// data. Returns 0, no end, only if neither `steps` nor the data end. All ranks
+// of a job know where the data end, so each stops by itself before the same
+// step. Errors: OUT_OF_RANGE (no step has data: DataEnd's status).
+absl::StatusOr<uint64_t> StepsWithData(const v1::Job& job, uint64_t step,
+                                       uint64_t steps);
+
+// The status after the last step of a job whose data end: OUT_OF_RANGE naming
+// the step.
+absl::Status DataEnd(const v1::Job& job);
 
 }  // namespace ballast
 

@@ -7,13 +7,126 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
-#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 
 namespace ballast {
+
+namespace {
+
+// The size of crop `crop`; its place is left 0.
+ImageRecord SizeOf(const PayloadRow& row, size_t crop,
+                   const BlockGeometry& geometry) {
+  ImageRecord record = {};
+  record.grid_t = 1;
+  record.grid_h = row.grid_h[crop];
+  record.grid_w = row.grid_w[crop];
+  record.height = record.grid_h * geometry.patch + geometry.margin;
+  record.width = record.grid_w * geometry.patch + geometry.margin;
+  if (!row.encoded_bytes.empty()) {
+    record.encoded_bytes = row.encoded_bytes[crop];
+  }
+  return record;
+}
+
+// The offset within a payload of images after `crop`; the next one begins
+// there.
+uint64_t OffsetAfter(const ImageRecord& crop) {
+  return AlignUp(crop.data + ImageBytes(crop), kImageAlignment);
+}
+
+template <typename Entry>
+absl::Span<const Entry> GetPart(
+    const google::protobuf::RepeatedField<Entry>& column, uint32_t first,
+    uint32_t count) {
+  if (column.empty()) return {};
+  return {column.data() + first, count};
+}
+
+}  // namespace
+
+void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
+                 std::vector<ImageRecord>* crops) {
+  uint64_t offset = 0;
+  uint32_t image = 0;
+  uint32_t left = 0;  // crops of `image`
+  for (size_t i = 0; i < row.grid_h.size(); ++i) {
+    if (left == 0) {
+      image = i == 0 ? 0 : image + 1;
+      left = row.crops.empty() ? 1 : row.crops[image];
+    }
+    --left;
+    ImageRecord record = SizeOf(row, i, geometry);
+    record.data = offset;
+    record.image = image;
+    if (!row.image_height.empty()) {
+      record.image_height = row.image_height[image];
+      record.image_width = row.image_width[image];
+    }
+    // Without seconds the frames of a video are crops as an image's are.
+    if (!row.grid_t.empty() && row.seconds_per_patch[image] > 0) {
+      record.grid_t = row.grid_t[image];
+      record.seconds_per_patch = row.seconds_per_patch[image];
+    }
+    offset = OffsetAfter(record);
+    crops->push_back(record);
+  }
+}
+
+PayloadRow GetRow(const v1::MicroBatchSchedule& micro_batch,
+                  const FirstEntries& first, uint32_t sample) {
+  const uint32_t crop = first.crop[sample];
+  const uint32_t crops = first.crop[sample + 1] - crop;
+  const uint32_t image = first.image[sample];
+  const uint32_t images = first.image[sample + 1] - image;
+  PayloadRow row;
+  row.tokens = micro_batch.tokens(sample);
+  row.grid_h = GetPart(micro_batch.grid_h(), crop, crops);
+  row.grid_w = GetPart(micro_batch.grid_w(), crop, crops);
+  row.encoded_bytes = GetPart(micro_batch.encoded_bytes(), crop, crops);
+  row.crops = GetPart(micro_batch.crops(), image, images);
+  row.image_height = GetPart(micro_batch.image_height(), image, images);
+  row.image_width = GetPart(micro_batch.image_width(), image, images);
+  row.grid_t = GetPart(micro_batch.grid_t(), image, images);
+  row.seconds_per_patch =
+      GetPart(micro_batch.seconds_per_patch(), image, images);
+  return row;
+}
+
+uint64_t PayloadBytes(const PayloadRow& row, Media media,
+                      const BlockGeometry& geometry) {
+  switch (media) {
+    case Media::kNone:
+      return 0;
+    case Media::kText:
+      return LayOutLanguage(row.tokens, geometry.position_axes).bytes;
+    case Media::kImages:
+      break;
+  }
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < row.grid_h.size(); ++i) {
+    ImageRecord record = SizeOf(row, i, geometry);
+    record.data = bytes;
+    bytes = OffsetAfter(record);
+  }
+  return AlignUp(bytes, kSampleAlignment);
+}
+
+std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
+                                   Media media, const BlockGeometry& geometry) {
+  const FirstEntries first = GetFirstEntries(micro_batch);
+  std::vector<uint64_t> bytes;
+  bytes.reserve(micro_batch.tokens_size());
+  for (int i = 0; i < micro_batch.tokens_size(); ++i) {
+    bytes.push_back(
+        PayloadBytes(GetRow(micro_batch, first, i), media, geometry));
+  }
+  return bytes;
+}
+
 namespace {
 
 absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
@@ -29,7 +142,7 @@ absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
 
 }  // namespace
 
-BlockGeometry GeometryOf(const v1::Job& job) {
+BlockGeometry GetGeometry(const v1::Job& job) {
   return {job.model().patch(), job.model().position_axes(),
           job.crop_shape().margin()};
 }
@@ -69,7 +182,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
 
   BlockPlan plan;
   for (int i = 0; i < module->owner_size(); ++i) {
-    if (delivery.PullerOf(module->reader(i), module->owner(i)) !=
+    if (delivery.GetPuller(module->reader(i), module->owner(i)) !=
         role.dp_rank()) {
       continue;
     }
@@ -95,7 +208,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
   plan.header.num_samples = plan.samples.size();
 
   const Media media = GetMedia(role.module());
-  const FirstEntries first = FirstEntriesOf(columns);
+  const FirstEntries first = GetFirstEntries(columns);
   for (PlannedSample& sample : plan.samples) {
     const uint32_t i = sample.index;
     SampleRecord& record = sample.record;
@@ -105,7 +218,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.tokens = columns.tokens(i);
     record.label_tokens = columns.label_tokens(i);
     record.first_image = plan.images.size();
-    const PayloadRow row = RowOf(columns, first, i);
+    const PayloadRow row = GetRow(columns, first, i);
     record.payload_bytes = PayloadBytes(row, media, geometry);
     if (media != Media::kImages) continue;
     record.num_images = row.grid_h.size();

@@ -1,5 +1,3 @@
-// Reads a JPEG's segments more strictly than libjpeg does: of two readings of
-// an odd header an engine may choose the other one.
 #include "proto/image/engine_jpeg.h"
 
 #include <algorithm>
@@ -8,8 +6,35 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/aligned_buffer.h"
+
+// Reads a JPEG's segments more strictly than libjpeg does: of two readings of
+// an odd header an engine may choose the other one.
 
 namespace ballast {
+
+uint32_t PlaneForm::plane_width(int plane) const {
+  const bool halved = plane > 0 && (sampling == ChromaSampling::k422 ||
+                                    sampling == ChromaSampling::k420);
+  return halved ? width / 2 + width % 2 : width;
+}
+
+uint32_t PlaneForm::plane_height(int plane) const {
+  const bool halved = plane > 0 && sampling == ChromaSampling::k420;
+  return halved ? height / 2 + height % 2 : height;
+}
+
+PlaneLayout LayOutPlanes(const PlaneForm& form) {
+  PlaneLayout layout;
+  for (int plane = 0; plane < form.planes(); ++plane) {
+    layout.offset[plane] = layout.bytes;
+    layout.pitch[plane] = static_cast<uint32_t>(
+        AlignUp(form.plane_width(plane), kPlaneAlignment));
+    layout.bytes += uint64_t{layout.pitch[plane]} * form.plane_height(plane);
+  }
+  return layout;
+}
+
 namespace {
 
 using Refusal = EngineRefusal;

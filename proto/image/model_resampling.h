@@ -1,13 +1,15 @@
 #ifndef BALLAST_PROTO_IMAGE_MODEL_RESAMPLING_H_
 #define BALLAST_PROTO_IMAGE_MODEL_RESAMPLING_H_
 
+#include <cstdint>
+
 #include "proto/image/resample_weights.h"
 #include "proto/model.pb.h"
 
 namespace ballast {
 
 // The library of model.resample. `fast` and an unset value stand for Pillow 12.
-constexpr ResampleLibrary LibraryOf(v1::Model::Resample resample) {
+constexpr ResampleLibrary GetLibrary(v1::Model::Resample resample) {
   switch (resample) {
     case v1::Model::RESAMPLE_PILLOW13:
       return ResampleLibrary::kPillow13;
@@ -19,7 +21,7 @@ constexpr ResampleLibrary LibraryOf(v1::Model::Resample resample) {
 }
 
 // The filter of model.image_family.filter. An unset value stands for bicubic.
-constexpr ResampleFilter FilterOf(v1::ImageFamily::Filter filter) {
+constexpr ResampleFilter GetFilter(v1::ImageFamily::Filter filter) {
   switch (filter) {
     case v1::ImageFamily::FILTER_BILINEAR:
       return ResampleFilter::kBilinear;
@@ -34,8 +36,30 @@ constexpr ResampleFilter FilterOf(v1::ImageFamily::Filter filter) {
 
 // How the images of a job's model are resized. Qwen's have no family, and are
 // bicubic.
-inline Resampling ResamplingOf(const v1::Model& model) {
-  return {FilterOf(model.image_family().filter()), LibraryOf(model.resample())};
+inline Resampling GetResampling(const v1::Model& model) {
+  return {GetFilter(model.image_family().filter()),
+          GetLibrary(model.resample())};
+}
+
+// True if the library resizes along y before x. The order matters because
+// pixels are rounded in between. Pillow 12 begins with y for images over a
+// hundred times as high as wide whose height shrinks. Pillow 13 begins with y
+// if the height shrinks by more than twice the pixels by which the width does;
+// a width that grows shrinks by less than 0. torchvision always begins with x.
+constexpr bool IsResizedAlongYFirst(ResampleLibrary library, uint32_t width,
+                                    uint32_t height, uint32_t new_width,
+                                    uint32_t new_height) {
+  if (new_height >= height) return false;
+  switch (library) {
+    case ResampleLibrary::kPillow12:
+      return height > uint64_t{100} * width;
+    case ResampleLibrary::kPillow13:
+      return int64_t{height} - int64_t{new_height} >
+             2 * (int64_t{width} - int64_t{new_width});
+    case ResampleLibrary::kTorchvision:
+      break;
+  }
+  return false;
 }
 
 }  // namespace ballast

@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, v1::Module module) {
+absl::StatusOr<DeliveryRule> GetRule(const v1::Job& job, v1::Module module) {
   if (job.delivery() == v1::DELIVERY_UNSPECIFIED) {
     return absl::InvalidArgumentError("job: delivery is not set");
   }
@@ -28,10 +28,10 @@ absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, v1::Module module) {
       absl::StrCat("module ", ModuleName(module), " is not configured"));
 }
 
-absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, const v1::Role& role) {
+absl::StatusOr<DeliveryRule> GetRule(const v1::Job& job, const v1::Role& role) {
   switch (role.delivery()) {
     case v1::DELIVERY_UNSPECIFIED:
-      return RuleOf(job, role.module());
+      return GetRule(job, role.module());
     case v1::DELIVERY_DIRECT:
       return DeliveryRule(v1::DELIVERY_DIRECT);
     default:

@@ -37,7 +37,7 @@ struct DeliveryRule {
 
   // The data-parallel rank that pulls the sample; all ranks are of the same
   // module. With `server_of_rank`, both arguments are below its length.
-  uint32_t PullerOf(uint32_t reader, uint32_t owner) const {
+  uint32_t GetPuller(uint32_t reader, uint32_t owner) const {
     switch (mode) {
       case v1::DELIVERY_DIRECT:
         return owner;
@@ -63,11 +63,11 @@ struct DeliveryRule {
 // The rule for the job's ranks of `module`. Errors: INVALID_ARGUMENT (the job
 // has no delivery or no such module, or the number of ranks in its list of
 // servers differs from the module's).
-absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, v1::Module module);
+absl::StatusOr<DeliveryRule> GetRule(const v1::Job& job, v1::Module module);
 
 // The rule of `role`: `direct` if the role requests that, else its module's.
 // Errors: INVALID_ARGUMENT (it requests another delivery; as above).
-absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, const v1::Role& role);
+absl::StatusOr<DeliveryRule> GetRule(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast
 

@@ -55,8 +55,8 @@ std::map<std::string, std::string> Entries(const v1::Fingerprint& fingerprint) {
 
 // Hash of the entries whose keys `wanted` accepts.
 template <typename Wanted>
-std::string HashOf(const std::map<std::string, std::string>& entries,
-                   Wanted wanted) {
+std::string GetHash(const std::map<std::string, std::string>& entries,
+                    Wanted wanted) {
   std::string bytes;
   for (const auto& [key, value] : entries) {
     if (!wanted(key)) continue;
@@ -116,8 +116,8 @@ v1::Fingerprint MakeFingerprint(
     entry->set_value(value);
   }
   fingerprint.set_hash(
-      HashOf(entries, [](const std::string&) { return true; }));
-  fingerprint.set_data_hash(HashOf(entries, [split](const std::string& key) {
+      GetHash(entries, [](const std::string&) { return true; }));
+  fingerprint.set_data_hash(GetHash(entries, [split](const std::string& key) {
     return IsDataKey(key, split);
   }));
   if (split != v1::SPLIT_TRAIN) return fingerprint;
@@ -129,7 +129,7 @@ v1::Fingerprint MakeFingerprint(
     last = step;
     v1::Fingerprint::DataBefore* before = fingerprint.add_data_before();
     before->set_step(*step);
-    before->set_data_hash(HashOf(entries, [&](const std::string& each) {
+    before->set_data_hash(GetHash(entries, [&](const std::string& each) {
       return IsDataBefore(each, split, *step);
     }));
   }

@@ -1,15 +1,271 @@
 #include "proto/schedule/schedule_table.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 
 namespace ballast {
+
+namespace {
+
+constexpr uint32_t kMaxGridSide = 65535;
+
+absl::Status CheckLength(absl::string_view column, uint64_t found,
+                         uint64_t wanted) {
+  if (found == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("schedule: column ", column,
+                                                 " has ", found,
+                                                 " entries, wanted ", wanted));
+}
+
+// Checks that every entry of `column` is in [least, limit).
+template <typename Column>
+absl::Status CheckRange(absl::string_view name, const Column& column,
+                        uint64_t least, uint64_t limit) {
+  for (int i = 0; i < column.size(); ++i) {
+    if (column.Get(i) >= least && column.Get(i) < limit) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: ", name, " of entry ", i, " is ", column.Get(i),
+                     ", wanted ", least, " to ", limit, " exclusive"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModule(const v1::ModuleSchedule& module, uint64_t samples) {
+  const absl::string_view name = ModuleName(module.module());
+  const std::string reader = absl::StrCat(name, ".reader");
+  const std::string owner = absl::StrCat(name, ".owner");
+  const uint64_t dp = module.load_after_size();
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength(absl::StrCat(name, ".cost"), module.cost_size(), samples));
+  BALLAST_RETURN_IF_ERROR(CheckLength(reader, module.reader_size(), samples));
+  BALLAST_RETURN_IF_ERROR(CheckLength(owner, module.owner_size(), samples));
+  BALLAST_RETURN_IF_ERROR(CheckLength(absl::StrCat(name, ".load_before"),
+                                      module.load_before_size(), dp));
+  BALLAST_RETURN_IF_ERROR(CheckRange(reader, module.reader(), 0, dp));
+  BALLAST_RETURN_IF_ERROR(CheckRange(owner, module.owner(), 0, dp));
+  return CheckRange(absl::StrCat(name, ".dummy_rank"), module.dummy_rank(), 0,
+                    dp);
+}
+
+// Precondition: every slot is a micro-batch of the step.
+absl::Status CheckPlaces(const v1::StepSchedule& schedule) {
+  std::vector<uint32_t> samples(schedule.micro_batches_size());
+  for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
+    for (const uint32_t slot : micro_batch.slot()) ++samples[slot];
+  }
+  std::vector<std::vector<bool>> taken;
+  for (const uint32_t count : samples) taken.emplace_back(count);
+  for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
+    for (int i = 0; i < micro_batch.slot_size(); ++i) {
+      const uint32_t slot = micro_batch.slot(i);
+      const uint32_t place = micro_batch.place(i);
+      if (place >= samples[slot] || taken[slot][place]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("schedule: slot ", slot, " of ", samples[slot],
+                         " samples holds place ", place,
+                         place < samples[slot] ? " twice" : ""));
+      }
+      taken[slot][place] = true;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A video's entries agree with each other and with its frames, which are of one
+// size and travel as pixels. Precondition: the columns have their lengths.
+absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
+  uint32_t crop = 0;
+  for (int i = 0; i < micro_batch.grid_t_size(); ++i) {
+    const uint32_t t = micro_batch.grid_t(i);
+    const float seconds = micro_batch.seconds_per_patch(i);
+    const uint32_t crops = GetCrops(micro_batch, i);
+    const auto fault = [&](absl::string_view what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("schedule: video at entry ", i, " of column grid_t, ", t,
+                       " temporal patches of ", seconds, " s and ", crops,
+                       " frames: ", what));
+    };
+    if (t == 0 ? seconds != 0 : !(seconds >= 0 && std::isfinite(seconds))) {
+      return fault("wanted seconds of 0 or more for a video, 0 for an image");
+    }
+    if (t != 0 && seconds == 0 && t != crops) {
+      return fault(
+          "wanted as many temporal patches as frames, since without seconds "
+          "frames are crops");
+    }
+    if (t > crops) return fault("wanted at least a frame a temporal patch");
+    const uint32_t first = crop;
+    for (crop += crops; t != 0 && crop - first > 1; --crop) {
+      if (micro_batch.grid_h(crop - 1) != micro_batch.grid_h(first) ||
+          micro_batch.grid_w(crop - 1) != micro_batch.grid_w(first) ||
+          EncodedBytes(micro_batch, crop - 1) != 0) {
+        return fault("wanted frames of one size that travel as pixels");
+      }
+    }
+    crop = first + crops;
+  }
+  return absl::OkStatus();
+}
+
+// An image that travels encoded is one crop.
+absl::Status CheckEncodedCrops(const v1::MicroBatchSchedule& micro_batch) {
+  int crop = 0;
+  for (int i = 0; i < micro_batch.crops_size(); ++i) {
+    const int end = crop + static_cast<int>(micro_batch.crops(i));
+    for (; crop < end; ++crop) {
+      if (micro_batch.encoded_bytes(crop) == 0 || micro_batch.crops(i) == 1) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "schedule: column encoded_bytes: entry ", crop, " is of image ", i,
+          " with ", micro_batch.crops(i), " crops; wanted 0, or one crop"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckColumns(const v1::StepSchedule& schedule,
+                          const v1::MicroBatchSchedule& micro_batch) {
+  const uint64_t samples = micro_batch.tokens_size();
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("source", micro_batch.source_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("ordinal", micro_batch.ordinal_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("images", micro_batch.images_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("label_tokens", micro_batch.label_tokens_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("position", micro_batch.position_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("slot", micro_batch.slot_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("place", micro_batch.place_size(), samples));
+  uint64_t images = 0;
+  for (const uint32_t count : micro_batch.images()) images += count;
+  uint64_t crops = images;
+  if (!micro_batch.crops().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("crops", micro_batch.crops_size(), images));
+    BALLAST_RETURN_IF_ERROR(
+        CheckRange("crops", micro_batch.crops(), 1, uint64_t{1} << 32));
+    crops = 0;
+    for (const uint32_t count : micro_batch.crops()) crops += count;
+  }
+  if (!micro_batch.image_height().empty() ||
+      !micro_batch.image_width().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("image_height", micro_batch.image_height_size(), images));
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("image_width", micro_batch.image_width_size(), images));
+  }
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("grid_h", micro_batch.grid_h_size(), crops));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("grid_w", micro_batch.grid_w_size(), crops));
+  if (!micro_batch.encoded_bytes().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("encoded_bytes", micro_batch.encoded_bytes_size(), crops));
+  }
+  if (!micro_batch.encoded_bytes().empty() && !micro_batch.crops().empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckEncodedCrops(micro_batch));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckRange("encoded_bytes",
+                                     micro_batch.encoded_bytes(), 0,
+                                     uint64_t{kMostEncodedBytes} + 1));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("grid_h", micro_batch.grid_h(), 1, kMaxGridSide + 1));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("grid_w", micro_batch.grid_w(), 1, kMaxGridSide + 1));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("source", micro_batch.source(), 0, schedule.sources_size()));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("slot", micro_batch.slot(), 0, schedule.micro_batches_size()));
+  if (!micro_batch.grid_t().empty() ||
+      !micro_batch.seconds_per_patch().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("grid_t", micro_batch.grid_t_size(), images));
+    BALLAST_RETURN_IF_ERROR(CheckLength(
+        "seconds_per_patch", micro_batch.seconds_per_patch_size(), images));
+    BALLAST_RETURN_IF_ERROR(CheckVideos(micro_batch));
+  }
+  for (const v1::ModuleSchedule& module : micro_batch.modules()) {
+    BALLAST_RETURN_IF_ERROR(CheckModule(module, samples));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckColumns(const v1::StepSchedule& schedule) {
+  for (int m = 0; m < schedule.micro_batches_size(); ++m) {
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(CheckColumns(schedule, schedule.micro_batches(m)),
+                 absl::StrCat("step ", schedule.step(), " micro-batch ", m)));
+  }
+  return Annotate(CheckPlaces(schedule),
+                  absl::StrCat("step ", schedule.step()));
+}
+
+FirstEntries GetFirstEntries(const v1::MicroBatchSchedule& micro_batch) {
+  const int samples = micro_batch.images_size();
+  FirstEntries first;
+  first.image.assign(samples + 1, 0);
+  for (int i = 0; i < samples; ++i) {
+    first.image[i + 1] = first.image[i] + micro_batch.images(i);
+  }
+  if (micro_batch.crops().empty()) {
+    first.crop = first.image;
+    return first;
+  }
+  first.crop.assign(samples + 1, 0);
+  for (int i = 0; i < samples; ++i) {
+    first.crop[i + 1] = first.crop[i];
+    for (uint32_t k = first.image[i]; k < first.image[i + 1]; ++k) {
+      first.crop[i + 1] += micro_batch.crops(k);
+    }
+  }
+  return first;
+}
+
+std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch) {
+  const FirstEntries first = GetFirstEntries(micro_batch);
+  std::vector<uint64_t> patches(micro_batch.images_size(), 0);
+  for (uint32_t i = 0; i < patches.size(); ++i) {
+    ForEachSegment(micro_batch, first, i,
+                   [&](uint64_t segment, uint32_t count) {
+                     patches[i] += segment * count;
+                   });
+  }
+  return patches;
+}
+
+std::vector<uint32_t> SampleVideos(const v1::MicroBatchSchedule& micro_batch) {
+  std::vector<uint32_t> videos(micro_batch.images_size(), 0);
+  if (micro_batch.grid_t().empty()) return videos;
+  const FirstEntries first = GetFirstEntries(micro_batch);
+  for (size_t i = 0; i < videos.size(); ++i) {
+    for (uint32_t k = first.image[i]; k < first.image[i + 1]; ++k) {
+      videos[i] += GridT(micro_batch, k) != 0 ? 1 : 0;
+    }
+  }
+  return videos;
+}
+
 namespace {
 
 using Loads = google::protobuf::RepeatedField<double>;
@@ -71,6 +327,90 @@ std::string ScheduleToTable(const v1::StepSchedule& schedule) {
       totals.videos() == 0 ? ""
                            : absl::StrCat(", ", totals.videos(), " videos"),
       "\n", embeddings);
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json TotalsJson(const v1::Totals& totals) {
+  Json json = {{"tokens", totals.tokens()},
+               {"tokens_squared", totals.tokens_squared()},
+               {"label_tokens", totals.label_tokens()},
+               {"patches", totals.patches()},
+               {"images", totals.images()}};
+  if (totals.videos() != 0) json["videos"] = totals.videos();
+  if (totals.has_embeddings_moved()) {
+    const v1::EmbeddingsMoved& moved = totals.embeddings_moved();
+    json["embeddings_moved"] = {
+        {"tokens_within_servers", moved.tokens_within_servers()},
+        {"tokens_between_servers", moved.tokens_between_servers()}};
+  }
+  return json;
+}
+
+// One entry a module: {"vision": f(vision), "language": f(language)}.
+template <typename F>
+Json PerModule(const v1::MicroBatchSchedule& micro_batch, F f) {
+  Json entries = Json::object();
+  for (const v1::ModuleSchedule& module : micro_batch.modules()) {
+    entries[std::string(ModuleName(module.module()))] = f(module);
+  }
+  return entries;
+}
+
+Json MicroBatchJson(const v1::StepSchedule& schedule,
+                    const v1::MicroBatchSchedule& micro_batch) {
+  Json samples = Json::array();
+  const std::vector<uint64_t> patches = SamplePatches(micro_batch);
+  const std::vector<uint32_t> videos = SampleVideos(micro_batch);
+  for (int i = 0; i < micro_batch.tokens_size(); ++i) {
+    samples.push_back(
+        {{"position", micro_batch.position(i)},
+         {"sample", absl::StrCat(schedule.sources(micro_batch.source(i)), ":",
+                                 micro_batch.ordinal(i))},
+         {"images", micro_batch.images(i) - videos[i]},
+         {"patches", patches[i]},
+         {"tokens", micro_batch.tokens(i)},
+         {"label_tokens", micro_batch.label_tokens(i)},
+         {"cost",
+          PerModule(micro_batch, [i](const auto& m) { return m.cost(i); })},
+         {"reader",
+          PerModule(micro_batch, [i](const auto& m) { return m.reader(i); })},
+         {"owner",
+          PerModule(micro_batch, [i](const auto& m) { return m.owner(i); })},
+         {"slot", micro_batch.slot(i)},
+         {"place", micro_batch.place(i)}});
+    if (videos[i] != 0) samples.back()["videos"] = videos[i];
+  }
+  Json json = {
+      {"samples", std::move(samples)},
+      {"load", PerModule(micro_batch, [](const auto& m) -> Json {
+         return {{"before", m.load_before()}, {"after", m.load_after()}};
+       })}};
+  for (const v1::ModuleSchedule& module : micro_batch.modules()) {
+    if (module.dummy_rank().empty()) continue;
+    json["dummies"][std::string(ModuleName(module.module()))] =
+        module.dummy_rank();
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string ScheduleToJson(const v1::StepSchedule& schedule) {
+  Json micro_batches = Json::array();
+  for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
+    micro_batches.push_back(MicroBatchJson(schedule, micro_batch));
+  }
+  Json json = {{"step", schedule.step()},
+               {"fingerprint", schedule.fingerprint()},
+               {"micro_batches", std::move(micro_batches)},
+               {"totals", TotalsJson(schedule.totals())}};
+  if (schedule.split() != v1::SPLIT_TRAIN) {
+    json["split"] = std::string(SplitName(schedule.split()));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace ballast

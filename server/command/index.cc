@@ -12,16 +12,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/progress_bar.h"
 #include "common/status_macros.h"
-#include "server/command/check_text.h"
+#include "common/table.h"
+#include "server/command/inspect_text.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_warnings.h"
 #include "server/corpus/journal.h"
 #include "server/corpus/source_files.h"
-#include "server/job/check_sources.h"
 #include "server/job/index_sources.h"
-#include "server/text/own_template.h"
+#include "server/text/chat_writer.h"
 
 namespace ballast {
 namespace {

@@ -1,21 +1,21 @@
 #include "server/command/inspect_image.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
-
-#include <nlohmann/json.hpp>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "proto/image/model_resampling.h"
-#include "server/command/inspect_family.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_images.h"
@@ -23,11 +23,13 @@
 #include "server/config/profiles.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
+#include "server/image/crop_maker.h"
 #include "server/image/image.h"
-#include "server/image/resample_name.h"
 #include "server/image_plan/image_family.h"
+#include "server/image_plan/image_text.h"
 
 namespace ballast {
+
 namespace {
 
 struct Options {
@@ -44,7 +46,7 @@ struct Options {
 // The --model that is the family of --config.
 constexpr char kOwn[] = "own";
 
-v1::Model::Resample ResampleOf(const std::string& name) {
+v1::Model::Resample GetResample(const std::string& name) {
   if (name == "fast") return v1::Model::RESAMPLE_FAST;
   if (name == "pillow13") return v1::Model::RESAMPLE_PILLOW13;
   if (name == "torchvision") return v1::Model::RESAMPLE_TORCHVISION;
@@ -73,7 +75,7 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   }
   if (model.resample() == v1::Model::RESAMPLE_UNSPECIFIED ||
       !options.resample.empty()) {
-    model.set_resample(ResampleOf(options.resample));
+    model.set_resample(GetResample(options.resample));
   }
   if (options.min_pixels != 0) model.set_min_pixels(options.min_pixels);
   if (options.max_pixels != 0) model.set_max_pixels(options.max_pixels);
@@ -94,8 +96,8 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   return model;
 }
 
-absl::StatusOr<ImagePlanner> PlannerOf(const v1::Model& model,
-                                       const Options& options) {
+absl::StatusOr<ImagePlanner> GetPlanner(const v1::Model& model,
+                                        const Options& options) {
   ImageFamily family = FamilyOfConfig(model.image_family());
   if (model.resample() == v1::Model::RESAMPLE_FAST) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -194,7 +196,7 @@ absl::Status InspectEach(const InspectBytes& inspect,
 absl::Status InspectImages(const v1::Model& model,
                            absl::Span<const std::string> files,
                            std::ostream& out) {
-  ImageDecoder decoder(ImageOptionsOf(model));
+  ImageDecoder decoder(GetImageOptions(model));
   return InspectEach(
       [&](const std::string& bytes, nlohmann::ordered_json& object) {
         return Inspect(model, bytes, decoder, object);
@@ -237,8 +239,8 @@ failed.)",
                                  CompleteModel(*options));
         if (model.has_image_family()) {
           BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
-                                   PlannerOf(model, *options));
-          return InspectFamilyImages(planner, LibraryOf(model.resample()),
+                                   GetPlanner(model, *options));
+          return InspectFamilyImages(planner, GetLibrary(model.resample()),
                                      model.exif_orientation(), options->text,
                                      options->files, std::cout);
         }
@@ -273,6 +275,196 @@ failed.)",
                    "also print the text in place of the image: texts and "
                    "lengths of runs of placeholders");
   command->AddTexts("FILE", &options->files, "image files").Required();
+}
+
+namespace {
+
+// Adds the text in place of the image, the first of its sample.
+void AddText(const ImageFamily& family, const ImagePlan& plan,
+             nlohmann::ordered_json& object) {
+  nlohmann::ordered_json text = nlohmann::ordered_json::array();
+  for (const ImageTextPiece& piece : ImageText(family, plan, /*image=*/0)) {
+    if (piece.placeholders != 0) {
+      text.push_back(piece.placeholders);
+    } else {
+      text.push_back(piece.text);
+    }
+  }
+  object["text"] = std::move(text);
+}
+
+}  // namespace
+
+absl::Status InspectFamily(const ImagePlanner& planner, ResampleLibrary library,
+                           bool with_text, absl::string_view bytes,
+                           ImageDecoder& decoder,
+                           nlohmann::ordered_json& object) {
+  const ImageFamily& family = planner.family();
+  BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder.Decode(bytes));
+  BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
+                           planner.Plan(image.height, image.width));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<RgbImage> crops,
+      MakeCrops(image, plan, {.filter = family.filter, .library = library}));
+  object["width"] = image.width;
+  object["height"] = image.height;
+  const bool is_patches = family.layout != PatchLayout::kCrops;
+  if (is_patches && crops.size() == 1 &&
+      family.layout != PatchLayout::kStrips) {
+    object["grid_thw"] = {1, crops[0].height / family.patch,
+                          crops[0].width / family.patch};
+  }
+  if (plan.tile_rows != 0) {
+    object["tile_grid"] = {plan.tile_rows, plan.tile_columns};
+  }
+  object["image_tokens"] = plan.tokens;
+  if (with_text) AddText(family, plan, object);
+  object["resample"] = ResampleName(library);
+  object["rgb_sha256"] = Sha256Hex(image.pixels);
+  if (is_patches) {
+    const PatchBytes patches = ArrangePatches(crops, family);
+    object["patches"] = {{"shape", patches.shape},
+                         {"sha256", Sha256Hex(patches.values)}};
+    return absl::OkStatus();
+  }
+  nlohmann::ordered_json hashes = nlohmann::ordered_json::array();
+  for (const RgbImage& crop : crops) {
+    hashes.push_back({crop.height, crop.width, Sha256Hex(crop.pixels)});
+  }
+  object["crops"] = std::move(hashes);
+  return absl::OkStatus();
+}
+
+namespace {
+
+constexpr uint32_t kChannels = 3;
+
+// The pixel in row `y` and column `x`.
+const uint8_t* PixelAt(const RgbImage& image, uint32_t y, uint32_t x) {
+  return image.pixels.data() + (size_t{y} * image.width + x) * kChannels;
+}
+
+// Appends `size` bytes to `out`, and returns where they begin.
+uint8_t* Append(size_t size, std::vector<uint8_t>& out) {
+  out.resize(out.size() + size);
+  return out.data() + out.size() - size;
+}
+
+// The values of the patch in row `row` and column `column` of a crop: channel
+// by channel, each `frames` times.
+void AddPlanes(const RgbImage& crop, uint32_t row, uint32_t column,
+               uint32_t patch, uint32_t frames, std::vector<uint8_t>& out) {
+  const size_t plane = size_t{patch} * patch;
+  uint8_t* to = Append(kChannels * frames * plane, out);
+  for (uint32_t c = 0; c < kChannels; ++c) {
+    uint8_t* const first = to;
+    for (uint32_t y = 0; y < patch; ++y) {
+      const uint8_t* from = PixelAt(crop, row * patch + y, column * patch) + c;
+      for (uint32_t x = 0; x < patch; ++x) *to++ = from[x * kChannels];
+    }
+    for (uint32_t frame = 1; frame < frames; ++frame) {
+      to = std::copy_n(first, plane, to);
+    }
+  }
+}
+
+// Likewise pixel by pixel.
+void AddPixels(const RgbImage& crop, uint32_t row, uint32_t column,
+               uint32_t patch, std::vector<uint8_t>& out) {
+  const size_t line = size_t{patch} * kChannels;
+  uint8_t* to = Append(patch * line, out);
+  for (uint32_t y = 0; y < patch; ++y) {
+    to = std::copy_n(PixelAt(crop, row * patch + y, column * patch), line, to);
+  }
+}
+
+PatchBytes MergeOrder(const RgbImage& crop, const ImageFamily& family) {
+  const uint32_t patch = family.patch;
+  const uint32_t merge = family.merge;
+  const uint32_t rows = crop.height / patch;
+  const uint32_t columns = crop.width / patch;
+  PatchBytes bytes;
+  for (uint32_t top = 0; top < rows; top += merge) {
+    for (uint32_t left = 0; left < columns; left += merge) {
+      for (uint32_t i = 0; i < merge * merge; ++i) {
+        AddPlanes(crop, top + i / merge, left + i % merge, patch,
+                  family.temporal_patch, bytes.values);
+      }
+    }
+  }
+  bytes.shape = {uint64_t{rows} * columns,
+                 uint64_t{kChannels} * family.temporal_patch * patch * patch};
+  return bytes;
+}
+
+PatchBytes RasterOrder(const RgbImage& crop, const ImageFamily& family) {
+  const uint64_t patch = family.patch;
+  const uint32_t rows = crop.height / family.patch;
+  const uint32_t columns = crop.width / family.patch;
+  const bool by_pixel = family.layout == PatchLayout::kRasterPixels ||
+                        family.layout == PatchLayout::kRasterBatch;
+  PatchBytes bytes;
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t column = 0; column < columns; ++column) {
+      if (by_pixel) {
+        AddPixels(crop, row, column, family.patch, bytes.values);
+      } else {
+        AddPlanes(crop, row, column, family.patch, family.temporal_patch,
+                  bytes.values);
+      }
+    }
+  }
+  const uint64_t patches = uint64_t{rows} * columns;
+  const uint64_t size = kChannels * family.temporal_patch * patch * patch;
+  switch (family.layout) {
+    case PatchLayout::kKimi:
+      bytes.shape = {patches, kChannels, patch, patch};
+      return bytes;
+    case PatchLayout::kRasterPixels:
+      bytes.shape = {std::max<uint64_t>(patches, family.max_patches), size};
+      break;
+    case PatchLayout::kRasterBatch:
+      bytes.shape = {1, std::max<uint64_t>(patches, family.max_patches), size};
+      break;
+    default:
+      bytes.shape = {patches, size};
+      return bytes;
+  }
+  bytes.values.resize(bytes.shape[bytes.shape.size() - 2] * size);
+  return bytes;
+}
+
+// Each channel and row of patches' pixels runs through all crops.
+PatchBytes Strips(absl::Span<const RgbImage> crops, uint32_t patch) {
+  PatchBytes bytes;
+  for (uint32_t c = 0; c < kChannels; ++c) {
+    for (uint32_t y = 0; y < patch; ++y) {
+      for (const RgbImage& crop : crops) {
+        for (uint32_t top = y; top < crop.height; top += patch) {
+          const uint8_t* from = PixelAt(crop, top, 0) + c;
+          uint8_t* to = Append(crop.width, bytes.values);
+          for (uint32_t x = 0; x < crop.width; ++x) to[x] = from[x * kChannels];
+        }
+      }
+    }
+  }
+  bytes.shape = {1, kChannels, patch,
+                 bytes.values.size() / (uint64_t{kChannels} * patch)};
+  return bytes;
+}
+
+}  // namespace
+
+PatchBytes ArrangePatches(absl::Span<const RgbImage> crops,
+                          const ImageFamily& family) {
+  switch (family.layout) {
+    case PatchLayout::kMergeOrder:
+      return MergeOrder(crops[0], family);
+    case PatchLayout::kStrips:
+      return Strips(crops, family.patch);
+    default:
+      return RasterOrder(crops[0], family);
+  }
 }
 
 }  // namespace ballast

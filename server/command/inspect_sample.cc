@@ -4,21 +4,19 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
-#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
-#include "proto/schedule/step_ranges.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
@@ -27,6 +25,7 @@
 #include "server/video/model_videos.h"
 
 namespace ballast {
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -73,8 +72,8 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
     ++found.micro_batch;
   }
   const v1::MicroBatchSchedule& columns = found.columns();
-  const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
-  const BlockGeometry geometry = GeometryOf(job.scheduler->job());
+  const std::vector<uint32_t> first = GetFirstEntries(columns).crop;
+  const BlockGeometry geometry = GetGeometry(job.scheduler->job());
   for (uint32_t image = first[found.index]; image < first[found.index + 1];
        ++image) {
     const uint32_t h = columns.grid_h(image), w = columns.grid_w(image);
@@ -127,11 +126,11 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
 
 void AddImages(const v1::Model& model, const Found& found, Json* json) {
   const v1::MicroBatchSchedule& columns = found.columns();
-  const uint32_t first = FirstEntriesOf(columns).image[found.index];
+  const uint32_t first = GetFirstEntries(columns).image[found.index];
   size_t crop = 0;
   for (uint32_t k = first; k < first + columns.images(found.index); ++k) {
     const ImageGrid& grid = found.grids[crop];
-    const uint32_t crops = CropsOf(columns, k);
+    const uint32_t crops = GetCrops(columns, k);
     crop += crops;
     if (const uint32_t t = GridT(columns, k); t != 0) {
       (*json)["videos"].push_back(
@@ -248,6 +247,28 @@ cost {module: x}, input_ids, labels, position_ids [axis][token].)",
   command->AddText("--split", &options->split, "whose order")
       .OneOf({"train", "valid", "test"})
       .ShowDefault();
+}
+
+absl::Status TransformJsonLines(
+    std::istream& in, std::ostream& out,
+    const std::function<absl::StatusOr<nlohmann::ordered_json>(
+        const nlohmann::json& object)>& transform) {
+  std::string line;
+  for (uint64_t number = 1; std::getline(in, line); ++number) {
+    if (line.empty()) continue;
+    const std::string place = absl::StrCat("standard input line ", number);
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(place, ": not a JSON object"));
+    }
+    const auto result = transform(object);
+    if (!result.ok()) return Annotate(result.status(), place);
+    out << result->dump() << "\n";
+  }
+  out.flush();
+  if (!out) return absl::UnavailableError("cannot write to standard output");
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

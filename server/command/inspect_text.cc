@@ -1,15 +1,23 @@
 #include "server/command/inspect_text.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <iostream>
+#include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "server/command/json_lines.h"
+#include "proto/image/engine_jpeg.h"
+#include "server/command/inspect_sample.h"
+#include "server/config/model_profile.h"
+#include "server/config/profiles.h"
+#include "server/text/model_text.h"
+#include "server/text/positions.h"
 
 namespace ballast {
 
@@ -48,6 +56,257 @@ Reads lines {"text": …} from standard input and prints for each {"ids": […]}
                 "token a byte)")
       .Required()
       .TypeName("FILE|bytes");
+}
+
+namespace {
+
+struct Options {
+  std::string family;
+  std::string tokenizer;
+};
+
+absl::StatusOr<std::vector<TileShape>> GetSizes(const nlohmann::json& object) {
+  std::vector<TileShape> sizes;
+  const auto images = object.find("images");
+  if (images == object.end()) return sizes;
+  const auto is_size = [](const nlohmann::json& size) {
+    return size.is_array() && size.size() == 2 &&
+           size[0].is_number_unsigned() && size[1].is_number_unsigned();
+  };
+  if (!images->is_array()) {
+    return absl::InvalidArgumentError("`images` is no list of [height, width]");
+  }
+  for (const nlohmann::json& size : *images) {
+    if (!is_size(size)) {
+      return absl::InvalidArgumentError(
+          "`images` has an item that is no [height, width]");
+    }
+    sizes.push_back({size[0].get<uint32_t>(), size[1].get<uint32_t>()});
+  }
+  return sizes;
+}
+
+}  // namespace
+
+absl::Status InspectConversations(absl::string_view family,
+                                  const Tokenizer& tokenizer, std::istream& in,
+                                  std::ostream& out) {
+  v1::Model model;
+  model.set_profile(std::string(family));
+  BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+  const v1::ModelProfile& profile = *GetProfile(model);
+  model.set_chat_template(HasChat(profile) ? profile.name()
+                                           : profile.chat_template());
+  // Only conversations are written: no other id than the placeholder's is
+  // needed.
+  const std::string& placeholder = profile.images().marks().placeholder();
+  if (const auto id = tokenizer.SpecialTokenId(placeholder)) {
+    model.mutable_token_ids()->set_image(*id);
+  }
+  if (model.token_ids().image() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer lacks the placeholder ", placeholder, " of ", family));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<const ModelText> text,
+                           ModelText::Create(model, &tokenizer));
+  const TextOptions options = {text.get(), UINT32_MAX};
+  return TransformJsonLines(
+      in, out,
+      [&](const nlohmann::json& object)
+          -> absl::StatusOr<nlohmann::ordered_json> {
+        BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sizes,
+                                 GetSizes(object));
+        BALLAST_ASSIGN_OR_RETURN(
+            const TextSample sample,
+            BuildText(object.dump(), TextForm::kConversation, sizes, options));
+        return nlohmann::ordered_json{{"ids", sample.ids},
+                                      {"labels", sample.labels}};
+      });
+}
+
+void AddInspectConversation(CommandLine* line, Command* inspect) {
+  auto options = std::make_shared<Options>();
+  Command* command = line->AddCommand(
+      inspect, "conversation",
+      R"(Prints token ids and labels of conversations, as a model family's processor
+makes them. Reads lines {"messages": […], "images": [[height, width], …]} from
+standard input and prints for each {"ids": […], "labels": […]}.)",
+      R"(  echo '{"messages": [{"role": "user", "content": "<image>Why?"}],
+         "images": [[480, 640]]}' | tr -d '\n' |
+    ballast-server inspect conversation --model internvl3 \
+      --tokenizer tokenizer.json)",
+      [options]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto tokenizer,
+                                 MakeTokenizer(options->tokenizer));
+        return InspectConversations(options->family, *tokenizer, std::cin,
+                                    std::cout);
+      });
+  command
+      ->AddText("--model", &options->family,
+                "a model of docs/families.md with a chat template")
+      .OneOf(ProfileNames(
+          [](const v1::ModelProfile& profile) { return !IsEncoder(profile); }))
+      .Required()
+      .TypeName("MODEL");
+  command
+      ->AddText("--tokenizer", &options->tokenizer,
+                "the tokenizer.json of the family's checkpoint")
+      .Required()
+      .TypeName("FILE");
+}
+
+namespace {
+
+// True if `value` is an integer that fits in Integer.
+template <typename Integer>
+bool Holds(const nlohmann::json& value) {
+  if (value.is_number_unsigned()) {
+    return value.get<uint64_t>() <=
+           uint64_t{std::numeric_limits<Integer>::max()};
+  }
+  if (!value.is_number_integer()) return false;
+  return value.get<int64_t>() >= int64_t{std::numeric_limits<Integer>::min()};
+}
+
+absl::StatusOr<std::vector<int32_t>> ParseIds(const nlohmann::json& object) {
+  const auto list = object.find("input_ids");
+  if (list == object.end() || !list->is_array()) {
+    return absl::InvalidArgumentError("`input_ids` is missing or not a list");
+  }
+  std::vector<int32_t> ids;
+  ids.reserve(list->size());
+  for (const nlohmann::json& id : *list) {
+    if (!Holds<int32_t>(id)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "`input_ids`[", ids.size(), "] is not a 32-bit integer"));
+    }
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+// No `image_grid_thw` means no images.
+absl::StatusOr<std::vector<GridThw>> ParseGrids(const nlohmann::json& object) {
+  std::vector<GridThw> grids;
+  const auto list = object.find("image_grid_thw");
+  if (list == object.end()) return grids;
+  if (!list->is_array()) {
+    return absl::InvalidArgumentError("`image_grid_thw` is not a list");
+  }
+  for (const nlohmann::json& grid : *list) {
+    if (!grid.is_array() || grid.size() != 3 || !Holds<uint32_t>(grid[0]) ||
+        !Holds<uint32_t>(grid[1]) || !Holds<uint32_t>(grid[2])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("`image_grid_thw`[", grids.size(),
+                       "] is not [t, h, w] of three sizes in patches"));
+    }
+    grids.push_back({grid[0], grid[1], grid[2]});
+  }
+  return grids;
+}
+
+absl::StatusOr<nlohmann::ordered_json> Positions(const nlohmann::json& object,
+                                                 const v1::Model& model) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(object));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<GridThw> grids,
+                           ParseGrids(object));
+  const size_t axes = model.position_axes();
+  std::vector<int32_t> positions(axes * ids.size());
+  BALLAST_RETURN_IF_ERROR(
+      ComputePositions(ids, grids, model, absl::MakeSpan(positions)));
+  auto lists = nlohmann::ordered_json::array();
+  for (size_t axis = 0; axis < axes; ++axis) {
+    const auto begin = positions.begin() + axis * ids.size();
+    lists.push_back(std::vector<int32_t>(begin, begin + ids.size()));
+  }
+  return nlohmann::ordered_json{{"position_ids", lists}};
+}
+
+}  // namespace
+
+absl::Status InspectPositions(const v1::Model& model, std::istream& in,
+                              std::ostream& out) {
+  return TransformJsonLines(in, out, [&](const nlohmann::json& object) {
+    return Positions(object, model);
+  });
+}
+
+void AddInspectPositions(CommandLine* line, Command* inspect) {
+  auto profile = std::make_shared<std::string>();
+  Command* command = line->AddCommand(
+      inspect, "positions",
+      R"(Prints the position ids of samples.
+Reads lines {"input_ids": […], "image_grid_thw": [[t, h, w], …]} from standard
+input and prints for each {"position_ids": [[…], […], […]]}.)",
+      R"(  echo '{"input_ids": [7, 8, 9], "image_grid_thw": []}' |
+    ballast-server inspect positions --model qwen2_5_vl)",
+      [profile]() -> absl::Status {
+        v1::Model model;
+        model.set_profile(*profile);
+        BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+        return InspectPositions(model, std::cin, std::cout);
+      });
+  command
+      ->AddText("--model", profile.get(),
+                "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+      .OneOf(ProfileNames([](const v1::ModelProfile& profile) {
+        return profile.has_token_ids();
+      }))
+      .Required()
+      .TypeName("MODEL");
+}
+
+std::string MarksText(const ImageMarkCounts& marks) {
+  std::vector<std::string> checks;
+  const auto add = [&](ImageCheckResult check, const char* name) {
+    const uint64_t count = marks.with(check);
+    if (count > 0) checks.push_back(absl::StrCat(count, " ", name));
+  };
+  add(ImageCheckResult::kClean, "clean");
+  add(ImageCheckResult::kUnsound, "unsound");
+  add(ImageCheckResult::kChanged, "changed since they were indexed");
+  add(ImageCheckResult::kUnchecked, "not checked");
+  std::string text = absl::StrCat(
+      "  JPEG engines may decode ", marks.marked(), " of ", marks.images,
+      " images", checks.empty() ? "" : ": ", absl::StrJoin(checks, ", "), "\n");
+  std::vector<std::string> refusals;
+  for (size_t i = 0; i < marks.refusals.size(); ++i) {
+    if (marks.refusals[i] == 0) continue;
+    refusals.push_back(absl::StrCat(
+        marks.refusals[i], " ",
+        i == 0 ? "not judged"
+               : EngineRefusalText(static_cast<EngineRefusal>(i))));
+  }
+  if (!refusals.empty()) {
+    absl::StrAppend(
+        &text, "  the server decodes: ", absl::StrJoin(refusals, ", "), "\n");
+  }
+  return text;
+}
+
+std::string CheckText(const SourceCheck& check, const Shard& shard) {
+  const CheckReport& report = check.report;
+  std::string text = absl::StrCat(check.source, ": ");
+  if (shard.count > 1) {
+    absl::StrAppend(&text, "shard ", shard.number, "/", shard.count, ": ");
+  }
+  absl::StrAppend(&text, report.images, " images checked");
+  if (report.resumed > 0) {
+    absl::StrAppend(&text, ", ", report.resumed, " of them by earlier runs");
+  }
+  absl::StrAppend(&text, ": ", report.clean, " clean, ", report.unsound,
+                  " unsound, ", report.changed, " changed\n");
+  for (const UncleanImage& image : report.unclean) {
+    absl::StrAppend(&text, "  left to the server: ", image.reason, "\n");
+  }
+  if (report.unclean.size() == CheckReport::kMostListed) {
+    absl::StrAppend(&text, "  and perhaps more\n");
+  }
+  if (check.is_merged) return text + MarksText(check.marks);
+  absl::StrAppend(&text,
+                  "  once all shards are checked, `ballast-server index "
+                  "--merge` enters their results in the index\n");
+  return text;
 }
 
 }  // namespace ballast

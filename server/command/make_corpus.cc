@@ -2,38 +2,50 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/progress_bar.h"
+#include "absl/strings/str_join.h"
+#include "common/machine.h"
 #include "common/status_macros.h"
+#include "common/table.h"
 #include "server/command/draw/dataset.h"
 #include "server/command/draw/draw_sample.h"
+#include "server/config/config_loader.h"
+#include "server/corpus/journal.h"
+#include "server/corpus/open_source.h"
+#include "server/corpus/repack/write_tars.h"
+#include "server/job/job_setup.h"
+#include "server/text/model_tokenizer.h"
+#include "server/text/tokenizer.h"
 
 namespace ballast {
+
 namespace {
 
-struct Options {
+struct MakeCorpusOptions {
   DatasetOptions dataset;
   std::string preset = "mixed";
   std::string format = "webdataset";
 };
 
-DatasetFormat FormatOf(const std::string& name) {
+DatasetFormat GetFormat(const std::string& name) {
   if (name == "parquet") return DatasetFormat::kParquet;
   if (name == "energon") return DatasetFormat::kEnergon;
   if (name == "jsonl") return DatasetFormat::kJsonl;
   return DatasetFormat::kWebDataset;
 }
 
-absl::Status MakeCorpus(Options options) {
+absl::Status MakeCorpus(MakeCorpusOptions options) {
   BALLAST_ASSIGN_OR_RETURN(options.dataset.preset, ParsePreset(options.preset));
-  options.dataset.format = FormatOf(options.format);
+  options.dataset.format = GetFormat(options.format);
   if (isatty(STDERR_FILENO)) {
     options.dataset.progress = [directory = options.dataset.directory,
                                 all = options.dataset.samples](uint64_t done) {
@@ -66,7 +78,7 @@ absl::Status MakeCorpus(Options options) {
 }  // namespace
 
 void AddMakeCorpus(CommandLine* line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MakeCorpusOptions>();
   Command* command = line->AddCommand(
       line->program(), "make-corpus",
       R"(Draws a dataset of documents and scenes as WebDataset tars, JSON lines, Parquet
@@ -97,6 +109,111 @@ serves it. Equal samples, seed, preset and format give equal bytes.)",
       .ShowDefault();
   command->AddText("--format", &options->format, "format of the files")
       .OneOf({"webdataset", "jsonl", "parquet", "energon"})
+      .ShowDefault();
+}
+
+namespace {
+
+struct RepackFlags {
+  std::string config;
+  std::string source;
+  std::string shard = "1/1";
+  RepackOptions repack;
+};
+
+absl::StatusOr<const v1::Source*> FindSource(const v1::Config& config,
+                                             const std::string& name) {
+  std::vector<std::string> names;
+  for (const v1::Source& source : config.sources()) {
+    if (source.name() != name) {
+      names.push_back(source.name());
+    } else if (source.format() == v1::Source::FORMAT_MOCK) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--source ", name, ": it is drawn, and has no samples to write"));
+    } else {
+      return &source;
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("--source ", name,
+                                          ": the configuration has ",
+                                          absl::StrJoin(names, ", ")));
+}
+
+absl::Status RunRepack(RepackFlags options) {
+  BALLAST_ASSIGN_OR_RETURN(options.repack.shard, ParseShard(options.shard));
+  BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, LoadConfig(options.config));
+  v1::Config& c = config.config;
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                           OpenModelTokenizer(c.mutable_model()));
+  BALLAST_ASSIGN_OR_RETURN(const v1::Source* const source,
+                           FindSource(c, options.source));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<FileSource> opened,
+      OpenSource(*source, config.directory, GetIndexKey(c, *tokenizer)));
+  RepackOptions& repack = options.repack;
+  repack.name = source->name();
+  repack.threads = ThreadsOrCores(c.serve().threads());
+  if (isatty(STDERR_FILENO)) {
+    repack.progress = [&, begin = std::chrono::steady_clock::now()](
+                          uint64_t done, uint64_t all) {
+      const std::chrono::duration<double> elapsed =
+          std::chrono::steady_clock::now() - begin;
+      const double part = all == 0 ? 1.0 : static_cast<double>(done) / all;
+      std::fputs(
+          ProgressBar(repack.name, part,
+                      absl::StrCat(done, " samples  ",
+                                   TimeLeft(part, elapsed.count()), "    "))
+              .c_str(),
+          stderr);
+      std::fflush(stderr);
+    };
+  }
+  BALLAST_ASSIGN_OR_RETURN(const RepackReport report, Repack(*opened, repack));
+  std::cout << absl::StrFormat(
+      "%s: %d samples, %d images, %d videos, %.1f MB in %d tars", repack.name,
+      report.samples, report.images, report.videos, report.bytes * 1e-6,
+      report.tars - report.resumed);
+  if (report.resumed > 0) {
+    std::cout << "; " << report.resumed << " were there already";
+  }
+  std::cout << "\nread them with: {name: " << repack.name
+            << ", format: webdataset, path: \"" << repack.directory << "/"
+            << repack.name << "-*.tar\"}\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddRepack(CommandLine* line) {
+  auto options = std::make_shared<RepackFlags>();
+  Command* command = line->AddCommand(
+      line->program(), "repack",
+      R"(Writes the samples of a source as WebDataset tars, in the order of its index,
+which must be up to date. Text, images and videos stay as they are. Rows of
+Parquet are shuffled within a window of row groups; those of tars among all.
+
+A run that was ended goes on behind the tars that it has written when it is run
+again. To spread it over machines, run --shard 1/N to N/N with one directory.)",
+      "  ballast-server repack --config ballast.yaml --source web --out out\n"
+      "  ballast-server repack --config ballast.yaml --source web --out out "
+      "--shard 3/8",
+      [options] { return RunRepack(*options); });
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
+  command->AddText("--source", &options->source, "name of the source")
+      .Required()
+      .TypeName("NAME");
+  command
+      ->AddText("--out", &options->repack.directory,
+                "directory of the tars, created if needed")
+      .Required()
+      .TypeName("DIR");
+  command->AddText("--shard", &options->shard, "write only part I of N")
+      .TypeName("I/N");
+  command
+      ->AddWholeNumber("--samples-per-tar", &options->repack.samples_per_tar,
+                       "samples in a tar", 1, 1000000)
       .ShowDefault();
 }
 

@@ -8,6 +8,9 @@ namespace ballast {
 // Adds `make-corpus`, which draws a dataset.
 void AddMakeCorpus(CommandLine* line);
 
+// Adds `repack`: writes the samples of a source as WebDataset tars.
+void AddRepack(CommandLine* line);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_COMMAND_MAKE_CORPUS_H_

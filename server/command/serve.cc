@@ -1,13 +1,18 @@
 #include "server/command/serve.h"
 
 #include <malloc.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,19 +21,19 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/build_info.h"
-#include "common/library_logs.h"
 #include "common/log.h"
+#include "common/mutex.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
-#include "server/command/termination.h"
 #include "server/config/config_loader.h"
 #include "server/config/exposure.h"
 #include "server/config/model_warnings.h"
 #include "server/job/reload.h"
 #include "server/service/server.h"
-#include "server/text/own_template.h"
+#include "server/text/chat_writer.h"
 
 namespace ballast {
+
 namespace {
 
 // After a signal the process ends within kPromised, of which kDrainTime is for
@@ -45,7 +50,7 @@ struct Options {
   std::string meeting;
 };
 
-LogLevel LogLevelOf(const v1::Serve& serve) {
+LogLevel GetLogLevel(const v1::Serve& serve) {
   switch (serve.log_level()) {
     case v1::Serve::LOG_LEVEL_DEBUG:
       return LogLevel::kDebug;
@@ -86,7 +91,7 @@ void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
     BALLAST_ASSIGN_OR_RETURN(const LoadedConfig wanted, Load(options));
     BALLAST_RETURN_IF_ERROR(CheckReload(*running, wanted.config));
     BALLAST_RETURN_IF_ERROR(server->Reload(wanted.config));
-    SuggestLogLevel(LogLevelOf(wanted.config.serve()));
+    SuggestLogLevel(GetLogLevel(wanted.config.serve()));
     *running = wanted.config;
     return absl::OkStatus();
   }();
@@ -114,7 +119,7 @@ absl::Status Serve(const Options& options) {
   SendLibraryLogsToLog();
   ServeSignals* const signals = ServeSignals::Begin(kPromised);
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
-  SuggestLogLevel(LogLevelOf(config.config.serve()));
+  SuggestLogLevel(GetLogLevel(config.config.serve()));
   LogInfo("ballast-server ", ShortVersion(), " starting with ", options.config);
   const std::string warning = TrialTokenizerWarning(config.config);
   if (!warning.empty()) LogWarning(warning);
@@ -205,6 +210,158 @@ minute.)",
                 "unix:/path or host:port of the server where groups of ranks "
                 "meet, in the place of topology.meeting")
       .TypeName("ADDRESS");
+}
+
+namespace {
+
+constexpr absl::Duration kSameSignal = absl::Milliseconds(100);
+
+sigset_t ServeSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+const char* GetName(SignalRule::Phase phase) {
+  switch (phase) {
+    case SignalRule::Phase::kStarting:
+      return "starting";
+    case SignalRule::Phase::kServing:
+    case SignalRule::Phase::kDraining:
+      return "draining";
+    case SignalRule::Phase::kClosing:
+      return "closing";
+  }
+  return "";
+}
+
+}  // namespace
+
+SignalRule::Act SignalRule::OnSignal(int signal, absl::Time now) {
+  if (signal == SIGHUP) return signal_ == 0 ? Act::kReload : Act::kNone;
+  if (phase_ != Phase::kStarting) {
+    if (signal_ == 0) {
+      signal_ = signal;
+      first_ = now;
+      return Act::kNone;
+    }
+    if (now < first_ + kSameSignal) return Act::kNone;
+  }
+  exit_status_ = 128 + signal;
+  reason_ = absl::StrCat(SignalName(signal), " while ", GetName(phase_),
+                         ": ends at once");
+  return Act::kEnd;
+}
+
+absl::Time SignalRule::deadline() const {
+  return first_ + (drains_ ? promised_ : kSameSignal);
+}
+
+SignalRule::Act SignalRule::OnTime(absl::Time now) {
+  if (now < deadline()) return Act::kNone;
+  if (!drains_) {
+    drains_ = true;
+    return Act::kDrain;
+  }
+  const std::string late =
+      absl::StrCat(absl::FormatDuration(promised_), " after the signal");
+  if (phase_ == Phase::kClosing) {
+    exit_status_ = 0;
+    reason_ = absl::StrCat(
+        "closing: ends now, ", late,
+        ": all streams have ended, but a thread is still blocked, as by a file "
+        "system or a process that hangs");
+  } else {
+    exit_status_ = 1;
+    reason_ = absl::StrCat(
+        "draining: ends now, ", late,
+        ": a thread is blocked, as by a file system or a process that hangs");
+  }
+  return Act::kEnd;
+}
+
+std::string SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal)
+                         : absl::StrCat("SIG", name);
+}
+
+struct ServeSignals::State {
+  explicit State(absl::Duration promised) : rule(promised) {}
+
+  Mutex mutex;
+  CondVar arrived;
+  SignalRule rule ABSL_GUARDED_BY(mutex);
+  bool reload ABSL_GUARDED_BY(mutex) = false;
+  int drain ABSL_GUARDED_BY(mutex) = 0;  // the signal, until it is taken
+};
+
+ServeSignals::ServeSignals(absl::Duration promised)
+    : state_(new State(promised)) {
+  const sigset_t set = ServeSet();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::thread(Run, state_).detach();
+}
+
+ServeSignals* ServeSignals::Begin(absl::Duration promised) {
+  return new ServeSignals(promised);
+}
+
+void ServeSignals::Run(State* state) {
+  const sigset_t set = ServeSet();
+  while (true) {
+    absl::Duration wait;
+    {
+      MutexLock lock(&state->mutex);
+      wait = std::clamp(state->rule.deadline() - absl::Now(),
+                        absl::ZeroDuration(), kLongWait);
+    }
+    const timespec limit = absl::ToTimespec(wait);
+    const int signal = sigtimedwait(&set, nullptr, &limit);
+    std::string reason;
+    int exit_status = 0;
+    {
+      MutexLock lock(&state->mutex);
+      SignalRule& rule = state->rule;
+      switch (signal > 0 ? rule.OnSignal(signal, absl::Now())
+                         : rule.OnTime(absl::Now())) {
+        case SignalRule::Act::kNone:
+          continue;
+        case SignalRule::Act::kReload:
+          state->reload = true;
+          state->arrived.NotifyAll();
+          continue;
+        case SignalRule::Act::kDrain:
+          state->drain = rule.signal();
+          state->arrived.NotifyAll();
+          continue;
+        case SignalRule::Act::kEnd:
+          reason = rule.reason();
+          exit_status = rule.exit_status();
+      }
+    }
+    LogWarning(reason);
+    _exit(exit_status);
+  }
+}
+
+void ServeSignals::SetPhase(SignalRule::Phase phase) {
+  MutexLock lock(&state_->mutex);
+  state_->rule.SetPhase(phase);
+}
+
+int ServeSignals::Await(absl::Duration most) {
+  const absl::Time end = absl::Now() + most;
+  MutexLock lock(&state_->mutex);
+  while (state_->drain == 0 && !state_->reload) {
+    const absl::Duration left = std::min(end - absl::Now(), kLongWait);
+    if (left <= absl::ZeroDuration()) return 0;
+    state_->arrived.WaitFor(&state_->mutex, absl::ToChronoNanoseconds(left));
+  }
+  if (state_->drain != 0) return state_->drain;
+  state_->reload = false;
+  return SIGHUP;
 }
 
 }  // namespace ballast

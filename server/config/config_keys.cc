@@ -39,7 +39,7 @@ struct Bounds {
   }
 };
 
-Bounds BoundsOf(const FieldDescriptor& field, const v1::Setting& setting) {
+Bounds GetBounds(const FieldDescriptor& field, const v1::Setting& setting) {
   Bounds bounds;
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
@@ -83,7 +83,7 @@ std::string WriteByteSize(double value) {
 
 std::string DescribeNumbers(const FieldDescriptor& field,
                             const v1::Setting& setting) {
-  const Bounds bounds = BoundsOf(field, setting);
+  const Bounds bounds = GetBounds(field, setting);
   std::string text = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE
                          ? "a number"
                          : "a whole number";
@@ -111,7 +111,7 @@ std::string DescribeNumbers(const FieldDescriptor& field,
 std::optional<FieldValue> ParseNumber(const FieldDescriptor& field,
                                       const v1::Setting& setting,
                                       const std::string& text) {
-  const Bounds bounds = BoundsOf(field, setting);
+  const Bounds bounds = GetBounds(field, setting);
   const auto checked = [&](auto number) -> std::optional<FieldValue> {
     if (!number || !bounds.Hold(static_cast<double>(*number))) {
       return std::nullopt;
@@ -148,7 +148,7 @@ std::pair<std::string, std::vector<std::string>> SplitOnly(
 // The neighbour that decides whether the field has a meaning.
 const FieldDescriptor& DecidingField(const FieldDescriptor& field) {
   return *field.containing_type()->FindFieldByName(
-      SplitOnly(SettingOf(field)).first);
+      SplitOnly(GetSetting(field)).first);
 }
 
 // "jsonl or parquet"
@@ -171,7 +171,7 @@ void CheckMessage(const Message& message, const std::string& parent,
                   KeyReport* report) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const v1::Setting& setting = SettingOf(field);
+    const v1::Setting& setting = GetSetting(field);
     const std::string key = ChildKey(parent, field.name());
     if (report->IsFaulty(key)) continue;
     const std::optional<bool> used = IsUsed(message, field, parent, *report);
@@ -208,9 +208,9 @@ void CheckMessage(const Message& message, const std::string& parent,
 
 // What a change of the field takes, in a section of which a change takes
 // `around`.
-v1::Setting::Change ChangeOf(const FieldDescriptor& field,
-                             v1::Setting::Change around) {
-  const v1::Setting::Change change = SettingOf(field).change();
+v1::Setting::Change GetChange(const FieldDescriptor& field,
+                              v1::Setting::Change around) {
+  const v1::Setting::Change change = GetSetting(field).change();
   return change == v1::Setting::CHANGE_UNSPECIFIED ? around : change;
 }
 
@@ -228,7 +228,7 @@ std::optional<KeyDifference> Compare(const Message& a, const Message& b,
   for (int i = 0; i < a.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *a.GetDescriptor()->field(i);
     const std::string key = ChildKey(parent, field.name());
-    const v1::Setting::Change change = ChangeOf(field, around);
+    const v1::Setting::Change change = GetChange(field, around);
     const auto elements = [&](const Message& message) {
       std::vector<FieldElement> elements;
       if (!IsAbsent(message, field)) elements = FieldElements(message, field);
@@ -273,7 +273,7 @@ void Adopt(const Message& wanted, v1::Setting::Change around,
   const Reflection& reflection = *wanted.GetReflection();
   for (int i = 0; i < wanted.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *wanted.GetDescriptor()->field(i);
-    const v1::Setting::Change change = ChangeOf(field, around);
+    const v1::Setting::Change change = GetChange(field, around);
     if (!IsMessage(field) && change == v1::Setting::RELOAD) {
       reflection.ClearField(running, &field);
       if (IsAbsent(wanted, field)) continue;
@@ -296,9 +296,9 @@ bool IsDefault(const Message& message, const FieldDescriptor& field) {
   // UNSPECIFIED, which no loaded configuration holds: nothing was chosen.
   const auto* word = std::get_if<const EnumValueDescriptor*>(&value);
   if (word != nullptr && (*word)->number() == 0) return true;
-  const std::string& text = SettingOf(field).default_();
+  const std::string& text = GetSetting(field).default_();
   if (!text.empty())
-    return ParseValue(field, SettingOf(field), text, true) == value;
+    return ParseValue(field, GetSetting(field), text, true) == value;
   return !message.GetReflection()->HasField(message, &field);
 }
 
@@ -316,7 +316,7 @@ void AddEntries(const Message& message, const std::string& parent,
                 std::map<std::string, std::string>* entries) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    v1::Setting::Fingerprint kind = SettingOf(field).fingerprint();
+    v1::Setting::Fingerprint kind = GetSetting(field).fingerprint();
     if (kind == v1::Setting::FINGERPRINT_UNSPECIFIED) kind = around;
     if (kind == v1::Setting::UNLESS_DEFAULT) {
       if (IsDefault(message, field)) continue;
@@ -348,7 +348,7 @@ void AddEntries(const Message& message, const std::string& parent,
 
 }  // namespace
 
-const v1::Setting& SettingOf(const FieldDescriptor& field) {
+const v1::Setting& GetSetting(const FieldDescriptor& field) {
   return field.options().GetExtension(v1::setting);
 }
 
@@ -394,7 +394,7 @@ std::optional<FieldValue> ParseValue(const FieldDescriptor& field,
 }
 
 std::string WriteValue(const FieldDescriptor& field, const FieldValue& value) {
-  const v1::Setting& setting = SettingOf(field);
+  const v1::Setting& setting = GetSetting(field);
   if (const auto* number = std::get_if<uint64_t>(&value)) {
     if (*number == 0 && !setting.zero().empty()) return setting.zero();
     if (setting.unit() == v1::Setting::BYTES) {
@@ -405,8 +405,8 @@ std::string WriteValue(const FieldDescriptor& field, const FieldValue& value) {
 }
 
 bool IsUsed(const Message& message, const FieldDescriptor& field) {
-  if (SettingOf(field).only().empty()) return true;
-  const std::vector<std::string> words = SplitOnly(SettingOf(field)).second;
+  if (GetSetting(field).only().empty()) return true;
+  const std::vector<std::string> words = SplitOnly(GetSetting(field)).second;
   const std::string word =
       ValueText(FieldElements(message, DecidingField(field))[0].value);
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -414,11 +414,11 @@ bool IsUsed(const Message& message, const FieldDescriptor& field) {
 
 std::optional<bool> IsUsed(const Message& message, const FieldDescriptor& field,
                            absl::string_view parent, const KeyReport& report) {
-  if (SettingOf(field).only().empty()) return true;
+  if (GetSetting(field).only().empty()) return true;
   const FieldDescriptor& deciding = DecidingField(field);
   const std::string key = ChildKey(parent, deciding.name());
   if (report.IsFaulty(key) ||
-      (SettingOf(deciding).has_required() && !report.Has(key))) {
+      (GetSetting(deciding).has_required() && !report.Has(key))) {
     return std::nullopt;
   }
   return IsUsed(message, field);
@@ -445,7 +445,7 @@ void ResolvePaths(absl::string_view directory, Message* message) {
       }
       continue;
     }
-    const v1::Setting& setting = SettingOf(*field);
+    const v1::Setting& setting = GetSetting(*field);
     if (!setting.path() || field->is_repeated()) continue;
     const std::string path = reflection.GetString(*message, field);
     if (path.empty() ||

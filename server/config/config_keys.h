@@ -20,7 +20,7 @@ namespace ballast {
 // code here. config_yaml.h reads and prints configurations by the same options.
 // Keys are written as in key_report.h. All functions are pure.
 
-const v1::Setting& SettingOf(const google::protobuf::FieldDescriptor& field);
+const v1::Setting& GetSetting(const google::protobuf::FieldDescriptor& field);
 
 // The values that a file may give the field, or each element of it: "a whole
 // number from 1 to 4096", "one of error, skip", "true or false", "text".

@@ -27,7 +27,7 @@
 #include "server/config/path_pattern.h"
 #include "server/config/profiles.h"
 #include "server/config/topology.h"
-#include "server/storage/small_object.h"
+#include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
 
 namespace ballast {
@@ -56,7 +56,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 // The result is absolute, so that a resolved path stays valid.
-std::string DirectoryOf(const std::string& path) {
+std::string GetDirectory(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
   const std::string whole = error ? path : absolute.string();
@@ -66,7 +66,7 @@ std::string DirectoryOf(const std::string& path) {
 }
 
 // Reads files, and objects of the stores that `settings` describes.
-ReadText ReaderOf(const v1::Storage& settings) {
+ReadText GetReader(const v1::Storage& settings) {
   return [&settings](const std::string& path,
                      size_t most) -> absl::StatusOr<std::string> {
     if (!IsStoreUrl(path)) return ReadSmallFile(path, most);
@@ -207,7 +207,7 @@ void ReadOwnProfile(absl::string_view directory, v1::Model* model,
 absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& listen) {
   BALLAST_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  return ParseConfig(text, path, DirectoryOf(path), listen);
+  return ParseConfig(text, path, GetDirectory(path), listen);
 }
 
 absl::StatusOr<LoadedConfig> ParseConfig(
@@ -225,7 +225,7 @@ absl::StatusOr<LoadedConfig> ParseConfig(
   ResolveModelCosts(loaded.config.mutable_balance(), &report);
   ValidateConfig(loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
-  ExpandMetadatasets(directory, ReaderOf(loaded.config.storage()),
+  ExpandMetadatasets(directory, GetReader(loaded.config.storage()),
                      &loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
   if (!listen.empty()) {

@@ -81,7 +81,7 @@ class Reader {
     if (field.is_map()) return ReadMap(node, key, field, message);
     if (field.is_repeated()) return ReadList(node, key, field, message);
     if (!IsMessage(field)) return ReadScalar(node, key, field, field, message);
-    if (SettingOf(field).off() && node.IsScalar()) {
+    if (GetSetting(field).off() && node.IsScalar()) {
       if (node.Scalar() == "off") return;
       return Mistyped(key, node, "a map of keys and values, or off");
     }
@@ -158,7 +158,7 @@ class Reader {
     if (node.size() == 0) {
       return Fault(key, "found an empty list; wanted at least one entry");
     }
-    const size_t most = SettingOf(field).max_items();
+    const size_t most = GetSetting(field).max_items();
     if (most != 0 && node.size() > most) {
       return Fault(key, absl::StrCat("found ", node.size(),
                                      " entries; wanted at most ", most));
@@ -184,11 +184,11 @@ class Reader {
                   Message* message) {
     std::optional<FieldValue> value;
     if (node.IsScalar()) {
-      value = ParseValue(field, SettingOf(options), node.Scalar(),
+      value = ParseValue(field, GetSetting(options), node.Scalar(),
                          IsPlainScalar(node));
     }
     if (!value.has_value()) {
-      return Mistyped(key, node, DescribeValue(field, SettingOf(options)));
+      return Mistyped(key, node, DescribeValue(field, GetSetting(options)));
     }
     SetField(message, field, *value);
   }
@@ -211,7 +211,7 @@ void Fill(const KeyReport& report, const std::string& parent,
   for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message->GetDescriptor()->field(i);
     const std::string key = ChildKey(parent, field.name());
-    const std::string& text = SettingOf(field).default_();
+    const std::string& text = GetSetting(field).default_();
     if (!text.empty() && (!report.Has(key) || report.IsFaulty(key)) &&
         IsUsed(*message, field, parent, report).value_or(false)) {
       if (!IsMessage(field)) reflection.ClearField(message, &field);
@@ -269,7 +269,7 @@ std::vector<const FieldDescriptor*> WrittenFields(const Message& message) {
     // A zero that is not the default.
     const bool is_zero = !is_set && !field->is_repeated() &&
                          !field->has_presence() &&
-                         !SettingOf(*field).default_().empty() &&
+                         !GetSetting(*field).default_().empty() &&
                          field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM &&
                          IsUsed(message, *field);
     if (is_set || is_zero) fields.push_back(field);

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/image/model_resampling.h"
 #include "server/config/config_yaml.h"
-#include "server/image_plan/family_check.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
@@ -19,16 +19,16 @@ constexpr absl::string_view kKey = "model.image_family";
 // The enumerations of the configuration are those of ImageFamily after
 // UNSPECIFIED.
 template <typename Config, typename Own>
-constexpr Config ConfigOf(Own value) {
+constexpr Config GetConfig(Own value) {
   return static_cast<Config>(static_cast<int>(value) + 1);
 }
 template <typename Own>
-constexpr Own OwnOf(int value) {
+constexpr Own GetOwn(int value) {
   return static_cast<Own>(value == 0 ? 0 : value - 1);
 }
-static_assert(ConfigOf<v1::ImageFamily::Rule>(ImageRule::kSlices) ==
+static_assert(GetConfig<v1::ImageFamily::Rule>(ImageRule::kSlices) ==
               v1::ImageFamily::RULE_SLICES);
-static_assert(ConfigOf<v1::ImageFamily::Layout>(PatchLayout::kStrips) ==
+static_assert(GetConfig<v1::ImageFamily::Layout>(PatchLayout::kStrips) ==
               v1::ImageFamily::LAYOUT_STRIPS);
 
 v1::ImageFamily::Filter ConfigOfFilter(ResampleFilter filter) {
@@ -90,9 +90,9 @@ void RefuseUnread(const v1::ImageFamily& config, ImageRule rule,
 ImageFamily FamilyOfConfig(const v1::ImageFamily& config) {
   ImageFamily family;
   family.name = config.name().empty() ? "own" : config.name();
-  family.rule = OwnOf<ImageRule>(config.rule());
-  family.filter = FilterOf(config.filter());
-  family.layout = OwnOf<PatchLayout>(config.layout());
+  family.rule = GetOwn<ImageRule>(config.rule());
+  family.filter = GetFilter(config.filter());
+  family.layout = GetOwn<PatchLayout>(config.layout());
   family.patch = config.patch();
   family.merge = OneIfZero(config.merge());
   family.temporal_patch = OneIfZero(config.temporal_patch());
@@ -123,10 +123,10 @@ ImageFamily FamilyOfConfig(const v1::ImageFamily& config) {
 v1::ImageFamily ConfigOfFamily(const ImageFamily& family) {
   v1::ImageFamily config;
   config.set_name(family.name);
-  config.set_rule(ConfigOf<v1::ImageFamily::Rule>(family.rule));
+  config.set_rule(GetConfig<v1::ImageFamily::Rule>(family.rule));
   config.set_filter(ConfigOfFilter(family.filter));
   if (family.layout != PatchLayout::kCrops) {
-    config.set_layout(ConfigOf<v1::ImageFamily::Layout>(family.layout));
+    config.set_layout(GetConfig<v1::ImageFamily::Layout>(family.layout));
   }
   config.set_patch(family.patch);
   config.set_merge(ZeroIfOne(family.merge));

@@ -103,7 +103,7 @@ class MetadatasetReader {
                         const std::string& split_part, double weight,
                         int depth) {
     const YAML::Node splits = FindKey(root, "splits");
-    BALLAST_RETURN_IF_ERROR(KeysOf(splits, "splits", kMostKeys).status());
+    BALLAST_RETURN_IF_ERROR(GetKeys(splits, "splits", kMostKeys).status());
     const std::string key = absl::StrCat("splits.", split_part);
     const YAML::Node split = FindKey(splits, split_part);
     if (!split.IsDefined() || !split.IsMap()) {
@@ -136,7 +136,7 @@ class MetadatasetReader {
       if (const YAML::Node node = FindKey(entry, "weight"); node.IsDefined()) {
         const std::string name =
             absl::StrCat(key, "[", weights.size(), "].weight");
-        BALLAST_ASSIGN_OR_RETURN(const std::string text, TextOf(node, name));
+        BALLAST_ASSIGN_OR_RETURN(const std::string text, GetText(node, name));
         const std::optional<double> number = ParseReal(text);
         if (!number.has_value() || *number < 0) {
           return absl::InvalidArgumentError(absl::StrCat(
@@ -174,7 +174,7 @@ class MetadatasetReader {
       const YAML::Node value = FindKey(node, name);
       if (!value.IsDefined() || value.IsNull()) return absl::OkStatus();
       BALLAST_ASSIGN_OR_RETURN(*out,
-                               TextOf(value, absl::StrCat(key, ".", name)));
+                               GetText(value, absl::StrCat(key, ".", name)));
       return absl::OkStatus();
     };
     BALLAST_RETURN_IF_ERROR(read("path", &folder.path));
@@ -211,7 +211,7 @@ class MetadatasetReader {
   static absl::Status CheckKeys(const YAML::Node& node, absl::string_view key,
                                 std::initializer_list<const char*> known) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> keys,
-                             KeysOf(node, key, kMostKeys));
+                             GetKeys(node, key, kMostKeys));
     for (const std::string& each : keys) {
       if (const char* instead = InsteadOf(each)) {
         return absl::UnimplementedError(

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/image/model_resampling.h"
-#include "proto/image/resize_order.h"
 #include "server/config/profiles.h"
 #include "server/image/image_header.h"
 #include "server/video/model_videos.h"
@@ -34,7 +33,7 @@ absl::StatusOr<ModelImages> ModelImages::Create(const v1::Model& model) {
   BALLAST_ASSIGN_OR_RETURN(ImagePlanner planner,
                            ImagePlanner::Create(GetImageFamily(model)));
   ModelImages images(model, std::move(planner));
-  images.video_ = VideoModelOf(model);
+  images.video_ = GetVideoModel(model);
   images.wants_sides_ = images.planner_.family().rule == ImageRule::kPinpoints;
   return images;
 }
@@ -66,7 +65,7 @@ absl::StatusOr<uint32_t> ModelImages::Placeholders(uint32_t height,
 
 bool ModelImages::MayTravelEncoded(uint32_t height, uint32_t width,
                                    const ImageGrid& grid) const {
-  return !IsResizedAlongYFirst(LibraryOf(resample_), width, height, grid.width,
+  return !IsResizedAlongYFirst(GetLibrary(resample_), width, height, grid.width,
                                grid.height);
 }
 

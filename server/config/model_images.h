@@ -40,7 +40,7 @@ class ModelImages {
 
   // Whether an image of height*width pixels that becomes one crop of `grid` may
   // travel encoded: ranks resize along the width first, and the library of
-  // model.resample does so, too (proto/image/resize_order.h).
+  // model.resample does so, too (proto/image/model_resampling.h).
   bool MayTravelEncoded(uint32_t height, uint32_t width,
                         const ImageGrid& grid) const;
 

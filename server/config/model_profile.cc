@@ -5,13 +5,48 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "server/config/crop_shape.h"
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
-#include "server/image_plan/family_check.h"
 #include "server/image_plan/fit_rules.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
+
+v1::Model::ImageForm GetImageForm(const ImageFamily& family) {
+  switch (family.layout) {
+    case PatchLayout::kCrops:
+      return v1::Model::IMAGE_FORM_TILES;
+    case PatchLayout::kMergeOrder:
+      return v1::Model::IMAGE_FORM_MERGE_ORDER;
+    case PatchLayout::kRasterPixels:
+    case PatchLayout::kRasterBatch:
+      return v1::Model::IMAGE_FORM_PADDED;
+    case PatchLayout::kRasterOrder:
+    case PatchLayout::kKimi:
+    case PatchLayout::kStrips:
+      break;
+  }
+  return v1::Model::IMAGE_FORM_RASTER;
+}
+
+v1::Job::CropShape GetCropShape(const v1::Model& model) {
+  v1::Job::CropShape shape;
+  shape.set_dummy_grid_h(model.merge());
+  shape.set_dummy_grid_w(model.merge());
+  const ImageFamily family = GetImageFamily(model);
+  if (HasSquareCrops(family)) {
+    const uint32_t side = family.tile / family.patch;  // in patches
+    shape.set_tile(family.tile);
+    shape.set_margin(family.tile - side * family.patch);
+    shape.set_dummy_grid_h(side);
+    shape.set_dummy_grid_w(side);
+  }
+  if (model.image_form() == v1::Model::IMAGE_FORM_PADDED) {
+    shape.set_max_patches(family.max_patches);
+  }
+  return shape;
+}
+
 namespace {
 
 // Processors that pad to a square pad with their mean, which the checkpoint
@@ -152,7 +187,7 @@ absl::Status ApplyModelProfile(v1::Model* model) {
     }
   }
   if (model->image_form() == v1::Model::IMAGE_FORM_UNSPECIFIED) {
-    model->set_image_form(ImageFormOf(GetImageFamily(*model)));
+    model->set_image_form(GetImageForm(GetImageFamily(*model)));
   }
   return absl::OkStatus();
 }

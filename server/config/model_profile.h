@@ -9,8 +9,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
+#include "proto/job.pb.h"
+#include "proto/model.pb.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
+
+// What a rank must know of a complete model's crops beside the model itself.
+v1::Job::CropShape GetCropShape(const v1::Model& model);
+
+// The form of a batch's pixels that comes nearest to what the family's
+// processor returns; model.image_form overrides it.
+v1::Model::ImageForm GetImageForm(const ImageFamily& family);
 
 // Sets every unset (zero or empty) field of `model` from its profile
 // (profiles.h); without a profile, checks that no field is missing. Where the

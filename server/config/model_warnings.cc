@@ -23,7 +23,7 @@ using Values = google::protobuf::RepeatedField<double>;
 constexpr size_t kMostBytes = size_t{1} << 20;
 
 // Three numbers, or one for all three channels.
-std::optional<std::vector<double>> ThreeOf(const Json& json) {
+std::optional<std::vector<double>> GetThree(const Json& json) {
   if (json.is_number()) return std::vector<double>(3, json.get<double>());
   if (!json.is_array() || json.size() != 3) return std::nullopt;
   std::vector<double> values;
@@ -34,7 +34,7 @@ std::optional<std::vector<double>> ThreeOf(const Json& json) {
   return values;
 }
 
-std::string ListOf(const std::vector<double>& values) {
+std::string GetList(const std::vector<double>& values) {
   return absl::StrJoin(values, ", ", [](std::string* out, double value) {
     absl::StrAppendFormat(out, "%.9g", value);
   });
@@ -55,13 +55,13 @@ void Compare(const Json& processor, const char* name, double unnormalised,
              std::vector<std::string>* warnings) {
   const bool normalises = processor.value("do_normalize", Json(true)) != false;
   const std::optional<std::vector<double>> stated =
-      normalises ? ThreeOf(processor.value(name, Json()))
+      normalises ? GetThree(processor.value(name, Json()))
                  : std::vector<double>(3, unnormalised);
   if (!stated.has_value() || AreNear(*stated, own)) return;
-  const std::string wanted = ListOf(*stated);
+  const std::string wanted = GetList(*stated);
   warnings->push_back(absl::StrCat(
-      "model.", key, ": found [", ListOf({own.begin(), own.end()}), "], where ",
-      file, " has ",
+      "model.", key, ": found [", GetList({own.begin(), own.end()}),
+      "], where ", file, " has ",
       normalises ? absl::StrCat(name, " ") : "do_normalize: false, ", "[",
       wanted,
       "]: the checkpoint's own processor normalises images otherwise; write ",
@@ -69,7 +69,7 @@ void Compare(const Json& processor, const char* name, double unnormalised,
 }
 
 // The directory of a path, with the slash.
-std::string FolderOf(const std::string& path) {
+std::string GetFolder(const std::string& path) {
   return path.substr(0, path.rfind('/') + 1);
 }
 
@@ -113,7 +113,7 @@ std::vector<std::string> ModelWarnings(const v1::Model& model) {
   if (model.tokenizer() != "bytes") {
     for (const char* name :
          {"preprocessor_config.json", "processor_config.json"}) {
-      const std::string file = absl::StrCat(FolderOf(model.tokenizer()), name);
+      const std::string file = absl::StrCat(GetFolder(model.tokenizer()), name);
       const auto text = ReadSmallFile(file, kMostBytes);
       if (!text.ok()) continue;
       warnings = NormWarnings(*text, file, model);

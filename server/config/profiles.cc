@@ -23,7 +23,7 @@
 #include "common/mutex.h"
 #include "common/sha256.h"
 #include "server/config/image_family_config.h"
-#include "server/image_plan/family_check.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
@@ -123,7 +123,7 @@ class Checker {
  private:
   // The line of a key such as `images.canvases[2].width`; of its base where the
   // key comes from there.
-  int LineOf(absl::string_view key) const {
+  int GetLine(absl::string_view key) const {
     const TextFormat::ParseInfoTree* tree = &places_;
     const google::protobuf::Descriptor* type = Profile::descriptor();
     int line = places_.GetLocation(type->FindFieldByName("base"), -1).line;
@@ -151,7 +151,7 @@ class Checker {
 
   template <typename... Piece>
   void Add(absl::string_view key, const Piece&... pieces) {
-    faults_.AddError(LineOf(key), 0, absl::StrCat(key, ": ", pieces...));
+    faults_.AddError(GetLine(key), 0, absl::StrCat(key, ": ", pieces...));
   }
 
   void CheckImages() {
@@ -404,7 +404,7 @@ bool IsEncoder(const v1::ModelProfile& profile) {
   return profile.images().marks().placeholder().empty();
 }
 
-v1::Videos::Rule VideoRuleOf(const v1::Model& model) {
+v1::Videos::Rule GetVideoRule(const v1::Model& model) {
   const v1::ModelProfile* profile = GetProfile(model);
   if (profile == nullptr || !profile->has_videos()) {
     return v1::Videos::RULE_UNSPECIFIED;

@@ -42,7 +42,7 @@ bool IsEncoder(const v1::ModelProfile& profile);
 
 // The rule of the model's videos; unspecified if it takes none: it has no such
 // profile, or other images than the rule reads.
-v1::Videos::Rule VideoRuleOf(const v1::Model& model);
+v1::Videos::Rule GetVideoRule(const v1::Model& model);
 
 // Whether `profile` is the path of a user's file: it ends in `.textproto`.
 bool IsProfilePath(absl::string_view profile);

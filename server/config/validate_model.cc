@@ -1,14 +1,120 @@
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "server/config/config_validate.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
+#include "server/image_plan/image_family.h"
+
+// Checks of a model's image family beside its other settings.
 
 namespace ballast {
+
+namespace {
+
+// Numbers beside a family that has its own.
+void CheckFamilyNumbers(const v1::Model& model, KeyReport* report) {
+  if (!model.has_image_family()) return;
+  const bool is_own = report->Has("model.image_family");
+  const ImageFamily family = GetImageFamily(model);
+  const auto refuse = [&](const char* name, absl::string_view why) {
+    const std::string key = ChildKey("model", name);
+    if (!report->Has(key) || report->IsFaulty(key)) return;
+    report->AddFault(key, absl::StrCat("found it beside the family ",
+                                       family.name, ", ", why));
+  };
+  for (const char* name : {"patch", "merge", "temporal_patch"}) {
+    refuse(name,
+           "which has its own; wanted it omitted, or within "
+           "model.image_family");
+  }
+  for (const char* name : {"min_pixels", "max_pixels"}) {
+    if (is_own) {
+      refuse(name, "which has its own; wanted it within model.image_family");
+    } else if (!ReadsNumber(family.rule, name)) {
+      refuse(name, "whose rule does not read it; wanted it omitted");
+    }
+  }
+}
+
+void CheckAxes(const v1::Model& model, KeyReport* report) {
+  constexpr char kKey[] = "model.position_axes";
+  if (report->IsFaulty(kKey)) return;
+  const std::string wanted =
+      FindAxesFault(GetImageFamily(model), model.position_axes());
+  if (wanted.empty()) return;
+  report->AddFault(report->Has(kKey) ? kKey : "model.image_family",
+                   absl::StrCat("found ", model.position_axes(),
+                                " axes of positions; wanted ", wanted));
+}
+
+void CheckForm(const v1::Model& model, KeyReport* report) {
+  constexpr char kKey[] = "model.image_form";
+  if (report->IsFaulty(kKey)) return;
+  const ImageFamily family = GetImageFamily(model);
+  if (model.image_form() == v1::Model::IMAGE_FORM_PADDED &&
+      (HasSquareCrops(family) || family.max_patches == 0)) {
+    report->AddFault(kKey,
+                     "found padded; wanted a form other than it, since no "
+                     "max_patches bounds the patches of a crop");
+  }
+  if (model.image_form() == v1::Model::IMAGE_FORM_MERGE_ORDER &&
+      HasSquareCrops(family) &&
+      family.tile / family.patch % family.merge != 0) {
+    report->AddFault(
+        kKey, absl::StrCat("found merge_order; wanted a form other than it, "
+                           "since crops of ",
+                           family.tile / family.patch,
+                           " patches a side are no multiples of merge ",
+                           family.merge));
+  }
+}
+
+// Whether the family makes of an image one crop, the whole image resized once:
+// such images may travel encoded.
+bool IsResizedOnce(const ImageFamily& family) {
+  switch (family.rule) {
+    case ImageRule::kSmartResize:
+    case ImageRule::kSmartResizeFrames:
+    case ImageRule::kFillBudget:
+    case ImageRule::kLongestEdge:
+      return true;
+    case ImageRule::kFixedSize:
+      return family.max_tiles <= 1;
+    default:
+      return false;
+  }
+}
+
+void CheckDevice(const v1::Model& model, KeyReport* report) {
+  if (model.decode() != v1::Model::DECODE_DEVICE ||
+      report->IsFaulty("model.decode")) {
+    return;
+  }
+  const ImageFamily family = GetImageFamily(model);
+  if (IsResizedOnce(family)) return;
+  report->AddFault(
+      "model.decode",
+      absl::StrCat("found device beside the family ", family.name,
+                   ", whose images are cut, padded or resized more than once; "
+                   "wanted host"));
+}
+
+}  // namespace
+
+void ValidateModelFamily(const v1::Model& model, KeyReport* report) {
+  if (report->HasFaultWithin("model.image_family")) return;
+  CheckFamilyNumbers(model, report);
+  CheckAxes(model, report);
+  CheckForm(model, report);
+  CheckDevice(model, report);
+}
+
 namespace {
 
 // A profile of Qwen's knows nothing of another family's pixels.
@@ -155,6 +261,87 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
   if (!report->HasFaultWithin("model.token_ids")) {
     CheckImageToken(model.token_ids(), report);
   }
+}
+
+namespace {
+
+// Reports `key` if it is given and has no meaning where `wanted` does not hold.
+void CheckUse(const char* key, bool has_meaning, const char* wanted,
+              KeyReport* report) {
+  if (has_meaning || !report->Has(key) || report->IsFaulty(key)) return;
+  report->AddFault(key, absl::StrCat("found it, and it is not read; wanted ",
+                                     wanted, ", or to leave it out"));
+}
+
+// Reports the bound that is given, if the least is above the most.
+void CheckBounds(const char* least_key, uint64_t least, const char* most_key,
+                 uint64_t most, KeyReport* report) {
+  if (most == 0 || least <= most || report->IsFaulty(least_key) ||
+      report->IsFaulty(most_key)) {
+    return;
+  }
+  report->AddFault(
+      least_key, absl::StrCat("found ", least, ", above ", most_key, " ", most,
+                              "; wanted at most that"));
+}
+
+}  // namespace
+
+void ValidateVideo(const v1::Model& model, KeyReport* report) {
+  if (!model.has_video() || report->IsFaulty("model.video")) return;
+  const v1::Videos::Rule rule = GetVideoRule(model);
+  if (rule == v1::Videos::RULE_UNSPECIFIED) {
+    report->AddFault("model.video",
+                     "found it; wanted a model.profile whose videos are "
+                     "carried, with its images (docs/video.md)");
+    return;
+  }
+  const bool is_intern = rule == v1::Videos::RULE_INTERNVL;
+  const bool is_llava = rule == v1::Videos::RULE_LLAVA_VIDEO;
+  const bool is_tiles =
+      is_intern || is_llava || rule == v1::Videos::RULE_LLAVA_ONEVISION;
+  const v1::Model::Video& video = model.video();
+  const bool by_class =
+      video.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS;
+  if (is_tiles) {
+    // Frames are tiles of one size. InternVL's own rule counts intervals,
+    // transformers' and the LLaVA models' frames a second.
+    CheckUse("model.video.fps", by_class || !is_intern,
+             "sampling: transformers", report);
+    CheckUse("model.video.min_frames", !by_class && is_intern,
+             is_intern ? "sampling: qwen_vl_utils" : "a profile of Qwen's",
+             report);
+    for (const char* key :
+         {"model.video.min_pixels", "model.video.max_pixels",
+          "model.video.total_pixels", "model.video.cap_pixels_per_frame"}) {
+      CheckUse(key, false, "a profile of Qwen's", report);
+    }
+  } else {
+    CheckUse("model.video.total_pixels", !by_class, "sampling: qwen_vl_utils",
+             report);
+    CheckUse("model.video.cap_pixels_per_frame", by_class,
+             "sampling: transformers", report);
+  }
+  for (const char* key :
+       {"model.video.force_sample", "model.video.time_instruction",
+        "model.video.pool", "model.video.newline"}) {
+    CheckUse(key, is_llava, "profile: llava_video", report);
+  }
+  if (is_llava) {
+    if (by_class && !report->IsFaulty("model.video.sampling")) {
+      report->AddFault("model.video.sampling",
+                       "found transformers, which has no LLaVA-Video; wanted "
+                       "qwen_vl_utils, which stands for its training code, or "
+                       "to leave it out");
+    }
+    CheckUse("model.video.force_sample",
+             !video.force_sample() || video.max_frames() != 0, "max_frames",
+             report);
+  }
+  CheckBounds("model.video.min_frames", video.min_frames(),
+              "model.video.max_frames", video.max_frames(), report);
+  CheckBounds("model.video.min_pixels", video.min_pixels(),
+              "model.video.max_pixels", video.max_pixels(), report);
 }
 
 }  // namespace ballast

@@ -9,9 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "proto/schedule/module.h"
-#include "server/config/batch_sizes.h"
 #include "server/config/exposure.h"
 #include "server/config/profiles.h"
 #include "server/config/topology.h"

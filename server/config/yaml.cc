@@ -46,7 +46,7 @@ class StartHandler : public YAML::EventHandler {
   KeyLocation start_;
 };
 
-std::string KindOf(const YAML::Node& node) {
+std::string GetKind(const YAML::Node& node) {
   if (!node.IsDefined() || node.IsNull()) return "nothing";
   if (node.IsSequence()) return "a list";
   if (node.IsMap()) return "a map";
@@ -56,7 +56,7 @@ std::string KindOf(const YAML::Node& node) {
 absl::Status Wanted(absl::string_view key, const YAML::Node& node,
                     absl::string_view wanted) {
   return absl::InvalidArgumentError(
-      absl::StrCat(key, ": found ", KindOf(node), "; wanted ", wanted));
+      absl::StrCat(key, ": found ", GetKind(node), "; wanted ", wanted));
 }
 
 }  // namespace
@@ -179,17 +179,17 @@ YAML::Node FindKey(const YAML::Node& node, const std::string& key) {
   return none;
 }
 
-absl::StatusOr<std::string> TextOf(const YAML::Node& node,
-                                   absl::string_view key) {
+absl::StatusOr<std::string> GetText(const YAML::Node& node,
+                                    absl::string_view key) {
   if (!node.IsDefined() || !node.IsScalar()) {
     return Wanted(key, node, "a text");
   }
   return node.Scalar();
 }
 
-absl::StatusOr<std::vector<std::string>> TextsOf(const YAML::Node& node,
-                                                 absl::string_view key,
-                                                 size_t most) {
+absl::StatusOr<std::vector<std::string>> GetTexts(const YAML::Node& node,
+                                                  absl::string_view key,
+                                                  size_t most) {
   std::vector<std::string> texts;
   if (node.IsDefined() && node.IsScalar()) return std::vector{node.Scalar()};
   if (!node.IsDefined() || !node.IsSequence()) {
@@ -201,15 +201,15 @@ absl::StatusOr<std::vector<std::string>> TextsOf(const YAML::Node& node,
           absl::StrCat(key, ": over ", most, " entries"));
     }
     BALLAST_ASSIGN_OR_RETURN(std::string text,
-                             TextOf(entry, absl::StrCat(key, "[]")));
+                             GetText(entry, absl::StrCat(key, "[]")));
     texts.push_back(std::move(text));
   }
   return texts;
 }
 
-absl::StatusOr<std::vector<std::string>> KeysOf(const YAML::Node& node,
-                                                absl::string_view key,
-                                                size_t most) {
+absl::StatusOr<std::vector<std::string>> GetKeys(const YAML::Node& node,
+                                                 absl::string_view key,
+                                                 size_t most) {
   if (!node.IsDefined() || !node.IsMap()) return Wanted(key, node, "a map");
   std::vector<std::string> keys;
   for (const auto& entry : node) {
@@ -217,7 +217,7 @@ absl::StatusOr<std::vector<std::string>> KeysOf(const YAML::Node& node,
       return absl::InvalidArgumentError(
           absl::StrCat(key, ": over ", most, " entries"));
     }
-    BALLAST_ASSIGN_OR_RETURN(std::string text, TextOf(entry.first, key));
+    BALLAST_ASSIGN_OR_RETURN(std::string text, GetText(entry.first, key));
     keys.push_back(std::move(text));
   }
   return keys;

@@ -53,19 +53,19 @@ std::optional<KeyLocation> FindSecondDocument(const std::string& text);
 YAML::Node FindKey(const YAML::Node& node, const std::string& key);
 
 // The text of a scalar. Errors: INVALID_ARGUMENT "KEY: found …; wanted a text".
-absl::StatusOr<std::string> TextOf(const YAML::Node& node,
-                                   absl::string_view key);
+absl::StatusOr<std::string> GetText(const YAML::Node& node,
+                                    absl::string_view key);
 
-// The texts of a list; of a scalar, a list of one. Errors: as TextOf; over
+// The texts of a list; of a scalar, a list of one. Errors: as GetText; over
 // `most` entries.
-absl::StatusOr<std::vector<std::string>> TextsOf(const YAML::Node& node,
+absl::StatusOr<std::vector<std::string>> GetTexts(const YAML::Node& node,
+                                                  absl::string_view key,
+                                                  size_t most);
+
+// The keys of a map, in order. Errors: as GetText.
+absl::StatusOr<std::vector<std::string>> GetKeys(const YAML::Node& node,
                                                  absl::string_view key,
                                                  size_t most);
-
-// The keys of a map, in order. Errors: as TextOf.
-absl::StatusOr<std::vector<std::string>> KeysOf(const YAML::Node& node,
-                                                absl::string_view key,
-                                                size_t most);
 
 }  // namespace ballast
 

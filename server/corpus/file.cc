@@ -33,14 +33,14 @@ int64_t Nanoseconds(const Time& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-FileState StateOf(const struct stat& status) {
+FileState GetState(const struct stat& status) {
   return {{static_cast<uint64_t>(status.st_size), Nanoseconds(status.st_mtim)},
           Nanoseconds(status.st_ctim)};
 }
 
 constexpr unsigned kStateMask = STATX_SIZE | STATX_MTIME | STATX_CTIME;
 
-FileState StateOf(const struct statx& status) {
+FileState GetState(const struct statx& status) {
   return {
       {static_cast<uint64_t>(status.stx_size), Nanoseconds(status.stx_mtime)},
       Nanoseconds(status.stx_ctime)};
@@ -145,14 +145,14 @@ absl::StatusOr<FileState> StateOfDescriptor(int descriptor,
   if (statx(descriptor, "", AT_EMPTY_PATH | sync, kStateMask, &status) != 0) {
     return FileError(errno, "stat", path);
   }
-  return StateOf(status);
+  return GetState(status);
 }
 
 absl::StatusOr<FileStamp> StampFile(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return FileError(errno, "stat", path);
   if (!S_ISREG(status.st_mode)) return NotRegular(path);
-  return StateOf(status).stamp;
+  return GetState(status).stamp;
 }
 
 absl::StatusOr<File> File::Open(const std::string& path) {
@@ -164,7 +164,7 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   struct stat status;
   if (fstat(descriptor, &status) != 0) return FileError(errno, "stat", path);
   if (!S_ISREG(status.st_mode)) return NotRegular(path);
-  file.opened_ = StateOf(status);
+  file.opened_ = GetState(status);
   return file;
 }
 
@@ -183,7 +183,7 @@ absl::StatusOr<File> File::OpenInMemory(int folder, absl::string_view path,
       !S_ISREG(status.stx_mode)) {
     return NotInMemory(path);
   }
-  file.opened_ = StateOf(status);
+  file.opened_ = GetState(status);
   return file;
 }
 

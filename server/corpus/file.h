@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/corpus/file_stamp.h"
 #include "server/corpus/read_from.h"
-#include "server/storage/stored_object.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 
@@ -43,7 +43,7 @@ bool OpensAlone(int descriptor);
 // object of a store, which Storage::Open opens and which can only be read.
 // Movable. ReadAt and State are thread-safe, the rest thread-compatible.
 // All calls block on the disk or the store; errors of an object are those of
-// stored_object.h.
+// object_store.h.
 class File {
  public:
   // Opens a regular file for reading. Errors: as FileError; INVALID_ARGUMENT if

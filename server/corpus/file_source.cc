@@ -12,8 +12,8 @@
 #include "server/corpus/index/digest.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/read_media.h"
-#include "server/storage/range_plan.h"
 #include "server/storage/storage.h"
+#include "server/storage/store_reader.h"
 
 namespace ballast {
 namespace {

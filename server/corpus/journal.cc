@@ -33,15 +33,15 @@ struct RecordHeader {
 };
 
 template <typename T>
-absl::string_view BytesOf(const T& value) {
+absl::string_view GetBytes(const T& value) {
   return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-Header HeaderOf(absl::string_view key) {
-  const Digest digest = DigestOf(key);
+Header GetHeader(absl::string_view key) {
+  const Digest digest = ComputeDigest(key);
   Header header = {kMagic, {digest[0], digest[1]}, /*checksum=*/0};
   header.checksum =
-      Checksum(BytesOf(header).substr(0, offsetof(Header, checksum)));
+      Checksum(GetBytes(header).substr(0, offsetof(Header, checksum)));
   return header;
 }
 
@@ -53,7 +53,7 @@ absl::StatusOr<std::optional<uint64_t>> ReadRecords(
   if (end < sizeof(Header)) return std::nullopt;
   BALLAST_ASSIGN_OR_RETURN(const std::string head,
                            file.ReadAt(0, sizeof(Header)));
-  if (head != BytesOf(HeaderOf(key))) return std::nullopt;
+  if (head != GetBytes(GetHeader(key))) return std::nullopt;
   uint64_t at = sizeof(Header);
   while (end - at >= sizeof(RecordHeader)) {
     RecordHeader record;
@@ -91,7 +91,7 @@ absl::StatusOr<Shard> ParseShard(absl::string_view text) {
   return shard;
 }
 
-UnitRange UnitsOf(const Shard& shard, uint64_t num_units) {
+UnitRange GetUnits(const Shard& shard, uint64_t num_units) {
   const auto begin = [&](uint64_t number) {
     return num_units / shard.count * number +
            num_units % shard.count * number / shard.count;
@@ -154,7 +154,7 @@ absl::StatusOr<Journal> Journal::Open(const std::string& path,
                            ReadRecords(file, key, on_record));
   BALLAST_RETURN_IF_ERROR(file.Truncate(end.value_or(0)));
   if (!end.has_value()) {
-    BALLAST_RETURN_IF_ERROR(file.Write(BytesOf(HeaderOf(key))));
+    BALLAST_RETURN_IF_ERROR(file.Write(GetBytes(GetHeader(key))));
   }
   return Journal(std::move(file));
 }
@@ -172,7 +172,7 @@ absl::StatusOr<bool> Journal::Read(const std::string& path,
 
 absl::Status Journal::Append(absl::string_view record) {
   const RecordHeader header = {record.size(), Checksum(record)};
-  return file_.Write(absl::StrCat(BytesOf(header), record));
+  return file_.Write(absl::StrCat(GetBytes(header), record));
 }
 
 }  // namespace ballast

@@ -31,7 +31,7 @@ struct UnitRange {
   uint64_t begin = 0;
   uint64_t end = 0;
 };
-UnitRange UnitsOf(const Shard& shard, uint64_t num_units);
+UnitRange GetUnits(const Shard& shard, uint64_t num_units);
 
 // Kinds of work whose results wait in journals beside the index.
 inline constexpr absl::string_view kScanJournal = "scan";

@@ -19,8 +19,8 @@ namespace ballast {
 namespace {
 
 // A file in memory of these bytes.
-absl::StatusOr<OwnedFd> FileOf(absl::string_view bytes,
-                               const std::string& path) {
+absl::StatusOr<OwnedFd> GetFile(absl::string_view bytes,
+                                const std::string& path) {
   OwnedFd fd(memfd_create("ballast-video", MFD_CLOEXEC));
   if (fd.get() < 0) return FileError(errno, "copy to memory", path);
   while (!bytes.empty()) {
@@ -64,7 +64,7 @@ absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
   }
   RawVideo video;
   video.size = bytes.size();
-  BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, FileOf(bytes, name));
+  BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, GetFile(bytes, name));
   video.fd = std::make_shared<const OwnedFd>(std::move(fd));
   return video;
 }

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/corpus/file.h"
 
 namespace ballast {

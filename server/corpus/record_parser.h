@@ -17,8 +17,8 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/sample_source.h"
-#include "server/storage/range_plan.h"
 #include "server/storage/span.h"
+#include "server/storage/store_reader.h"
 
 namespace ballast {
 

@@ -13,7 +13,7 @@
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/raw_video.h"
 #include "server/corpus/read_from.h"
-#include "server/storage/stored_object.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 

@@ -36,7 +36,7 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
         absl::StrCat(index.path(), ": stale index: ", why...));
   };
   const IndexDigests digests =
-      DigestsOf(source, directory, key, index.has_videos());
+      GetDigests(source, directory, key, index.has_videos());
   if (index.digests().sizes != digests.sizes) {
     return stale(
         "it was built with another format, media_root or exif_orientation, "
@@ -105,8 +105,8 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
   return files;
 }
 
-IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
-                       const IndexKey& key, bool has_videos) {
+IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
+                        const IndexKey& key, bool has_videos) {
   const auto format = FindFormat(source);
   std::string media;
   std::string columns;
@@ -119,12 +119,12 @@ IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
     if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
   }
   IndexDigests digests;
-  digests.sizes = DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
-                                        media.size(), "\n", media, "\n",
-                                        columns, key.sizes));
-  digests.lengths = DigestOf(key.lengths);
-  digests.limits =
-      DigestOf(has_videos ? absl::StrCat(key.limits, key.videos) : key.limits);
+  digests.sizes = ComputeDigest(absl::StrCat(static_cast<int>(source.format()),
+                                             "\n", media.size(), "\n", media,
+                                             "\n", columns, key.sizes));
+  digests.lengths = ComputeDigest(key.lengths);
+  digests.limits = ComputeDigest(
+      has_videos ? absl::StrCat(key.limits, key.videos) : key.limits);
   return digests;
 }
 

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
 #include "server/corpus/index/index_file.h"
-#include "server/corpus/index/index_key.h"
+#include "server/corpus/index/index_options.h"
 
 namespace ballast {
 // A data file of a source.
@@ -30,8 +30,8 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
 
 // The digests of `key` that an index of `source` holds. `has_videos`: of its
 // records, left out or not, one has a video.
-IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
-                       const IndexKey& key, bool has_videos);
+IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
+                        const IndexKey& key, bool has_videos);
 
 // The path of the index.
 std::string IndexPath(const v1::Source& source, absl::string_view directory);

@@ -7,22 +7,46 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/mutex.h"
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+#include "proto/schedule/delivery_rule.h"
 #include "server/corpus/sample_source.h"
-#include "server/delivery/ahead_plan.h"
-#include "server/delivery/kept_threads.h"
+#include "server/delivery/worker_pool.h"
 #include "server/schedule/scheduler.h"
 #include "server/storage/disk_cache.h"
 
 namespace ballast {
 
+// A sample that a server will read.
+struct AheadSample {
+  uint64_t position = 0;
+  uint32_t source = 0;
+  uint64_t ordinal = 0;
+
+  friend bool operator==(const AheadSample&, const AheadSample&) = default;
+};
+
+// The ranks of one module that a server serves, and whose samples they pull.
+struct ServedModule {
+  std::set<uint32_t> ranks;
+  DeliveryRule rule;
+};
+
+// The samples of a step that a server reads for `served`, each once, in the
+// order in which its blocks need them: by micro-batch, then by position. Pure.
+std::vector<AheadSample> SamplesToRead(
+    const v1::StepSchedule& schedule,
+    const std::map<v1::Module, ServedModule>& served);
+
 // Fetches from stores what the next steps of train need, in the order in which
-// they need it, and gives up for it what the cache needs last (cache_policy.h).
+// they need it, and gives up for it what the cache needs last (entry_pool.h).
 // Without a cache it fetches into memory, as far as `memory` goes.
 class AheadFetcher {
  public:

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
-#include "proto/block/arena_layout.h"
+#include "proto/block/block_layout.h"
 
 namespace ballast {
 
@@ -23,7 +23,7 @@ struct ArenaIdentity {
 };
 
 // Memory for blocks, of a fixed size, laid out as in
-// proto/block/arena_layout.h. It is either a file that other processes may map,
+// proto/block/block_layout.h. It is either a file that other processes may map,
 // or private to this process.
 //
 // The file is DIRECTORY/ballast-UID-ID.arena, of mode 0640. Its server holds a

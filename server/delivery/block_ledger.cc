@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/align.h"
-#include "proto/block/arena_layout.h"
+#include "common/aligned_buffer.h"
+#include "proto/block/block_layout.h"
 
 namespace ballast {
 namespace {
@@ -76,7 +76,7 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
   return grant;
 }
 
-std::optional<uint64_t> BlockLedger::PlaceOf(uint64_t block) const {
+std::optional<uint64_t> BlockLedger::GetPlace(uint64_t block) const {
   const auto entry = blocks_.find(block);
   return entry == blocks_.end() ? std::nullopt : entry->second.place;
 }

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/extent_allocator.h"
+#include "common/aligned_buffer.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/block_id.h"
+#include "server/delivery/block.h"
 
 namespace ballast {
 
@@ -70,7 +70,7 @@ struct BlockKey {
 // Worst case: memory + S·B bytes for S open streams and a largest block of B.
 // The bound is `memory` itself if no block is larger than a share, the streams
 // of a role are near one another and the arena is not too fragmented
-// (extent_allocator.h).
+// (aligned_buffer.h).
 //
 // Plain values, no locks: thread-compatible.
 class BlockLedger {
@@ -95,7 +95,7 @@ class BlockLedger {
 
   // The place of the block's stamp in the arena; nullopt if it is outside the
   // arena or gone.
-  std::optional<uint64_t> PlaceOf(uint64_t block) const;
+  std::optional<uint64_t> GetPlace(uint64_t block) const;
 
   // Lends the block, which was granted as lendable, to the stream's client.
   void Lend(uint64_t stream, uint64_t block);

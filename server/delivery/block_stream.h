@@ -1,11 +1,18 @@
 #ifndef BALLAST_SERVER_DELIVERY_BLOCK_STREAM_H_
 #define BALLAST_SERVER_DELIVERY_BLOCK_STREAM_H_
 
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/aligned_buffer.h"
+#include "proto/schedule.pb.h"
 #include "server/delivery/block.h"
 
 namespace ballast {
@@ -43,6 +50,144 @@ class BlockStream {
   // thread when this returns, but is not called again: the caller must wake a
   // consumer that waits for it.
   virtual void Close() = 0;
+};
+
+// The blocks of a stream: from `first` to the end of step number first.step +
+// steps - 1.
+struct BlockRange {
+  BlockId first;
+  uint64_t steps = 0;  // 0: no end
+};
+
+// Decides what one stream does next. Blocks are planned, begun and taken in
+// order. Planning determines a block's size; the block begins once there is
+// memory for it:
+//
+//   taken        begun                planned   later
+//   ...........|####|####|####|####|+++++++++|........................
+//              ^ next to be taken
+//
+// A block is planned if its step is at most `prefetch_steps` after the step of
+// the next block to be taken. The number of micro-batches of a step is known
+// once a block of it has been planned. Plain values, no threads or locks:
+// thread-compatible.
+class StreamProgress {
+ public:
+  enum class Action {
+    kNothing,  // ask again after OnPlanned or OnTaken
+    kPlan,     // determine the size of `block`, then OnPlanned or Stop
+    kBegin,    // get memory for `block`, then OnBegun; repeated until then
+  };
+  struct Decision {
+    Action action = Action::kNothing;
+    BlockId block;
+    // Blocks of this stream that precede this one and have not been taken.
+    uint64_t distance = 0;
+    uint64_t bytes = 0;  // with kBegin
+  };
+
+  StreamProgress(const BlockRange& range, uint32_t prefetch_steps);
+
+  // The next action. A kPlan counts as done.
+  Decision Next();
+
+  // Records that the block of kPlan has `bytes` and its step `micro_batches`
+  // micro-batches.
+  void OnPlanned(uint64_t bytes, uint32_t micro_batches);
+
+  // Records that the block of kBegin has been begun.
+  void OnBegun();
+
+  // Records that the oldest block begun has been handed out.
+  void OnTaken();
+
+  // Stops planning and beginning blocks.
+  void Stop() { stopped_ = true; }
+
+  // The first block that has not been begun, and whether it will be.
+  const BlockId& to_begin() const { return to_begin_; }
+  bool goes_on() const { return !stopped_ && !PastEnd(to_begin_); }
+
+  // Returns whether every block of the range has been taken.
+  bool AllTaken() const;
+
+ private:
+  enum class NextBlock { kUnknown, kBeingPlanned, kPlanned };
+
+  // The next block to be taken.
+  const BlockId& ToTake() const {
+    return begun_.empty() ? to_begin_ : begun_.front();
+  }
+  bool PastEnd(const BlockId& block) const;
+
+  uint32_t prefetch_steps_;
+  std::optional<uint64_t> end_step_;  // the first step past the range
+  std::deque<BlockId> begun_;         // not taken yet
+  BlockId to_begin_;
+  NextBlock next_ = NextBlock::kUnknown;  // to_begin_
+  uint64_t next_bytes_ = 0;               // with kPlanned
+  uint32_t next_micro_batches_ = 0;       // with kPlanned: of its step
+  bool stopped_ = false;
+};
+
+// The loader's bookkeeping of blocks and streams. Plain values, guarded by the
+// loader's lock: thread-compatible.
+
+// A block of the ledger. Its memory belongs to the builder until it is done.
+struct LoaderBlock {
+  uint64_t number = 0;  // in the ledger
+  BlockId id;
+  std::optional<uint64_t> offset;  // in the arena; nullopt: outside
+  AlignedBuffer buffer;            // its memory outside the arena
+  absl::Span<uint8_t> memory;
+  std::shared_ptr<BlockBuild> build;  // while samples are being built
+  bool wants_checksum = false;        // once built
+  bool done = false;
+  absl::Status status;               // valid once done
+  std::optional<uint64_t> checksum;  // nullopt: not computed yet
+  uint64_t generation = 0;  // valid once done and OK, in the arena only
+};
+
+// A stream's hold on a block that it has begun but not handed out.
+struct QueuedBlock {
+  std::shared_ptr<LoaderBlock> block;
+  bool lendable;
+};
+
+// An open stream.
+struct LoaderStream {
+  LoaderStream(uint64_t id, const v1::Role& role, const BlockRange& range,
+               uint32_t prefetch_steps, std::function<void()> ready)
+      : id(id),
+        role(role),
+        progress(range, prefetch_steps),
+        ready(std::move(ready)) {}
+
+  // The first block that has been begun but is not built; nullopt if all are.
+  std::optional<BlockId> FirstUnbuilt() const {
+    for (const QueuedBlock& queued : queue) {
+      if (!queued.block->done) return queued.block->id;
+    }
+    return std::nullopt;
+  }
+
+  const uint64_t id;
+  const v1::Role role;
+  StreamProgress progress;
+  std::function<void()> ready;
+  std::optional<PlannedBlock> planned;
+  std::deque<QueuedBlock> queue;  // in order
+  absl::Status plan_error;        // follows the queued blocks
+  // Whether the consumer has asked for a block's checksum: workers then compute
+  // those of later blocks, ahead of demand.
+  bool asks_checksums = false;
+  bool waits_for_memory = false;
+  bool waits_for_encoders = false;
+  bool ready_is_owed = false;
+  // When the consumer last took a block, or the stream was opened, counted in
+  // such events of the loader.
+  uint64_t last_taken = 0;
+  absl::Status end;  // once not OK, returned by every call
 };
 
 }  // namespace ballast

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
-#include "server/image/image_options.h"
+#include "server/image/image.h"
 
 namespace ballast {
 

@@ -8,8 +8,8 @@
 #include "absl/time/time.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/block_id.h"
-#include "server/delivery/loader_stream.h"
+#include "server/delivery/block.h"
+#include "server/delivery/block_stream.h"
 
 namespace ballast {
 

@@ -1,17 +1,158 @@
 #include "server/delivery/file_sample_builder.h"
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/cores.h"
-#include "common/machine_memory.h"
+#include "common/log.h"
+#include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
-#include "server/delivery/placeholder.h"
+#include "server/delivery/payload.h"
 #include "server/image/image.h"
 
 namespace ballast {
+
+namespace {
+
+constexpr int32_t kNoLabel = -100;
+
+// Positions 0, 1, 2, … on each axis.
+void CountUp(const LanguageArrays& arrays) {
+  const size_t tokens = arrays.ids.size();
+  for (size_t i = 0; i < arrays.positions.size(); ++i) {
+    arrays.positions[i] = static_cast<int32_t>(i % tokens);
+  }
+}
+
+}  // namespace
+
+void FillVisionPlaceholder(const SampleRequest& request) {
+  for (const ImageRecord& image : request.images) {
+    const absl::Span<uint8_t> data = ImageData(image, request.payload);
+    std::memset(data.data(), image.encoded_bytes == 0 ? kGreyPixel : 0,
+                data.size());
+  }
+  ClearVisionPadding(request);
+}
+
+void FillLanguagePlaceholder(const SampleRequest& request,
+                             const ModelText& text,
+                             absl::Span<const TileShape> sides,
+                             absl::Span<const VideoText> videos,
+                             absl::Span<const GridThw> video_grids) {
+  const v1::Model& model = text.model();
+  const v1::TokenIds& ids = model.token_ids();
+  const LanguageArrays arrays =
+      OpenLanguagePayload(request, model.position_axes());
+  std::fill(arrays.ids.begin(), arrays.ids.end(), ids.pad());
+  std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
+  auto at = arrays.ids.begin();
+  bool fits = true;
+  const auto add = [&](uint64_t tokens, int32_t id) {
+    const bool has_ends = ids.vision_start() >= 0 && ids.vision_end() >= 0;
+    const auto room = static_cast<uint64_t>(arrays.ids.end() - at);
+    fits = fits && tokens + (has_ends ? 2 : 0) <= room;
+    if (!fits) return;
+    if (has_ends) *at++ = ids.vision_start();
+    at = std::fill_n(at, tokens, id);
+    if (has_ends) *at++ = ids.vision_end();
+  };
+  for (const TileShape& side : sides) {
+    const absl::StatusOr<uint32_t> tokens = text.images().Placeholders(
+        side.height, side.width, static_cast<uint32_t>(sides.size()));
+    fits = fits && tokens.ok();
+    if (fits) add(*tokens, ids.image());
+  }
+  for (const VideoText& video : videos) {
+    for (uint32_t run = 0; run < video.runs; ++run) {
+      add(video.run_tokens, text.video_placeholder());
+    }
+  }
+  // Place fails if the model pads with its image id.
+  if (!text.Place(arrays.ids, sides, video_grids, arrays.positions).ok()) {
+    CountUp(arrays);
+  }
+}
+
+namespace {
+
+// Number of earlier samples that the error names when there are too many.
+constexpr size_t kNamed = 3;
+
+}  // namespace
+
+absl::Status BadSamples::Add(uint32_t source, uint64_t ordinal,
+                             absl::string_view name,
+                             const SampleLocation& location,
+                             const DataFault& fault) {
+  {
+    MutexLock lock(&mutex_);
+    const Key key = {source, ordinal};
+    const auto known = samples_.find(key);
+    if (known != samples_.end()) {
+      ++known->second.count;
+      return absl::OkStatus();
+    }
+    if (samples_.size() >= most_) {
+      std::string text = absl::StrCat(
+          "sample ", name, ": ", fault.reason(), " (and ", samples_.size(),
+          " samples before it were bad, the most that serve.max_bad_samples "
+          "allows");
+      for (const Key& last : last_) {
+        const Sample& listed = samples_[last];
+        absl::StrAppend(&text, "; ", listed.name, ": ", listed.reason);
+      }
+      return absl::DataLossError(absl::StrCat(text, ")"));
+    }
+    samples_[key] = {std::string(name), location.file, location.offset,
+                     fault.reason(), 1};
+    last_.push_back(key);
+    if (last_.size() > kNamed) last_.pop_front();
+  }
+  LogWarning("bad sample ", name, " (", location.file, " at byte ",
+             location.offset, "): ", fault.reason());
+  return absl::OkStatus();
+}
+
+std::vector<BadSamples::Sample> BadSamples::List() const {
+  MutexLock lock(&mutex_);
+  std::vector<Sample> samples;
+  for (const auto& [key, sample] : samples_) samples.push_back(sample);
+  return samples;
+}
+
+absl::StatusOr<std::optional<DataFault>> VisionBuilder::Build(
+    const SampleRequest& request, SampleWork* work) {
+  std::optional<DataFault> fault;
+  // A sample without images has nothing to read.
+  if (!request.images.empty()) {
+    BuildInstruments* const instruments = reader_->instruments();
+    BALLAST_ASSIGN_OR_RETURN(
+        const FaultOr<uint32_t> warnings,
+        reader_->ReadImages(
+            request,
+            [&request](size_t i) {
+              return ImageData(request.images[i], request.payload);
+            },
+            instruments ? &instruments->vision : nullptr, work));
+    if (warnings.ok()) {
+      images_with_warnings_.fetch_add(*warnings, std::memory_order_relaxed);
+      if (instruments != nullptr) {
+        instruments->images_encoded.Add(std::count_if(
+            request.images.begin(), request.images.end(),
+            [](const ImageRecord& image) { return image.encoded_bytes != 0; }));
+      }
+    } else {
+      fault = warnings.fault();
+    }
+  }
+  image_checks_->Put(request.split, request.record.position, {fault});
+  if (!fault.has_value()) ClearVisionPadding(request);
+  return fault;
+}
 
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
@@ -22,18 +163,19 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
       text_(text),
       decode_budget_(
           DecodeBudgetBytes(config_.serve().decode_memory(), MachineMemory())),
-      videos_(config_.model(), ImageOptionsOf(config_.model()).resampling,
+      videos_(config_.model(), GetImageOptions(config_.model()).resampling,
               static_cast<int>(ThreadsOrCores(config_.serve().threads())),
               &decode_budget_,
               instruments ? &instruments->video_decoders : nullptr),
-      reader_(std::move(sources), ImageOptionsOf(config_.model()),
+      reader_(std::move(sources), GetImageOptions(config_.model()),
               &text->planner(), &videos_, &decode_budget_, instruments),
       vision_(&reader_, &image_checks_),
       language_(&config_, text, &reader_, &image_checks_),
       active_(active),
       bad_samples_(config_.serve().max_bad_samples()) {}
 
-std::string FileSampleBuilder::NameOf(uint32_t source, uint64_t ordinal) const {
+std::string FileSampleBuilder::GetName(uint32_t source,
+                                       uint64_t ordinal) const {
   return absl::StrCat(config_.sources(source).name(), ":", ordinal);
 }
 
@@ -54,7 +196,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   BALLAST_RETURN_IF_ERROR(
       reader_.source(request.record.source).index().CheckUnchanged());
   if (built.ok() && !built->has_value()) return SampleOutcome::kBuilt;
-  std::string name = NameOf(active.source, active.ordinal);
+  std::string name = GetName(active.source, active.ordinal);
   if (!work.name.empty()) absl::StrAppend(&name, " (", work.name, ")");
   if (built.ok()) return Replace(request, name, **built);
   return absl::UnavailableError(absl::StrCat(
@@ -95,7 +237,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
     FillVisionPlaceholder(request);
   } else {
     BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
-                             reader_.VideosOf(request));
+                             reader_.GetVideos(request));
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                              reader_.ImageSides(request));
     FillLanguagePlaceholder(request, *text_, sides, videos.texts, videos.grids);

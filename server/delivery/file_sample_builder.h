@@ -1,34 +1,121 @@
 #ifndef BALLAST_SERVER_DELIVERY_FILE_SAMPLE_BUILDER_H_
 #define BALLAST_SERVER_DELIVERY_FILE_SAMPLE_BUILDER_H_
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
 #include "proto/config.pb.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
-#include "server/delivery/active_samples.h"
-#include "server/delivery/bad_samples.h"
 #include "server/delivery/decode_budget.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/image_check_cache.h"
-#include "server/delivery/language_builder.h"
+#include "server/delivery/payload.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
-#include "server/delivery/vision_builder.h"
+#include "server/delivery/stall_watch.h"
+#include "server/image_plan/image_family.h"
 #include "server/text/model_text.h"
+#include "server/text/positions.h"
+#include "server/text/video_text.h"
 
 namespace ballast {
+
+// Placeholders replace a sample that has a data fault, with exactly its size,
+// so that every other sample stays where the schedule places it. Both functions
+// write every byte of request.payload.
+
+// Fills in grey images (kGreyPixel). The places of images that travel encoded
+// are zeroed: the owner makes them grey (kSampleIsPlaceholder).
+void FillVisionPlaceholder(const SampleRequest& request);
+
+// Fills in the placeholders of the sample's images and videos, of these sides,
+// as far as they fit, so that the language model still finds a token for each
+// image embedding, each run between vision start and end where the model has
+// their ids; then pad ids. Nothing is supervised. Positions as for any sample.
+void FillLanguagePlaceholder(const SampleRequest& request,
+                             const ModelText& text,
+                             absl::Span<const TileShape> sides,
+                             absl::Span<const VideoText> videos,
+                             absl::Span<const GridThw> video_grids);
+
+// The samples in which serving found a data fault: each is listed and logged
+// once. Holds at most `most` of them. Thread-safe.
+class BadSamples {
+ public:
+  struct Sample {
+    std::string name;  // "docs:17"
+    std::string file;
+    uint64_t offset = 0;  // in the file, bytes
+    std::string reason;   // of the first failure
+    uint64_t count = 0;   // blocks that needed it
+  };
+
+  explicit BadSamples(uint32_t most) : most_(most) {}
+
+  // Lists sample `ordinal` of source number `source`. Errors: DATA_LOSS if
+  // `most` are listed already, naming this sample and the last ones listed.
+  absl::Status Add(uint32_t source, uint64_t ordinal, absl::string_view name,
+                   const SampleLocation& location, const DataFault& fault);
+
+  // Ordered by source, then by ordinal.
+  std::vector<Sample> List() const;
+
+  uint32_t most() const { return most_; }
+  // Changes `most` from now on; listed samples stay.
+  void SetMost(uint32_t most) { most_ = most; }
+
+ private:
+  using Key = std::pair<uint32_t, uint64_t>;
+
+  std::atomic<uint32_t> most_;
+  mutable Mutex mutex_;
+  std::map<Key, Sample> samples_ ABSL_GUARDED_BY(mutex_);
+  // Keys of the samples listed last, oldest first.
+  std::deque<Key> last_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Builds vision payloads: reads the images, and decodes and resizes them
+// straight into the payload; files of those that travel encoded are read there.
+// Records for language whether all of them are good.
+// Thread-safe.
+class VisionBuilder {
+ public:
+  // Neither is owned.
+  VisionBuilder(const SampleReader* reader, ImageCheckCache* image_checks)
+      : reader_(reader), image_checks_(image_checks) {}
+
+  // Fills the payload, or returns the data fault that prevented it. Non-OK
+  // statuses are transient faults. Blocks on the disk.
+  absl::StatusOr<std::optional<DataFault>> Build(const SampleRequest& request,
+                                                 SampleWork* work);
+
+  // Images with faults that were skipped, as Pillow does.
+  uint64_t images_with_warnings() const { return images_with_warnings_; }
+
+ private:
+  const SampleReader* const reader_;
+  ImageCheckCache* const image_checks_;
+  std::atomic<uint64_t> images_with_warnings_ = 0;
+};
 
 // Builds samples from their sources, by a VisionBuilder and a LanguageBuilder,
 // and decides what becomes of a sample that fails:
 //
 //   data fault       serve.on_bad_sample: with `placeholder` the sample is
-//                    listed as bad and a placeholder (placeholder.h) replaces
+//                    listed as bad and a placeholder replaces
 //                    it, until serve.max_bad_samples are listed. With `error`,
 //                    and after that, Build returns DATA_LOSS naming the sample.
 //   transient fault  UNAVAILABLE naming the sample; nothing is listed, and the
@@ -60,7 +147,7 @@ class FileSampleBuilder : public SampleBuilder {
     return vision_.images_with_warnings();
   }
   // The sample's name for messages and lists, "docs:17", and its place.
-  std::string NameOf(uint32_t source, uint64_t ordinal) const;
+  std::string GetName(uint32_t source, uint64_t ordinal) const;
   SampleLocation Locate(uint32_t source, uint64_t ordinal) const {
     return reader_.source(source).Locate(ordinal);
   }

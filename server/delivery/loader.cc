@@ -1,20 +1,29 @@
 #include "server/delivery/loader.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
-#include "proto/block/data_end.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "server/delivery/worker_pool.h"
 
+// Tasks of a Loader's workers: plan blocks, find memory for them and build
+// them.
+// Streams of a Loader: the blocks that each begins, hands out and releases.
+
 namespace ballast {
+
 namespace {
 
 // Streams that a rank may have open besides those of its peers: attempts whose
@@ -27,7 +36,7 @@ constexpr uint64_t kLeastStreams = 64;
 constexpr size_t kSpareSchedules = 4;
 
 // The path of the first Unix socket that the server listens at, if any.
-std::string SocketOf(const v1::Serve& serve) {
+std::string GetSocket(const v1::Serve& serve) {
   for (const std::string& text : serve.listen()) {
     const absl::string_view path = UnixPath(text);
     if (absl::StartsWith(path, "/")) return std::string(path);
@@ -35,15 +44,15 @@ std::string SocketOf(const v1::Serve& serve) {
   return "";
 }
 
-absl::StatusOr<Loader::Settings> SettingsOf(const v1::Config& config,
-                                            const v1::Job& job,
-                                            uint32_t ranks) {
+absl::StatusOr<Loader::Settings> GetSettings(const v1::Config& config,
+                                             const v1::Job& job,
+                                             uint32_t ranks) {
   Loader::Settings settings;
   for (const v1::Job::ModuleSize& module : job.modules()) {
     BALLAST_ASSIGN_OR_RETURN(settings.delivery[module.module()],
-                             RuleOf(job, module.module()));
+                             GetRule(job, module.module()));
   }
-  settings.geometry = GeometryOf(job);
+  settings.geometry = GetGeometry(job);
   settings.memory = config.serve().memory();
   settings.prefetch_steps = config.serve().prefetch_steps();
   settings.ranks = std::max(ranks, 1u);
@@ -76,7 +85,7 @@ absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
   BALLAST_RETURN_IF_ERROR(CheckSplit(job, role.split()));
   for (const v1::Job::ModuleSize& module : job.modules()) {
     if (module.module() != role.module()) continue;
-    if (role.dp_rank() < module.dp()) return RuleOf(job, role).status();
+    if (role.dp_rank() < module.dp()) return GetRule(job, role).status();
     return absl::InvalidArgumentError(absl::StrCat(
         ModuleName(role.module()), " has ", module.dp(),
         " data-parallel ranks; rank ", role.dp_rank(),
@@ -111,11 +120,11 @@ absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
     std::unique_ptr<SampleBuilder> builder, Clock* clock,
     ActiveSamples* active) {
   BALLAST_ASSIGN_OR_RETURN(const Settings settings,
-                           SettingsOf(config, scheduler->job(), ranks));
+                           GetSettings(config, scheduler->job(), ranks));
   BALLAST_ASSIGN_OR_RETURN(
       std::unique_ptr<Arena> arena,
       MakeArena(config.serve().arena().empty() ? "off" : config.serve().arena(),
-                SocketOf(config.serve()), settings.memory));
+                GetSocket(config.serve()), settings.memory));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<WorkerPool> workers,
                            WorkerPool::Create(config.serve().threads()));
   std::shared_ptr<Loader> loader =
@@ -150,7 +159,7 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
                std::unique_ptr<Arena> arena, std::unique_ptr<Workers> workers,
                ActiveSamples* active)
     : settings_(settings),
-      splits_(PartsOf(settings, scheduler, active)),
+      splits_(GetParts(settings, scheduler, active)),
       shares_(uint64_t{settings.ranks} *
               (splits_.size() -
                std::count(splits_.begin(), splits_.end(), nullptr))),
@@ -166,9 +175,9 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
              EncoderGate(settings.encoders_first, settings.prefetch_steps)),
       workers_(std::move(workers)) {}
 
-Loader::SplitParts Loader::PartsOf(const Settings& settings,
-                                   const Scheduler* scheduler,
-                                   ActiveSamples* active) {
+Loader::SplitParts Loader::GetParts(const Settings& settings,
+                                    const Scheduler* scheduler,
+                                    ActiveSamples* active) {
   SplitParts parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto found = scheduler->OfSplit(static_cast<v1::Split>(i));
@@ -179,7 +188,7 @@ Loader::SplitParts Loader::PartsOf(const Settings& settings,
   return parts;
 }
 
-absl::StatusOr<Loader::SplitPart*> Loader::PartOf(v1::Split split) const {
+absl::StatusOr<Loader::SplitPart*> Loader::GetPart(v1::Split split) const {
   BALLAST_RETURN_IF_ERROR(CheckSplit(splits_[v1::SPLIT_TRAIN]->job, split));
   return splits_[split].get();
 }
@@ -199,7 +208,7 @@ void Loader::Stop() {
 absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
     const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
     std::function<void()> ready) {
-  BALLAST_ASSIGN_OR_RETURN(const SplitPart* const part, PartOf(role.split()));
+  BALLAST_ASSIGN_OR_RETURN(const SplitPart* const part, GetPart(role.split()));
   BALLAST_RETURN_IF_ERROR(CheckRole(part->job, role));
   BALLAST_ASSIGN_OR_RETURN(steps, StepsWithData(part->job, step, steps));
   Deferred deferred;
@@ -214,7 +223,7 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
       id, role, BlockRange{{step, micro_batch}, steps},
       settings_.prefetch_steps, std::move(ready));
   stream->last_taken = ++taken_;
-  GateOf(*stream).Add(stream.get());
+  GetGate(*stream).Add(stream.get());
   Advance(stream.get(), &deferred);
   streams_[id] = std::move(stream);
   return std::make_unique<Stream>(shared_from_this(), id);
@@ -254,7 +263,7 @@ absl::Status Loader::CheckAskAlikeLocked(const v1::Role& role) const {
 void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer,
                          v1::Split split) {
   workers_->AddTask([this, step, split, answer = std::move(answer)] {
-    const absl::StatusOr<SplitPart*> part = PartOf(split);
+    const absl::StatusOr<SplitPart*> part = GetPart(split);
     answer(part.ok() ? (*part)->schedules.Get(step) : part.status());
   });
 }
@@ -262,7 +271,7 @@ void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer,
 void Loader::PeekSchedule(uint64_t step, ScheduleAnswer answer,
                           v1::Split split) {
   workers_->AddWatchTask([this, step, split, answer = std::move(answer)] {
-    const absl::StatusOr<SplitPart*> part = PartOf(split);
+    const absl::StatusOr<SplitPart*> part = GetPart(split);
     answer(part.ok() ? (*part)->schedules.Peek(step) : part.status());
   });
 }
@@ -348,6 +357,474 @@ LoaderStats Loader::stats() const {
   stats.blocks_reused = blocks_reused_;
   stats.current_step = current_step_;
   return stats;
+}
+
+void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
+  {
+    // The schedule is not computed for a stream that has ended meanwhile.
+    MutexLock lock(&mutex_);
+    const LoaderStream* stream = Find(stream_id);
+    if (stream == nullptr || !stream->end.ok()) return;
+  }
+  absl::StatusOr<PlannedBlock> planned = [&]() -> absl::StatusOr<PlannedBlock> {
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::shared_ptr<const v1::StepSchedule> schedule,
+        splits_[role.split()]->schedules.Get(id.step));
+    return PlanForBuilding(*schedule, id.micro_batch, role,
+                           AsksDirect(role) ? DeliveryRule(v1::DELIVERY_DIRECT)
+                                            : settings_.delivery[role.module()],
+                           settings_.geometry);
+  }();
+  // Every rank is stuck here, and its trainer may be the last to know why.
+  if (absl::IsDataLoss(planned.status())) {
+    LogError("no schedule of ", SplitWord(role.split()), "step ", id.step, ": ",
+             planned.status().message());
+  }
+
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  LoaderStream* stream = Find(stream_id);
+  if (stream == nullptr || !stream->end.ok()) return;
+  if (planned.ok()) {
+    stream->progress.OnPlanned(planned->plan.bytes(),
+                               planned->plan.header.micro_batches);
+    stream->planned = *std::move(planned);
+    Advance(stream, &deferred);
+    return;
+  }
+  stream->progress.Stop();
+  // OUT_OF_RANGE would mean the normal end of a stream, which a step that does
+  // not exist is not.
+  stream->plan_error =
+      absl::IsOutOfRange(planned.status())
+          ? absl::InvalidArgumentError(planned.status().message())
+          : planned.status();
+  if (HasNews(*stream)) Notify(stream, &deferred);
+  AdvanceWaiting(&deferred);
+}
+
+void Loader::Build(const std::shared_ptr<LoaderBlock>& block,
+                   PlannedBlock planned, uint64_t distance) {
+  std::optional<uint64_t> place;
+  {
+    Deferred deferred;
+    MutexLock lock(&mutex_);
+    if (!ledger_.IsHeld(block->number)) {
+      OnBuilt(block.get(), false, &deferred);
+      AdvanceWaiting(&deferred);
+      return;
+    }
+    place = ledger_.GetPlace(block->number);
+  }
+  const absl::Status taken =
+      TakeMemory(block.get(), planned.plan.bytes(), place);
+  if (!taken.ok()) {
+    OnFinished(block, taken);
+    return;
+  }
+  auto build = std::make_shared<BlockBuild>(
+      std::move(planned), builder_.get(), block->memory, block->wants_checksum,
+      [this, weak = std::weak_ptr<LoaderBlock>(block)](
+          absl::StatusOr<std::optional<uint64_t>> checksum) {
+        OnFinished(weak, std::move(checksum));
+      });
+  if (!build->Start()) return;
+
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  if (!ledger_.IsHeld(block->number)) {
+    OnBuilt(block.get(), false, &deferred);
+    AdvanceWaiting(&deferred);
+    deferred.builds.push_back(std::move(build));
+    return;
+  }
+  block->build = build;
+  // Added under the lock, so that End either prevents this or finds the build.
+  workers_->AddItems(distance, std::move(build));
+}
+
+absl::Status Loader::TakeMemory(LoaderBlock* block, uint64_t bytes,
+                                std::optional<uint64_t> place) {
+  if (place.has_value()) {
+    const absl::Status reserved =
+        arena_->EnsureReserved(*place + BlockLedger::Footprint(bytes));
+    if (reserved.ok()) {
+      block->offset = *place + kArenaStampBytes;
+      block->memory = {arena_->at(*block->offset), bytes};
+      return absl::OkStatus();
+    }
+    MutexLock lock(&mutex_);
+    if (!std::exchange(full_arena_logged_, true)) {
+      LogWarning(reserved.message(), "; further blocks go over the stream");
+    }
+  }
+  BALLAST_ASSIGN_OR_RETURN(block->buffer, AlignedBuffer::Create(bytes));
+  block->memory = block->buffer.bytes();
+  return absl::OkStatus();
+}
+
+void Loader::OnFinished(const std::weak_ptr<LoaderBlock>& weak,
+                        absl::StatusOr<std::optional<uint64_t>> checksum) {
+  const std::shared_ptr<LoaderBlock> block = weak.lock();
+  if (block == nullptr) return;
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  deferred.builds.push_back(std::move(block->build));
+  block->done = true;
+  block->status = checksum.status();
+  if (checksum.ok()) {
+    block->checksum = *checksum;
+    if (block->offset.has_value()) {
+      block->generation = next_generation_++;
+      SetStamp(arena_->stamp(*block->offset), block->generation);
+    }
+  }
+  OnBuilt(block.get(), checksum.ok(), &deferred);
+  for (const auto& [id, stream] : streams_) {
+    if (stream->queue.empty()) continue;
+    if (stream->queue.front().block == block) Notify(stream.get(), &deferred);
+    if (checksum.ok()) continue;
+    for (const QueuedBlock& queued : stream->queue) {
+      if (queued.block == block) stream->progress.Stop();
+    }
+  }
+  AdvanceWaiting(&deferred);
+}
+
+namespace {
+
+absl::Status Closed() { return absl::CancelledError("the stream is closed"); }
+
+// "vision rank 3", "valid vision rank 3"
+std::string Describe(const v1::Role& role) {
+  return absl::StrCat(SplitWord(role.split()), ModuleName(role.module()),
+                      " rank ", role.dp_rank());
+}
+
+RoleKey GetKey(const v1::Role& role) {
+  return {role.split(), role.module(), role.dp_rank()};
+}
+
+// The streams that a role has open.
+struct RoleStreams {
+  uint64_t open = 0;
+  LoaderStream* idlest = nullptr;  // null: each waits for a block
+};
+
+}  // namespace
+
+absl::Status Loader::MakeRoomFor(const v1::Role& role, Deferred* deferred) {
+  uint64_t open = 0;
+  std::map<RoleKey, RoleStreams> roles;
+  for (const auto& [id, stream] : streams_) {
+    if (!stream->end.ok()) continue;  // about to be closed
+    ++open;
+    RoleStreams& of_role = roles[GetKey(stream->role)];
+    ++of_role.open;
+    if (stream->ready_is_owed) continue;
+    if (of_role.idlest == nullptr ||
+        stream->last_taken < of_role.idlest->last_taken) {
+      of_role.idlest = stream.get();
+    }
+  }
+  const uint64_t own = roles[GetKey(role)].open;
+  const RoleStreams* gives_way = nullptr;
+  if (own >= max_streams_of_role_) {
+    gives_way = &roles[GetKey(role)];
+  } else if (open >= max_streams_) {
+    for (const auto& [key, other] : roles) {
+      if (other.idlest == nullptr || other.open <= own) continue;
+      if (gives_way == nullptr || other.open > gives_way->open) {
+        gives_way = &other;
+      }
+    }
+  } else {
+    return absl::OkStatus();
+  }
+  if (gives_way == nullptr || gives_way->idlest == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        own, " streams of ", Describe(role), " are open and ", open,
+        " in all, all of them in use; wanted at most ", max_streams_of_role_,
+        " and ", max_streams_,
+        "; do two jobs pull as the same rank, or do clients reconnect without "
+        "closing their streams?"));
+  }
+  LoaderStream* const stream = gives_way->idlest;
+  if (told_of_.insert(GetKey(stream->role)).second) {
+    LogWarning(
+        gives_way->open, " streams of ", Describe(stream->role),
+        " are open; newer ones end those whose clients take no block. Do "
+        "clients reconnect without closing their streams?");
+  }
+  // Runs `ready` on a worker: its Pull takes a lock, and so does the Pull that
+  // opens the new stream.
+  stream->ready_is_owed = false;
+  deferred->calls.push_back(
+      [this, ready = stream->ready] { workers_->AddTask(ready); });
+  End(stream,
+      absl::AbortedError(
+          absl::StrCat("a newer stream has taken the place of this one of ",
+                       Describe(stream->role), ", whose client took no block")),
+      deferred);
+  return absl::OkStatus();
+}
+
+std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  LoaderStream* stream = Find(stream_id);
+  if (stream == nullptr) return Closed();
+  if (!stream->end.ok()) return stream->end;
+  if (stream->progress.AllTaken()) {
+    End(stream, absl::OutOfRangeError("all steps that were asked for are done"),
+        &deferred);
+    return stream->end;
+  }
+  if (!HasNews(*stream)) {
+    stream->ready_is_owed = true;
+    return std::nullopt;
+  }
+  const absl::Status status = stream->queue.empty()
+                                  ? stream->plan_error
+                                  : stream->queue.front().block->status;
+  if (!status.ok()) {
+    End(stream, status, &deferred);
+    return stream->end;
+  }
+  std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
+  stream->queue.pop_front();
+  stream->progress.OnTaken();
+  stream->last_taken = ++taken_;
+  GetGate(*stream).OnTaken(*stream);
+  NoteStep(stream->role.split(), block->id().step, &deferred);
+  Advance(stream, &deferred);
+  return block;
+}
+
+absl::Status Loader::StatusOf(uint64_t stream_id) const {
+  MutexLock lock(&mutex_);
+  const LoaderStream* stream = Find(stream_id);
+  return stream == nullptr ? Closed() : stream->end;
+}
+
+void Loader::Close(uint64_t stream_id) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  LoaderStream* stream = Find(stream_id);
+  if (stream == nullptr) return;
+  stream->ready_is_owed = false;
+  End(stream, Closed(), &deferred);
+  // Destroying `ready` may free objects that must not be freed under the lock.
+  deferred.calls.push_back([ready = std::move(stream->ready)] {});
+  GetGate(*stream).Remove(*stream);
+  streams_.erase(stream_id);
+}
+
+void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
+  stream->waits_for_memory = false;
+  stream->waits_for_encoders = false;
+  while (true) {
+    const StreamProgress::Decision next = stream->progress.Next();
+    switch (next.action) {
+      case StreamProgress::Action::kNothing:
+        return;
+      case StreamProgress::Action::kPlan:
+        deferred->calls.push_back([this, id = stream->id, role = stream->role,
+                                   block = next.block] {
+          workers_->AddTask([this, id, role, block] { Plan(id, role, block); });
+        });
+        break;
+      case StreamProgress::Action::kBegin:
+        if (!GetGate(*stream).MayBegin(*stream)) {
+          stream->waits_for_encoders = true;
+          return;
+        }
+        if (!Begin(stream, next, deferred)) {
+          stream->waits_for_memory = true;
+          return;
+        }
+        break;
+    }
+  }
+}
+
+void Loader::AdvanceWaiting(Deferred* deferred) {
+  // Computed once for all streams, since this runs after every block that is
+  // built.
+  std::array<std::optional<EncoderGate::Ranks>, v1::Split_ARRAYSIZE>
+      ranks_of_split;
+  for (const auto& [id, stream] : streams_) {
+    if (stream->waits_for_encoders) {
+      const EncoderGate& gate = GetGate(*stream);
+      auto& ranks = ranks_of_split[stream->role.split()];
+      if (!ranks.has_value()) ranks = gate.GetRanks();
+      if (!gate.MayBegin(*stream, *ranks)) continue;
+    } else if (!stream->waits_for_memory) {
+      continue;
+    }
+    Advance(stream.get(), deferred);
+  }
+}
+
+bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
+                   Deferred* deferred) {
+  std::vector<uint64_t> gone;
+  const std::optional<BlockLedger::Grant> grant = ledger_.Acquire(
+      stream->id,
+      {stream->role.module(), stream->role.dp_rank(), next.block,
+       AsksDirect(stream->role), stream->role.split()},
+      next.bytes, &gone);
+  for (const uint64_t block : gone) Forget(block, deferred);
+  if (!grant.has_value()) return false;
+  stream->progress.OnBegun();
+  GetGate(*stream).OnBegun(*stream, grant->is_new);
+  std::shared_ptr<LoaderBlock>& block = blocks_[grant->block];
+  if (grant->is_new) {
+    block = std::make_shared<LoaderBlock>();
+    block->number = grant->block;
+    block->id = next.block;
+    block->wants_checksum = stream->asks_checksums;
+    auto planned = std::make_shared<PlannedBlock>(*std::move(stream->planned));
+    deferred->calls.push_back(
+        [this, block = block, planned, distance = next.distance] {
+          workers_->AddTask([this, block, planned, distance] {
+            Build(block, std::move(*planned), distance);
+          });
+        });
+  }
+  if (!grant->is_new) ++blocks_reused_;
+  stream->planned.reset();
+  stream->queue.push_back({block, grant->lendable});
+  if (HasNews(*stream) && stream->ready_is_owed) {
+    // Calls `ready` from a worker: this may run wherever a block is released,
+    // where the consumer does not expect to be called.
+    stream->ready_is_owed = false;
+    deferred->calls.push_back(
+        [this, ready = stream->ready] { workers_->AddTask(ready); });
+  }
+  return true;
+}
+
+bool Loader::HasNews(const LoaderStream& stream) {
+  return stream.queue.empty() ? !stream.plan_error.ok()
+                              : stream.queue.front().block->done;
+}
+
+void Loader::End(LoaderStream* stream, absl::Status end, Deferred* deferred) {
+  stream->end = std::move(end);
+  stream->progress.Stop();
+  stream->planned.reset();
+  stream->waits_for_memory = false;
+  stream->waits_for_encoders = false;
+  for (const QueuedBlock& queued : stream->queue) {
+    switch (ledger_.Release(stream->id, queued.block->number)) {
+      case BlockLedger::Fate::kStays:
+        break;
+      case BlockLedger::Fate::kUnwanted:
+        Abandon(queued.block, deferred);
+        break;
+      case BlockLedger::Fate::kGone:
+        Forget(queued.block->number, deferred);
+        break;
+    }
+    deferred->forgotten.push_back(queued.block);
+  }
+  stream->queue.clear();
+  Notify(stream, deferred);
+  AdvanceWaiting(deferred);
+}
+
+void Loader::Notify(LoaderStream* stream, Deferred* deferred) {
+  if (!stream->ready_is_owed) return;
+  stream->ready_is_owed = false;
+  if (stream->ready) deferred->calls.push_back(stream->ready);
+}
+
+LoaderStream* Loader::Find(uint64_t stream) const {
+  const auto found = streams_.find(stream);
+  return found == streams_.end() ? nullptr : found->second.get();
+}
+
+std::unique_ptr<Block> Loader::MakeHold(const LoaderStream& stream,
+                                        const QueuedBlock& queued) {
+  const std::shared_ptr<LoaderBlock>& block = queued.block;
+  Block::Content content;
+  content.id = block->id;
+  content.bytes = block->memory;
+  content.checksum = [core = shared_from_this(), id = stream.id,
+                      block = block] {
+    return core->GetChecksum(id, block.get());
+  };
+  if (queued.lendable && block->offset.has_value()) {
+    content.place = ArenaPlace{*block->offset, block->generation};
+  }
+  return std::make_unique<Block>(
+      content,
+      [core = shared_from_this(), id = stream.id, number = block->number] {
+        core->Lend(id, number);
+      },
+      [core = shared_from_this(), id = stream.id, block = block] {
+        core->Release(id, block->number);
+      });
+}
+
+void Loader::Abandon(const std::shared_ptr<LoaderBlock>& block,
+                     Deferred* deferred) {
+  // Without a build yet, the task that is to create it finds out by itself.
+  if (block->build == nullptr) return;
+  if (workers_->RemoveIfUntouched(block->build.get())) {
+    deferred->builds.push_back(std::move(block->build));
+    OnBuilt(block.get(), false, deferred);
+  } else if (draining_) {
+    block->build->Cancel();
+  }
+}
+
+void Loader::OnBuilt(LoaderBlock* block, bool ok, Deferred* deferred) {
+  ++(ok ? blocks_built_ : blocks_failed_);
+  if (ledger_.OnBuilt(block->number, ok) == BlockLedger::Fate::kGone) {
+    Forget(block->number, deferred);
+  }
+}
+
+void Loader::Forget(uint64_t number, Deferred* deferred) {
+  const auto found = blocks_.find(number);
+  if (found == blocks_.end()) return;
+  const std::shared_ptr<LoaderBlock>& block = found->second;
+  // Clears the stamp before anything else is written there.
+  if (block->offset.has_value()) SetStamp(arena_->stamp(*block->offset), 0);
+  deferred->forgotten.push_back(block);
+  blocks_.erase(found);
+}
+
+void Loader::Lend(uint64_t stream_id, uint64_t block) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  ledger_.Lend(stream_id, block);
+  LoaderStream* stream = Find(stream_id);
+  if (stream != nullptr && stream->waits_for_memory) Advance(stream, &deferred);
+}
+
+uint64_t Loader::GetChecksum(uint64_t stream_id, LoaderBlock* block) {
+  {
+    MutexLock lock(&mutex_);
+    LoaderStream* stream = Find(stream_id);
+    if (stream != nullptr) stream->asks_checksums = true;
+    if (block->checksum.has_value()) return *block->checksum;
+  }
+  const uint64_t checksum = BlockChecksum(block->memory);
+  MutexLock lock(&mutex_);
+  block->checksum = checksum;
+  return checksum;
+}
+
+void Loader::Release(uint64_t stream, uint64_t block) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  if (ledger_.Release(stream, block) == BlockLedger::Fate::kGone) {
+    Forget(block, &deferred);
+  }
+  AdvanceWaiting(&deferred);
 }
 
 }  // namespace ballast

@@ -15,26 +15,46 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "common/ticker.h"
 #include "proto/block/block_plan.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
-#include "server/delivery/active_samples.h"
 #include "server/delivery/arena.h"
 #include "server/delivery/block.h"
 #include "server/delivery/block_ledger.h"
 #include "server/delivery/block_stream.h"
 #include "server/delivery/encoder_gate.h"
-#include "server/delivery/loader_stats.h"
-#include "server/delivery/loader_stream.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
-#include "server/delivery/workers.h"
+#include "server/delivery/stall_watch.h"
+#include "server/delivery/worker_pool.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {
+
+// Totals of a loader since its start, and its present state.
+struct LoaderStats {
+  uint64_t memory_in_use = 0;  // bytes of blocks that are held or being built
+  uint64_t memory_idle = 0;    // bytes of built blocks that nobody holds
+  uint64_t streams = 0;
+  uint64_t streams_short_of_memory = 0;    // next block waits for memory
+  uint64_t streams_awaiting_encoders = 0;  // held back by EncoderGate
+  uint64_t blocks_in_work = 0;
+  uint64_t blocks_ready = 0;  // built, and not taken by a stream yet
+  uint64_t blocks_built = 0;
+  uint64_t blocks_failed = 0;  // a sample failed, or no longer wanted
+  uint64_t blocks_reused = 0;  // a stream found it built or being built
+  uint64_t schedules_found = 0;
+  uint64_t schedules_computed = 0;
+  uint64_t tasks_waiting = 0;
+  uint64_t samples_waiting = 0;
+  uint32_t workers = 0;
+  uint32_t workers_busy = 0;
+  // The highest step of a block that any stream has taken since the server last
+  // had no streams.
+  std::optional<uint64_t> current_step;
+};
 
 // Builds the blocks of a job, of all its splits. A sample is read only if a
 // stream of its role wants it, and once for all streams that do: they share the
@@ -69,7 +89,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // The loader stops when the last copy of the returned pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited
   // for. Streams and blocks keep alive what they need beyond that. Errors:
-  // RESOURCE_EXHAUSTED (threads); as MakeArena and RuleOf.
+  // RESOURCE_EXHAUSTED (threads); as MakeArena and GetRule.
   static absl::StatusOr<std::shared_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real(),
@@ -117,7 +137,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
                    v1::Split split = v1::SPLIT_TRAIN);
 
   // Like GetSchedule, for watchers and others that look at many steps: samples
-  // come before it (work_queue.h), and schedules that streams need stay in the
+  // come before it (worker_pool.h), and schedules that streams need stay in the
   // cache.
   void PeekSchedule(uint64_t step, ScheduleAnswer answer,
                     v1::Split split = v1::SPLIT_TRAIN);
@@ -174,7 +194,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void Lend(uint64_t stream, uint64_t block);
   void Release(uint64_t stream, uint64_t block);
   // `block` is built, and the stream holds it.
-  uint64_t ChecksumOf(uint64_t stream, LoaderBlock* block);
+  uint64_t GetChecksum(uint64_t stream, LoaderBlock* block);
 
   // Returns whether the role requests `direct` although balance.delivery is
   // another mode that moves samples.
@@ -239,12 +259,12 @@ class Loader : public std::enable_shared_from_this<Loader> {
   };
   using SplitParts =
       std::array<std::unique_ptr<SplitPart>, v1::Split_ARRAYSIZE>;
-  static SplitParts PartsOf(const Settings& settings,
-                            const Scheduler* scheduler, ActiveSamples* active);
+  static SplitParts GetParts(const Settings& settings,
+                             const Scheduler* scheduler, ActiveSamples* active);
 
   // The part of `split`. Errors: as CheckSplit.
-  absl::StatusOr<SplitPart*> PartOf(v1::Split split) const;
-  EncoderGate& GateOf(const LoaderStream& stream)
+  absl::StatusOr<SplitPart*> GetPart(v1::Split split) const;
+  EncoderGate& GetGate(const LoaderStream& stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return gates_[stream.role.split()];
   }

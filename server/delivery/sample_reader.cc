@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/config/model_images.h"
@@ -16,10 +17,32 @@
 #include "server/corpus/index/media_order.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/raw_video.h"
-#include "server/delivery/encoded_image.h"
 #include "server/image/crop_maker.h"
+#include "server/storage/span_checksum.h"
 
 namespace ballast {
+
+std::optional<DataFault> FindEncodedImageFault(
+    absl::string_view bytes, uint32_t encoded_bytes,
+    std::optional<uint64_t> content_hash) {
+  if (bytes.size() != encoded_bytes) {
+    return DataFault(absl::StrCat("file of ", bytes.size(),
+                                  " bytes, the index has ", encoded_bytes,
+                                  "; has it changed? index the source again"));
+  }
+  if (!content_hash.has_value()) return std::nullopt;
+  return FindContentFault(SpanChecksum(bytes), *content_hash);
+}
+
+std::optional<DataFault> FindContentFault(uint64_t found, uint64_t indexed) {
+  if (found == indexed) return std::nullopt;
+  return DataFault(absl::StrFormat(
+      "file of hash %016x, and it had %016x when `index` read it; restore it, "
+      "or "
+      "index the source again with --rebuild, and --check or --hash as before",
+      found, indexed));
+}
+
 namespace {
 
 // One per thread, so that threads share nothing and keep their memory and
@@ -33,7 +56,7 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
 }
 
 // The content hashes of a sample whose images the index has marks of.
-absl::StatusOr<absl::Span<const uint64_t>> HashesOf(
+absl::StatusOr<absl::Span<const uint64_t>> GetHashes(
     const SourceIndex& index, uint64_t ordinal, const IndexedSample& indexed) {
   if (indexed.marks.empty()) return absl::Span<const uint64_t>();
   return index.content_hashes(ordinal);
@@ -196,7 +219,7 @@ absl::StatusOr<std::vector<TileShape>> SampleReader::ImageSides(
   return sides;
 }
 
-absl::StatusOr<SampleVideoText> SampleReader::VideosOf(
+absl::StatusOr<SampleVideoText> SampleReader::GetVideos(
     const SampleRequest& request) const {
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
@@ -268,7 +291,7 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   }
   BALLAST_ASSIGN_OR_RETURN(
       const absl::Span<const uint64_t> hashes,
-      HashesOf(from.index(), request.record.ordinal, indexed));
+      GetHashes(from.index(), request.record.ordinal, indexed));
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> video_hashes,
                            from.index().video_hashes(request.record.ordinal));
   ImageDecoder& decoder = ThreadDecoder(image_options_);

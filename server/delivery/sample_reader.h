@@ -9,18 +9,30 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
-#include "server/delivery/active_samples.h"
 #include "server/delivery/decode_budget.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_video_reader.h"
+#include "server/delivery/stall_watch.h"
 #include "server/image/image.h"
 #include "server/image_plan/image_planner.h"
 
 namespace ballast {
+
+// Returns the fault of an image's file if it is not the one that the index
+// knows: `bytes` has another length than `encoded_bytes`
+// (IndexedSample::encoded_bytes), or another hash than `content_hash`
+// (SourceIndex::content_hashes; nullopt: the image has not been checked). Pure.
+std::optional<DataFault> FindEncodedImageFault(
+    absl::string_view bytes, uint32_t encoded_bytes,
+    std::optional<uint64_t> content_hash);
+
+// Returns the fault of a file of hash `found` if the index has `indexed`. Pure.
+std::optional<DataFault> FindContentFault(uint64_t found, uint64_t indexed);
 
 // One call of FileSampleBuilder::Build, as its steps report it.
 struct SampleWork {
@@ -69,7 +81,7 @@ class SampleReader {
 
   // The sample's videos as its text has them, from the index. Errors: as
   // SourceIndex::sample; INTERNAL.
-  absl::StatusOr<SampleVideoText> VideosOf(const SampleRequest& request) const;
+  absl::StatusOr<SampleVideoText> GetVideos(const SampleRequest& request) const;
 
   const SampleSource& source(uint32_t number) const {
     return *sources_[number];

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/video/listed_frame.h"
+#include "server/video/frame_table.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {
@@ -69,7 +69,7 @@ SampleVideoReader::SampleVideoReader(const v1::Model& model,
                                      const Resampling& resampling,
                                      int processes, DecodeBudget* budget,
                                      HelperCounters* counters)
-    : model_(VideoModelOf(model)),
+    : model_(GetVideoModel(model)),
       resampling_(resampling),
       budget_(budget),
       reader_(std::make_unique<VideoReader>(
@@ -114,7 +114,7 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
   const absl::Status read = reader_->ReadChecked(
       bytes,
       [&](const VideoFacts& facts) {
-        const IndexedVideo found = IndexedVideoOf(facts);
+        const IndexedVideo found = GetIndexedVideo(facts);
         if (IsSame(found, indexed)) return absl::OkStatus();
         return DataFaultError(
             absl::StrCat(SizeOf(found), " instead of ", SizeOf(indexed),

@@ -1,15 +1,78 @@
 #include "server/http/pages.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "server/http/page_guard.h"
+#include "absl/types/span.h"
+#include "common/sha256.h"
 #include "server/http/page_html.h"
 
 namespace ballast {
+
+namespace {
+
+// 'sha256-...' of the text between `begin` and `end` in the page.
+std::string SourceHash(absl::string_view page, absl::string_view begin,
+                       absl::string_view end) {
+  const size_t first = page.find(begin) + begin.size();
+  const absl::string_view text = page.substr(first, page.find(end) - first);
+  const std::string digest = absl::HexStringToBytes(Sha256Hex(absl::MakeSpan(
+      reinterpret_cast<const uint8_t*>(text.data()), text.size())));
+  return absl::StrCat("'sha256-", absl::Base64Escape(digest), "'");
+}
+
+// Returns whether `host` is localhost or an address, with or without a port.
+bool IsLocalName(absl::string_view host) {
+  if (!host.empty() && host.front() == '[') return true;  // IPv6
+  host = host.substr(0, host.rfind(':'));
+  if (absl::AsciiStrToLower(host) == "localhost") return true;
+  return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {
+    return absl::ascii_isdigit(c) || c == '.';
+  });
+}
+
+}  // namespace
+
+HttpResponse PlainAnswer(int status, absl::string_view text) {
+  HttpResponse response;
+  response.status = status;
+  response.body = absl::StrCat(text, "\n");
+  return response;
+}
+
+std::string PagePolicy(absl::string_view page) {
+  return absl::StrCat(
+      "Content-Security-Policy: default-src 'none'; connect-src 'self'; "
+      "img-src 'self'; base-uri 'none'; form-action 'none'; "
+      "frame-ancestors 'none'; script-src ",
+      SourceHash(page, "<script>", "</script>"), "; style-src ",
+      SourceHash(page, "<style>", "</style>"), "\r\n");
+}
+
+std::optional<HttpResponse> RefuseAtDoor(const HttpRequest& request,
+                                         bool is_local) {
+  if (request.method != "GET" && request.method != "HEAD") {
+    HttpResponse response = PlainAnswer(405, "only GET and HEAD are answered");
+    response.headers = "Allow: GET, HEAD\r\n";
+    return response;
+  }
+  if (is_local && request.host.has_value() && !IsLocalName(*request.host)) {
+    return PlainAnswer(
+        421,
+        "this server listens for its own machine; ask it as localhost or by "
+        "its address");
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 HttpResponse Refuse(const absl::Status& why) {
@@ -22,7 +85,7 @@ HttpResponse Refuse(const absl::Status& why) {
 
 // The range of /api/history and /api/compared; nullopt: none that can be
 // answered.
-std::optional<absl::Duration> RangeOf(const HttpRequest& request) {
+std::optional<absl::Duration> GetRange(const HttpRequest& request) {
   const auto found = request.query.find("seconds");
   uint32_t seconds = 0;
   if (found == request.query.end() ||
@@ -35,14 +98,14 @@ std::optional<absl::Duration> RangeOf(const HttpRequest& request) {
 
 // The server of /api/compared; the first if none is named, and beyond all of
 // them if what is named is no number.
-size_t ServerOf(const HttpRequest& request) {
+size_t GetServer(const HttpRequest& request) {
   const auto found = request.query.find("server");
   if (found == request.query.end()) return 0;
   uint32_t server = 0;
   return absl::SimpleAtoi(found->second, &server) ? server : SIZE_MAX;
 }
 
-HttpResponse DataOf(const PageSources& sources, const HttpRequest& request) {
+HttpResponse GetData(const PageSources& sources, const HttpRequest& request) {
   HttpResponse response;
   response.content_type = "application/json";
   if (request.path == "/metrics") {
@@ -51,13 +114,13 @@ HttpResponse DataOf(const PageSources& sources, const HttpRequest& request) {
   } else if (request.path == "/api/status") {
     response.body = sources.status();
   } else {
-    const std::optional<absl::Duration> range = RangeOf(request);
+    const std::optional<absl::Duration> range = GetRange(request);
     if (!range.has_value()) {
       return PlainAnswer(400, "wanted ?seconds=N, a number of 60 to 86400");
     }
     response.body = request.path == "/api/history"
                         ? sources.history(*range)
-                        : sources.compared(ServerOf(request), *range);
+                        : sources.compared(GetServer(request), *range);
   }
   return response;
 }
@@ -83,7 +146,7 @@ HttpResponse Answer(const PageSources& sources, const std::string& policy,
     const absl::Status allowed = sources.check(request.authorization);
     if (!allowed.ok()) return Refuse(allowed);
   }
-  return DataOf(sources, request);
+  return GetData(sources, request);
 }
 
 }  // namespace

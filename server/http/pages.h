@@ -7,10 +7,26 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/http/http_server.h"
 
 namespace ballast {
+
+// An answer of one line of text.
+HttpResponse PlainAnswer(int status, absl::string_view text);
+
+// The header Content-Security-Policy that allows a page its own script, style,
+// data and pictures, and nothing from elsewhere. `page` holds one <script> and
+// one <style>.
+std::string PagePolicy(absl::string_view page);
+
+// The answer to a request that no page of ours takes: 405 for methods other
+// than GET and HEAD; 421 if `is_local` and the request's host is neither a
+// numeric address nor localhost, so that no page of another site can read ours
+// under a name of its own (DNS rebinding). nullopt: it may pass.
+std::optional<HttpResponse> RefuseAtDoor(const HttpRequest& request,
+                                         bool is_local);
 
 // Pages by path:
 //   /            the page (page.html, page.css, page.js), for anyone who may
@@ -20,7 +36,7 @@ namespace ballast {
 //   /api/status  the page's data as JSON (status_json.h)
 //   /api/history?seconds=3600
 //                its figures of the last seconds, 60 to 86,400
-//                (history_json.h)
+//                (status_json.h)
 //   /api/compared?server=0&seconds=3600
 //                the figures of a server of another job (compared_servers.h);
 //                serve.compare_with counts from 0

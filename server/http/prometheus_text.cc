@@ -10,7 +10,7 @@
 namespace ballast {
 namespace {
 
-prometheus::MetricType TypeOf(v1::MetricFamily::Type type) {
+prometheus::MetricType GetType(v1::MetricFamily::Type type) {
   switch (type) {
     case v1::MetricFamily::TYPE_COUNTER:
       return prometheus::MetricType::Counter;
@@ -24,7 +24,7 @@ prometheus::MetricType TypeOf(v1::MetricFamily::Type type) {
 }
 
 // Prometheus buckets are cumulative, and the last has no bound.
-prometheus::ClientMetric::Histogram HistogramOf(
+prometheus::ClientMetric::Histogram GetHistogram(
     const v1::MetricFamily::Histogram& histogram) {
   prometheus::ClientMetric::Histogram converted;
   for (int i = 0; i < histogram.counts_size(); ++i) {
@@ -38,7 +38,7 @@ prometheus::ClientMetric::Histogram HistogramOf(
   return converted;
 }
 
-prometheus::ClientMetric MetricOf(const v1::MetricFamily::Metric& metric) {
+prometheus::ClientMetric GetMetric(const v1::MetricFamily::Metric& metric) {
   prometheus::ClientMetric converted;
   for (const v1::MetricFamily::Label& label : metric.labels()) {
     converted.label.push_back({label.name(), label.value()});
@@ -47,7 +47,7 @@ prometheus::ClientMetric MetricOf(const v1::MetricFamily::Metric& metric) {
   converted.gauge.value = metric.number();
   converted.untyped.value = metric.number();
   if (metric.has_histogram()) {
-    converted.histogram = HistogramOf(metric.histogram());
+    converted.histogram = GetHistogram(metric.histogram());
   }
   return converted;
 }
@@ -60,9 +60,9 @@ std::string PrometheusText(const std::vector<v1::MetricFamily>& families) {
     prometheus::MetricFamily& to = converted.emplace_back();
     to.name = family.name();
     to.help = family.help();
-    to.type = TypeOf(family.type());
+    to.type = GetType(family.type());
     for (const v1::MetricFamily::Metric& metric : family.metrics()) {
-      to.metric.push_back(MetricOf(metric));
+      to.metric.push_back(GetMetric(metric));
     }
   }
   return prometheus::TextSerializer().Serialize(converted);

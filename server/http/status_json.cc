@@ -1,8 +1,8 @@
 #include "server/http/status_json.h"
 
 #include <algorithm>
-
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -12,17 +12,44 @@
 #include "proto/schedule/split.h"
 
 namespace ballast {
+
+std::string HistoryJson(const v1::GetHistoryResponse& history) {
+  using Json = nlohmann::ordered_json;
+  Json columns = Json::array({"seconds"});
+  for (const auto& column : history.columns()) columns.push_back(column.name());
+  Json points = Json::array();
+  for (int i = 0; i < history.seconds_size(); ++i) {
+    Json row = Json::array({history.seconds(i)});
+    // A number that is none becomes null.
+    for (const auto& column : history.columns()) {
+      row.push_back(column.values(i));
+    }
+    points.push_back(std::move(row));
+  }
+  const Json json = {{"ballast_history", 1},
+                     {"server", history.server()},
+                     {"start", history.start()},
+                     {"columns", std::move(columns)},
+                     {"points", std::move(points)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string HistoryJson(const std::string& server, const StateHistory& history,
+                        absl::Duration range) {
+  return HistoryJson(HistoryOf(server, history, range, kMostPoints));
+}
+
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string NameOf(v1::Module module) {
+std::string GetName(v1::Module module) {
   return std::string(ModuleName(module));
 }
 
 // "ballast_images_total use=vision"
-std::string NameOf(const v1::MetricFamily& family,
-                   const v1::MetricFamily::Metric& metric) {
+std::string GetName(const v1::MetricFamily& family,
+                    const v1::MetricFamily::Metric& metric) {
   std::string name = family.name();
   for (const v1::MetricFamily::Label& label : metric.labels()) {
     absl::StrAppend(&name, " ", label.name(), "=", label.value());
@@ -64,7 +91,7 @@ Json BalanceJson(const v1::StepBalance& balance) {
     const int ranks = module.load_after_size();
     const int ranks_a_bar = std::max((ranks + kMostBars - 1) / kMostBars, 1);
     modules.push_back(
-        {{"module", NameOf(module.module())},
+        {{"module", GetName(module.module())},
          {"ranks", ranks},
          {"ranks_a_bar", ranks_a_bar},
          {"spread_before", module.spread_before()},
@@ -84,7 +111,7 @@ Json BalanceJson(const v1::StepBalance& balance) {
 Json HistoryJson(const v1::StepBalance& balance) {
   Json modules = Json::array();
   for (const v1::ModuleBalance& module : balance.modules()) {
-    modules.push_back({{"module", NameOf(module.module())},
+    modules.push_back({{"module", GetName(module.module())},
                        {"spread_before", module.spread_before()},
                        {"spread_after", module.spread_after()}});
   }
@@ -98,7 +125,7 @@ Json ClientsJson(const v1::GetStatusResponse& status) {
     const std::string state =
         v1::GetStatusResponse::Client::State_Name(client.state());
     clients.push_back(
-        {{"module", NameOf(client.role().module())},
+        {{"module", GetName(client.role().module())},
          {"rank", client.role().dp_rank()},
          {"split", std::string(SplitName(client.role().split()))},
          {"peer", client.peer()},
@@ -151,7 +178,7 @@ std::string PageJson(
   Json times = Json::array();
   for (const v1::MetricFamily& family : families) {
     for (const v1::MetricFamily::Metric& metric : family.metrics()) {
-      const std::string name = NameOf(family, metric);
+      const std::string name = GetName(family, metric);
       if (metric.has_histogram()) {
         times.push_back(TimesJson(name, metric.histogram()));
       } else {

@@ -6,10 +6,25 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "proto/balance.pb.h"
 #include "proto/metrics_service.pb.h"
+#include "server/monitor/state_history.h"
 
 namespace ballast {
+
+// Most points of an answer: more than a chart has pixels for.
+inline constexpr size_t kMostPoints = 360;
+
+// The page's figures over the last `range`, one object:
+//   ballast_history 1: the version of this format, which a page that compares
+//     jobs reads out of a file
+//   server (its name), start (seconds since 1970: the first point)
+//   columns ["seconds", HistoryPoint::kColumns...]
+//   points [[..]]: one number for each column, or null; in ascending order
+std::string HistoryJson(const v1::GetHistoryResponse& history);
+std::string HistoryJson(const std::string& server, const StateHistory& history,
+                        absl::Duration range);
 
 // The page's data. Its size is bounded for any job: in larger modules one bar
 // stands for several consecutive ranks, with the largest of their loads.

@@ -4,10 +4,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/image/resample_weights.h"
+#include "server/image/exif.h"
 #include "server/image/image.h"
-#include "server/image_plan/image_plan.h"
+#include "server/image/scratch_arena.h"
+#include "server/image/strip_resampler.h"
+#include "server/image_plan/tile_grid.h"
 
 namespace ballast {
 
@@ -23,6 +28,39 @@ uint64_t CropBytes(const ImagePlan& plan, const Resampling& resampling);
 absl::StatusOr<std::vector<RgbImage>> MakeCrops(const RgbImage& image,
                                                 const ImagePlan& plan,
                                                 const Resampling& resampling);
+
+// Decoded RGB in memory that another owns: rows of width*3 bytes, `stride`
+// bytes apart.
+struct RgbRows {
+  const uint8_t* rows;
+  uint32_t stride;
+  uint32_t width;
+  uint32_t height;
+};
+
+// Turns and resizes pictures, one after the other, in one pass. Reuses its
+// buffers and tables, so that a size seen before allocates nothing.
+// Thread-compatible.
+class FrameResizer {
+ public:
+  // `max_memory`: most working memory for one picture.
+  explicit FrameResizer(uint64_t max_memory = uint64_t{1} << 30)
+      : arena_(max_memory, kKeptMemory) {}
+
+  // Applies `orientation`, then resizes to width x height bit for bit as the
+  // library of `resampling` does. `out` holds height*width*3 bytes. Errors:
+  // INVALID_ARGUMENT (a side of 0, the size of `out`), RESOURCE_EXHAUSTED
+  // (working memory).
+  absl::Status Resize(const RgbRows& picture, Orientation orientation,
+                      const Resampling& resampling, uint32_t width,
+                      uint32_t height, absl::Span<uint8_t> out);
+
+ private:
+  static constexpr uint64_t kKeptMemory = uint64_t{64} << 20;
+
+  ScratchArena arena_;
+  TableCache tables_;
+};
 
 }  // namespace ballast
 

@@ -7,16 +7,15 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/image/exif.h"
-#include "server/image/image_sink.h"
 #include "server/image/jpeg.h"
-#include "server/image/orienting_sink.h"
 #include "server/image/png.h"
-#include "server/image/resize_sink.h"
+#include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
-#include "server/image/table_cache.h"
+#include "server/image/strip_resampler.h"
 #include "server/image/webp.h"
 
 namespace ballast {
+
 namespace {
 
 // Header and orientation of a whole file.

@@ -10,11 +10,59 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "proto/image/model_resampling.h"
 #include "proto/image/resample_weights.h"
 #include "server/image/image_header.h"
-#include "server/image/image_options.h"
 
 namespace ballast {
+
+// The least that serve.decode_memory may be.
+inline constexpr uint64_t kMaxImageMemory = uint64_t{1} << 30;
+
+struct ImageOptions {
+  // The filter and whose pixels DecodeResized gives.
+  Resampling resampling;
+  // Decodes a JPEG at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
+  // smaller than the wanted size, with plain instead of smooth chroma, and
+  // resizes from there. Faster, but no longer Pillow's pixels:
+  // docs/decisions/0007 has the difference. DecodeRgb and other formats are
+  // unaffected.
+  bool fast = false;
+  // Applies the EXIF orientation, as Pillow's ImageOps.exif_transpose does; all
+  // sizes are then those after turning. The Hugging Face processors do not do
+  // this.
+  bool apply_exif_orientation = false;
+  // Most memory that work on one image may take, beyond its result. What an
+  // image needs follows from its header (ImageDecoder::Needs); more than this
+  // is a data fault. The same on every server.
+  uint64_t max_memory = kMaxImageMemory;
+
+  friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
+};
+
+// The image options of `model`. Its `resample` may be unspecified: Pillow 12's
+// pixels.
+inline ImageOptions GetImageOptions(const v1::Model& model) {
+  ImageOptions options;
+  options.resampling = GetResampling(model);
+  options.fast = model.resample() == v1::Model::RESAMPLE_FAST;
+  options.apply_exif_orientation = model.exif_orientation();
+  return options;
+}
+
+// A library as `model.resample` and --resample name it.
+constexpr absl::string_view ResampleName(ResampleLibrary library) {
+  switch (library) {
+    case ResampleLibrary::kPillow12:
+      return "pillow12";
+    case ResampleLibrary::kPillow13:
+      return "pillow13";
+    case ResampleLibrary::kTorchvision:
+      break;
+  }
+  return "torchvision";
+}
 
 // 8-bit RGB, rows from the top, no gaps: height*width*3 bytes.
 struct RgbImage {

@@ -2,12 +2,18 @@
 #define BALLAST_SERVER_IMAGE_JPEG_H_
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
+
+// After <cstdio>, whose types it uses.
+#include <jpeglib.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
+
+// <cstdio> first: jpeglib.h uses FILE without including it.
 
 namespace ballast {
 
@@ -44,6 +50,18 @@ class JpegDecoder {
   struct State;
   const std::unique_ptr<State> state_;
 };
+
+// Makes libjpeg allocate every image's memory from `arena`, which must outlive
+// the images; libjpeg's own manager calls malloc for each image. Memory that
+// the decompressor allocated when it was created is not affected. Beyond the
+// arena's limit libjpeg fails with JERR_OUT_OF_MEMORY.
+//
+// Between two images call ResetJpegMemory and then reset the arena.
+void InstallJpegMemory(jpeg_decompress_struct* info, ScratchArena* arena);
+
+// Ends the image, if one was begun, and forgets its tables: a following image
+// without its own tables would otherwise use them.
+void ResetJpegMemory(jpeg_decompress_struct* info);
 
 }  // namespace ballast
 

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "proto/image/model_resampling.h"
 #include "proto/image/resample_weights.h"
-#include "proto/image/resize_order.h"
 
 namespace ballast {
 namespace {

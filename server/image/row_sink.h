@@ -1,12 +1,16 @@
 #ifndef BALLAST_SERVER_IMAGE_ROW_SINK_H_
 #define BALLAST_SERVER_IMAGE_ROW_SINK_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "server/image/exif.h"
+#include "server/image/quad_kernels.h"
+#include "server/image/scratch_arena.h"
 
 namespace ballast {
 
@@ -47,6 +51,62 @@ inline void CopyRows(const uint8_t* pixels, uint32_t width, uint32_t height,
     sink->RowsDone(rows.size());
   }
 }
+
+// Writes rows to contiguous memory. Thread-compatible.
+class ImageSink : public RowSink {
+ public:
+  // `pixels` holds width*height*3 bytes.
+  explicit ImageSink(uint8_t* pixels) : next_(pixels) {}
+
+  absl::Status Begin(uint32_t width, uint32_t height) override {
+    stride_ = size_t{width} * kChannels;
+    rows_left_ = height;
+    return absl::OkStatus();
+  }
+
+  absl::Span<uint8_t* const> NextRows() override {
+    const size_t count = std::min<size_t>(rows_left_, kStripRows);
+    for (size_t i = 0; i < count; ++i) rows_[i] = next_ + i * stride_;
+    return {rows_, count};
+  }
+
+  void RowsDone(size_t count) override {
+    next_ += count * stride_;
+    rows_left_ -= static_cast<uint32_t>(count);
+  }
+
+ private:
+  uint8_t* next_;
+  size_t stride_ = 0;
+  uint32_t rows_left_ = 0;
+  uint8_t* rows_[kStripRows] = {};
+};
+
+// Applies an orientation to an image on its way to `sink`, as Pillow's
+// ImageOps.exif_transpose does. Buffers the whole image. Thread-compatible.
+class OrientingSink : public RowSink {
+ public:
+  // Memory comes from `arena`. Neither pointer is owned.
+  OrientingSink(Orientation orientation, ScratchArena* arena, RowSink* sink)
+      : orientation_(orientation), arena_(arena), sink_(sink) {}
+
+  absl::Status Begin(uint32_t width, uint32_t height) override;
+  absl::Span<uint8_t* const> NextRows() override;
+  void RowsDone(size_t count) override;
+  absl::Status Finish() override;
+
+ private:
+  void WriteRow(uint32_t y, uint8_t* out) const;
+
+  const Orientation orientation_;
+  ScratchArena* const arena_;
+  RowSink* const sink_;
+  uint32_t width_ = 0;
+  uint32_t height_ = 0;
+  uint32_t done_ = 0;
+  uint8_t* pixels_ = nullptr;
+  uint8_t* next_row_ = nullptr;
+};
 
 }  // namespace ballast
 

@@ -3,8 +3,59 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/image/model_resampling.h"
 
 namespace ballast {
+
+const QuadTable* TableCache::Find(QuadFormat format,
+                                  const Resampling& resampling, uint32_t source,
+                                  uint32_t output) {
+  ++uses_;
+  for (Slot& slot : slots_) {
+    if (slot.last_use != 0 && slot.table.source() == source &&
+        slot.table.output() == output && slot.table.format() == format &&
+        slot.table.resampling() == resampling) {
+      slot.last_use = uses_;
+      return &slot.table;
+    }
+  }
+  // Reuses the memory of other tables well before the limit is reached.
+  Slot* slot = Oldest(bytes() < kMostBytes / 2);
+  slot->table.Build(format, resampling, source, output);
+  slot->last_use = uses_;
+  while (bytes() > kMostBytes) {
+    Slot* oldest = Oldest(false);
+    if (oldest->last_use == 0) break;
+    *oldest = Slot();
+  }
+  return &slot->table;
+}
+
+// The slot used longest ago, among empty and filled ones, or among filled ones
+// only if there are any. Never one of the last two found: they are still valid.
+TableCache::Slot* TableCache::Oldest(bool or_empty) {
+  Slot* oldest = nullptr;
+  Slot* empty = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.last_use == 0) {
+      if (empty == nullptr) empty = &slot;
+    } else if (slot.last_use + 1 < uses_ &&
+               (oldest == nullptr || slot.last_use < oldest->last_use)) {
+      oldest = &slot;
+    }
+  }
+  // All slots but two, at most, are empty or old.
+  if (oldest == nullptr || (or_empty && empty != nullptr)) return empty;
+  return oldest;
+}
+
+size_t TableCache::bytes() const {
+  size_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.table.bytes();
+  return bytes;
+}
+
 namespace {
 
 constexpr uint32_t kStripQuads = kStripRows / 4;
@@ -133,6 +184,50 @@ void StripResampler::WriteReadyRows() {
     ResampleLines(lines_, *vertical_, next_,
                   out_.subspan(next_ * stride, stride));
   }
+}
+
+uint64_t ResizeSink::MostBytes(const Resampling& resampling, uint32_t width,
+                               uint32_t height, uint32_t new_width,
+                               uint32_t new_height) {
+  if (!IsResizedAlongYFirst(resampling.library, width, height, new_width,
+                            new_height)) {
+    return StripResampler::MostBytes(resampling.filter, width, height,
+                                     new_width, new_height);
+  }
+  return uint64_t{width} * new_height * kChannels +
+         StripResampler::MostBytes(resampling.filter, width, height, width,
+                                   new_height) +
+         StripResampler::MostBytes(resampling.filter, width, new_height,
+                                   new_width, new_height);
+}
+
+absl::Status ResizeSink::Begin(uint32_t width, uint32_t height) {
+  source_width_ = width;
+  narrow_ = nullptr;
+  if (!IsResizedAlongYFirst(resampling_.library, width, height, width_,
+                            height_)) {
+    first_.emplace(width_, height_, resampling_, out_, arena_, tables_);
+    return first_->Begin(width, height);
+  }
+  const uint64_t bytes = uint64_t{width} * height_ * kChannels;
+  narrow_ = arena_->AllocateArray<uint8_t>(bytes);
+  if (narrow_ == nullptr) {
+    return arena_->Refusal(absl::StrCat("resizing ", width, "x", height,
+                                        " pixels to ", width_, "x", height_));
+  }
+  first_.emplace(width, height_, resampling_, absl::MakeSpan(narrow_, bytes),
+                 arena_, tables_);
+  return first_->Begin(width, height);
+}
+
+absl::Status ResizeSink::Finish() {
+  BALLAST_RETURN_IF_ERROR(first_->Finish());
+  if (narrow_ == nullptr) return absl::OkStatus();
+  StripResampler second(width_, height_, resampling_, out_, arena_, tables_);
+  BALLAST_RETURN_IF_ERROR(second.Begin(source_width_, height_));
+  CopyRows(narrow_, source_width_, height_, &second);
+  second_busy_ += second.busy();
+  return second.Finish();
 }
 
 }  // namespace ballast

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "proto/image/resample_weights.h"
 
 namespace ballast {
@@ -154,11 +156,34 @@ struct ImageFamily {
 };
 
 // All texts of the marks, in the order of the fields.
-std::vector<const std::string*> TextsOf(const ImageMarks& marks);
+std::vector<const std::string*> GetTexts(const ImageMarks& marks);
 
 // Whether marks other than placeholder, before and after are set: placeholders
 // are then written crop by crop or row by row, else as one run.
 bool MarksParts(const ImageMarks& marks);
+
+// A number or text of a family that its rule cannot take. `key` is the field's
+// name, with `[i]` and `.` for parts: "canvases[2].width", "marks.row_end".
+struct FamilyFault {
+  std::string key;
+  std::string found;
+  std::string wanted;
+};
+
+// The first fault of a family, in the order of its fields; nullopt if images of
+// it can be planned.
+std::optional<FamilyFault> FindFamilyFault(const ImageFamily& family);
+
+// Whether a rule reads a number (a field of ImageFamily, such as "max_tiles").
+// True for those that every rule reads, and for layout, filter and marks.
+bool ReadsNumber(ImageRule rule, absl::string_view key);
+
+// Whether every crop of the family is tile x tile pixels.
+bool HasSquareCrops(const ImageFamily& family);
+
+// What is wanted in place of `axes` axes of a position id; "" if the family's
+// images can be counted on so many (0 stands for 1).
+std::string FindAxesFault(const ImageFamily& family, uint32_t axes);
 
 }  // namespace ballast
 

@@ -3,9 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/image_plan/family_check.h"
 #include "server/image_plan/fit_rules.h"
-#include "server/image_plan/stage_parts.h"
+#include "server/image_plan/image_family.h"
 #include "server/image_plan/tile_rules.h"
 
 namespace ballast {

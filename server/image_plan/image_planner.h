@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/image_plan/image_family.h"
-#include "server/image_plan/image_plan.h"
 #include "server/image_plan/tile_grid.h"
 
 namespace ballast {

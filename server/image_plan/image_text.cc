@@ -43,7 +43,7 @@ struct TokenGrid {
   uint64_t columns = 0;  // with placeholders at the end of a row
 };
 
-TokenGrid GridOf(const PlanStage& stage, const ImageFamily& family) {
+TokenGrid GetGrid(const PlanStage& stage, const ImageFamily& family) {
   const uint32_t side = family.patch * family.merge;
   const bool row_ends_are_text = !family.marks.row_end.empty();
   return {
@@ -54,7 +54,7 @@ TokenGrid GridOf(const PlanStage& stage, const ImageFamily& family) {
 void AddView(const PlanStage& stage, const ImageFamily& family,
              PieceWriter& out) {
   const ImageMarks& marks = family.marks;
-  const TokenGrid grid = GridOf(stage, family);
+  const TokenGrid grid = GetGrid(stage, family);
   out.AddText(marks.view_before);
   if (marks.row_end.empty()) {
     out.AddRun(grid.rows * grid.columns);
@@ -71,7 +71,7 @@ void AddView(const PlanStage& stage, const ImageFamily& family,
 void AddTiles(const PlanStage& first, const ImagePlan& plan,
               const ImageFamily& family, PieceWriter& out) {
   const ImageMarks& marks = family.marks;
-  const TokenGrid grid = GridOf(first, family);
+  const TokenGrid grid = GetGrid(first, family);
   for (uint32_t row = 1; row <= plan.tile_rows; ++row) {
     for (uint32_t column = 1; column <= plan.tile_columns; ++column) {
       const auto numbered = [&](absl::string_view text) {

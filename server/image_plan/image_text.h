@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/image_plan/image_family.h"
-#include "server/image_plan/image_plan.h"
+#include "server/image_plan/tile_grid.h"
 
 namespace ballast {
 

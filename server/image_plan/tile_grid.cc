@@ -5,9 +5,10 @@
 #include <limits>
 
 namespace ballast {
+
 namespace {
 
-double RatioOf(const TileShape& grid) {
+double GetRatio(const TileShape& grid) {
   return static_cast<double>(grid.width) / grid.height;
 }
 
@@ -41,10 +42,10 @@ TileGrids::TileGrids(const ImageFamily& family) {
   for (size_t i = 0; i < grids_.size(); ++i) grids_[i].place = i;
   std::stable_sort(grids_.begin(), grids_.end(),
                    [](const Grid& a, const Grid& b) {
-                     return RatioOf(a.shape) < RatioOf(b.shape);
+                     return GetRatio(a.shape) < GetRatio(b.shape);
                    });
   for (size_t i = 0; i < grids_.size(); ++i) {
-    const double ratio = RatioOf(grids_[i].shape);
+    const double ratio = GetRatio(grids_[i].shape);
     if (!ratios_.empty() && ratios_.back() == ratio) continue;
     ratios_.push_back(ratio);
     starts_.push_back(i);
@@ -156,7 +157,7 @@ SliceGrids::SliceGrids(const ImageFamily& family) {
     for (uint32_t rows = 1; rows <= slices; ++rows) {
       if (slices % rows != 0 || slices == 1) continue;
       const TileShape grid = {rows, slices / rows};
-      grids_.push_back({grid, std::log(RatioOf(grid))});
+      grids_.push_back({grid, std::log(GetRatio(grid))});
     }
     starts_.push_back(grids_.size());
   }

@@ -1,10 +1,15 @@
 #include "server/image_plan/tile_rules.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
-#include "server/image_plan/stage_parts.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace ballast {
+
 namespace {
 
 // The crops of an image much longer than wide: how many, or 0.
@@ -128,6 +133,243 @@ ImagePlan PlanTileGrid(uint32_t height, uint32_t width,
       WholeStage(Whole(height, width),
                  {best.height * family.tile, best.width * family.tile}),
       family.tile);
+}
+
+namespace {
+
+// Two ratios are compared as PyTorch compares a float32 tensor with a number.
+struct Scale {
+  double value = 0;  // rounded to a float if is_float
+  bool is_float = false;
+};
+
+// target / original, in floats where the processor has a tensor as target.
+Scale GetScale(uint32_t target, uint32_t original, bool is_float) {
+  if (is_float) {
+    return {static_cast<float>(target) / static_cast<float>(original), true};
+  }
+  return {static_cast<double>(target) / original, false};
+}
+
+uint32_t FloorProduct(uint32_t side, const Scale& scale) {
+  if (!scale.is_float) return Int(side * scale.value);
+  return Int(static_cast<float>(side) * static_cast<float>(scale.value));
+}
+
+// The scale at which `tiles` tiles cover a side; the processor has it in a
+// tensor of floats.
+float CoverScale(uint32_t tiles, uint32_t tile, uint32_t side) {
+  return static_cast<float>(tiles * tile) / static_cast<float>(side);
+}
+
+// The fewest tiles that cover a side at a scale of at least `scale`.
+uint32_t FewestTiles(float scale, uint32_t tile, uint32_t side) {
+  const double exact = static_cast<double>(scale) * side / tile;
+  uint32_t tiles = std::max(1u, Int(exact));
+  while (tiles > 1 && CoverScale(tiles - 1, tile, side) >= scale) --tiles;
+  while (CoverScale(tiles, tile, side) < scale) ++tiles;
+  return tiles;
+}
+
+// The grid of at most max_tiles tiles that enlarges the image least, or else
+// shrinks it least; of several the one with fewest tiles. A grid's scale is the
+// smaller of its sides', and each side's grows with its tiles.
+TileShape BestGrid(uint32_t height, uint32_t width, const ImageFamily& family) {
+  const uint32_t tile = family.tile;
+  const uint32_t most = family.max_tiles;
+  const TileShape enlarging = {FewestTiles(1, tile, height),
+                               FewestTiles(1, tile, width)};
+  if (uint64_t{enlarging.height} * enlarging.width <= most) return enlarging;
+  const auto by_rows = [&](uint32_t rows) {
+    return CoverScale(rows, tile, height);
+  };
+  // With as many columns as these rows leave.
+  const auto by_columns = [&](uint32_t rows) {
+    return CoverScale(most / rows, tile, width);
+  };
+  // From these rows on the columns that are left decide, before them the rows.
+  auto rows = std::max(
+      1u, Int(std::min<double>(
+              most, std::sqrt(static_cast<double>(most) * height / width))));
+  while (rows > 1 && by_rows(rows - 1) >= by_columns(rows - 1)) --rows;
+  while (rows <= most && by_rows(rows) < by_columns(rows)) ++rows;
+  float scale = rows <= most ? by_columns(rows) : 0;
+  if (rows > 1) scale = std::max(scale, by_rows(rows - 1));
+  return {FewestTiles(scale, tile, height), FewestTiles(scale, tile, width)};
+}
+
+}  // namespace
+
+ImagePlan PlanBestFitTiles(uint32_t height, uint32_t width,
+                           const ImageFamily& family) {
+  const TileShape best = BestGrid(height, width, family);
+  const TileShape canvas = {best.height * family.tile,
+                            best.width * family.tile};
+  // Images under a tile are enlarged to it; others are never enlarged.
+  const uint32_t free_h = std::max(height, family.tile);
+  const uint32_t free_w = std::max(width, family.tile);
+  const TileShape target = {std::min(free_h, canvas.height),
+                            std::min(free_w, canvas.width)};
+  const Scale scale_w = GetScale(target.width, width, canvas.width < free_w);
+  const Scale scale_h = GetScale(target.height, height, canvas.height < free_h);
+  const bool in_floats = scale_w.is_float || scale_h.is_float;
+  const bool by_width = in_floats ? static_cast<float>(scale_w.value) <
+                                        static_cast<float>(scale_h.value)
+                                  : scale_w.value < scale_h.value;
+  TileShape size = target;
+  if (by_width) {
+    size.height = std::min(FloorProduct(height, scale_w), target.height);
+  } else {
+    size.width = std::min(FloorProduct(width, scale_h), target.width);
+  }
+  size = {std::max(1u, size.height), std::max(1u, size.width)};
+
+  PlanStage tiles = WholeStage(Whole(height, width), size);
+  tiles.height = canvas.height;
+  tiles.width = canvas.width;
+  return TilesAndThumbnail(tiles, family.tile);
+}
+
+ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
+                        const ImageFamily& family, const Canvases& canvases) {
+  const double h = height;
+  const double w = width;
+  const TileShape best = canvases.Best(height, width);
+  TileShape size = best;
+  const double scale_w = best.width / w;
+  const double scale_h = best.height / h;
+  if (scale_w < scale_h) {
+    size.height = std::min(Int(std::ceil(h * scale_w)), best.height);
+  } else {
+    size.width = std::min(Int(std::ceil(w * scale_h)), best.width);
+  }
+  ImagePlan plan;
+  plan.stages.push_back(
+      WholeStage(Whole(height, width), {family.tile, family.tile}));
+  PlanStage tiles = WholeStage(Whole(height, width), size);
+  tiles.place.top = (best.height - size.height) / 2;
+  tiles.place.left = (best.width - size.width) / 2;
+  tiles.height = best.height;
+  tiles.width = best.width;
+  Cut(family.tile, family.tile, tiles);
+  plan.tile_rows = tiles.rows;
+  plan.tile_columns = tiles.columns;
+  plan.stages.push_back(tiles);
+  return plan;
+}
+
+uint64_t PinpointTokens(uint32_t height, uint32_t width,
+                        const ImageFamily& family, const ImagePlan& plan) {
+  const uint32_t side = family.tile / family.patch;
+  const uint64_t base = uint64_t{side} * side;
+  uint64_t rows = uint64_t{side} * plan.tile_rows;
+  uint64_t columns = uint64_t{side} * plan.tile_columns;
+  // int(round(x, 7)): products that are whole but for their rounding count as
+  // whole.
+  constexpr double kHalfUnit = 5e-8;
+  const double w = width;
+  const double h = height;
+  if (w / h > static_cast<double>(columns) / rows) {
+    const uint64_t kept = Int(h * (columns / w) + kHalfUnit);
+    rows -= (rows - kept) / 2 * 2;
+  } else {
+    const uint64_t kept = Int(w * (rows / h) + kHalfUnit);
+    columns -= (columns - kept) / 2 * 2;
+  }
+  if (family.max_patches != 0) {
+    const double ratio = std::sqrt(static_cast<double>(rows * columns) /
+                                   (uint64_t{family.max_patches} * base));
+    if (ratio > 1.1) {
+      rows = static_cast<uint64_t>(rows / ratio);
+      columns = static_cast<uint64_t>(columns / ratio);
+    }
+  }
+  return base + rows * columns + rows;
+}
+
+namespace {
+
+// The whole number nearest to `value`, half to even; `value` is 0 to 2^51. At
+// 2^52 doubles are whole numbers. As std::nearbyint, which is a call.
+double Nearest(double value) {
+  constexpr double kWhole = 0x1p52;
+  return (value + kWhole) - kWhole;
+}
+
+// `value` is 0 to 2^52. As std::trunc and std::ceil, which are calls.
+double Down(double value) {
+  return static_cast<double>(static_cast<int64_t>(value));
+}
+double Up(double value) {
+  const double down = Down(value);
+  return down < value ? down + 1 : down;
+}
+
+// The multiple of `divisor` nearest to `length`, half to even, at least one.
+double Divisible(double length, double divisor) {
+  return std::max(Nearest(length / divisor) * divisor, divisor);
+}
+
+// The size of a view of h*w pixels: about tile*tile pixels if `enlarge` or the
+// image is larger, sides multiples of patch*merge.
+absl::StatusOr<TileShape> ViewSize(double h, double w,
+                                   const ImageFamily& family, bool enlarge) {
+  const double tile = family.tile;
+  if (h * w > tile * tile || enlarge) {
+    const double aspect = w / h;
+    h = Down(tile / std::sqrt(aspect));
+    w = Down(h * aspect);
+  }
+  const double factor = static_cast<double>(family.patch) * family.merge;
+  const double out_h = Divisible(h, factor);
+  const double out_w = Divisible(w, factor);
+  constexpr double kMost = uint32_t{1} << 26;
+  if (out_h > kMost || out_w > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a view of ", out_h, "x", out_w,
+                     " pixels; the image is too long for its model"));
+  }
+  return TileShape{static_cast<uint32_t>(out_h), static_cast<uint32_t>(out_w)};
+}
+
+// The grid of slices nearest in shape; {0, 0} for an image that is not cut.
+TileShape SliceGrid(double h, double w, const ImageFamily& family,
+                    const SliceGrids& grids) {
+  const double tiles =
+      Up(w * h / (static_cast<double>(family.tile) * family.tile));
+  const auto slices =
+      static_cast<uint32_t>(std::min<double>(tiles, family.max_tiles));
+  if (slices <= 1) return {0, 0};
+  return grids.Nearest(slices, std::log(w / h));
+}
+
+}  // namespace
+
+absl::StatusOr<ImagePlan> PlanSlices(uint32_t height, uint32_t width,
+                                     const ImageFamily& family,
+                                     const SliceGrids& grids) {
+  const double h = height;
+  const double w = width;
+  const PixelRect whole = {0, 0, height, width};
+  const TileShape grid = SliceGrid(h, w, family, grids);
+  ImagePlan plan;
+  BALLAST_ASSIGN_OR_RETURN(const TileShape view,
+                           ViewSize(h, w, family, grid.height == 0));
+  plan.stages.push_back(WholeStage(whole, view));
+  if (grid.height == 0) return plan;
+  BALLAST_ASSIGN_OR_RETURN(
+      const TileShape slice,
+      ViewSize(Divisible(h, grid.height) / grid.height,
+               Divisible(w, grid.width) / grid.width, family, true));
+  PlanStage slices =
+      WholeStage(whole, {slice.height * grid.height, slice.width * grid.width});
+  slices.crop = {0, 0, slice.height, slice.width};
+  slices.rows = grid.height;
+  slices.columns = grid.width;
+  plan.stages.push_back(slices);
+  plan.tile_rows = grid.height;
+  plan.tile_columns = grid.width;
+  return plan;
 }
 
 }  // namespace ballast

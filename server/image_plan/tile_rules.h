@@ -5,13 +5,14 @@
 
 #include "absl/status/statusor.h"
 #include "server/image_plan/image_family.h"
-#include "server/image_plan/image_plan.h"
 #include "server/image_plan/tile_grid.h"
 
 // The rules that cut an image or a part of it: they fill the stages of a plan
 // and its tile_rows and tile_columns. All are pure, take sides of 1 to
 // ImagePlanner::kMaxSide and repeat the operations of Python's functions in
 // their order, so that every intermediate value is rounded alike.
+// The pieces that the rules build stages of.
+
 namespace ballast {
 
 ImagePlan PlanFixedSize(uint32_t height, uint32_t width,
@@ -38,6 +39,48 @@ ImagePlan PlanBestFitTiles(uint32_t height, uint32_t width,
 // and a newline after each row.
 uint64_t PinpointTokens(uint32_t height, uint32_t width,
                         const ImageFamily& family, const ImagePlan& plan);
+
+inline PixelRect Whole(uint32_t height, uint32_t width) {
+  return {0, 0, height, width};
+}
+
+// Cuts the whole canvas of a stage into tiles.
+inline void Cut(uint32_t tile_h, uint32_t tile_w, PlanStage& stage) {
+  stage.crop = Whole(tile_h, tile_w);
+  stage.rows = stage.height / tile_h;
+  stage.columns = stage.width / tile_w;
+}
+
+// Python's int(): towards zero.
+inline uint32_t Int(double value) { return static_cast<uint32_t>(value); }
+
+inline uint32_t CeilTo(uint32_t value, uint32_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// A stage that resizes a rectangle of its source to one crop.
+inline PlanStage WholeStage(const PixelRect& from, const TileShape& size) {
+  PlanStage stage;
+  stage.from = from;
+  stage.place = Whole(size.height, size.width);
+  stage.height = size.height;
+  stage.width = size.width;
+  Cut(size.height, size.width, stage);
+  return stage;
+}
+
+// Cuts the canvas of `stage` into square tiles. Several tiles are followed by a
+// thumbnail of one tile's size.
+inline ImagePlan TilesAndThumbnail(PlanStage stage, uint32_t tile) {
+  Cut(tile, tile, stage);
+  ImagePlan plan;
+  plan.stages.push_back(stage);
+  if (stage.rows * stage.columns == 1) return plan;
+  plan.tile_rows = stage.rows;
+  plan.tile_columns = stage.columns;
+  plan.stages.push_back(WholeStage(stage.from, {tile, tile}));
+  return plan;
+}
 
 }  // namespace ballast
 

@@ -9,17 +9,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/cores.h"
+#include "common/machine.h"
 #include "common/status_macros.h"
-#include "server/corpus/bad_kind.h"
+#include "server/corpus/check/index_check.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
-#include "server/delivery/text_form.h"
+#include "server/delivery/payload.h"
 #include "server/image/exif.h"
 #include "server/image/image.h"
 #include "server/image/image_header.h"
-#include "server/job/config_index_key.h"
+#include "server/image/sound_scan.h"
+#include "server/job/job_setup.h"
 #include "server/job/video_probe.h"
 #include "server/storage/storage.h"
 #include "server/text/model_text.h"
@@ -30,12 +32,86 @@
 #include "server/video/video_reader.h"
 
 namespace ballast {
+
+namespace {
+
+absl::StatusOr<IndexKey> GetKey(v1::Config config) {
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                           OpenModelTokenizer(config.mutable_model()));
+  return GetIndexKey(config, *tokenizer);
+}
+
+absl::StatusOr<SourceCheck> CheckSource(const v1::Source& source,
+                                        const LoadedConfig& config,
+                                        const IndexKey& key,
+                                        const CheckSourcesOptions& options) {
+  SourceCheck result;
+  result.source = source.name();
+  const std::string path = IndexPath(source, config.directory);
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<FileSource> opened,
+                           OpenSource(source, config.directory, key));
+  result.marks = opened->index().mark_counts();
+  if (!options.merge) {
+    CheckOptions check;
+    check.check = CheckScan;
+    check.shard = options.shard;
+    check.threads = ThreadsOrCores(config.config.serve().threads());
+    if (options.progress) {
+      check.progress = [&](const IndexProgress& progress) {
+        options.progress(source.name(), progress);
+      };
+    }
+    BALLAST_ASSIGN_OR_RETURN(result.report, CheckImages(*opened, check));
+  }
+  if (options.merge || options.shard.count == 1) {
+    BALLAST_ASSIGN_OR_RETURN(result.marks, MergeChecks(path));
+    result.is_merged = true;
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SourceCheck>> CheckSources(
+    const LoadedConfig& config, const CheckSourcesOptions& options) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
+  BALLAST_ASSIGN_OR_RETURN(const IndexKey key, GetKey(config.config));
+  std::vector<SourceCheck> all;
+  for (const v1::Source& source : config.config.sources()) {
+    if (source.format() == v1::Source::FORMAT_MOCK) continue;
+    absl::StatusOr<SourceCheck> result =
+        CheckSource(source, config, key, options);
+    if (!result.ok()) {
+      return Annotate(result.status(), absl::StrCat("source ", source.name()));
+    }
+    all.push_back(*std::move(result));
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<SourceMarks>> CountMarks(
+    const LoadedConfig& config) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
+  BALLAST_ASSIGN_OR_RETURN(const IndexKey key, GetKey(config.config));
+  std::vector<SourceMarks> all;
+  for (const v1::Source& source : config.config.sources()) {
+    if (source.format() == v1::Source::FORMAT_MOCK) continue;
+    BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<FileSource> opened,
+                             OpenSource(source, config.directory, key));
+    all.push_back(
+        {source.name(), opened->index().size(), opened->index().mark_counts()});
+  }
+  return all;
+}
+
 namespace {
 
 // Reads image sizes as the sample builder does, and refuses what it refuses.
 ImageSizeReader SizeReader(const v1::Model& model) {
   // Crops are cut out of all pixels.
-  return [options = ImageOptionsOf(model), is_kept = model.has_image_family()](
+  return [options = GetImageOptions(model), is_kept = model.has_image_family()](
              absl::string_view bytes) -> absl::StatusOr<ImageSize> {
     BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
                              ReadImageSize(bytes, options, is_kept));
@@ -44,7 +120,7 @@ ImageSizeReader SizeReader(const v1::Model& model) {
 }
 
 // Judges images as JudgeHeader does; the host also decodes those that it turns.
-ImageJudge JudgeOf(const v1::Model& model) {
+ImageJudge GetJudge(const v1::Model& model) {
   if (!model.exif_orientation()) return JudgeHeader;
   return [](absl::string_view bytes) -> absl::StatusOr<EngineRefusal> {
     BALLAST_ASSIGN_OR_RETURN(const EngineRefusal refusal, JudgeHeader(bytes));
@@ -57,7 +133,7 @@ ImageJudge JudgeOf(const v1::Model& model) {
   };
 }
 
-std::vector<TileShape> SidesOf(absl::Span<const ImageSize> images) {
+std::vector<TileShape> GetSides(absl::Span<const ImageSize> images) {
   std::vector<TileShape> sides;
   sides.reserve(images.size());
   for (const ImageSize& image : images) {
@@ -78,7 +154,7 @@ absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
                                                      uint64_t* placeholders) {
   std::vector<VideoText> texts;
   if (sample.video_facts.empty()) return texts;
-  const std::optional<VideoModel> video = VideoModelOf(model);
+  const std::optional<VideoModel> video = GetVideoModel(model);
   if (!video.has_value()) {
     return absl::InvalidArgumentError(
         "video is not supported for this model.profile");
@@ -98,9 +174,9 @@ absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
 absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
                                            absl::Span<const ImageSize> images,
                                            const TextOptions& text) {
-  const TextForm form = FormOf(sample.text_format);
+  const TextForm form = GetForm(sample.text_format);
   MeasuredSample measured;
-  const std::vector<TileShape> sides = SidesOf(images);
+  const std::vector<TileShape> sides = GetSides(images);
   BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
                            text.text->Placeholders(sides));
   BALLAST_ASSIGN_OR_RETURN(
@@ -112,13 +188,13 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
 }
 
 // The order of images and videos, where the model takes them as one kind.
-VideoOrder OrderOf(const TextOptions& text) {
+VideoOrder GetOrder(const TextOptions& text) {
   const VideoModel* video = text.text->images().video();
   if (video == nullptr || !video->frames_are_crops) return nullptr;
   return [model = text.text](const RawSample& sample, size_t images) {
     // Measuring the text reports its faults.
     return model
-        ->ImagesBehind(sample.text, FormOf(sample.text_format), images,
+        ->ImagesBehind(sample.text, GetForm(sample.text_format), images,
                        sample.video_facts.size())
         .value_or(std::vector<uint32_t>());
   };
@@ -148,7 +224,7 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
 // Returns whether lengths measured under other bounds also hold under `text`.
 bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
           const TextOptions& text) {
-  return TextFits(lengths.text_tokens, SidesOf(images), text);
+  return TextFits(lengths.text_tokens, GetSides(images), text);
 }
 
 // Runs VerifyIndex and reports its progress like that of a build of `samples`
@@ -204,7 +280,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
                            ModelText::Create(c.model(), tokenizer.get()));
   const TextOptions text = {model_text.get(), c.batch().max_tokens(),
                             c.batch().on_too_long()};
-  const IndexKey key = IndexKeyOf(c, *tokenizer);
+  const IndexKey key = GetIndexKey(c, *tokenizer);
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
                            FindSharedFiles(c, config.directory));
   VideoReader videos(static_cast<int>(ThreadsOrCores(c.serve().threads())));
@@ -261,11 +337,11 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       return CountTooLong(report) == 0;
     };
     index_options.read_image_size = SizeReader(c.model());
-    index_options.judge_image = JudgeOf(c.model());
-    if (VideoModelOf(c.model()).has_value()) {
+    index_options.judge_image = GetJudge(c.model());
+    if (GetVideoModel(c.model()).has_value()) {
       index_options.read_video = video_probe;
     }
-    index_options.order_videos = OrderOf(text);
+    index_options.order_videos = GetOrder(text);
     index_options.key = key;
     index_options.lengths_hold = [&](const TextLengths& lengths,
                                      absl::Span<const ImageSize> images) {

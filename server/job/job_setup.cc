@@ -11,11 +11,39 @@
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
-#include "server/job/config_index_key.h"
 #include "server/storage/storage.h"
+#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
+
+namespace {
+
+// Raised when conversations name media by other rules, or are refused for other
+// reasons.
+//   2: parts of images with bounds or a size of their own are refused, and
+//      clips beside the turns
+//   3: keys and parts that name different media, and two lists of turns
+constexpr int kConversationRules = 3;
+
+}  // namespace
+
+IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
+  IndexKey key;
+  // A rotated image has its sides swapped.
+  key.sizes =
+      absl::StrCat("exif_orientation=", config.model().exif_orientation());
+  absl::StrAppend(&key.sizes, "\nconversations=", kConversationRules);
+  // Samples with videos are then bad, and not even measured.
+  if (!GetVideoModel(config.model()).has_value()) {
+    absl::StrAppend(&key.sizes, "\nvideos=none");
+  }
+  key.lengths = TextLengthKey(config.model(), tokenizer);
+  key.limits = TextLimitKey(config);
+  key.videos = VideoPlanKey(config.model());
+  return key;
+}
 
 std::vector<const SampleSource*> OpenedJob::source_pointers() const {
   std::vector<const SampleSource*> pointers;
@@ -32,7 +60,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
                            OpenModelTokenizer(job.config.mutable_model()));
   BALLAST_ASSIGN_OR_RETURN(
       job.text, ModelText::Create(job.config.model(), job.tokenizer.get()));
-  const IndexKey key = IndexKeyOf(job.config, *job.tokenizer);
+  const IndexKey key = GetIndexKey(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {
     BALLAST_ASSIGN_OR_RETURN(
@@ -87,7 +115,8 @@ absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
   for (const auto& [module, ranks] : identity.ranks_of) {
     ServedModule& served = settings.served[module];
     served.ranks = ranks;
-    BALLAST_ASSIGN_OR_RETURN(served.rule, RuleOf(job.scheduler->job(), module));
+    BALLAST_ASSIGN_OR_RETURN(served.rule,
+                             GetRule(job.scheduler->job(), module));
   }
   const v1::Storage& storage = job.config.storage();
   settings.cache = Storage::OfProcess().cache();

@@ -13,6 +13,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/index/index_options.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/ahead_fetcher.h"
 #include "server/schedule/scheduler.h"
@@ -20,6 +21,11 @@
 #include "server/text/tokenizer.h"
 
 namespace ballast {
+
+// The key of everything that the indexes of a loaded `config` depend on.
+// `tokenizer` is the one that its model names; the model's token ids agree with
+// it (OpenModelTokenizer).
+IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer);
 
 // A configuration with its tokenizer, sources and scheduler opened: everything
 // that serving or planning needs. Each part refers to those before it.
@@ -58,7 +64,7 @@ struct ServerIdentity {
 absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
 
 // Makes what fetches ahead for the ranks of `identity`; null if no source lies
-// in a store. `job` must outlive it. Errors: as RuleOf.
+// in a store. `job` must outlive it. Errors: as GetRule.
 absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
     const OpenedJob& job, const ServerIdentity& identity);
 

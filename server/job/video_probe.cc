@@ -23,7 +23,7 @@ namespace {
 using Place = std::array<uint64_t, 7>;
 
 // nullopt: no file has this name any more, so its number may be given away.
-std::optional<Place> PlaceOf(const RawVideo& video) {
+std::optional<Place> GetPlace(const RawVideo& video) {
   struct stat info = {};
   if (fstat(video.fd->get(), &info) != 0 || info.st_nlink == 0) {
     return std::nullopt;
@@ -46,7 +46,7 @@ class Probe {
   Probe(FactsReader read, size_t most) : read_(std::move(read)), most_(most) {}
 
   absl::StatusOr<IndexedVideo> Read(const RawVideo& video) {
-    const std::optional<Place> place = PlaceOf(video);
+    const std::optional<Place> place = GetPlace(video);
     if (place.has_value()) {
       MutexLock lock(&mutex_);
       const auto found = known_.find(*place);
@@ -73,7 +73,7 @@ class Probe {
       const absl::Status work =
           CheckDecodedPixels(MostPacketsToAFrame(facts->table), *facts);
       if (!work.ok()) return work;
-      return IndexedVideoOf(*facts);
+      return GetIndexedVideo(*facts);
     }
     // A file on which the process is silent is bad, as far as an index goes.
     if (absl::IsDeadlineExceeded(facts.status())) {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/corpus/index/index_options.h"
-#include "server/video/video_facts.h"
+#include "server/video/frame_table.h"
 #include "server/video/video_reader.h"
 
 namespace ballast {

@@ -1,10 +1,33 @@
 #include "server/monitor/balance_board.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "common/log.h"
+#include "proto/image/engine_jpeg.h"
 
 namespace ballast {
+
+v1::GetStatusResponse::EncodedImages GetEncodedImages(
+    const std::string& source, const ImageMarkCounts& counts) {
+  v1::GetStatusResponse::EncodedImages images;
+  images.set_source(source);
+  images.set_images(counts.images);
+  images.set_clean(counts.with(ImageCheckResult::kClean));
+  images.set_unsound(counts.with(ImageCheckResult::kUnsound));
+  images.set_changed(counts.with(ImageCheckResult::kChanged));
+  images.set_unchecked(counts.with(ImageCheckResult::kUnchecked));
+  for (size_t i = 0; i < counts.refusals.size(); ++i) {
+    if (counts.refusals[i] == 0) continue;
+    auto* const refusal = images.add_refusals();
+    refusal->set_reason(
+        i == 0 ? "not judged"
+               : std::string(EngineRefusalText(static_cast<EngineRefusal>(i))));
+    refusal->set_images(counts.refusals[i]);
+  }
+  return images;
+}
+
 namespace {
 
 uint64_t RanksOf(const v1::StepBalance& balance) {

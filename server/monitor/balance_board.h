@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,10 +17,16 @@
 #include "common/mutex.h"
 #include "proto/balance.pb.h"
 #include "proto/block/block_plan.h"
+#include "proto/metrics_service.pb.h"
+#include "server/corpus/index/source_index.h"
 #include "server/delivery/loader.h"
-#include "server/schedule/step_balance.h"
+#include "server/schedule/step_plan.h"
 
 namespace ballast {
+
+// The counts of a source's index for GetStatus. Pure.
+v1::GetStatusResponse::EncodedImages GetEncodedImages(
+    const std::string& source, const ImageMarkCounts& counts);
 
 // The balance of any step, computed by the loader's workers, and a history of
 // the steps that training has reached: a step is reached once, when the first

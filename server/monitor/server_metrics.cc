@@ -9,9 +9,8 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "common/machine_memory.h"
+#include "common/machine.h"
 #include "proto/schedule/module.h"
-#include "server/monitor/family_list.h"
 #include "server/monitor/server_state.h"
 
 namespace ballast {
@@ -25,7 +24,7 @@ constexpr int kMostRanks = 64;
 // "other".
 constexpr size_t kMostSources = 32;
 
-std::string NameOf(v1::Module module) {
+std::string GetName(v1::Module module) {
   return std::string(ModuleName(module));
 }
 
@@ -251,7 +250,7 @@ void AddClients(const std::vector<ClientBoard::Client>& clients,
           std::make_pair(Client::STATE_HOLDS_BACK, "holds_back")}) {
       const auto count = states.find(state);
       list->Add(count == states.end() ? 0 : count->second,
-                {{"module", NameOf(module)}, {"state", name}});
+                {{"module", GetName(module)}, {"state", name}});
     }
   }
   list->Begin("ballast_client_lag_steps", FamilyList::kGauge,
@@ -304,15 +303,15 @@ void AddBalance(const v1::StepBalance& balance, FamilyList* list) {
               "micro-batch; 1 is even.");
   for (const v1::ModuleBalance& module : balance.modules()) {
     list->Add(module.spread_before(),
-              {{"module", NameOf(module.module())}, {"when", "before"}});
+              {{"module", GetName(module.module())}, {"when", "before"}});
     list->Add(module.spread_after(),
-              {{"module", NameOf(module.module())}, {"when", "after"}});
+              {{"module", GetName(module.module())}, {"when", "after"}});
   }
   list->Begin("ballast_balance_load", FamilyList::kGauge,
               "The step's load of a rank, in the unit of balance.cost.");
   for (const v1::ModuleBalance& module : balance.modules()) {
-    AddLoads(module.load_before(), NameOf(module.module()), "before", list);
-    AddLoads(module.load_after(), NameOf(module.module()), "after", list);
+    AddLoads(module.load_before(), GetName(module.module()), "before", list);
+    AddLoads(module.load_after(), GetName(module.module()), "after", list);
   }
   list->Begin("ballast_rank_load", FamilyList::kGauge,
               "The same of each rank, of modules of up to 64 ranks.");
@@ -321,7 +320,7 @@ void AddBalance(const v1::StepBalance& balance, FamilyList* list) {
     for (int r = 0; r < module.load_after_size(); ++r) {
       for (const bool after : {false, true}) {
         list->Add(after ? module.load_after(r) : module.load_before(r),
-                  {{"module", NameOf(module.module())},
+                  {{"module", GetName(module.module())},
                    {"rank", absl::StrCat(r)},
                    {"when", after ? "after" : "before"}});
       }
@@ -335,28 +334,28 @@ void AddMoves(const std::map<v1::Module, BalanceBoard::Sums>& sums,
               "Samples of the whole job in the steps that this server has "
               "seen begin.");
   for (const auto& [module, sum] : sums) {
-    list->Add(sum.samples, {{"module", NameOf(module)}});
+    list->Add(sum.samples, {{"module", GetName(module)}});
   }
   list->Begin("ballast_scheduled_bytes_total", FamilyList::kCounter,
               "Bytes of their payload.");
   for (const auto& [module, sum] : sums) {
-    list->Add(sum.bytes, {{"module", NameOf(module)}});
+    list->Add(sum.bytes, {{"module", GetName(module)}});
   }
   list->Begin("ballast_moved_samples_total", FamilyList::kCounter,
               "Of these samples, those whose owner is not their reader.");
   for (const auto& [module, sum] : sums) {
     list->Add(sum.within_servers.samples(),
-              {{"module", NameOf(module)}, {"scope", "within_servers"}});
+              {{"module", GetName(module)}, {"scope", "within_servers"}});
     list->Add(sum.between_servers.samples(),
-              {{"module", NameOf(module)}, {"scope", "between_servers"}});
+              {{"module", GetName(module)}, {"scope", "between_servers"}});
   }
   list->Begin("ballast_moved_bytes_total", FamilyList::kCounter,
               "Bytes of their payload.");
   for (const auto& [module, sum] : sums) {
     list->Add(sum.within_servers.bytes(),
-              {{"module", NameOf(module)}, {"scope", "within_servers"}});
+              {{"module", GetName(module)}, {"scope", "within_servers"}});
     list->Add(sum.between_servers.bytes(),
-              {{"module", NameOf(module)}, {"scope", "between_servers"}});
+              {{"module", GetName(module)}, {"scope", "between_servers"}});
   }
 }
 

@@ -100,8 +100,8 @@ bool Belongs(const v1::MetricFamily::Metric& metric, const Part& part) {
 
 }  // namespace
 
-HistoryPoint PointOf(const std::vector<v1::MetricFamily>& families,
-                     double seconds) {
+HistoryPoint GetPoint(const std::vector<v1::MetricFamily>& families,
+                      double seconds) {
   HistoryPoint point;
   point.seconds = seconds;
   point.values.fill(std::numeric_limits<double>::quiet_NaN());
@@ -141,8 +141,8 @@ StateHistory::StateHistory(Metrics metrics, absl::Time start, Clock* clock)
 
 void StateHistory::Look() {
   const HistoryPoint point =
-      PointOf(metrics_(),
-              start_seconds_ + absl::ToDoubleSeconds(clock_->Now() - start_));
+      GetPoint(metrics_(),
+               start_seconds_ + absl::ToDoubleSeconds(clock_->Now() - start_));
   MutexLock lock(&mutex_);
   ring_.Add(point);
 }

@@ -14,7 +14,6 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "common/ticker.h"
 #include "proto/metrics_service.pb.h"
 
 namespace ballast {
@@ -66,8 +65,8 @@ class HistoryRing {
 };
 
 // The point of a server's metrics at `seconds` since 1970. Pure.
-HistoryPoint PointOf(const std::vector<v1::MetricFamily>& families,
-                     double seconds);
+HistoryPoint GetPoint(const std::vector<v1::MetricFamily>& families,
+                      double seconds);
 
 // Reads a server's metrics every HistoryRing::kInterval, in its own thread, and
 // keeps a day of them in memory. Thread-safe.

@@ -9,7 +9,6 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "proto/schedule/step_ranges.h"
 #include "server/delivery/loader.h"
 
 namespace ballast {
@@ -83,7 +82,7 @@ absl::Status TimingStore::Add(absl::Span<const v1::StepTiming* const> timings) {
   for (const v1::StepTiming* const timing : timings) {
     const Key key(timing->step(), timing->micro_batch(),
                   timing->role().module(), timing->role().dp_rank());
-    const Kept kept = {key, TimesOf(*timing)};
+    const Kept kept = {key, GetTimes(*timing)};
     Count(kept);
     const std::pair<int, uint32_t> rank = {timing->role().module(),
                                            timing->role().dp_rank()};
@@ -122,14 +121,14 @@ std::vector<v1::StepTiming> TimingStore::Get(uint64_t from_step,
             [](const Kept& a, const Kept& b) { return a.key < b.key; });
   std::vector<v1::StepTiming> timings;
   timings.reserve(wanted.size());
-  for (const Kept& kept : wanted) timings.push_back(TimingOf(kept));
+  for (const Kept& kept : wanted) timings.push_back(GetTiming(kept));
   return timings;
 }
 
 std::vector<v1::StepTiming> TimingStore::Latest() const {
   MutexLock lock(&mutex_);
   std::vector<v1::StepTiming> timings;
-  for (const auto& [rank, kept] : latest_) timings.push_back(TimingOf(kept));
+  for (const auto& [rank, kept] : latest_) timings.push_back(GetTiming(kept));
   return timings;
 }
 
@@ -146,7 +145,7 @@ void TimingStore::Count(const Kept& kept) {
   }
 }
 
-TimingStore::Times TimingStore::TimesOf(const v1::StepTiming& timing) {
+TimingStore::Times TimingStore::GetTimes(const v1::StepTiming& timing) {
   const auto told = [](bool has, double value) { return has ? value : -1.0; };
   return {
       timing.milliseconds(),
@@ -157,7 +156,7 @@ TimingStore::Times TimingStore::TimesOf(const v1::StepTiming& timing) {
       told(timing.has_pack_milliseconds(), timing.pack_milliseconds())};
 }
 
-v1::StepTiming TimingStore::TimingOf(const Kept& kept) {
+v1::StepTiming TimingStore::GetTiming(const Kept& kept) {
   const auto& [step, micro_batch, module, rank] = kept.key;
   v1::StepTiming timing;
   timing.mutable_role()->set_module(static_cast<v1::Module>(module));

@@ -65,8 +65,8 @@ class TimingStore {
     Times times = {};
   };
 
-  static Times TimesOf(const v1::StepTiming& timing);
-  static v1::StepTiming TimingOf(const Kept& kept);
+  static Times GetTimes(const v1::StepTiming& timing);
+  static v1::StepTiming GetTiming(const Kept& kept);
   void Count(const Kept& kept);
 
   absl::Status Check(const v1::StepTiming& timing) const;

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "common/mutex.h"
-#include "server/pull/pull_response_wire.h"
+#include "server/pull/pull_session.h"
 
 namespace ballast {
 namespace {
@@ -100,7 +100,7 @@ class RefusedPull final
 }  // namespace
 
 PullCall::PullCall(PullContext* context, grpc::CallbackServerContext* rpc)
-    : context_(*context), client_(ClientOf(rpc->peer())), peer_(rpc->peer()) {
+    : context_(*context), client_(GetClient(rpc->peer())), peer_(rpc->peer()) {
   MutexLock lock(&rpc_->mutex);
   rpc_->context = rpc;
 }

@@ -13,7 +13,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
-#include "server/pull/pull_context.h"
 #include "server/pull/pull_side.h"
 
 namespace ballast {

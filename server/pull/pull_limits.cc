@@ -49,7 +49,7 @@ void PullLimits::End(const std::string& client, uint64_t pull) {
   if (--found->second == 0) by_client_.erase(found);
 }
 
-std::string ClientOf(absl::string_view peer) {
+std::string GetClient(absl::string_view peer) {
   if (absl::StartsWith(peer, "unix")) return "unix";
   const size_t port = peer.rfind(':');
   return std::string(peer.substr(0, port));

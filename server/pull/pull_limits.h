@@ -65,7 +65,7 @@ class PullLimits {
 // The client as which a peer is counted: its address without the port. `peer`
 // is as named by gRPC ("ipv4:10.0.0.1:4711"). All peers over Unix sockets are
 // one client.
-std::string ClientOf(absl::string_view peer);
+std::string GetClient(absl::string_view peer);
 
 // The calls that a drain waits for. gRPC's own Shutdown also waits for idle
 // connections, which a client that nobody polls leaves open. Thread-safe.

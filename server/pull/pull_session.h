@@ -1,12 +1,15 @@
 #ifndef BALLAST_SERVER_PULL_PULL_SESSION_H_
 #define BALLAST_SERVER_PULL_PULL_SESSION_H_
 
+#include <grpcpp/support/byte_buffer.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
@@ -131,6 +134,15 @@ class PullSession {
   std::optional<absl::Status> end_;
   bool end_is_owed_ = false;
 };
+
+// Encodes and decodes the messages of a Pull as the bytes that gRPC carries.
+
+// Does not copy a chunk's data: gRPC sends it from where it is, holds the block
+// until then, and releases it on any of its threads.
+grpc::ByteBuffer EncodeResponse(OutgoingMessage message);
+
+// Parses a client's message. Errors: INVALID_ARGUMENT (not a PullRequest).
+absl::StatusOr<v1::PullRequest> DecodeRequest(grpc::ByteBuffer bytes);
 
 }  // namespace ballast
 

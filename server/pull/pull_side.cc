@@ -8,9 +8,10 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "server/pull/pull_response_wire.h"
+#include "server/pull/pull_session.h"
 
 namespace ballast {
+
 namespace {
 
 using Client = v1::GetStatusResponse::Client;

@@ -4,7 +4,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "server/schedule/balance.h"
+
 namespace ballast {
+
+// The indexes of `costs`, the costliest first, and of equal costs the first in
+// `costs` first. Costs are not negative. Linear in their number, unless that is
+// small.
+std::vector<uint32_t> CostliestFirst(const std::vector<int64_t>& costs);
 
 // The gain of giving a row one column. Pairs that are not listed gain 0.
 struct Benefit {
@@ -24,6 +31,17 @@ struct Benefit {
 // benefits times gain / slack.
 std::vector<uint32_t> MaxGainAssignment(
     const std::vector<std::vector<Benefit>>& rows, int64_t slack);
+
+// Lowers the largest load of `groups` by swaps: repeatedly, the heaviest group
+// gives one or two samples to a lighter one and takes one, two or (unless
+// `keep_counts`) none in return, choosing the swap that minimises the larger of
+// the two loads. Ends when no swap helps, when the largest load is within
+// 1/4096 of its lower bound or at most `enough`, or after 64 swaps a group on
+// average. Uses only integers, so the result is the same on every machine.
+// Members of a group are returned in ascending order. Costs are not negative
+// and their sum is below 2^62.
+Groups ImproveBySwaps(const std::vector<int64_t>& costs, Groups groups,
+                      bool keep_counts, int64_t enough = 0);
 
 }  // namespace ballast
 

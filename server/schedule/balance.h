@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
@@ -54,6 +55,33 @@ std::vector<double> GroupLoads(absl::Span<const double> costs,
 // Lower bound on the largest load of any partition: the larger of the mean load
 // and the largest cost.
 double LoadLowerBound(absl::Span<const double> costs, uint32_t groups);
+
+// Checks the input of a balancer. Errors: INVALID_ARGUMENT (no groups; with
+// `equal_count` a number of costs that is not a multiple of the groups; a cost
+// that is negative or not finite).
+absl::Status CheckBalanceInput(absl::Span<const double> costs, uint32_t groups,
+                               bool equal_count);
+
+// Balances modules whose ranks wait for each other after each module: the time
+// is the sum of each module's largest load, not the largest sum of all
+// (balance.objective `phases`). costs[m][i] is the cost of sample i for module
+// m, all in the same unit; at least one module.
+//
+// Starts from the better of BalanceRefined over the summed costs and, if the
+// counts divide, BalanceLpt over them; then swaps samples between the heaviest
+// group of a module and other groups while the objective falls. So it is
+// never worse than either of them by this objective. Deterministic: costs are
+// first scaled to integers. Members of a group are in ascending order; no group
+// is empty if there are at least as many samples as groups. Work is bounded: at
+// most 4 million swaps are evaluated.
+// Errors: as BalanceRefined; INVALID_ARGUMENT (lists of different lengths).
+absl::StatusOr<Groups> BalanceJoint(
+    const std::vector<std::vector<double>>& costs, uint32_t groups,
+    bool equal_count);
+
+// The objective: the sum of each module's largest load.
+double JointLoad(const std::vector<std::vector<double>>& costs,
+                 const Groups& groups);
 
 }  // namespace ballast
 

@@ -1,6 +1,7 @@
 #include "server/schedule/cost_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <iterator>
 #include <limits>
@@ -8,12 +9,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/schedule/image_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/config/topology.h"
 #include "server/corpus/index/media_order.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {
+
+std::vector<int64_t> FixedPoint(absl::Span<const double> costs, double bound) {
+  int exponent = 0;
+  std::frexp(bound, &exponent);  // bound < 2^exponent
+  const int shift = std::min(16, 60 - exponent);
+  // A power of 2: the product is exact.
+  const double scale = std::ldexp(1.0, shift);
+  std::vector<int64_t> fixed;
+  fixed.reserve(costs.size());
+  for (const double cost : costs) {
+    fixed.push_back(std::llround(cost * scale));
+  }
+  return fixed;
+}
 
 static_assert(ImageMark::kMostBytes <= kMostEncodedBytes);
 

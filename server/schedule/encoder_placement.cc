@@ -1,18 +1,71 @@
 #include "server/schedule/encoder_placement.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "server/schedule/assignment.h"
 #include "server/schedule/balance.h"
-#include "server/schedule/group_numbering.h"
-#include "server/schedule/light_ranks.h"
+#include "server/schedule/group_order.h"
+#include "server/schedule/placement_figures.h"
 #include "server/schedule/sample_finder.h"
-#include "server/schedule/shared_bound.h"
-#include "server/schedule/swap_search.h"
 
 namespace ballast {
+
+namespace {
+
+// The largest number k of large samples of a rank.
+constexpr size_t kMaxShared = 7;
+
+// The least mean load of s ranks, over s up to m - k * ranks, that hold the
+// cheapest m - k * (ranks - s) of the m costliest samples. `sums` are those of
+// the costliest samples.
+int64_t LeastMean(const std::vector<int64_t>& sums, size_t m, size_t k,
+                  size_t ranks) {
+  const size_t excess = m - k * ranks;
+  const auto mean = [&](size_t s) {
+    return (sums[m] - sums[m - excess - k * s]) / static_cast<int64_t>(s);
+  };
+  // The held sum is convex in s, so the mean falls to its least value and then
+  // rises: it rises from s on where k more samples, the next costlier ones, are
+  // at least the mean.
+  size_t first = 1;
+  size_t last = excess;
+  while (first < last) {
+    const size_t s = first + (last - first) / 2;
+    const size_t end = m - excess - k * s;
+    if (sums[end] - sums[end - k] >= mean(s)) {
+      last = s;
+    } else {
+      first = s + 1;
+    }
+  }
+  return mean(first);
+}
+
+}  // namespace
+
+int64_t SharedBound(const std::vector<int64_t>& costs, uint32_t ranks,
+                    int64_t known) {
+  if (costs.size() <= ranks) return 0;
+  std::vector<int64_t> sums = {0};  // of the costliest
+  sums.reserve(costs.size() + 1);
+  for (const uint32_t i : CostliestFirst(costs)) {
+    sums.push_back(sums.back() + costs[i]);
+  }
+  int64_t bound = 0;
+  const size_t step = std::max(1u, ranks / 64);
+  for (size_t k = 1; k <= kMaxShared; ++k) {
+    const size_t last = std::min<size_t>(costs.size(), (k + 1) * ranks);
+    for (size_t m = k * ranks + 1; m <= last; m += step) {
+      bound = std::max(bound, LeastMean(sums, m, k, ranks));
+    }
+  }
+  return bound > known ? bound : 0;
+}
+
 namespace {
 
 // Less room than 1/2^10 of the limit is not worth a search.
@@ -449,11 +502,11 @@ class Placement {
       // A sample that cannot be spared never can be later.
       std::vector<std::vector<uint32_t>> lists(servers());
       for (auto i = order.rbegin(); i != order.rend(); ++i) {
-        lists[same_server ? ServerOf(owner[*i]) : 0].push_back(*i);
+        lists[same_server ? GetServer(owner[*i]) : 0].push_back(*i);
       }
       for (uint32_t r = 0; r < ranks_.count; ++r) {
         if (!groups_[r].empty()) continue;
-        std::vector<uint32_t>& list = lists[same_server ? ServerOf(r) : 0];
+        std::vector<uint32_t>& list = lists[same_server ? GetServer(r) : 0];
         while (!list.empty() && !spare(list.back())) list.pop_back();
         if (list.empty()) continue;
         const uint32_t i = list.back();
@@ -475,7 +528,7 @@ class Placement {
   }
 
  private:
-  uint32_t ServerOf(uint32_t rank) const {
+  uint32_t GetServer(uint32_t rank) const {
     return ranks_.server_of_rank.empty() ? 0 : ranks_.server_of_rank[rank];
   }
   uint32_t servers() const {

@@ -9,8 +9,41 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
+#include "proto/schedule.pb.h"
+#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
+#include "server/schedule/balance.h"
 
 namespace ballast {
+
+// The data-parallel ranks of one module.
+struct ModuleRanks {
+  v1::Module module;
+  uint32_t dp;  // divides the grid
+  ServerOfRank server_of_rank;
+  Media media = Media::kNone;  // has no effect on the numbering
+};
+
+// The samples as read by a module's ranks.
+struct ModuleShards {
+  ModuleRanks ranks;
+  std::vector<uint32_t> reader;  // per sample
+  std::vector<uint64_t> bytes;   // per sample: PayloadBytes for the module
+};
+
+// Weight of a byte that moves between ranks of different servers, relative to
+// one that moves between ranks of the same server.
+inline constexpr int64_t kBetweenServers = 4;
+
+// Reorders the groups so that as few bytes as possible move from readers to
+// owners, where bytes between servers count kBetweenServers times. Loads do not
+// depend on the order, so any rank may own any group. Optimal for up to 512
+// groups; beyond, within 1/512 of the bytes that could stay. Modules whose
+// ranks own more than 64 groups each are ignored. The groups fill `slots`
+// micro-batches of `grid` groups each, one after the other; a group may end up
+// in any of them.
+Groups NumberGroups(Groups groups, uint32_t slots,
+                    const std::vector<ModuleShards>& shards);
 
 // The order of one epoch of a source whose samples are cheap to read a group at
 // a time, such as the row groups of Parquet files. The groups are permuted and
@@ -40,7 +73,7 @@ class GroupEpoch {
   };
 
   // The window that holds `position`.
-  uint64_t WindowOf(uint64_t position) const;
+  uint64_t GetWindow(uint64_t position) const;
 
   uint64_t open_groups_;
   uint64_t key_;

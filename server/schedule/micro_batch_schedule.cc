@@ -111,7 +111,7 @@ void AddModule(const std::vector<ScheduledSample>& samples,
   std::vector<double> before(ranks.dp, 0), after(ranks.dp, 0);
   for (const PlacedSample& each : placed) {
     const double cost = SampleCost(samples[each.sample].size, coefficients);
-    const uint32_t reader = ReaderOf(each.sample, ranks, shape);
+    const uint32_t reader = GetReader(each.sample, ranks, shape);
     const uint32_t owner =
         rank_of.empty() ? each.group / groups_per_rank : rank_of[each.sample];
     module.add_cost(cost);

@@ -70,7 +70,7 @@ Mixture::Draw Mixture::At(uint64_t position) const {
   return {draw.source, rounds * weights_[draw.source] + draw.number};
 }
 
-uint64_t Mixture::PositionOf(uint32_t source, uint64_t number) const {
+uint64_t Mixture::GetPosition(uint32_t source, uint64_t number) const {
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   if (weights_[source] == 0) return kMost;
   const uint64_t rounds = number / weights_[source];

@@ -40,7 +40,7 @@ class Mixture {
   // The position of draw `number` of `source`: the inverse of At. Returns the
   // largest 64-bit number if the position does not fit or the source is not
   // drawn. O(table).
-  uint64_t PositionOf(uint32_t source, uint64_t number) const;
+  uint64_t GetPosition(uint32_t source, uint64_t number) const;
 
   // Draws of each source at the positions before `position`. O(table).
   std::vector<uint64_t> DrawsBefore(uint64_t position) const;

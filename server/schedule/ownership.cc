@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
-#include "server/schedule/balance_joint.h"
+#include "server/schedule/balance.h"
+#include "server/schedule/cost_model.h"
 #include "server/schedule/encoder_placement.h"
-#include "server/schedule/fixed_point.h"
-#include "server/schedule/presence.h"
+#include "server/schedule/sample_finder.h"
 
 namespace ballast {
 namespace {
@@ -54,7 +54,7 @@ ModuleShards MakeShard(const std::vector<ScheduledSample>& samples,
   module.bytes = PayloadBytes(samples, ranks.media, shape.geometry);
   module.reader.reserve(samples.size());
   for (uint32_t i = 0; i < samples.size(); ++i) {
-    module.reader.push_back(ReaderOf(i, ranks, shape));
+    module.reader.push_back(GetReader(i, ranks, shape));
   }
   return module;
 }
@@ -271,8 +271,8 @@ const ModuleCost& FindCost(v1::Module module, const MicroBatchShape& shape) {
   return kNothing;
 }
 
-uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
-                  const MicroBatchShape& shape) {
+uint32_t GetReader(uint32_t index, const ModuleRanks& ranks,
+                   const MicroBatchShape& shape) {
   const uint32_t group =
       index % shape.micro_batch / (shape.micro_batch / shape.grid);
   return group / (shape.grid / ranks.dp);

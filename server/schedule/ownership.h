@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/block/payload_bytes.h"
+#include "proto/block/block_plan.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/cost_model.h"
-#include "server/schedule/group_numbering.h"
+#include "server/schedule/group_order.h"
 #include "server/schedule/pack_schedule.h"
 #include "server/schedule/sample_order.h"
 
@@ -40,8 +40,8 @@ const ModuleCost& FindCost(v1::Module module, const MicroBatchShape& shape);
 // The data-parallel rank that reads sample `index` of consecutive whole
 // micro-batches: each is divided, in order, into `grid` equal groups, and rank
 // r of a module with dp d reads groups [r*grid/d, (r+1)*grid/d).
-uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
-                  const MicroBatchShape& shape);
+uint32_t GetReader(uint32_t index, const ModuleRanks& ranks,
+                   const MicroBatchShape& shape);
 
 // The shards that each module's ranks read of the samples, for NumberGroups.
 std::vector<ModuleShards> MakeShards(
@@ -52,7 +52,7 @@ struct Ownership {
   struct OfModule {
     // Only of an encoder whose owners are chosen apart: rank r owns groups[r].
     Groups groups;
-    // Only of an encoder: ranks that must add a dummy (presence.h).
+    // Only of an encoder: ranks that must add a dummy (sample_finder.h).
     std::vector<uint32_t> dummy_ranks;
   };
   // `grid` groups of indexes into the samples; rank r of a module with dp d

@@ -4,9 +4,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/schedule/pipeline_simulator.h"
-
 namespace ballast {
+
+// Forward time of one micro-batch in each stage of a pipeline, in order of the
+// stages, in any unit. The backward pass takes twice as long.
+using StageTimes = std::vector<double>;
+
+// Returns the time from the first forward to the last backward pass when the
+// micro-batches pass through a pipeline in the given order under 1F1B: stage s
+// of p runs p-1-s forward passes first, then alternates forward and backward
+// passes. All entries have the same number of stages, at least one. 0 without
+// micro-batches. Pure; O(stages x micro-batches).
+double SimulateOneForwardOneBackward(
+    const std::vector<StageTimes>& micro_batches);
 
 // Orders a step's micro-batches so that a 1F1B pipeline whose first stage
 // varies (a vision encoder before a language model) has small bubbles: entry k

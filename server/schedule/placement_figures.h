@@ -1,12 +1,56 @@
 #ifndef BALLAST_SERVER_SCHEDULE_PLACEMENT_FIGURES_H_
 #define BALLAST_SERVER_SCHEDULE_PLACEMENT_FIGURES_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
+#include <vector>
 
+#include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 
 namespace ballast {
+
+// Ranks by load, the lightest first; of equal loads the lower rank. A heap that
+// knows where each rank is: a change takes O(log ranks) and allocates nothing.
+//
+//   LightRanks light(ranks);
+//   light.Set(3, 700);
+//   light.Lightest(2)  // {{3}, 1}
+class LightRanks {
+ public:
+  // None of the `ranks` is in it.
+  explicit LightRanks(uint32_t ranks);
+
+  // Adds the rank, or gives it another load.
+  void Set(uint32_t rank, int64_t load);
+  // Does nothing if the rank is not in it.
+  void Remove(uint32_t rank);
+
+  // The lightest ranks in order: `most` of them, at most kMostListed, or all if
+  // there are fewer. Takes O(most^2).
+  static constexpr size_t kMostListed = 16;
+  struct List {
+    std::array<uint32_t, kMostListed> ranks;
+    size_t count = 0;
+  };
+  List Lightest(size_t most) const;
+
+ private:
+  using Entry = std::pair<int64_t, uint32_t>;  // load, rank
+
+  // Puts the entry where it belongs, above or below the free place `at`.
+  void Place(uint32_t at, const Entry& entry);
+  void Write(uint32_t at, const Entry& entry) {
+    heap_[at] = entry;
+    at_[entry.second] = at;
+  }
+
+  std::vector<Entry> heap_;
+  std::vector<uint32_t> at_;  // of each rank, in the heap
+};
 
 // What a schedule costs a trainer, to compare balance.objective and
 // balance.placement. Times are sums of costs (balance.cost), in their unit, and
@@ -43,6 +87,30 @@ struct PlacementFigures {
 // CheckColumns.
 void AddStep(const v1::StepSchedule& schedule, uint32_t patches_a_token,
              PlacementFigures* figures);
+
+// The images of a job that travel encoded, of those that the index and the
+// model allow to: model.device_share of them, the rest being left to the
+// servers. A hash of the source's name, the sample's number in its index and
+// the image's in its sample decides, so an image travels one way in all epochs
+// and on all servers, wherever the files are. Immutable.
+class DeviceShare {
+ public:
+  // `config` is a loaded one. Without the key all of them do.
+  explicit DeviceShare(const v1::Config& config);
+
+  // Whether crop `crop` of sample `ordinal` of source number `source` is among
+  // them. An image that may travel encoded is one crop.
+  bool Has(uint32_t source, uint64_t ordinal, uint32_t crop) const;
+
+  // Sets to 0 what is not among them in `encoded_bytes`, one for each crop of
+  // the sample; clears it if nothing is left.
+  void Limit(uint32_t source, uint64_t ordinal,
+             std::vector<uint32_t>* encoded_bytes) const;
+
+ private:
+  double share_ = 1;
+  std::vector<uint64_t> sources_;  // hashes of their names
+};
 
 }  // namespace ballast
 

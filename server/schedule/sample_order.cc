@@ -58,7 +58,7 @@ SampleOrder::SampleOrder(std::vector<Source> sources,
   }
 }
 
-const SampleOrder::Range& SampleOrder::RangeOf(uint64_t position) const {
+const SampleOrder::Range& SampleOrder::GetRange(uint64_t position) const {
   if (position >= ranges_.back().first_position) return ranges_.back();
   const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), position,
                                       [](uint64_t wanted, const Range& range) {
@@ -72,7 +72,7 @@ uint64_t SampleOrder::EndOfRange(const Range& range) const {
 }
 
 SampleOrder::Sample SampleOrder::At(uint64_t position) const {
-  const Range& range = RangeOf(position);
+  const Range& range = GetRange(position);
   const Mixture::Draw draw =
       mixtures_[range.mixture].At(position - range.first_position);
   const uint64_t number = range.drawn[draw.source] + draw.number;
@@ -87,7 +87,7 @@ SampleOrder::Sample SampleOrder::At(uint64_t position) const {
   return {draw.source, permutation(within_epoch), epoch};
 }
 
-uint64_t SampleOrder::EndOf(uint32_t epochs) const {
+uint64_t SampleOrder::GetEnd(uint32_t epochs) const {
   uint64_t end = kMost;
   for (uint32_t s = 0; s < sources_.size(); ++s) {
     if (sources_[s].size > end / std::max(epochs, 1u)) continue;
@@ -95,7 +95,7 @@ uint64_t SampleOrder::EndOf(uint32_t epochs) const {
     for (const Range& range : ranges_) {
       if (range.drawn[s] > number) break;
       const uint64_t offset =
-          mixtures_[range.mixture].PositionOf(s, number - range.drawn[s]);
+          mixtures_[range.mixture].GetPosition(s, number - range.drawn[s]);
       if (offset >= EndOfRange(range) - range.first_position) continue;
       end = std::min(end, range.first_position + offset);
       break;
@@ -125,7 +125,7 @@ void SampleOrder::AddDrawn(uint64_t first, uint64_t end,
 
 std::vector<double> SampleOrder::SharesAt(uint64_t position) const {
   const std::vector<uint64_t>& weights =
-      mixtures_[RangeOf(position).mixture].weights();
+      mixtures_[GetRange(position).mixture].weights();
   const double sum =
       std::accumulate(weights.begin(), weights.end(), uint64_t{0});
   std::vector<double> shares;

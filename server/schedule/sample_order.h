@@ -56,7 +56,7 @@ class SampleOrder {
   // it, each sample of the source that runs out first occurs `epochs` times,
   // and no sample more often. Returns the largest 64-bit number if the position
   // does not fit.
-  uint64_t EndOf(uint32_t epochs) const;
+  uint64_t GetEnd(uint32_t epochs) const;
 
   // What a range of positions draws from one source.
   struct Drawn {
@@ -80,7 +80,7 @@ class SampleOrder {
     // Draws of each source before first_position.
     std::vector<uint64_t> drawn;
   };
-  const Range& RangeOf(uint64_t position) const;
+  const Range& GetRange(uint64_t position) const;
   // The first position after the range.
   uint64_t EndOfRange(const Range& range) const;
 

@@ -3,13 +3,23 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/config/batch_sizes.h"
+#include "server/config/topology.h"
 #include "server/corpus/index/source_index.h"
-#include "server/text/text_version.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
+
+// Whether a source of the job, of any split, has videos.
+bool HaveVideos(const std::vector<const SourceIndex*>& indexes);
+
+// Checks the settings of a job, and sets model.video if it has videos; clears
+// it if it has none. Errors: UNIMPLEMENTED naming a setting that does not carry
+// videos.
+absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
+                           v1::Config* config);
 
 // Makes the fingerprint of everything that the schedules of all splits depend
 // on, with that of the data of `split` alone (proto/schedule/fingerprint.h), so

@@ -1,33 +1,111 @@
 #include "server/schedule/scheduler.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "proto/schedule/step_ranges.h"
-#include "server/config/batch_sizes.h"
-#include "server/config/crop_shape.h"
 #include "server/config/model_images.h"
+#include "server/config/model_profile.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
-#include "server/schedule/device_share.h"
-#include "server/schedule/job_videos.h"
 #include "server/schedule/micro_batch_schedule.h"
-#include "server/schedule/mixture_report.h"
 #include "server/schedule/ownership.h"
-#include "server/schedule/pack_shape.h"
 #include "server/schedule/pipeline_order.h"
+#include "server/schedule/placement_figures.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
 
 namespace ballast {
+
+absl::StatusOr<v1::GetMixtureResponse> ReportMixture(const SampleOrder& order,
+                                                     const v1::Job& job,
+                                                     uint64_t step) {
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t position, FirstPosition(job, step));
+  const size_t sources = order.sources().size();
+  std::vector<SampleOrder::Drawn> all(sources), trained(sources);
+  order.AddDrawn(0, position, &all);
+  for (const PositionRange& range : PositionsBefore(job, step)) {
+    order.AddDrawn(range.first, range.end, &trained);
+  }
+  v1::GetMixtureResponse mixture;
+  mixture.set_step(step);
+  mixture.set_samples(SamplesBefore(job, step));
+  const std::vector<double> shares = order.SharesAt(position);
+  for (size_t s = 0; s < sources; ++s) {
+    v1::GetMixtureResponse::Source* source = mixture.add_sources();
+    source->set_name(order.sources()[s].name);
+    source->set_size(order.sources()[s].size);
+    source->set_samples(trained[s].samples);
+    source->set_skipped(all[s].samples - trained[s].samples);
+    source->set_weight(shares[s]);
+    if (mixture.samples() > 0) {
+      source->set_wanted_share(trained[s].wanted / mixture.samples());
+    }
+  }
+  return mixture;
+}
+
+namespace {
+
+// Fails unless the step of `samples` samples fills the packs of all ranks.
+absl::Status CheckPackMultiple(absl::string_view key, uint32_t samples,
+                               uint64_t multiple) {
+  if (multiple != 0 && samples % multiple == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " is ", samples,
+      "; wanted, with packing.mode `scheduled`, a multiple of the grid times "
+      "packing.virtual_pipeline_group, which is ",
+      multiple));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
+                                                       const v1::Job& job) {
+  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED) {
+    return std::optional<PackShape>();
+  }
+  if (config.balance().delivery() == v1::DELIVERY_OFF) {
+    return absl::InvalidArgumentError(
+        "packing.mode: `scheduled` moves samples to other ranks than their "
+        "readers, which balance.delivery `off` forbids");
+  }
+  const v1::Topology::Module* const language = FindLanguage(config);
+  if (language == nullptr) {
+    return absl::InvalidArgumentError(
+        "packing.mode: `scheduled` packs tokens, but topology.modules has no "
+        "language");
+  }
+  PackShape packs;
+  packs.capacity =
+      uint64_t{config.packing().max_tokens_per_rank()} * language->cp();
+  packs.align = PackAlign(config, v1::MODULE_LANGUAGE);
+  packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
+  const uint64_t multiple =
+      uint64_t{Grid(config.topology())} * packs.micro_batch_multiple;
+  BALLAST_RETURN_IF_ERROR(
+      CheckPackMultiple("batch.global", config.batch().global(), multiple));
+  for (const v1::StepRange& range : job.step_ranges()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckPackMultiple(absl::StrCat("the batch of step ", range.first_step(),
+                                       " (batch.rampup, batch.changes)"),
+                          range.samples(), multiple));
+  }
+  return std::make_optional(packs);
+}
+
 namespace {
 
 class ConfiguredScheduler final : public Scheduler {
@@ -263,7 +341,7 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   shape.balance.clear_cost_changes();
   shape.balance.clear_cost();
   shape.geometry = {config.model().patch(), config.model().position_axes(),
-                    CropShapeOf(config.model()).margin()};
+                    GetCropShape(config.model()).margin()};
   shape.patches_a_token = config.model().merge() * config.model().merge();
   for (const v1::Module module : Modules(config)) {
     BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
@@ -296,10 +374,10 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_micro_batch(config.batch().micro());
   job.set_delivery(config.balance().delivery());
   *job.mutable_model() = config.model();
-  *job.mutable_crop_shape() = CropShapeOf(config.model());
+  *job.mutable_crop_shape() = GetCropShape(config.model());
   job.set_colocated(config.topology().colocated());
   job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
-  for (const v1::Split split : SplitsOf(config)) job.add_splits(split);
+  for (const v1::Split split : GetSplits(config)) job.add_splits(split);
   job.set_padded(config.packing().mode() == v1::Packing::MODE_PADDED);
   job.set_row_length(config.packing().row_length());
   job.set_placement(config.balance().placement());
@@ -341,7 +419,7 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
   BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step,
                            EndStep(config, job, order));
   job.set_end_step(end_step);
-  job.set_steps_per_epoch(StepsBefore(job, order.EndOf(1)));
+  job.set_steps_per_epoch(StepsBefore(job, order.GetEnd(1)));
   BALLAST_ASSIGN_OR_RETURN(ModelImages images,
                            ModelImages::Create(config.model()));
   return std::make_unique<ConfiguredScheduler>(
@@ -362,7 +440,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   }
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<ConfiguredScheduler> train,
                            CreateOfSplit(config, indexes, v1::SPLIT_TRAIN));
-  for (const v1::Split split : SplitsOf(config)) {
+  for (const v1::Split split : GetSplits(config)) {
     if (split == v1::SPLIT_TRAIN) continue;
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> other,
                              CreateOfSplit(config, indexes, split));

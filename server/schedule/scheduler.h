@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,8 +12,23 @@
 #include "proto/order_service.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/corpus/index/source_index.h"
+#include "server/schedule/ownership.h"
+#include "server/schedule/sample_order.h"
 
 namespace ballast {
+
+// Counts what the steps before `step` of a split draw from each source. Pure.
+// Errors: OUT_OF_RANGE (the step's positions do not fit 64 bits).
+absl::StatusOr<v1::GetMixtureResponse> ReportMixture(const SampleOrder& order,
+                                                     const v1::Job& job,
+                                                     uint64_t step);
+
+// The limits of packs; nullopt unless packing.mode is `scheduled`. `job` has
+// the sizes of its steps. Errors: INVALID_ARGUMENT (balance.delivery `off`; no
+// language in topology.modules; a step whose samples do not fill the packs of
+// all ranks).
+absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
+                                                       const v1::Job& job);
 
 // Computes the schedule of any step of one split. Immutable after Create, hence
 // thread-safe. Schedulers made from equal configurations and indexes return

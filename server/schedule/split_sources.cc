@@ -4,7 +4,7 @@
 
 namespace ballast {
 
-std::vector<v1::Split> SplitsOf(const v1::Config& config) {
+std::vector<v1::Split> GetSplits(const v1::Config& config) {
   std::vector<v1::Split> splits;
   for (const v1::Split split :
        {v1::SPLIT_TRAIN, v1::SPLIT_VALID, v1::SPLIT_TEST}) {

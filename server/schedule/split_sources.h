@@ -12,7 +12,7 @@ namespace ballast {
 // What a configuration says of one split. Pure.
 
 // The splits that have sources, in the order of their numbers.
-std::vector<v1::Split> SplitsOf(const v1::Config& config);
+std::vector<v1::Split> GetSplits(const v1::Config& config);
 
 // The numbers of the split's sources in config.sources, ascending.
 std::vector<uint32_t> SourcesOfSplit(const v1::Config& config, v1::Split split);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,11 +11,120 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "proto/schedule/step_ranges.h"
-#include "server/config/batch_sizes.h"
+#include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
+#include "server/config/topology.h"
 #include "server/schedule/split_sources.h"
 
 namespace ballast {
+
+namespace {
+
+// The largest and the mean load of each micro-batch, summed over a step.
+struct Spread {
+  double largest = 0;
+  double mean = 0;
+
+  template <typename Loads>
+  void Add(const Loads& loads) {
+    if (loads.empty()) return;
+    largest += *std::max_element(loads.begin(), loads.end());
+    mean += std::accumulate(loads.begin(), loads.end(), 0.0) / loads.size();
+  }
+  double ratio() const { return mean > 0 ? largest / mean : 0; }
+};
+
+template <typename Loads>
+void AddColumns(const Loads& loads, Loads* sums) {
+  for (int r = 0; r < std::min(loads.size(), sums->size()); ++r) {
+    *sums->Mutable(r) += loads.Get(r);
+  }
+}
+
+void CountMoves(const v1::MicroBatchSchedule& columns,
+                const v1::ModuleSchedule& schedule, const ServerOfRank& servers,
+                const BlockGeometry& geometry, v1::ModuleBalance* balance) {
+  const std::vector<uint64_t> bytes =
+      PayloadBytes(columns, GetMedia(schedule.module()), geometry);
+  const auto ranks = static_cast<uint32_t>(balance->samples_out_size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    balance->set_samples(balance->samples() + 1);
+    balance->set_bytes(balance->bytes() + bytes[i]);
+    const uint32_t from = schedule.reader(i);
+    const uint32_t to = schedule.owner(i);
+    if (from == to || from >= ranks || to >= ranks) continue;
+    v1::Moved* moved = ShareServer(servers, from, to)
+                           ? balance->mutable_within_servers()
+                           : balance->mutable_between_servers();
+    moved->set_samples(moved->samples() + 1);
+    moved->set_bytes(moved->bytes() + bytes[i]);
+    ++*balance->mutable_samples_out()->Mutable(from);
+    ++*balance->mutable_samples_in()->Mutable(to);
+    *balance->mutable_bytes_out()->Mutable(from) += bytes[i];
+    *balance->mutable_bytes_in()->Mutable(to) += bytes[i];
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ServersOfRanks> FindServersOfRanks(const v1::Config& config) {
+  ServersOfRanks found;
+  for (const v1::Module module : Modules(config)) {
+    BALLAST_ASSIGN_OR_RETURN(found[module], FindServerOfRank(config, module));
+  }
+  return found;
+}
+
+v1::StepBalance BalanceOf(const v1::StepSchedule& schedule,
+                          const ServersOfRanks& servers,
+                          const BlockGeometry& geometry) {
+  const ServerOfRank kOneServer;
+  v1::StepBalance balance;
+  balance.set_step(schedule.step());
+  balance.set_micro_batches(schedule.micro_batches_size());
+  *balance.mutable_totals() = schedule.totals();
+  if (schedule.micro_batches().empty()) return balance;
+  for (const v1::ModuleSchedule& first : schedule.micro_batches(0).modules()) {
+    v1::ModuleBalance* of = balance.add_modules();
+    of->set_module(first.module());
+    const int ranks = first.load_after_size();
+    of->mutable_load_before()->Resize(ranks, 0);
+    of->mutable_load_after()->Resize(ranks, 0);
+    for (auto* column : {of->mutable_samples_out(), of->mutable_samples_in(),
+                         of->mutable_bytes_out(), of->mutable_bytes_in()}) {
+      column->Resize(ranks, 0);
+    }
+    const auto known = servers.find(first.module());
+    const ServerOfRank& server_of_rank =
+        known == servers.end() ? kOneServer : known->second;
+    Spread before;
+    Spread after;
+    for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+      const v1::ModuleSchedule* module = FindModule(columns, first.module());
+      if (module == nullptr) continue;
+      before.Add(module->load_before());
+      after.Add(module->load_after());
+      AddColumns(module->load_before(), of->mutable_load_before());
+      AddColumns(module->load_after(), of->mutable_load_after());
+      CountMoves(columns, *module, server_of_rank, geometry, of);
+    }
+    of->set_spread_before(before.ratio());
+    of->set_spread_after(after.ratio());
+  }
+  return balance;
+}
+
+void DropRanks(v1::StepBalance* balance) {
+  for (v1::ModuleBalance& module : *balance->mutable_modules()) {
+    module.clear_load_before();
+    module.clear_load_after();
+    module.clear_samples_out();
+    module.clear_samples_in();
+    module.clear_bytes_out();
+    module.clear_bytes_in();
+  }
+}
+
 namespace {
 
 // The weights of train's sources from a step on.
@@ -23,7 +133,7 @@ struct WeightsFrom {
   std::vector<double> weights;
 };
 
-std::vector<WeightsFrom> WeightsOf(const v1::Config& config) {
+std::vector<WeightsFrom> GetWeights(const v1::Config& config) {
   const std::vector<uint32_t> sources = SourcesOfSplit(config, v1::SPLIT_TRAIN);
   WeightsFrom now;
   for (const uint32_t i : sources) {
@@ -53,7 +163,7 @@ class Planner {
   // The steps from `step` on have another size or another mixture.
   void Change(uint64_t step) {
     AddRange(step);
-    SetWeights(PositionOf(step), WeightsAt(step));
+    SetWeights(GetPosition(step), WeightsAt(step));
   }
 
   // Leaves out the data of `count` steps before `step`, with the changes that
@@ -63,7 +173,7 @@ class Planner {
     const uint64_t end = step + count;
     for (const WeightsFrom& each : weights_) {
       if (each.step <= step || each.step >= end) continue;
-      SetWeights(PositionOf(each.step), each.weights);
+      SetWeights(GetPosition(each.step), each.weights);
     }
     skipped_ += SamplesBefore(sizes_, end) - SamplesBefore(sizes_, step);
     Change(step);
@@ -73,7 +183,7 @@ class Planner {
 
  private:
   // The first position of a step, without later skips.
-  uint64_t PositionOf(uint64_t step) const {
+  uint64_t GetPosition(uint64_t step) const {
     return SamplesBefore(sizes_, step) + skipped_;
   }
 
@@ -89,7 +199,7 @@ class Planner {
   void AddRange(uint64_t step) {
     v1::StepRange range;
     range.set_first_step(step);
-    range.set_first_position(PositionOf(step));
+    range.set_first_position(GetPosition(step));
     range.set_samples(SizeAt(sizes_, step).samples);
     std::vector<v1::StepRange>& steps = plan_.steps;
     if (!steps.empty() && steps.back().first_step() == step) steps.pop_back();
@@ -118,7 +228,8 @@ class Planner {
 };
 
 // The changes of a configuration with the first step that each alters.
-std::set<std::pair<uint64_t, std::string>> ChangesOf(const v1::Config& config) {
+std::set<std::pair<uint64_t, std::string>> GetChanges(
+    const v1::Config& config) {
   const v1::Order& order = config.order();
   std::set<std::pair<uint64_t, std::string>> changes;
   if (config.batch().has_rampup()) {
@@ -133,7 +244,7 @@ std::set<std::pair<uint64_t, std::string>> ChangesOf(const v1::Config& config) {
   for (const v1::Order::Skip& skip : order.skips()) {
     changes.insert({skip.step(), absl::StrCat("skip ", skip.steps())});
   }
-  for (const WeightsFrom& each : WeightsOf(config)) {
+  for (const WeightsFrom& each : GetWeights(config)) {
     if (each.step == 0) continue;
     changes.insert({AltersFrom(order, each.step),
                     absl::StrCat("weights ", each.step, " ",
@@ -161,7 +272,7 @@ absl::StatusOr<StepPlan> PlanSteps(const v1::Config& config, v1::Split split) {
     events.push_back({skip.step(), skip.steps()});
   }
   std::sort(events.begin(), events.end());
-  Planner planner(std::move(sizes), WeightsOf(config));
+  Planner planner(std::move(sizes), GetWeights(config));
   for (const auto& [step, count] : events) {
     if (count == 0) {
       planner.Change(step);
@@ -183,7 +294,7 @@ uint64_t AltersFrom(const v1::Order& order, uint64_t step) {
 
 std::optional<uint64_t> FirstAlteredStep(const v1::Config& a,
                                          const v1::Config& b) {
-  const auto left = ChangesOf(a), right = ChangesOf(b);
+  const auto left = GetChanges(a), right = GetChanges(b);
   std::vector<std::pair<uint64_t, std::string>> differences;
   std::set_symmetric_difference(left.begin(), left.end(), right.begin(),
                                 right.end(), std::back_inserter(differences));
@@ -195,7 +306,7 @@ absl::StatusOr<uint64_t> EndStep(const v1::Config& config, const v1::Job& job,
                                  const SampleOrder& order) {
   const uint32_t epochs = config.order().epochs();
   if (epochs == 0 || job.split() != v1::SPLIT_TRAIN) return 0;
-  const uint64_t samples = order.EndOf(epochs);
+  const uint64_t samples = order.GetEnd(epochs);
   const uint64_t steps = StepsBefore(job, samples);
   if (steps == 0) {
     return absl::InvalidArgumentError(

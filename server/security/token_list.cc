@@ -19,7 +19,7 @@ constexpr size_t kMostEntries = 4096;
 
 // Digests have one length, so comparing them does not reveal the tokens'
 // lengths either.
-std::array<uint8_t, 32> DigestOf(absl::string_view token) {
+std::array<uint8_t, 32> ComputeDigest(absl::string_view token) {
   std::array<uint8_t, 32> digest;
   SHA256(reinterpret_cast<const uint8_t*>(token.data()), token.size(),
          digest.data());
@@ -60,7 +60,7 @@ absl::StatusOr<TokenList> TokenList::Parse(absl::string_view text,
       return absl::InvalidArgumentError(absl::StrCat(
           place, ": more than ", kMostEntries, " tokens, which is the most"));
     }
-    list.entries_.push_back({DigestOf(words[0]), allowed});
+    list.entries_.push_back({ComputeDigest(words[0]), allowed});
     if (allowed && list.own_.empty()) list.own_ = std::string(words[0]);
   }
   if (!list.own_.empty()) return list;
@@ -72,7 +72,7 @@ absl::StatusOr<TokenList> TokenList::Parse(absl::string_view text,
 }
 
 TokenList::Verdict TokenList::Check(absl::string_view token) const {
-  const std::array<uint8_t, 32> digest = DigestOf(token);
+  const std::array<uint8_t, 32> digest = ComputeDigest(token);
   bool known = false;
   bool allowed = false;
   for (const Entry& entry : entries_) {

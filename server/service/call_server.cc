@@ -13,7 +13,7 @@
 #include "common/net_address.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
-#include "server/service/listening.h"
+#include "server/service/page_server.h"
 
 namespace ballast {
 namespace {

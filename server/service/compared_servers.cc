@@ -12,8 +12,8 @@
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/metrics_service.grpc.pb.h"
-#include "server/http/history_json.h"
-#include "server/service/peer_caller.h"
+#include "server/http/status_json.h"
+#include "server/service/peer_check.h"
 
 namespace ballast {
 namespace {

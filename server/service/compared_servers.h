@@ -41,7 +41,7 @@ class ComparedServers {
 
   // One object:
   //   addresses ["HOST:PORT"...]: all of them
-  //   history: that of `server`, which counts from 0 (history_json.h); null:
+  //   history: that of `server`, which counts from 0 (status_json.h); null:
   //   none
   //     is known yet
   //   age: seconds since it was fetched; null without it

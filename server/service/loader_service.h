@@ -11,10 +11,9 @@
 #include "server/monitor/client_board.h"
 #include "server/monitor/timing_store.h"
 #include "server/pull/pull_call.h"
-#include "server/pull/pull_context.h"
 #include "server/pull/pull_limits.h"
+#include "server/pull/pull_side.h"
 #include "server/schedule/scheduler.h"
-#include "server/service/meeting_forwarder.h"
 #include "server/service/rendezvous.h"
 
 namespace ballast {
@@ -23,7 +22,7 @@ namespace ballast {
 // outlive the gRPC server that it is registered with.
 class LoaderServiceImpl final
     // Pull's messages are read and written as bytes, so that blocks are not
-    // copied (pull_response_wire.h).
+    // copied (pull_session.h).
     : public v1::LoaderService::WithRawCallbackMethod_Pull<
           v1::LoaderService::WithCallbackMethod_Attach<
               v1::LoaderService::WithCallbackMethod_Rendezvous<

@@ -2,8 +2,11 @@
 #define BALLAST_SERVER_SERVICE_PAGE_SERVER_H_
 
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
 #include "server/http/http_server.h"
 #include "server/monitor/balance_board.h"
@@ -29,6 +32,29 @@ struct PageSubjects {
 // serve.http.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartPageServer(
     const v1::Config& config, const PageSubjects& subjects);
+
+// Addresses that a server listens at: `unix:/path` or `host:port`.
+
+// Checks that a server with the settings `security` may listen at `address`
+// (CheckExposure). Also covers addresses that no configuration file was checked
+// for. Errors: INVALID_ARGUMENT, naming serve.listen.
+absl::Status CheckListen(absl::string_view address,
+                         const v1::Security& security);
+
+// Tries to listen at `address` and stops at once. OK if it works at any of the
+// host's addresses, which is all that gRPC needs; otherwise the system's error
+// for the first of them. May ask the name service. Errors: NOT_FOUND (no such
+// host, no directory for the socket), ALREADY_EXISTS (taken), the system's;
+// messages name serve.listen and the address.
+absl::Status TryListen(absl::string_view address);
+
+// Removes the socket file at `path` that a killed server left behind. OK if
+// there is none. Errors: ALREADY_EXISTS (a server answers there, or the file is
+// no socket), PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
+absl::Status RemoveStaleSocket(const std::string& path);
+
+// `address` with its port replaced by `port`, which the system chose.
+std::string WithPort(absl::string_view address, int port);
 
 }  // namespace ballast
 

@@ -1,6 +1,8 @@
 #ifndef BALLAST_SERVER_SERVICE_PEER_CHECK_H_
 #define BALLAST_SERVER_SERVICE_PEER_CHECK_H_
 
+#include <grpcpp/channel.h>
+
 #include <atomic>
 #include <functional>
 #include <map>
@@ -15,13 +17,39 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/channel_security.h"
 #include "common/clock.h"
 #include "proto/config.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/service/peer_caller.h"
 
 namespace ballast {
+
+// A separate connection to another server of the job, made at the first call.
+// Answers have at most `most_bytes`; longer ones end with RESOURCE_EXHAUSTED.
+// Errors: as ChannelCredentialsFor.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
+    const std::string& address, const ChannelSecurity& security,
+    int most_bytes = 4 << 20);
+
+// Interface to the other servers of a job.
+class PeerCaller {
+ public:
+  virtual ~PeerCaller() = default;
+
+  // Calls LoaderService.Attach without a role or an expected fingerprint.
+  // Blocks for at most two seconds. For one thread. Errors: CANCELLED; as the
+  // call.
+  virtual absl::StatusOr<v1::AttachResponse> Attach(
+      const std::string& address) = 0;
+
+  // Ends an Attach in progress and every later one. May be called from any
+  // thread.
+  virtual void Cancel() = 0;
+};
+
+// Makes calls over gRPC, secured by `security`.
+std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security);
 
 // Checks that all servers of a job were started with the same configuration and
 // index. Each server asks every other one when it starts, and from then on a

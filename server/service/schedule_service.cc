@@ -1,15 +1,98 @@
 #include "server/service/schedule_service.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/status_macros.h"
 #include "server/pull/stream_reactor.h"
 
 namespace ballast {
+
+namespace {
+
+absl::StatusOr<v1::GetMixtureResponse> MixtureOf(
+    const Scheduler& train, const v1::GetMixtureRequest& request) {
+  BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
+                           train.OfSplit(request.split()));
+  return scheduler->MixtureBefore(request.step());
+}
+
+}  // namespace
+
+v1::GetSamplesResponse SamplesOf(const v1::StepSchedule& schedule,
+                                 uint32_t first, uint32_t most,
+                                 const SampleLocator& locate) {
+  // Position, source, ordinal. A step's positions may be spread over its
+  // micro-batches.
+  std::vector<std::tuple<uint64_t, uint32_t, uint64_t>> samples;
+  for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+    for (int i = 0; i < columns.position_size(); ++i) {
+      samples.emplace_back(columns.position(i), columns.source(i),
+                           columns.ordinal(i));
+    }
+  }
+  std::sort(samples.begin(), samples.end());
+  v1::GetSamplesResponse response;
+  response.set_step_samples(samples.size());
+  const size_t end = std::min<size_t>(samples.size(), uint64_t{first} + most);
+  for (size_t i = first; i < end; ++i) {
+    const auto& [position, source, ordinal] = samples[i];
+    v1::GetSamplesResponse::Sample* sample = response.add_samples();
+    sample->set_position(position);
+    sample->set_source(schedule.sources(source));
+    sample->set_ordinal(ordinal);
+    const SampleLocation at = locate(source, ordinal);
+    sample->set_file(at.file);
+    sample->set_offset(at.offset);
+    sample->set_number(at.number);
+  }
+  return response;
+}
+
+grpc::ServerUnaryReactor* OrderServiceImpl::GetMixture(
+    grpc::CallbackServerContext* context, const v1::GetMixtureRequest* request,
+    v1::GetMixtureResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<v1::GetMixtureResponse> mixture =
+      MixtureOf(*scheduler_, *request);
+  if (mixture.ok()) *response = *std::move(mixture);
+  reactor->Finish(ToGrpcStatus(mixture.status()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* OrderServiceImpl::GetSamples(
+    grpc::CallbackServerContext* context, const v1::GetSamplesRequest* request,
+    v1::GetSamplesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (waiting_.fetch_add(1) >= kMaxWaiting) {
+    --waiting_;
+    reactor->Finish(ToGrpcStatus(absl::ResourceExhaustedError(absl::StrCat(
+        kMaxWaiting, " queries of samples are waiting; try again"))));
+    return reactor;
+  }
+  // The request and the response live until the reactor has finished.
+  loader_->PeekSchedule(
+      request->step(),
+      [this, reactor, request, response](auto schedule) {
+        if (schedule.ok()) {
+          *response =
+              SamplesOf(**schedule, request->first(), kMaxSamples, locate_);
+        }
+        --waiting_;
+        reactor->Finish(ToGrpcStatus(schedule.status()));
+      },
+      request->split());
+  return reactor;
+}
+
 using ScheduleReactor =
     StreamReactor<grpc::ServerWriteReactor<v1::WatchScheduleResponse>,
                   v1::WatchScheduleResponse>;

@@ -1,18 +1,67 @@
 #ifndef BALLAST_SERVER_SERVICE_SCHEDULE_SERVICE_H_
 #define BALLAST_SERVER_SERVICE_SCHEDULE_SERVICE_H_
 
-#include <atomic>
-#include <cstddef>
-
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "proto/order_service.grpc.pb.h"
+#include "proto/schedule.pb.h"
 #include "proto/schedule_service.grpc.pb.h"
 #include "proto/schedule_service.pb.h"
+#include "server/corpus/sample_source.h"
 #include "server/delivery/loader.h"
 #include "server/pull/pull_limits.h"
+#include "server/schedule/scheduler.h"
 #include "server/service/watch_set.h"
 
 namespace ballast {
+
+// Finds a sample by the number of its source in the configuration and its
+// number in the source's index, without touching the disk.
+using SampleLocator =
+    std::function<SampleLocation(uint32_t source, uint64_t ordinal)>;
+
+// Implements proto/order_service.proto. Schedules come from the loader's
+// workers, so no thread of gRPC's blocks on the disk. Thread-safe. Must outlive
+// the gRPC server that it is registered with.
+class OrderServiceImpl final : public v1::OrderService::CallbackService {
+ public:
+  // Most GetSamples waiting for a worker; more end with RESOURCE_EXHAUSTED.
+  static constexpr int kMaxWaiting = 64;
+  // Most samples of one answer.
+  static constexpr uint32_t kMaxSamples = 4096;
+
+  // `scheduler` is that of train. It and `loader` are not owned and must
+  // outlive this.
+  OrderServiceImpl(const Scheduler* scheduler, Loader* loader,
+                   SampleLocator locate)
+      : scheduler_(scheduler), loader_(loader), locate_(std::move(locate)) {}
+
+  grpc::ServerUnaryReactor* GetMixture(
+      grpc::CallbackServerContext* context,
+      const v1::GetMixtureRequest* request,
+      v1::GetMixtureResponse* response) override;
+  grpc::ServerUnaryReactor* GetSamples(
+      grpc::CallbackServerContext* context,
+      const v1::GetSamplesRequest* request,
+      v1::GetSamplesResponse* response) override;
+
+ private:
+  const Scheduler* const scheduler_;
+  Loader* const loader_;
+  const SampleLocator locate_;
+  std::atomic<int> waiting_{0};
+};
+
+// The samples of `schedule` in order of position: at most `most` from number
+// `first` on.
+v1::GetSamplesResponse SamplesOf(const v1::StepSchedule& schedule,
+                                 uint32_t first, uint32_t most,
+                                 const SampleLocator& locate);
 
 class ScheduleWatch;
 

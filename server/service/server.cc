@@ -1,28 +1,118 @@
 #include "server/service/server.h"
 
-#include <algorithm>
-#include <utility>
-
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/blocking_calls.h"
+#include "common/clock.h"
 #include "common/log.h"
+#include "common/machine.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
 #include "server/config/exposure.h"
-#include "server/monitor/encoded_images.h"
-#include "server/schedule/step_balance.h"
+#include "server/config/path_pattern.h"
+#include "server/monitor/balance_board.h"
+#include "server/schedule/step_plan.h"
 #include "server/service/call_server.h"
 #include "server/service/compared_servers.h"
-#include "server/service/listening.h"
-#include "server/service/meeting_forwarder.h"
 #include "server/service/page_server.h"
-#include "server/service/peer_caller.h"
+#include "server/service/peer_check.h"
 #include "server/service/rehearsal.h"
+#include "server/service/rendezvous.h"
 #include "server/storage/storage.h"
 
 namespace ballast {
+
+namespace {
+
+// Reads that may hang at the same time before further ones are refused.
+constexpr size_t kMaxStuckReads = 64;
+
+// "docs:17 (docs-000.tar at byte 512)"; of a schedule, the index files.
+std::string Describe(const FileSampleBuilder& builder,
+                     const std::string& index_files, const ActiveSample& work) {
+  if (work.step.has_value()) return index_files;
+  const SampleLocation at = builder.Locate(work.source, work.ordinal);
+  return absl::StrCat(builder.GetName(work.source, work.ordinal), " (", at.file,
+                      " at byte ", at.offset, ")");
+}
+
+}  // namespace
+
+ReadPolicy GetReadPolicy(const v1::Serve& serve) {
+  ReadPolicy policy;
+  policy.attempts = serve.read_attempts();
+  policy.timeout = absl::Seconds(serve.read_timeout());
+  return policy;
+}
+
+void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
+                  OpenedJob* job) {
+  const auto calls =
+      std::make_shared<BlockingCalls>(kMaxStuckReads, Clock::Real());
+  for (std::unique_ptr<SampleSource>& source : job->sources) {
+    source = GuardSource(std::move(source), policy, calls, Clock::Real());
+  }
+}
+
+uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory) {
+  constexpr uint64_t kProgram = uint64_t{512} << 20;
+  constexpr uint64_t kThread = uint64_t{32} << 20;
+  uint64_t bytes = config.serve().memory() + decode_memory + kProgram +
+                   kThread * ThreadsOrCores(config.serve().threads());
+  bool has_row_groups = false;
+  bool is_in_store = false;
+  for (const v1::Source& source : config.sources()) {
+    has_row_groups |= source.format() == v1::Source::FORMAT_PARQUET;
+    is_in_store |= IsStoreUrl(source.path()) || IsStoreUrl(source.media_root());
+  }
+  if (has_row_groups) bytes += config.serve().row_group_memory();
+  if (is_in_store) bytes += config.storage().memory();
+  return bytes;
+}
+
+absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
+                                            uint32_t ranks) {
+  ServerParts parts;
+  parts.build = std::make_unique<BuildInstruments>();
+  parts.board = std::make_unique<ActiveSamples>(Clock::Real());
+  auto builder = std::make_unique<FileSampleBuilder>(
+      job.config, job.source_pointers(), job.text.get(), parts.board.get(),
+      parts.build.get());
+  parts.builder = builder.get();
+  const uint64_t stated =
+      StatedMemory(job.config, parts.builder->decode_budget().bytes());
+  if (const uint64_t most = MachineMemory(); most != 0 && stated > most) {
+    LogWarning("serve.memory, serve.decode_memory and the rest are ",
+               stated >> 20, " MiB, and this process may use ", most >> 20,
+               " MiB: lower them, or raise the limit of its cgroup");
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      parts.loader,
+      Loader::Create(job.config, ranks, job.scheduler.get(), std::move(builder),
+                     Clock::Real(), parts.board.get()));
+  BALLAST_ASSIGN_OR_RETURN(
+      parts.stall_watch,
+      StallWatch::Start(
+          parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
+          [builder = parts.builder,
+           index_files =
+               absl::StrJoin(job.index_files, ", ")](const ActiveSample& work) {
+            return Describe(*builder, index_files, work);
+          },
+          Clock::Real()));
+  return parts;
+}
+
 namespace {
 
 // Time for short calls to end once the long ones have ended.
@@ -78,8 +168,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
                            ServerSecurity::Load(job.config.security()));
   BALLAST_ASSIGN_OR_RETURN(const ServerIdentity identity,
                            IdentifyServer(job.config));
-  const auto read_policy =
-      std::make_shared<LiveValue<ReadPolicy>>(ReadPolicyOf(job.config.serve()));
+  const auto read_policy = std::make_shared<LiveValue<ReadPolicy>>(
+      GetReadPolicy(job.config.serve()));
   GuardSources(read_policy, &job);
   BALLAST_ASSIGN_OR_RETURN(ServerParts parts,
                            MakeServerParts(job, identity.ranks));
@@ -94,7 +184,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
                            FindServersOfRanks(job.config));
   parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
-                                       GeometryOf(job.scheduler->job()));
+                                       GetGeometry(job.scheduler->job()));
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(job), read_policy, std::move(security),
                        identity, std::move(parts)));
@@ -137,12 +227,12 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
                      [this](uint32_t source, uint64_t ordinal) {
                        return builder_->Locate(source, ordinal);
                      }),
-      state_(SourcesOf(*this, identity, parts.builder)),
+      state_(GetSources(*this, identity, parts.builder)),
       metrics_service_(job_.scheduler->job(), &state_, balance_, &calls_) {}
 
-ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
-                                             const ServerIdentity& identity,
-                                             const FileSampleBuilder* builder) {
+ServerState::Sources LoaderServer::GetSources(
+    const LoaderServer& server, const ServerIdentity& identity,
+    const FileSampleBuilder* builder) {
   ServerState::Sources sources;
   sources.name = identity.name;
   sources.loader = server.loader_.get();
@@ -168,7 +258,7 @@ ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
         server.job_.sources[i]->index().mark_counts();
     if (counts.images == 0) continue;
     sources.encoded_images.push_back(
-        EncodedImagesOf(config.sources(i).name(), counts));
+        GetEncodedImages(config.sources(i).name(), counts));
   }
   return sources;
 }
@@ -271,7 +361,7 @@ void LoaderServer::UpdateHealth() {
 
 absl::Status LoaderServer::Reload(const v1::Config& config) {
   BALLAST_RETURN_IF_ERROR(security_.Reload(config.security()));
-  read_policy_->Set(ReadPolicyOf(config.serve()));
+  read_policy_->Set(GetReadPolicy(config.serve()));
   stall_watch_->SetAfter(absl::Seconds(config.serve().stall_after()));
   builder_->SetMaxBadSamples(config.serve().max_bad_samples());
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_SERVICE_SERVER_H_
 #define BALLAST_SERVER_SERVICE_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,12 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/live_value.h"
 #include "common/mutex.h"
-#include "common/ticker.h"
+#include "proto/config.pb.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/guarded_source.h"
-#include "server/delivery/active_samples.h"
+#include "server/corpus/open_source.h"
 #include "server/delivery/ahead_fetcher.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
@@ -30,14 +29,42 @@
 #include "server/security/server_security.h"
 #include "server/service/compared_servers.h"
 #include "server/service/loader_service.h"
-#include "server/service/meeting_forwarder.h"
 #include "server/service/metrics_service.h"
-#include "server/service/order_service.h"
 #include "server/service/peer_check.h"
+#include "server/service/rendezvous.h"
 #include "server/service/schedule_service.h"
-#include "server/service/server_parts.h"
 
 namespace ballast {
+
+// The parts of a server that read, build and watch. Each needs those before it.
+struct ServerParts {
+  std::unique_ptr<BuildInstruments> build;
+  std::unique_ptr<ActiveSamples> board;
+  std::shared_ptr<Loader> loader;
+  FileSampleBuilder* builder = nullptr;  // the loader's
+  std::unique_ptr<StallWatch> stall_watch;
+  // Null: nothing lies in a store.
+  std::unique_ptr<AheadFetcher> ahead_fetcher;
+  std::shared_ptr<BalanceBoard> balance;
+};
+
+// How reads are retried, by serve.read_attempts and serve.read_timeout.
+ReadPolicy GetReadPolicy(const v1::Serve& serve);
+
+// Makes the job's sources read according to `policy` from now on.
+void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
+                  OpenedJob* job);
+
+// What a server keeps to, in bytes (docs/deployment.md, "Memory"):
+// serve.memory, `decode_memory`, the memory of row groups and of stores where
+// sources have them, and the rest.
+uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory);
+
+// Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
+// ranks here. `job` is not owned and must outlive the parts. Errors: as
+// Loader::Create and StallWatch::Start.
+absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
+                                            uint32_t ranks);
 
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,
@@ -104,9 +131,9 @@ class LoaderServer {
 
  private:
   using LivePolicy = std::shared_ptr<LiveValue<ReadPolicy>>;
-  static ServerState::Sources SourcesOf(const LoaderServer& server,
-                                        const ServerIdentity& identity,
-                                        const FileSampleBuilder* builder);
+  static ServerState::Sources GetSources(const LoaderServer& server,
+                                         const ServerIdentity& identity,
+                                         const FileSampleBuilder* builder);
 
   LoaderServer(OpenedJob job, LivePolicy read_policy, ServerSecurity security,
                const ServerIdentity& identity, ServerParts parts);

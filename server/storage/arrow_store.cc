@@ -19,12 +19,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/storage/azure_access.h"
-#include "server/storage/gcs_access.h"
 #include "server/storage/object_version.h"
 #include "server/storage/stop_stores.h"
-#include "server/storage/store_credentials.h"
-#include "server/storage/store_endpoint.h"
+#include "server/storage/store_access.h"
 #include "server/storage/store_fault.h"
 
 namespace ballast {

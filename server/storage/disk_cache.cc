@@ -25,9 +25,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/descriptor_limit.h"
 #include "server/corpus/file.h"
-#include "server/storage/cache_policy.h"
 #include "server/storage/entry_pool.h"
-#include "server/storage/known_entries.h"
 
 namespace ballast {
 namespace {
@@ -217,8 +215,8 @@ std::vector<DiskCache::Listed> DiskCache::List(bool clean) const {
   return entries;
 }
 
-std::string DiskCache::NameOf(const SpanKey& key, uint64_t owner,
-                              uint64_t size) {
+std::string DiskCache::GetName(const SpanKey& key, uint64_t owner,
+                               uint64_t size) {
   const absl::Hex high(key.high, absl::kZeroPad16);
   return absl::StrCat(absl::Hex(key.high >> 56, absl::kZeroPad2), "/", high,
                       absl::Hex(key.low, absl::kZeroPad16), "-",
@@ -226,9 +224,9 @@ std::string DiskCache::NameOf(const SpanKey& key, uint64_t owner,
                       kFormat);
 }
 
-std::string DiskCache::PathOf(const SpanKey& key, uint64_t owner,
-                              uint64_t size) const {
-  return absl::StrCat(dir_, "/", NameOf(key, owner, size));
+std::string DiskCache::GetPath(const SpanKey& key, uint64_t owner,
+                               uint64_t size) const {
+  return absl::StrCat(dir_, "/", GetName(key, owner, size));
 }
 
 bool DiskCache::Remove(const std::string& path, uint64_t bytes) const {
@@ -264,12 +262,12 @@ std::shared_ptr<const EntryFile> DiskCache::OpenEntry(const SpanKey& key,
                                                       ReadFrom from) const {
   if (from == ReadFrom::kMemory) {
     absl::StatusOr<File> file =
-        File::OpenInMemory(folder_, dir_, NameOf(key, owner, size));
+        File::OpenInMemory(folder_, dir_, GetName(key, owner, size));
     if (!file.ok()) return nullptr;
     auto entry = EntryFile::Open(*std::move(file), key, size, from);
     return entry.ok() ? *std::move(entry) : nullptr;
   }
-  absl::StatusOr<File> file = File::Open(PathOf(key, owner, size));
+  absl::StatusOr<File> file = File::Open(GetPath(key, owner, size));
   if (!file.ok()) {
     if (absl::IsNotFound(file.status())) {
       known_->Drop(NameHash(key, owner));
@@ -303,7 +301,7 @@ std::unique_ptr<EntryReader> DiskCache::Find(const SpanKey& key, uint64_t owner,
 void DiskCache::RemoveDamaged(const SpanKey& key, uint64_t owner,
                               uint64_t size) const {
   pool_->Drop(key);
-  const std::string path = PathOf(key, owner, size);
+  const std::string path = GetPath(key, owner, size);
   // Several readers may find the damage; it is counted once.
   if (!Remove(path, EntryFile::FileBytes(size))) return;
   counters_->cache_damaged.Add();
@@ -314,7 +312,7 @@ bool DiskCache::Has(const SpanKey& key, uint64_t owner, uint64_t size) const {
   const uint64_t removals = CountRemovals();
   pool_->Update(removals);
   if (known_->Has(NameHash(key, owner), removals)) return true;
-  if (access(PathOf(key, owner, size).c_str(), F_OK) != 0) return false;
+  if (access(GetPath(key, owner, size).c_str(), F_OK) != 0) return false;
   known_->Add(NameHash(key, owner), removals);
   return true;
 }
@@ -329,7 +327,7 @@ bool DiskCache::HasRoom(uint64_t bytes) const {
 
 bool DiskCache::Store(const SpanKey& key, uint64_t owner,
                       absl::string_view bytes) const {
-  const std::string path = PathOf(key, owner, bytes.size());
+  const std::string path = GetPath(key, owner, bytes.size());
   if (access(path.c_str(), F_OK) == 0) return true;
   const uint64_t file_bytes = EntryFile::FileBytes(bytes.size());
   if (!Reserve(file_bytes)) return false;

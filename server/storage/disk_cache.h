@@ -14,8 +14,8 @@
 #include "absl/types/span.h"
 #include "server/corpus/read_from.h"
 #include "server/storage/entry_file.h"
-#include "server/storage/span_memory.h"
-#include "server/storage/storage_counters.h"
+#include "server/storage/entry_pool.h"
+#include "server/storage/span.h"
 
 namespace ballast {
 
@@ -35,7 +35,7 @@ class KnownEntries;
 //   DIR/00…ff     the entries
 //
 // Keeps the small entries that were read last open (entry_pool.h) and knows
-// which it has seen (known_entries.h), until a process of the node removes one.
+// which it has seen (entry_pool.h), until a process of the node removes one.
 class DiskCache {
  public:
   // Opens or makes the cache in `dir`; `size` bounds its bytes. Takes entries
@@ -98,9 +98,9 @@ class DiskCache {
   // All entries. `clean`: removes unfinished files and entries of other
   // formats.
   std::vector<Listed> List(bool clean) const;
-  std::string PathOf(const SpanKey& key, uint64_t owner, uint64_t size) const;
+  std::string GetPath(const SpanKey& key, uint64_t owner, uint64_t size) const;
   // Below dir_.
-  static std::string NameOf(const SpanKey& key, uint64_t owner, uint64_t size);
+  static std::string GetName(const SpanKey& key, uint64_t owner, uint64_t size);
   // Opens the entry's file; as Find.
   std::shared_ptr<const EntryFile> OpenEntry(const SpanKey& key, uint64_t owner,
                                              uint64_t size,

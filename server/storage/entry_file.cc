@@ -34,7 +34,7 @@ uint64_t BytesBegin(uint64_t size) {
   return sizeof(Header) + NumBlocks(size) * sizeof(uint64_t);
 }
 
-Header HeaderOf(const SpanKey& key, uint64_t size) {
+Header GetHeader(const SpanKey& key, uint64_t size) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.key = key;
@@ -54,7 +54,7 @@ uint64_t BlockChecksum(const SpanKey& key, uint64_t number,
 uint64_t EntryFile::FileBytes(uint64_t size) { return BytesBegin(size) + size; }
 
 std::string EntryFile::Head(const SpanKey& key, absl::string_view bytes) {
-  const Header header = HeaderOf(key, bytes.size());
+  const Header header = GetHeader(key, bytes.size());
   std::string head(BytesBegin(bytes.size()), '\0');
   std::memcpy(head.data(), &header, sizeof(header));
   char* to = head.data() + sizeof(header);
@@ -75,7 +75,7 @@ absl::StatusOr<std::shared_ptr<const EntryFile>> EntryFile::Open(
   std::string& head = entry->checksums_;
   head.resize(sizeof(Header) + count * sizeof(uint64_t));
   BALLAST_RETURN_IF_ERROR(entry->Read(0, head.size(), head.data(), from));
-  const Header wanted = HeaderOf(key, size);
+  const Header wanted = GetHeader(key, size);
   if (std::memcmp(head.data(), &wanted, sizeof(wanted)) != 0) {
     return absl::DataLossError("another header");
   }
@@ -95,7 +95,7 @@ uint64_t EntryFile::BlockBytes(uint64_t first, uint64_t count) const {
   return std::min((first + count) * kBlock, size_) - first * kBlock;
 }
 
-absl::StatusOr<uint64_t> EntryReader::ChecksumOf(uint64_t block) {
+absl::StatusOr<uint64_t> EntryReader::GetChecksum(uint64_t block) {
   constexpr uint64_t kSize = sizeof(uint64_t);
   uint64_t checksum = 0;
   if (block < kChecksums) {
@@ -127,7 +127,7 @@ absl::Status EntryReader::ReadBlocks(uint64_t first, uint64_t count,
                                       from_));
   for (uint64_t number = first; number < first + count; ++number) {
     const uint64_t size = file_->BlockBytes(number, 1);
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t wanted, ChecksumOf(number));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t wanted, GetChecksum(number));
     if (BlockChecksum(file_->key_, number, {out, size}) != wanted) {
       return absl::DataLossError("a block of another checksum");
     }

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
-#include "server/storage/span_memory.h"
+#include "server/storage/span.h"
 
 namespace ballast {
 
@@ -93,7 +93,7 @@ class EntryReader {
   // Reads `count` blocks from `first` on, and compares them.
   absl::Status ReadBlocks(uint64_t first, uint64_t count, char* out);
   // The checksum of a block, as the file has it.
-  absl::StatusOr<uint64_t> ChecksumOf(uint64_t block);
+  absl::StatusOr<uint64_t> GetChecksum(uint64_t block);
 
   const std::shared_ptr<const EntryFile> file_;
   const ReadFrom from_;

@@ -3,17 +3,88 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "common/instruments.h"
 #include "common/mutex.h"
 #include "server/storage/entry_file.h"
-#include "server/storage/span_memory.h"
+#include "server/storage/span.h"
 
 namespace ballast {
+
+// What a process read of its stores, see GetStatusResponse.Storage.
+struct StorageCounters {
+  Counter requests;
+  Counter fetched_bytes;
+  Counter memory_hits;
+  Counter cache_hits;
+  DurationHistogram stalls;
+  Counter errors;
+  Counter cache_damaged;
+  Counter cache_evicted;
+};
+
+// What a cache keeps, given what the schedule needs next. Pure functions.
+
+// The position of a use that does not come.
+inline constexpr uint64_t kNeverUsed = std::numeric_limits<uint64_t>::max();
+
+// For each of `owners`, the first position from `from` to `end` - 1 at which it
+// is used; kNeverUsed if it is not. `add_owners` appends the owners that a
+// position uses. Stops as soon as all are found.
+std::vector<uint64_t> NextUses(
+    absl::Span<const uint64_t> owners, uint64_t from, uint64_t end,
+    absl::FunctionRef<void(uint64_t position, std::vector<uint64_t>* owners)>
+        add_owners);
+
+// An entry of the cache.
+struct CacheEntry {
+  uint64_t bytes = 0;
+  uint64_t next_use = kNeverUsed;  // position
+};
+
+// The entries to remove so that `wanted` bytes fit that are needed at
+// `needed_at`: what is needed last goes first, the larger of equals, and
+// nothing that is needed earlier than `needed_at`. Frees up to `spare` bytes
+// more, so that the next call comes later. Empty if `wanted` bytes cannot be
+// freed so. Numbers of entries, in the order of removal.
+std::vector<size_t> ChooseVictims(absl::Span<const CacheEntry> entries,
+                                  uint64_t wanted, uint64_t spare,
+                                  uint64_t needed_at);
+
+// Entries of the cache that were seen, by a hash of each, so that the next
+// epoch asks no disk for them. At most `capacity`; a further one makes all be
+// forgotten. Thread-safe.
+//
+// `removals` counts the entries that all processes of the node have removed
+// until the call, or until the entry was seen. Once it has grown, all are
+// forgotten.
+class KnownEntries {
+ public:
+  explicit KnownEntries(size_t capacity) : capacity_(capacity) {}
+
+  bool Has(uint64_t entry, uint64_t removals);
+  // Adds an entry, unless something was removed since it was seen.
+  void Add(uint64_t entry, uint64_t removals);
+  void Drop(uint64_t entry);
+
+ private:
+  void Update(uint64_t removals) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t capacity_;
+  Mutex mutex_;
+  uint64_t removals_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_set<uint64_t> entries_ ABSL_GUARDED_BY(mutex_);
+};
 
 // Entries of the cache that stay open, so that the next module's read opens
 // nothing: at most `capacity` (at least 1) of at most kMostBytes, the last

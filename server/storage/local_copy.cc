@@ -21,6 +21,7 @@
 #include "server/storage/storage.h"
 
 namespace ballast {
+
 namespace {
 
 constexpr uint64_t kPart = uint64_t{8} << 20;
@@ -128,6 +129,20 @@ absl::StatusOr<std::shared_ptr<const LocalCopy>> CopyToDisk(
   last.url = url;
   last.stamp = object.stamp();
   return copy;
+}
+
+absl::StatusOr<std::string> ReadSmallObject(Storage* storage,
+                                            const std::string& url,
+                                            size_t most) {
+  BALLAST_ASSIGN_OR_RETURN(const File file, storage->Open(url));
+  const uint64_t size = file.stamp().size;
+  if (size > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(url, ": ", size, " bytes; wanted at most ", most));
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::string text, file.ReadAt(0, size));
+  BALLAST_RETURN_IF_ERROR(FileView(&file).CheckUnchanged());
+  return text;
 }
 
 }  // namespace ballast

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_STORAGE_LOCAL_COPY_H_
 #define BALLAST_SERVER_STORAGE_LOCAL_COPY_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,8 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/corpus/file.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 
@@ -49,6 +51,13 @@ void RemoveLeftCopies(const std::string& folder);
 // UNAVAILABLE also if the object changes meanwhile.
 absl::StatusOr<std::shared_ptr<const LocalCopy>> CopyToDisk(
     const std::string& url);
+
+// The bytes of the object `url`, all of one version, at most `most`. Blocks on
+// the store. Errors, naming the object: INVALID_ARGUMENT (more bytes);
+// UNAVAILABLE (it changed meanwhile); as Storage::Open and File::ReadAt.
+absl::StatusOr<std::string> ReadSmallObject(Storage* storage,
+                                            const std::string& url,
+                                            size_t most);
 
 }  // namespace ballast
 

@@ -3,11 +3,18 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <list>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/mutex.h"
 
 namespace ballast {
 
@@ -66,6 +73,59 @@ class Span final : public StoredRange {
  private:
   const ByteRange range_;
   const std::unique_ptr<char[]> bytes_;
+};
+
+// Names a range of one version of an object: a 128-bit hash.
+struct SpanKey {
+  uint64_t high = 0;
+  uint64_t low = 0;
+
+  friend bool operator==(const SpanKey&, const SpanKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const SpanKey& k) {
+    return H::combine(std::move(h), k.high, k.low);
+  }
+};
+
+// Spans that were read from a store, of all sources of a process. Holds
+// `capacity` bytes, or one span if that alone is larger, and forgets the least
+// recently used first. Spans that a reader holds or reads come on top.
+// Thread-safe.
+class SpanMemory {
+ public:
+  using SpanPtr = std::shared_ptr<const Span>;
+  using Load = std::function<absl::StatusOr<SpanPtr>()>;
+
+  explicit SpanMemory(uint64_t capacity) : capacity_(capacity) {}
+
+  // The span, or null if it is not here. Does not block.
+  SpanPtr Find(const SpanKey& key);
+  // The span. If it is not here, one caller runs `load` and the others wait for
+  // it; each that waited for a failed load loads anew. Errors: as `load`.
+  absl::StatusOr<SpanPtr> Get(const SpanKey& key, const Load& load);
+
+  // Keeps a span that was read elsewhere, unless it is here or being loaded.
+  void Put(const SpanKey& key, SpanPtr span);
+
+  uint64_t capacity() const { return capacity_; }
+  uint64_t bytes() const;
+
+ private:
+  struct Entry {
+    SpanPtr span;  // null while it is being loaded
+    std::list<SpanKey>::iterator used;
+  };
+  SpanPtr FindLocked(const SpanKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Fills an entry. Returns the spans that it forgets: freeing them takes time.
+  std::vector<SpanPtr> Fill(const SpanKey& key, Entry& entry, SpanPtr span)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const uint64_t capacity_;
+  mutable Mutex mutex_;
+  CondVar loaded_;
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<SpanKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::list<SpanKey> used_ ABSL_GUARDED_BY(mutex_);  // latest first
 };
 
 }  // namespace ballast

@@ -4,21 +4,92 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
+#include "server/corpus/file.h"
 #include "server/storage/arrow_store.h"
-#include "server/storage/folder_listing.h"
-#include "server/storage/local_store.h"
-#include "server/storage/open_object.h"
+#include "server/storage/store_reader.h"
 #include "server/storage/store_url.h"
 
 namespace ballast {
+
+std::vector<StoreEntry> FolderListing(const std::string& folder,
+                                      std::vector<StoreEntry> all) {
+  const std::string prefix = folder + "/";
+  std::vector<StoreEntry> direct;
+  absl::flat_hash_set<std::string> folders;
+  for (StoreEntry& entry : all) {
+    if (entry.path.compare(0, prefix.size(), prefix) != 0) continue;
+    const size_t slash = entry.path.find('/', prefix.size());
+    if (slash == std::string::npos) {
+      direct.push_back(std::move(entry));
+    } else if (std::string name = entry.path.substr(0, slash);
+               folders.insert(name).second) {
+      direct.push_back({.path = std::move(name), .is_folder = true});
+    }
+  }
+  return direct;
+}
+
+namespace {
+
+// Errors that are not NOT_FOUND are UNAVAILABLE, as of every store.
+absl::Status AsStore(const absl::Status& status) {
+  if (status.ok() || absl::IsNotFound(status)) return status;
+  return absl::UnavailableError(status.message());
+}
+
+class LocalStore final : public ObjectStore {
+ public:
+  absl::StatusOr<std::vector<StoreEntry>> List(const std::string& folder,
+                                               bool recursive) override {
+    std::vector<StoreEntry> entries;
+    std::error_code error;
+    std::filesystem::recursive_directory_iterator entry(folder, error), end;
+    if (error == std::errc::no_such_file_or_directory) return entries;
+    while (!error && entry != end) {
+      if (!recursive) entry.disable_recursion_pending();
+      if (entry->is_regular_file(error)) {
+        const uint64_t size = entry->file_size(error);
+        entries.push_back({.path = entry->path(), .size = error ? 0 : size});
+      } else if (!recursive && entry->is_directory(error)) {
+        entries.push_back({.path = entry->path(), .is_folder = true});
+      }
+      entry.increment(error);
+    }
+    if (error) return AsStore(FileError(error.value(), "list", folder));
+    return entries;
+  }
+
+  absl::StatusOr<FileStamp> Stat(const std::string& path) override {
+    const absl::StatusOr<FileStamp> stamp = StampFile(path);
+    if (!stamp.ok()) return AsStore(stamp.status());
+    return stamp;
+  }
+
+  absl::Status Read(const std::string& path, uint64_t /*object_size*/,
+                    uint64_t offset, uint64_t size, char* out) override {
+    const absl::StatusOr<File> file = File::Open(path);
+    if (!file.ok()) return AsStore(file.status());
+    return AsStore(file->ReadAt(offset, size, out));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ObjectStore> MakeLocalStore() {
+  return std::make_unique<LocalStore>();
+}
+
 namespace {
 
 // Objects whose versions are remembered, some 150 bytes each.
@@ -31,7 +102,7 @@ bool HasGlob(absl::string_view path) {
 }
 
 // "s3://"
-std::string SchemeOf(const std::string& url) {
+std::string GetScheme(const std::string& url) {
   return url.substr(0, url.find("://") + 3);
 }
 
@@ -130,7 +201,7 @@ absl::StatusOr<std::vector<std::string>> Storage::ListObjects(
   const bool recursive = pattern.find('/', glob) != std::string::npos;
   BALLAST_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries,
                            reader->List(folder, recursive));
-  const std::string scheme = SchemeOf(url);
+  const std::string scheme = GetScheme(url);
   std::vector<std::string> files;
   uint64_t objects = 0;
   for (const StoreEntry& entry : entries) {
@@ -153,7 +224,7 @@ absl::StatusOr<std::vector<std::string>> Storage::ListObjects(
 absl::StatusOr<std::vector<StoreEntry>> Storage::ListFolder(
     const std::string& url) {
   BALLAST_ASSIGN_OR_RETURN(const auto found, Find(url));
-  const std::string scheme = SchemeOf(url);
+  const std::string scheme = GetScheme(url);
   BALLAST_ASSIGN_OR_RETURN(
       std::vector<StoreEntry> entries,
       found.first->List(found.second, /*recursive=*/scheme == "gs://"));

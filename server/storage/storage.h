@@ -17,12 +17,22 @@
 #include "proto/config.pb.h"
 #include "server/corpus/file.h"
 #include "server/storage/disk_cache.h"
+#include "server/storage/entry_pool.h"
 #include "server/storage/object_store.h"
-#include "server/storage/span_memory.h"
-#include "server/storage/storage_counters.h"
+#include "server/storage/span.h"
 #include "server/storage/store_reader.h"
 
 namespace ballast {
+
+// The objects and folders directly in `folder`, of `all` objects below it: for
+// stores that list no folders. Pure.
+std::vector<StoreEntry> FolderListing(const std::string& folder,
+                                      std::vector<StoreEntry> all);
+
+// Files of a mounted file system as a store: paths file:///FOLDER/NAME. For
+// slow network file systems that shall go through storage.cache. (Paths without
+// a scheme are opened directly, server/corpus/file.h.)
+std::unique_ptr<ObjectStore> MakeLocalStore();
 
 // Where data files lie: the one place that opens them. A path is a file of a
 // mounted file system, or an object of a store (store_url.h). Thread-safe;
@@ -67,7 +77,7 @@ class Storage {
 
   // Opens a file for reading. An object is opened in the version that was seen
   // last, without a request if one was: a read finds out whether that is still
-  // there (stored_object.h), and the next Open asks then. kMemory: ABORTED if a
+  // there (object_store.h), and the next Open asks then. kMemory: ABORTED if a
   // request or the disk is needed. Errors: as File::Open; of the store.
   absl::StatusOr<File> Open(const std::string& path,
                             ReadFrom from = ReadFrom::kDisk);

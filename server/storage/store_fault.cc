@@ -18,7 +18,7 @@ bool Says(absl::string_view message,
 }
 
 // The section of the configuration that says how to reach the store of `url`.
-absl::string_view SectionOf(absl::string_view url) {
+absl::string_view GetSection(absl::string_view url) {
   if (absl::StartsWith(url, "gs://")) return "storage.gcs";
   if (absl::StartsWith(url, "abfs://")) return "storage.azure";
   return "storage.s3";
@@ -31,7 +31,7 @@ absl::Status StoreFault(absl::string_view action, absl::string_view url,
   const auto text = [&](absl::string_view advice) {
     return absl::StrCat(url, ": cannot ", action, ": ", message, advice);
   };
-  const absl::string_view section = SectionOf(url);
+  const absl::string_view section = GetSection(url);
   if (Says(message, {"NO_SUCH_BUCKET", "NoSuchBucket", "ContainerNotFound",
                      "The specified bucket does not exist"})) {
     return absl::NotFoundError(text(absl::StrCat(

@@ -1,6 +1,9 @@
 #include "server/text/chat_writer.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -8,12 +11,161 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
+#include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
-#include "server/text/chat_template.h"
 #include "server/text/text_token.h"
 
 namespace ballast {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// tokenizer_config.json lists the added tokens, at most a few MB.
+constexpr size_t kMostBytes = size_t{16} << 20;
+
+// The template of a file in JSON.
+std::string GetTemplate(const std::string& file) {
+  const Json json =
+      Json::parse(file, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return "";
+  const auto found = json.find("chat_template");
+  if (found == json.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return "";
+  for (const Json& one : *found) {
+    if (one.is_object() && one.value("name", Json()) == "default" &&
+        one.value("template", Json()).is_string()) {
+      return one["template"].get<std::string>();
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string OwnTemplate(const TemplateFiles& files) {
+  if (!files.jinja.empty()) return files.jinja;
+  std::string own = GetTemplate(files.json);
+  return own.empty() ? GetTemplate(files.tokenizer_config) : own;
+}
+
+std::string TemplateFault(const v1::Chat* chat, absl::string_view own) {
+  if (own.empty() || chat == nullptr) return "";
+  for (const std::string& one : chat->own_has()) {
+    if (!absl::StrContains(own, one)) {
+      return absl::StrCat("lacks \"", one, "\"");
+    }
+  }
+  for (const std::string& one : chat->own_lacks()) {
+    if (absl::StrContains(own, one)) return absl::StrCat("has \"", one, "\"");
+  }
+  return "";
+}
+
+std::vector<std::string> TemplateWarnings(const v1::Model& model) {
+  const std::string folder =
+      model.tokenizer().substr(0, model.tokenizer().rfind('/') + 1);
+  const auto read = [&](const char* name) {
+    return ReadSmallFile(folder + name, kMostBytes).value_or("");
+  };
+  if (model.tokenizer() == "bytes") return {};
+  const std::string fault = TemplateFault(
+      FindChat(model.chat_template()),
+      OwnTemplate({read("chat_template.jinja"), read("chat_template.json"),
+                   read("tokenizer_config.json")}));
+  if (fault.empty()) return {};
+  return {absl::StrCat(
+      "model.chat_template: found ", model.chat_template(),
+      ", where the template beside ", model.tokenizer(), " ", fault,
+      ": the checkpoint writes conversations otherwise than the one that this "
+      "template is of; compare `ballast-server inspect conversation` with it, "
+      "and name another template or give a custom one (docs/families.md, "
+      "\"Chat templates\")")};
+}
+
+namespace {
+
+// A template in which only the role's name differs between turns.
+v1::Chat WithNames(absl::string_view before_name, absl::string_view after_name,
+                   const char* end, const char* suffix) {
+  v1::Chat result;
+  const auto fill = [&](Role role, v1::ChatTemplate::Turn* turn) {
+    turn->set_prefix(absl::StrCat(before_name, RoleName(role), after_name));
+    turn->set_end(end);
+    turn->set_suffix(suffix);
+  };
+  fill(Role::kSystem, result.mutable_system());
+  fill(Role::kUser, result.mutable_user());
+  fill(Role::kAssistant, result.mutable_assistant());
+  result.mutable_assistant()->set_supervised(true);
+  return result;
+}
+
+// Python treats the ASCII separators as white space too.
+bool IsPythonSpace(uint32_t code) {
+  return IsWhiteSpace(code) || (code >= 0x1C && code <= 0x1F);
+}
+
+}  // namespace
+
+v1::Chat GetChat(const v1::Model& model) {
+  if (const v1::Chat* chat = FindChat(model.chat_template())) {
+    return *chat;
+  }
+  if (model.chat_template() == "custom") {
+    v1::Chat custom;
+    custom.set_begin(model.custom_template().begin());
+    *custom.mutable_system() = model.custom_template().system();
+    *custom.mutable_user() = model.custom_template().user();
+    *custom.mutable_assistant() = model.custom_template().assistant();
+    custom.set_trim(model.custom_template().trim());
+    return custom;
+  }
+  if (model.chat_template() == "llama3") {
+    v1::Chat llama3 = WithNames("<|start_header_id|>", "<|end_header_id|>\n\n",
+                                "<|eot_id|>", "");
+    llama3.set_begin("<|begin_of_text|>");
+    llama3.set_trim(true);
+    return llama3;
+  }
+  return WithNames("<|im_start|>", "\n", "<|im_end|>", "\n");
+}
+
+std::vector<const std::string*> GetTexts(const v1::Chat& chat) {
+  std::vector<const std::string*> texts = {
+      &chat.begin(),       &chat.image_before(), &chat.image_after(),
+      &chat.text_before(), &chat.text_after(),   &chat.text_first(),
+      &chat.part_seam(),   &chat.answer_first(), &chat.answer_before()};
+  for (const Role role : {Role::kSystem, Role::kUser, Role::kAssistant}) {
+    const v1::ChatTemplate::Turn& turn = GetTurn(chat, role);
+    texts.insert(texts.end(), {&turn.prefix(), &turn.end(), &turn.suffix()});
+  }
+  return texts;
+}
+
+const v1::ChatTemplate::Turn& GetTurn(const v1::Chat& chat, Role role) {
+  if (role == Role::kSystem) return chat.system();
+  return role == Role::kAssistant ? chat.assistant() : chat.user();
+}
+
+absl::string_view StripWhiteSpace(absl::string_view text) {
+  while (!text.empty()) {
+    const Utf8Character first = FirstCharacter(text);
+    if (!IsPythonSpace(first.code)) break;
+    text.remove_prefix(first.bytes);
+  }
+  while (!text.empty()) {
+    const Utf8Character last = LastCharacter(text);
+    if (!IsPythonSpace(last.code)) break;
+    text.remove_suffix(last.bytes);
+  }
+  return text;
+}
+
 namespace {
 
 using Kind = TextToken::Kind;
@@ -130,7 +282,7 @@ class ConversationWriter {
  private:
   void AddTurn(const Turn& turn, bool is_first, bool ends_answer, bool answers,
                absl::string_view system) {
-    const v1::ChatTemplate::Turn& form = TurnOf(chat_, turn.role);
+    const v1::ChatTemplate::Turn& form = GetTurn(chat_, turn.role);
     const bool is_answer = turn.role == Role::kAssistant;
     const Kind said = form.supervised() ? Kind::kSupervised : Kind::kContext;
     absl::string_view prefix = form.prefix();

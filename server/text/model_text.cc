@@ -14,10 +14,9 @@
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
-#include "server/text/chat_template.h"
 #include "server/text/chat_writer.h"
 #include "server/text/packed_tokens.h"
-#include "server/text/text_version.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 namespace {
@@ -149,9 +148,9 @@ absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
 // every one of a model's own template.
 absl::Status ModelText::CheckTokens() const {
   const ImageMarks& marks = planner().family().marks;
-  std::vector<const std::string*> texts = TextsOf(marks);
+  std::vector<const std::string*> texts = GetTexts(marks);
   if (FindChat(model_.chat_template()) != nullptr) {
-    const std::vector<const std::string*> of_chat = TextsOf(chat_);
+    const std::vector<const std::string*> of_chat = GetTexts(chat_);
     texts.insert(texts.begin(), of_chat.begin(), of_chat.end());
   }
   std::vector<std::string> tokens;

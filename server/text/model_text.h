@@ -28,7 +28,7 @@ namespace ballast {
 // The form of a sample's text.
 enum class TextForm {
   // JSON, as ParseConversation reads it, rendered with the model's chat
-  // template (chat_template.h). Every `<image>` becomes the text of the next
+  // template (chat_writer.h). Every `<image>` becomes the text of the next
   // image, every `<video>` that of the next video; in a sample of videos alone
   // `<image>` stands for a video, too, as LLaVA's data have it. Supervised: the
   // assistant's text and the end of its turn (docs/text.md has the exact rule).

@@ -15,7 +15,7 @@
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
-#include "server/text/chat_template.h"
+#include "server/text/chat_writer.h"
 
 namespace ballast {
 namespace {
@@ -60,7 +60,7 @@ bool IsOfChatMl(const NamedId& named) {
 
 bool TemplateHas(const v1::Model& model, absl::string_view content) {
   const v1::Chat chat = GetChat(model);
-  const std::vector<const std::string*> texts = TextsOf(chat);
+  const std::vector<const std::string*> texts = GetTexts(chat);
   return std::any_of(texts.begin(), texts.end(), [&](const std::string* text) {
     return absl::StrContains(*text, content);
   });

@@ -7,6 +7,7 @@
 #include "server/corpus/data_fault.h"
 
 namespace ballast {
+
 namespace {
 
 constexpr int32_t kUnsupervised = -100;

@@ -65,6 +65,13 @@ absl::Status LimitTokens(uint32_t max_tokens, v1::Batch::OnTooLong policy,
 // that token is supervised, -100 elsewhere and at the end.
 TextSample ExpandTokens(const TextTokens& text, const v1::TokenIds& token_ids);
 
+// Version of the rules that turn texts into tokens and labels. Must be raised
+// whenever the same text and settings yield others, or another number of them:
+// indexes of other versions are then measured anew, and servers of different
+// versions refuse each other. A template, a tokenizer or a setting that was
+// refused before raises nothing.
+inline constexpr int kTextVersion = 3;
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_TEXT_TEXT_TOKEN_H_

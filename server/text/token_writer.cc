@@ -95,8 +95,8 @@ void TokenWriter::AddImage(const ImagePieces& pieces) {
   }
 }
 
-TextToken::Kind TokenWriter::KindOf(size_t begin, size_t end,
-                                    size_t* at) const {
+TextToken::Kind TokenWriter::GetKind(size_t begin, size_t end,
+                                     size_t* at) const {
   // Some tokens cover no byte of their own: parts of a character that
   // normalising produced. They belong to the previous byte.
   end = std::max<size_t>(end, 1);
@@ -132,7 +132,7 @@ void TokenWriter::EncodePending() {
       return;
     }
     const Kind kind = is_mixed
-                          ? KindOf(i == 0 ? 0 : ends_[i - 1], ends_[i], &at)
+                          ? GetKind(i == 0 ? 0 : ends_[i - 1], ends_[i], &at)
                           : stretches_[0].kind;
     tokens_.push_back({ids_[i], kind});
   }

@@ -71,7 +71,7 @@ class TokenWriter {
   void EncodePending();
   // The kind of a token that covers [begin, end). `at` is a stretch at or
   // before the token's first one; moved to the first.
-  TextToken::Kind KindOf(size_t begin, size_t end, size_t* at) const;
+  TextToken::Kind GetKind(size_t begin, size_t end, size_t* at) const;
 
   const Tokenizer* tokenizer_;
   const v1::TokenIds* token_ids_;

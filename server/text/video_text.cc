@@ -16,7 +16,7 @@ constexpr float kPositionsPerSecond = 2;
 
 // LLaVA-NeXT's add_time_instruction, to the letter. Python's .2f and this round
 // the exact value half to even.
-std::string TimesOf(const VideoPlan& plan) {
+std::string GetTimes(const VideoPlan& plan) {
   std::string times;
   for (const double seconds : plan.told_seconds) {
     absl::StrAppendFormat(&times, "%s%.2fs", times.empty() ? "" : ",", seconds);
@@ -42,7 +42,7 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
   }
   if (rule == VideoRule::kOneVision || rule == VideoRule::kLlava) {
     text.run_tokens = static_cast<uint32_t>(plan.tokens);
-    if (!plan.told_seconds.empty()) text.times = TimesOf(plan);
+    if (!plan.told_seconds.empty()) text.times = GetTimes(plan);
     return text;
   }
   const uint32_t of_patch = plan.grid_h * plan.grid_w / (merge * merge);

@@ -24,7 +24,7 @@ uint32_t Or(uint32_t value, uint32_t other) {
   return value != 0 ? value : other;
 }
 
-double FpsOf(const VideoModel& model, double other = kDefaultFps) {
+double GetFps(const VideoModel& model, double other = kDefaultFps) {
   return model.fps > 0 ? model.fps : other;
 }
 
@@ -88,8 +88,8 @@ struct FrameRange {
   uint32_t count() const { return last - first + 1; }
 };
 
-absl::StatusOr<FrameRange> RangeOf(const VideoLength& video,
-                                   const VideoClip& clip) {
+absl::StatusOr<FrameRange> GetRange(const VideoLength& video,
+                                    const VideoClip& clip) {
   if (video.frames == 0 || !(video.fps > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a video of ", video.frames, " frames at ", video.fps,
@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<uint32_t>> SampleQwenUtils(const VideoModel& model,
   const double max_frames =
       FloorEven(model.max_frames != 0 ? model.max_frames
                                       : std::min<double>(kMaxFrames, total));
-  double count = total / video.fps * FpsOf(model);
+  double count = total / video.fps * GetFps(model);
   count = std::min(std::min(std::max(count, min_frames), max_frames), total);
   count = FloorEven(count);
   if (count < 2 || count > total) return TooFew(model, count, total);
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<uint32_t>> SampleQwen2Class(
   const double total = video.frames;
   const double max_frames =
       FloorEven(std::min<double>(Or(model.max_frames, kMaxFrames), total));
-  double count = total / video.fps * FpsOf(model);
+  double count = total / video.fps * GetFps(model);
   count = std::min({std::max<double>(count, Or(model.min_frames, kMinFrames)),
                     max_frames, total});
   count = FloorEven(count);
@@ -150,7 +150,7 @@ absl::StatusOr<std::vector<uint32_t>> SampleQwen2Class(
 absl::StatusOr<std::vector<uint32_t>> SampleQwen3Class(
     const VideoModel& model, const VideoLength& video) {
   const double total = video.frames;
-  double count = std::trunc(total / video.fps * FpsOf(model));
+  double count = std::trunc(total / video.fps * GetFps(model));
   count = std::min<double>(
       {std::max<double>(count, Or(model.min_frames, kMinFrames)),
        static_cast<double>(Or(model.max_frames, kMaxFrames)), total});
@@ -169,11 +169,11 @@ absl::StatusOr<std::vector<uint32_t>> SampleQwen3Class(
 absl::Status SampleLlava(const VideoModel& model, const VideoLength& video,
                          SampledFrames* sampled) {
   // round() of Python: half to even.
-  const double every = std::nearbyint(video.fps / FpsOf(model, kLlavaFps));
+  const double every = std::nearbyint(video.fps / GetFps(model, kLlavaFps));
   if (every < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         model.name, " takes each round(", video.fps, " / ",
-        FpsOf(model, kLlavaFps),
+        GetFps(model, kLlavaFps),
         ")-th frame, which is none; lower fps, or leave the video out"));
   }
   const double total = video.frames;
@@ -204,7 +204,7 @@ absl::StatusOr<std::vector<uint32_t>> SampleEvenly(const VideoModel& model,
                                                    const VideoLength& video) {
   const uint64_t total = video.frames;
   const double wanted =
-      std::max(1.0, std::trunc(video.frames / video.fps * FpsOf(model)));
+      std::max(1.0, std::trunc(video.frames / video.fps * GetFps(model)));
   const uint64_t count = static_cast<uint64_t>(
       std::min<double>(wanted, Or(model.max_frames, UINT32_MAX)));
   if (count > total) return TooFew(model, wanted, video.frames);
@@ -218,7 +218,7 @@ absl::StatusOr<std::vector<uint32_t>> SampleEvenly(const VideoModel& model,
 absl::StatusOr<std::vector<uint32_t>> SampleInternClass(
     const VideoModel& model, const VideoLength& video) {
   const double total = video.frames;
-  double count = std::trunc(total / video.fps * FpsOf(model));
+  double count = std::trunc(total / video.fps * GetFps(model));
   if (model.max_frames != 0) count = std::min<double>(count, model.max_frames);
   if (count < 1 || count > total) return TooFew(model, count, total);
   return TorchArange(total / count / 2, total, total / count);
@@ -260,7 +260,7 @@ absl::StatusOr<SampledFrames> SampleFrames(const VideoModel& model,
                                            const VideoLength& video,
                                            const VideoClip& clip,
                                            uint64_t seed) {
-  BALLAST_ASSIGN_OR_RETURN(const FrameRange range, RangeOf(video, clip));
+  BALLAST_ASSIGN_OR_RETURN(const FrameRange range, GetRange(video, clip));
   SampledFrames sampled;
   sampled.clip_frames = range.count();
   // transformers has no clips: a clip is a video of its own.

@@ -2,10 +2,18 @@
 #define BALLAST_SERVER_VIDEO_FRAME_TABLE_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/image/image.h"
+#include "server/video/video_plan.h"
 
 // The frames of a video as its packets describe them, without decoding. Pure,
 // and of the standard library alone: the decoder program uses it, too.
+
 namespace ballast {
 
 // The time of a packet that has none.
@@ -48,6 +56,44 @@ uint64_t PacketsToDecode(const FrameTable& table,
 
 // The most packets that decoding one frame of `table` takes.
 uint64_t MostPacketsToAFrame(const FrameTable& table);
+
+// What a video file says without a frame being decoded.
+struct VideoFacts {
+  std::string container;  // libavformat's name
+  std::string codec;      // libavcodec's name
+  uint32_t width = 0;     // of a frame as stored
+  uint32_t height = 0;
+  uint32_t rotation = 0;  // clockwise degrees that show it upright, by 90
+  // Frames a second on average: the container's figure, or the frames over
+  // their time where it has none. Above 0.
+  double fps = 0;
+  double seconds = 0;        // of the video as the container says; 0: unknown
+  double unit = 0;           // seconds of FrameTable's times
+  bool is_variable = false;  // frames are not evenly spaced
+  // Why more than the headers had to be read; empty if they sufficed.
+  std::string scan;
+  uint64_t bytes_read = 0;
+  FrameTable table;
+
+  uint32_t frames() const { return static_cast<uint32_t>(table.frames.size()); }
+  // As shown upright.
+  uint32_t shown_width() const { return rotation % 180 ? height : width; }
+  uint32_t shown_height() const { return rotation % 180 ? width : height; }
+};
+
+// Decodes a picture of a list that stands for a video, which must have `width`
+// x `height` pixels, and resizes it to the plan's frames: with the resampling
+// of the decoder's options, and before that with Pillow's where the plan has a
+// first size. `out` holds a frame, height*width*3 bytes. Errors: as
+// ImageDecoder::Decode and Resize; INVALID_ARGUMENT (another size).
+absl::Status MakeListedFrame(absl::string_view picture, uint32_t width,
+                             uint32_t height, const VideoPlan& plan,
+                             ImageDecoder* decoder, absl::Span<uint8_t> out);
+
+// An upper bound of the memory that MakeListedFrame takes beyond
+// ImageDecoder::Decode.
+uint64_t ListedFrameBytes(uint32_t width, uint32_t height,
+                          const VideoPlan& plan, const Resampling& resampling);
 
 }  // namespace ballast
 

@@ -21,14 +21,14 @@ namespace {
 constexpr int kPlanVersion = 1;
 constexpr uint32_t kMostGridSide = 65535;  // CheckColumns
 
-VideoPool PoolOf(const v1::Model::Video& video) {
+VideoPool GetPool(const v1::Model::Video& video) {
   return video.pool() == v1::Model::Video::POOL_AVERAGE ||
                  video.pool() == v1::Model::Video::POOL_MAX
              ? VideoPool::kWindows
              : VideoPool::kBilinear;
 }
 
-VideoNewline NewlineOf(const v1::Model::Video& video) {
+VideoNewline GetNewline(const v1::Model::Video& video) {
   switch (video.newline()) {
     case v1::Model::Video::NEWLINE_FRAME:
       return VideoNewline::kFrame;
@@ -41,7 +41,7 @@ VideoNewline NewlineOf(const v1::Model::Video& video) {
   }
 }
 
-VideoRule RuleOf(v1::Videos::Rule rule) {
+VideoRule GetRule(v1::Videos::Rule rule) {
   switch (rule) {
     case v1::Videos::RULE_QWEN3:
       return VideoRule::kQwen3;
@@ -84,8 +84,8 @@ absl::Status CheckPlan(const VideoPlan& plan) {
 
 }  // namespace
 
-std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
-  const v1::Videos::Rule rule = VideoRuleOf(model);
+std::optional<VideoModel> GetVideoModel(const v1::Model& model) {
+  const v1::Videos::Rule rule = GetVideoRule(model);
   if (rule == v1::Videos::RULE_UNSPECIFIED || model.patch() == 0) {
     return std::nullopt;
   }
@@ -95,7 +95,7 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
   limits.MergeFrom(model.video());
   VideoModel video;
   video.name = model.profile();
-  video.rule = RuleOf(rule);
+  video.rule = GetRule(rule);
   video.sampling = limits.sampling() == v1::Model::Video::SAMPLING_TRANSFORMERS
                        ? VideoSampling::kTransformers
                        : VideoSampling::kOwn;
@@ -117,7 +117,7 @@ std::optional<VideoModel> VideoModelOf(const v1::Model& model) {
   // A frame is one tile, which LLaVA-OneVision pools to half its sides.
   video.side = model.image_family().tile();
   if (video.rule == VideoRule::kLlava) {
-    CountLlavaTokens(PoolOf(limits), NewlineOf(limits), &video);
+    CountLlavaTokens(GetPool(limits), GetNewline(limits), &video);
     video.force_sample = limits.force_sample();
     video.tells_times = limits.time_instruction();
     return video;
@@ -140,7 +140,7 @@ std::optional<VideoModel> FindVideoModel(absl::string_view name,
         v1::Model::Video::SAMPLING_TRANSFORMERS);
   }
   if (!ApplyModelProfile(&model).ok()) return std::nullopt;
-  return VideoModelOf(model);
+  return GetVideoModel(model);
 }
 
 std::vector<std::string> VideoModelNames() {
@@ -149,7 +149,7 @@ std::vector<std::string> VideoModelNames() {
 }
 
 std::string VideoPlanKey(const v1::Model& model) {
-  const std::optional<VideoModel> video = VideoModelOf(model);
+  const std::optional<VideoModel> video = GetVideoModel(model);
   if (!video.has_value()) return "";
   std::string key = absl::StrCat("plan_version=", kPlanVersion, "\n");
   const auto add = [&key](absl::string_view name, auto value) {
@@ -179,7 +179,7 @@ std::string VideoPlanKey(const v1::Model& model) {
   return key;
 }
 
-IndexedVideo IndexedVideoOf(const VideoFacts& facts) {
+IndexedVideo GetIndexedVideo(const VideoFacts& facts) {
   IndexedVideo video = {};
   video.fps = facts.fps;
   video.frames = facts.frames();

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/model.pb.h"
-#include "server/corpus/index/indexed_video.h"
-#include "server/video/video_facts.h"
+#include "server/corpus/index/source_index.h"
+#include "server/video/frame_table.h"
 #include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 
@@ -18,8 +18,8 @@ namespace ballast {
 
 // The configured model as far as videos go: the rule of its profile with the
 // limits of model.video and the model's patches. nullopt: the model takes no
-// videos (VideoRuleOf). `model` is complete.
-std::optional<VideoModel> VideoModelOf(const v1::Model& model);
+// videos (GetVideoRule). `model` is complete.
+std::optional<VideoModel> GetVideoModel(const v1::Model& model);
 
 // The same for a released model with its defaults; nullopt for other names than
 // VideoModelNames(), which is in alphabetical order.
@@ -29,11 +29,11 @@ std::vector<std::string> VideoModelNames();
 
 // Everything that PlanIndexedVideo and the text of a video follow from besides
 // the facts, one KEY=VALUE a line: the rule and its limits, not the name of the
-// profile. Empty where VideoModelOf is.
+// profile. Empty where GetVideoModel is.
 std::string VideoPlanKey(const v1::Model& model);
 
 // The facts of a video as an index keeps them, without a clip.
-IndexedVideo IndexedVideoOf(const VideoFacts& facts);
+IndexedVideo GetIndexedVideo(const VideoFacts& facts);
 
 // Decides among the frames of an interval where a model draws them (InternVL's
 // own rule): the same for the same facts and clip, on every machine and in

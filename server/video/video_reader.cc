@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-Orientation OrientationOf(const VideoFacts& facts, const FrameForm& form) {
+Orientation GetOrientation(const VideoFacts& facts, const FrameForm& form) {
   if (!form.apply_rotation) return kUpright;
   switch (facts.rotation) {
     case 90:
@@ -139,7 +139,7 @@ absl::Status VideoReader::Decode(Worker* worker, const VideoBytes& video,
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   BALLAST_RETURN_IF_ERROR(
       CheckDecodedPixels(PacketsToDecode(facts.table, distinct), facts));
-  const Orientation orientation = OrientationOf(facts, form);
+  const Orientation orientation = GetOrientation(facts, form);
   const auto place_of = [&](uint32_t frame) {
     return static_cast<size_t>(
         std::lower_bound(wanted.begin(), wanted.end(), frame) - wanted.begin());

@@ -13,9 +13,9 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/image/resample_weights.h"
-#include "server/image/frame_resizer.h"
+#include "server/image/crop_maker.h"
 #include "server/video/decoder/decoder_process.h"
-#include "server/video/video_facts.h"
+#include "server/video/frame_table.h"
 
 namespace ballast {
 

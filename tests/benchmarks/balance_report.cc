@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_format.h"
 #include "server/schedule/balance.h"
-#include "server/schedule/group_numbering.h"
+#include "server/schedule/group_order.h"
 
 namespace ballast {
 namespace {

@@ -26,16 +26,14 @@
 #include "common/aligned_buffer.h"
 #include "common/blocking_calls.h"
 #include "common/clock.h"
-#include "common/live_value.h"
+#include "common/mutex.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/guarded_source.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/tar/tar_writer.h"
-#include "server/delivery/block_build.h"
+#include "server/delivery/block.h"
 #include "server/delivery/file_sample_builder.h"
-#include "server/job/check_sources.h"
-#include "server/job/config_index_key.h"
 #include "server/job/index_sources.h"
+#include "server/job/job_setup.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_text.h"
 #include "server/text/tokenizer.h"
@@ -96,7 +94,7 @@ class EncodedJob {
     text_ = Must(ModelText::Create(config.model(), tokenizer_.get()));
     source_ = GuardSource(
         Must(OpenAnySource(config.sources(0), config, directory_,
-                           IndexKeyOf(config, *tokenizer_))),
+                           GetIndexKey(config, *tokenizer_))),
         std::make_shared<LiveValue<ReadPolicy>>(ReadPolicy()),
         std::make_shared<BlockingCalls>(2, Clock::Real()), Clock::Real());
     scheduler_ = Must(Scheduler::Create(config, {&source_->index()}));

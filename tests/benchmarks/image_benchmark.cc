@@ -52,7 +52,7 @@ double ProcessorSeconds() {
   return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-double SecondsOf(const std::function<void()>& work) {
+double GetSeconds(const std::function<void()>& work) {
   const double start = ProcessorSeconds();
   work();
   return ProcessorSeconds() - start;
@@ -117,10 +117,10 @@ void BM_DecodeResize(benchmark::State& state) {
     pixels = psnr = 0;
     for (size_t i = 0; i < corpus.size(); ++i) {
       const CorpusImage& image = corpus[i];
-      rows.Add(i, SecondsOf([&] { plain.DecodeRows(image.bytes); }));
-      exact_times.Add(i, SecondsOf([&] { Resize(exact, image, exact_out); }));
-      whole.Add(i, SecondsOf([&] { plain.DecodeWhole(image.bytes); }));
-      fast_times.Add(i, SecondsOf([&] { Resize(fast, image, fast_out); }));
+      rows.Add(i, GetSeconds([&] { plain.DecodeRows(image.bytes); }));
+      exact_times.Add(i, GetSeconds([&] { Resize(exact, image, exact_out); }));
+      whole.Add(i, GetSeconds([&] { plain.DecodeWhole(image.bytes); }));
+      fast_times.Add(i, GetSeconds([&] { Resize(fast, image, fast_out); }));
       const double one =
           Psnr(exact_out, fast_out, size_t{image.width} * image.height * 3);
       psnr += one;

@@ -13,12 +13,12 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/cores.h"
 #include "common/instruments.h"
+#include "common/machine.h"
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/active_samples.h"
 #include "server/delivery/delivery_instruments.h"
+#include "server/delivery/stall_watch.h"
 
 namespace ballast {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "absl/strings/str_format.h"
 #include "server/schedule/balance.h"
+#include "server/schedule/encoder_placement.h"
 #include "server/schedule/placement_figures.h"
 #include "server/schedule/scheduler.h"
-#include "server/schedule/shared_bound.h"
 #include "tests/fakes/drawn_loads.h"
 #include "tests/fakes/fake_source_index.h"
 
@@ -52,7 +52,7 @@ struct Figures : PlacementFigures {
   }
 };
 
-Figures FiguresOf(const v1::Config& config, const FakeSourceIndex& index) {
+Figures GetFigures(const v1::Config& config, const FakeSourceIndex& index) {
   Figures figures;
   const auto scheduler = Scheduler::Create(config, {&index});
   for (uint64_t step = 0; step < kSteps; ++step) {
@@ -87,7 +87,7 @@ void Report() {
         } else if (balance == "split") {
           config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
         }
-        const Figures figures = FiguresOf(config, index);
+        const Figures figures = GetFigures(config, index);
         const double tokens = figures.image_tokens;
         absl::PrintF("%s,%d,%s,%.4f,%.4f,%.4f,%.4f,%.3f,%.3f,%.3f,%.3f\n", kind,
                      ranks, balance, figures.spread(v1::MODULE_VISION),

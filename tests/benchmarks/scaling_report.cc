@@ -24,12 +24,12 @@
 #include "absl/time/time.h"
 #include "proto/block/block_layout.h"
 #include "proto/schedule/delivery_rule.h"
-#include "proto/schedule/schedule_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/job_shape.h"
 
 namespace ballast {
 namespace {
@@ -51,7 +51,7 @@ std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
 }
 
 // One server a node, for the node's ranks of both modules.
-v1::Config ConfigOf(uint32_t nodes, v1::Delivery delivery) {
+v1::Config GetConfig(uint32_t nodes, v1::Delivery delivery) {
   const uint32_t ranks = nodes * kRanksPerNode;
   v1::Config config = JobConfig(ranks, ranks, ranks * kSamplesPerRank,
                                 ranks * kSamplesPerRank, delivery);
@@ -99,19 +99,19 @@ struct Bytes {
   uint64_t all = 0, within = 0, between = 0, hybrid = 0;
 };
 
-Bytes BytesOf(const v1::StepSchedule& schedule, const v1::Job& job) {
+Bytes GetBytes(const v1::StepSchedule& schedule, const v1::Job& job) {
   Bytes bytes;
   const auto node = [](uint32_t rank) { return rank / kRanksPerNode; };
   for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
     for (const v1::ModuleSchedule& module : columns.modules()) {
-      const DeliveryRule hybrid = *RuleOf(job, module.module());
+      const DeliveryRule hybrid = *GetRule(job, module.module());
       for (int i = 0; i < module.owner_size(); ++i) {
         const uint64_t payload = PayloadOf(columns, module.module(), i);
         const uint32_t reader = module.reader(i), owner = module.owner(i);
         bytes.all += payload;
         if (reader == owner) continue;
         (node(reader) == node(owner) ? bytes.within : bytes.between) += payload;
-        if (hybrid.PullerOf(reader, owner) != owner) bytes.hybrid += payload;
+        if (hybrid.GetPuller(reader, owner) != owner) bytes.hybrid += payload;
       }
     }
   }
@@ -125,7 +125,7 @@ double PlanMilliseconds(const v1::StepSchedule& schedule, const v1::Job& job) {
       v1::Role role;
       role.set_module(module);
       role.set_dp_rank(kRanksPerNode / 2);
-      const JobShape shape = *ShapeOf(job, role);
+      const JobShape shape = *GetShape(job, role);
       if (!PlanExchange(schedule, 0, role, v1::DELIVERY_EXCHANGE, shape.block)
                .ok()) {
         std::abort();
@@ -136,7 +136,7 @@ double PlanMilliseconds(const v1::StepSchedule& schedule, const v1::Job& job) {
 
 void PrintRow(uint32_t nodes, const FakeSourceIndex& index) {
   const auto scheduler =
-      *Scheduler::Create(ConfigOf(nodes, v1::DELIVERY_HYBRID), {&index});
+      *Scheduler::Create(GetConfig(nodes, v1::DELIVERY_HYBRID), {&index});
   const v1::StepSchedule schedule = *scheduler->Schedule(0);
   const double schedule_ms = Least([&] { (void)scheduler->Schedule(0); });
   std::string wire;
@@ -151,7 +151,7 @@ void PrintRow(uint32_t nodes, const FakeSourceIndex& index) {
   const double plan_ms = PlanMilliseconds(schedule, scheduler->job());
   Bytes sum;
   for (uint64_t step = 0; step < kSteps; ++step) {
-    const Bytes bytes = BytesOf(*scheduler->Schedule(step), scheduler->job());
+    const Bytes bytes = GetBytes(*scheduler->Schedule(step), scheduler->job());
     sum.all += bytes.all;
     sum.within += bytes.within;
     sum.between += bytes.between;

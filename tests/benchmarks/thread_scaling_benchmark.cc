@@ -21,7 +21,7 @@
 #include <benchmark/benchmark.h>
 
 #include "absl/types/span.h"
-#include "common/cores.h"
+#include "common/machine.h"
 #include "server/image/image.h"
 #include "tests/benchmarks/image_corpus.h"
 #include "tests/benchmarks/plain_jpeg.h"

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/frame_sampling.h"
 #include "server/video/model_videos.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/overwrite_count.h"
+#include "client/block_assembler.h"
 #include "tests/client/batch_stream_fixture.h"
 
 namespace ballast {
@@ -109,8 +109,8 @@ TEST_F(BatchStreamTest, ContinuesWithAnotherServerAtOnce) {
   EXPECT_THAT(clock_.sleeps(), ElementsAre());
 }
 
-// Two releases side by side, whose blocks have other versions: a rank goes on at
-// the servers of its own.
+// Two releases side by side, whose blocks have other versions: a rank goes on
+// at the servers of its own.
 TEST_F(BatchStreamTest, AServerOfAnotherVersionIsLeft) {
   FakeBlock other = NumberedBlock(1);
   ++other.bytes[4];  // the version

@@ -21,7 +21,7 @@ BufferPool::Buffer Take(BufferPool* pool, uint64_t bytes) {
 TEST(BufferPoolTest, BuffersLieInOneRegion) {
   BufferPool pool(4 * kMiB);
   const auto first = Take(&pool, 1);
-  const auto region = pool.RegionOf(first);
+  const auto region = pool.GetRegion(first);
   ASSERT_NE(region, nullptr);
   EXPECT_FALSE(region->read_only());
   EXPECT_EQ(region->bytes().size(), 4 * kMiB);
@@ -32,7 +32,7 @@ TEST(BufferPoolTest, BuffersLieInOneRegion) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.bytes.data()) % 256, 0u);
     EXPECT_GE(buffer.bytes.data(), region->bytes().begin());
     EXPECT_LE(buffer.bytes.end(), region->bytes().end());
-    EXPECT_EQ(pool.RegionOf(buffer), region);
+    EXPECT_EQ(pool.GetRegion(buffer), region);
     std::memset(buffer.bytes.data(), 1, bytes);
   }
 }
@@ -50,19 +50,19 @@ TEST(BufferPoolTest, BuffersThatDoNotFitGetTheirOwnMemory) {
   auto all = Take(&pool, kMiB);
   for (const uint64_t bytes : {uint64_t{1}, 2 * kMiB}) {
     auto alone = Take(&pool, bytes);
-    EXPECT_EQ(pool.RegionOf(alone), nullptr);
+    EXPECT_EQ(pool.GetRegion(alone), nullptr);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(alone.bytes.data()) % 256, 0u);
     std::memset(alone.bytes.data(), 1, bytes);
     pool.Return(std::move(alone));
   }
   pool.Return(std::move(all));
-  EXPECT_NE(pool.RegionOf(Take(&pool, 1)), nullptr);
+  EXPECT_NE(pool.GetRegion(Take(&pool, 1)), nullptr);
 }
 
 TEST(BufferPoolTest, TheRegionMayOutliveThePool) {
   auto pool = std::make_unique<BufferPool>(kMiB);
   auto buffer = Take(pool.get(), 100);
-  const auto region = pool->RegionOf(buffer);
+  const auto region = pool->GetRegion(buffer);
   buffer.bytes[0] = 7;
   pool->Return(std::move(buffer));
   pool.reset();
@@ -71,7 +71,7 @@ TEST(BufferPoolTest, TheRegionMayOutliveThePool) {
 
 TEST(BufferPoolTest, WithoutARegionAllBuffersGetTheirOwnMemory) {
   BufferPool pool(0);
-  EXPECT_EQ(pool.RegionOf(Take(&pool, 10)), nullptr);
+  EXPECT_EQ(pool.GetRegion(Take(&pool, 10)), nullptr);
   EXPECT_EQ(Take(&pool, 0).bytes.size(), 0u);
 }
 
@@ -105,7 +105,7 @@ TEST(BufferPoolsTest, KeepsTheLatest) {
   for (size_t i = 0; i < BufferPools::kMostIdle + 1; ++i) {
     used.push_back(pools.Take(kMiB));
     auto buffer = Take(used.back().get(), 1);
-    regions.push_back(used.back()->RegionOf(buffer));
+    regions.push_back(used.back()->GetRegion(buffer));
     used.back()->Return(std::move(buffer));
   }
   for (auto& pool : used) pool.reset();

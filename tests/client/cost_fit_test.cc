@@ -212,10 +212,10 @@ TEST(AddObservationsTest, SumsWhatEachRankOwns) {
   std::vector<v1::StepTiming> timings;
   for (uint32_t m = 0; m < job.micro_batches; ++m) {
     for (uint32_t r = 0; r < 2; ++r) {
-      timings.push_back(TimingOf(v1::MODULE_VISION, r, 3, m, m * 10 + r));
+      timings.push_back(GetTiming(v1::MODULE_VISION, r, 3, m, m * 10 + r));
     }
   }
-  timings.push_back(TimingOf(v1::MODULE_LANGUAGE, 3, 3, 1, 0.5));
+  timings.push_back(GetTiming(v1::MODULE_LANGUAGE, 3, 3, 1, 0.5));
   CostObservations found;
   ASSERT_TRUE(AddObservations(schedule, timings, &found).ok());
   ASSERT_EQ(found[v1::MODULE_VISION].size(), timings.size() - 1);
@@ -254,13 +254,13 @@ TEST(AddObservationsTest, RefusesTimingsThatDoNotFit) {
   const v1::StepSchedule schedule = SyntheticSchedule(job, 3);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const v1::StepTiming& timing :
-       {TimingOf(v1::MODULE_VISION, 0, 3, 0, 1),
-        TimingOf(v1::MODULE_UNSPECIFIED, 0, 3, 0, 1),
-        TimingOf(v1::MODULE_LANGUAGE, 2, 3, 0, 1),
-        TimingOf(v1::MODULE_LANGUAGE, 0, 4, 0, 1),
-        TimingOf(v1::MODULE_LANGUAGE, 0, 3, 2, 1),
-        TimingOf(v1::MODULE_LANGUAGE, 0, 3, 0, -1),
-        TimingOf(v1::MODULE_LANGUAGE, 0, 3, 0, nan)}) {
+       {GetTiming(v1::MODULE_VISION, 0, 3, 0, 1),
+        GetTiming(v1::MODULE_UNSPECIFIED, 0, 3, 0, 1),
+        GetTiming(v1::MODULE_LANGUAGE, 2, 3, 0, 1),
+        GetTiming(v1::MODULE_LANGUAGE, 0, 4, 0, 1),
+        GetTiming(v1::MODULE_LANGUAGE, 0, 3, 2, 1),
+        GetTiming(v1::MODULE_LANGUAGE, 0, 3, 0, -1),
+        GetTiming(v1::MODULE_LANGUAGE, 0, 3, 0, nan)}) {
     CostObservations found;
     EXPECT_EQ(AddObservations(schedule, {timing}, &found).code(),
               absl::StatusCode::kInvalidArgument)

@@ -1,4 +1,4 @@
-#include "client/pull_channels.h"
+#include "client/pull_channel.h"
 
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>

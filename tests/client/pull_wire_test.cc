@@ -1,4 +1,4 @@
-#include "client/pull_wire.h"
+#include "client/pull_stream.h"
 
 #include <string>
 #include <utility>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/block/chunk_wire.h"
+#include "proto/block/block_view.h"
 
 namespace ballast {
 namespace {

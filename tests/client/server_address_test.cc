@@ -1,4 +1,4 @@
-#include "client/server_address.h"
+#include "client/server_channel.h"
 
 #include <string>
 

@@ -18,7 +18,7 @@
 #include "client/batch_fetcher.h"
 #include "client/loader_client.h"
 #include "common/mutex.h"
-#include "proto/block/arena_layout.h"
+#include "proto/block/block_layout.h"
 #include "server/delivery/arena.h"
 #include "tests/fakes/fake_loader_service.h"
 

@@ -1,4 +1,4 @@
-#include "common/extent_allocator.h"
+#include "common/aligned_buffer.h"
 
 #include <cstdint>
 #include <deque>

@@ -352,7 +352,7 @@ TEST(HelperEndTest, OnlyWhatTheProcessDidItselfIsACrash) {
            {CLD_KILLED, SIGBUS, HelperEnd::kKilled},
            {0, 0, HelperEnd::kKilled},
        }) {
-    EXPECT_EQ(HelperEndOf(code, status), end) << code << " " << status;
+    EXPECT_EQ(GetHelperEnd(code, status), end) << code << " " << status;
   }
 }
 

@@ -24,13 +24,13 @@ using ::testing::UnorderedElementsAre;
 
 constexpr char kRecipe[] = "deploy/conda/recipe.yaml";
 
-std::string TextOf(const std::string& path) {
+std::string GetText(const std::string& path) {
   const auto text = ReadSmallFile(path, 1 << 20);
   EXPECT_TRUE(text.ok()) << text.status();
   return text.value_or("");
 }
 
-std::set<std::string> TextsOf(const YAML::Node& list) {
+std::set<std::string> GetTexts(const YAML::Node& list) {
   std::set<std::string> texts;
   for (const auto& one : list) texts.insert(one.as<std::string>());
   return texts;
@@ -38,7 +38,7 @@ std::set<std::string> TextsOf(const YAML::Node& list) {
 
 class CondaRecipeTest : public ::testing::Test {
  protected:
-  const YAML::Node recipe_ = YAML::Load(TextOf(kRecipe));
+  const YAML::Node recipe_ = YAML::Load(GetText(kRecipe));
 };
 
 TEST_F(CondaRecipeTest, PacksThisVersion) {
@@ -46,26 +46,26 @@ TEST_F(CondaRecipeTest, PacksThisVersion) {
   EXPECT_EQ(recipe_["context"]["version"].as<std::string>(), kVersion);
   EXPECT_EQ(recipe_["package"]["name"].as<std::string>(), "ballast");
   // The head says how it is built, with a wheel of this version.
-  EXPECT_THAT(TextOf(kRecipe), HasSubstr(absl::StrCat("ballast-", kVersion,
-                                                      "-py3-none-manylinux")));
+  EXPECT_THAT(GetText(kRecipe), HasSubstr(absl::StrCat("ballast-", kVersion,
+                                                       "-py3-none-manylinux")));
 }
 
 TEST_F(CondaRecipeTest, WantsWhatTheWheelWants) {
-  const std::string wheel = TextOf("trainer_shim/python/wheel.py");
-  const std::set<std::string> run = TextsOf(recipe_["requirements"]["run"]);
+  const std::string wheel = GetText("trainer_shim/python/wheel.py");
+  const std::set<std::string> run = GetTexts(recipe_["requirements"]["run"]);
   EXPECT_THAT(wheel, HasSubstr("Requires-Python: >=3.9\n"));
   EXPECT_THAT(run, Contains("python >=3.9"));
   // The tag that docs/decisions/0040 explains.
   EXPECT_THAT(run, Contains("__glibc >=2.35"));
   EXPECT_THAT(wheel, HasSubstr("Requires-Dist: torch>=2.1; extra"));
-  EXPECT_THAT(TextsOf(recipe_["requirements"]["run_constraints"]),
+  EXPECT_THAT(GetTexts(recipe_["requirements"]["run_constraints"]),
               Contains("pytorch >=2.1"));
 }
 
 TEST_F(CondaRecipeTest, TriesEveryProgramOfTheWheel) {
   std::set<std::string> programs;
   const std::vector<std::string> parts = absl::StrSplit(
-      TextOf("trainer_shim/python/BUILD.bazel"), " --program $(location ");
+      GetText("trainer_shim/python/BUILD.bazel"), " --program $(location ");
   for (size_t i = 1; i < parts.size(); ++i) {
     const std::string label = parts[i].substr(0, parts[i].find(')'));
     programs.insert(label.substr(label.rfind(':') + 1));
@@ -73,7 +73,7 @@ TEST_F(CondaRecipeTest, TriesEveryProgramOfTheWheel) {
   ASSERT_EQ(programs.size(), 3);
   std::set<std::string> tried;
   for (const auto& test : recipe_["tests"]) {
-    for (const std::string& command : TextsOf(test["script"])) {
+    for (const std::string& command : GetTexts(test["script"])) {
       tried.insert(command);
     }
   }
@@ -95,10 +95,10 @@ TEST_F(CondaRecipeTest, LeavesTheWheelsLibrariesAlone) {
 TEST_F(CondaRecipeTest, RunsWithAnyPython) {
   const YAML::Node python = recipe_["build"]["python"];
   EXPECT_TRUE(python["version_independent"].as<bool>());
-  const std::string wheel = TextOf("trainer_shim/python/wheel.py");
+  const std::string wheel = GetText("trainer_shim/python/wheel.py");
   EXPECT_THAT(wheel, HasSubstr("ballast._programs:"));
   EXPECT_THAT(
-      TextsOf(python["entry_points"]),
+      GetTexts(python["entry_points"]),
       UnorderedElementsAre("ballast-server = ballast._programs:ballast_server",
                            "ballastctl = ballast._programs:ballastctl",
                            "ballast-rank = ballast._programs:ballast_rank"));

@@ -91,8 +91,8 @@ std::string CommentOfFile(const FileDescriptor* file) {
 // ---- The configuration
 
 // What the options say of a key, as one line; empty where they say nothing.
-std::string OptionsOf(const FieldDescriptor* field) {
-  const v1::Setting& setting = SettingOf(*field);
+std::string GetOptions(const FieldDescriptor* field) {
+  const v1::Setting& setting = GetSetting(*field);
   std::vector<std::string> parts;
   if (setting.has_required()) parts.push_back("Required.");
   if (!setting.only().empty()) {
@@ -113,13 +113,13 @@ std::string OptionsOf(const FieldDescriptor* field) {
 }
 
 // The notation of a value of the field.
-std::string KindOf(const FieldDescriptor* field) {
+std::string GetKind(const FieldDescriptor* field) {
   std::string kind;
   if (field->is_map()) {
     const FieldDescriptor* value = field->message_type()->map_value();
     if (IsMessage(*value)) return "a map of sections";
     return absl::StrCat("a map, each value ",
-                        DescribeValue(*value, SettingOf(*field)));
+                        DescribeValue(*value, GetSetting(*field)));
   }
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
     kind = absl::StrCat(
@@ -131,7 +131,7 @@ std::string KindOf(const FieldDescriptor* field) {
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
     kind = "`true` or `false`";
   } else {
-    kind = DescribeValue(*field, SettingOf(*field));
+    kind = DescribeValue(*field, GetSetting(*field));
   }
   return field->is_repeated() ? absl::StrCat("a list: ", kind) : kind;
 }
@@ -156,8 +156,8 @@ void AddSection(const Descriptor* message, const std::string& key,
   }
   for (int i = 0; i < message->field_count(); ++i) {
     const FieldDescriptor* field = message->field(i);
-    absl::StrAppend(out, "- **`", field->name(), "`**: ", KindOf(field), ".\n",
-                    OptionsOf(field), Paragraphs(CommentOf(field), "  "));
+    absl::StrAppend(out, "- **`", field->name(), "`**: ", GetKind(field), ".\n",
+                    GetOptions(field), Paragraphs(CommentOf(field), "  "));
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
       absl::StrAppend(out, ChoicesOf(field->enum_type()));
     }
@@ -192,11 +192,11 @@ std::string ConfigurationPage(const FileDescriptor* file) {
 
 // ---- RPCs
 
-std::string TypeOf(const FieldDescriptor* field) {
+std::string GetType(const FieldDescriptor* field) {
   if (field->is_map()) {
     return absl::StrCat("map of ",
                         field->message_type()->map_key()->type_name(), " to ",
-                        TypeOf(field->message_type()->map_value()));
+                        GetType(field->message_type()->map_value()));
   }
   std::string type = field->type_name();
   if (IsMessage(*field)) type = field->message_type()->full_name();
@@ -217,7 +217,7 @@ void AddMessage(const Descriptor* message, std::string* out) {
   for (int i = 0; i < message->field_count(); ++i) {
     const FieldDescriptor* field = message->field(i);
     absl::StrAppend(
-        out, "- **`", field->name(), "`** (", TypeOf(field), ", ",
+        out, "- **`", field->name(), "`** (", GetType(field), ", ",
         field->number(), ")",
         field->real_containing_oneof() != nullptr
             ? absl::StrCat(", one of `", field->real_containing_oneof()->name(),

@@ -21,7 +21,7 @@ std::string WantedTable() {
   const std::shared_ptr<const TensorTable> table = MakeTensorTable();
   for (const TensorRow& row : *table) {
     absl::StrAppend(&text, "| ", row.name, " | ", ElementName(row.type), " | ",
-                    row.shape, " | ", ReceiversOf(row.field), " | ",
+                    row.shape, " | ", GetReceivers(row.field), " | ",
                     JoinName(row.join), " | ", MemoryName(row.memory), " | ",
                     row.contents, " |\n");
   }

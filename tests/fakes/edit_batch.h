@@ -7,7 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/host/patchify.h"
 

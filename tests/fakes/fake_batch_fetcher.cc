@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/held_bytes.h"
+#include "client/buffer_pool.h"
 #include "common/aligned_buffer.h"
 
 namespace ballast {

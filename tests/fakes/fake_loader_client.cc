@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "client/memory_region.h"
+#include "client/buffer_pool.h"
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_plan.h"
@@ -98,9 +98,9 @@ class FakeFetcher : public BatchFetcher {
           loader_.before_fetch(request_.role, step_, micro_batch_));
     }
     const v1::Job job = SyntheticJobMessage(loader_.job);
-    const BlockGeometry geometry = GeometryOf(job);
+    const BlockGeometry geometry = GetGeometry(job);
     BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
-                             RuleOf(job, request_.role.module()));
+                             GetRule(job, request_.role.module()));
     BALLAST_ASSIGN_OR_RETURN(
         const BlockPlan plan,
         PlanBlock(ScheduleOf(loader_.job, step_, request_.role.split()),

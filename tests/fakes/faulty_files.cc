@@ -33,7 +33,7 @@ Faults& TheFaults() {
   return *faults;
 }
 
-std::string PathOf(int descriptor) {
+std::string GetPath(int descriptor) {
   std::error_code ignored;
   return std::filesystem::read_symlink(
              "/proc/self/fd/" + std::to_string(descriptor), ignored)
@@ -49,7 +49,8 @@ int ErrnoOf(int descriptor, bool peeks) {
     faults.failed += !peeks;
     return ESTALE;
   }
-  if (faults.left == 0 || !absl::StrContains(PathOf(descriptor), faults.path)) {
+  if (faults.left == 0 ||
+      !absl::StrContains(GetPath(descriptor), faults.path)) {
     return 0;
   }
   if (!peeks) {
@@ -91,7 +92,7 @@ void FailReads(const std::string& path, int number, uint64_t times) {
 void MakeHandlesStale(const std::string& path) {
   std::set<int> stale;
   for (int descriptor = 0; descriptor < 1024; ++descriptor) {
-    if (absl::StrContains(PathOf(descriptor), path)) stale.insert(descriptor);
+    if (absl::StrContains(GetPath(descriptor), path)) stale.insert(descriptor);
   }
   Faults& faults = TheFaults();
   MutexLock lock(&faults.mutex);

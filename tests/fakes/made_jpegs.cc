@@ -50,7 +50,7 @@ void SetTables(const MadeJpeg& made, std::mt19937* random,
   }
 }
 
-const char* NameOf(ChromaSampling sampling) {
+const char* GetName(ChromaSampling sampling) {
   switch (sampling) {
     case ChromaSampling::kGrey:
       return "grey";
@@ -64,7 +64,7 @@ const char* NameOf(ChromaSampling sampling) {
   return "unknown";
 }
 
-const char* NameOf(Picture picture) {
+const char* GetName(Picture picture) {
   switch (picture) {
     case Picture::kScene:
       return "scene";
@@ -124,10 +124,10 @@ std::string MakeJpeg(const MadeJpeg& made) {
   return made_bytes;
 }
 
-std::string NameOf(const MadeJpeg& made) {
-  return absl::StrCat(made.width, "x", made.height, " ", NameOf(made.sampling),
-                      " ", NameOf(made.picture), " q", made.quality, " tables ",
-                      static_cast<int>(made.tables), " restarts ",
+std::string GetName(const MadeJpeg& made) {
+  return absl::StrCat(made.width, "x", made.height, " ", GetName(made.sampling),
+                      " ", GetName(made.picture), " q", made.quality,
+                      " tables ", static_cast<int>(made.tables), " restarts ",
                       made.restart_interval, " seed ", made.seed);
 }
 

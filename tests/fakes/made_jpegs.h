@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/image/plane_form.h"
+#include "proto/image/engine_jpeg.h"
 
 namespace ballast {
 
@@ -33,7 +33,7 @@ struct MadeJpeg {
 std::string MakeJpeg(const MadeJpeg& made);
 
 // What to say of it in a failure: "17x33 4:2:0 noise q75".
-std::string NameOf(const MadeJpeg& made);
+std::string GetName(const MadeJpeg& made);
 
 // Files that try the arithmetic of decoding and upsampling: every sampling with
 // sides of 1 to 40, extreme tables and qualities, restart markers, long and

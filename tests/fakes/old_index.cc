@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "server/corpus/index/index_file.h"
 #include "server/corpus/index/index_format.h"
-#include "server/corpus/index/index_pages.h"
 #include "tests/fakes/seal_index.h"
 
 namespace ballast {

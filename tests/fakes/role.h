@@ -16,8 +16,8 @@ inline v1::Role RoleOf(v1::Module module, uint32_t rank) {
 }
 
 // The time that `rank` of `module` took for a micro-batch.
-inline v1::StepTiming TimingOf(v1::Module module, uint32_t rank, uint64_t step,
-                               uint32_t micro_batch, double milliseconds) {
+inline v1::StepTiming GetTiming(v1::Module module, uint32_t rank, uint64_t step,
+                                uint32_t micro_batch, double milliseconds) {
   v1::StepTiming timing;
   *timing.mutable_role() = RoleOf(module, rank);
   timing.set_step(step);

@@ -87,7 +87,7 @@ uint32_t Deal(uint32_t i, uint32_t n) {
 void AddModule(const SyntheticJob& job, v1::Module module, uint32_t dp,
                v1::MicroBatchSchedule* out) {
   const uint32_t samples = MicroBatchOf(job);
-  const uint32_t grid = GridOf(job);
+  const uint32_t grid = GetGrid(job);
   v1::ModuleSchedule* columns = out->add_modules();
   columns->set_module(module);
   for (uint32_t rank = 0; rank < dp; ++rank) {
@@ -115,12 +115,12 @@ void AddModule(const SyntheticJob& job, v1::Module module, uint32_t dp,
 
 const char kSyntheticFingerprint[] = "00112233445566778899aabbccddeeff";
 
-uint32_t GridOf(const SyntheticJob& job) {
+uint32_t GetGrid(const SyntheticJob& job) {
   return std::lcm(std::max(job.vision_dp, 1u), std::max(job.language_dp, 1u));
 }
 
 uint32_t MicroBatchOf(const SyntheticJob& job) {
-  return job.samples_per_group * GridOf(job);
+  return job.samples_per_group * GetGrid(job);
 }
 
 uint32_t MicroBatchesOf(const SyntheticJob& job, uint64_t step) {

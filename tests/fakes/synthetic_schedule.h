@@ -45,7 +45,7 @@ struct SyntheticJob {
 };
 
 // LCM of the dp sizes, samples of a micro-batch, micro-batches of a step.
-uint32_t GridOf(const SyntheticJob& job);
+uint32_t GetGrid(const SyntheticJob& job);
 uint32_t MicroBatchOf(const SyntheticJob& job);
 uint32_t MicroBatchesOf(const SyntheticJob& job, uint64_t step);
 

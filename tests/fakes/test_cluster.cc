@@ -61,7 +61,7 @@ TestCluster::~TestCluster() {
   std::filesystem::remove_all(sockets_, ignored);
 }
 
-LoadedConfig TestCluster::ConfigOf(int server) const {
+LoadedConfig TestCluster::GetConfig(int server) const {
   LoadedConfig config = config_;
   config.config.mutable_serve()->clear_listen();
   config.config.mutable_serve()->add_listen(addresses_[server]);
@@ -72,7 +72,7 @@ void TestCluster::Kill(int server) { servers_[server].reset(); }
 
 absl::Status TestCluster::Restart(int server) {
   BALLAST_ASSIGN_OR_RETURN(servers_[server],
-                           LoaderServer::Start(ConfigOf(server)));
+                           LoaderServer::Start(GetConfig(server)));
   return absl::OkStatus();
 }
 
@@ -89,7 +89,7 @@ absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
   options.checkpoint = checkpoint;
   options.place = place;
   BALLAST_ASSIGN_OR_RETURN(const std::vector<v1::Role> roles,
-                           RolesOf(attached.job(), options));
+                           GetRoles(attached.job(), options));
   Mutex mutex;
   Batches batches;
   BALLAST_RETURN_IF_ERROR(

@@ -13,7 +13,7 @@
 #include "server/config/config_loader.h"
 #include "server/service/server.h"
 #include "trainer_shim/host/packed_batch.h"
-#include "trainer_shim/trainer_place.h"
+#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 
@@ -47,7 +47,7 @@ class TestCluster {
 
  private:
   TestCluster() = default;
-  LoadedConfig ConfigOf(int server) const;
+  LoadedConfig GetConfig(int server) const;
 
   LoadedConfig config_;
   std::string sockets_;  // a short path: socket paths have at most 107 bytes

@@ -157,7 +157,7 @@ void ExpectPlaceholders(const TestCluster::Batches& batches,
     // The schedule is unchanged, and so is everything outside of the file.
     EXPECT_EQ(batch.totals.tokens, before.at(key).totals.tokens);
     if (!any) {
-      EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
+      EXPECT_EQ(ComputeDigest(batch), ComputeDigest(before.at(key)));
     }
   }
 }
@@ -205,7 +205,7 @@ TEST_F(BadDataTest, WaitsForAFileThatIsCopiedAgainInPlace) {
   copier.join();
   ASSERT_EQ(after.size(), before.size());
   for (const auto& [key, batch] : after) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(before.at(key)));
   }
   EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 0);
 }
@@ -218,7 +218,7 @@ TEST_F(BadDataTest, ServesADeletedFileToTheEnd) {
   const auto after = RunAll(*cluster, 1);
   ASSERT_EQ(after.size(), before.size());
   for (const auto& [key, batch] : after) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(before.at(key)));
   }
   EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 0);
 }
@@ -238,7 +238,7 @@ TEST_F(BadDataTest, WaitsForAMissingFile) {
   mover.join();
   ASSERT_EQ(after.size(), before.size());
   for (const auto& [key, batch] : after) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(before.at(key)));
   }
   EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 0);
 }

@@ -62,7 +62,7 @@ class TransientFaultTest : public ::testing::Test {
     for (const auto& [key, batch] : *got) {
       auto in_pass = key;
       std::get<0>(in_pass) -= epoch * kSteps;
-      digests[in_pass] = DigestOf(batch);
+      digests[in_pass] = ComputeDigest(batch);
       for (const PackedSample& sample : batch.samples) {
         EXPECT_FALSE(sample.placeholder) << sample.name;
       }

@@ -8,7 +8,6 @@
 
 #include "proto/schedule.pb.h"
 #include "server/delivery/arena.h"
-#include "server/pull/pull_response_wire.h"
 #include "server/pull/pull_session.h"
 #include "tests/fuzz/seed_requests.h"
 

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "proto/block/block_view.h"
 #include "proto/loader_service.pb.h"
-#include "server/corpus/energon/energon_writer.h"
+#include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/index_writer.h"
 #include "server/corpus/tar/tar_writer.h"
 #include "tests/fuzz/seed_block.h"

@@ -62,7 +62,7 @@ std::vector<PackedBatch> OnHost(v1::Module module) {
 }
 
 std::string DigestOn(const Batch& batch, const CudaStream& stream) {
-  return DigestOf(OrDie(CopyToHost(*batch, stream.get())));
+  return ComputeDigest(OrDie(CopyToHost(*batch, stream.get())));
 }
 
 // Blocks a stream's work until Open, like a kernel that spins.
@@ -102,7 +102,7 @@ TEST_P(BatchLifetimeGpuTest, HeldBatchesStayUnchanged) {
         last.push_back(OrDie(shim->Next(stream.get())));
         for (size_t k = 0; k < last.size(); ++k) {
           EXPECT_EQ(DigestOn(last[k], stream),
-                    DigestOf(want[i + 1 - last.size() + k]));
+                    ComputeDigest(want[i + 1 - last.size() + k]));
         }
       }
       EXPECT_LE(shim->pool_entries(), held + GetParam());
@@ -169,7 +169,7 @@ TEST_P(BatchLifetimeGpuTest, OutlivesTheShimAndIsReleasedElsewhere) {
       }
     }
     for (size_t i = 0; i < held.size(); ++i) {
-      EXPECT_EQ(DigestOn(held[i], stream), DigestOf(want[i]));
+      EXPECT_EQ(DigestOn(held[i], stream), ComputeDigest(want[i]));
     }
     std::thread([held = std::move(held)] {}).join();
   }

@@ -26,10 +26,10 @@ using Batch = BatchRef<DeviceBatch>;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
 std::unique_ptr<TestCluster> Start(const EncodedJob& job) {
-  return OrDie(TestCluster::Start(ConfigOf(job, MixedJpegs(), "device")));
+  return OrDie(TestCluster::Start(GetConfig(job, MixedJpegs(), "device")));
 }
 
-CudaTrainerShim::Options OptionsOf(const TestCluster& cluster) {
+CudaTrainerShim::Options GetOptions(const TestCluster& cluster) {
   CudaTrainerShim::Options options;
   options.servers.addresses = cluster.addresses();
   options.source.role.set_module(v1::MODULE_VISION);
@@ -64,7 +64,7 @@ bool DecodesAtLeast(const CudaTrainerShim& shim, uint64_t images) {
 TEST(DecodeStageGpuTest, TwoBatchesAreDecodedAhead) {
   EncodedJob job;  // two micro-batches a step
   const auto cluster = Start(job);
-  const auto shim = OrDie(CudaTrainerShim::Create(OptionsOf(*cluster)));
+  const auto shim = OrDie(CudaTrainerShim::Create(GetOptions(*cluster)));
   const CudaStream stream = OrDie(CudaStream::Create());
   const Batch first = OrDie(shim->Next(stream.get()));
   ASSERT_EQ(first->num_micro_batches, 2u);
@@ -81,7 +81,7 @@ TEST(DecodeStageGpuTest, TwoBatchesAreDecodedAhead) {
 TEST(DecodeStageGpuTest, ASlowTrainerIsNoHungDevice) {
   EncodedJob job;
   const auto cluster = Start(job);
-  CudaTrainerShim::Options options = OptionsOf(*cluster);
+  CudaTrainerShim::Options options = GetOptions(*cluster);
   options.timeout = absl::Milliseconds(1500);
   const absl::Duration longer = 2 * options.timeout;
   const auto shim = OrDie(CudaTrainerShim::Create(std::move(options)));
@@ -102,7 +102,7 @@ TEST(DecodeStageGpuTest, CancelEndsAWaitForFilesOfAPeer) {
   job.vision_dp = job.language_dp = 2;
   const auto cluster = Start(job);
   auto group = MakeGroup(Exchange::kInProcess, 2);
-  CudaTrainerShim::Options options = OptionsOf(*cluster);
+  CudaTrainerShim::Options options = GetOptions(*cluster);
   options.communicator = std::move(group[0]);
   auto shim = OrDie(CudaTrainerShim::Create(std::move(options)));
   const CudaStream stream = OrDie(CudaStream::Create());
@@ -123,7 +123,7 @@ TEST(DecodeStageGpuTest, EndsWithBatchesInFlight) {
   const auto cluster = Start(job);
   const CudaStream stream = OrDie(CudaStream::Create());
   for (int batches = 0; batches < 4; ++batches) {
-    const auto shim = OrDie(CudaTrainerShim::Create(OptionsOf(*cluster)));
+    const auto shim = OrDie(CudaTrainerShim::Create(GetOptions(*cluster)));
     std::vector<Batch> held;
     for (int i = 0; i < batches; ++i) {
       held.push_back(OrDie(shim->Next(stream.get())));

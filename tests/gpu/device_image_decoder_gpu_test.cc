@@ -24,7 +24,7 @@ struct Batch {
   DeviceBuffer out;
 };
 
-Batch BatchOf(const std::vector<EngineFile>& files, uint32_t seed) {
+Batch GetBatch(const std::vector<EngineFile>& files, uint32_t seed) {
   Batch batch;
   uint64_t bytes = 0;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -72,7 +72,7 @@ void ExpectServersPixels(const std::vector<EngineFile>& files,
     const std::vector<EngineFile> part(
         files.begin() + begin,
         files.begin() + std::min(files.size(), begin + of_batch));
-    const Batch batch = BatchOf(part, static_cast<uint32_t>(begin));
+    const Batch batch = GetBatch(part, static_cast<uint32_t>(begin));
     const auto ticket = decoder->Begin(batch.images, batch.out.data());
     ASSERT_TRUE(ticket.ok()) << ticket.status();
     OrDie(decoder->Finish(*ticket, stream.get()));
@@ -117,7 +117,7 @@ TEST(DeviceImageDecoderGpuTest, SeveralBatchesAtATime) {
   const std::vector<EngineFile> files = MadeEngineFiles();
   std::vector<Batch> batches;
   std::vector<DeviceImageDecoder::Ticket> tickets;
-  for (uint32_t i = 0; i < 6; ++i) batches.push_back(BatchOf(files, i));
+  for (uint32_t i = 0; i < 6; ++i) batches.push_back(GetBatch(files, i));
   for (const Batch& batch : batches) {
     tickets.push_back(OrDie(decoder->Begin(batch.images, batch.out.data())));
   }

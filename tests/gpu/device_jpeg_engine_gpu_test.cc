@@ -131,7 +131,7 @@ TEST(DeviceJpegEngineGpuTest, LargePictures) {
       const MadeJpeg made = {
           .width = width, .height = height, .sampling = sampling};
       files.push_back(
-          {NameOf(made), MakeJpeg(made), {width, height, sampling}});
+          {GetName(made), MakeJpeg(made), {width, height, sampling}});
     }
   }
   const auto engine = OrDie(DeviceJpegEngine::Create(Hardware::kIfThere));

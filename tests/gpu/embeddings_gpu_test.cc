@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "proto/schedule/image_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/gpu/cuda_world.h"

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
-#include "server/job/check_sources.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/fakes/test_cluster.h"
@@ -54,8 +53,8 @@ void ExpectSameJobs(const LoadedConfig& device, const LoadedConfig& host,
 
 void ExpectSameJobs(const EncodedJob& job, const std::string& directory,
                     const CudaWorldOptions& options) {
-  ExpectSameJobs(ConfigOf(job, directory, "device"),
-                 ConfigOf(job, directory, "host"), options,
+  ExpectSameJobs(GetConfig(job, directory, "device"),
+                 GetConfig(job, directory, "host"), options,
                  job.vision_dp > 1 ? 2 : 1);
 }
 

@@ -24,7 +24,7 @@ struct EngineFile {
 inline std::vector<EngineFile> MadeEngineFiles() {
   std::vector<EngineFile> files;
   for (const MadeJpeg& made : HardJpegs()) {
-    files.push_back({NameOf(made),
+    files.push_back({GetName(made),
                      MakeJpeg(made),
                      {made.width, made.height, made.sampling}});
   }

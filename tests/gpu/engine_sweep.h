@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/image/plane_form.h"
+#include "proto/image/engine_jpeg.h"
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/engine_files.h"
 #include "trainer_shim/cuda/cuda_handles.h"

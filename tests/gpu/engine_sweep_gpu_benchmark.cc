@@ -153,7 +153,7 @@ int Main(int argc, char** argv) {
   for (uint32_t i = 0; i < 8; ++i) {
     const MadeJpeg picture = {
         .width = 2560, .height = 1920, .quality = 85, .seed = i + 1};
-    made.push_back({NameOf(picture),
+    made.push_back({GetName(picture),
                     MakeJpeg(picture),
                     {picture.width, picture.height, picture.sampling}});
   }

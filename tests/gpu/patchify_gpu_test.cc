@@ -38,7 +38,7 @@ std::vector<PatchifyImage> LayOut(const std::vector<Grid>& grids,
     const uint64_t bytes =
         uint64_t{3} * images.back().height * images.back().width;
     offset += (bytes + align - 1) / align * align;
-    row += shape.RowsOf(h, w);
+    row += shape.GetRows(h, w);
   }
   return images;
 }
@@ -46,7 +46,7 @@ std::vector<PatchifyImage> LayOut(const std::vector<Grid>& grids,
 uint64_t RowsEnd(const std::vector<PatchifyImage>& images,
                  const PatchShape& shape) {
   const PatchifyImage& last = images.back();
-  return last.first_row + shape.RowsOf(last.grid_h, last.grid_w);
+  return last.first_row + shape.GetRows(last.grid_h, last.grid_w);
 }
 
 uint64_t PixelsEnd(const std::vector<PatchifyImage>& images) {
@@ -212,7 +212,7 @@ TEST_P(PatchifyGpuTest, Frames) {
   }
 }
 
-std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
+std::string GetName(const ::testing::TestParamInfo<Case>& info) {
   const auto& [shape, formula, kernel] = info.param;
   return "Patch" + std::to_string(shape.patch) + "Merge" +
          std::to_string(shape.merge) + "Temporal" +
@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(Normalisation::kTorchvision, Normalisation::kPil,
                           Normalisation::kBfloat16),
         ::testing::Values(PatchifyKernel::kFastest, PatchifyKernel::kSimple)),
-    NameOf);
+    GetName);
 
 // Rows in raster order whose grids are even, which pairs of patches need.
 TEST(PatchifyGpuFormsTest, PairsOfPatches) {

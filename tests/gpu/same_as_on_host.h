@@ -33,11 +33,11 @@ inline void ExpectSameBatches(const TestCluster::Batches& device,
     EXPECT_EQ(got.totals, want.totals);
     EXPECT_EQ(got.step_totals, want.step_totals);
     if (pixel_type == PixelType::kFloat32) {
-      EXPECT_EQ(DigestOf(got), DigestOf(want));
+      EXPECT_EQ(ComputeDigest(got), ComputeDigest(want));
       continue;
     }
     // A bfloat16 is the rounded float32.
-    EXPECT_EQ(DigestOf(got), DigestOf(RoundedPixels(want)));
+    EXPECT_EQ(ComputeDigest(got), ComputeDigest(RoundedPixels(want)));
   }
 }
 

@@ -61,7 +61,7 @@ TEST(SoundScanGpuTest, DamagedFilesThatPassHaveLibjpegsPlanes) {
             continue;
           }
           const PlaneForm form = JudgeForEngines(copy)->form;
-          passed.push_back({NameOf(made) + " kind " + std::to_string(kind) +
+          passed.push_back({GetName(made) + " kind " + std::to_string(kind) +
                                 " seed " + std::to_string(seed),
                             std::move(copy), form});
         }

@@ -62,7 +62,7 @@ BenchmarkJob MakeBenchmarkJob(Sizes sizes, uint32_t images, uint32_t dp,
   config.mutable_model()->set_max_pixels(1003520);
   const auto scheduler = OrDie(Scheduler::Create(config, {&index}));
   BenchmarkJob job;
-  job.shape = OrDie(ShapeOf(scheduler->job(), RoleOf(0)));
+  job.shape = OrDie(GetShape(scheduler->job(), RoleOf(0)));
   for (uint32_t step = 0; step < steps; ++step) {
     job.schedules.push_back(OrDie(scheduler->Schedule(step)));
   }
@@ -80,7 +80,7 @@ std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
       PlanExchange(schedule, 0, role, job.shape.delivery, job.shape.block));
   staged->layout = OrDie(LayOutBatch(
       staged->exchange, schedule.micro_batches(0), role, job.shape));
-  FillBatchInfo(StepInfoOf(schedule, job.shape.padding), 0, role, job.shape,
+  FillBatchInfo(GetStepInfo(schedule, job.shape.padding), 0, role, job.shape,
                 PixelType::kBfloat16, staged->exchange, staged->layout,
                 /*has_block=*/true, &staged->batch);
   staged->plan = PlanStaging(staged->exchange, staged->layout, staged->batch);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "proto/schedule.pb.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/cuda/batch_stager.h"
-#include "trainer_shim/job_shape.h"
 
 namespace ballast {
 

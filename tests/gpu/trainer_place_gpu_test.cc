@@ -50,7 +50,7 @@ v1::Role RoleOf(v1::Module module) {
   return role;
 }
 
-TrainerPlace PlaceOf(uint32_t tp_rank, uint32_t pp_rank, uint32_t cp_rank) {
+TrainerPlace GetPlace(uint32_t tp_rank, uint32_t pp_rank, uint32_t cp_rank) {
   TrainerPlace place;
   place.tp_rank = tp_rank;
   place.pp_rank = pp_rank;
@@ -109,7 +109,7 @@ void ExpectSame(const std::vector<PackedBatch>& got,
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].step, want[i].step);
     EXPECT_EQ(got[i].micro_batch, want[i].micro_batch);
-    EXPECT_EQ(DigestOf(got[i]), DigestOf(want[i])) << i;
+    EXPECT_EQ(ComputeDigest(got[i]), ComputeDigest(want[i])) << i;
     EXPECT_EQ(got[i].totals, want[i].totals);
     EXPECT_EQ(got[i].micro_batch_totals, want[i].micro_batch_totals);
     EXPECT_EQ(got[i].step_totals, want[i].step_totals);
@@ -127,7 +127,7 @@ TEST(TrainerPlaceGpuTest, ContextRanksAndStagesEqualTheHosts) {
   for (uint32_t stage = 0; stage < pp; ++stage) {
     for (uint32_t rank = 0; rank < cp; ++rank) {
       SCOPED_TRACE(absl::StrCat("stage ", stage, " context rank ", rank));
-      const TrainerPlace place = PlaceOf(0, stage, rank);
+      const TrainerPlace place = GetPlace(0, stage, rank);
       ExpectSame(OnDevice(*cluster, v1::MODULE_LANGUAGE, place),
                  OnHost(*cluster, v1::MODULE_LANGUAGE, place));
     }
@@ -139,13 +139,13 @@ TEST(TrainerPlaceGpuTest, TensorPeersGetWhatRankZeroGot) {
   const auto cluster = OrDie(TestCluster::Start(MakeConfig(tp, 1, 2), 1));
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const std::vector<PackedBatch> want =
-        OnHost(*cluster, module, PlaceOf(0, 0, 0));
+        OnHost(*cluster, module, GetPlace(0, 0, 0));
     auto groups = InProcessDeviceGroup(tp);
     std::vector<std::vector<PackedBatch>> got(tp);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < tp; ++rank) {
       threads.emplace_back([&, rank] {
-        got[rank] = OnDevice(*cluster, module, PlaceOf(rank, 0, 0),
+        got[rank] = OnDevice(*cluster, module, GetPlace(rank, 0, 0),
                              std::move(groups[rank]));
       });
     }
@@ -159,11 +159,11 @@ TEST(TrainerPlaceGpuTest, TensorPeersGetWhatRankZeroGot) {
 
 TEST(TrainerPlaceGpuTest, ARankThatReceivesNothingRunsTheSameSteps) {
   const auto cluster = OrDie(TestCluster::Start(MakeConfig(1, 2, 1), 1));
-  const TrainerPlace place = PlaceOf(0, 1, 0);
+  const TrainerPlace place = GetPlace(0, 1, 0);
   const auto batches = OnDevice(*cluster, v1::MODULE_VISION, place);
   ExpectSame(batches, OnHost(*cluster, v1::MODULE_VISION, place));
   for (const PackedBatch& batch : batches) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(PackedBatch()));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(PackedBatch()));
     EXPECT_GT(batch.totals.patches, 0);
     EXPECT_EQ(batch.bytes_read, 0);
   }

@@ -64,7 +64,7 @@ class TwoGenerationsGpuTest : public ::testing::Test {
     for (uint64_t step = 0; step < kSteps; ++step) {
       between(step);
       const auto batch = OrDie(shim->Next(stream.get()));
-      digests.push_back(DigestOf(OrDie(CopyToHost(*batch, stream.get()))));
+      digests.push_back(ComputeDigest(OrDie(CopyToHost(*batch, stream.get()))));
     }
     if (after_) after_();
     return digests;

@@ -72,7 +72,7 @@ TEST_P(DeliveryTest, ExchangeDirectAndHybridPackTheSameBytes) {
   ASSERT_EQ(direct.size(), exchange.size());
   uint64_t moved = 0;
   for (const auto& [key, batch] : exchange) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
     EXPECT_EQ(Positions(batch), Positions(direct.at(key)));
     moved += batch.bytes_moved;
     EXPECT_EQ(direct.at(key).bytes_moved, 0u);
@@ -89,7 +89,7 @@ TEST_P(DeliveryTest, ExchangeDirectAndHybridPackTheSameBytes) {
     ASSERT_EQ(hybrid.size(), all.size());
     uint64_t crossed = 0;
     for (const auto& [key, batch] : all) {
-      EXPECT_EQ(DigestOf(batch), DigestOf(hybrid.at(key)));
+      EXPECT_EQ(ComputeDigest(batch), ComputeDigest(hybrid.at(key)));
       EXPECT_EQ(Positions(batch), Positions(hybrid.at(key)));
       EXPECT_LE(hybrid.at(key).bytes_moved, batch.bytes_moved);
       crossed += hybrid.at(key).bytes_moved;
@@ -107,7 +107,7 @@ TEST_P(DeliveryTest, AWindowMovesSamplesBetweenItsMicroBatches) {
       RunJob(MakeConfig(vision(), language(), "direct", "", window));
   ASSERT_EQ(direct.size(), exchange.size());
   for (const auto& [key, batch] : exchange) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
   }
   for (uint64_t step = 0; step < kSteps; ++step) {
     std::vector<uint64_t> all;
@@ -135,7 +135,7 @@ TEST_P(DeliveryTest, ScheduledPackingDeliversWholeSteps) {
   ASSERT_EQ(direct.size(), exchange.size());
   std::map<uint64_t, uint32_t> micro_batches;
   for (const auto& [key, batch] : exchange) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
     uint32_t& count = micro_batches[std::get<0>(key)];
     count = std::max(count, std::get<1>(key) + 1);
   }
@@ -167,7 +167,7 @@ TEST_P(DeliveryTest, PaddedRowsAreTheSameInAllDeliveries) {
   ASSERT_EQ(direct.size(), exchange.size());
   std::map<std::pair<uint64_t, uint32_t>, int32_t> lengths;
   for (const auto& [key, batch] : exchange) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
     if (batch.role.module() != v1::MODULE_LANGUAGE) continue;
     EXPECT_EQ(batch.samples.size(), micro() / language());
     const auto [length, is_first] = lengths.emplace(

@@ -116,7 +116,7 @@ TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
   const TestCluster::Batches& direct = of_delivery["direct"];
   ASSERT_EQ(direct.size(), of_delivery["exchange"].size());
   for (const auto& [key, batch] : of_delivery["exchange"]) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
   }
 }
 

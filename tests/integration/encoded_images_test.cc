@@ -16,7 +16,7 @@
 #include "tests/fakes/test_cluster.h"
 #include "tests/integration/encoded_job.h"
 #include "tests/integration/resized_models.h"
-#include "trainer_shim/trainer_place.h"
+#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 namespace {
@@ -50,7 +50,7 @@ Counts ExpectEqual(const TestCluster::Batches& encoded,
       continue;
     }
     const PackedBatch& got = found->second;
-    EXPECT_EQ(DigestOf(got), DigestOf(want))
+    EXPECT_EQ(ComputeDigest(got), ComputeDigest(want))
         << "step " << want.step << " micro-batch " << want.micro_batch
         << " module " << want.role.module() << " rank " << want.role.dp_rank();
     EXPECT_EQ(got.samples.size(), want.samples.size());
@@ -72,9 +72,9 @@ Counts ExpectEqual(const TestCluster::Batches& encoded,
 
 Counts ExpectSameBatches(const EncodedJob& job, const std::string& directory) {
   const auto device =
-      TestCluster::Start(ConfigOf(job, directory, "device"), job.servers);
+      TestCluster::Start(GetConfig(job, directory, "device"), job.servers);
   const auto host =
-      TestCluster::Start(ConfigOf(job, directory, "host"), job.servers);
+      TestCluster::Start(GetConfig(job, directory, "host"), job.servers);
   if (!device.ok() || !host.ok()) {
     ADD_FAILURE() << device.status() << host.status();
     return {};
@@ -114,8 +114,8 @@ TEST(EncodedImagesTest, SharesOfTheImages) {
       job.language_dp = 2;
       job.servers = 2;
       job.delivery = delivery;
-      const auto host = ConfigOf(job, MixedJpegs(), "host");
-      const auto device = ConfigOf(
+      const auto host = GetConfig(job, MixedJpegs(), "host");
+      const auto device = GetConfig(
           job, MixedJpegs(), absl::StrCat("device, device_share: ", share));
       const auto shared = TestCluster::Start(device, job.servers);
       const auto pixels = TestCluster::Start(host, job.servers);
@@ -177,8 +177,9 @@ TEST(EncodedImagesTest, TensorAndContextPeers) {
   EncodedJob job;
   job.vision_dp = job.language_dp = 2;
   job.layout = ", tp: 2, cp: 2";
-  const auto device = TestCluster::Start(ConfigOf(job, MixedJpegs(), "device"));
-  const auto host = TestCluster::Start(ConfigOf(job, MixedJpegs(), "host"));
+  const auto device =
+      TestCluster::Start(GetConfig(job, MixedJpegs(), "device"));
+  const auto host = TestCluster::Start(GetConfig(job, MixedJpegs(), "host"));
   ASSERT_TRUE(device.ok() && host.ok()) << device.status() << host.status();
   for (uint32_t tp = 0; tp < 2; ++tp) {
     for (uint32_t cp = 0; cp < 2; ++cp) {
@@ -222,8 +223,8 @@ TEST(EncodedImagesTest, FilesThatChangeAfterIndexing) {
   const std::string directory = DatasetDirectory("changing", {});
   EncodedJob job;
   job.vision_dp = job.language_dp = 2;
-  const auto device = TestCluster::Start(ConfigOf(job, directory, "device"));
-  const auto host = TestCluster::Start(ConfigOf(job, directory, "host"));
+  const auto device = TestCluster::Start(GetConfig(job, directory, "device"));
+  const auto host = TestCluster::Start(GetConfig(job, directory, "host"));
   ASSERT_TRUE(device.ok() && host.ok()) << device.status() << host.status();
   ChangeFiles(directory + "/docs-0.tar");
   const Counts counts =

@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
-#include "server/job/check_sources.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/jpeg_dataset.h"
 
@@ -50,9 +49,9 @@ struct EncodedJob {
 };
 
 // Indexed and checked. `decode`: model.decode.
-inline LoadedConfig ConfigOf(const EncodedJob& job,
-                             const std::string& directory,
-                             const std::string& decode) {
+inline LoadedConfig GetConfig(const EncodedJob& job,
+                              const std::string& directory,
+                              const std::string& decode) {
   const uint32_t grid = std::lcm(job.vision_dp, job.language_dp);
   auto config = ParseConfig(
       absl::StrCat(

@@ -104,7 +104,7 @@ TEST_P(FamilyDeliveryTest, ModesPackTheSameBytes) {
   for (const auto& [key, batch] : batches[0]) {
     for (const int other : {1, 2}) {
       ASSERT_TRUE(batches[other].contains(key));
-      EXPECT_EQ(DigestOf(batch), DigestOf(batches[other].at(key)));
+      EXPECT_EQ(ComputeDigest(batch), ComputeDigest(batches[other].at(key)));
     }
     moved += batch.bytes_moved;
     if (std::get<2>(key) != v1::MODULE_VISION) continue;

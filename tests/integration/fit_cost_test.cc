@@ -124,7 +124,7 @@ TEST_F(FitCostTest, RanksReportWithoutAGpu) {
   options.report_timings = true;
   LostReports lost;  // servers may be busy with other tests
   options.lost_reports = &lost;
-  const auto roles = RolesOf(attached_.job(), options);
+  const auto roles = GetRoles(attached_.job(), options);
   ASSERT_TRUE(roles.ok()) << roles.status();
   const absl::Status status =
       RunWorld(attached_.job(), attached_.fingerprint(), *roles, options,

@@ -56,7 +56,7 @@ std::vector<Written> Samples() {
 }
 
 // For each mark of a question, whether it is a video's.
-std::vector<bool> MarksOf(const std::string& question) {
+std::vector<bool> GetMarks(const std::string& question) {
   std::vector<bool> marks;
   for (size_t at = question.find('<'); at != question.npos;
        at = question.find('<', at + 1)) {
@@ -93,7 +93,7 @@ struct Rule {
   const char* limits;
 };
 
-LoadedConfig ConfigOf(const Rule& rule, const std::string& delivery) {
+LoadedConfig GetConfig(const Rule& rule, const std::string& delivery) {
   const auto config = ParseConfig(
       absl::StrCat(
           "sources: [{name: chat, format: jsonl, path: intern.jsonl, "
@@ -165,7 +165,7 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
       const Written& written = samples_[sample.ordinal];
       EXPECT_EQ(sample.placeholder, written.torn);
       size_t video = 0;
-      for (const bool is_video : MarksOf(written.question)) {
+      for (const bool is_video : GetMarks(written.question)) {
         if (!is_video) {
           ASSERT_EQ(batch.crops.crops_per_image.at(item), 7);
           crop += batch.crops.crops_per_image[item++];
@@ -194,8 +194,8 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
   }
 
   // A sample's ids as text; runs of placeholders as "[N]".
-  std::string TextOf(absl::Span<const int64_t> ids,
-                     const Tokenizer& tokenizer) const {
+  std::string GetText(absl::Span<const int64_t> ids,
+                      const Tokenizer& tokenizer) const {
     std::string text;
     for (size_t i = 0; i < ids.size();) {
       size_t n = 1;
@@ -218,7 +218,7 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
       // The template writes a line feed behind images and videos.
       question.replace(question.find(mark), mark.size(), text += "\n");
     };
-    for (const bool is_video : MarksOf(written.question)) {
+    for (const bool is_video : GetMarks(written.question)) {
       if (!is_video) {
         // 90x60 pixels: 3x2 tiles, and all of it once more.
         put("<image>", absl::StrCat("<img>[", 7 * 256, "]</img>"));
@@ -254,7 +254,7 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
             Inspect(written.videos[0])["video_tokens"].get<int64_t>());
         continue;
       }
-      EXPECT_EQ(TextOf(ids, tokenizer), WantedText(written));
+      EXPECT_EQ(GetText(ids, tokenizer), WantedText(written));
       seen_.insert(sample.ordinal);
     }
   }
@@ -269,19 +269,19 @@ TEST_P(InternVideosTest, BatchesHoldWhatInspectVideoSays) {
   TestCluster::Batches batches[2];
   int next = 0;
   for (const char* delivery : {"exchange", "direct"}) {
-    const LoadedConfig config = ConfigOf(GetParam(), delivery);
+    const LoadedConfig config = GetConfig(GetParam(), delivery);
     const auto cluster = TestCluster::Start(config, next + 1);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     auto run = (*cluster)->RunRanks(0, kSteps);
     ASSERT_TRUE(run.ok()) << run.status();
     batches[next++] = *std::move(run);
   }
-  const auto job = OpenJob(ConfigOf(GetParam(), "exchange"));
+  const auto job = OpenJob(GetConfig(GetParam(), "exchange"));
   ASSERT_TRUE(job.ok()) << job.status();
   model_ = job->scheduler->job().model();
   EXPECT_TRUE(model_.has_video());
   for (const auto& [key, batch] : batches[0]) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(batches[1].at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(batches[1].at(key)));
     std::get<2>(key) == v1::MODULE_VISION
         ? CheckVision(batch)
         : CheckLanguage(batch, *job->tokenizer);
@@ -290,7 +290,7 @@ TEST_P(InternVideosTest, BatchesHoldWhatInspectVideoSays) {
 }
 
 TEST_P(InternVideosTest, IndexAndScheduleKnowVideosBeforeAFrameIsDecoded) {
-  const LoadedConfig config = ConfigOf(GetParam(), "exchange");
+  const LoadedConfig config = GetConfig(GetParam(), "exchange");
   IndexSourcesOptions rebuild;
   rebuild.rebuild = true;
   const auto indexed = IndexSources(config, rebuild);

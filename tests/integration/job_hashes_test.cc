@@ -1,6 +1,6 @@
-// Hashes of whole jobs: their schedules as messages and as JSON, all blocks, and
-// the samples and embedding plans of all packed batches. A change of the code
-// that is not meant to change what jobs train on leaves them as they are.
+// Hashes of whole jobs: their schedules as messages and as JSON, all blocks,
+// and the samples and embedding plans of all packed batches. A change of the
+// code that is not meant to change what jobs train on leaves them as they are.
 // Fingerprints are left out.
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 #include "absl/types/span.h"
 #include "client/loader_client.h"
 #include "proto/block/block_layout.h"
-#include "proto/schedule/schedule_json.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/plain_picture.h"
 #include "tests/fakes/test_cluster.h"

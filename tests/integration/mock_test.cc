@@ -18,8 +18,8 @@ namespace {
 
 constexpr int32_t kImageToken = 151655;  // qwen2_5_vl
 
-LoadedConfig ConfigOf(uint32_t vision, uint32_t language,
-                      const std::string& delivery = "exchange") {
+LoadedConfig GetConfig(uint32_t vision, uint32_t language,
+                       const std::string& delivery = "exchange") {
   const auto config = ParseConfig(
       absl::StrCat(
           "sources:\n"
@@ -51,7 +51,7 @@ TestCluster::Batches RunJob(const LoadedConfig& config, int servers) {
 }
 
 // The tokens of every sample of a run, by the sample's name.
-std::map<std::string, std::vector<int64_t>> TextsOf(
+std::map<std::string, std::vector<int64_t>> GetTexts(
     const TestCluster::Batches& batches) {
   std::map<std::string, std::vector<int64_t>> texts;
   for (const auto& [key, batch] : batches) {
@@ -69,7 +69,7 @@ std::map<std::string, std::vector<int64_t>> TextsOf(
 }
 
 TEST(MockTest, VisionAndLanguageRanksArePaired) {
-  const TestCluster::Batches batches = RunJob(ConfigOf(4, 4), 2);
+  const TestCluster::Batches batches = RunJob(GetConfig(4, 4), 2);
   ASSERT_EQ(batches.size(), 3u * 2 * 8);
   uint64_t images = 0;
   for (const auto& [key, vision] : batches) {
@@ -104,8 +104,8 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
 
 // A sample's content does not depend on its reader.
 TEST(MockTest, AnotherLayoutHasTheSameSamples) {
-  const auto a = TextsOf(RunJob(ConfigOf(4, 4), 2));
-  const auto b = TextsOf(RunJob(ConfigOf(2, 3, "direct"), 1));
+  const auto a = GetTexts(RunJob(GetConfig(4, 4), 2));
+  const auto b = GetTexts(RunJob(GetConfig(2, 3, "direct"), 1));
   EXPECT_EQ(a, b);
   EXPECT_EQ(a.size(), 72u);
   // No two samples are equal, on any ranks.

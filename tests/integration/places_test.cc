@@ -13,9 +13,8 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/edit_batch.h"
 #include "tests/fakes/test_cluster.h"
-#include "trainer_shim/context_slice.h"
 #include "trainer_shim/role_fields.h"
-#include "trainer_shim/trainer_place.h"
+#include "trainer_shim/thd_layout.h"
 
 namespace ballast {
 namespace {
@@ -80,11 +79,11 @@ std::vector<T> Pick(absl::Span<const T> whole,
 
 // The part of `whole` that a rank at `place` must receive. `whole` is the batch
 // of the only rank of a layout without peers.
-PackedBatch PartOf(const PackedBatch& whole, const TrainerPlace& place,
-                   const Layout& layout) {
+PackedBatch GetPart(const PackedBatch& whole, const TrainerPlace& place,
+                    const Layout& layout) {
   PackedBatch part = whole;
   const ModuleLayout ranks = {layout.tp, layout.pp, layout.cp};
-  const BatchFields fields = FieldsOf(whole.role.module(), place, ranks);
+  const BatchFields fields = GetFields(whole.role.module(), place, ranks);
   if (whole.role.module() == v1::MODULE_VISION) {
     if (fields.pixels) return part;
     part.tensors.clear();
@@ -125,8 +124,8 @@ TEST_P(PlacesTest, EveryPlaceHasItsPart) {
         const TestCluster::Batches batches = BatchesAt(*cluster, place);
         ASSERT_EQ(batches.size(), whole.size());
         for (const auto& [key, batch] : batches) {
-          const PackedBatch wanted = PartOf(whole.at(key), place, layout);
-          EXPECT_EQ(DigestOf(batch), DigestOf(wanted));
+          const PackedBatch wanted = GetPart(whole.at(key), place, layout);
+          EXPECT_EQ(ComputeDigest(batch), ComputeDigest(wanted));
           EXPECT_EQ(batch.totals, wanted.totals);
           EXPECT_EQ(batch.micro_batch_totals, wanted.micro_batch_totals);
           EXPECT_EQ(batch.step_totals, wanted.step_totals);
@@ -218,10 +217,10 @@ TEST(PlaceTotalsTest, AreTheSumsOverTheTensors) {
   }
 }
 
-std::vector<std::string> NamesOf(const TestCluster::Batches& batches,
-                                 uint64_t step, uint32_t micro_batch,
-                                 v1::Module module, uint32_t first,
-                                 uint32_t end) {
+std::vector<std::string> GetNames(const TestCluster::Batches& batches,
+                                  uint64_t step, uint32_t micro_batch,
+                                  v1::Module module, uint32_t first,
+                                  uint32_t end) {
   std::vector<std::string> names;
   for (uint32_t rank = first; rank < end; ++rank) {
     const auto& batch =
@@ -249,9 +248,9 @@ TEST(PairingTest, RanksHoldTheSamplesOfTheirPartners) {
         for (uint32_t p = 0; p < pairs; ++p) {
           const uint32_t v = vision / pairs, l = language / pairs;
           EXPECT_EQ(
-              NamesOf(batches, step, m, v1::MODULE_VISION, p * v, (p + 1) * v),
-              NamesOf(batches, step, m, v1::MODULE_LANGUAGE, p * l,
-                      (p + 1) * l))
+              GetNames(batches, step, m, v1::MODULE_VISION, p * v, (p + 1) * v),
+              GetNames(batches, step, m, v1::MODULE_LANGUAGE, p * l,
+                       (p + 1) * l))
               << vision << " " << language << " " << p;
         }
       }

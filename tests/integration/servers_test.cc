@@ -21,7 +21,7 @@ TEST(ServersTest, SeveralServersGiveTheSameBatchesAsOne) {
   const auto two = RunJob(config, 2);
   ASSERT_EQ(one.size(), two.size());
   for (const auto& [key, batch] : one) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(two.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(two.at(key)));
   }
 }
 
@@ -93,7 +93,7 @@ TEST(ServersTest, ARestartedServerContinues) {
   ASSERT_TRUE(after.ok()) << after.status();
   ASSERT_EQ(before->size(), after->size());
   for (const auto& [key, batch] : *before) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(after->at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(after->at(key)));
   }
 }
 

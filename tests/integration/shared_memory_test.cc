@@ -109,7 +109,7 @@ TEST_F(SharedMemoryDeliveryTest, PacksTheSameBytesAsTheStream) {
     EXPECT_EQ(batches[0].size(), kSteps * 2 * (4 + 2));
     ASSERT_EQ(batches[0].size(), batches[1].size());
     for (const auto& [key, batch] : batches[0]) {
-      EXPECT_EQ(DigestOf(batch), DigestOf(batches[1].at(key)));
+      EXPECT_EQ(ComputeDigest(batch), ComputeDigest(batches[1].at(key)));
     }
     EXPECT_EQ(Arenas(), 0);
   }

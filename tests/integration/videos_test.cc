@@ -126,7 +126,7 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
   }
 
   // A sample's ids as text: runs of placeholders as "[video*N]".
-  std::string TextOf(absl::Span<const int64_t> ids) const {
+  std::string GetText(absl::Span<const int64_t> ids) const {
     const v1::TokenIds& known = model_.token_ids();
     const std::map<int64_t, std::string> names = {
         {known.vision_start(), "[start]"},
@@ -247,7 +247,7 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
         }
         continue;
       }
-      EXPECT_EQ(TextOf(ids), WantedText(written)) << sample.name;
+      EXPECT_EQ(GetText(ids), WantedText(written)) << sample.name;
       CheckPositions(batch, begin, begin + length, written);
       // "A." and the end of the turn.
       const auto mask = batch.Get<float>("loss_mask").subspan(begin, length);
@@ -311,7 +311,7 @@ TEST_P(VideosTest, BatchesHoldWhatInspectVideoSays) {
   const TestCluster::Batches direct = Run(VideoConfig(GetParam(), "direct"), 2);
   ASSERT_EQ(direct.size(), batches.size());
   for (const auto& [key, batch] : batches) {
-    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
   }
 }
 

@@ -11,8 +11,8 @@
 #include "proto/block/block_view.h"
 #include "proto/schedule/fingerprint.h"
 #include "tests/simulation/sim_threads.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/host/host_batch_maker.h"
-#include "trainer_shim/job_shape.h"
 
 namespace ballast {
 namespace {
@@ -73,7 +73,7 @@ ExpectedBatch Assemble(const SyntheticJob& job, const v1::Role& role,
                        uint64_t step, uint32_t micro_batch) {
   v1::Job message = SyntheticJobMessage(job);
   message.set_delivery(v1::DELIVERY_DIRECT);
-  const JobShape shape = ShapeOf(message, role).value();
+  const JobShape shape = GetShape(message, role).value();
   const auto scheduler = MakeSimScheduler(job, 0);
   const v1::StepSchedule schedule = scheduler->Schedule(step).value();
   const BlockPlan plan =
@@ -91,14 +91,14 @@ ExpectedBatch Assemble(const SyntheticJob& job, const v1::Role& role,
                            Normalisation::kTorchvision, nullptr);
   PackedBatch batch;
   const absl::Status status = assembler.Assemble(
-      StepInfoOf(schedule, shape.padding), micro_batch, block.bytes(), &batch);
+      GetStepInfo(schedule, shape.padding), micro_batch, block.bytes(), &batch);
   if (!status.ok()) std::abort();
   ExpectedBatch expected;
   for (const PackedSample& sample : batch.samples) {
     expected.positions.push_back(sample.position);
     expected.placeholders.push_back(HasDataFault(sample.position));
   }
-  expected.digest = DigestOf(batch);
+  expected.digest = ComputeDigest(batch);
   return expected;
 }
 

@@ -113,7 +113,7 @@ void SimRank::Record(const PackedBatch& batch) {
     trained.positions.push_back(sample.position);
     trained.placeholders.push_back(sample.placeholder);
   }
-  trained.digest = DigestOf(batch);
+  trained.digest = ComputeDigest(batch);
   trace_(absl::StrCat(std::string(ModuleName(options_.role.module())), " rank ",
                       options_.role.dp_rank(), " trains step ", batch.step,
                       " micro-batch ", batch.micro_batch, " ", trained.digest));

@@ -16,7 +16,7 @@ namespace {
 // More than the footprint of any block of a simulation.
 constexpr uint64_t kLargestBlock = 64 << 10;
 
-v1::Config ConfigOf(const SimServer::Options& options) {
+v1::Config GetConfig(const SimServer::Options& options) {
   const SyntheticJob& job = options.job;
   v1::Config config = JobConfig(job.vision_dp, job.language_dp,
                                 job.micro_batches * MicroBatchOf(job),
@@ -45,7 +45,7 @@ SimServer::SimServer(const Options& options, SimNetwork* network,
   SimThreads& threads = *SimThreads::Current();
   threads.Join(threads.Start(node_, [&] {
     auto loader =
-        Loader::Create(ConfigOf(options_), ranks, scheduler_.get(),
+        Loader::Create(GetConfig(options_), ranks, scheduler_.get(),
                        MakeSimBuilder(options_.data, disk), Clock::Real());
     if (!loader.ok()) std::abort();
     loader_ = *std::move(loader);

@@ -64,7 +64,7 @@ class Simulation {
     return fault.rank < ranks_.size() ? ranks_[fault.rank].get() : nullptr;
   }
   int MachineOfRank(uint32_t rank) const { return plan_.servers + rank; }
-  std::string AddressOf(uint32_t server) const {
+  std::string GetAddress(uint32_t server) const {
     return absl::StrCat("server-", server, ":7070");
   }
   void Sleep(absl::Duration duration) {
@@ -133,7 +133,7 @@ void Simulation::Body() {
 
 void Simulation::StartServer(uint32_t number, int version) {
   SimServer::Options server;
-  server.address = AddressOf(number);
+  server.address = GetAddress(number);
   server.machine = number;
   server.job = plan_.job;
   server.data.version = version;
@@ -187,7 +187,8 @@ uint64_t Simulation::StartJob(uint64_t start_step) {
     options.machine = MachineOfRank(ranks_.size());
     options.start_step = start_step;
     for (uint32_t i = 0; i < plan_.servers; ++i) {
-      options.servers.push_back(AddressOf((ranks_.size() + i) % plan_.servers));
+      options.servers.push_back(
+          GetAddress((ranks_.size() + i) % plan_.servers));
     }
     options.fingerprint = scheduler->fingerprint();
     ranks_.push_back(std::make_unique<SimRank>(

@@ -44,7 +44,7 @@ v1::MicroBatchSchedule Empty(uint32_t vision_dp, uint32_t language_dp) {
   return out;
 }
 
-EmbeddingPlan PlanOf(const v1::MicroBatchSchedule& schedule, uint32_t rank) {
+EmbeddingPlan GetPlan(const v1::MicroBatchSchedule& schedule, uint32_t rank) {
   EmbeddingPlan plan;
   const absl::Status status = PlanEmbeddings(schedule, rank, kMerge, &plan);
   EXPECT_TRUE(status.ok()) << status;
@@ -57,12 +57,12 @@ TEST(EmbeddingPlanTest, AnExampleByHand) {
   AddSample(1, 0, 0, {{2, 4}}, &schedule);          // 2 rows
   AddSample(0, 0, 1, {{2, 2}, {4, 4}}, &schedule);  // 5 rows
   AddSample(0, 1, 2, {{2, 6}}, &schedule);          // 3 rows
-  const EmbeddingPlan first = PlanOf(schedule, 0);
+  const EmbeddingPlan first = GetPlan(schedule, 0);
   EXPECT_THAT(first.send, ElementsAre(5, 3));
   EXPECT_THAT(first.receive, ElementsAre(5, 2));
   // Sample 0's rows arrive last, from rank 1.
   EXPECT_THAT(first.order, ElementsAre(5, 6, 0, 1, 2, 3, 4));
-  const EmbeddingPlan second = PlanOf(schedule, 1);
+  const EmbeddingPlan second = GetPlan(schedule, 1);
   EXPECT_THAT(second.send, ElementsAre(2, 0));
   EXPECT_THAT(second.receive, ElementsAre(3, 0));
   EXPECT_THAT(second.order, ElementsAre(0, 1, 2));
@@ -72,7 +72,7 @@ TEST(EmbeddingPlanTest, ARankWithoutImagesSendsAndReceivesNothing) {
   v1::MicroBatchSchedule schedule = Empty(2, 2);
   AddSample(0, 0, 0, {{2, 2}}, &schedule);
   AddSample(1, 1, 1, {}, &schedule);
-  const EmbeddingPlan plan = PlanOf(schedule, 1);
+  const EmbeddingPlan plan = GetPlan(schedule, 1);
   EXPECT_TRUE(plan.planned());
   EXPECT_THAT(plan.send, ElementsAre(0, 0));
   EXPECT_THAT(plan.receive, ElementsAre(0, 0));
@@ -126,8 +126,8 @@ using RowName = std::pair<uint32_t, int64_t>;
 
 // The rows of the samples that `rank` owns in a module, in the order of place:
 // the tower's output (vision), or the placeholders of the packed text.
-std::vector<RowName> RowsOf(const v1::MicroBatchSchedule& schedule, int module,
-                            uint32_t rank) {
+std::vector<RowName> GetRows(const v1::MicroBatchSchedule& schedule, int module,
+                             uint32_t rank) {
   std::vector<uint32_t> samples(schedule.place_size());
   std::iota(samples.begin(), samples.end(), 0);
   std::sort(samples.begin(), samples.end(), [&](uint32_t a, uint32_t b) {
@@ -175,11 +175,11 @@ TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
   const uint32_t dp = 1 + random() % 7;
   const v1::MicroBatchSchedule schedule = Draw(dp, &random);
   std::vector<EmbeddingPlan> plans;
-  for (uint32_t r = 0; r < dp; ++r) plans.push_back(PlanOf(schedule, r));
+  for (uint32_t r = 0; r < dp; ++r) plans.push_back(GetPlan(schedule, r));
 
   std::vector<std::vector<RowName>> received(dp);
   for (uint32_t from = 0; from < dp; ++from) {
-    const std::vector<RowName> rows = RowsOf(schedule, 0, from);
+    const std::vector<RowName> rows = GetRows(schedule, 0, from);
     size_t at = 0;
     for (uint32_t to = 0; to < dp; ++to) {
       const int64_t count = plans[from].send[to];
@@ -194,7 +194,7 @@ TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
   for (uint32_t r = 0; r < dp; ++r) {
     std::vector<RowName> placed;
     for (const int64_t row : plans[r].order) placed.push_back(received[r][row]);
-    EXPECT_EQ(placed, RowsOf(schedule, 1, r)) << "rank " << r;
+    EXPECT_EQ(placed, GetRows(schedule, 1, r)) << "rank " << r;
   }
 }
 
@@ -205,12 +205,12 @@ TEST_P(EmbeddingPlanOracleTest, RunsBringEveryRowToItsPlaceholder) {
   const uint32_t dp = 1 + random() % 7;
   const v1::MicroBatchSchedule schedule = Draw(dp, &random);
   std::vector<EmbeddingPlan> plans;
-  for (uint32_t r = 0; r < dp; ++r) plans.push_back(PlanOf(schedule, r));
+  for (uint32_t r = 0; r < dp; ++r) plans.push_back(GetPlan(schedule, r));
   for (uint32_t to = 0; to < dp; ++to) {
     std::vector<RowName> text;
     std::vector<size_t> taken(dp);  // runs of each sender
     for (const EmbeddingPlan::Run& run : plans[to].received_runs) {
-      const std::vector<RowName> tower = RowsOf(schedule, 0, run.peer);
+      const std::vector<RowName> tower = GetRows(schedule, 0, run.peer);
       const auto& sent = plans[run.peer].sent_runs;
       size_t& k = taken[run.peer];
       while (k < sent.size() && sent[k].peer != to) ++k;
@@ -222,7 +222,7 @@ TEST_P(EmbeddingPlanOracleTest, RunsBringEveryRowToItsPlaceholder) {
                   tower.begin() + sent[k].first + run.rows);
       ++k;
     }
-    EXPECT_EQ(text, RowsOf(schedule, 1, to)) << "rank " << to;
+    EXPECT_EQ(text, GetRows(schedule, 1, to)) << "rank " << to;
     for (uint32_t from = 0; from < dp; ++from) {
       const auto& sent = plans[from].sent_runs;
       for (; taken[from] < sent.size(); ++taken[from]) {

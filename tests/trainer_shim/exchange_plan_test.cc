@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/schedule/schedule_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 
@@ -29,7 +29,7 @@ std::vector<ExchangePlan> PlanAll(const SyntheticJob& job, v1::Module module) {
   for (uint32_t rank = 0; rank < dp; ++rank) {
     auto plan =
         PlanExchange(schedule, 1, RoleOf(module, rank),
-                     *RuleOf(SyntheticJobMessage(job), module), kGeometry);
+                     *GetRule(SyntheticJobMessage(job), module), kGeometry);
     EXPECT_TRUE(plan.ok()) << plan.status();
     EXPECT_TRUE(plan->Validate().ok()) << plan->Validate();
     plans.push_back(*std::move(plan));
@@ -113,7 +113,7 @@ TEST_P(ExchangePlanTest, HybridMovesOnlyBetweenServers) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const SyntheticJob job = Job(v1::DELIVERY_HYBRID);
     const auto servers =
-        RuleOf(SyntheticJobMessage(job), module)->server_of_rank;
+        GetRule(SyntheticJobMessage(job), module)->server_of_rank;
     Lengths crossing;
     for (const auto& [ranks, lengths] :
          Sent(PlanAll(Job(v1::DELIVERY_EXCHANGE), module))) {

@@ -1,4 +1,4 @@
-#include "trainer_shim/job_shape.h"
+#include "trainer_shim/batch_layout.h"
 
 #include <functional>
 
@@ -18,7 +18,7 @@ TEST(JobShapeTest, TakesTheModulesSizes) {
   job.language_dp = 4;
   job.align = 8;
   const auto shape =
-      ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 3));
+      GetShape(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 3));
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->dp, 4);
   EXPECT_EQ(shape->align, 8);
@@ -31,11 +31,11 @@ TEST(JobShapeTest, KnowsHowImagesAreResized) {
   v1::Job job = SyntheticJobMessage(SyntheticJob());
   v1::Role role = RoleOf(v1::MODULE_LANGUAGE, 0);
   role.set_module(v1::MODULE_VISION);
-  EXPECT_EQ(ShapeOf(job, role)->resampling, Resampling());
+  EXPECT_EQ(GetShape(job, role)->resampling, Resampling());
   job.mutable_model()->set_resample(v1::Model::RESAMPLE_TORCHVISION);
   job.mutable_model()->mutable_image_family()->set_filter(
       v1::ImageFamily::FILTER_LANCZOS);
-  const auto shape = ShapeOf(job, role);
+  const auto shape = GetShape(job, role);
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->resampling.filter, ResampleFilter::kLanczos);
   EXPECT_EQ(shape->resampling.library, ResampleLibrary::kTorchvision);
@@ -44,12 +44,14 @@ TEST(JobShapeTest, KnowsHowImagesAreResized) {
 TEST(JobShapeTest, OneRankAndDirectExchangeNothing) {
   SyntheticJob job;
   job.language_dp = 1;
-  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
-                   ->exchanges());
+  EXPECT_FALSE(
+      GetShape(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
+          ->exchanges());
   job.language_dp = 2;
   job.delivery = v1::DELIVERY_DIRECT;
-  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
-                   ->exchanges());
+  EXPECT_FALSE(
+      GetShape(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
+          ->exchanges());
 }
 
 TEST(JobShapeTest, KnowsTheRanksPlace) {
@@ -63,7 +65,7 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
   place.pp_rank = 1;
   place.cp_rank = 3;
   const auto shape =
-      ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0), place);
+      GetShape(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0), place);
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->place, place);
   EXPECT_FALSE(shape->fields.input_ids);
@@ -73,15 +75,15 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
   v1::Role vision = RoleOf(v1::MODULE_LANGUAGE, 0);
   vision.set_module(v1::MODULE_VISION);
   place.pp_rank = 0;
-  const auto pixels = ShapeOf(SyntheticJobMessage(job), vision, place);
+  const auto pixels = GetShape(SyntheticJobMessage(job), vision, place);
   ASSERT_TRUE(pixels.ok()) << pixels.status();
   EXPECT_EQ(pixels->context.size, 1);  // pixels are not sliced
   place.tp_rank = 2;
   EXPECT_THAT(
-      ShapeOf(SyntheticJobMessage(job), vision, place).status().message(),
+      GetShape(SyntheticJobMessage(job), vision, place).status().message(),
       HasSubstr("vision: the module has 2 tensor-parallel ranks"));
   job.align = 4;
-  EXPECT_THAT(ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
+  EXPECT_THAT(GetShape(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
                   .status()
                   .message(),
               HasSubstr("multiples of 4 tokens, wanted of 8"));
@@ -92,7 +94,7 @@ TEST(JobShapeTest, MissingSizesCountAsOne) {
   SyntheticJob job;
   job.tp = job.pp = job.cp = 0;
   const auto shape =
-      ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0));
+      GetShape(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0));
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->layout.tp, 1);
   EXPECT_TRUE(shape->fields.input_ids && shape->fields.labels);
@@ -107,22 +109,22 @@ TEST(JobShapeTest, TotalsUseTheLanguageModulesAlign) {
   message.mutable_modules(1)->set_align(16);
   v1::Role vision = RoleOf(v1::MODULE_LANGUAGE, 0);
   vision.set_module(v1::MODULE_VISION);
-  EXPECT_EQ(ShapeOf(message, vision)->padding.align, 16);
-  EXPECT_EQ(ShapeOf(message, RoleOf(v1::MODULE_LANGUAGE, 0))->padding.align,
+  EXPECT_EQ(GetShape(message, vision)->padding.align, 16);
+  EXPECT_EQ(GetShape(message, RoleOf(v1::MODULE_LANGUAGE, 0))->padding.align,
             16);
   message.mutable_modules()->RemoveLast();
-  EXPECT_EQ(ShapeOf(message, vision)->padding.align, 1);
+  EXPECT_EQ(GetShape(message, vision)->padding.align, 1);
 }
 
 TEST(JobShapeTest, RowsOfPaddedBatches) {
   v1::Job message = SyntheticJobMessage(SyntheticJob());  // align 4
-  EXPECT_FALSE(ShapeOf(message, RoleOf(v1::MODULE_LANGUAGE, 0))->padding.rows);
+  EXPECT_FALSE(GetShape(message, RoleOf(v1::MODULE_LANGUAGE, 0))->padding.rows);
   message.set_padded(true);
   message.set_row_length(64);
   v1::Role vision = RoleOf(v1::MODULE_LANGUAGE, 0);
   vision.set_module(v1::MODULE_VISION);
   for (const v1::Role& role : {vision, RoleOf(v1::MODULE_LANGUAGE, 0)}) {
-    const auto shape = ShapeOf(message, role);
+    const auto shape = GetShape(message, role);
     ASSERT_TRUE(shape.ok()) << shape.status();
     EXPECT_TRUE(shape->padding.rows);
     EXPECT_EQ(shape->padding.row_length, 64);
@@ -159,7 +161,7 @@ TEST(JobShapeTest, ErrorsNameTheField) {
     v1::Job job = SyntheticJobMessage({});
     c.spoil(&job);
     const absl::Status status =
-        ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 1)).status();
+        GetShape(job, RoleOf(v1::MODULE_LANGUAGE, 1)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr(c.message));
   }
@@ -169,13 +171,13 @@ TEST(JobShapeTest, HybridExchangesOnlyWithTwoServers) {
   SyntheticJob hybrid;
   hybrid.delivery = v1::DELIVERY_HYBRID;
   v1::Job job = SyntheticJobMessage(hybrid);
-  EXPECT_TRUE(ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 0))->exchanges());
+  EXPECT_TRUE(GetShape(job, RoleOf(v1::MODULE_LANGUAGE, 0))->exchanges());
   for (auto& module : *job.mutable_modules()) module.clear_server_of_rank();
-  EXPECT_FALSE(ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 0))->exchanges());
+  EXPECT_FALSE(GetShape(job, RoleOf(v1::MODULE_LANGUAGE, 0))->exchanges());
   job.mutable_modules(1)->add_server_of_rank(0);
   EXPECT_THAT(
       std::string(
-          ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 0)).status().message()),
+          GetShape(job, RoleOf(v1::MODULE_LANGUAGE, 0)).status().message()),
       HasSubstr("server_of_rank of language has 1 entries"));
 }
 

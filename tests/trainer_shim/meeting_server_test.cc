@@ -1,4 +1,4 @@
-#include "trainer_shim/meeting_server.h"
+#include "trainer_shim/communicator.h"
 
 #include <memory>
 #include <vector>

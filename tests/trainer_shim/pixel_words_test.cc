@@ -20,7 +20,7 @@ std::vector<float> ByWords(const std::vector<uint8_t>& rgb,
                            const CropSides& crop, const PatchShape& shape,
                            const NormaliseTable& table) {
   constexpr uint32_t kWordsOfPatch = 3 * kPatch * kPatch / 4;
-  std::vector<float> out(shape.RowsOf(crop.grid_h, crop.grid_w) * shape.row());
+  std::vector<float> out(shape.GetRows(crop.grid_h, crop.grid_w) * shape.row());
   for (uint64_t i = 0; i < out.size() / 4; ++i) {
     const uint64_t number = i / kWordsOfPatch;
     const uint32_t word = i % kWordsOfPatch;

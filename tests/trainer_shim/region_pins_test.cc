@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
-#include "client/memory_region.h"
+#include "client/buffer_pool.h"
 #include "common/mutex.h"
 #include "tests/fakes/manual_clock.h"
 

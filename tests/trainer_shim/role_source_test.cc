@@ -44,7 +44,7 @@ class RoleSourceTest : public ::testing::Test {
     return reported_.back();
   }
 
-  static BatchTimes TimesOf(uint64_t step, uint32_t micro_batch) {
+  static BatchTimes GetTimes(uint64_t step, uint32_t micro_batch) {
     BatchTimes times;
     times.step = step;
     times.micro_batch = micro_batch;
@@ -64,7 +64,7 @@ TEST_F(RoleSourceTest, ReportsNotedTimes) {
   Open();
   ASSERT_TRUE(source_->Next().ok());
   ASSERT_TRUE(source_->Next().ok());
-  source_->NoteTimes(TimesOf(4, 1));
+  source_->NoteTimes(GetTimes(4, 1));
   const v1::StepTiming timing = Report(4, 1);
   EXPECT_EQ(timing.milliseconds(), 12.5);
   ASSERT_TRUE(timing.has_wait_milliseconds());
@@ -99,7 +99,7 @@ TEST_F(RoleSourceTest, LeavesOutUnknownTimes) {
   EXPECT_FALSE(timing.has_exchange_milliseconds());
   EXPECT_FALSE(timing.has_pack_milliseconds());
   // Noted without an exchange.
-  BatchTimes times = TimesOf(4, 0);
+  BatchTimes times = GetTimes(4, 0);
   times.exchange = std::nullopt;
   times.decode = std::nullopt;
   source_->NoteTimes(times);
@@ -113,16 +113,16 @@ TEST_F(RoleSourceTest, LeavesOutUnknownTimes) {
 // A batch that never came, and one that is too old to be kept.
 TEST_F(RoleSourceTest, KeepsTheTimesOfTheLastMicroBatchesOnly) {
   Open();
-  source_->NoteTimes(TimesOf(4, 0));
+  source_->NoteTimes(GetTimes(4, 0));
   EXPECT_FALSE(Report(4, 0).has_copy_milliseconds());
   ASSERT_TRUE(source_->Next().ok());
-  source_->NoteTimes(TimesOf(4, 0));
+  source_->NoteTimes(GetTimes(4, 0));
   for (size_t i = 1; i < RoleSource::kKnownTimes; ++i) {
     ASSERT_TRUE(source_->Next().ok());
   }
   EXPECT_TRUE(Report(4, 0).has_copy_milliseconds());
   ASSERT_TRUE(source_->Next().ok());
-  source_->NoteTimes(TimesOf(4, 0));
+  source_->NoteTimes(GetTimes(4, 0));
   const v1::StepTiming timing = Report(4, 0);
   EXPECT_FALSE(timing.has_wait_milliseconds());
   EXPECT_FALSE(timing.has_copy_milliseconds());
@@ -131,7 +131,7 @@ TEST_F(RoleSourceTest, KeepsTheTimesOfTheLastMicroBatchesOnly) {
 TEST_F(RoleSourceTest, WithoutBlocksNothingIsTimed) {
   Open(/*without_blocks=*/true);
   ASSERT_TRUE(source_->Next().ok());
-  source_->NoteTimes(TimesOf(4, 0));
+  source_->NoteTimes(GetTimes(4, 0));
   const v1::StepTiming timing = Report(4, 0);
   EXPECT_EQ(timing.milliseconds(), 12.5);
   EXPECT_FALSE(timing.has_wait_milliseconds());

@@ -15,11 +15,11 @@
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/failure.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
-#include "trainer_shim/meeting_server.h"
 
 namespace ballast {
 namespace {
@@ -119,9 +119,9 @@ absl::Status Drain(const Process& process, const Shims& shims,
 }
 
 // The place of each role.
-absl::StatusOr<std::vector<Place>> PlacesOf(const v1::Job& job,
-                                            const std::vector<v1::Role>& roles,
-                                            bool all) {
+absl::StatusOr<std::vector<Place>> GetPlaces(const v1::Job& job,
+                                             const std::vector<v1::Role>& roles,
+                                             bool all) {
   int devices = 0;
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaGetDeviceCount(&devices), "counting GPUs"));
@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<Place>> PlacesOf(const v1::Job& job,
     }
     place.device = role.dp_rank() % devices;
     BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
-                             RuleOf(job, role.module()));
+                             GetRule(job, role.module()));
     if (!delivery.moves() || place.dp == 1) continue;
     place.nccl = !all || place.dp <= static_cast<uint32_t>(devices);
     if (place.nccl) continue;
@@ -168,7 +168,7 @@ absl::Status RunCudaWorld(const v1::AttachResponse& attached,
   }
   BALLAST_ASSIGN_OR_RETURN(
       std::vector<Place> places,
-      PlacesOf(attached.job(), roles, !options.role.has_value()));
+      GetPlaces(attached.job(), roles, !options.role.has_value()));
   std::map<uint32_t, Process> processes;
   for (Place& place : places) {
     processes[place.role.dp_rank()].push_back(&place);

@@ -10,19 +10,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
-#include "client/connection_flags.h"
 #include "client/loader_client.h"
+#include "client/connection_flags.h"
 #include "common/channel_security.h"
 #include "common/command_line.h"
-#include "common/library_logs.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "proto/block/data_end.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule/module.h"
 #include "proto/transport.h"
 #include "trainer_shim/ballast_rank/cuda_backend.h"
 #include "trainer_shim/ballast_rank/failure.h"
-#include "trainer_shim/ballast_rank/records.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/ballast_rank/world.h"
 
@@ -92,7 +90,7 @@ absl::Status Run(const Arguments& arguments) {
       AttachAll(servers, attach_as, {}, options.failover.start_patience,
                 options.clock));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<v1::Role> roles,
-                           RolesOf(attached.job(), options));
+                           GetRoles(attached.job(), options));
   options.checkpoint.set_data_hash(arguments.data_fingerprint);
   const auto steps =
       StepsWithData(attached.job(), options.start_step, options.steps);

@@ -8,13 +8,11 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/failure.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"
-#include "trainer_shim/host/peer_address.h"
 #include "trainer_shim/host/trainer_shim.h"
-#include "trainer_shim/job_shape.h"
-#include "trainer_shim/meeting_server.h"
 #include "trainer_shim/role_fields.h"
 
 namespace ballast {
@@ -28,7 +26,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetOthers(
     const v1::Job& job, const v1::Role& role, const WorldOptions& options,
     const MakeClient& make_client) {
   BALLAST_ASSIGN_OR_RETURN(const JobShape shape,
-                           ShapeOf(job, role, options.place));
+                           GetShape(job, role, options.place));
   if (!shape.exchanges() || !shape.fields.any()) return nullptr;
   BALLAST_ASSIGN_OR_RETURN(std::string address,
                            ExchangeAddress(options.servers, options.interface));
@@ -90,18 +88,18 @@ std::vector<std::unique_ptr<LoaderClient>> MakeClients(
   return clients;
 }
 
-absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
-                                              const WorldOptions& options) {
+absl::StatusOr<std::vector<v1::Role>> GetRoles(const v1::Job& job,
+                                               const WorldOptions& options) {
   if (options.role) {
     BALLAST_RETURN_IF_ERROR(
-        ShapeOf(job, *options.role, options.place).status());
+        GetShape(job, *options.role, options.place).status());
     return std::vector<v1::Role>{*options.role};
   }
   std::vector<v1::Role> roles;
   absl::Status nowhere = absl::InvalidArgumentError("the job has no module");
   for (const v1::Job::ModuleSize& module : job.modules()) {
     // The modules' layouts differ: one may lack the place.
-    const absl::Status there = CheckPlace(options.place, LayoutOf(module));
+    const absl::Status there = CheckPlace(options.place, GetLayout(module));
     if (!there.ok()) {
       nowhere = Annotate(there, ModuleName(module.module()));
       continue;
@@ -110,7 +108,7 @@ absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
       v1::Role& role = roles.emplace_back();
       role.set_module(module.module());
       role.set_dp_rank(rank);
-      BALLAST_RETURN_IF_ERROR(ShapeOf(job, role, options.place).status());
+      BALLAST_RETURN_IF_ERROR(GetShape(job, role, options.place).status());
     }
   }
   if (roles.empty()) return nowhere;

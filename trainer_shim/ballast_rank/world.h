@@ -19,7 +19,7 @@
 #include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/jpeg_engine.h"
-#include "trainer_shim/trainer_place.h"
+#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 
@@ -72,10 +72,10 @@ std::vector<std::unique_ptr<LoaderClient>> MakeClients(
 // The roles of `job` that `options` selects: modules in the job's order, ranks
 // ascending. Errors: INVALID_ARGUMENT (no such role or place; without a role,
 // no module has the place).
-absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
-                                              const WorldOptions& options);
+absl::StatusOr<std::vector<v1::Role>> GetRoles(const v1::Job& job,
+                                               const WorldOptions& options);
 
-// Runs `roles`, as RolesOf returned them for `job`, each in a thread with its
+// Runs `roles`, as GetRoles returned them for `job`, each in a thread with its
 // own shim. An in-process communicator connects the ranks of a module; a single
 // role that exchanges samples meets the processes of the other ranks over Gloo,
 // through the MeetingServer. Blocks until all have done all steps, or the first

@@ -34,7 +34,7 @@ absl::Status CheckIndex(const char* what, uint32_t index, size_t count) {
 
 absl::Status GetInfo(const ballast_batch* batch, ballast_batch_info* out) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  const BatchInfo& from = EntryOf(batch)->info();
+  const BatchInfo& from = GetEntry(batch)->info();
   ballast_batch_info info = {};
   info.module = from.role.module();
   info.dp_rank = from.role.dp_rank();
@@ -44,14 +44,14 @@ absl::Status GetInfo(const ballast_batch* batch, ballast_batch_info* out) {
   info.step = from.step;
   info.micro_batch = from.micro_batch;
   info.num_micro_batches = from.num_micro_batches;
-  info.num_tensors = EntryOf(batch)->tensors().size();
+  info.num_tensors = GetEntry(batch)->tensors().size();
   info.num_samples = from.samples.size();
   info.max_seqlen = from.max_seqlen;
   info.vision_max_seqlen = from.vision_max_seqlen;
   info.dummy_image = from.dummy_image;
   info.bytes_read = from.bytes_read;
   info.bytes_moved = from.bytes_moved;
-  info.pack_ms = absl::ToDoubleMilliseconds(EntryOf(batch)->pack_time());
+  info.pack_ms = absl::ToDoubleMilliseconds(GetEntry(batch)->pack_time());
   return WriteStruct(info, out, "info");
 }
 
@@ -71,7 +71,7 @@ absl::Status WriteTensor(const TensorView& from, ballast_tensor* out) {
 absl::Status GetTensor(const ballast_batch* batch, uint32_t index,
                        ballast_tensor* out) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  const std::vector<TensorView>& tensors = EntryOf(batch)->tensors();
+  const std::vector<TensorView>& tensors = GetEntry(batch)->tensors();
   BALLAST_RETURN_IF_ERROR(CheckIndex("tensor", index, tensors.size()));
   return WriteTensor(tensors[index], out);
 }
@@ -81,7 +81,7 @@ absl::Status GetTensorByName(const ballast_batch* batch, const char* name,
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(name, "name"));
   std::string names;
-  for (const TensorView& tensor : EntryOf(batch)->tensors()) {
+  for (const TensorView& tensor : GetEntry(batch)->tensors()) {
     if (std::strcmp(tensor.name, name) == 0) return WriteTensor(tensor, out);
     absl::StrAppend(&names, names.empty() ? "" : ", ", tensor.name);
   }
@@ -98,7 +98,7 @@ absl::Status GetTable(ballast_bytes** out) {
     table.push_back({{"name", row.name},
                      {"dtype", std::string(ElementName(row.type))},
                      {"shape", row.shape},
-                     {"receivers", std::string(ReceiversOf(row.field))},
+                     {"receivers", std::string(GetReceivers(row.field))},
                      {"joins", std::string(JoinName(row.join))},
                      {"memory", std::string(MemoryName(row.memory))},
                      {"contents", row.contents}});
@@ -110,7 +110,7 @@ absl::Status GetTable(ballast_bytes** out) {
 absl::Status GetSample(const ballast_batch* batch, uint32_t index,
                        ballast_sample* out) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  const std::vector<PackedSample>& samples = EntryOf(batch)->info().samples;
+  const std::vector<PackedSample>& samples = GetEntry(batch)->info().samples;
   BALLAST_RETURN_IF_ERROR(CheckIndex("sample", index, samples.size()));
   const PackedSample& from = samples[index];
   ballast_sample sample = {};
@@ -118,14 +118,14 @@ absl::Status GetSample(const ballast_batch* batch, uint32_t index,
   sample.position = from.position;
   sample.ordinal = from.ordinal;
   sample.name = from.name.c_str();
-  sample.placeholder = EntryOf(batch)->placeholder(index);
+  sample.placeholder = GetEntry(batch)->placeholder(index);
   return WriteStruct(sample, out, "sample");
 }
 
 absl::Status GetTotals(const ballast_batch* batch, int of,
                        ballast_totals* out) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  const BatchInfo& info = EntryOf(batch)->info();
+  const BatchInfo& info = GetEntry(batch)->info();
   const PackedTotals* from = nullptr;
   switch (of) {
     case BALLAST_TOTALS_RANK:
@@ -159,25 +159,25 @@ absl::Status GetDigest(const ballast_batch* batch, void* stream, char* digest) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(digest, "digest"));
   BALLAST_ASSIGN_OR_RETURN(const std::string hex,
-                           EntryOf(batch)->Digest(stream));
+                           GetEntry(batch)->Digest(stream));
   std::memcpy(digest, hex.c_str(), hex.size() + 1);
   return absl::OkStatus();
 }
 
 absl::Status RecordStream(const ballast_batch* batch, void* stream) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  return EntryOf(batch)->RecordStream(stream);
+  return GetEntry(batch)->RecordStream(stream);
 }
 
 }  // namespace
 }  // namespace ballast
 
 void ballast_batch_retain(const ballast_batch* batch) {
-  if (batch != nullptr) ballast::EntryOf(batch)->Retain();
+  if (batch != nullptr) ballast::GetEntry(batch)->Retain();
 }
 
 void ballast_batch_release(const ballast_batch* batch) {
-  if (batch != nullptr) ballast::EntryOf(batch)->Release();
+  if (batch != nullptr) ballast::GetEntry(batch)->Release();
 }
 
 int ballast_batch_record_stream(const ballast_batch* batch, void* stream) {

@@ -14,13 +14,12 @@
 #include "common/status_macros.h"
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
+#include "trainer_shim/c_api/checkpoint.h"
 #include "trainer_shim/c_api/cuda_support.h"
 #include "trainer_shim/c_api/handles.h"
-#include "trainer_shim/c_api/options.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"
-#include "trainer_shim/host/peer_address.h"
-#include "trainer_shim/meeting_server.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {
@@ -29,7 +28,7 @@ namespace {
 constexpr uint32_t kMostRanks = 65536;
 constexpr absl::Duration kMeeting = absl::Minutes(5);
 
-absl::StatusOr<NcclEndOptions> OptionsOf(const ballast_nccl_options* given) {
+absl::StatusOr<NcclEndOptions> GetOptions(const ballast_nccl_options* given) {
   BALLAST_ASSIGN_OR_RETURN(const ballast_nccl_options known,
                            ReadStruct(given, "options"));
   if (known.device < 0 || known.max_ctas > 1024) {
@@ -58,7 +57,7 @@ absl::Status MakeInProcess(int backend, uint32_t size,
                            ballast_communicator** ends) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(ends, "ends"));
   BALLAST_RETURN_IF_ERROR(CheckRank(0, size));
-  BALLAST_ASSIGN_OR_RETURN(const ballast_backend kind, BackendOf(backend));
+  BALLAST_ASSIGN_OR_RETURN(const ballast_backend kind, GetBackend(backend));
   std::vector<std::unique_ptr<Communicator>> group;
   if (kind == BALLAST_BACKEND_CUDA) {
     BALLAST_ASSIGN_OR_RETURN(group, CudaGroup(size));
@@ -83,19 +82,19 @@ struct Meeting {
 };
 
 // Checks the arguments that both kinds of meeting share.
-absl::StatusOr<Meeting> MeetingOf(const ballast_connection* connection,
-                                  const char* group, uint32_t rank,
-                                  uint32_t size, double timeout_s,
-                                  ballast_communicator** communicator) {
+absl::StatusOr<Meeting> GetMeeting(const ballast_connection* connection,
+                                   const char* group, uint32_t rank,
+                                   uint32_t size, double timeout_s,
+                                   ballast_communicator** communicator) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(group, "group"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(communicator, "communicator"));
   BALLAST_RETURN_IF_ERROR(CheckRank(rank, size));
   Meeting meeting;
   BALLAST_ASSIGN_OR_RETURN(meeting.timeout,
-                           SecondsOf(timeout_s, kMeeting, "timeout_s"));
-  BALLAST_ASSIGN_OR_RETURN(meeting.connection, ConnectionOf(connection));
+                           GetSeconds(timeout_s, kMeeting, "timeout_s"));
+  BALLAST_ASSIGN_OR_RETURN(meeting.connection, GetConnection(connection));
   BALLAST_ASSIGN_OR_RETURN(meeting.clients,
-                           ClientsOf(meeting.connection.servers));
+                           GetClients(meeting.connection.servers));
   return meeting;
 }
 
@@ -105,7 +104,7 @@ absl::Status MeetOverGloo(const ballast_connection* connection,
                           ballast_communicator** communicator) {
   BALLAST_ASSIGN_OR_RETURN(
       const Meeting meeting,
-      MeetingOf(connection, group, rank, size, timeout_s, communicator));
+      GetMeeting(connection, group, rank, size, timeout_s, communicator));
   const Connection& known = meeting.connection;
   BALLAST_ASSIGN_OR_RETURN(
       std::string address,
@@ -131,7 +130,7 @@ absl::Status MakeOfId(const void* id, uint32_t rank, uint32_t size,
   BALLAST_RETURN_IF_ERROR(CheckGiven(id, "id"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(communicator, "communicator"));
   BALLAST_RETURN_IF_ERROR(CheckRank(rank, size));
-  BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, OptionsOf(given));
+  BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, GetOptions(given));
   const std::string bytes(static_cast<const char*>(id), BALLAST_NCCL_ID_BYTES);
   return GiveOut(NcclEndOfId(bytes, rank, size, options), communicator);
 }
@@ -142,8 +141,8 @@ absl::Status MeetOverNccl(const ballast_connection* connection,
                           ballast_communicator** communicator) {
   BALLAST_ASSIGN_OR_RETURN(
       const Meeting meeting,
-      MeetingOf(connection, group, rank, size, timeout_s, communicator));
-  BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, OptionsOf(given));
+      GetMeeting(connection, group, rank, size, timeout_s, communicator));
+  BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, GetOptions(given));
   return GiveOut(MeetNcclEnd(meeting.clients, group, rank, size,
                              meeting.timeout, options, meeting.connection.run),
                  communicator);
@@ -153,7 +152,7 @@ absl::Status Borrow(void* nccl_comm, const ballast_nccl_options* given,
                     ballast_communicator** communicator) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(nccl_comm, "nccl_comm"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(communicator, "communicator"));
-  BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, OptionsOf(given));
+  BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, GetOptions(given));
   return GiveOut(BorrowNcclEnd(nccl_comm, options), communicator);
 }
 

@@ -33,7 +33,7 @@ absl::StatusOr<uint64_t> ElementBytes(int32_t dtype) {
   }
 }
 
-absl::StatusOr<EmbeddingRows> RowsOf(const ballast_embedding_rows* given) {
+absl::StatusOr<EmbeddingRows> GetRows(const ballast_embedding_rows* given) {
   BALLAST_ASSIGN_OR_RETURN(const ballast_embedding_rows known,
                            ReadStruct(given, "rows"));
   EmbeddingRows rows;
@@ -56,9 +56,9 @@ absl::Status Exchange(ballast_shim* shim, const ballast_batch* batch,
                       EmbeddingDirection direction, void* stream) {
   BALLAST_RETURN_IF_ERROR(CheckStream(shim, stream));
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  BALLAST_ASSIGN_OR_RETURN(const EmbeddingRows rows, RowsOf(given));
-  return shim->shim->ExchangeEmbeddings(EntryOf(batch)->info(), rows, direction,
-                                        stream);
+  BALLAST_ASSIGN_OR_RETURN(const EmbeddingRows rows, GetRows(given));
+  return shim->shim->ExchangeEmbeddings(GetEntry(batch)->info(), rows,
+                                        direction, stream);
 }
 
 }  // namespace

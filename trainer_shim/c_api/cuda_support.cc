@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
-#include "trainer_shim/meeting_server.h"
 
 namespace ballast {
 namespace {
 
-NcclOptions OptionsOf(const NcclEndOptions& options) {
+NcclOptions GetOptions(const NcclEndOptions& options) {
   NcclOptions nccl;
   nccl.max_ctas = options.max_ctas;
   return nccl;
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
     const NcclEndOptions& options) {
   const CurrentDevice current(options.device);
   BALLAST_RETURN_IF_ERROR(current.status());
-  return CreateNcclCommunicator(id, rank, size, OptionsOf(options));
+  return CreateNcclCommunicator(id, rank, size, GetOptions(options));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
   const CurrentDevice current(options.device);
   BALLAST_RETURN_IF_ERROR(current.status());
   return MeetNcclCommunicator(MeetingServer(servers), group, rank, size,
-                              timeout, OptionsOf(options), run);
+                              timeout, GetOptions(options), run);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(
   const CurrentDevice current(options.device);
   BALLAST_RETURN_IF_ERROR(current.status());
   return BorrowNcclCommunicator(static_cast<ncclComm_t>(trainers),
-                                OptionsOf(options));
+                                GetOptions(options));
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> CudaGroup(

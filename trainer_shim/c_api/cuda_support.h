@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/loader_client.h"
-#include "trainer_shim/c_api/options.h"
+#include "trainer_shim/c_api/checkpoint.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/rank_shim.h"
 

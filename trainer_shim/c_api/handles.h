@@ -31,10 +31,10 @@ struct ballast_shim {
 
 namespace ballast {
 
-inline BatchEntry* EntryOf(const ballast_batch* batch) {
+inline BatchEntry* GetEntry(const ballast_batch* batch) {
   return reinterpret_cast<BatchEntry*>(const_cast<ballast_batch*>(batch));
 }
-inline const ballast_batch* HandleOf(BatchEntry* entry) {
+inline const ballast_batch* GetHandle(BatchEntry* entry) {
   return reinterpret_cast<const ballast_batch*>(entry);
 }
 

@@ -7,17 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
 #include "client/loader_client.h"
-#include "common/library_logs.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
-#include "proto/schedule/schedule_json.h"
+#include "proto/schedule/schedule_table.h"
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
 #include "trainer_shim/c_api/checkpoint.h"
 #include "trainer_shim/c_api/cuda_support.h"
 #include "trainer_shim/c_api/handles.h"
-#include "trainer_shim/c_api/job_json.h"
-#include "trainer_shim/c_api/options.h"
 #include "trainer_shim/host/trainer_shim.h"
 #include "trainer_shim/role_source.h"
 
@@ -28,10 +26,10 @@ absl::Status QueryJob(const ballast_connection* connection,
                       ballast_bytes** job) {
   SendLibraryLogsToLog();
   BALLAST_RETURN_IF_ERROR(CheckGiven(job, "job"));
-  BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
+  BALLAST_ASSIGN_OR_RETURN(const Connection known, GetConnection(connection));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<std::unique_ptr<LoaderClient>> clients,
-      ClientsOf(known.servers));
+      GetClients(known.servers));
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients) servers.push_back(client.get());
   BALLAST_ASSIGN_OR_RETURN(
@@ -71,7 +69,7 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   const std::unique_ptr<ballast_communicator> data(known.communicator);
   const std::unique_ptr<ballast_communicator> tensor(known.tensor_communicator);
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
-  BALLAST_ASSIGN_OR_RETURN(ShimOptions options, ShimOptionsOf(known));
+  BALLAST_ASSIGN_OR_RETURN(ShimOptions options, GetShimOptions(known));
   BALLAST_ASSIGN_OR_RETURN(
       options.shim.communicator,
       TakeEnd(data.get(), options.backend, "communicator"));
@@ -100,7 +98,7 @@ absl::Status TakeBatch(Take take, ballast_shim* shim, void* stream,
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
   BALLAST_ASSIGN_OR_RETURN(BatchRef<BatchInfo> taken,
                            (shim->shim.get()->*take)(stream));
-  *batch = HandleOf(taken.Detach());
+  *batch = GetHandle(taken.Detach());
   return absl::OkStatus();
 }
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "trainer_shim/batch_maker.h"
+#include "trainer_shim/batch_pool.h"
 #include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/decode_stage.h"

@@ -11,7 +11,7 @@
 namespace ballast {
 namespace {
 
-absl::StatusCode CodeOf(cudaError_t error) {
+absl::StatusCode GetCode(cudaError_t error) {
   switch (error) {
     case cudaSuccess:
       return absl::StatusCode::kOk;
@@ -31,7 +31,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
 
 absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  return absl::Status(CodeOf(error),
+  return absl::Status(GetCode(error),
                       absl::StrCat(what, ": ", cudaGetErrorName(error), " (",
                                    cudaGetErrorString(error), ")"));
 }
@@ -228,7 +228,7 @@ void DeviceBuffer::Free::operator()(uint8_t* data) const {
 namespace {
 
 // CUDA takes a non-const pointer; a flag marks this memory as read-only.
-void* AddressOf(const MemoryRegion& region) {
+void* GetAddress(const MemoryRegion& region) {
   return const_cast<uint8_t*>(region.bytes().data());
 }
 
@@ -240,7 +240,7 @@ absl::Status CudaPinner::Pin(const MemoryRegion& region) {
   const unsigned flags = cudaHostRegisterPortable |
                          (region.read_only() ? cudaHostRegisterReadOnly : 0);
   const absl::Status status = CudaStatus(
-      cudaHostRegister(AddressOf(region), region.bytes().size(), flags),
+      cudaHostRegister(GetAddress(region), region.bytes().size(), flags),
       absl::StrCat("pinning the ", region.bytes().size(),
                    " bytes that blocks lie in"));
   if (!status.ok()) cudaGetLastError();  // the caller handles it: clear it
@@ -250,7 +250,7 @@ absl::Status CudaPinner::Pin(const MemoryRegion& region) {
 absl::Status CudaPinner::Unpin(const MemoryRegion& region) {
   const CurrentDevice current(device_);
   BALLAST_RETURN_IF_ERROR(current.status());
-  return CudaStatus(cudaHostUnregister(AddressOf(region)), "unpinning memory");
+  return CudaStatus(cudaHostUnregister(GetAddress(region)), "unpinning memory");
 }
 
 }  // namespace ballast

@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "client/memory_region.h"
+#include "client/buffer_pool.h"
 #include "trainer_shim/region_pins.h"
 
 namespace ballast {

@@ -12,7 +12,7 @@ CudaTrainerShim::CudaTrainerShim(Options options)
 
 absl::StatusOr<std::unique_ptr<CudaTrainerShim>> CudaTrainerShim::Create(
     Options options) {
-  auto clients = ClientsOf(options.servers);
+  auto clients = GetClients(options.servers);
   const int device = options.device;
   std::unique_ptr<CudaTrainerShim> shim(
       new CudaTrainerShim(std::move(options)));

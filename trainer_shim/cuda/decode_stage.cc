@@ -166,7 +166,7 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Steps::Begin(
     piece.position = record.position;
     piece.file = {reinterpret_cast<const char*>(bytes + source.file),
                   image.encoded_bytes};
-    BALLAST_ASSIGN_OR_RETURN(const PlaneForm form, FormOf(piece));
+    BALLAST_ASSIGN_OR_RETURN(const PlaneForm form, GetForm(piece));
     images_.push_back({piece.file, form, image.width, image.height,
                        source.pixels, record.position});
   }

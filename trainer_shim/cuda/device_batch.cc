@@ -114,7 +114,7 @@ absl::StatusOr<std::string> DeviceEntry::Digest(StreamHandle stream) const {
   BALLAST_ASSIGN_OR_RETURN(
       const PackedBatch host,
       CopyToHost(batch, static_cast<cudaStream_t>(stream)));
-  return DigestOf(host);
+  return ComputeDigest(host);
 }
 
 absl::Status DeviceEntry::RecordStream(StreamHandle stream) {

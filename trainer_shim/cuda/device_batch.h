@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
-#include "trainer_shim/batch_info.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/staging_plan.h"

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "proto/image/plane_form.h"
+#include "proto/image/engine_jpeg.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/nvjpeg_decoder.h"
 #include "trainer_shim/host/host_image_decoder.h"

@@ -22,7 +22,7 @@ T* At(const StreamBuffer& buffer, uint64_t offset) {
 
 // Where the kernels write a tensor; null if the batch has none of this name.
 template <typename T>
-T* OutputOf(const DeviceEntry& entry, absl::string_view tensor) {
+T* GetOutput(const DeviceEntry& entry, absl::string_view tensor) {
   return const_cast<T*>(entry.batch.Get<T>(tensor));
 }
 
@@ -177,7 +177,7 @@ absl::Status DeviceStage::CheckPeers(const StagedBatch& staged,
   BALLAST_RETURN_IF_ERROR(communicator_->AllToAllV(
       slices_.sends, slices_.receives, stream_->get()));
   return LaunchCheckHeaders(At<ExchangeHeader>(headers_, 0), peers_.size(),
-                            HeaderOf(staged.exchange.block.header), finding_,
+                            GetHeader(staged.exchange.block.header), finding_,
                             stream_->get());
 }
 
@@ -221,19 +221,19 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   pack.tokens = plan.tokens;
   pack.position_axes = shape_.block.position_axes;
   pack.pad_id = shape_.pad_id;
-  pack.input_ids = OutputOf<int64_t>(entry, "input_ids");
-  pack.labels = OutputOf<int64_t>(entry, "labels");
-  pack.loss_mask = OutputOf<float>(entry, "loss_mask");
-  pack.position_ids = OutputOf<int64_t>(entry, "position_ids");
-  pack.attention_mask = OutputOf<uint8_t>(entry, "attention_mask");
+  pack.input_ids = GetOutput<int64_t>(entry, "input_ids");
+  pack.labels = GetOutput<int64_t>(entry, "labels");
+  pack.loss_mask = GetOutput<float>(entry, "loss_mask");
+  pack.position_ids = GetOutput<int64_t>(entry, "position_ids");
+  pack.attention_mask = GetOutput<uint8_t>(entry, "attention_mask");
   return LaunchPackText(pack, stream_->get());
 }
 
 absl::Status DeviceStage::PackImages(const StagedBatch& staged,
                                      const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
-  PatchifyBatch pack =
-      PatchesOf(staged, entry, plan.upload.images, plan.images, "pixel_values");
+  PatchifyBatch pack = GetPatches(staged, entry, plan.upload.images,
+                                  plan.images, "pixel_values");
   pack.out_rows = plan.rows;
   pack.tile_h = staged.layout.crops.shape.tile_h;
   pack.tile_w = staged.layout.crops.shape.tile_w;
@@ -244,18 +244,18 @@ absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
                                      const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
   if (plan.frames == 0) return absl::OkStatus();
-  PatchifyBatch pack = PatchesOf(staged, entry, plan.upload.frames, plan.frames,
-                                 "pixel_values_videos");
+  PatchifyBatch pack = GetPatches(staged, entry, plan.upload.frames,
+                                  plan.frames, "pixel_values_videos");
   pack.out_rows = plan.video_rows;
   pack.tile_h = staged.layout.crops.shape.tile_h;
   pack.tile_w = staged.layout.crops.shape.tile_w;
   return patchifier_.Launch(pack, stream_->get());
 }
 
-PatchifyBatch DeviceStage::PatchesOf(const StagedBatch& staged,
-                                     const DeviceEntry& entry, uint64_t upload,
-                                     uint32_t count,
-                                     absl::string_view tensor) const {
+PatchifyBatch DeviceStage::GetPatches(const StagedBatch& staged,
+                                      const DeviceEntry& entry, uint64_t upload,
+                                      uint32_t count,
+                                      absl::string_view tensor) const {
   const auto* first = reinterpret_cast<const PatchifyImage*>(
       staged.host.data() + staged.plan.landing.received + upload);
   PatchifyBatch pack;
@@ -263,7 +263,7 @@ PatchifyBatch DeviceStage::PatchesOf(const StagedBatch& staged,
   pack.pixel_bytes = staged.plan.landing.bytes;
   pack.images = absl::MakeConstSpan(first, count);
   pack.device_images = At<PatchifyImage>(entry.upload, upload);
-  pack.out = OutputOf<uint8_t>(entry, tensor);
+  pack.out = GetOutput<uint8_t>(entry, tensor);
   pack.type = pixel_type_;
   return pack;
 }

@@ -8,14 +8,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
 #include "trainer_shim/cuda/staging_kernels.h"
-#include "trainer_shim/exchange_slices.h"
-#include "trainer_shim/job_shape.h"
+#include "trainer_shim/exchange_plan.h"
 
 namespace ballast {
 
@@ -93,9 +93,9 @@ class DeviceStage {
   absl::Status PackVideos(const StagedBatch& staged, const DeviceEntry& entry);
   // `count` images, whose descriptions are at `upload`, become the rows of
   // `tensor`.
-  PatchifyBatch PatchesOf(const StagedBatch& staged, const DeviceEntry& entry,
-                          uint64_t upload, uint32_t count,
-                          absl::string_view tensor) const;
+  PatchifyBatch GetPatches(const StagedBatch& staged, const DeviceEntry& entry,
+                           uint64_t upload, uint32_t count,
+                           absl::string_view tensor) const;
 
   const JobShape shape_;
   const PixelType pixel_type_;

@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-std::string PlaceOf(uint64_t place) {
+std::string GetPlace(uint64_t place) {
   return absl::StrCat("step ", place >> 24, " micro-batch ", place & 0xFFFFFF);
 }
 
@@ -38,8 +38,8 @@ absl::Status StatusOf(const Finding& finding, const std::string& batch) {
           "%s: rank %d is at %s with fingerprint %011x..., this rank at %s "
           "with %011x...; all ranks must start at the same step of the same "
           "job",
-          batch, finding.found[0] & kHeaderRankMask, PlaceOf(finding.found[1]),
-          finding.found[0] >> kHeaderRankBits, PlaceOf(finding.wanted[1]),
+          batch, finding.found[0] & kHeaderRankMask, GetPlace(finding.found[1]),
+          finding.found[0] >> kHeaderRankBits, GetPlace(finding.wanted[1]),
           finding.wanted[0] >> kHeaderRankBits));
     default:
       return absl::DataLossError(absl::StrCat(

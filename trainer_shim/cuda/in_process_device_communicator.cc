@@ -19,10 +19,10 @@ struct Note {
   cudaEvent_t ready = nullptr;
 };
 
-absl::Span<const uint8_t> BytesOf(const Note& note) {
+absl::Span<const uint8_t> GetBytes(const Note& note) {
   return {reinterpret_cast<const uint8_t*>(&note), sizeof(note)};
 }
-absl::Span<uint8_t> BytesOf(Note* note) {
+absl::Span<uint8_t> GetBytes(Note* note) {
   return {reinterpret_cast<uint8_t*>(note), sizeof(*note)};
 }
 
@@ -89,11 +89,11 @@ class InProcessDeviceCommunicator : public Communicator {
                     absl::Span<const From> from, std::vector<Note>* answers) {
     std::vector<SendSlice> sends;
     for (size_t i = 0; i < to.size(); ++i) {
-      sends.push_back({to[i].peer, BytesOf(notes[i])});
+      sends.push_back({to[i].peer, GetBytes(notes[i])});
     }
     std::vector<ReceiveSlice> receives;
     for (size_t i = 0; i < from.size(); ++i) {
-      receives.push_back({from[i].peer, BytesOf(&(*answers)[i])});
+      receives.push_back({from[i].peer, GetBytes(&(*answers)[i])});
     }
     return control_->AllToAllV(sends, receives, nullptr);
   }

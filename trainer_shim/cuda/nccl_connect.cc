@@ -72,7 +72,7 @@ absl::StatusOr<NcclApi> Load() {
   return api;
 }
 
-absl::StatusCode CodeOf(ncclResult_t result) {
+absl::StatusCode GetCode(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:
     case ncclInProgress:
@@ -91,7 +91,7 @@ absl::StatusCode CodeOf(ncclResult_t result) {
 
 absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
                         absl::string_view what) {
-  const absl::StatusCode code = CodeOf(result);
+  const absl::StatusCode code = GetCode(result);
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
   return absl::Status(
       code, absl::StrCat(what, ": ", nccl.GetErrorString(result), " (",
@@ -109,7 +109,7 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(10);
 
-ncclConfig_t ConfigOf(const NcclOptions& options, bool blocking) {
+ncclConfig_t GetConfig(const NcclOptions& options, bool blocking) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = blocking;
   if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
@@ -165,7 +165,7 @@ absl::Status OrAbort(const NcclApi& nccl, ncclComm_t communicator,
 absl::StatusOr<ncclComm_t> SplitNccl(const NcclApi& nccl, ncclComm_t from,
                                      int rank, const NcclOptions& options) {
   const std::string what = "splitting a communicator";
-  ncclConfig_t config = ConfigOf(options, /*blocking=*/true);
+  ncclConfig_t config = GetConfig(options, /*blocking=*/true);
   // A thread of NCCL writes it if `from` is non-blocking, also after the wait
   // has been given up: it is kept then until the process ends.
   auto own_it = std::make_unique<ncclComm_t>(nullptr);
@@ -191,7 +191,7 @@ absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
                                      const NcclOptions& options) {
   const std::string what =
       absl::StrCat("making NCCL's communicator as rank ", rank, " of ", size);
-  ncclConfig_t config = ConfigOf(options, /*blocking=*/false);
+  ncclConfig_t config = GetConfig(options, /*blocking=*/false);
   config.splitShare = 1;
   NcclPair pair;
   absl::Status status = NcclStatus(

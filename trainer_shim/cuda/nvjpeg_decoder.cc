@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "proto/image/plane_form.h"
+#include "proto/image/engine_jpeg.h"
 
 namespace ballast {
 namespace {
@@ -63,7 +63,7 @@ absl::StatusOr<NvjpegApi> Load() {
 }
 
 // The names of nvjpegStatus_t.
-const char* NameOf(nvjpeg::Status status) {
+const char* GetName(nvjpeg::Status status) {
   constexpr const char* kNames[] = {"success",
                                     "not initialized",
                                     "invalid parameter",
@@ -91,14 +91,14 @@ absl::StatusOr<const NvjpegApi*> LoadNvjpeg() {
 absl::Status NvjpegStatus(nvjpeg::Status status, absl::string_view what) {
   if (status == nvjpeg::kSuccess) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(what, " failed: nvJPEG says ",
-                                          NameOf(status), " (", status, ")"));
+                                          GetName(status), " (", status, ")"));
 }
 
 namespace {
 
 constexpr size_t kMostAtATime = 64;
 
-const unsigned char* DataOf(const EncodedJpeg& image) {
+const unsigned char* GetData(const EncodedJpeg& image) {
   return reinterpret_cast<const unsigned char*>(image.bytes.data());
 }
 
@@ -275,7 +275,7 @@ absl::Status NvjpegDecoder::Enqueue(
   lengths_.clear();
   images_.clear();
   for (const EncodedJpeg* image : images) {
-    data_.push_back(DataOf(*image));
+    data_.push_back(GetData(*image));
     lengths_.push_back(image->bytes.size());
     const PlaneLayout layout = LayOutPlanes(image->form);
     nvjpeg::Image planes = {};

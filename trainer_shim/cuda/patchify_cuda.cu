@@ -69,7 +69,7 @@ struct TokenChoice {
 
 // `frames`: of temporal patches that may have as many frames as they span.
 template <typename T, bool kComputed>
-TokenChoice<T> TokenChoiceOf(const PatchShape& shape, bool frames) {
+TokenChoice<T> GetTokenChoice(const PatchShape& shape, bool frames) {
   if (shape.channels_last || shape.padded_rows != 0) return {};
   const auto is = [&](uint32_t patch, uint32_t merge, uint32_t temporal) {
     return shape.patch == patch && shape.merge == merge &&
@@ -106,9 +106,9 @@ template <typename T>
 TokenChoice<T> ChooseTokens(const PatchShape& shape, bool computed,
                             bool frames) {
   if constexpr (sizeof(T) == sizeof(uint16_t)) {
-    if (computed) return TokenChoiceOf<T, true>(shape, frames);
+    if (computed) return GetTokenChoice<T, true>(shape, frames);
   }
-  return TokenChoiceOf<T, false>(shape, frames);
+  return GetTokenChoice<T, false>(shape, frames);
 }
 
 // Whether the kernel can take this launch: words of pixels, whole tokens, rows
@@ -237,7 +237,7 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
 
 // The line through each channel's values, if it reproduces all of them in
 // bfloat16.
-std::optional<CudaPatchifier::Lines> LinesOf(const NormaliseTable& table) {
+std::optional<CudaPatchifier::Lines> GetLines(const NormaliseTable& table) {
   CudaPatchifier::Lines lines;
   for (int c = 0; c < 3; ++c) {
     const auto& floats = table.floats(c);
@@ -294,7 +294,7 @@ absl::StatusOr<CudaPatchifier> CudaPatchifier::Create(
                             cudaMemcpyHostToDevice),
                  "copy of the normalising table to the device"));
   CudaPatchifier patchifier(shape, device, std::move(values));
-  patchifier.lines_ = LinesOf(table);
+  patchifier.lines_ = GetLines(table);
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaDeviceGetAttribute(&patchifier.multiprocessors_,
                                         cudaDevAttrMultiProcessorCount, device),

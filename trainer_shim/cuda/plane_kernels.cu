@@ -63,7 +63,7 @@ __device__ inline void PairAt(const uint8_t* near, const uint8_t* far,
   }
 }
 
-__device__ inline uchar4 PixelOf(int y, int cb, int cr) {
+__device__ inline uchar4 GetPixel(int y, int cb, int cr) {
   const Rgb rgb = YccToRgb(y, cb, cr);
   return {rgb.r, rgb.g, rgb.b, 0};
 }
@@ -93,7 +93,7 @@ __device__ inline void LoadRow(const ResampleImage& image,
   red += uint64_t{near} * image.pitch[2];
   if (image.sampling == ChromaSampling::k444) {
     for (uint32_t x = threadIdx.x; x < image.width; x += kThreads) {
-      row[x] = PixelOf(luma[x], blue[x], red[x]);
+      row[x] = GetPixel(luma[x], blue[x], red[x]);
     }
     return;
   }
@@ -102,9 +102,9 @@ __device__ inline void LoadRow(const ResampleImage& image,
     PairAt(blue, far_blue, at, image.chroma_width, &left_blue, &right_blue);
     PairAt(red, far_red, at, image.chroma_width, &left_red, &right_red);
     const uint32_t x = 2 * at;
-    row[x] = PixelOf(luma[x], left_blue, left_red);
+    row[x] = GetPixel(luma[x], left_blue, left_red);
     if (x + 1 < image.width) {
-      row[x + 1] = PixelOf(luma[x + 1], right_blue, right_red);
+      row[x + 1] = GetPixel(luma[x + 1], right_blue, right_red);
     }
   }
 }

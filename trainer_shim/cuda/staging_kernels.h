@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "trainer_shim/context_slice.h"
 #include "trainer_shim/cuda/staging_plan.h"
+#include "trainer_shim/thd_layout.h"
 
 namespace ballast {
 

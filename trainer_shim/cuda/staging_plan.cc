@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 
 namespace ballast {
 namespace {
@@ -60,7 +60,7 @@ uint64_t PlanEncoded(const ExchangePlan& exchange, const BatchLayout& layout,
 
 }  // namespace
 
-ExchangeHeader HeaderOf(const BlockHeader& block) {
+ExchangeHeader GetHeader(const BlockHeader& block) {
   return {(block.fingerprint[0] & ~kHeaderRankMask) | block.dp_rank,
           (block.step << 24) | block.micro_batch};
 }
@@ -113,8 +113,8 @@ struct PatchifyTables {
   std::vector<PatchifyImage> frames;
 };
 
-PatchifyTables TablesOf(const StagingPlan& plan, const ExchangePlan& exchange,
-                        const BatchLayout& layout) {
+PatchifyTables GetTables(const StagingPlan& plan, const ExchangePlan& exchange,
+                         const BatchLayout& layout) {
   PatchifyTables tables;
   if (!LaysOutImages(layout)) return tables;
   std::vector<uint64_t> pixels;  // offset of each of exchange.images
@@ -167,9 +167,9 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
     records.push_back({plan.landing.Of(owned, owned.record), owned.expected});
     texts.push_back({payload, owned.expected.tokens});
   }
-  const PatchifyTables tables = TablesOf(plan, exchange, layout);
+  const PatchifyTables tables = GetTables(plan, exchange, layout);
   Put<ExchangeHeader>(out, plan.upload.header,
-                      {HeaderOf(exchange.block.header)});
+                      {GetHeader(exchange.block.header)});
   Put(out, plan.upload.records, records);
   Put(out, plan.upload.texts, texts);
   Put(out, plan.upload.places, layout.text.cu_seqlens_padded);

@@ -6,7 +6,6 @@
 
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
-#include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/host/patchify.h"
@@ -28,7 +27,7 @@ inline constexpr int kHeaderRankBits = 20;
 inline constexpr uint64_t kHeaderRankMask =
     (uint64_t{1} << kHeaderRankBits) - 1;
 
-ExchangeHeader HeaderOf(const BlockHeader& block);
+ExchangeHeader GetHeader(const BlockHeader& block);
 
 // A language sample as input of the pack kernel. cu_seqlens_padded gives its
 // place in the batch.

@@ -48,7 +48,7 @@ BatchAssembler::BatchAssembler(const v1::Role& role, const JobShape& shape,
       communicator_(communicator),
       unpacker_(shape.resampling) {}
 
-absl::StatusOr<BatchAssembler::Plan> BatchAssembler::PlanOf(
+absl::StatusOr<BatchAssembler::Plan> BatchAssembler::GetPlan(
     const StepInfo& step, uint32_t micro_batch) const {
   Plan plan;
   BALLAST_ASSIGN_OR_RETURN(plan.exchange,
@@ -66,7 +66,7 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
                                       uint32_t micro_batch,
                                       absl::Span<const uint8_t> block,
                                       PackedBatch* batch) {
-  BALLAST_ASSIGN_OR_RETURN(const Plan plan, PlanOf(step, micro_batch));
+  BALLAST_ASSIGN_OR_RETURN(const Plan plan, GetPlan(step, micro_batch));
   BALLAST_ASSIGN_OR_RETURN(const BlockView view, BlockView::Parse(block));
   BALLAST_RETURN_IF_ERROR(view.Matches(plan.exchange.block));
   const absl::Time exchanging = Clock::Real()->Now();
@@ -91,7 +91,7 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
 absl::Status BatchAssembler::Describe(const StepInfo& step,
                                       uint32_t micro_batch,
                                       PackedBatch* batch) const {
-  BALLAST_ASSIGN_OR_RETURN(const Plan plan, PlanOf(step, micro_batch));
+  BALLAST_ASSIGN_OR_RETURN(const Plan plan, GetPlan(step, micro_batch));
   FillBatchInfo(step, micro_batch, role_, shape_, pixel_type_, plan.exchange,
                 plan.layout, /*has_block=*/false, batch);
   batch->Reserve();
@@ -115,7 +115,8 @@ absl::Status BatchAssembler::CheckRecords(const ExchangePlan& plan,
   for (size_t i = 0; i < plan.owned.size(); ++i) {
     const OwnedSample& owned = plan.owned[i];
     SampleRecord record;
-    std::memcpy(&record, BufferOf(owned, block) + owned.record, sizeof(record));
+    std::memcpy(&record, GetBuffer(owned, block) + owned.record,
+                sizeof(record));
     batch->samples[i].placeholder = (record.flags & kSampleIsPlaceholder) != 0;
     record.flags &= ~kSampleIsPlaceholder;
     if (std::memcmp(&record, &owned.expected, sizeof(record)) == 0) continue;
@@ -136,7 +137,7 @@ void BatchAssembler::PackLanguage(const Plan& plan,
   texts_.clear();
   for (const OwnedSample& owned : plan.exchange.owned) {
     texts_.push_back(
-        {BufferOf(owned, block) + owned.payload, owned.expected.tokens});
+        {GetBuffer(owned, block) + owned.payload, owned.expected.tokens});
   }
   PackText(texts_, shape_.pad_id, batch);
 }
@@ -151,7 +152,8 @@ absl::Status BatchAssembler::PackImages(const Plan& plan,
     const OwnedSample& owned = plan.exchange.owned[i];
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
       const ImageRecord& image = plan.exchange.images[owned.first_image + k];
-      const uint8_t* data = BufferOf(owned, block) + owned.payload + image.data;
+      const uint8_t* data =
+          GetBuffer(owned, block) + owned.payload + image.data;
       if (IsFrame(image)) {
         frames_.push_back(data);
         continue;
@@ -191,7 +193,7 @@ struct HostEntry : public BatchEntry {
   }
   absl::Duration pack_time() const override { return batch.pack_time; }
   absl::StatusOr<std::string> Digest(StreamHandle) const override {
-    return DigestOf(batch);
+    return ComputeDigest(batch);
   }
   absl::Status RecordStream(StreamHandle) override { return absl::OkStatus(); }
   void List(std::vector<TensorView>* tensors) const override {
@@ -202,7 +204,7 @@ struct HostEntry : public BatchEntry {
   PackedBatch batch;
 };
 
-PackedBatch* BatchOf(BatchEntry* entry) {
+PackedBatch* GetBatch(BatchEntry* entry) {
   return &static_cast<HostEntry*>(entry)->batch;
 }
 
@@ -225,8 +227,9 @@ absl::StatusOr<BatchEntry*> HostBatchMaker::Next(StreamHandle) {
     BALLAST_ASSIGN_OR_RETURN(BatchEntry * entry, setup_.pool->Take());
     const absl::Status status =
         next.block == nullptr
-            ? assembler_->Describe(*next.step, next.micro_batch, BatchOf(entry))
-            : Assemble(next, BatchOf(entry));
+            ? assembler_->Describe(*next.step, next.micro_batch,
+                                   GetBatch(entry))
+            : Assemble(next, GetBatch(entry));
     if (status.ok()) return entry;
     setup_.pool->PutBack(entry);
     // A block that was overwritten while it was read is pulled again, unless
@@ -278,7 +281,7 @@ absl::StatusOr<absl::Span<const uint8_t>> HostBatchMaker::CheckedCopy(
 }
 
 absl::Status HostBatchMaker::Broadcast(BatchEntry* entry, StreamHandle) {
-  return BroadcastBatch(setup_.tensor_communicator, BatchOf(entry));
+  return BroadcastBatch(setup_.tensor_communicator, GetBatch(entry));
 }
 
 absl::Status HostBatchMaker::Move(const BatchInfo&, const EmbeddingMoves& moves,

@@ -13,16 +13,13 @@
 #include "common/aligned_buffer.h"
 #include "proto/block/block_view.h"
 #include "proto/job.pb.h"
-#include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_layout.h"
-#include "trainer_shim/batch_maker.h"
+#include "trainer_shim/batch_pool.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/exchange_slices.h"
 #include "trainer_shim/host/host_image_decoder.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/host/patchify.h"
-#include "trainer_shim/job_shape.h"
 #include "trainer_shim/jpeg_engine.h"
 
 namespace ballast {
@@ -79,7 +76,8 @@ class BatchAssembler {
     ExchangePlan exchange;
     BatchLayout layout;  // empty if the rank receives no tensor
   };
-  absl::StatusOr<Plan> PlanOf(const StepInfo& step, uint32_t micro_batch) const;
+  absl::StatusOr<Plan> GetPlan(const StepInfo& step,
+                               uint32_t micro_batch) const;
   absl::Status Exchange(const ExchangePlan& plan,
                         absl::Span<const uint8_t> block);
   // Compares the records that the readers wrote with the plan's, and notes
@@ -93,8 +91,8 @@ class BatchAssembler {
   absl::Status PackImages(const Plan& plan, absl::Span<const uint8_t> block,
                           PackedBatch* batch);
   // The buffer that the offsets of `sample` refer to.
-  const uint8_t* BufferOf(const OwnedSample& sample,
-                          absl::Span<const uint8_t> block) const {
+  const uint8_t* GetBuffer(const OwnedSample& sample,
+                           absl::Span<const uint8_t> block) const {
     return sample.received ? received_.bytes().data() : block.data();
   }
 

@@ -15,7 +15,7 @@
 #include "common/jpeg_input.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
-#include "proto/image/plane_form.h"
+#include "proto/image/engine_jpeg.h"
 #include "trainer_shim/host/plane_pixels.h"
 
 namespace ballast {
@@ -207,7 +207,7 @@ absl::Status EncodedUnpacker::Unpack(absl::Span<const EncodedPiece> pieces,
     if (piece.grey) {
       std::fill(out.begin(), out.end(), kGreyPixel);
     } else {
-      BALLAST_ASSIGN_OR_RETURN(const PlaneForm form, FormOf(piece));
+      BALLAST_ASSIGN_OR_RETURN(const PlaneForm form, GetForm(piece));
       BALLAST_RETURN_IF_ERROR(NamePosition(
           piece, decoder_.DecodeResized(piece.file, form, image.record.width,
                                         image.record.height, out)));

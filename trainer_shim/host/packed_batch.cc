@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "proto/schedule/image_columns.h"
+#include "proto/schedule/schedule_table.h"
 
 namespace ballast {
 namespace {
@@ -71,10 +71,10 @@ struct Items {
 };
 
 // Of every sample of the step, by position.
-std::map<uint64_t, Items> ItemsOf(const v1::StepSchedule& schedule) {
+std::map<uint64_t, Items> GetItems(const v1::StepSchedule& schedule) {
   std::map<uint64_t, Items> all;
   for (const auto& micro_batch : schedule.micro_batches()) {
-    const std::vector<uint32_t> first = FirstEntriesOf(micro_batch).image;
+    const std::vector<uint32_t> first = GetFirstEntries(micro_batch).image;
     for (int i = 0; i < micro_batch.position_size(); ++i) {
       Items& items = all[micro_batch.position(i)];
       for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
@@ -82,7 +82,7 @@ std::map<uint64_t, Items> ItemsOf(const v1::StepSchedule& schedule) {
             micro_batch.seconds_per_patch(k) > 0) {
           ++items.videos;
         } else {
-          items.crops += CropsOf(micro_batch, k);
+          items.crops += GetCrops(micro_batch, k);
         }
       }
     }
@@ -132,12 +132,12 @@ const void* PackedBatch::Data(const BatchTensor& tensor) const {
   return lists.data() + tensor.offset;
 }
 
-std::string DigestOf(const PackedBatch& batch) {
-  return DigestOf(batch, batch.Views());
+std::string ComputeDigest(const PackedBatch& batch) {
+  return ComputeDigest(batch, batch.Views());
 }
 
 std::vector<std::string> SampleDigests(const PackedBatch& batch) {
-  std::map<uint64_t, Items> items = ItemsOf(*batch.schedule);
+  std::map<uint64_t, Items> items = GetItems(*batch.schedule);
   const std::vector<int32_t>& places = batch.text.cu_seqlens_padded;
   const uint64_t slices = batch.context.size;
   const auto grids = batch.Get<int64_t>("image_grid_thw");

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
-#include "trainer_shim/batch_info.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/tensor_table.h"
 
@@ -66,13 +66,13 @@ struct PackedBatch : BatchInfo {
   const void* Data(const BatchTensor& tensor) const;
 };
 
-// DigestOf over the batch's tensors.
-std::string DigestOf(const PackedBatch& batch);
+// ComputeDigest over the batch's tensors.
+std::string ComputeDigest(const PackedBatch& batch);
 
 // XXH3-128 over each sample's part of the tensors, in packing order: the digest
 // of a sample does not depend on the samples beside it. Language: this context
 // rank's part of its ids, labels, mask and positions. Vision: its images' grids
-// and pixels. As DigestOf, in 32 hexadecimal digits.
+// and pixels. As ComputeDigest, in 32 hexadecimal digits.
 std::vector<std::string> SampleDigests(const PackedBatch& batch);
 
 // Packing in host memory, for the host backend and as the reference for the

@@ -80,7 +80,7 @@ void PatchifyAs(const uint8_t* rgb, const FrameRun& frames,
     }
   }
   const uint64_t patches = uint64_t{crop.grid_h} * crop.grid_w;
-  const uint64_t rows = shape.RowsOf(crop.grid_h, crop.grid_w);
+  const uint64_t rows = shape.GetRows(crop.grid_h, crop.grid_w);
   std::fill_n(out, (rows - patches) * shape.row(), T());
 }
 
@@ -275,8 +275,8 @@ absl::Status CheckImage(const PatchifyImage& image, const PatchShape& shape,
                       uint64_t{image.frames - 1} * image.frame_stride +
                           uint64_t{3} * image.height * image.width,
                       pixel_bytes);
-  status.Update(CheckRange("row", row, shape.RowsOf(image.grid_h, image.grid_w),
-                           out_rows));
+  status.Update(CheckRange(
+      "row", row, shape.GetRows(image.grid_h, image.grid_w), out_rows));
   return status;
 }
 
@@ -295,7 +295,7 @@ absl::StatusOr<uint64_t> CheckImages(absl::Span<const PatchifyImage> images,
       return absl::InvalidArgumentError(absl::StrCat(
           "image ", i, " of ", images.size(), ": ", status.message()));
     }
-    rows += shape.RowsOf(images[i].grid_h, images[i].grid_w);
+    rows += shape.GetRows(images[i].grid_h, images[i].grid_w);
   }
   return rows;
 }

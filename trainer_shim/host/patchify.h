@@ -76,7 +76,7 @@ struct PatchShape {
                    : uint64_t{3} * temporal_patch * patch * patch;
   }
   // Rows of a crop of this grid.
-  uint64_t RowsOf(uint32_t grid_h, uint32_t grid_w) const {
+  uint64_t GetRows(uint32_t grid_h, uint32_t grid_w) const {
     if (tiles()) return 1;
     return padded_rows != 0 ? padded_rows : uint64_t{grid_h} * grid_w;
   }
@@ -110,7 +110,7 @@ struct FrameRun {
 //
 // or, for tiles, places its values (c, y, x) at (c*tile_h + y)*tile_w + x.
 //
-// `rgb`: [height, width, 3] 8-bit. `out`: [RowsOf(grid), row()] values, all of
+// `rgb`: [height, width, 3] 8-bit. `out`: [GetRows(grid), row()] values, all of
 // which are written. Both sides of the grid are multiples of m, a crop has at
 // most padded_rows patches if that is not 0, and is no larger than a tile.
 // Sizes are not checked.

@@ -14,7 +14,7 @@ TrainerShim::TrainerShim(Options options)
 
 absl::StatusOr<std::unique_ptr<TrainerShim>> TrainerShim::Create(
     Options options) {
-  auto clients = ClientsOf(options.servers);
+  auto clients = GetClients(options.servers);
   std::unique_ptr<TrainerShim> shim(new TrainerShim(std::move(options)));
   BALLAST_RETURN_IF_ERROR(shim->Open(std::move(clients)));
   return shim;

@@ -35,7 +35,7 @@ struct Font {
   int thickness;
 };
 
-Font FontOf(const Type& type) {
+Font GetFont(const Type& type) {
   // Capitals of the Hershey fonts are 21 units high.
   const double size = kCapitalHeight * type.scale / 21.0;
   const int thickness = std::max(1, (type.scale + 1) / 2);
@@ -99,7 +99,7 @@ Canvas::Canvas(int width, int height, Rgb background)
     : Canvas(std::vector<uint8_t>(size_t{3} * static_cast<size_t>(width) *
                                   static_cast<size_t>(height)),
              width, height) {
-  MatOf(this).setTo(ScalarOf(background));
+  GetMat(this).setTo(GetScalar(background));
 }
 
 Canvas::Canvas(std::vector<uint8_t> pixels, int width, int height)
@@ -108,7 +108,7 @@ Canvas::Canvas(std::vector<uint8_t> pixels, int width, int height)
 void Canvas::FillBox(const Box& box, Rgb color) {
   const cv::Rect inside = cv::Rect(box.x, box.y, box.width, box.height) &
                           cv::Rect(0, 0, width_, height_);
-  if (!inside.empty()) MatOf(this)(inside).setTo(ScalarOf(color));
+  if (!inside.empty()) GetMat(this)(inside).setTo(GetScalar(color));
 }
 
 void Canvas::DrawFrame(const Box& box, int thickness, Rgb color) {
@@ -121,19 +121,19 @@ void Canvas::DrawFrame(const Box& box, int thickness, Rgb color) {
 }
 
 void Canvas::DrawLine(const Box& box, int thickness, Rgb color) {
-  cv::line(MatOf(this), {box.x, box.y}, {box.x + box.width, box.y + box.height},
-           ScalarOf(color), thickness, cv::LINE_AA);
+  cv::line(GetMat(this), {box.x, box.y}, {box.x + box.width, box.y + box.height},
+           GetScalar(color), thickness, cv::LINE_AA);
 }
 
 void Canvas::FillForm(Form form, const Box& box, Rgb color) {
-  cv::Mat mat = MatOf(this);
-  FillFormIn(form, box, ScalarOf(color), &mat);
+  cv::Mat mat = GetMat(this);
+  FillFormIn(form, box, GetScalar(color), &mat);
 }
 
 void Canvas::FillGradient(Rgb top, Rgb bottom) {
-  cv::Mat mat = MatOf(this);
+  cv::Mat mat = GetMat(this);
   for (int y = 0; y < height_; ++y) {
-    mat.row(y).setTo(ScalarOf({Mix(top.r, bottom.r, y, height_),
+    mat.row(y).setTo(GetScalar({Mix(top.r, bottom.r, y, height_),
                                Mix(top.g, bottom.g, y, height_),
                                Mix(top.b, bottom.b, y, height_)}));
   }
@@ -142,16 +142,16 @@ void Canvas::FillGradient(Rgb top, Rgb bottom) {
 void Canvas::DrawText(int x, int y, const Type& type, Rgb color,
                       absl::string_view text, int room) {
   const std::string printable = Printable(text);
-  Font font = FontOf(type);
+  Font font = GetFont(type);
   const int width = WidthIn(printable, font);
   if (width > room) font.size = font.size * room / width;
-  cv::putText(MatOf(this), printable, {x, y + TextHeight(type.scale)},
-              font.face, font.size, ScalarOf(color), font.thickness,
+  cv::putText(GetMat(this), printable, {x, y + TextHeight(type.scale)},
+              font.face, font.size, GetScalar(color), font.thickness,
               cv::LINE_AA);
 }
 
 int TextWidth(absl::string_view text, const Type& type) {
-  return WidthIn(Printable(text), FontOf(type));
+  return WidthIn(Printable(text), GetFont(type));
 }
 
 }  // namespace ballast

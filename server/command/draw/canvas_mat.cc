@@ -35,7 +35,7 @@ void KeepOpenCvOnOneThread() {
   static_cast<void>(done);
 }
 
-cv::Mat MatOf(Canvas* canvas) {
+cv::Mat GetMat(Canvas* canvas) {
   KeepOpenCvOnOneThread();
   return cv::Mat(canvas->height(), canvas->width(), CV_8UC3, canvas->data());
 }

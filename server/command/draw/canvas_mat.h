@@ -14,13 +14,13 @@ void KeepOpenCvOnOneThread();
 
 // The pixels of a canvas for OpenCV, in the order R, G, B. Valid as long as the
 // canvas lives and is not moved.
-cv::Mat MatOf(Canvas* canvas);
+cv::Mat GetMat(Canvas* canvas);
 
 // As Canvas::FillForm, in a matrix of any number of channels.
 void FillFormIn(Form form, const Box& box, const cv::Scalar& value,
                 cv::Mat* mat);
 
-inline cv::Scalar ScalarOf(Rgb color) {
+inline cv::Scalar GetScalar(Rgb color) {
   return cv::Scalar(color.r, color.g, color.b);
 }
 

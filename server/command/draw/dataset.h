@@ -6,10 +6,19 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/command/draw/dataset_config.h"
 #include "server/command/draw/draw_sample.h"
 
 namespace ballast {
+
+// The format of a drawn dataset's shards.
+enum class DatasetFormat { kWebDataset, kParquet, kEnergon, kJsonl };
+
+// "tar", "parquet" or "jsonl".
+const char* ShardExtension(DatasetFormat format);
+
+// The configuration file written beside a drawn dataset: a server on a loopback
+// port for a job of dp 4, four samples a rank in each micro-batch.
+std::string DatasetConfigText(DatasetFormat format);
 
 struct DatasetOptions {
   std::string directory;

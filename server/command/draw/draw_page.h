@@ -1,7 +1,7 @@
 #ifndef BALLAST_SERVER_COMMAND_DRAW_DRAW_PAGE_H_
 #define BALLAST_SERVER_COMMAND_DRAW_DRAW_PAGE_H_
 
-#include "server/command/draw/picture.h"
+#include "server/command/draw/prose.h"
 #include "server/command/draw/random.h"
 
 namespace ballast {

@@ -9,8 +9,19 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/command/draw/encode.h"
+#include "server/command/draw/prose.h"
+#include "server/command/draw/random.h"
 
 namespace ballast {
+
+// A text to ask questions about, in several scripts.
+struct Passage {
+  std::string text;                 // UTF-8
+  std::vector<Question> questions;  // three
+};
+
+// Draws a passage. The text's length is lognormal, 60 to about 4000 bytes.
+Passage MakePassage(Random* random);
 
 // The kind of dataset to draw.
 enum class Preset {

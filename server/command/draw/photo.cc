@@ -118,7 +118,7 @@ void WarpMat(const Corners& corners, int bend, int border,
                                       (fx & (kParts - 1)));
     }
   }
-  cv::Mat to = MatOf(canvas);
+  cv::Mat to = GetMat(canvas);
   const cv::Mat from = to.clone();
   cv::remap(from, to, whole, parts, cv::INTER_LINEAR, border, outside);
 }
@@ -126,7 +126,7 @@ void WarpMat(const Corners& corners, int bend, int border,
 }  // namespace
 
 void LightUnevenly(int darkest, Random* look, Canvas* canvas) {
-  cv::Mat mat = MatOf(canvas);
+  cv::Mat mat = GetMat(canvas);
   cv::Mat lights(kLights, kLights, CV_8UC1);
   for (int y = 0; y < kLights; ++y) {
     for (int x = 0; x < kLights; ++x) {
@@ -144,7 +144,7 @@ void LightUnevenly(int darkest, Random* look, Canvas* canvas) {
 
 void CastShadow(Form form, const Box& box, int darkness, int blur,
                 Canvas* canvas) {
-  cv::Mat mat = MatOf(canvas);
+  cv::Mat mat = GetMat(canvas);
   const cv::Rect around = Inside({box.x - 2 * blur, box.y - 2 * blur,
                                   box.width + 4 * blur, box.height + 4 * blur},
                                  mat);
@@ -157,7 +157,7 @@ void CastShadow(Form form, const Box& box, int darkness, int blur,
 }
 
 void LightForm(Form form, const Box& box, int top, int bottom, Canvas* canvas) {
-  cv::Mat mat = MatOf(canvas);
+  cv::Mat mat = GetMat(canvas);
   const cv::Rect inside = Inside(box, mat);
   if (inside.empty()) return;
   cv::Mat within(inside.size(), CV_8UC1, cv::Scalar(0));
@@ -176,7 +176,7 @@ void LightForm(Form form, const Box& box, int top, int bottom, Canvas* canvas) {
 }
 
 void Blur(int radius, Canvas* canvas) {
-  cv::Mat mat = MatOf(canvas);
+  cv::Mat mat = GetMat(canvas);
   BlurMat(radius, &mat);
 }
 
@@ -190,7 +190,7 @@ Corners DrawCorners(int low, int high, Random* look) {
 }
 
 void Warp(const Corners& corners, int bend, Rgb outside, Canvas* canvas) {
-  WarpMat(corners, bend, cv::BORDER_CONSTANT, ScalarOf(outside), canvas);
+  WarpMat(corners, bend, cv::BORDER_CONSTANT, GetScalar(outside), canvas);
 }
 
 void Warp(const Corners& corners, Canvas* canvas) {

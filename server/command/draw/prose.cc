@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 
 namespace ballast {
+
 namespace {
 
 constexpr const char* kQualities[] = {"old",     "young", "quiet",   "busy",

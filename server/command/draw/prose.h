@@ -5,10 +5,23 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/command/draw/picture.h"
+#include "server/command/draw/canvas.h"
 #include "server/command/draw/random.h"
 
 namespace ballast {
+
+struct Question {
+  std::string question;
+  std::string answer;
+};
+
+// A drawn picture and questions about it. The answers come from the values that
+// were drawn, so they are right.
+struct Picture {
+  Canvas canvas;
+  // At least one; the most natural first.
+  std::vector<Question> questions;
+};
 
 // A made-up statement and a question about it.
 struct Statement {

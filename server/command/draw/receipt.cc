@@ -1,11 +1,17 @@
 #include "server/command/draw/receipt.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/command/draw/photo.h"
 
 namespace ballast {
+
 namespace {
 
 constexpr const char* kShops[] = {
@@ -126,6 +132,145 @@ std::vector<Question> AskAboutReceipt(const Receipt& receipt,
           {"Which shop is this from, and when was it printed?",
            absl::StrCat(receipt.shop, ", ", receipt.street, ", on ",
                         receipt.date, ".")}};
+}
+
+namespace {
+
+using Style = ReceiptLine::Style;
+
+constexpr Rgb kInk = {48, 46, 52};
+constexpr Rgb kPaper = {246, 244, 240};
+constexpr Rgb kDesks[] = {
+    {92, 68, 48}, {58, 60, 66}, {120, 116, 108}, {40, 58, 70}};
+
+// Lines of a receipt besides its items: margins, logo, title, the ten other
+// lines, bar code.
+constexpr int kFixedLines = 25;
+
+void DrawLogo(const Box& box, Random* random, Canvas* canvas) {
+  const Box inner = {box.x + box.width / 4, box.y + box.height * 3 / 8,
+                     box.width / 2, box.height / 2};
+  switch (random->Below(3)) {
+    case 0:
+      canvas->FillForm(Form::kEllipse, box, kInk);
+      canvas->FillForm(
+          Form::kTriangle,
+          {inner.x, box.y + box.height / 5, inner.width, inner.height}, kPaper);
+      break;
+    case 1:
+      canvas->FillForm(Form::kLozenge, box, kInk);
+      canvas->FillForm(
+          Form::kEllipse,
+          {inner.x, box.y + box.height / 4, inner.width, inner.height}, kPaper);
+      break;
+    default:
+      canvas->FillForm(Form::kTriangle, box, kInk);
+      canvas->FillForm(Form::kLozenge, inner, kPaper);
+  }
+}
+
+void DrawBarCode(const Box& box, int bar, Random* random, Canvas* canvas) {
+  for (int x = box.x; x + 3 * bar <= box.x + box.width;) {
+    const int width = bar * random->Between(1, 3);
+    canvas->FillBox({x, box.y, width, box.height}, kInk);
+    x += width + bar * random->Between(1, 3);
+  }
+}
+
+void DrawCentred(const std::string& text, int centre, int y, const Type& type,
+                 Canvas* canvas) {
+  canvas->DrawText(centre - TextWidth(text, type) / 2, y, type, kInk, text);
+}
+
+// Returns the height of the line in pixels.
+int DrawLine(const ReceiptLine& line, int y, int margin, int scale,
+             Canvas* canvas) {
+  const int pitch = kLineAdvance * scale;
+  const int centre = canvas->width() / 2;
+  switch (line.style) {
+    case Style::kPlain:
+    case Style::kBold: {
+      const Type type = {
+          scale, line.style == Style::kBold ? Face::kSansBold : Face::kSans};
+      // The price, and the goods before it.
+      const size_t end = line.text.rfind(' ');
+      const std::string price = line.text.substr(end + 1);
+      const std::string goods =
+          line.text.substr(0, line.text.find_last_not_of(' ', end) + 1);
+      const int price_x = canvas->width() - margin - TextWidth(price, type);
+      canvas->DrawText(margin, y, type, kInk, goods,
+                       price_x - margin - kCharacterWidth * scale);
+      canvas->DrawText(price_x, y, type, kInk, price);
+      return pitch;
+    }
+    case Style::kCentred:
+      DrawCentred(line.text, centre, y, {scale, Face::kSans}, canvas);
+      return pitch;
+    case Style::kTitle:
+      DrawCentred(line.text, centre, y, {scale + 1, Face::kSansBold}, canvas);
+      return 3 * pitch / 2;
+    case Style::kRule:
+      canvas->FillBox({margin, y + 2 * scale, canvas->width() - 2 * margin,
+                       std::max(scale / 2, 1)},
+                      kInk);
+      return pitch;
+  }
+  return pitch;
+}
+
+// Lays the paper on a desk as a scanner or a phone sees it: creased, bent and a
+// little askew, under uneven light.
+void Photograph(Random* look, Canvas* canvas) {
+  const int creases = look->Between(0, 2);
+  for (int i = 0; i < creases; ++i) {
+    const int y = canvas->height() * look->Between(20, 80) / 100;
+    const int reach = canvas->height() / 16;
+    const int light = look->Between(8, 14);
+    canvas->FillBox({0, y, canvas->width(), 1}, {214, 212, 206});
+    LightForm(Form::kRectangle, {0, y - reach, canvas->width(), reach}, 0,
+              light, canvas);
+    LightForm(Form::kRectangle, {0, y, canvas->width(), reach}, -light, 0,
+              canvas);
+  }
+  const Rgb desk = look->Pick(kDesks);
+  const Corners corners = DrawCorners(2, 18, look);
+  const int most_bend = canvas->width() / 60;
+  Warp(corners, look->Between(-most_bend, most_bend), desk, canvas);
+  LightUnevenly(/*darkest=*/205, look, canvas);
+  Blur(1, canvas);
+}
+
+}  // namespace
+
+Picture DrawReceipt(Random* random) {
+  const int height = random->Lognormal(1100, 0.45, 600, 2400);
+  const int scale = height < 900    ? 2
+                    : height < 1500 ? random->Between(2, 3)
+                                    : random->Between(3, 4);
+  const int columns = kReceiptColumns + random->Between(0, 8);
+  const int pitch = kLineAdvance * scale;
+  const int margin = 12 * scale;
+  const Receipt receipt =
+      MakeReceipt(std::max(height / pitch - kFixedLines, 2), random);
+  const std::vector<ReceiptLine> lines = PrintReceipt(receipt, columns);
+
+  Canvas canvas(columns * kCharacterWidth * scale + 2 * margin, height, kPaper);
+  canvas.FillGradient({250, 248, 244}, {232, 230, 224});
+  int y = margin;
+  const int logo = 4 * pitch;
+  DrawLogo({canvas.width() / 2 - logo / 2, y, logo, logo}, random, &canvas);
+  y += logo + pitch;
+  for (const ReceiptLine& line : lines) {
+    y += DrawLine(line, y, margin, scale, &canvas);
+  }
+  DrawBarCode(
+      {2 * margin, y + pitch / 2, canvas.width() - 4 * margin, 3 * pitch},
+      scale, random, &canvas);
+  Random look = random->Fork();
+  Photograph(&look, &canvas);
+  AddGrain(4, random, &canvas);
+  std::vector<Question> questions = AskAboutReceipt(receipt, lines, random);
+  return {std::move(canvas), std::move(questions)};
 }
 
 }  // namespace ballast

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/command/draw/picture.h"
+#include "server/command/draw/prose.h"
 #include "server/command/draw/random.h"
 
 namespace ballast {
@@ -55,6 +55,11 @@ std::vector<ReceiptLine> PrintReceipt(const Receipt& receipt, int columns);
 std::vector<Question> AskAboutReceipt(const Receipt& receipt,
                                       const std::vector<ReceiptLine>& lines,
                                       Random* random);
+
+// Draws a photographed receipt, creased and a little askew: a tall page of
+// 600..2400 pixels, its height lognormal, with a logo, the lines of a Receipt
+// that fill it, and a bar code.
+Picture DrawReceipt(Random* random);
 
 }  // namespace ballast
 

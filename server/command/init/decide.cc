@@ -2,23 +2,66 @@
 
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "server/command/init/model_choice.h"
-#include "server/command/init/store_settings.h"
+#include "server/config/config_loader.h"
 
 namespace ballast {
+
+namespace {
+
+// A whole configuration, but for the section `storage`.
+constexpr char kAnyJob[] =
+    "sources: [{name: any, format: webdataset, path: any.tar}]\n"
+    "batch: {global: 1, micro: 1, max_tokens: 64}\n"
+    "topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}\n";
+
+}  // namespace
+
+std::string StoreSettingsText(const SeenStore& store) {
+  const std::pair<const char*, const std::string&> settings[] = {
+      {"account", store.account},
+      {"endpoint", store.endpoint},
+      {"region", store.region},
+      {"credentials", store.credentials},
+      {"ca", store.ca}};
+  std::vector<std::string> given;
+  for (const auto& [key, value] : settings) {
+    if (value.empty()) continue;
+    // A JSON string is a YAML string.
+    given.push_back(absl::StrCat(
+        key, ": ",
+        nlohmann::json(value).dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace)));
+  }
+  return given.empty() ? ""
+                       : absl::StrCat(store.section, ": {",
+                                      absl::StrJoin(given, ", "), "}");
+}
+
+absl::StatusOr<v1::Storage> StoreSettings(const SeenStore& store,
+                                          const std::string& config_folder) {
+  const std::string section = StoreSettingsText(store);
+  absl::StatusOr<LoadedConfig> config = ParseConfig(
+      section.empty() ? kAnyJob
+                      : absl::StrCat(kAnyJob, "storage: {", section, "}"),
+      absl::StrCat("the options --", store.section, "-…"), config_folder);
+  if (!config.ok()) return config.status();
+  return std::move(*config->config.mutable_storage());
+}
+
 namespace {
 
 // Samples of a micro-batch, and micro-batches of a step, for each rank.
@@ -35,7 +78,7 @@ std::string Quoted(const std::string& text) {
                                    nlohmann::json::error_handler_t::replace);
 }
 
-const char* NameOf(SeenFiles::Format format) {
+const char* GetName(SeenFiles::Format format) {
   switch (format) {
     case SeenFiles::Format::kWebDataset:
       return "webdataset";
@@ -65,7 +108,7 @@ std::vector<std::string> Words(const std::string& path) {
 }
 
 // The split that a path speaks of, as FineVision/validation-*.parquet does.
-std::string SplitOf(const std::string& path) {
+std::string GetSplit(const std::string& path) {
   for (const std::string& word : Words(path)) {
     if (word == "val" || word == "valid" || word == "validation" ||
         word == "dev" || word == "eval") {
@@ -76,8 +119,8 @@ std::string SplitOf(const std::string& path) {
   return "train";
 }
 
-std::string SplitOf(const SeenFiles& files) {
-  return files.split.empty() ? SplitOf(files.path) : files.split;
+std::string GetSplit(const SeenFiles& files) {
+  return files.split.empty() ? GetSplit(files.path) : files.split;
 }
 
 // A name of letters, digits, `_` and `-` that no other source has.
@@ -192,19 +235,19 @@ class Decider {
   void Sources() {
     const bool has_train =
         std::any_of(seen_.files.begin(), seen_.files.end(),
-                    [](const SeenFiles& f) { return SplitOf(f) == "train"; });
+                    [](const SeenFiles& f) { return GetSplit(f) == "train"; });
     text_.Line("sources:");
     for (const SeenFiles& files : seen_.files) {
       // Names do not decide if none of them is one of training data.
       const std::string split =
-          has_train || !files.split.empty() ? SplitOf(files) : "train";
+          has_train || !files.split.empty() ? GetSplit(files) : "train";
       const std::string name =
           SourceName(files.split.empty() || split == "train"
                          ? files.path
                          : absl::StrCat(files.path, "-", split),
                      &names_);
       text_.Line(absl::StrCat("  - name: ", name), SamplesText(files));
-      text_.Line(absl::StrCat("    format: ", NameOf(files.format)));
+      text_.Line(absl::StrCat("    format: ", GetName(files.format)));
       text_.Line(absl::StrCat("    path: ", Quoted(files.path)));
       if (!files.media_root.empty()) {
         text_.Line(absl::StrCat("    media_root: ", Quoted(files.media_root)),
@@ -229,8 +272,8 @@ class Decider {
       }
       most_images_ = std::max(most_images_, files.most_images);
       most_text_ = std::max(most_text_, files.most_text);
-      setup_.found.push_back(absl::StrCat(name, ": ", NameOf(files.format), " ",
-                                          files.path, ", ",
+      setup_.found.push_back(absl::StrCat(name, ": ", GetName(files.format),
+                                          " ", files.path, ", ",
                                           SamplesText(files)));
       if (split != "train" && files.split.empty()) {
         setup_.unsure.push_back(absl::StrCat("the split of ", name, ": ", split,

@@ -104,7 +104,7 @@ class Comparison {
   std::vector<NumberDifference> found_;
 };
 
-Json CanvasesOf(const ImageFamily& family) {
+Json GetCanvases(const ImageFamily& family) {
   Json list = Json::array();
   for (const TileShape& canvas : family.canvases) {
     list.push_back({canvas.height, canvas.width});
@@ -136,7 +136,7 @@ void CompareByRule(const ImageFamily& family, Comparison* compare) {
       compare->Processor({{"size", "height"}, {"crop_size", "height"}}, "tile",
                          family.tile);
       compare->Processor({{"image_grid_pinpoints"}}, "canvases",
-                         CanvasesOf(family));
+                         GetCanvases(family));
       break;
     case kFixedSize:
       compare->Processor({{"size", "height"}}, "tile", family.tile);

@@ -1,6 +1,9 @@
 #include "server/command/init/look.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -11,25 +14,165 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/machine_memory.h"
+#include "absl/strings/string_view.h"
+#include "common/machine.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "proto/config.pb.h"
+#include "proto/schedule/split.h"
 #include "server/command/init/data_tree.h"
-#include "server/command/init/energon_parts.h"
+#include "server/command/init/decide.h"
 #include "server/command/init/first_samples.h"
-#include "server/command/init/name_groups.h"
-#include "server/command/init/store_settings.h"
 #include "server/config/path_pattern.h"
+#include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/file.h"
 #include "server/storage/storage.h"
 #include "server/storage/store_url.h"
+#include "server/text/chat_writer.h"
 #include "server/text/conversation.h"
-#include "server/text/own_template.h"
 
 namespace ballast {
+
+namespace {
+
+constexpr v1::Split kSplits[] = {v1::SPLIT_TRAIN, v1::SPLIT_VALID,
+                                 v1::SPLIT_TEST};
+
+v1::Source GetSource(const std::string& folder, v1::Split split, bool crude) {
+  v1::Source source;
+  source.set_format(v1::Source::FORMAT_ENERGON);
+  source.set_path(folder);
+  source.set_split(split);
+  if (crude) {
+    source.mutable_energon()->set_crude(v1::Source::Energon::CRUDE_WEBDATASET);
+  }
+  return source;
+}
+
+SeenFiles GetFiles(const EnergonFolder& folder, v1::Split split,
+                   DataTree* tree) {
+  SeenFiles files;
+  files.format = SeenFiles::Format::kEnergon;
+  files.split = std::string(SplitName(split));
+  files.files = folder.shards.size();
+  std::vector<std::string> paths;
+  for (const EnergonShard& shard : folder.shards) {
+    files.samples += shard.count;
+    paths.push_back(folder.ShardPath(shard));
+    const auto stamp = Storage::OfProcess().Stamp(paths.back());
+    if (stamp.ok()) files.bytes += stamp->size;
+  }
+  // Sizes alone: which parts of a sample are its text, dataset.yaml says, and
+  // how many samples there are, .info does.
+  SeenFiles sizes = files;
+  LookAtFirstSamples(paths, {}, tree, &sizes);
+  files.looked_at = sizes.looked_at;
+  files.with_images = sizes.with_images;
+  files.most_images = sizes.most_images > 0 ? sizes.most_images : 1;
+  files.most_text = sizes.most_text;
+  return files;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
+                                                     const std::string& path,
+                                                     DataTree* tree) {
+  std::vector<SeenFiles> found;
+  absl::Status none;
+  for (const v1::Split split : kSplits) {
+    bool crude = false;
+    absl::StatusOr<EnergonFolder> opened =
+        OpenEnergonFolder(GetSource(folder, split, crude), "");
+    if (absl::IsUnimplemented(opened.status())) {
+      crude = true;
+      const absl::StatusOr<EnergonFolder> again =
+          OpenEnergonFolder(GetSource(folder, split, crude), "");
+      if (again.ok()) opened = *again;
+    }
+    if (absl::IsNotFound(opened.status())) {
+      // A folder need not have every part.
+      none.Update(opened.status());
+      continue;
+    }
+    if (!opened.ok()) return opened.status();
+    SeenFiles files = GetFiles(*opened, split, tree);
+    files.path = path;
+    files.crude = crude;
+    found.push_back(std::move(files));
+  }
+  if (found.empty()) return none;
+  return found;
+}
+
+namespace {
+
+constexpr char kNumber[] = "[0-9]*";
+
+// `name` with every number replaced by a glob. The extension stays.
+std::string WithoutNumbers(absl::string_view name) {
+  const size_t dot = name.rfind('.');
+  std::string pattern;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (absl::ascii_isdigit(name[i]) && i < dot) {
+      while (i + 1 < name.size() && absl::ascii_isdigit(name[i + 1])) ++i;
+      pattern += kNumber;
+    } else {
+      std::string one(1, name[i]);
+      EscapePattern(&one);
+      pattern += one;
+    }
+  }
+  return pattern;
+}
+
+}  // namespace
+
+bool EscapePattern(std::string* name) {
+  std::string escaped;
+  for (const char c : *name) {
+    if (c == '{' || c == '}' || c == ',') return false;
+    if (c == '*' || c == '?' || c == '[' || c == ']' || c == '\\') {
+      escaped += '\\';
+    }
+    escaped += c;
+  }
+  *name = std::move(escaped);
+  return true;
+}
+
+std::vector<NameGroup> GroupNames(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  std::map<std::string, std::vector<std::string>> by_pattern;
+  for (const std::string& name : names) {
+    by_pattern[WithoutNumbers(name)].push_back(name);
+  }
+  std::vector<NameGroup> groups;
+  for (auto& [pattern, members] : by_pattern) {
+    NameGroup group{pattern, std::move(members)};
+    const auto matched = [&](const std::string& name) {
+      return fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0;
+    };
+    const bool exact =
+        static_cast<size_t>(std::count_if(names.begin(), names.end(),
+                                          matched)) == group.names.size();
+    if (group.names.size() == 1 || !exact) {
+      std::vector<std::string> escaped = group.names;
+      for (std::string& name : escaped) EscapePattern(&name);
+      group.pattern = escaped.size() == 1
+                          ? escaped.front()
+                          : absl::StrCat("{", absl::StrJoin(escaped, ","), "}");
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,7 +183,7 @@ constexpr size_t kMostModelFile = 64 << 20;
 constexpr char kGpus[] = "/proc/driver/nvidia/gpus";
 
 // The format of a file of this extension, if a source may be made of it.
-std::optional<SeenFiles::Format> FormatOf(const fs::path& file) {
+std::optional<SeenFiles::Format> GetFormat(const fs::path& file) {
   const std::string extension = file.extension().string();
   if (extension == ".tar") return SeenFiles::Format::kWebDataset;
   if (extension == ".jsonl" || extension == ".ndjson") {
@@ -88,7 +231,7 @@ class TreeLooker {
   using Sizes = std::map<std::string, uint64_t>;  // by name
 
   void AddFile(const DataTree::File& file) {
-    std::optional<Format> format = FormatOf(file.name);
+    std::optional<Format> format = GetFormat(file.name);
     if (!format.has_value() && HoldsConversations(file.path())) {
       format = Format::kJsonl;
     }
@@ -200,21 +343,21 @@ class TreeLooker {
   std::map<std::pair<std::string, Format>, Sizes> found_;  // by folder
 };
 
-std::string TextOf(const fs::path& file) {
+std::string GetText(const fs::path& file) {
   return ReadSmallFile(file.string(), kMostModelFile).value_or("");
 }
 
 SeenModel LookAtModel(const fs::path& folder, const fs::path& config_folder) {
   SeenModel model;
-  model.config = TextOf(folder / "config.json");
-  model.preprocessor = TextOf(folder / "preprocessor_config.json");
+  model.config = GetText(folder / "config.json");
+  model.preprocessor = GetText(folder / "preprocessor_config.json");
   if (model.config.empty() && model.preprocessor.empty()) return model;
   model.folder = Named(folder, config_folder);
   std::error_code error;
   model.has_tokenizer = fs::exists(folder / "tokenizer.json", error);
-  const TemplateFiles files = {TextOf(folder / "chat_template.jinja"),
-                               TextOf(folder / "chat_template.json"),
-                               TextOf(folder / "tokenizer_config.json")};
+  const TemplateFiles files = {GetText(folder / "chat_template.jinja"),
+                               GetText(folder / "chat_template.json"),
+                               GetText(folder / "tokenizer_config.json")};
   model.chat_template = files.jinja + files.json + files.tokenizer_config;
   model.own_template = OwnTemplate(files);
   return model;

@@ -7,9 +7,37 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/command/init/data_tree.h"
 #include "server/command/init/seen.h"
 
 namespace ballast {
+
+// The parts (train, val, test) of an Energon folder that have shards, each as a
+// source of its own at `path`, the folder as the configuration shall name it;
+// `tree` holds the folder.
+// Reads the first samples of each. Blocks on the disk. Errors: as
+// OpenEnergonFolder, also if only one of the parts cannot be read, so that none
+// is left out unsaid.
+absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
+                                                     const std::string& path,
+                                                     DataTree* tree);
+
+// Files of one folder that differ in their numbers alone: shards of a source.
+struct NameGroup {
+  // Names exactly `names` among the names that were grouped, as a pattern of
+  // sources[].path.
+  std::string pattern;
+  std::vector<std::string> names;  // sorted
+};
+
+// Groups the names of files of one folder. docs-000.tar and docs-001.tar make
+// `docs-[0-9]*.tar`; a single file stands for itself, with the characters of
+// patterns escaped. In a fixed order. Pure.
+std::vector<NameGroup> GroupNames(std::vector<std::string> names);
+
+// `name` with the characters that are special in a glob escaped. Braces and
+// commas have no escape: false is returned, and `name` stays.
+bool EscapePattern(std::string* name);
 
 // Where to look.
 struct LookOptions {

@@ -16,9 +16,8 @@
 #include "server/config/model_cost.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
-#include "server/image_plan/family_check.h"
 #include "server/image_plan/image_family.h"
-#include "server/text/own_template.h"
+#include "server/text/chat_writer.h"
 
 namespace ballast {
 namespace {

@@ -57,7 +57,7 @@ struct SeenModel {
   std::string preprocessor;  // preprocessor_config.json
   // chat_template.jinja, chat_template.json, tokenizer_config.json, together.
   std::string chat_template;
-  // The template in them (server/text/own_template.h).
+  // The template in them (server/text/chat_writer.h).
   std::string own_template;
 };
 

@@ -6,17 +6,18 @@
 #include <deque>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
@@ -26,12 +27,71 @@
 #include "server/command/draw/encode.h"
 #include "server/command/preview/crop_overlay.h"
 #include "server/command/preview/preview_html.h"
-#include "server/command/preview/sample_search.h"
-#include "server/command/preview/view_json.h"
-#include "server/http/page_guard.h"
+#include "server/corpus/sample_source.h"
+#include "server/http/pages.h"
 #include "server/image/image.h"
 
 namespace ballast {
+
+absl::StatusOr<NameSearch> SearchNames(const OpenedJob& job, v1::Split split,
+                                       absl::string_view text, size_t most,
+                                       absl::Duration longest) {
+  if (text.empty()) {
+    return absl::InvalidArgumentError(
+        "no name to look for; wanted a part of one, such as a key or a line");
+  }
+  const absl::Time end = absl::Now() + longest;
+  ReadParts parts;
+  parts.images = false;
+  NameSearch search;
+  for (int i = 0; i < job.config.sources_size(); ++i) {
+    if (job.config.sources(i).split() != split) continue;
+    const SampleSource& source = *job.sources[i];
+    const uint64_t size = source.index().size();
+    for (uint64_t ordinal = 0; ordinal < size; ++ordinal) {
+      if (search.found.size() == most || absl::Now() >= end) return search;
+      ++search.looked_at;
+      absl::StatusOr<FaultOr<RawSample>> read = source.Read(ordinal, parts);
+      if (!read.ok() || !read->ok()) continue;
+      if (!absl::StrContains((*read)->name, text)) continue;
+      search.found.push_back(
+          {job.config.sources(i).name(), ordinal, std::move((*read)->name)});
+    }
+  }
+  search.complete = true;
+  return search;
+}
+
+absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
+                                          const RankPlace& place) {
+  BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
+                           job.scheduler->OfSplit(place.split));
+  BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
+                           scheduler->Schedule(place.step));
+  if (place.micro_batch >=
+      static_cast<uint32_t>(schedule.micro_batches_size())) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "step ", place.step, " has ", schedule.micro_batches_size(),
+        " micro-batches; wanted number ", place.micro_batch, ", from 0"));
+  }
+  const v1::MicroBatchSchedule& columns =
+      schedule.micro_batches(place.micro_batch);
+  for (const v1::ModuleSchedule& module : columns.modules()) {
+    if (module.module() != place.module) continue;
+    RankSamples samples;
+    for (int i = 0; i < columns.position_size(); ++i) {
+      const uint64_t position = columns.position(i);
+      if (module.reader(i) == place.rank) samples.reads.push_back(position);
+      if (module.owner(i) == place.rank) samples.trains_on.push_back(position);
+    }
+    std::sort(samples.reads.begin(), samples.reads.end());
+    std::sort(samples.trains_on.begin(), samples.trains_on.end());
+    return samples;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("the job has no module ", ModuleName(place.module)));
+}
+
 namespace {
 
 constexpr size_t kKept = 4;
@@ -87,7 +147,7 @@ absl::StatusOr<uint64_t> Number(const HttpRequest& request,
       absl::StrCat(name, " is \"", text, "\"; wanted a whole number"));
 }
 
-absl::StatusOr<v1::Split> SplitOf(const HttpRequest& request) {
+absl::StatusOr<v1::Split> GetSplit(const HttpRequest& request) {
   const auto found = request.query.find("split");
   if (found == request.query.end()) return v1::SPLIT_TRAIN;
   const std::optional<v1::Split> split = ParseSplit(found->second);
@@ -145,7 +205,7 @@ class PreviewData {
 
   absl::StatusOr<HttpResponse> Answer(const HttpRequest& request) {
     if (request.path == "/api/job") return JsonAnswer(JobJson(*job_));
-    BALLAST_ASSIGN_OR_RETURN(const v1::Split split, SplitOf(request));
+    BALLAST_ASSIGN_OR_RETURN(const v1::Split split, GetSplit(request));
     if (request.path == "/api/find") return Find(request, split);
     if (request.path == "/api/search") return Search(request, split);
     if (request.path == "/api/rank") return Rank(request, split);
@@ -241,7 +301,7 @@ class PreviewData {
     BALLAST_ASSIGN_OR_RETURN(const std::string file,
                              File(request, view.split, view.position));
     const v1::Model& model = job_->config.model();
-    ImageDecoder decoder(ImageOptionsOf(model));
+    ImageDecoder decoder(GetImageOptions(model));
     BALLAST_ASSIGN_OR_RETURN(RgbImage decoded, decoder.Decode(file));
     BALLAST_ASSIGN_OR_RETURN(
         const RgbImage drawn,

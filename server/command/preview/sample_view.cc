@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -11,14 +12,82 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
-#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
-#include "proto/schedule/step_ranges.h"
-#include "server/delivery/block_build.h"
+#include "server/delivery/block.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {
+
+namespace {
+
+constexpr int32_t kUnsupervised = -100;
+
+std::string GetName(int32_t id, const v1::TokenIds& special) {
+  if (special.has_vision_start() && id == special.vision_start()) {
+    return "<|vision_start|>";
+  }
+  if (special.has_vision_end() && id == special.vision_end()) {
+    return "<|vision_end|>";
+  }
+  if (special.has_im_start() && id == special.im_start()) return "<|im_start|>";
+  if (special.has_im_end() && id == special.im_end()) return "<|im_end|>";
+  if (special.has_end_of_text() && id == special.end_of_text()) {
+    return "<|endoftext|>";
+  }
+  return absl::StrCat("<|", id, "|>");
+}
+
+std::string GetText(absl::Span<const int32_t> ids, const v1::TokenIds& special,
+                    const Tokenizer& tokenizer) {
+  std::string text;
+  if (tokenizer.Decode(ids, &text).ok()) return text;
+  // One by one would cut characters of several tokens: known ids are decoded
+  // together.
+  text.clear();
+  size_t first = 0;
+  for (size_t i = 0; i <= ids.size(); ++i) {
+    std::string unused;
+    if (i < ids.size() && tokenizer.Decode(ids.subspan(i, 1), &unused).ok()) {
+      continue;
+    }
+    std::string known;
+    // Cannot fail: each id was decoded.
+    tokenizer.Decode(ids.subspan(first, i - first), &known).IgnoreError();
+    absl::StrAppend(&text, known);
+    if (i < ids.size()) absl::StrAppend(&text, GetName(ids[i], special));
+    first = i + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
+                                    absl::Span<const int32_t> labels,
+                                    const v1::TokenIds& special,
+                                    const Tokenizer& tokenizer) {
+  std::vector<TokenRun> runs;
+  for (uint32_t i = 0; i < ids.size(); ++i) {
+    const bool image = special.has_image() && ids[i] == special.image();
+    const bool video = special.has_video() && ids[i] == special.video();
+    const bool supervised = i > 0 && labels[i - 1] != kUnsupervised;
+    if (runs.empty() || runs.back().image != image ||
+        runs.back().video != video || runs.back().supervised != supervised) {
+      runs.push_back({i, 0, image, video, supervised, ""});
+    }
+    ++runs.back().tokens;
+  }
+  for (TokenRun& run : runs) {
+    if (!run.image && !run.video) {
+      run.text =
+          GetText(ids.subspan(run.first, run.tokens), special, tokenizer);
+    }
+  }
+  return runs;
+}
+
 namespace {
 
 constexpr char kPictures[] = "pictures";  // instead of a codec
@@ -104,10 +173,11 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
   role.set_module(module);
   role.set_dp_rank(share->reader(place.index));
   role.set_split(place.schedule.split());
-  BALLAST_ASSIGN_OR_RETURN(const PlannedBlock planned,
-                           PlanForBuilding(place.schedule, place.micro_batch,
-                                           role, DeliveryRule(v1::DELIVERY_OFF),
-                                           GeometryOf(place.scheduler->job())));
+  BALLAST_ASSIGN_OR_RETURN(
+      const PlannedBlock planned,
+      PlanForBuilding(place.schedule, place.micro_batch, role,
+                      DeliveryRule(v1::DELIVERY_OFF),
+                      GetGeometry(place.scheduler->job())));
   const auto& samples = planned.plan.samples;
   const auto found = std::find_if(
       samples.begin(), samples.end(),
@@ -120,7 +190,7 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
   BALLAST_ASSIGN_OR_RETURN(AlignedBuffer payload,
                            AlignedBuffer::Create(found->record.payload_bytes));
   const SampleRequest request =
-      RequestOf(planned, found - samples.begin(), payload.bytes());
+      GetRequest(planned, found - samples.begin(), payload.bytes());
   BALLAST_RETURN_IF_ERROR(builder_.Build(request).status());
   const uint8_t* const data = payload.bytes().data();
   if (GetMedia(module) == Media::kImages) {
@@ -174,14 +244,14 @@ absl::Status SampleViewer::NameFrames(const Place& place,
       const IndexedSample indexed,
       job_->sources[place.source()]->index().sample(place.ordinal()));
   if (indexed.videos.empty()) return absl::OkStatus();
-  const auto model = VideoModelOf(place.scheduler->job().model());
+  const auto model = GetVideoModel(place.scheduler->job().model());
   if (!model.has_value()) return absl::InternalError("a model without videos");
   const v1::MicroBatchSchedule& columns = place.columns();
-  const uint32_t item = FirstEntriesOf(columns).image[place.index];
+  const uint32_t item = GetFirstEntries(columns).image[place.index];
   size_t crop = 0;
   for (uint32_t k = item; k < item + columns.images(place.index); ++k) {
     const size_t first = crop;
-    crop += CropsOf(columns, k);
+    crop += GetCrops(columns, k);
     if (GridT(columns, k) == 0) continue;
     const IndexedVideo& video = indexed.videos[view->videos.size()];
     BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,

@@ -9,15 +9,40 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
-#include "server/command/preview/token_runs.h"
+#include "proto/model.pb.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/image/image_header.h"
 #include "server/job/job_setup.h"
+#include "server/text/tokenizer.h"
 
 namespace ballast {
+
+// Consecutive tokens of a sample that a reader of its text sees as one.
+struct TokenRun {
+  uint32_t first = 0;   // of the sample's tokens
+  uint32_t tokens = 0;  // at least 1
+  bool image = false;   // placeholders of an image
+  bool video = false;   // likewise of a video
+  // The loss counts these tokens: the model is to predict them.
+  bool supervised = false;
+  // The tokens' text, special tokens spelled out. Ids that the tokenizer does
+  // not know stand as the model's names for them, "<|im_start|>", or as
+  // "<|17|>". Empty for placeholders.
+  std::string text;
+};
+
+// Splits a sample into the longest runs whose tokens are alike. `labels[i]` is
+// what the model is to predict after token i, -100 if nothing, so it supervises
+// token i + 1; both spans are of one length. `special` are the model's; its
+// `image` and `video` mark placeholders. Pure.
+std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
+                                    absl::Span<const int32_t> labels,
+                                    const v1::TokenIds& special,
+                                    const Tokenizer& tokenizer);
 
 // What a trainer gets of one sample, with its place in the schedule.
 struct SampleView {

@@ -36,8 +36,8 @@ struct UnitResult {
 };
 
 // What a journal belongs to. The header's checksum identifies the index.
-std::string KeyOf(const IndexFile& index, uint64_t num_units,
-                  const Shard& shard) {
+std::string GetKey(const IndexFile& index, uint64_t num_units,
+                   const Shard& shard) {
   return absl::StrCat(kCheckJournal, "\n", kMarkRules, "\n", index.checksum(),
                       "\n", num_units, "\n", shard.number, "/", shard.count);
 }
@@ -97,7 +97,7 @@ class Check {
       : source_(*source),
         options_(*options),
         units_(std::move(units)),
-        range_(UnitsOf(options->shard, units_.size())),
+        range_(GetUnits(options->shard, units_.size())),
         next_(range_.begin),
         recorded_(std::move(recorded)),
         progress_(BytesToCheck(), options->progress),
@@ -159,12 +159,12 @@ class Check {
       const uint64_t unit = next_++;
       if (unit >= range_.end) return;
       if (recorded_.done[unit]) continue;
-      absl::StatusOr<UnitResult> result = CheckUnitOf(units_[unit]);
+      absl::StatusOr<UnitResult> result = GetCheckUnit(units_[unit]);
       Record(unit, std::move(result));
     }
   }
 
-  absl::StatusOr<UnitResult> CheckUnitOf(const CheckUnit& unit) const {
+  absl::StatusOr<UnitResult> GetCheckUnit(const CheckUnit& unit) const {
     UnitResult result;
     for (uint64_t record = unit.begin; record < unit.end; ++record) {
       const absl::Span<const ImageMark> marks =
@@ -278,7 +278,7 @@ absl::StatusOr<std::optional<std::vector<UnitResult>>> ReadShards(
         const bool read,
         Journal::Read(
             JournalPath(index.path(), kCheckJournal, shard),
-            KeyOf(index, units.size(), shard), [&](absl::string_view record) {
+            GetKey(index, units.size(), shard), [&](absl::string_view record) {
               uint64_t unit = 0;
               UnitResult result;
               BALLAST_RETURN_IF_ERROR(ReadUnit(record, units, &unit, &result));
@@ -286,7 +286,7 @@ absl::StatusOr<std::optional<std::vector<UnitResult>>> ReadShards(
               return absl::OkStatus();
             }));
     any = any || read;
-    const UnitRange range = UnitsOf(shard, units.size());
+    const UnitRange range = GetUnits(shard, units.size());
     uint64_t done = 0;
     for (uint64_t i = range.begin; i < range.end; ++i) {
       done += !all[i].results.empty();
@@ -304,7 +304,7 @@ absl::StatusOr<std::optional<std::vector<UnitResult>>> ReadShards(
 }
 
 // Errors: DATA_LOSS (damage).
-absl::StatusOr<IndexContents> ContentsOf(const IndexFile& index) {
+absl::StatusOr<IndexContents> GetContents(const IndexFile& index) {
   IndexContents contents;
   contents.format = index.format();
   contents.is_hashed = index.is_hashed();
@@ -395,7 +395,7 @@ absl::StatusOr<CheckReport> CheckImages(const FileSource& source,
   BALLAST_ASSIGN_OR_RETURN(
       Journal journal,
       Journal::Open(JournalPath(index.path(), kCheckJournal, options.shard),
-                    KeyOf(index, units.size(), options.shard), take));
+                    GetKey(index, units.size(), options.shard), take));
   return Check(&source, &options, std::move(units), std::move(recorded),
                std::move(journal))
       .Run();
@@ -431,7 +431,7 @@ absl::StatusOr<ImageMarkCounts> MergeChecks(const std::string& path,
     break;
   }
   if (!results.has_value()) return incomplete;
-  BALLAST_ASSIGN_OR_RETURN(IndexContents contents, ContentsOf(*index));
+  BALLAST_ASSIGN_OR_RETURN(IndexContents contents, GetContents(*index));
   Enter(*results, &contents);
   BALLAST_RETURN_IF_ERROR(WriteIndex(path, contents));
   RemoveJournals(path, kCheckJournal, counts);

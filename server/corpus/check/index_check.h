@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file_source.h"
-#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/index/source_index.h"
 #include "server/corpus/journal.h"
 
 namespace ballast {

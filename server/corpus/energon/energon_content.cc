@@ -96,14 +96,14 @@ class FieldReader {
           Annotate(CheckKeysOnce(bytes), Printable(part->name)));
       const std::optional<element> value = Follow(root, way.keys);
       if (!value.has_value()) continue;
-      return TextOf(*value, field);
+      return GetText(*value, field);
     }
     return Missing(field);
   }
 
  private:
-  static absl::StatusOr<std::string> TextOf(element value,
-                                            absl::string_view field) {
+  static absl::StatusOr<std::string> GetText(element value,
+                                             absl::string_view field) {
     std::string_view text;
     array list;
     if (value.get(text) == SUCCESS) return std::string(text);

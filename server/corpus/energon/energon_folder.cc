@@ -21,7 +21,7 @@
 #include "server/config/yaml.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/file.h"
-#include "server/storage/small_object.h"
+#include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
 
 namespace ballast {
@@ -104,7 +104,7 @@ absl::Status CheckTextField(absl::string_view field,
 
 // The class that the file names, of `sample_type` or, in older folders, at the
 // top.
-absl::StatusOr<std::string> ClassOf(const YAML::Node& root) {
+absl::StatusOr<std::string> GetClass(const YAML::Node& root) {
   YAML::Node type = FindKey(root, "sample_type");
   if (!type.IsDefined()) type = root;
   const YAML::Node name = FindKey(type, "__class__");
@@ -116,7 +116,7 @@ absl::StatusOr<std::string> ClassOf(const YAML::Node& root) {
   const std::string module = package.IsDefined() && package.IsScalar()
                                  ? package.Scalar()
                                  : "megatron.energon";
-  BALLAST_ASSIGN_OR_RETURN(std::string found, TextOf(name, "__class__"));
+  BALLAST_ASSIGN_OR_RETURN(std::string found, GetText(name, "__class__"));
   if (module == "megatron.energon" ||
       absl::StartsWith(module, "megatron.energon.")) {
     return found;
@@ -172,7 +172,7 @@ std::vector<EnergonAccess> ParseEnergonAccess(absl::string_view entry) {
 absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
                                                bool crude) {
   BALLAST_ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(yaml));
-  BALLAST_ASSIGN_OR_RETURN(const std::string name, ClassOf(root));
+  BALLAST_ASSIGN_OR_RETURN(const std::string name, GetClass(root));
   EnergonFields result;
   const bool is_crude = name == "CrudeWebdataset" || name == "CrudeSample";
   if (is_crude && crude) return result;
@@ -192,7 +192,7 @@ absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
   }
   const YAML::Node map = FindKey(root, "field_map");
   BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> fields,
-                           KeysOf(map, "field_map", kMostFields));
+                           GetKeys(map, "field_map", kMostFields));
   for (const std::string& field : fields) {
     if (field == "answer_weights") {
       return absl::UnimplementedError(
@@ -206,7 +206,7 @@ absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
     }
     BALLAST_ASSIGN_OR_RETURN(
         const std::string entry,
-        TextOf(FindKey(map, field), absl::StrCat("field_map.", field)));
+        GetText(FindKey(map, field), absl::StrCat("field_map.", field)));
     std::vector<EnergonAccess> ways = ParseEnergonAccess(entry);
     if (IsMediaField(field)) {
       for (const EnergonAccess& way : ways) {
@@ -270,10 +270,10 @@ absl::StatusOr<absl::flat_hash_map<std::string, EnergonShard>> ParseInfo(
   for (const auto& entry : counts) {
     EnergonShard shard;
     shard.id = shards.size();
-    BALLAST_ASSIGN_OR_RETURN(shard.name, TextOf(entry.first, "shard_counts"));
+    BALLAST_ASSIGN_OR_RETURN(shard.name, GetText(entry.first, "shard_counts"));
     BALLAST_ASSIGN_OR_RETURN(
         const std::string count,
-        TextOf(entry.second, absl::StrCat("shard_counts.", shard.name)));
+        GetText(entry.second, absl::StrCat("shard_counts.", shard.name)));
     if (!absl::SimpleAtoi(count, &shard.count)) {
       return Fault(absl::StrCat("shard_counts.", shard.name, ": found ",
                                 Printable(count), "; wanted a number"));
@@ -292,7 +292,7 @@ absl::StatusOr<absl::flat_hash_map<std::string, EnergonShard>> ParseInfo(
 absl::StatusOr<std::vector<std::string>> ExpandAll(const YAML::Node& list,
                                                    absl::string_view key) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> patterns,
-                           TextsOf(list, key, kMostShards));
+                           GetTexts(list, key, kMostShards));
   std::vector<std::string> names;
   for (const std::string& pattern : patterns) {
     absl::StatusOr<std::vector<std::string>> more = ExpandBraces(pattern);
@@ -320,7 +320,7 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
   BALLAST_ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(text));
   const YAML::Node parts = FindKey(root, "split_parts");
   BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                           KeysOf(parts, "split_parts", 1000));
+                           GetKeys(parts, "split_parts", 1000));
   const YAML::Node list = FindKey(parts, std::string(part));
   if (!list.IsDefined()) {
     return absl::NotFoundError(absl::StrCat(
@@ -372,7 +372,7 @@ absl::StatusOr<bool> Exists(const std::string& path) {
 }
 
 // The first of `paths` that is there; the last if none is.
-absl::StatusOr<std::string> FirstOf(const std::vector<std::string>& paths) {
+absl::StatusOr<std::string> GetFirst(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const bool exists, Exists(path));
     if (exists) return path;
@@ -420,8 +420,8 @@ absl::StatusOr<EnergonFolder> OpenEnergonFolder(const v1::Source& source,
                         IsStoreUrl(source.path()) ? "/" : ""));
   const std::string meta = absl::StrCat(folder, "/.nv-meta/");
   BALLAST_ASSIGN_OR_RETURN(const std::string info,
-                           FirstOf({absl::StrCat(meta, ".info.json"),
-                                    absl::StrCat(meta, ".info.yaml")}));
+                           GetFirst({absl::StrCat(meta, ".info.json"),
+                                     absl::StrCat(meta, ".info.yaml")}));
   BALLAST_ASSIGN_OR_RETURN(const bool is_prepared,
                            Exists(IsStoreUrl(folder) ? info : meta));
   if (!is_prepared) {
@@ -436,8 +436,8 @@ absl::StatusOr<EnergonFolder> OpenEnergonFolder(const v1::Source& source,
   std::string split = absl::StrCat(meta, options.split_config());
   if (options.split_config().empty()) {
     BALLAST_ASSIGN_OR_RETURN(split,
-                             FirstOf({absl::StrCat(meta, "split.yaml"),
-                                      absl::StrCat(meta, "split.json")}));
+                             GetFirst({absl::StrCat(meta, "split.yaml"),
+                                       absl::StrCat(meta, "split.json")}));
   }
   BALLAST_ASSIGN_OR_RETURN(texts.split, ReadMeta(split));
   BALLAST_ASSIGN_OR_RETURN(

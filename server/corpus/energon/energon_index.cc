@@ -26,7 +26,7 @@ constexpr int kOperationsPerStep = 1000;
 
 // The name of a file as a URI; `immutable` tells SQLite that nobody writes it,
 // so that it takes no locks and looks for no journal.
-std::string UriOf(const std::string& path) {
+std::string GetUri(const std::string& path) {
   std::string uri = "file:";
   for (const char c : path) {
     const bool plain = c == '/' || c == '-' || c == '_' || c == '.' ||
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<EnergonIndex>> EnergonIndex::OpenFile(
   index->steps_left_ = 1000 + stamp.size / (kOperationsPerStep / 2);
   sqlite3* opened = nullptr;
   const int code = sqlite3_open_v2(
-      UriOf(absolute).c_str(), &opened,
+      GetUri(absolute).c_str(), &opened,
       SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
   index->database_.reset(opened);
   if (code != SQLITE_OK) {

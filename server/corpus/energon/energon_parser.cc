@@ -24,13 +24,13 @@
 namespace ballast {
 namespace {
 
-Medium MediumOf(const EnergonPart& part) {
+Medium GetMedium(const EnergonPart& part) {
   return {part.name, ByteRange{part.data, part.size}};
 }
 
 // The record of a sample whose text was read.
-Record RecordOf(const EnergonTarSample& sample, EnergonContent content,
-                absl::string_view file_name) {
+Record GetRecord(const EnergonTarSample& sample, EnergonContent content,
+                 absl::string_view file_name) {
   Record record;
   record.key = Printable(sample.key);
   record.name = absl::StrCat(file_name, ": ", record.key);
@@ -41,13 +41,13 @@ Record RecordOf(const EnergonTarSample& sample, EnergonContent content,
   record.entry.text_check = TextHash(sample.key, content.text);
   record.text = std::move(content.text);
   for (const EnergonPart& image : content.images) {
-    record.images.push_back(MediumOf(image));
+    record.images.push_back(GetMedium(image));
   }
   for (const EnergonVideo& video : content.videos) {
     VideoMedia& media = record.videos.emplace_back();
     media.is_list = video.is_list;
     for (const EnergonPart& part : video.parts) {
-      media.parts.push_back(MediumOf(part));
+      media.parts.push_back(GetMedium(part));
     }
   }
   return record;
@@ -150,7 +150,7 @@ class EnergonScan {
         EnergonContent content,
         ReadEnergonContent(&file_, sample, folder_.fields,
                            scanner_.options().read_video != nullptr));
-    Record record = RecordOf(sample, std::move(content), scanner_.name());
+    Record record = GetRecord(sample, std::move(content), scanner_.name());
     BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
                                       absl::MakeSpan(record.videos)));
     return scanner_.AddRecord(std::move(record), file_, /*media=*/nullptr,
@@ -233,7 +233,7 @@ class EnergonParser final : public RecordParser {
       return Annotate(content.status(),
                       absl::StrCat("key ", Printable(found.key)));
     }
-    return RecordOf(found, *std::move(content), file_name);
+    return GetRecord(found, *std::move(content), file_name);
   }
 
  private:

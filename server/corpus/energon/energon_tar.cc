@@ -1,14 +1,27 @@
 #include "server/corpus/energon/energon_tar.h"
 
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/file.h"
+#include "server/corpus/index/digest.h"
 
 namespace ballast {
+
 namespace {
 
 // Whether the first folder or the name begins with "__" and ends with "__".
@@ -99,6 +112,213 @@ absl::StatusOr<EnergonTarSample> ReadEnergonSample(FileView file,
   }
   sample->end = end;
   return *std::move(sample);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The tables and indexes that Energon's reader asks for.
+constexpr char kTables[] = R"(
+BEGIN;
+CREATE TABLE samples (
+  tar_file_id INTEGER NOT NULL, sample_key TEXT NOT NULL UNIQUE,
+  sample_index INTEGER NOT NULL, byte_offset INTEGER, byte_size INTEGER);
+CREATE TABLE sample_parts (
+  tar_file_id INTEGER, sample_index INTEGER, part_name TEXT,
+  content_byte_offset INTEGER, content_byte_size INTEGER);
+)";
+constexpr char kIndexes[] = R"(
+CREATE INDEX idx_samples_by_tar_and_idx ON samples(tar_file_id, sample_index);
+CREATE INDEX idx_sample_parts_seq
+  ON sample_parts(tar_file_id, sample_index, content_byte_offset);
+CREATE INDEX idx_sample_parts_full
+  ON sample_parts(tar_file_id, sample_index, part_name, content_byte_offset,
+                  content_byte_size);
+COMMIT;
+)";
+
+struct CloseDatabase {
+  void operator()(sqlite3* database) const { sqlite3_close_v2(database); }
+};
+struct Finalize {
+  void operator()(sqlite3_stmt* statement) const {
+    sqlite3_finalize(statement);
+  }
+};
+
+// Writes index.sqlite.
+class IndexWriter {
+ public:
+  absl::Status Open(const std::string& path) {
+    path_ = path;
+    std::error_code ignored;
+    fs::remove(path, ignored);
+    sqlite3* opened = nullptr;
+    const int code =
+        sqlite3_open_v2(path.c_str(), &opened,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+    database_.reset(opened);
+    if (code != SQLITE_OK) return Failed();
+    // The file is new and has a name of its own until it is whole.
+    BALLAST_RETURN_IF_ERROR(
+        Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = NORMAL;"));
+    BALLAST_RETURN_IF_ERROR(Execute(kTables));
+    BALLAST_RETURN_IF_ERROR(
+        Compile("INSERT INTO samples VALUES (?1, ?2, ?3, ?4, ?5)", &sample_));
+    return Compile("INSERT INTO sample_parts VALUES (?1, ?2, ?3, ?4, ?5)",
+                   &part_);
+  }
+
+  absl::Status Add(uint64_t tar, uint64_t number,
+                   const EnergonTarSample& sample) {
+    BALLAST_RETURN_IF_ERROR(Insert(sample_.get(), tar, 2, sample.key, 3, number,
+                                   sample.begin, sample.end - sample.begin));
+    for (const EnergonPart& part : sample.parts) {
+      BALLAST_RETURN_IF_ERROR(Insert(part_.get(), tar, 3, part.name, 2, number,
+                                     part.data, part.size));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() {
+    sample_.reset();
+    part_.reset();
+    return Execute(kIndexes);
+  }
+
+ private:
+  absl::Status Insert(sqlite3_stmt* statement, uint64_t tar, int text_column,
+                      const std::string& text, int number_column,
+                      uint64_t number, uint64_t offset, uint64_t size) {
+    sqlite3_reset(statement);
+    sqlite3_bind_int64(statement, 1, static_cast<int64_t>(tar));
+    sqlite3_bind_text(statement, text_column, text.data(),
+                      static_cast<int>(text.size()), SQLITE_STATIC);
+    sqlite3_bind_int64(statement, number_column, static_cast<int64_t>(number));
+    sqlite3_bind_int64(statement, 4, static_cast<int64_t>(offset));
+    sqlite3_bind_int64(statement, 5, static_cast<int64_t>(size));
+    const int code = sqlite3_step(statement);
+    if (code == SQLITE_DONE) return absl::OkStatus();
+    if (code == SQLITE_CONSTRAINT) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two samples with the key ", Printable(text),
+                       "; Energon wants different ones in all tars"));
+    }
+    return Failed();
+  }
+
+  absl::Status Execute(const char* sql) {
+    return sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr) ==
+                   SQLITE_OK
+               ? absl::OkStatus()
+               : Failed();
+  }
+
+  absl::Status Compile(const char* sql,
+                       std::unique_ptr<sqlite3_stmt, Finalize>* out) {
+    sqlite3_stmt* statement = nullptr;
+    if (sqlite3_prepare_v2(database_.get(), sql, -1, &statement, nullptr) !=
+        SQLITE_OK) {
+      return Failed();
+    }
+    out->reset(statement);
+    return absl::OkStatus();
+  }
+
+  absl::Status Failed() const {
+    return absl::UnavailableError(absl::StrCat(
+        path_, ": cannot be written: ",
+        database_ == nullptr ? "no memory" : sqlite3_errmsg(database_.get())));
+  }
+
+  std::string path_;
+  std::unique_ptr<sqlite3, CloseDatabase> database_;
+  std::unique_ptr<sqlite3_stmt, Finalize> sample_;
+  std::unique_ptr<sqlite3_stmt, Finalize> part_;
+};
+
+// A text in double quotes; YAML reads it as JSON does.
+std::string Quoted(absl::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+// Adds the samples of one tar, writes its TAR.idx (where each begins, and the
+// end, as u64) and returns their number.
+absl::StatusOr<uint64_t> IndexTar(const std::string& path, uint64_t id,
+                                  IndexWriter* index) {
+  BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
+  EnergonTarReader tar(&file, 0, file.stamp().size, /*whole=*/true);
+  uint64_t count = 0;
+  uint64_t end = 0;
+  std::vector<uint64_t> places;
+  while (true) {
+    const absl::StatusOr<std::optional<EnergonTarSample>> sample = tar.Next();
+    if (!sample.ok()) return Annotate(sample.status(), path);
+    if (!sample->has_value()) break;
+    BALLAST_RETURN_IF_ERROR(index->Add(id, count++, **sample));
+    places.push_back((*sample)->begin);
+    end = (*sample)->end;
+  }
+  places.push_back(end);
+  BALLAST_RETURN_IF_ERROR(WriteFileAtomically(
+      absl::StrCat(path, ".idx"),
+      {absl::string_view(reinterpret_cast<const char*>(places.data()),
+                         places.size() * sizeof(uint64_t))}));
+  return count;
+}
+
+}  // namespace
+
+absl::Status WriteEnergonMeta(const EnergonMeta& meta) {
+  const std::string folder = absl::StrCat(meta.folder, "/.nv-meta/");
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return FileError(error.value(), "make the directory", folder);
+  const std::string part = absl::StrCat(folder, "index.sqlite.part");
+  std::string info = "{\n  \"energon_version\": null,\n  \"shard_counts\": {";
+  {
+    IndexWriter index;
+    BALLAST_RETURN_IF_ERROR(index.Open(part));
+    for (size_t i = 0; i < meta.shards.size(); ++i) {
+      BALLAST_ASSIGN_OR_RETURN(
+          const uint64_t count,
+          IndexTar(absl::StrCat(meta.folder, "/", meta.shards[i]), i, &index));
+      absl::StrAppend(&info, i == 0 ? "\n    " : ",\n    ",
+                      Quoted(meta.shards[i]), ": ", count);
+    }
+    BALLAST_RETURN_IF_ERROR(index.Finish());
+  }
+  absl::StrAppend(&info, "\n  }\n}\n");
+  fs::rename(part, absl::StrCat(folder, "index.sqlite"), error);
+  if (error) return FileError(error.value(), "rename a file to", folder);
+  std::string split = "split_parts:\n";
+  for (const auto& [name, shards] : meta.split) {
+    absl::StrAppend(&split, "  ", name, ":", shards.empty() ? " []\n" : "\n");
+    for (const std::string& shard : shards) {
+      absl::StrAppend(&split, "  - ", Quoted(shard), "\n");
+    }
+  }
+  split += "exclude: []\n";
+  // Energon keys its caches by this; equal folders may share one.
+  const Digest id = ComputeDigest(info + split);
+  const std::string uuid = absl::StrFormat(
+      "%08x-%04x-4%03x-8%03x-%012x", id[0] >> 32, id[0] >> 16 & 0xFFFF,
+      id[0] & 0xFFF, id[1] >> 52, id[1] & 0xFFFFFFFFFFFF);
+  for (const auto& [name, text] : {std::pair<const char*, const std::string&>{
+                                       "dataset.yaml", meta.dataset},
+                                   {"split.yaml", split},
+                                   {"index.uuid", uuid},
+                                   {".info.json", info}}) {
+    BALLAST_RETURN_IF_ERROR(
+        WriteFileAtomically(absl::StrCat(folder, name), {text}));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

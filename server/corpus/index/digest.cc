@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-Digest DigestOf(absl::string_view bytes) {
+Digest ComputeDigest(absl::string_view bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return {hash.high64, hash.low64};
 }

@@ -7,7 +7,6 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/source_index.h"
 
@@ -16,7 +15,7 @@ namespace ballast {
 // XXH3-128, high half first.
 using Digest = std::array<uint64_t, 2>;
 
-Digest DigestOf(absl::string_view bytes);
+Digest ComputeDigest(absl::string_view bytes);
 
 // XXH3-64.
 uint64_t Checksum(absl::string_view bytes);

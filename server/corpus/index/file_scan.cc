@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/bad_kind.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/media_order.h"
@@ -141,7 +140,7 @@ absl::Status FileScanner::Measure(IndexSampleRecord record,
   } else {
     scan_.report.bad.push_back({scan_.name, record.offset, std::string(key),
                                 std::string(lengths.status().message()),
-                                BadKindOf(lengths.status())});
+                                GetBadKind(lengths.status())});
   }
   record.text_tokens = 0;
   record.label_tokens = 0;
@@ -175,7 +174,7 @@ absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,
   ++scan_.unreadable;
   scan_.report.bad.push_back({scan_.name, offset, std::string(key),
                               std::string(reason.message()),
-                              BadKindOf(reason)});
+                              GetBadKind(reason)});
   return absl::OkStatus();
 }
 

@@ -11,7 +11,6 @@
 #include "proto/image/engine_jpeg.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/source_index.h"
 
 namespace ballast {

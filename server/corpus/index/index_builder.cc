@@ -32,7 +32,7 @@ namespace {
 constexpr uint32_t kStoreThreads = 32;
 
 // Where a record stands in its file.
-std::pair<uint64_t, uint32_t> PlaceOf(const IndexSampleRecord& record) {
+std::pair<uint64_t, uint32_t> GetPlace(const IndexSampleRecord& record) {
   return {record.offset, record.line};
 }
 
@@ -45,7 +45,8 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
   if (!options->reuse) return;
   auto index = IndexFile::OpenToReuse(IndexPath(source, directory));
   if (!index.ok()) return;
-  digests_ = DigestsOf(source, directory, options->key, (*index)->has_videos());
+  digests_ =
+      GetDigests(source, directory, options->key, (*index)->has_videos());
   if ((*index)->digests().sizes != digests_.sizes) return;
   if (!(*index)->Verify(nullptr).ok()) return;
   index_ = *std::move(index);
@@ -81,21 +82,21 @@ std::optional<uint64_t> IndexReuse::Find(const SourceFile& file,
 }
 
 absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
-  Range kept = RecordsOf(number, 0, index_->size());
-  Range left_out = RecordsOf(number, index_->size(), index_->num_records());
+  Range kept = GetRecords(number, 0, index_->size());
+  Range left_out = GetRecords(number, index_->size(), index_->num_records());
   uint64_t samples = 0;
   uint64_t lengths = 0;
   // Passes both kinds in the order of the file.
   while (kept.begin < kept.end || left_out.begin < left_out.end) {
     const bool is_kept =
         left_out.begin == left_out.end ||
-        (kept.begin < kept.end && PlaceOf(index_->record(kept.begin)) <
-                                      PlaceOf(index_->record(left_out.begin)));
+        (kept.begin < kept.end && GetPlace(index_->record(kept.begin)) <
+                                      GetPlace(index_->record(left_out.begin)));
     const uint64_t next = is_kept ? kept.begin++ : left_out.begin++;
     const std::optional<TextLengths> known =
         is_kept ? KnownLengths(next) : std::nullopt;
     if (known) {
-      BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, FactsOf(next));
+      BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, GetFacts(next));
       scanner.AddMeasured(index_->record(next), *known, facts);
       ++lengths;
     } else {
@@ -109,8 +110,8 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
   return absl::OkStatus();
 }
 
-IndexReuse::Range IndexReuse::RecordsOf(uint64_t file, uint64_t begin,
-                                        uint64_t end) const {
+IndexReuse::Range IndexReuse::GetRecords(uint64_t file, uint64_t begin,
+                                         uint64_t end) const {
   // The first record in [low, end) whose file is not before `wanted`.
   const auto first = [&](uint64_t low, uint64_t wanted) {
     uint64_t high = end;
@@ -145,7 +146,7 @@ std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
 
 std::optional<TextLengths> IndexReuse::FindSample(
     uint64_t number, const IndexSampleRecord& record, ImageFacts* facts) const {
-  Range range = RecordsOf(number, 0, index_->size());
+  Range range = GetRecords(number, 0, index_->size());
   // Narrows the range to the first record at or behind the wanted place.
   const uint64_t end = range.end;
   const auto place = [](const IndexSampleRecord& each) {
@@ -189,7 +190,7 @@ void IndexReuse::KeepChecks(uint64_t number, ImageFacts* facts) const {
 
 absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   const IndexSampleRecord& record = index_->record(number);
-  BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, FactsOf(number));
+  BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, GetFacts(number));
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<RawSample> sample,
       texts_->ReadNumber(number, {.text = true, .images = false}));
@@ -206,7 +207,7 @@ absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   return scanner.Add(record, key, *sample, facts);
 }
 
-absl::StatusOr<ImageFactsView> IndexReuse::FactsOf(uint64_t number) const {
+absl::StatusOr<ImageFactsView> IndexReuse::GetFacts(uint64_t number) const {
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
                            index_->videos(number));
   ImageFactsView facts = {index_->images(number), index_->marks(number),
@@ -418,8 +419,8 @@ absl::StatusOr<IndexReport> WriteAssembled(const v1::Source& source,
   AssembledIndex index = AssembleIndex(static_cast<uint32_t>(source.format()),
                                        format->in_groups, std::move(scans));
   index.contents.is_hashed = options.hash;
-  index.contents.digests =
-      DigestsOf(source, directory, options.key, !index.contents.videos.empty());
+  index.contents.digests = GetDigests(source, directory, options.key,
+                                      !index.contents.videos.empty());
   if (!options.accept || options.accept(index.report)) {
     BALLAST_RETURN_IF_ERROR(
         WriteIndex(IndexPath(source, directory), index.contents));

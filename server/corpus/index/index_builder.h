@@ -63,13 +63,13 @@ class IndexReuse {
   };
 
   // The records of a file among those in [begin, end).
-  Range RecordsOf(uint64_t file, uint64_t begin, uint64_t end) const;
+  Range GetRecords(uint64_t file, uint64_t begin, uint64_t end) const;
   // The lengths of a sample, if those in the index hold.
   std::optional<TextLengths> KnownLengths(uint64_t number) const;
   void KeepChecks(uint64_t number, ImageFacts* facts) const;
   absl::Status Measure(uint64_t number, FileScanner& scanner) const;
   // Of all images and videos of a record. Errors: DATA_LOSS.
-  absl::StatusOr<ImageFactsView> FactsOf(uint64_t number) const;
+  absl::StatusOr<ImageFactsView> GetFacts(uint64_t number) const;
 
   const IndexOptions* options_;
   IndexDigests digests_;                    // wanted of index_

@@ -2,11 +2,13 @@
 #define BALLAST_SERVER_CORPUS_INDEX_INDEX_FILE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,11 +17,103 @@
 #include "server/corpus/file.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_format.h"
-#include "server/corpus/index/index_key.h"
-#include "server/corpus/index/index_pages.h"
+#include "server/corpus/index/index_options.h"
 #include "server/corpus/index/source_index.h"
 
 namespace ballast {
+
+// The unit of checking. A step's samples are spread over an index, so larger
+// units would read bytes in vain; the system reads a whole page of memory in
+// any case.
+inline constexpr uint64_t kIndexPageBytes = 4096;
+
+// XXH3-64 of each page of `pieces`, one after another; the last may be short.
+std::vector<uint64_t> PageChecksums(absl::Span<const absl::string_view> pieces);
+
+// Asks the system to read these bytes of a mapped file from the disk,
+// asynchronously.
+void ReadAhead(absl::string_view bytes);
+
+// Bytes in memory, each page of which is checked against its checksum once,
+// when first touched. Thread-safe: two threads that touch a page at the same
+// time both check it.
+class CheckedPages {
+ public:
+  CheckedPages() = default;
+  // The number of checksums is the number of pages. Both must outlive this.
+  CheckedPages(absl::string_view bytes, absl::Span<const uint64_t> checksums);
+
+  absl::string_view bytes() const { return bytes_; }
+  // Returns whether all pages of [offset, offset + size), which lies inside,
+  // have been checked. Does not read them.
+  bool IsChecked(uint64_t offset, uint64_t size) const {
+    if (size == 0) return true;
+    const uint64_t last = (offset + size - 1) / kIndexPageBytes;
+    for (uint64_t page = offset / kIndexPageBytes; page <= last; ++page) {
+      if (!IsPageChecked(page)) return false;
+    }
+    return true;
+  }
+  bool IsPageChecked(uint64_t page) const {
+    return checked_[page / 64].load(std::memory_order_relaxed) >> page % 64 & 1;
+  }
+  // Reads and checks those not yet checked. Returns the first damaged page, if
+  // any.
+  std::optional<uint64_t> Check(uint64_t offset, uint64_t size) const;
+  // Number of pages checked so far.
+  uint64_t num_checked() const;
+
+ private:
+  absl::string_view bytes_;
+  absl::Span<const uint64_t> checksums_;
+  // One bit per page. Only the bits are shared and the bytes never change, so
+  // relaxed order suffices.
+  std::unique_ptr<std::atomic<uint64_t>[]> checked_;
+};
+
+// The pages of an index's records, checked by a table of checksums whose own
+// pages are checked in the same way. Thread-safe.
+class IndexPages {
+ public:
+  IndexPages() = default;
+  // `file` begins at a page of memory. Its records are the whole pages of
+  // [records, table); the rest is the table, 8 bytes per page. `checksums` are
+  // those of the table's pages. Both must outlive this.
+  IndexPages(absl::string_view file, uint64_t records, uint64_t table,
+             absl::Span<const uint64_t> checksums);
+
+  // OK if all pages of [offset, offset + size) of the records are undamaged.
+  // Blocks on the disk. Errors: DATA_LOSS, naming the damaged bytes of the
+  // file.
+  absl::Status Touch(uint64_t offset, uint64_t size) const {
+    if (records_.IsChecked(offset, size)) return absl::OkStatus();
+    return Check(offset, size);
+  }
+  bool IsTouched(uint64_t offset, uint64_t size) const {
+    return records_.IsChecked(offset, size);
+  }
+
+  // Appends the pages that Touch would read.
+  void AddUntouched(uint64_t offset, uint64_t size,
+                    std::vector<uint64_t>* pages) const;
+  // Starts reading these pages of the records, and the pages of the table that
+  // Touch needs for them, from the disk, all at once and asynchronously.
+  void Prefetch(std::vector<uint64_t> pages) const;
+
+  // Pages of records and table that have been read.
+  uint64_t num_touched() const {
+    return records_.num_checked() + table_.num_checked();
+  }
+
+ private:
+  absl::Status Check(uint64_t offset, uint64_t size) const;
+  absl::Status Damaged(const CheckedPages& pages, uint64_t page,
+                       absl::string_view what) const;
+
+  absl::string_view file_;
+  CheckedPages records_;
+  CheckedPages table_;
+};
 
 // An index file mapped into memory. Opening reads its head; each page of its
 // records is checked when it is first touched. Thread-safe. Replacing the file,
@@ -117,10 +211,10 @@ class IndexFile final : public SourceIndex {
   // One for each image of the record; empty if the index has none at all. Valid
   // once Verify has returned OK.
   absl::Span<const ImageMark> marks(uint64_t number) const {
-    return PartOf(marks_, number);
+    return GetPart(marks_, number);
   }
   absl::Span<const uint64_t> hashes(uint64_t number) const {
-    return PartOf(hashes_, number);
+    return GetPart(hashes_, number);
   }
   // One for each of videos(number), or none. Blocks and fails as videos().
   absl::StatusOr<absl::Span<const uint64_t>> hashes_of_videos(
@@ -217,15 +311,15 @@ class IndexFile final : public SourceIndex {
         sample.num_images * sizeof(Entry)};
   }
   template <typename Entry>
-  absl::Span<const Entry> PartOf(absl::Span<const Entry> table,
-                                 uint64_t number) const {
+  absl::Span<const Entry> GetPart(absl::Span<const Entry> table,
+                                  uint64_t number) const {
     if (table.empty()) return table;
     return table.subspan(samples_[number].first_image,
                          samples_[number].num_images);
   }
   // The bytes of some entries of a table.
   template <typename Entry>
-  Range RangeOf(absl::Span<const Entry> entries) const {
+  Range GetRange(absl::Span<const Entry> entries) const {
     const char* begin = reinterpret_cast<const char*>(entries.data());
     return {
         static_cast<uint64_t>(begin - mapped_.data()) - header_->sample_table,

@@ -9,13 +9,40 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/corpus/index/image_mark.h"
+#include "server/corpus/index/digest.h"
 #include "server/corpus/index/image_probe.h"
-#include "server/corpus/index/index_key.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
+
+// The inputs of an index besides the data files, in parts, so that a change
+// rebuilds only what depends on it. Each part names all that it covers,
+// in any form: only equality counts.
+struct IndexKey {
+  // Inputs of the samples' places and the images' sizes, e.g. whether images
+  // are rotated.
+  std::string sizes;
+  // Inputs of the lengths of whole texts: tokenizer, template, token ids.
+  std::string lengths;
+  // Bounds of a text and of its image sizes: pixels and tokens.
+  std::string limits;
+  // What decides how videos are sampled. It is one more limit of a source that
+  // has videos, and nothing to any other.
+  std::string videos = "";
+
+  friend bool operator==(const IndexKey&, const IndexKey&) = default;
+};
+
+// The key as stored in an index. `sizes` also covers the format and the media
+// root of the source.
+struct IndexDigests {
+  Digest sizes = {};
+  Digest lengths = {};
+  Digest limits = {};
+
+  friend bool operator==(const IndexDigests&, const IndexDigests&) = default;
+};
 
 // A sample's lengths, as IndexedSample has them.
 struct TextLengths {
@@ -105,7 +132,7 @@ struct BadSample {
   // row; empty for a Parquet file or row group, or the rest of a JSON array.
   std::string key;
   std::string reason;
-  // bad_kind.h; empty for all others.
+  // data_fault.h; empty for all others.
   std::string kind;
 };
 

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/index/index_pages.h"
+#include "server/corpus/index/index_file.h"
 
 namespace ballast {
 namespace {
@@ -20,7 +20,7 @@ absl::string_view Bytes(const std::vector<Record>& records) {
 }
 
 template <typename Header>
-absl::string_view BytesOf(const Header& header) {
+absl::string_view GetBytes(const Header& header) {
   return absl::string_view(reinterpret_cast<const char*>(&header),
                            sizeof(header));
 }
@@ -31,7 +31,7 @@ std::string Padding(uint64_t size) {
 }
 
 // The marks, one for each image.
-std::vector<ImageMark> MarksOf(const IndexContents& contents) {
+std::vector<ImageMark> GetMarks(const IndexContents& contents) {
   std::vector<ImageMark> marks = contents.marks;
   marks.resize(contents.images.size());
   return marks;
@@ -39,8 +39,8 @@ std::vector<ImageMark> MarksOf(const IndexContents& contents) {
 
 // The hashes of all images, or of clean ones and 0 for others; empty if none
 // has one. So equal results give equal files, however they came about.
-std::vector<uint64_t> HashesOf(const IndexContents& contents,
-                               const std::vector<ImageMark>& marks) {
+std::vector<uint64_t> GetHashes(const IndexContents& contents,
+                                const std::vector<ImageMark>& marks) {
   if (contents.is_hashed) return contents.content_hashes;
   const auto is_clean = [](ImageMark mark) {
     return mark.check() == ImageCheckResult::kClean;
@@ -73,10 +73,10 @@ std::vector<uint64_t> VideoStarts(const IndexContents& contents,
   return starts;
 }
 
-IndexMarksHeader MarksHeaderOf(const IndexContents& contents,
-                               const std::vector<ImageMark>& marks,
-                               const std::vector<uint64_t>& hashes,
-                               uint64_t hash_table, uint64_t mark_table) {
+IndexMarksHeader GetMarksHeader(const IndexContents& contents,
+                                const std::vector<ImageMark>& marks,
+                                const std::vector<uint64_t>& hashes,
+                                uint64_t hash_table, uint64_t mark_table) {
   IndexMarksHeader found = {};
   found.rules = kMarkRules;
   found.hash_table = hash_table;
@@ -117,8 +117,8 @@ absl::Status WriteIndex(const std::string& path,
   }
   const uint64_t num_records =
       contents.samples.size() + contents.left_out.size();
-  const std::vector<ImageMark> marks = MarksOf(contents);
-  const std::vector<uint64_t> hashes = HashesOf(contents, marks);
+  const std::vector<ImageMark> marks = GetMarks(contents);
+  const std::vector<uint64_t> hashes = GetHashes(contents, marks);
   const std::vector<uint64_t> starts = VideoStarts(contents, num_records);
   std::vector<uint64_t> video_hashes;
   if (contents.is_hashed) video_hashes = contents.video_hashes;
@@ -197,15 +197,15 @@ absl::Status WriteIndex(const std::string& path,
     hashes_header.hashes_digest[half] = content[half];
   }
   const IndexMarksHeader marks_header =
-      MarksHeaderOf(contents, marks, hashes, hash_table, mark_table);
+      GetMarksHeader(contents, marks, hashes, hash_table, mark_table);
   const std::string head =
-      absl::StrCat(BytesOf(marks_header), BytesOf(videos_header),
-                   BytesOf(hashes_header), Bytes(files), Bytes(media_times),
+      absl::StrCat(GetBytes(marks_header), GetBytes(videos_header),
+                   GetBytes(hashes_header), Bytes(files), Bytes(media_times),
                    Bytes(table_checksums), Bytes(contents.group_starts), names);
   header.head_checksum = Checksum(head);
   header.header_checksum = Checksum(
-      BytesOf(header).substr(0, offsetof(IndexHeader, header_checksum)));
-  std::vector<absl::string_view> pieces = {BytesOf(header), head};
+      GetBytes(header).substr(0, offsetof(IndexHeader, header_checksum)));
+  std::vector<absl::string_view> pieces = {GetBytes(header), head};
   pieces.insert(pieces.end(), records.begin(), records.end());
   pieces.push_back(Bytes(page_checksums));
   return WriteFileAtomically(path, pieces);

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/index_format.h"
-#include "server/corpus/index/index_key.h"
+#include "server/corpus/index/index_options.h"
 #include "server/corpus/index/source_index.h"
 
 namespace ballast {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "server/corpus/index/indexed_video.h"
+#include "server/corpus/index/source_index.h"
 
 namespace ballast {
 

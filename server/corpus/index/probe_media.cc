@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "server/corpus/bad_kind.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/raw_video.h"
@@ -211,8 +211,8 @@ absl::Status MediaProbe::AddList(const VideoMedia& video) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<IndexedVideo> MediaProbe::FactsOf(const RawVideo& video,
-                                                 const JsonVideo& named) {
+absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& video,
+                                                  const JsonVideo& named) {
   BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, options_.read_video(video));
   facts.sample_fps = named.fps;
   if (named.start.has_value()) {
@@ -251,7 +251,7 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
       BALLAST_ASSIGN_OR_RETURN(const RawVideo raw,
                                OpenVideo(view, range.offset, range.size));
       BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts,
-                               FactsOf(raw, video.named));
+                               GetFacts(raw, video.named));
       facts_.videos.push_back(facts);
       return absl::OkStatus();
     };
@@ -263,7 +263,7 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
       hash_.Add(bytes->size(), bytes->substr(0, ImagesHash::kHeadBytes));
       BALLAST_ASSIGN_OR_RETURN(const RawVideo raw, VideoInMemory(*bytes, name));
       BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts,
-                               FactsOf(raw, video.named));
+                               GetFacts(raw, video.named));
       facts_.videos.push_back(facts);
       return absl::OkStatus();
     }

@@ -13,10 +13,8 @@
 #include "absl/types/span.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/image_probe.h"
 #include "server/corpus/index/index_options.h"
-#include "server/corpus/index/indexed_video.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/record_parser.h"
 
@@ -94,7 +92,7 @@ class MediaProbe {
   // record says. Errors: INVALID_ARGUMENT (as ProbeImage and
   // options.read_video; a clip that ends before it starts; pictures of several
   // sizes; a model without videos; too many bytes); of a file that is missing
-  // its kind (bad_kind.h), and the archive that is in its place; as
+  // its kind (data_fault.h), and the archive that is in its place; as
   // File::ReadAt; of `check_size`.
   absl::Status AddImage(const Medium& image);
   absl::Status AddVideo(const VideoMedia& video);
@@ -118,8 +116,8 @@ class MediaProbe {
                                     const MediumPath& named);
   absl::StatusOr<File> Open(absl::string_view kind, const MediumPath& named);
   absl::Status AddList(const VideoMedia& video);
-  absl::StatusOr<IndexedVideo> FactsOf(const RawVideo& video,
-                                       const JsonVideo& named);
+  absl::StatusOr<IndexedVideo> GetFacts(const RawVideo& video,
+                                        const JsonVideo& named);
 
   const IndexOptions& options_;
   const File& file_;

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_CORPUS_INDEX_SOURCE_INDEX_H_
 #define BALLAST_SERVER_CORPUS_INDEX_SOURCE_INDEX_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,10 +9,128 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/corpus/index/image_mark.h"
-#include "server/corpus/index/indexed_video.h"
+#include "proto/image/engine_jpeg.h"
 
 namespace ballast {
+
+// Which images travel encoded: as their files, which the JPEG engines of the
+// ranks' GPUs decode. All others travel as pixels.
+enum class EncodedRule : uint8_t {
+  kNone,       // decode: host
+  kChecked,    // those that `index --check` has found clean
+  kUnchecked,  // also those that it has not read (device_unchecked)
+};
+
+// The result of checking the whole file of an image that engines may take.
+enum class ImageCheckResult : uint8_t {
+  kUnchecked,
+  kClean,    // engines make libjpeg's planes of it (server/image/sound_scan.h)
+  kUnsound,  // they may make other ones
+  kChanged,  // its bytes are not those indexed, or its sample has a data fault
+};
+
+// An image's fitness for JPEG engines, in 32 bits: why its header rules it out,
+// or its file's length and the result of its check. The index maps an array of
+// them. A mark of 0 is that of an image that nobody has judged, which travels
+// as pixels.
+struct ImageMark {
+  // Length of the longest file that travels encoded. A picture of
+  // kMostEnginePixels is shorter in any ordinary quality.
+  static constexpr uint32_t kMostBytes = (uint32_t{1} << 26) - 1;
+
+  uint32_t bits = 0;
+
+  // Not for engines.
+  static constexpr ImageMark Refused(EngineRefusal refusal) {
+    return {static_cast<uint32_t>(refusal) << 26};
+  }
+  // For engines, as far as its header tells. `bytes`, the file's length, is 1
+  // to kMostBytes.
+  static constexpr ImageMark Marked(
+      uint32_t bytes, ImageCheckResult check = ImageCheckResult::kUnchecked) {
+    return {bytes | static_cast<uint32_t>(check) << 30};
+  }
+
+  constexpr bool is_marked() const { return bytes() != 0; }
+  // 0 unless marked.
+  constexpr uint32_t bytes() const { return bits & kMostBytes; }
+  // kNone if marked, or not judged.
+  constexpr EngineRefusal refusal() const {
+    return static_cast<EngineRefusal>(bits >> 26 & 15);
+  }
+  constexpr ImageCheckResult check() const {
+    return static_cast<ImageCheckResult>(bits >> 30);
+  }
+
+  friend constexpr bool operator==(ImageMark, ImageMark) = default;
+};
+static_assert(sizeof(ImageMark) == 4);
+
+// Length in bytes of the file of an image that travels encoded; 0 if the image
+// travels as pixels.
+constexpr uint32_t EncodedBytes(ImageMark mark, EncodedRule rule) {
+  switch (mark.check()) {
+    case ImageCheckResult::kClean:
+      return rule == EncodedRule::kNone ? 0 : mark.bytes();
+    case ImageCheckResult::kUnchecked:
+      return rule == EncodedRule::kUnchecked ? mark.bytes() : 0;
+    default:
+      return 0;
+  }
+}
+
+// Numbers of an index's images by their marks.
+struct ImageMarkCounts {
+  uint64_t images = 0;
+  // The marked ones, by ImageCheckResult.
+  std::array<uint64_t, 4> checks = {};
+  // The others, by EngineRefusal. [0]: not judged.
+  std::array<uint64_t, 16> refusals = {};
+
+  void Add(ImageMark mark) {
+    ++images;
+    if (mark.is_marked()) {
+      ++checks[static_cast<size_t>(mark.check())];
+    } else {
+      ++refusals[static_cast<size_t>(mark.refusal())];
+    }
+  }
+  uint64_t with(ImageCheckResult check) const {
+    return checks[static_cast<size_t>(check)];
+  }
+  uint64_t marked() const {
+    return checks[0] + checks[1] + checks[2] + checks[3];
+  }
+  // Returns whether the index holds the check of every marked image.
+  bool checked() const { return with(ImageCheckResult::kUnchecked) == 0; }
+
+  friend bool operator==(const ImageMarkCounts&,
+                         const ImageMarkCounts&) = default;
+};
+
+// The facts of a video that its plan and its cost follow from, as the index
+// stores them. Little-endian.
+struct IndexedVideo {
+  static constexpr uint32_t kIsVariable = 1;  // frames are not evenly spaced
+  static constexpr uint32_t kHasStart = 2;
+  static constexpr uint32_t kHasEnd = 4;
+  static constexpr uint32_t kIsList = 8;  // pictures, all of them frames
+
+  double fps;  // on average, above 0; a list's: 0
+  // Sampled a second, as the sample says; 0: the model's. A list's: taken.
+  double sample_fps;
+  // The clip, in seconds, where the flags say so; else 0.
+  double start;
+  double end;
+  uint32_t frames;
+  uint32_t width;  // in pixels, shown upright
+  uint32_t height;
+  uint32_t rotation;    // clockwise degrees that show it upright
+  uint32_t key_frames;  // frames with which decoding can begin
+  uint32_t flags;       // below bit 8; above: media_order.h
+  char codec[16];       // libavcodec's name, and zeros; a list's: zeros
+};
+static_assert(sizeof(IndexedVideo) == 72);
 
 // An image's size, from its header.
 struct ImageSize {

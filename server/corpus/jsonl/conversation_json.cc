@@ -16,7 +16,7 @@
 #include "common/utf8.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/jsonl/media_path.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/jsonl/video_json.h"
 #include "server/corpus/limits.h"
 
@@ -243,7 +243,7 @@ absl::Status CheckNamed(absl::string_view medium,
   return absl::OkStatus();
 }
 
-std::vector<std::string> PathsOf(const std::vector<JsonVideo>& videos) {
+std::vector<std::string> GetPaths(const std::vector<JsonVideo>& videos) {
   std::vector<std::string> paths;
   for (const JsonVideo& video : videos) paths.push_back(video.path);
   return paths;
@@ -294,8 +294,8 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
                            ReadVideoKeys(root, &sample.videos));
   if (has_videos) {
-    BALLAST_RETURN_IF_ERROR(
-        CheckNamed("video", PathsOf(mentioned.videos), PathsOf(sample.videos)));
+    BALLAST_RETURN_IF_ERROR(CheckNamed("video", GetPaths(mentioned.videos),
+                                       GetPaths(sample.videos)));
   }
   for (JsonVideo& video : mentioned.videos) {
     if (!has_videos) {

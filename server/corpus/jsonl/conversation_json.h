@@ -58,7 +58,7 @@ struct JsonSample {
   // {"type": "image", "image": PATH}, or `path` for the second key, or {"type":
   // "image_url", "image_url": {"url": PATH}}. At most kMaxImages; each passes
   // CheckDataPath. URLs and members of zip archives are refused by their kind
-  // (bad_kind.h).
+  // (data_fault.h).
   std::vector<std::string> images;
   // From `video`, a string or the list of its frames, or `videos`, a string or
   // a list of either; otherwise from the parts, as {"type": "video", "video":

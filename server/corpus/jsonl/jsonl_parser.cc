@@ -16,14 +16,14 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
 #include "server/corpus/limits.h"
-#include "server/storage/range_plan.h"
+#include "server/storage/store_reader.h"
 
 namespace ballast {
 namespace {
 
 // The record of a line or array element. Errors: as ParseJsonSample.
-absl::StatusOr<Record> RecordOf(std::string text, uint64_t offset,
-                                uint64_t number, absl::string_view file_name) {
+absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
+                                 uint64_t number, absl::string_view file_name) {
   BALLAST_ASSIGN_OR_RETURN(JsonSample found, ParseJsonSample(text));
   Record record;
   record.key = absl::StrCat(number);
@@ -110,7 +110,7 @@ class JsonlParser final : public RecordParser {
       return DataFaultError(absl::StrCat("line ", entry.line, " is another"));
     }
     auto record =
-        RecordOf(std::move(line), entry.offset, entry.line, file_name);
+        GetRecord(std::move(line), entry.offset, entry.line, file_name);
     if (record.ok()) return record;
     return Annotate(record.status(), absl::StrCat("line ", entry.line));
   }
@@ -154,8 +154,8 @@ class JsonlParser final : public RecordParser {
                        kMaxLineNumber, " in a file; split the file"));
     }
     BALLAST_ASSIGN_OR_RETURN(Record record,
-                             RecordOf(std::string(line.text), line.offset,
-                                      line.number, scanner.name()));
+                             GetRecord(std::string(line.text), line.offset,
+                                       line.number, scanner.name()));
     return scanner.AddRecord(std::move(record), file, &media_);
   }
 

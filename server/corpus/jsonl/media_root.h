@@ -5,12 +5,22 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
 #include "server/corpus/read_from.h"
 
 namespace ballast {
+
+// Refuses a path of an "image" or a "video" (`medium`) that fails
+// CheckDataPath, or that names something else than a file of its own, a URL or
+// a member of a zip archive, by its kind (data_fault.h): INVALID_ARGUMENT.
+absl::Status CheckMediaPath(absl::string_view medium, absl::string_view path);
+
+// Whether two paths may be of one file, from one folder or another: one ends
+// with the other. Pure.
+bool IsSameFile(absl::string_view one, absl::string_view other);
 
 // The folder, or prefix in a store, to which a dataset's image paths are
 // relative and which they must not leave. Thread-safe; blocks on the disk or

@@ -168,8 +168,8 @@ std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
 }
 
 // Image placeholders for images of those sizes.
-absl::StatusOr<uint64_t> PlaceholdersOf(absl::Span<const ImageSize> sizes,
-                                        const ModelImages& model) {
+absl::StatusOr<uint64_t> GetPlaceholders(absl::Span<const ImageSize> sizes,
+                                         const ModelImages& model) {
   uint64_t tokens = 0;
   for (const ImageSize& size : sizes) {
     BALLAST_ASSIGN_OR_RETURN(
@@ -185,7 +185,7 @@ absl::StatusOr<uint64_t> PlaceholdersOf(absl::Span<const ImageSize> sizes,
 
 uint64_t MockSeed(const v1::Source& source) { return Checksum(source.name()); }
 
-absl::StatusOr<std::vector<uint32_t>> MockLengthsOf(const v1::Source& source) {
+absl::StatusOr<std::vector<uint32_t>> GetMockLengths(const v1::Source& source) {
   const v1::Source::Lengths& from = source.lengths();
   if (from.mode() == v1::Source::Lengths::MODE_FILE) {
     const absl::StatusOr<std::string> text =
@@ -225,7 +225,8 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
   std::string first_too_long;
   for (uint64_t number = 0; number < lengths.size(); ++number) {
     const std::vector<ImageSize> images = DrawImages(source, number);
-    const absl::StatusOr<uint64_t> placeholders = PlaceholdersOf(images, sized);
+    const absl::StatusOr<uint64_t> placeholders =
+        GetPlaceholders(images, sized);
     if (!placeholders.ok()) {
       return fault(absl::StrCat("an image of sample ", number, ": ",
                                 placeholders.status().message()));
@@ -284,14 +285,14 @@ void MockIndex::Seal(const v1::Source& source) {
   first_image_.push_back(images);
   const auto digest_of = [](const auto& values) {
     const Digest digest =
-        DigestOf({reinterpret_cast<const char*>(values.data()),
-                  values.size() * sizeof(values[0])});
+        ComputeDigest({reinterpret_cast<const char*>(values.data()),
+                       values.size() * sizeof(values[0])});
     return absl::StrFormat("%016x%016x", digest[0], digest[1]);
   };
   // Other inputs of ids and pixels are part of the data too.
-  const Digest all =
-      DigestOf(absl::StrCat(digest_of(samples_), digest_of(images_), "mock 1 ",
-                            MockSeed(source), " ", source.vocabulary()));
+  const Digest all = ComputeDigest(
+      absl::StrCat(digest_of(samples_), digest_of(images_), "mock 1 ",
+                   MockSeed(source), " ", source.vocabulary()));
   digest_ = absl::StrFormat("%016x%016x", all[0], all[1]);
 }
 
@@ -366,7 +367,7 @@ absl::StatusOr<std::unique_ptr<MockSource>> MockSource::Create(
         "; wanted one with an id from 1 on that is not special"));
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> lengths,
-                           MockLengthsOf(source));
+                           GetMockLengths(source));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<const MockIndex> index,
                            MockIndex::Draw(source, model, batch, lengths));
   BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));

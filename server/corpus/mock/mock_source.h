@@ -118,7 +118,7 @@ uint64_t MockSeed(const v1::Source& source);
 // The lengths of `source`, of format mock, drawn or read from its file. Blocks
 // on the disk. Errors, all naming the source: as ReadSmallFile (1 GiB) and
 // ParseLengths.
-absl::StatusOr<std::vector<uint32_t>> MockLengthsOf(const v1::Source& source);
+absl::StatusOr<std::vector<uint32_t>> GetMockLengths(const v1::Source& source);
 
 // A source without files (docs/mock.md). Texts are token ids, images PNG files;
 // both are generated when read, from the name of the source and the number of
@@ -127,7 +127,7 @@ class MockSource : public SampleSource {
  public:
   // `source`, of format mock, `model` and `batch` are from a loaded
   // configuration. Reads the file of lengths, if there is one. Errors: as
-  // MockLengthsOf and MockIndex::Draw; INVALID_ARGUMENT (source.vocabulary
+  // GetMockLengths and MockIndex::Draw; INVALID_ARGUMENT (source.vocabulary
   // holds special ids only).
   static absl::StatusOr<std::unique_ptr<MockSource>> Create(
       const v1::Source& source, const v1::Model& model, const v1::Batch& batch);

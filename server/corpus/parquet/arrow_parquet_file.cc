@@ -26,7 +26,7 @@
 #include "server/corpus/parquet/row_images.h"
 #include "server/corpus/parquet/row_mapping.h"
 #include "server/corpus/parquet/sample_leaves.h"
-#include "server/storage/range_plan.h"
+#include "server/storage/store_reader.h"
 
 namespace ballast {
 namespace {
@@ -124,7 +124,7 @@ class ArrowParquetFile final : public ParquetFile {
       if (group->num_rows() == 0) continue;
       int64_t begin = static_cast<int64_t>(file_size);
       for (const int leaf : leaves_.placing) {
-        begin = std::min(begin, BeginOf(*group->ColumnChunk(leaf)));
+        begin = std::min(begin, GetBegin(*group->ColumnChunk(leaf)));
       }
       const int64_t least = groups_.empty() ? 0 : groups_.back().offset;
       if (begin <= least || begin >= static_cast<int64_t>(file_size)) {
@@ -148,7 +148,7 @@ class ArrowParquetFile final : public ParquetFile {
   absl::Span<const ParquetGroup> groups() const override { return groups_; }
 
   std::vector<ByteRange> Ranges(size_t number) const override {
-    return RangesOf(number, leaves_.all);
+    return GetRanges(number, leaves_.all);
   }
 
   absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
@@ -189,7 +189,7 @@ class ArrowParquetFile final : public ParquetFile {
     if (leaves_.image < 0) return read_all();
     const auto chunk =
         metadata_->RowGroup(numbers_[number])->ColumnChunk(leaves_.image);
-    const auto range = RangeOf(*chunk);
+    const auto range = GetRange(*chunk);
     bool has_heads = false;
     // A codec that nobody knows is an exception; the decoder says so.
     const absl::Status none;
@@ -209,7 +209,7 @@ class ArrowParquetFile final : public ParquetFile {
     // Damaged pages: the decoder says what is wrong.
     if (!read.ok()) return read_all();
     const auto [of_images, others] = SplitLeaves();
-    BALLAST_RETURN_IF_ERROR(view.Load(RangesOf(number, others)));
+    BALLAST_RETURN_IF_ERROR(view.Load(GetRanges(number, others)));
     BALLAST_ASSIGN_OR_RETURN(const auto table,
                              Decode(view, number, others, *memory));
     BALLAST_ASSIGN_OR_RETURN(
@@ -222,24 +222,24 @@ class ArrowParquetFile final : public ParquetFile {
 
  private:
   // The bytes of a column chunk; nullopt if it does not begin within the file.
-  std::optional<ByteRange> RangeOf(
+  std::optional<ByteRange> GetRange(
       const parquet::ColumnChunkMetaData& chunk) const {
-    const uint64_t begin = static_cast<uint64_t>(BeginOf(chunk));
+    const uint64_t begin = static_cast<uint64_t>(GetBegin(chunk));
     const int64_t size = chunk.total_compressed_size();
     if (size < 0 || begin >= file_size_) return std::nullopt;
     // Sizes come from the file: never more than it has bytes.
     return ByteRange{begin, std::min<uint64_t>(size, file_size_ - begin)};
   }
 
-  std::vector<ByteRange> RangesOf(size_t number,
-                                  const std::vector<int>& leaves) const {
+  std::vector<ByteRange> GetRanges(size_t number,
+                                   const std::vector<int>& leaves) const {
     // Readers look behind chunks of old writers for what those left out of the
     // footer.
     constexpr uint64_t kBehind = 128;
     std::vector<ByteRange> ranges;
     const auto group = metadata_->RowGroup(numbers_[number]);
     for (const int leaf : leaves) {
-      std::optional<ByteRange> range = RangeOf(*group->ColumnChunk(leaf));
+      std::optional<ByteRange> range = GetRange(*group->ColumnChunk(leaf));
       if (!range.has_value()) continue;
       range->size = std::min(range->size + kBehind, file_size_ - range->offset);
       ranges.push_back(*range);
@@ -272,7 +272,7 @@ class ArrowParquetFile final : public ParquetFile {
           metadata_->RowGroup(numbers_[number])->ColumnChunk(leaves_.image);
       const parquet::ColumnDescriptor& column =
           *metadata_->schema()->Column(leaves_.image);
-      const auto range = RangeOf(*chunk);
+      const auto range = GetRange(*chunk);
       if (!range.has_value() ||
           !MayHaveImagePages(*metadata_, *chunk, column)) {
         return arrow::Status::OK();

@@ -32,7 +32,7 @@ ListItems ItemsAt(const arrow::Array& array, int64_t i) {
   return {list.values(), begin, begin + list.value_length(i)};
 }
 
-const arrow::Array& StorageOf(const arrow::Array& array) {
+const arrow::Array& GetStorage(const arrow::Array& array) {
   return *checked_cast<const arrow::ExtensionArray&>(array).storage();
 }
 
@@ -140,7 +140,7 @@ std::optional<absl::string_view> BytesAt(const arrow::Array& array, int64_t i) {
       return BytesAt(*coded.dictionary(), coded.GetValueIndex(i));
     }
     case Type::EXTENSION:
-      return BytesAt(StorageOf(array), i);
+      return BytesAt(GetStorage(array), i);
     default:
       return std::nullopt;
   }
@@ -177,7 +177,7 @@ std::optional<double> NumberAt(const arrow::Array& array, int64_t i) {
       return NumberAt(*coded.dictionary(), coded.GetValueIndex(i));
     }
     case Type::EXTENSION:
-      return NumberAt(StorageOf(array), i);
+      return NumberAt(GetStorage(array), i);
     default:
       return std::nullopt;
   }
@@ -201,8 +201,8 @@ std::optional<ListItems> ListAt(const arrow::Array& array, int64_t i) {
   }
 }
 
-std::shared_ptr<arrow::Array> FieldOf(const arrow::Array& array,
-                                      const std::string& name) {
+std::shared_ptr<arrow::Array> GetField(const arrow::Array& array,
+                                       const std::string& name) {
   if (array.type_id() != Type::STRUCT) return nullptr;
   return checked_cast<const arrow::StructArray&>(array).GetFieldByName(name);
 }

@@ -45,8 +45,8 @@ struct ListItems {
 std::optional<ListItems> ListAt(const arrow::Array& array, int64_t i);
 
 // The values of a struct's field; null if it has none of this name.
-std::shared_ptr<arrow::Array> FieldOf(const arrow::Array& array,
-                                      const std::string& name);
+std::shared_ptr<arrow::Array> GetField(const arrow::Array& array,
+                                       const std::string& name);
 
 }  // namespace ballast
 

@@ -168,7 +168,7 @@ absl::StatusOr<std::optional<ByteRange>> FindValues(
   return ByteRange{body.offset + *levels, body.size - *levels};
 }
 
-int64_t CountOf(const parquet::Page& page) {
+int64_t GetCount(const parquet::Page& page) {
   if (page.type() == parquet::PageType::DICTIONARY_PAGE) {
     return static_cast<const parquet::DictionaryPage&>(page).num_values();
   }
@@ -181,7 +181,7 @@ absl::Status ReadPage(const parquet::Page& page, ByteRange body,
   BALLAST_ASSIGN_OR_RETURN(const std::optional<ByteRange> values,
                            FindValues(page, body, column, partial));
   if (!values.has_value()) return partial->Keep(body);
-  return ReadValues(*values, CountOf(page), read_head, partial);
+  return ReadValues(*values, GetCount(page), read_head, partial);
 }
 
 }  // namespace

@@ -66,15 +66,15 @@ class ImagePagesReader {
         if (used == num_values) {
           return arrow::Status::Invalid("a page has too few values");
         }
-        ARROW_ASSIGN_OR_RAISE(item, ValueOf(values_[used++], found));
+        ARROW_ASSIGN_OR_RAISE(item, GetValue(values_[used++], found));
       }
       ARROW_RETURN_NOT_OK(items_.Append(item));
     }
     return arrow::Status::OK();
   }
 
-  static arrow::Result<FoundValue> ValueOf(const parquet::ByteArray& value,
-                                           const FoundValues& found) {
+  static arrow::Result<FoundValue> GetValue(const parquet::ByteArray& value,
+                                            const FoundValues& found) {
     if (!found.has_numbers) {
       return FoundValue{reinterpret_cast<const char*>(value.ptr), value.len};
     }
@@ -115,7 +115,7 @@ arrow::Result<std::optional<ImagePages>> ReadAll(
 
 }  // namespace
 
-ParquetImage ImagePages::ImageOf(const FoundValue& item) const {
+ParquetImage ImagePages::GetImage(const FoundValue& item) const {
   ParquetImage image;
   image.size = item.size;
   if (item.num_pieces == 0) {

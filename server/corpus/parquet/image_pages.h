@@ -35,7 +35,7 @@ class ImagePages {
         .subspan(starts[row], starts[row + 1] - starts[row]);
   }
   // An item that is not null.
-  ParquetImage ImageOf(const FoundValue& item) const;
+  ParquetImage GetImage(const FoundValue& item) const;
 
   uint64_t num_rows() const { return starts_->size() / sizeof(uint64_t) - 1; }
   bool is_list() const { return is_list_; }

@@ -17,7 +17,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/jsonl/media_path.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/row_images.h"
@@ -45,7 +45,7 @@ bool SaysSomething(const arrow::Array& array, int64_t i) {
   }
   if (array.type_id() != arrow::Type::STRUCT) return true;
   for (const auto& field : array.type()->fields()) {
-    const auto values = FieldOf(array, field->name());
+    const auto values = GetField(array, field->name());
     if (values != nullptr && SaysSomething(*values, i)) return true;
   }
   return false;
@@ -156,7 +156,7 @@ class MappedRows final : public ParquetRows {
       (IsTextType(*array.type()) ? path : bytes) = BytesAt(array, i);
     } else if (!array.IsNull(i)) {
       const auto read = [&](const char* field) {
-        const auto values = FieldOf(array, field);
+        const auto values = GetField(array, field);
         return values != nullptr && IsBytes(*values->type())
                    ? BytesAt(*values, i)
                    : std::nullopt;
@@ -242,9 +242,9 @@ class MappedRows final : public ParquetRows {
       return DataFaultError(
           absl::StrCat("column ", Printable(mapping_.turns), " is null"));
     }
-    const TurnFields fields = FieldsOf(mapping_.shape);
-    const auto first = FieldOf(*turns->values, fields.first);
-    const auto second = FieldOf(*turns->values, fields.second);
+    const TurnFields fields = GetFields(mapping_.shape);
+    const auto first = GetField(*turns->values, fields.first);
+    const auto second = GetField(*turns->values, fields.second);
     for (int64_t i = turns->begin; i < turns->end; ++i) {
       const std::string turn = absl::StrCat("turn ", i - turns->begin + 1);
       const auto text =
@@ -288,7 +288,7 @@ class MappedRows final : public ParquetRows {
                                         /*numbers_alone=*/true));
     json->AddSettings(settings);
     for (const char* key : kMoreToLearn) {
-      const auto values = FieldOf(turns, key);
+      const auto values = GetField(turns, key);
       if (values == nullptr || !SaysSomething(*values, i)) continue;
       return DataFaultError(absl::StrCat(
           "`", key,
@@ -305,7 +305,7 @@ class MappedRows final : public ParquetRows {
       absl::Span<const char* const> names, bool numbers_alone) {
     std::vector<TurnsJson::Setting> settings;
     for (const char* key : names) {
-      const auto values = FieldOf(structs, key);
+      const auto values = GetField(structs, key);
       if (values == nullptr || values->IsNull(i)) continue;
       const std::optional<double> value =
           IsNumber(*values->type()) ? NumberAt(*values, i) : std::nullopt;
@@ -324,7 +324,7 @@ class MappedRows final : public ParquetRows {
   static std::optional<std::string> NameAt(const arrow::Array& parts,
                                            const char* field, int64_t k) {
     for (const char* name : {field, "path"}) {
-      const auto values = FieldOf(parts, name);
+      const auto values = GetField(parts, name);
       if (values == nullptr || !IsBytes(*values->type())) continue;
       const auto path = BytesAt(*values, k);
       if (path.has_value()) return std::string(*path);
@@ -338,8 +338,8 @@ class MappedRows final : public ParquetRows {
     if (!parts.has_value()) {
       return DataFaultError("`content` is null");
     }
-    const auto types = FieldOf(*parts->values, "type");
-    const auto texts = FieldOf(*parts->values, "text");
+    const auto types = GetField(*parts->values, "type");
+    const auto texts = GetField(*parts->values, "text");
     for (int64_t k = parts->begin; k < parts->end && !json->TooLong(); ++k) {
       const int64_t number = k - parts->begin + 1;
       const auto type =

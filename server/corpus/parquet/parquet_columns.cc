@@ -6,7 +6,7 @@
 
 namespace ballast {
 
-const char* NameOf(TurnShape shape) {
+const char* GetName(TurnShape shape) {
   switch (shape) {
     case TurnShape::kConversations:
       return "conversations";
@@ -18,7 +18,7 @@ const char* NameOf(TurnShape shape) {
   return "";
 }
 
-ParquetColumns ParquetColumnsOf(const v1::Source& source) {
+ParquetColumns GetParquetColumns(const v1::Source& source) {
   ParquetColumns columns;
   for (const std::string& text : source.filters()) {
     // The configuration was refused if one cannot be parsed.
@@ -62,7 +62,7 @@ ParquetColumns ParquetColumnsOf(const v1::Source& source) {
 }
 
 std::string ParquetColumnsKey(const v1::Source& source) {
-  const ParquetColumns columns = ParquetColumnsOf(source);
+  const ParquetColumns columns = GetParquetColumns(source);
   // Raised when the same columns become other samples.
   constexpr int kRowRules = 4;
   std::string key =
@@ -72,7 +72,7 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   };
   add(columns.images);
   add(columns.turns);
-  add(NameOf(columns.shape));
+  add(GetName(columns.shape));
   for (const std::string& filter : source.filters()) add(filter);
   return key;
 }

@@ -17,7 +17,7 @@ enum class TurnShape {
 };
 
 // "conversations", "messages" or "texts": the usual name of such a column.
-const char* NameOf(TurnShape shape);
+const char* GetName(TurnShape shape);
 
 // The columns of Parquet files that make a sample.
 struct ParquetColumns {
@@ -31,7 +31,7 @@ struct ParquetColumns {
 };
 
 // The columns that `source`, a loaded one, names by `columns` or `preset`.
-ParquetColumns ParquetColumnsOf(const v1::Source& source);
+ParquetColumns GetParquetColumns(const v1::Source& source);
 
 // Everything in `source` that decides which sample a row is: two sources with
 // the same text read the same samples from the same files.

@@ -50,9 +50,9 @@ absl::Status NameClips(Record* record) {
 }
 
 // The record of a row of `group`. Errors: as ParquetRows::Row.
-absl::StatusOr<Record> RecordOf(const std::shared_ptr<const ParquetRows>& rows,
-                                uint64_t row, uint64_t group_offset,
-                                absl::string_view file_name) {
+absl::StatusOr<Record> GetRecord(const std::shared_ptr<const ParquetRows>& rows,
+                                 uint64_t row, uint64_t group_offset,
+                                 absl::string_view file_name) {
   BALLAST_ASSIGN_OR_RETURN(ParquetRow found, rows->Row(row));
   const uint64_t number = rows->first_row() + row + 1;
   Record record;
@@ -107,7 +107,7 @@ class ParquetParser final : public RecordParser {
                                                 bool images) const override;
   void Forget(const IndexSampleRecord& entry,
               const FileView& file) const override {
-    row_groups_->Drop(KeyOf(entry, file));
+    row_groups_->Drop(GetKey(entry, file));
     row_groups_->Drop({this, entry.file, /*offset=*/0, file.stamp().mtime_ns});
   }
 
@@ -117,15 +117,15 @@ class ParquetParser final : public RecordParser {
                       uint64_t row, const ParquetGroup& group, const File& file,
                       FileScanner& scanner) const;
   // The row group of a record in row_groups_.
-  RowGroupCache::Key KeyOf(const IndexSampleRecord& entry,
-                           const FileView& file) const {
+  RowGroupCache::Key GetKey(const IndexSampleRecord& entry,
+                            const FileView& file) const {
     return {this, entry.file, entry.offset, file.stamp().mtime_ns};
   }
   // Its rows, or null if they are not decoded.
   std::shared_ptr<const ParquetRows> FindRows(const IndexSampleRecord& entry,
                                               const FileView& file) const {
     return std::static_pointer_cast<const ParquetRows>(
-        row_groups_->Find(KeyOf(entry, file)));
+        row_groups_->Find(GetKey(entry, file)));
   }
   // The footer of a file, and the number of its row group at `offset`. From
   // memory: ABORTED if the footer is not decoded.
@@ -149,7 +149,7 @@ absl::Status ParquetParser::AddRow(
     const std::shared_ptr<const ParquetRows>& rows, uint64_t row,
     const ParquetGroup& group, const File& file, FileScanner& scanner) const {
   BALLAST_ASSIGN_OR_RETURN(Record record,
-                           RecordOf(rows, row, group.offset, scanner.name()));
+                           GetRecord(rows, row, group.offset, scanner.name()));
   // With videos the text's marks are counted when it is measured.
   if (record.videos.empty()) {
     BALLAST_RETURN_IF_ERROR(CheckConversation(record.text));
@@ -240,7 +240,7 @@ absl::StatusOr<std::vector<ByteRange>> ParquetParser::Ranges(
 
 absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetParser::RowsAt(
     const IndexSampleRecord& entry, FileView file, bool images) const {
-  const RowGroupCache::Key key = KeyOf(entry, file);
+  const RowGroupCache::Key key = GetKey(entry, file);
   const auto load = [&]() -> absl::StatusOr<RowGroupCache::Part> {
     BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
                              FindGroup(entry.file, entry.offset, file));
@@ -288,7 +288,7 @@ absl::StatusOr<Record> ParquetParser::Read(const IndexSampleRecord& entry,
     return DataFaultError(
         absl::StrCat("row ", entry.line, ": not in its row group"));
   }
-  auto record = RecordOf(rows, row, entry.offset, file_name);
+  auto record = GetRecord(rows, row, entry.offset, file_name);
   if (record.ok()) return record;
   return Annotate(record.status(), absl::StrCat("row ", entry.line));
 }
@@ -326,7 +326,7 @@ const RecordFormat kParquetFormat = {
       BALLAST_ASSIGN_OR_RETURN(
           MediaRoot media,
           MediaRoot::Create(ResolvePath(directory, source.media_root())));
-      return MakeParquetParser(ParquetColumnsOf(source), std::move(media),
+      return MakeParquetParser(GetParquetColumns(source), std::move(media),
                                RowGroupCache::OfProcess());
     }};
 

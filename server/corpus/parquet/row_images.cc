@@ -17,15 +17,15 @@ std::optional<ParquetImage> ImageAt(const arrow::Array& array, int64_t i) {
   if (array.type_id() != arrow::Type::STRUCT) {
     bytes = BytesAt(array, i);
   } else if (!array.IsNull(i)) {
-    bytes = BytesAt(*FieldOf(array, "bytes"), i);
+    bytes = BytesAt(*GetField(array, "bytes"), i);
   }
   if (!bytes.has_value()) return std::nullopt;
   return ParquetImage{bytes->size(), *bytes, {}, {}};
 }
 
 // The path of item `number` of a row, counted from 0.
-std::optional<absl::string_view> PathOf(const arrow::Array& column,
-                                        uint64_t row, uint64_t number) {
+std::optional<absl::string_view> GetPath(const arrow::Array& column,
+                                         uint64_t row, uint64_t number) {
   const arrow::Array* values = &column;
   int64_t i = static_cast<int64_t>(row);
   std::optional<ListItems> items;
@@ -41,7 +41,7 @@ std::optional<absl::string_view> PathOf(const arrow::Array& column,
   if (values->type_id() != arrow::Type::STRUCT || values->IsNull(i)) {
     return std::nullopt;
   }
-  const auto paths = FieldOf(*values, "path");
+  const auto paths = GetField(*values, "path");
   if (paths == nullptr || !IsBytes(*paths->type())) return std::nullopt;
   return BytesAt(*paths, i);
 }
@@ -50,7 +50,7 @@ std::optional<absl::string_view> PathOf(const arrow::Array& column,
 
 std::optional<absl::string_view> RowImages::PathAt(uint64_t row,
                                                    uint64_t number) const {
-  return column_ == nullptr ? std::nullopt : PathOf(*column_, row, number);
+  return column_ == nullptr ? std::nullopt : GetPath(*column_, row, number);
 }
 
 bool RowImages::FitPages(const arrow::Array& column, const ImagePages& pages) {
@@ -67,7 +67,7 @@ bool RowImages::FitPages(const arrow::Array& column, const ImagePages& pages) {
       if (count != static_cast<int64_t>(items.size())) return false;
     }
     for (size_t i = 0; i < items.size(); ++i) {
-      if (items[i].is_null() && PathOf(column, row, i).has_value()) {
+      if (items[i].is_null() && GetPath(column, row, i).has_value()) {
         return false;
       }
     }
@@ -95,7 +95,7 @@ absl::Status RowImages::Add(uint64_t row,
     uint64_t number = 0;
     for (const FoundValue& item : pages_->Items(row)) {
       std::optional<ParquetImage> image;
-      if (!item.is_null()) image = pages_->ImageOf(item);
+      if (!item.is_null()) image = pages_->GetImage(item);
       BALLAST_RETURN_IF_ERROR(
           AddItem(row, number++, image, !pages_->is_list(), images));
     }

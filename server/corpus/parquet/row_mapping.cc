@@ -29,7 +29,7 @@ bool IsParts(const arrow::DataType* type) {
 bool FitsTurns(const arrow::DataType& type, TurnShape shape) {
   const arrow::DataType* item = ItemType(type);
   if (item == nullptr) return false;
-  const TurnFields fields = FieldsOf(shape);
+  const TurnFields fields = GetFields(shape);
   const arrow::DataType* second = FieldType(*item, fields.second);
   return IsText(FieldType(*item, fields.first)) &&
          (IsText(second) || (shape == TurnShape::kMessages && IsParts(second)));
@@ -82,7 +82,7 @@ bool HasImagesInParts(const arrow::DataType& type) {
 }
 
 std::string WantedTurns(TurnShape shape) {
-  const TurnFields fields = FieldsOf(shape);
+  const TurnFields fields = GetFields(shape);
   return absl::StrCat("a list of structs with the texts `", fields.first,
                       "` and `", fields.second, "`",
                       shape == TurnShape::kMessages
@@ -119,8 +119,8 @@ std::string Listed(const arrow::Schema& schema) {
   return list;
 }
 
-absl::StatusOr<const arrow::DataType*> TypeOf(const arrow::Schema& schema,
-                                              const std::string& column) {
+absl::StatusOr<const arrow::DataType*> GetType(const arrow::Schema& schema,
+                                               const std::string& column) {
   const std::vector<int> found = schema.GetAllFieldIndices(column);
   if (found.size() == 1) return schema.field(found[0])->type().get();
   return absl::FailedPreconditionError(
@@ -148,8 +148,8 @@ absl::StatusOr<std::string> Recognise(
 }
 
 TurnShape ShapeNamed(const std::string& name) {
-  if (name == NameOf(TurnShape::kTexts)) return TurnShape::kTexts;
-  if (name == NameOf(TurnShape::kMessages)) return TurnShape::kMessages;
+  if (name == GetName(TurnShape::kTexts)) return TurnShape::kTexts;
+  if (name == GetName(TurnShape::kMessages)) return TurnShape::kMessages;
   return TurnShape::kConversations;
 }
 
@@ -264,7 +264,7 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
 
 }  // namespace
 
-TurnFields FieldsOf(TurnShape shape) {
+TurnFields GetFields(TurnShape shape) {
   switch (shape) {
     case TurnShape::kConversations:
       return {"from", "value"};
@@ -287,13 +287,13 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
     mapping.turns = columns.turns;
     mapping.shape = columns.shape;
     BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* turns,
-                             TypeOf(schema, mapping.turns));
+                             GetType(schema, mapping.turns));
     if (!FitsTurns(*turns, mapping.shape)) {
       return Mismatch(mapping.turns, *turns, WantedTurns(mapping.shape));
     }
     if (!mapping.images.empty()) {
       BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* images,
-                               TypeOf(schema, mapping.images));
+                               GetType(schema, mapping.images));
       if (!FitsImages(*images) && !IsNothing(*images)) {
         return Mismatch(mapping.images, *images, kWantedImages);
       }
@@ -301,14 +301,14 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
   }
   if (mapping.shape == TurnShape::kMessages) {
     BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* turns,
-                             TypeOf(schema, mapping.turns));
+                             GetType(schema, mapping.turns));
     mapping.parts_hold_images = HasImagesInParts(*turns);
   }
   BALLAST_RETURN_IF_ERROR(FindVideos(schema, &mapping));
   BALLAST_RETURN_IF_ERROR(FindBeside(schema, &mapping));
   for (const RowFilter& filter : mapping.filters) {
     BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* type,
-                             TypeOf(schema, filter.column));
+                             GetType(schema, filter.column));
     if (filter.is_text ? IsBytes(*type) : IsNumber(*type)) continue;
     return Mismatch(filter.column, *type,
                     filter.is_text
@@ -337,7 +337,7 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
   if (column == mapping.images || column == mapping.videos) {
     return field == "bytes" || field == "path";
   }
-  const TurnFields fields = FieldsOf(mapping.shape);
+  const TurnFields fields = GetFields(mapping.shape);
   const auto is_among = [&field](const auto& names) {
     return std::find(std::begin(names), std::end(names), field) !=
            std::end(names);

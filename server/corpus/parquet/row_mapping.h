@@ -29,7 +29,7 @@ struct TurnFields {
   const char* first;
   const char* second;
 };
-TurnFields FieldsOf(TurnShape shape);
+TurnFields GetFields(TurnShape shape);
 
 // The fields of a part of an image or a video that say which of its frames and
 // pixels are meant: clips, rates and bounds, as conversations in JSON name

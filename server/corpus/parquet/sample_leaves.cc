@@ -102,7 +102,7 @@ SampleLeaves FindLeaves(const parquet::arrow::SchemaManifest& manifest,
   return leaves;
 }
 
-int64_t BeginOf(const parquet::ColumnChunkMetaData& chunk) {
+int64_t GetBegin(const parquet::ColumnChunkMetaData& chunk) {
   return chunk.has_dictionary_page() ? std::min(chunk.dictionary_page_offset(),
                                                 chunk.data_page_offset())
                                      : chunk.data_page_offset();

@@ -28,7 +28,7 @@ SampleLeaves FindLeaves(const parquet::arrow::SchemaManifest& manifest,
                         const arrow::Schema& schema, const RowMapping& mapping);
 
 // The first byte of a column chunk.
-int64_t BeginOf(const parquet::ColumnChunkMetaData& chunk);
+int64_t GetBegin(const parquet::ColumnChunkMetaData& chunk);
 
 }  // namespace ballast
 

@@ -126,7 +126,7 @@ class Repacking {
         options_(*options),
         all_(source->index().size()),
         tars_((all_ + options->samples_per_tar - 1) / options->samples_per_tar),
-        range_(UnitsOf(options->shard, tars_)),
+        range_(GetUnits(options->shard, tars_)),
         next_(range_.begin) {}
 
   absl::StatusOr<RepackReport> Run() {
@@ -137,7 +137,7 @@ class Repacking {
     }
     BALLAST_RETURN_IF_ERROR(CheckManifest());
     report_.tars = range_.end - range_.begin;
-    shard_samples_ = FirstOf(range_.end) - FirstOf(range_.begin);
+    shard_samples_ = GetFirst(range_.end) - GetFirst(range_.begin);
     const size_t count =
         std::min<size_t>(std::max<uint32_t>(options_.threads, 1), report_.tars);
     std::vector<std::thread> threads;
@@ -150,10 +150,10 @@ class Repacking {
   }
 
  private:
-  uint64_t FirstOf(uint64_t tar) const {
+  uint64_t GetFirst(uint64_t tar) const {
     return std::min(tar * options_.samples_per_tar, all_);
   }
-  std::string PathOf(uint64_t tar) const {
+  std::string GetPath(uint64_t tar) const {
     return absl::StrFormat("%s/%s-%06d.tar", options_.directory, options_.name,
                            tar);
   }
@@ -195,13 +195,13 @@ class Repacking {
       report_.images += written.images;
       report_.videos += written.videos;
       report_.bytes += written.bytes;
-      done_ += FirstOf(tar + 1) - FirstOf(tar);
+      done_ += GetFirst(tar + 1) - GetFirst(tar);
       if (options_.progress) options_.progress(done_, shard_samples_);
     }
   }
 
   absl::Status Write(uint64_t tar, RepackReport* written) const {
-    const std::string path = PathOf(tar);
+    const std::string path = GetPath(tar);
     std::error_code error;
     if (fs::exists(path, error)) {
       written->resumed = 1;
@@ -210,7 +210,7 @@ class Repacking {
     if (error) return FileError(error.value(), "look for", path);
     const std::string part = absl::StrCat(path, ".part");
     BALLAST_ASSIGN_OR_RETURN(const auto writer, TarWriter::Create(part));
-    for (uint64_t i = FirstOf(tar); i < FirstOf(tar + 1); ++i) {
+    for (uint64_t i = GetFirst(tar); i < GetFirst(tar + 1); ++i) {
       BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> sample,
                                source_.Read(i, ReadParts()));
       if (!sample.ok()) {

@@ -35,7 +35,7 @@ struct NumberedScan {
 };
 
 template <typename Entry>
-std::string BytesOf(const std::vector<Entry>& entries) {
+std::string GetBytes(const std::vector<Entry>& entries) {
   return std::string(reinterpret_cast<const char*>(entries.data()),
                      entries.size() * sizeof(Entry));
 }
@@ -54,13 +54,13 @@ bool TakeEntries(const std::string& bytes, std::vector<Entry>* entries) {
 
 void Put(const std::vector<IndexSampleRecord>& records,
          const ImageFacts& images, v1::ScanRecord::Samples* out) {
-  out->set_records(BytesOf(records));
-  out->set_sizes(BytesOf(images.sizes));
-  out->set_marks(BytesOf(images.marks));
-  out->set_hashes(BytesOf(images.content_hashes));
-  out->set_videos(BytesOf(images.videos));
-  out->set_video_samples(BytesOf(images.video_samples));
-  out->set_video_hashes(BytesOf(images.video_hashes));
+  out->set_records(GetBytes(records));
+  out->set_sizes(GetBytes(images.sizes));
+  out->set_marks(GetBytes(images.marks));
+  out->set_hashes(GetBytes(images.content_hashes));
+  out->set_videos(GetBytes(images.videos));
+  out->set_video_samples(GetBytes(images.video_samples));
+  out->set_video_hashes(GetBytes(images.video_hashes));
 }
 
 absl::Status Take(const v1::ScanRecord::Samples& from,
@@ -166,7 +166,7 @@ absl::StatusOr<NumberedScan> ReadScan(absl::string_view bytes) {
 }
 
 // The stamps that the files of a range have now.
-absl::StatusOr<std::vector<FileStamp>> StampsOf(
+absl::StatusOr<std::vector<FileStamp>> GetStamps(
     const std::vector<SourceFile>& files, const UnitRange& range) {
   std::vector<std::string> paths;
   for (uint64_t file = range.begin; file < range.end; ++file) {
@@ -177,11 +177,11 @@ absl::StatusOr<std::vector<FileStamp>> StampsOf(
 
 // What a journal belongs to: the version and keys of the index, the shard and
 // all files.
-std::string KeyOf(const v1::Source& source, absl::string_view directory,
-                  const IndexOptions& options,
-                  const std::vector<SourceFile>& files, const Shard& shard) {
+std::string GetKey(const v1::Source& source, absl::string_view directory,
+                   const IndexOptions& options,
+                   const std::vector<SourceFile>& files, const Shard& shard) {
   const IndexDigests digests =
-      DigestsOf(source, directory, options.key, /*has_videos=*/true);
+      GetDigests(source, directory, options.key, /*has_videos=*/true);
   std::string all = absl::StrCat(kScanJournal, "\n", kIndexVersion, "\n",
                                  kMarkRules, "\n", options.hash ? "hashed" : "",
                                  "\n", shard.number, "/", shard.count, "\n");
@@ -237,12 +237,12 @@ absl::StatusOr<std::optional<std::vector<FileScan>>> ReadShards(
     BALLAST_ASSIGN_OR_RETURN(
         const bool read,
         Journal::Read(JournalPath(path, kScanJournal, shard),
-                      KeyOf(source, directory, options, files, shard),
+                      GetKey(source, directory, options, files, shard),
                       TakeScans(files.size(), [&](NumberedScan scan) {
                         scans[scan.file] = std::move(scan.scan);
                       })));
     any = any || read;
-    const UnitRange range = UnitsOf(shard, files.size());
+    const UnitRange range = GetUnits(shard, files.size());
     uint64_t done = 0;
     for (uint64_t file = range.begin; file < range.end; ++file) {
       done += scans[file].has_value();
@@ -255,10 +255,10 @@ absl::StatusOr<std::optional<std::vector<FileScan>>> ReadShards(
   if (!any) return std::nullopt;
   BALLAST_RETURN_IF_ERROR(missing);
   BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> now,
-                           StampsOf(files, {0, files.size()}));
+                           GetStamps(files, {0, files.size()}));
   std::vector<FileScan> all;
   for (uint32_t number = 1; number <= shards; ++number) {
-    const UnitRange range = UnitsOf({number, shards}, files.size());
+    const UnitRange range = GetUnits({number, shards}, files.size());
     for (uint64_t file = range.begin; file < range.end; ++file) {
       if (!(now[file] == scans[file]->stamp)) {
         return NotDone({number, shards},
@@ -280,21 +280,21 @@ absl::StatusOr<ShardScanReport> ScanShard(const v1::Source& source,
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<SourceScan> scan,
                            SourceScan::Create(source, directory, &options));
   const std::vector<SourceFile>& files = scan->files();
-  const UnitRange range = UnitsOf(shard, files.size());
+  const UnitRange range = GetUnits(shard, files.size());
   // Of the files that the journal has; only the last scan of each counts.
   std::map<uint64_t, FileScan> recorded;
   BALLAST_ASSIGN_OR_RETURN(
       Journal journal,
       Journal::Open(
           JournalPath(IndexPath(source, directory), kScanJournal, shard),
-          KeyOf(source, directory, options, files, shard),
+          GetKey(source, directory, options, files, shard),
           TakeScans(files.size(), [&](NumberedScan found) {
             recorded.insert_or_assign(found.file, std::move(found.scan));
           })));
   ShardScanReport report;
   report.files = range.end - range.begin;
   BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> now,
-                           StampsOf(files, range));
+                           GetStamps(files, range));
   std::vector<size_t> wanted;
   for (uint64_t file = range.begin; file < range.end; ++file) {
     const auto found = recorded.find(file);

@@ -21,13 +21,13 @@
 namespace ballast {
 namespace {
 
-Medium MediumOf(const TarMember& member) {
+Medium GetMedium(const TarMember& member) {
   return {member.name, ByteRange{member.data, member.size}};
 }
 
 // The record of a sample whose fault is OK. Errors: as FileView::ReadAt.
-absl::StatusOr<Record> RecordOf(const FileView& file, WebDatasetSample sample,
-                                absl::string_view file_name) {
+absl::StatusOr<Record> GetRecord(const FileView& file, WebDatasetSample sample,
+                                 absl::string_view file_name) {
   Record record;
   record.key = Printable(sample.key);
   record.name = absl::StrCat(file_name, ": ", record.key);
@@ -39,13 +39,13 @@ absl::StatusOr<Record> RecordOf(const FileView& file, WebDatasetSample sample,
   record.entry.length = static_cast<uint32_t>(sample.end - sample.begin);
   record.entry.text_check = TextHash(sample.key, record.text);
   for (const TarMember& image : sample.images) {
-    record.images.push_back(MediumOf(image));
+    record.images.push_back(GetMedium(image));
   }
   for (const WebDatasetVideo& video : sample.videos) {
     VideoMedia& media = record.videos.emplace_back();
     media.is_list = video.is_list;
     for (const TarMember& member : video.members) {
-      media.parts.push_back(MediumOf(member));
+      media.parts.push_back(GetMedium(member));
     }
   }
   return record;
@@ -80,7 +80,7 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
                        FileScanner& scanner) {
   BALLAST_RETURN_IF_ERROR(sample.fault);
   BALLAST_ASSIGN_OR_RETURN(Record record,
-                           RecordOf(&file, sample, scanner.name()));
+                           GetRecord(&file, sample, scanner.name()));
   BALLAST_RETURN_IF_ERROR(Annotate(CheckText(record), sample.text.name));
   const uint64_t span = sample.end - sample.begin;
   if (span > kMaxSampleSpan) {
@@ -123,7 +123,7 @@ class WebDatasetParser final : public RecordParser {
       return Annotate(found->fault,
                       absl::StrCat("key ", Printable(found->key)));
     }
-    return RecordOf(file, *std::move(found), file_name);
+    return GetRecord(file, *std::move(found), file_name);
   }
 
  private:
@@ -134,7 +134,7 @@ class WebDatasetParser final : public RecordParser {
     absl::flat_hash_set<Digest> seen;
     const auto add = [&](const WebDatasetSample& sample) {
       const absl::Status added =
-          seen.insert(DigestOf(sample.key)).second
+          seen.insert(ComputeDigest(sample.key)).second
               ? AddSample(file, sample, scanner)
               : absl::InvalidArgumentError(
                     "duplicate key; its members do not stand together");

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,17 @@
 #include "absl/strings/string_view.h"
 
 namespace ballast {
+
+// Byte-level vocabularies write each byte as one printable character: those of
+// Latin-1 that are printable stand for themselves, the others are numbered from
+// U+0100 on in order of byte, so that a space is "Ġ" and a line feed "Ċ".
+
+// Converts `bytes` to that alphabet, as UTF-8.
+std::string ToByteAlphabet(absl::string_view bytes);
+
+// Converts `text` back to bytes; nullopt if a character is outside the
+// alphabet.
+std::optional<std::string> FromByteAlphabet(absl::string_view text);
 
 // A vocabulary and its merges, over bytes. Thread-safe.
 class BpeModel {

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
-
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
@@ -19,11 +20,51 @@
 #include "server/text/bpe/bpe_model.h"
 #include "server/text/bpe/nfc.h"
 #include "server/text/bpe/pattern_syntax.h"
-#include "server/text/bpe/pre_tokenizer.h"
 #include "server/text/bpe/scratch_pool.h"
 #include "server/text/bpe/tokenizer_json.h"
 
 namespace ballast {
+
+absl::Status PreTokenizer::Split(absl::string_view text, RegexScratch* scratch,
+                                 Sink sink) const {
+  return Apply(0, text, text.size(), scratch, sink);
+}
+
+absl::Status PreTokenizer::Apply(size_t number, absl::string_view piece,
+                                 size_t end, RegexScratch* scratch,
+                                 Sink sink) const {
+  if (piece.empty()) return absl::OkStatus();
+  if (number == steps_.size()) return sink(piece, end);
+  const Step& step = steps_[number];
+  std::string prefixed;
+  if (step.add_prefix_space && piece[0] != ' ') {
+    prefixed = absl::StrCat(" ", piece);
+    piece = prefixed;
+  }
+  if (step.pattern.empty()) {
+    return Apply(number + 1, piece, end, scratch, sink);
+  }
+  // Maps a place in `piece` to the whole text by its distance from the end,
+  // which a prefixed space does not change.
+  const auto put = [&](size_t from, size_t to) {
+    return Apply(number + 1, piece.substr(from, to - from),
+                 end - (piece.size() - to), scratch, sink);
+  };
+  size_t done = 0;
+  while (done < piece.size()) {
+    BALLAST_ASSIGN_OR_RETURN(const std::optional<Regex::Match> match,
+                             step.pattern[0].Find(piece, done, scratch));
+    const size_t begin = match ? match->begin : piece.size();
+    if (begin > done && !step.drop_others) {
+      BALLAST_RETURN_IF_ERROR(put(done, begin));
+    }
+    if (!match) break;
+    BALLAST_RETURN_IF_ERROR(put(match->begin, match->end));
+    done = match->end;
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 // The pattern of ByteLevel with use_regex.
@@ -82,7 +123,7 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status Decode(absl::Span<const int32_t> ids,
                       std::string* text) const override {
     for (const int32_t id : ids) {
-      const absl::string_view bytes = BytesOf(id);
+      const absl::string_view bytes = GetBytes(id);
       if (bytes.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat("id ", id, " is not a token of the tokenizer"));
@@ -102,7 +143,7 @@ class BpeTokenizer final : public Tokenizer {
   std::string digest() const override { return parts_.digest; }
 
  private:
-  absl::string_view BytesOf(int32_t id) const {
+  absl::string_view GetBytes(int32_t id) const {
     const auto added = added_.find(id);
     return added != added_.end() ? absl::string_view(added->second)
                                  : parts_.model.bytes(id);

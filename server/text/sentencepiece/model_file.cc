@@ -19,7 +19,7 @@ using sentencepiece::ModelFile;
 // U+2581, which stands for a space in pieces.
 constexpr absl::string_view kSpace = "\xE2\x96\x81";
 
-Kind KindOf(ModelFile::Piece::Type type) {
+Kind GetKind(ModelFile::Piece::Type type) {
   switch (type) {
     case ModelFile::Piece::UNKNOWN:
       return Kind::kUnknown;
@@ -37,7 +37,7 @@ Kind KindOf(ModelFile::Piece::Type type) {
 }
 
 // The byte named by a piece such as "<0x0A>".
-std::optional<char> ByteOf(absl::string_view piece) {
+std::optional<char> GetByte(absl::string_view piece) {
   uint32_t byte = 0;
   if (piece.size() != 6 || !absl::ConsumePrefix(&piece, "<0x") ||
       !absl::ConsumeSuffix(&piece, ">") || !absl::SimpleHexAtoi(piece, &byte) ||
@@ -50,9 +50,9 @@ std::optional<char> ByteOf(absl::string_view piece) {
 absl::StatusOr<SentencePieceModel::Piece> ReadPiece(
     const ModelFile::Piece& piece) {
   SentencePieceModel::Piece read;
-  read.kind = KindOf(piece.type());
+  read.kind = GetKind(piece.type());
   if (read.kind == Kind::kByte) {
-    const std::optional<char> byte = ByteOf(piece.piece());
+    const std::optional<char> byte = GetByte(piece.piece());
     if (!byte) {
       return absl::InvalidArgumentError(
           "is of type BYTE and not spelled like <0x0A>");

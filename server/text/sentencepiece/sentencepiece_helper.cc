@@ -28,7 +28,7 @@ constexpr char kNoLibrary[] =
     "loaded here";
 
 template <typename T>
-absl::string_view BytesOf(const T& value) {
+absl::string_view GetBytes(const T& value) {
   return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
@@ -70,9 +70,10 @@ void AppendRequest(absl::Span<const SentencePieceHelper::Stretch> stretches,
                    std::string* request) {
   request->clear();
   absl::StrAppend(
-      request, BytesOf(EncodeRequest{static_cast<uint32_t>(stretches.size())}));
+      request,
+      GetBytes(EncodeRequest{static_cast<uint32_t>(stretches.size())}));
   for (const SentencePieceHelper::Stretch& stretch : stretches) {
-    absl::StrAppend(request, BytesOf(sentencepiece_helper::Stretch{
+    absl::StrAppend(request, GetBytes(sentencepiece_helper::Stretch{
                                  static_cast<uint32_t>(stretch.text.size()),
                                  stretch.continued ? 1u : 0u}));
   }
@@ -118,7 +119,7 @@ absl::Status SentencePieceHelper::Load(HelperProcess* holder) const {
   uint32_t kind = 0;
   std::string reason;
   BALLAST_RETURN_IF_ERROR(
-      holder->Send(sentencepiece_helper::kLoad, {BytesOf(request), model_}));
+      holder->Send(sentencepiece_helper::kLoad, {GetBytes(request), model_}));
   BALLAST_RETURN_IF_ERROR(holder->Receive(kMaxReasonBytes, &kind, &reason));
   if (kind == sentencepiece_helper::kDone) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -89,11 +89,11 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
   if (!List(input.get(), listing, fault)) return false;
   const FrameTable& table = listing->table;
   if (table.frames.empty()) {
-    *fault = FaultOf(AVERROR_INVALIDDATA, "the video has no frame");
+    *fault = GetFault(AVERROR_INVALIDDATA, "the video has no frame");
     return false;
   }
   if (codec.width <= 0 || codec.height <= 0) {
-    *fault = FaultOf(AVERROR_INVALIDDATA, "the video has no size");
+    *fault = GetFault(AVERROR_INVALIDDATA, "the video has no size");
     return false;
   }
   if (!table.is_timed) {

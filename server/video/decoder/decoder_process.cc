@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/align.h"
+#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/video/decoder/decoder_image.h"
@@ -31,7 +31,7 @@ constexpr uint64_t kMostAnswer =
 // Beside a reason, in an answer.
 constexpr uint64_t kMostContext = 256;
 
-absl::string_view BytesOf(const Request& request) {
+absl::string_view GetBytes(const Request& request) {
   return {reinterpret_cast<const char*>(&request), sizeof(request)};
 }
 
@@ -130,7 +130,7 @@ absl::StatusOr<VideoFacts> DecoderProcess::ReadFacts(const VideoBytes& video) {
   std::string answer;
   BALLAST_RETURN_IF_ERROR(helper_.Ask([&]() -> absl::Status {
     BALLAST_RETURN_IF_ERROR(
-        helper_.Send(video_decoder::kFacts, {BytesOf(request)}, {video.fd}));
+        helper_.Send(video_decoder::kFacts, {GetBytes(request)}, {video.fd}));
     return Receive(kMostAnswer, &answer);
   }));
   return ParseFacts(answer);
@@ -166,7 +166,7 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
   std::string answer;
   return helper_.Ask([&]() -> absl::Status {
     BALLAST_RETURN_IF_ERROR(helper_.Send(video_decoder::kDecode,
-                                         {BytesOf(request), numbers},
+                                         {GetBytes(request), numbers},
                                          {video.fd, memory_.get()}));
     for (size_t i = 0; i < wanted.size(); ++i) {
       uint32_t place = 0;

@@ -12,9 +12,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/helper_process.h"
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/video/decoder/decoder_protocol.h"
-#include "server/video/video_facts.h"
+#include "server/video/frame_table.h"
 
 namespace ballast {
 

@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/video/video_facts.h"
+#include "server/video/frame_table.h"
 
 namespace ballast {
 

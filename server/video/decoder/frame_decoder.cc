@@ -93,7 +93,7 @@ bool FrameDecoder::OpenCodec() {
   int status = avcodec_parameters_to_context(codec_.get(), &parameters);
   if (status >= 0) status = avcodec_open2(codec_.get(), codec, nullptr);
   if (status >= 0) return true;
-  *fault_ = FaultOf(status, "opening the decoder");
+  *fault_ = GetFault(status, "opening the decoder");
   return false;
 }
 
@@ -194,7 +194,7 @@ bool FrameDecoder::IsDamaged(const Target& target) const {
 void FrameDecoder::NoteDamage(uint32_t packet, int status) {
   damaged_.insert(std::upper_bound(damaged_.begin(), damaged_.end(), packet),
                   packet);
-  damage_ = FaultOf(status, "decoding").reason;
+  damage_ = GetFault(status, "decoding").reason;
 }
 
 bool FrameDecoder::Send(AVPacket* packet) {
@@ -220,7 +220,7 @@ bool FrameDecoder::Send(AVPacket* packet) {
       continue;
     }
     if (status == AVERROR(ENOMEM)) {
-      *fault_ = FaultOf(status, "decoding");
+      *fault_ = GetFault(status, "decoding");
       return false;
     }
     const bool is_concealed =
@@ -237,7 +237,7 @@ bool FrameDecoder::Receive() {
     const int status = avcodec_receive_frame(codec_.get(), frame_.get());
     if (status == AVERROR(EAGAIN) || status == AVERROR_EOF) return true;
     if (status == AVERROR(ENOMEM)) {
-      *fault_ = FaultOf(status, "decoding");
+      *fault_ = GetFault(status, "decoding");
       return false;
     }
     if (status < 0) {

@@ -58,7 +58,7 @@ void KeepLastError() { av_log_set_callback(RememberError); }
 
 uint64_t LoggedErrors() { return logged_errors; }
 
-Fault FaultOf(int error, const std::string& what) {
+Fault GetFault(int error, const std::string& what) {
   char text[AV_ERROR_MAX_STRING_SIZE] = {};
   av_strerror(error, text, sizeof(text));
   Fault fault = {Outcome::kRefused, what + ": " + text};
@@ -106,7 +106,7 @@ std::unique_ptr<MediaInput> MediaInput::Open(int fd, uint64_t offset,
   const int opened =
       avformat_open_input(&input->format_, nullptr, nullptr, nullptr);
   if (opened < 0) {
-    *fault = FaultOf(opened, "not a video that can be read");
+    *fault = GetFault(opened, "not a video that can be read");
   } else if (input->FindVideo(fault)) {
     return input;
   }
@@ -127,7 +127,7 @@ MediaInput::~MediaInput() {
 bool MediaInput::FindVideo(Fault* fault) {
   const int found = avformat_find_stream_info(format_, nullptr);
   if (found < 0) {
-    *fault = FaultOf(found, "no stream could be identified");
+    *fault = GetFault(found, "no stream could be identified");
     return false;
   }
   video_ = av_find_best_stream(format_, AVMEDIA_TYPE_VIDEO, -1, -1, nullptr, 0);
@@ -178,7 +178,7 @@ bool MediaInput::ReadPacket(AVPacket* packet, Fault* fault) {
     } else if (io_error_ != 0) {
       *fault = {Outcome::kUnread, strerror(io_error_)};
     } else if (status < 0 && status != AVERROR_EOF) {
-      *fault = FaultOf(status, "reading a packet");
+      *fault = GetFault(status, "reading a packet");
     }
     if (status < 0 || fault->outcome != Outcome::kOk) {
       if (status >= 0) av_packet_unref(packet);

@@ -22,9 +22,9 @@ struct Fault {
 
 // A status of libav* in words, with the last line that it logged. An I/O error
 // of the input overrules it.
-Fault FaultOf(int error, const std::string& what);
+Fault GetFault(int error, const std::string& what);
 
-// Makes the libraries log nothing but remember their last error for FaultOf.
+// Makes the libraries log nothing but remember their last error for GetFault.
 void KeepLastError();
 
 // Errors that the libraries have logged so far.

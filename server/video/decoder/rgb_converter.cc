@@ -25,7 +25,7 @@ bool RgbConverter::Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
   const int written = sws_scale(context_, frame.data, frame.linesize, 0,
                                 frame.height, to, strides);
   if (written == frame.height) return true;
-  *fault = FaultOf(written, "converting to RGB");
+  *fault = GetFault(written, "converting to RGB");
   return false;
 }
 

@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "client/ballastctl/metrics_client.h"
 #include "client/ballastctl/pull.h"
-#include "client/ballastctl/status.h"
+#include "client/ballastctl/status_view.h"
 #include "client/loader_client.h"
 #include "proto/block/block_plan.h"
 #include "proto/block/block_view.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/ballastctl/schedule.h"
-#include "proto/schedule/schedule_json.h"
+#include "proto/schedule/schedule_table.h"
 #include "tests/client/ballastctl/ballastctl_fixture.h"
 
 namespace ballast {

@@ -15,10 +15,8 @@
 #include "client/ballastctl/balance_command.h"
 #include "client/ballastctl/metrics.h"
 #include "client/ballastctl/quantities.h"
-#include "client/ballastctl/snapshot.h"
 #include "client/ballastctl/status_view.h"
 #include "client/ballastctl/top.h"
-#include "client/ballastctl/view.h"
 #include "common/clock.h"
 #include "common/instruments.h"
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/service/peer_caller.h"
+#include "server/service/peer_check.h"
 #include "tests/fakes/test_certificates.h"
 #include "tests/integration/security/small_server.h"
 

@@ -1,12 +1,14 @@
 #include "proto/block/block_view.h"
 
-#include <algorithm>
-#include <functional>
-#include <random>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "proto/loader_service.pb.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
@@ -186,5 +188,45 @@ TEST_F(BlockViewTest, SurvivesRandomDamage) {
   EXPECT_EQ(sum, 0u);  // payloads are zero
 }
 
+absl::Span<const uint8_t> GetFirst(const std::string& message) {
+  return {reinterpret_cast<const uint8_t*>(message.data()),
+          std::min(message.size(), kMaxChunkPrefix)};
+}
+
+// Protobuf itself is the oracle.
+TEST(ChunkWireTest, EqualsProtobufsEncoding) {
+  for (const size_t length :
+       {1, 2, 60, 124, 125, 126, 127, 128, 129, 130, 16379, 16380, 16381, 16382,
+        16383, 16384, 16385, 1 << 20, (1 << 21) + 3}) {
+    v1::PullResponse message;
+    message.mutable_chunk()->set_data(std::string(length, 'x'));
+    const std::string bytes = message.SerializeAsString();
+    EXPECT_EQ(ChunkPrefix(length) + message.chunk().data(), bytes);
+    EXPECT_EQ(ReadChunkPrefix(GetFirst(bytes), bytes.size()),
+              bytes.size() - length)
+        << length;
+  }
+}
+
+TEST(ChunkWireTest, LeavesOtherMessagesToProtobuf) {
+  v1::PullResponse message;
+  EXPECT_EQ(ReadChunkPrefix({}, 0), std::nullopt);
+  message.mutable_begin()->set_step(3);
+  std::string bytes = message.SerializeAsString();
+  EXPECT_EQ(ReadChunkPrefix(GetFirst(bytes), bytes.size()), std::nullopt);
+  message.mutable_chunk();  // without data
+  bytes = message.SerializeAsString();
+  EXPECT_EQ(ReadChunkPrefix(GetFirst(bytes), bytes.size()), std::nullopt);
+  // Bytes after the chunk, or fewer bytes than its length.
+  message.mutable_chunk()->set_data("abc");
+  bytes = message.SerializeAsString();
+  EXPECT_NE(ReadChunkPrefix(GetFirst(bytes), bytes.size()), std::nullopt);
+  EXPECT_EQ(ReadChunkPrefix(GetFirst(bytes), bytes.size() - 1), std::nullopt);
+  EXPECT_EQ(ReadChunkPrefix(GetFirst(bytes + "\x08\x01"), bytes.size() + 2),
+            std::nullopt);
+  EXPECT_EQ(ReadChunkPrefix(GetFirst(bytes), UINT64_MAX), std::nullopt);
+}
+
 }  // namespace
+
 }  // namespace ballast

@@ -1,4 +1,4 @@
-#include "proto/block/data_end.h"
+#include "proto/block/block_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -49,7 +49,7 @@ absl::Status Inspect(const v1::Model& model,
   return status;
 }
 
-std::vector<std::string> KeysOf(const Json& object) {
+std::vector<std::string> GetKeys(const Json& object) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.items()) keys.push_back(key);
   return keys;
@@ -63,7 +63,7 @@ TEST(InspectImageTest, PrintsTheKeysInOrder) {
   ASSERT_TRUE(Inspect(Profile("qwen2_vl"), {file}, &lines).ok());
   ASSERT_EQ(lines.size(), 1u);
   const Json& line = lines[0];
-  EXPECT_EQ(KeysOf(line),
+  EXPECT_EQ(GetKeys(line),
             (std::vector<std::string>{"file", "width", "height", "resized_h",
                                       "resized_w", "grid_thw", "image_tokens",
                                       "rgb_sha256", "resized_sha256"}));
@@ -108,8 +108,8 @@ TEST(InspectImageTest, ContinuesAfterABadFileAndFailsAtTheEnd) {
   EXPECT_NE(status.message().find("2 of 3 files"), std::string::npos);
   ASSERT_EQ(lines.size(), 3u);
   const std::vector<std::string> keys = {"file", "error"};
-  EXPECT_EQ(KeysOf(lines[0]), keys);
-  EXPECT_EQ(KeysOf(lines[1]), keys);
+  EXPECT_EQ(GetKeys(lines[0]), keys);
+  EXPECT_EQ(GetKeys(lines[1]), keys);
   EXPECT_EQ(lines[1]["error"], "neither JPEG nor PNG nor WebP");
   EXPECT_EQ(lines[2]["width"], 19);
 }
@@ -120,7 +120,7 @@ TEST(InspectImageTest, RefusesAnUnboundedSize) {
   EXPECT_FALSE(Inspect(Profile("qwen2_vl", many, many),
                        {TestDataPath("rgb8.png")}, &lines)
                    .ok());
-  EXPECT_EQ(KeysOf(lines[0]), (std::vector<std::string>{"file", "error"}));
+  EXPECT_EQ(GetKeys(lines[0]), (std::vector<std::string>{"file", "error"}));
 }
 
 int RunCommand(std::vector<std::string> arguments) {
@@ -208,14 +208,14 @@ std::vector<Json> InspectFamilyOf(const std::string& family,
 
 TEST(InspectImageTest, PrintsTheKeysOfFamilies) {
   const std::string file = TestDataPath("440.jpg");
-  EXPECT_EQ(KeysOf(InspectFamilyOf("internvl3", {file})[0]),
+  EXPECT_EQ(GetKeys(InspectFamilyOf("internvl3", {file})[0]),
             (std::vector<std::string>{"file", "width", "height", "image_tokens",
                                       "resample", "rgb_sha256", "crops"}));
-  EXPECT_EQ(KeysOf(InspectFamilyOf("llava_next", {file})[0]),
+  EXPECT_EQ(GetKeys(InspectFamilyOf("llava_next", {file})[0]),
             (std::vector<std::string>{"file", "width", "height", "tile_grid",
                                       "image_tokens", "resample", "rgb_sha256",
                                       "crops"}));
-  EXPECT_EQ(KeysOf(InspectFamilyOf("glm4v", {file})[0]),
+  EXPECT_EQ(GetKeys(InspectFamilyOf("glm4v", {file})[0]),
             (std::vector<std::string>{"file", "width", "height", "grid_thw",
                                       "image_tokens", "resample", "rgb_sha256",
                                       "patches"}));

@@ -1,4 +1,4 @@
-#include "server/command/inspect_lengths.h"
+#include "server/command/inspect_index.h"
 
 #include <sstream>
 #include <string>

@@ -1,17 +1,78 @@
 #include "server/command/inspect_text.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <sstream>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "server/config/model_profile.h"
 
 namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
 
-absl::Status Inspect(const std::string& input, std::string* output) {
+absl::Status Inspect(const std::string& input, std::string* output,
+                     uint32_t axes = 3) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.set_position_axes(axes);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  std::istringstream in(input);
+  std::ostringstream out;
+  const absl::Status status = InspectPositions(model, in, out);
+  *output = out.str();
+  return status;
+}
+
+// Text, an image of 4x4 patches at merge 2, text: positions continue after the
+// larger side of the merged grid.
+TEST(InspectPositionsTest, WritesOneListPerAxis) {
+  std::string output;
+  ASSERT_TRUE(Inspect("{\"input_ids\": [11, 12, 151652, 151655, 151655, 151655,"
+                      " 151655, 13], \"image_grid_thw\": [[1, 4, 4]]}\n"
+                      "{\"input_ids\": [5, 6]}\n",
+                      &output)
+                  .ok());
+  EXPECT_EQ(output,
+            "{\"position_ids\":[[0,1,2,3,3,3,3,5],[0,1,2,3,3,4,4,5],"
+            "[0,1,2,3,4,3,4,5]]}\n"
+            "{\"position_ids\":[[0,1],[0,1],[0,1]]}\n");
+  ASSERT_TRUE(Inspect("{\"input_ids\": [5, 6]}\n", &output, 1).ok());
+  EXPECT_EQ(output, "{\"position_ids\":[[0,1]]}\n");
+}
+
+TEST(InspectPositionsTest, NamesBadLines) {
+  struct Case {
+    const char* line;
+    const char* complaint;
+  };
+  const Case cases[] = {
+      {"{\"ids\": [1]}", "`input_ids`"},
+      {"{\"input_ids\": [1, 2.5]}", "`input_ids`[1]"},
+      {"{\"input_ids\": [4294967296]}", "`input_ids`[0]"},
+      {"{\"input_ids\": [-2147483649]}", "`input_ids`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": 1}", "`image_grid_thw`"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, 2]]}",
+       "`image_grid_thw`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, -2, 2]]}",
+       "`image_grid_thw`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, 2, 2]]}", "only 0 of 1"},
+  };
+  std::string output;
+  for (const Case& bad : cases) {
+    const absl::Status status =
+        Inspect(std::string("{\"input_ids\": []}\n") + bad.line, &output);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.line;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 2"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.complaint));
+  }
+}
+
+using ::testing::HasSubstr;
+
+absl::Status RunInspectText(const std::string& input, std::string* output) {
   std::istringstream in(input);
   std::ostringstream out;
   const absl::Status status = InspectText(**MakeTokenizer("bytes"), in, out);
@@ -22,7 +83,8 @@ absl::Status Inspect(const std::string& input, std::string* output) {
 TEST(InspectTextTest, WritesOneLineOfIdsPerText) {
   std::string output;
   ASSERT_TRUE(
-      Inspect("{\"text\": \"A\\u00e4\"}\n\n{\"text\": \"\", \"x\": 1}", &output)
+      RunInspectText("{\"text\": \"A\\u00e4\"}\n\n{\"text\": \"\", \"x\": 1}",
+                     &output)
           .ok());
   EXPECT_EQ(output, "{\"ids\":[65,195,164]}\n{\"ids\":[]}\n");
 }
@@ -30,8 +92,8 @@ TEST(InspectTextTest, WritesOneLineOfIdsPerText) {
 TEST(InspectTextTest, NamesBadLines) {
   std::string output;
   for (const char* bad : {"{\"text\": 1}", "{}", "[]", "\"text\"", "{", "x"}) {
-    const absl::Status status =
-        Inspect(std::string("{\"text\": \"a\"}\n\n") + bad + "\n", &output);
+    const absl::Status status = RunInspectText(
+        std::string("{\"text\": \"a\"}\n\n") + bad + "\n", &output);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(status.message()), HasSubstr("line 3")) << bad;
     EXPECT_EQ(output, "{\"ids\":[97]}\n");
@@ -39,4 +101,5 @@ TEST(InspectTextTest, NamesBadLines) {
 }
 
 }  // namespace
+
 }  // namespace ballast

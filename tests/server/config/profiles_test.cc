@@ -87,57 +87,57 @@ TEST(ParseProfileTest, TakesFromItsBaseWhatItDoesNotSay) {
   EXPECT_TRUE(qwen->has_token_ids());
 }
 
-std::string FaultOf(const std::string& text) {
+std::string GetFault(const std::string& text) {
   return std::string(ParseProfile(text, "F").status().message());
 }
 
 TEST(ParseProfileTest, FaultsNameTheLine) {
   // Of the text format.
-  EXPECT_THAT(FaultOf("images {\n  rule: RULE_CIRCLE\n}\n"),
+  EXPECT_THAT(GetFault("images {\n  rule: RULE_CIRCLE\n}\n"),
               AllOf(StartsWith("F:2: "), HasSubstr("RULE_CIRCLE")));
-  EXPECT_THAT(FaultOf("base: \"internvl3\"\ncolour: 3\n"),
+  EXPECT_THAT(GetFault("base: \"internvl3\"\ncolour: 3\n"),
               AllOf(StartsWith("F:2: "), HasSubstr("colour")));
-  EXPECT_THAT(FaultOf("mean: [1, 2\n"), StartsWith("F:"));
+  EXPECT_THAT(GetFault("mean: [1, 2\n"), StartsWith("F:"));
   // Of what it says.
-  EXPECT_THAT(FaultOf("\nbase: \"qwen9\"\n"),
+  EXPECT_THAT(GetFault("\nbase: \"qwen9\"\n"),
               AllOf(StartsWith("F:2: base: found \"qwen9\"; wanted one of"),
                     HasSubstr("qwen3_5_vl")));
-  EXPECT_THAT(FaultOf("base: \"internvl3\"\nimages {\n  rule: RULE_TILE_GRID\n"
-                      "  patch: 14\n  tile: 448\n  max_tiles: 9999\n}\n"),
+  EXPECT_THAT(GetFault("base: \"internvl3\"\nimages {\n  rule: RULE_TILE_GRID\n"
+                       "  patch: 14\n  tile: 448\n  max_tiles: 9999\n}\n"),
               HasSubstr("F:6: images.max_tiles: found 9999; wanted min_tiles "
                         "to 1024"));
-  EXPECT_THAT(FaultOf("base: \"internvl3\"\nimages {\n  rule: RULE_TILE_GRID\n"
-                      "  patch: 14\n  tile: 448\n  max_tiles: 9\n"
-                      "  longest_edge: 7\n}\n"),
+  EXPECT_THAT(GetFault("base: \"internvl3\"\nimages {\n  rule: RULE_TILE_GRID\n"
+                       "  patch: 14\n  tile: 448\n  max_tiles: 9\n"
+                       "  longest_edge: 7\n}\n"),
               HasSubstr("F:7: images.longest_edge: found it with rule "
                         "RULE_TILE_GRID, which does not read it"));
   EXPECT_THAT(
-      FaultOf("base: \"llava_next\"\n\nimages {\n  rule: RULE_PINPOINTS\n"
-              "  patch: 14\n  tile: 336\n"
-              "  canvases { height: 336 width: 672 }\n"
-              "  canvases {\n    height: 336\n    width: 337\n  }\n"
-              "  marks { placeholder: \"<image>\" }\n}\n"),
+      GetFault("base: \"llava_next\"\n\nimages {\n  rule: RULE_PINPOINTS\n"
+               "  patch: 14\n  tile: 336\n"
+               "  canvases { height: 336 width: 672 }\n"
+               "  canvases {\n    height: 336\n    width: 337\n  }\n"
+               "  marks { placeholder: \"<image>\" }\n}\n"),
       HasSubstr("F:10: images.canvases[1].width: found 337; wanted a multiple "
                 "of tile, 336"));
-  EXPECT_THAT(FaultOf("base: \"internvl3\"\nstd: [1, 1]\n"),
+  EXPECT_THAT(GetFault("base: \"internvl3\"\nstd: [1, 1]\n"),
               "F:2: std: found 2 values; wanted 3, for R, G and B in [0, 1]");
-  EXPECT_THAT(FaultOf("base: \"internvl3\"\n\nposition_axes: 3\n"),
+  EXPECT_THAT(GetFault("base: \"internvl3\"\n\nposition_axes: 3\n"),
               StartsWith("F:3: position_axes: found 3; wanted 1, since"));
-  EXPECT_THAT(FaultOf("base: \"internvl3\"\nvideos { rule: RULE_QWEN3 }\n"),
+  EXPECT_THAT(GetFault("base: \"internvl3\"\nvideos { rule: RULE_QWEN3 }\n"),
               HasSubstr("F:2: videos.rule: found RULE_QWEN3 with images of "
                         "RULE_TILE_GRID; wanted RULE_SMART_RESIZE"));
-  EXPECT_THAT(FaultOf("base: \"glm4v\"\ntoken_ids {\n  image: 1\n}\n"),
+  EXPECT_THAT(GetFault("base: \"glm4v\"\ntoken_ids {\n  image: 1\n}\n"),
               AllOf(HasSubstr("F:2: token_ids: found no video"),
                     HasSubstr("other images than Qwen's form")));
-  EXPECT_THAT(FaultOf("base: \"glm4v\"\nother_templates: \"glm4v\"\n"
-                      "other_templates: \"glm5\"\n"),
+  EXPECT_THAT(GetFault("base: \"glm4v\"\nother_templates: \"glm4v\"\n"
+                       "other_templates: \"glm5\"\n"),
               "F:3: other_templates[1]: found \"glm5\"; wanted the name of a "
               "released model with a section chat");
-  EXPECT_THAT(FaultOf("base: \"glm4v\"\ncheckpoints {\n  model_type: \"x\"\n"
-                      "  config { key: \"a\" json: \"nil\" }\n}\n"),
+  EXPECT_THAT(GetFault("base: \"glm4v\"\ncheckpoints {\n  model_type: \"x\"\n"
+                       "  config { key: \"a\" json: \"nil\" }\n}\n"),
               HasSubstr("F:4: checkpoints[0].config[0].json: found nil"));
   // Without a base.
-  EXPECT_THAT(FaultOf("mean: [0, 0, 0]\n"), HasSubstr("F:1: images.rule"));
+  EXPECT_THAT(GetFault("mean: [0, 0, 0]\n"), HasSubstr("F:1: images.rule"));
 }
 
 TEST(AddProfileTest, NamesAFileByWhatItSays) {

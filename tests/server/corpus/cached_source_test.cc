@@ -30,7 +30,7 @@ constexpr uint64_t kSamples = 6;
 constexpr uint64_t kRows = 3;
 
 // Bytes that nothing compresses, behind an image's size.
-std::string ImageOf(uint64_t sample) {
+std::string GetImage(uint64_t sample) {
   std::string bytes = FakeImage(4, 4);
   uint64_t state = sample + 1;
   while (bytes.size() < 100'000 + sample * 777) {
@@ -85,7 +85,7 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
     std::string tar;
     for (uint64_t i = 0; i < kSamples; ++i) {
       tar += TarEntry(absl::StrCat("s", i, ".txt"), MarkOf(i));
-      tar += TarEntry(absl::StrCat("s", i, ".jpg"), ImageOf(i));
+      tar += TarEntry(absl::StrCat("s", i, ".jpg"), GetImage(i));
     }
     WriteFile(folder_ + "/docs.tar", tar + TarEnd());
   }
@@ -97,7 +97,7 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
       std::vector<std::string> images;
       std::vector<ParquetWriter::Row> rows;
       for (uint64_t i = begin; i < begin + kRows; ++i) {
-        images.push_back(ImageOf(i));
+        images.push_back(GetImage(i));
       }
       for (uint64_t i = begin; i < begin + kRows; ++i) {
         rows.push_back({{{"x.jpg", images[i - begin]}},
@@ -151,7 +151,7 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
     }
     ASSERT_TRUE(sample.ok()) << sample.status();
     ASSERT_TRUE(sample->ok()) << sample->fault().reason();
-    EXPECT_TRUE((*sample)->image(0) == ImageOf(i)) << i;
+    EXPECT_TRUE((*sample)->image(0) == GetImage(i)) << i;
     EXPECT_EQ((*sample)->image(0).data() == place.data(), encoded);
   }
   void ExpectText(const FileSource& source, uint64_t i) {
@@ -237,7 +237,7 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
 
 // 64 bytes from the midst of an image: no two places have the same.
 std::string Inside(uint64_t sample) {
-  return ImageOf(sample).substr(60000, 64);
+  return GetImage(sample).substr(60000, 64);
 }
 
 TEST_P(CachedSourceTest, ReadsImagesToTheirPlaceWithoutARequest) {
@@ -268,7 +268,7 @@ TEST_P(CachedSourceTest, DamagedImagesComeFromTheStore) {
     Damage(Inside(1));
     for (uint64_t i = 0; i < kSamples; ++i) ExpectSample(*source, i, encoded);
     EXPECT_EQ(Counters().cache_damaged.value(), damaged + 1);
-    EXPECT_GE(Counters().fetched_bytes.value(), fetched + ImageOf(1).size());
+    EXPECT_GE(Counters().fetched_bytes.value(), fetched + GetImage(1).size());
     // The new entry is whole.
     EXPECT_FALSE(EntriesWith(Inside(1)).empty());
     ForgetMemory();

@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
-#include "server/corpus/index/index_key.h"
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/sample_source.h"

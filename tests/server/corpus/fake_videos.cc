@@ -26,7 +26,7 @@ std::string FakeVideo(uint32_t frames, size_t behind) {
   return bytes;
 }
 
-std::string BytesOf(const RawVideo& video) {
+std::string GetBytes(const RawVideo& video) {
   std::string bytes(video.size, '\0');
   EXPECT_NE(video.fd, nullptr);
   if (video.fd == nullptr) return "";
@@ -37,7 +37,7 @@ std::string BytesOf(const RawVideo& video) {
 }
 
 absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video) {
-  const std::string bytes = BytesOf(video);
+  const std::string bytes = GetBytes(video);
   if (bytes.size() < kHead.size() + sizeof(uint32_t) ||
       absl::string_view(bytes).substr(0, kHead.size()) != kHead) {
     return absl::InvalidArgumentError("no video");

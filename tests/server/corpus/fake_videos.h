@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/corpus/index/index_options.h"
-#include "server/corpus/index/indexed_video.h"
+#include "server/corpus/index/source_index.h"
 #include "server/corpus/raw_video.h"
 
 namespace ballast {
@@ -17,7 +17,7 @@ namespace ballast {
 std::string FakeVideo(uint32_t frames, size_t behind = 0);
 
 // The bytes of an open video.
-std::string BytesOf(const RawVideo& video);
+std::string GetBytes(const RawVideo& video);
 
 // Reads FakeVideos, of 8x6 pixels at 30 frames a second. INVALID_ARGUMENT ("no
 // video") if the bytes are something else.

@@ -118,7 +118,7 @@ TEST(ShardTest, ShardsFollowOneAnother) {
     for (const uint32_t count : {1, 2, 3, 7, 100}) {
       uint64_t end = 0;
       for (uint32_t number = 1; number <= count; ++number) {
-        const UnitRange range = UnitsOf({number, count}, units);
+        const UnitRange range = GetUnits({number, count}, units);
         EXPECT_EQ(range.begin, end);
         end = range.end;
         const uint64_t size = range.end - range.begin;

@@ -62,7 +62,7 @@ class StoredVideosTest : public ::testing::Test {
     const auto sample = ReadSample(source, 0, {});
     ASSERT_TRUE(sample.ok()) << sample.status();
     ASSERT_EQ(sample->videos.size(), 1u);
-    EXPECT_EQ(BytesOf(sample->videos[0]), FakeVideo(7, kVideoBytes));
+    EXPECT_EQ(GetBytes(sample->videos[0]), FakeVideo(7, kVideoBytes));
     EXPECT_EQ(counters.requests.value(), requests);
   }
 

@@ -15,7 +15,6 @@
 #include <gtest/gtest.h>
 
 #include "common/mutex.h"
-#include "server/delivery/ahead_plan.h"
 
 namespace ballast {
 namespace {

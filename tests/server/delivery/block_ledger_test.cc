@@ -105,11 +105,11 @@ TEST_F(BlockLedgerTest, EvictsTheLongestIdleFirstAndOnlyIfNeeded) {
   for (const int i : {2, 3, 0, 1}) ledger_->Release(1, blocks[i]);
   Hold(1, Key(10));
   EXPECT_THAT(gone_, ElementsAre(blocks[2]));
-  EXPECT_EQ(ledger_->PlaceOf(blocks[2]), std::nullopt);
+  EXPECT_EQ(ledger_->GetPlace(blocks[2]), std::nullopt);
   // Takes two adjacent pages: those of blocks 0 and 1.
   const uint64_t large = Hold(1, Key(11), 2);
   EXPECT_THAT(gone_, ElementsAre(blocks[3], blocks[0], blocks[1]));
-  EXPECT_EQ(ledger_->PlaceOf(large), 0u);
+  EXPECT_EQ(ledger_->GetPlace(large), 0u);
   EXPECT_EQ(ledger_->idle(), 0u);
 }
 
@@ -135,7 +135,7 @@ TEST_F(BlockLedgerTest, AStreamStaysWithinItsShareAndTheTotal) {
   const auto beyond = Acquire(3, Key(5));
   ASSERT_TRUE(beyond);
   EXPECT_FALSE(beyond->lendable);
-  EXPECT_EQ(ledger_->PlaceOf(beyond->block), std::nullopt);
+  EXPECT_EQ(ledger_->GetPlace(beyond->block), std::nullopt);
   EXPECT_FALSE(Acquire(3, Key(6)));
   ledger_->OnBuilt(beyond->block, true);
   EXPECT_EQ(ledger_->Release(3, beyond->block), Fate::kGone);
@@ -189,7 +189,7 @@ TEST_F(BlockLedgerTest, LentBlocksFillTheShareButDoNotStopTheStream) {
   EXPECT_FALSE(third->lendable);
   EXPECT_FALSE(Acquire(1, Key(3)));
   // There was room for it in the arena, so it stays there for peers.
-  EXPECT_TRUE(ledger_->PlaceOf(third->block).has_value());
+  EXPECT_TRUE(ledger_->GetPlace(third->block).has_value());
   ledger_->OnBuilt(third->block, true);
   EXPECT_EQ(ledger_->Release(1, third->block), Fate::kStays);
   // A peer's block is not lent to it either.
@@ -285,7 +285,7 @@ TEST_F(BlockLedgerTest, TheBoundHoldsForRandomStreams) {
     ASSERT_LE(ledger_->in_use(), (kWhole + kStreams * kLargest) * kPage);
     std::vector<bool> taken(kWhole, false);
     for (const auto& [block, size] : pages) {
-      const auto place = ledger_->PlaceOf(block);
+      const auto place = ledger_->GetPlace(block);
       if (!place) continue;
       for (uint64_t page = 0; page < size; ++page) {
         ASSERT_FALSE(taken.at(*place / kPage + page));

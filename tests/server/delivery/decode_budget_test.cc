@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/image/image_options.h"
+#include "server/image/image.h"
 
 namespace ballast {
 namespace {

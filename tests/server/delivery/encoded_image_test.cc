@@ -1,4 +1,4 @@
-#include "server/delivery/encoded_image.h"
+#include "server/delivery/sample_reader.h"
 
 #include <string>
 

@@ -11,7 +11,7 @@
 
 #include "common/aligned_buffer.h"
 #include "proto/block/block_view.h"
-#include "server/delivery/block_build.h"
+#include "server/delivery/block.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
@@ -86,9 +86,9 @@ class EncodedSamplesTest : public ::testing::Test {
     return view;
   }
 
-  static absl::Span<const uint8_t> DataOf(const BlockView& view,
-                                          const SampleRecord& sample,
-                                          uint32_t image) {
+  static absl::Span<const uint8_t> GetData(const BlockView& view,
+                                           const SampleRecord& sample,
+                                           uint32_t image) {
     const ImageRecord& record = view.images(sample)[image];
     return view.payload(sample).subspan(record.data, ImageBytes(record));
   }
@@ -100,7 +100,7 @@ class EncodedSamplesTest : public ::testing::Test {
     EXPECT_EQ(sample.flags, kSampleIsPlaceholder);
     for (uint32_t i = 0; i < 3; ++i) {
       const bool encoded = view.images(sample)[i].encoded_bytes != 0;
-      EXPECT_THAT(DataOf(view, sample, i), Each(encoded ? 0 : 128));
+      EXPECT_THAT(GetData(view, sample, i), Each(encoded ? 0 : 128));
     }
     ASSERT_EQ(builder_->bad_samples().List().size(), 1u);
     EXPECT_THAT(builder_->bad_samples().List()[0].reason, HasSubstr(reason));
@@ -126,7 +126,7 @@ TEST_F(EncodedSamplesTest, TheBlockHoldsTheFilesBytes) {
   EXPECT_EQ(sample.flags, 0u);
   for (const uint32_t i : {0, 2}) {
     EXPECT_EQ(view.images(sample)[i].encoded_bytes, file(i).size());
-    const absl::Span<const uint8_t> data = DataOf(view, sample, i);
+    const absl::Span<const uint8_t> data = GetData(view, sample, i);
     EXPECT_EQ(std::string(data.begin(), data.end()), file(i));
   }
   const ImageRecord& png = view.images(sample)[1];
@@ -135,7 +135,7 @@ TEST_F(EncodedSamplesTest, TheBlockHoldsTheFilesBytes) {
   std::vector<uint8_t> wanted(PixelBytes(png));
   ASSERT_TRUE(
       ResizeBicubic(full, png.width, png.height, absl::MakeSpan(wanted)).ok());
-  EXPECT_EQ(DataOf(view, sample, 1), absl::MakeConstSpan(wanted));
+  EXPECT_EQ(GetData(view, sample, 1), absl::MakeConstSpan(wanted));
   uint64_t end = 0;
   for (const ImageRecord& image : view.images(sample)) {
     EXPECT_THAT(view.payload(sample).subspan(end, image.data - end), Each(0));

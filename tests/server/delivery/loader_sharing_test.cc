@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/block/arena_layout.h"
+#include "proto/block/block_layout.h"
 #include "server/delivery/block_ledger.h"
 #include "tests/server/delivery/loader_testing.h"
 
@@ -74,7 +74,7 @@ TEST_F(LoaderSharingTest, EvictsKeptBlocks) {
     for (uint32_t m = 0; m < 2; ++m) {
       block_bytes = std::max(
           block_bytes, BlockLedger::Footprint(
-                           PlanOf(v1::MODULE_VISION, 0, {step, m}).bytes()));
+                           GetPlan(v1::MODULE_VISION, 0, {step, m}).bytes()));
     }
   }
   config_.mutable_serve()->set_memory(4 * block_bytes);
@@ -97,11 +97,11 @@ TEST_F(LoaderSharingTest, AFailedBlockFailsForEveryPeerAndIsRebuilt) {
   BlockingStream second(loader_.get(), v1::MODULE_VISION, 0, 1, 0, 0);
   builder_->AwaitWorking(2);
   builder_->OpenGate();
-  EXPECT_EQ(CodeOf(first.Next()), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(CodeOf(second.Next()), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(GetCode(first.Next()), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(GetCode(second.Next()), absl::StatusCode::kDataLoss);
   const uint64_t before = builder_->builds();
   BlockingStream third(loader_.get(), v1::MODULE_VISION, 0, 1, 0, 0);
-  EXPECT_EQ(CodeOf(third.Next()), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(GetCode(third.Next()), absl::StatusCode::kDataLoss);
   EXPECT_GT(builder_->builds(), before);
 }
 

@@ -72,7 +72,7 @@ TEST_F(LoaderSplitsTest, BuildsTheBlocksOfEverySplitAtOnce) {
               seen[split].insert({sample.source, sample.ordinal});
             }
           }
-          EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+          EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kOutOfRange);
         });
       }
     }
@@ -106,7 +106,7 @@ TEST_F(LoaderSplitsTest, AStreamAtRestLeavesOtherSplitsTheirShares) {
   uint64_t block = 0;
   for (const BlockId& id : {BlockId{0, 0}, BlockId{0, 1}, BlockId{1, 0}}) {
     block = std::max(block, BlockLedger::Footprint(
-                                PlanOf(v1::MODULE_VISION, 0, id).bytes()));
+                                GetPlan(v1::MODULE_VISION, 0, id).bytes()));
   }
   // Room for 4 such blocks in the share of each of 4 ranks of 3 splits.
   config.mutable_serve()->set_memory(4 * block * 4 * 3);

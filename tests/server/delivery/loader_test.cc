@@ -39,8 +39,8 @@ TEST_F(LoaderTest, DeliversTheRolesBlocksInOrder) {
         EXPECT_EQ((*block)->id().micro_batch, micro_batch);
         Check(**block, module, 1);
       }
-      EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
-      EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+      EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kOutOfRange);
+      EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kOutOfRange);
     }
   }
 }
@@ -72,7 +72,7 @@ TEST_F(LoaderTest, ServesManyStreamsConcurrently) {
         ASSERT_TRUE(block.ok()) << block.status();
         Check(**block, module, t % 2);
       }
-      EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+      EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kOutOfRange);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -124,7 +124,7 @@ TEST_F(LoaderTest, MemoryStaysWithinTheBound) {
       for (uint32_t rank = 0; rank < 2; ++rank) {
         largest = std::max(
             largest, BlockLedger::Footprint(
-                         PlanOf(v1::MODULE_VISION, rank, {step, m}).bytes()));
+                         GetPlan(v1::MODULE_VISION, rank, {step, m}).bytes()));
       }
     }
   }
@@ -182,7 +182,7 @@ TEST_F(LoaderTest, CloseFreesEverythingEvenWithWorkInFlight) {
   builder_->AwaitWorking(1);  // the only worker is inside a sample
   EXPECT_GT(loader_->memory_in_use(), 0);
   stream->Close();
-  EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kCancelled);
+  EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kCancelled);
   builder_->OpenGate();
   // The same worker builds this, so it has released the closed stream's block.
   {
@@ -211,7 +211,7 @@ TEST_F(LoaderTest, CloseAtAnyMoment) {
     });
     stream->Close();
     taker.join();
-    EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kCancelled);
+    EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kCancelled);
     // Blocks that were taken outlive their stream.
     for (const auto& block : kept) Check(*block, v1::MODULE_VISION, rank);
   }
@@ -223,7 +223,7 @@ TEST_F(LoaderTest, StreamsAndBlocksMayOutliveTheLoader) {
   auto block = stream.Next();
   ASSERT_TRUE(block.ok());
   loader_.reset();
-  EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kUnavailable);
   Check(**block, v1::MODULE_VISION, 0);
 }
 
@@ -241,7 +241,7 @@ TEST_F(LoaderTest, DrainEndsOpenStreamsAndRefusesNewOnes) {
   reader.join();
   builder_->OpenGate();
   EXPECT_EQ(seen.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(CodeOf(idle.Next()), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(GetCode(idle.Next()), absl::StatusCode::kUnavailable);
   v1::Role role;
   role.set_module(v1::MODULE_VISION);
   EXPECT_EQ(loader_->OpenStream(role, 0, 0, 0, [] {}).status().code(),
@@ -286,7 +286,7 @@ TEST_F(LoaderTest, EveryStepHasItsOwnNumberOfMicroBatches) {
       EXPECT_EQ((*block)->id().micro_batch, micro_batch);
       Check(**block, module, 1);
     }
-    EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+    EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kOutOfRange);
   }
 }
 
@@ -302,7 +302,7 @@ TEST_F(LoaderTest, BlocksWithoutSamplesAreDelivered) {
     EXPECT_EQ((*block)->bytes().size(), 256);
     Check(**block, v1::MODULE_VISION, 1);
   }
-  EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kOutOfRange);
   EXPECT_TRUE(builder_->begun().empty());
   EXPECT_EQ(loader_->memory_in_use(), 0);
 }

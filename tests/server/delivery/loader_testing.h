@@ -24,7 +24,7 @@ namespace ballast {
 inline constexpr uint32_t kGlobal = 16;
 inline constexpr uint32_t kMicro = 8;
 
-inline absl::StatusCode CodeOf(
+inline absl::StatusCode GetCode(
     const absl::StatusOr<std::unique_ptr<Block>>& next) {
   return next.status().code();
 }
@@ -57,15 +57,15 @@ class LoaderTesting : public ::testing::Test {
                               &clock_);
   }
 
-  BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id,
-                   v1::Split split = v1::SPLIT_TRAIN) {
+  BlockPlan GetPlan(v1::Module module, uint32_t rank, const BlockId& id,
+                    v1::Split split = v1::SPLIT_TRAIN) {
     v1::Role role;
     role.set_module(module);
     role.set_dp_rank(rank);
     role.set_split(split);
     const Scheduler& scheduler = **scheduler_->OfSplit(split);
     return *PlanBlock(*scheduler.Schedule(id.step), id.micro_batch, role,
-                      *RuleOf(scheduler_->job(), module),
+                      *GetRule(scheduler_->job(), module),
                       {scheduler_->job().model().patch(), 3});
   }
 
@@ -76,7 +76,7 @@ class LoaderTesting : public ::testing::Test {
     const auto view = BlockView::Parse(block.bytes());
     ASSERT_TRUE(view.ok()) << view.status();
     const absl::Status matches =
-        view->Matches(PlanOf(module, rank, block.id(), split));
+        view->Matches(GetPlan(module, rank, block.id(), split));
     EXPECT_TRUE(matches.ok()) << matches;
     EXPECT_EQ(block.checksum(),
               XXH3_64bits(block.bytes().data(), block.bytes().size()));

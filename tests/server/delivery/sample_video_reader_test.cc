@@ -62,7 +62,7 @@ class SampleVideoReaderTest : public ::testing::Test {
     VideoReader reader(1);
     const auto facts = reader.ReadFacts({raw_.fd->get(), 0, raw_.size});
     ASSERT_TRUE(facts.ok()) << facts.status();
-    indexed_ = IndexedVideoOf(*facts);
+    indexed_ = GetIndexedVideo(*facts);
   }
 
   // The frames of `plan`, decoded by `reader`.
@@ -85,7 +85,7 @@ class SampleVideoReaderTest : public ::testing::Test {
 TEST_F(SampleVideoReaderTest, FramesAreThoseOfTheFileResized) {
   for (const char* profile : {"qwen2_5_vl", "internvl3"}) {
     const v1::Model model = ModelOf(profile);
-    const Resampling resampling = ImageOptionsOf(model).resampling;
+    const Resampling resampling = GetImageOptions(model).resampling;
     HelperCounters counters;
     const SampleVideoReader reader(model, resampling, 1, &budget_, &counters);
     const auto plan = reader.Plan(indexed_);
@@ -174,7 +174,7 @@ TEST_F(SampleVideoReaderTest, AFileThatChangesBeforeItIsDecodedIsNotTrainedOn) {
   VideoReader facts_reader(1);
   const auto facts = facts_reader.ReadFacts({raw->fd->get(), 0, raw->size});
   ASSERT_TRUE(facts.ok()) << facts.status();
-  const IndexedVideo indexed = IndexedVideoOf(*facts);
+  const IndexedVideo indexed = GetIndexedVideo(*facts);
   const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1, &budget_);
   const auto plan = reader.Plan(indexed);
   ASSERT_TRUE(plan.ok()) << plan.status();

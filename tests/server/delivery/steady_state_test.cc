@@ -22,8 +22,7 @@
 #include "server/delivery/arena.h"
 #include "server/delivery/block_ledger.h"
 #include "server/delivery/loader.h"
-#include "server/delivery/work_queue.h"
-#include "server/delivery/workers.h"
+#include "server/delivery/worker_pool.h"
 #include "tests/fakes/manual_clock.h"
 #include "tests/fakes/synthetic_scheduler.h"
 

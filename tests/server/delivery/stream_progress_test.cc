@@ -1,4 +1,4 @@
-#include "server/delivery/stream_progress.h"
+#include "server/delivery/block_stream.h"
 
 #include <functional>
 #include <limits>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/instruments.h"
-#include "server/monitor/family_list.h"
+#include "server/monitor/server_state.h"
 
 namespace ballast {
 namespace {

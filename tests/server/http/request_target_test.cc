@@ -1,4 +1,4 @@
-#include "server/http/request_target.h"
+#include "server/http/http_server.h"
 
 #include <string>
 

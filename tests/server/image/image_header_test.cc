@@ -70,7 +70,7 @@ void ExpectHeader(const std::string& bytes, ImageFormat format, uint32_t width,
   EXPECT_EQ(header->height, height);
 }
 
-absl::StatusCode CodeOf(const std::string& bytes) {
+absl::StatusCode GetCode(const std::string& bytes) {
   return ReadImageHeader(bytes).status().code();
 }
 
@@ -107,14 +107,14 @@ TEST(ImageHeaderTest, EveryCutHeaderNeedsMoreBytes) {
   for (const std::string& bytes :
        {Png(7, 8), WebpLossy(7, 8), WebpLossless(7, 8), WebpExtended(7, 8)}) {
     for (size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_EQ(CodeOf(bytes.substr(0, size)), absl::StatusCode::kOutOfRange)
+      EXPECT_EQ(GetCode(bytes.substr(0, size)), absl::StatusCode::kOutOfRange)
           << size << " of " << bytes.size();
     }
   }
   // Everything except the component table of the frame header.
   const std::string jpeg = Jpeg(7, 8);
   for (size_t size = 0; size < jpeg.size() - 9; ++size) {
-    EXPECT_EQ(CodeOf(jpeg.substr(0, size)), absl::StatusCode::kOutOfRange)
+    EXPECT_EQ(GetCode(jpeg.substr(0, size)), absl::StatusCode::kOutOfRange)
         << size << " of " << jpeg.size();
   }
 }
@@ -122,7 +122,7 @@ TEST(ImageHeaderTest, EveryCutHeaderNeedsMoreBytes) {
 TEST(ImageHeaderTest, RefusesZeroSides) {
   for (const std::string& bytes : {Jpeg(0, 1), Jpeg(1, 0), Png(0, 1), Png(1, 0),
                                    WebpLossy(0, 1), WebpLossy(1, 0)}) {
-    EXPECT_EQ(CodeOf(bytes), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(GetCode(bytes), absl::StatusCode::kInvalidArgument);
   }
 }
 
@@ -132,7 +132,7 @@ TEST(ImageHeaderTest, RefusesMoreThanTheLimit) {
        {Jpeg(65535, 65535), Png((1 << 14) + 1, 1 << 14),
         Png(0xffffffff, 0xffffffff), Png(0x80000000, 1),
         WebpExtended(1 << 24, 1 << 24)}) {
-    EXPECT_EQ(CodeOf(bytes), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(GetCode(bytes), absl::StatusCode::kInvalidArgument);
   }
 }
 
@@ -153,7 +153,7 @@ TEST(ImageHeaderTest, RefusesOtherFiles) {
         "\xff\xd8" + Segment(0xda, "12345678"),
         "\xff\xd8" + Segment(0x02, "12345678"),
         std::string("\xff\xd8\xff\xe0\0\x01 and more", 15)}) {
-    EXPECT_EQ(CodeOf(bytes), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(GetCode(bytes), absl::StatusCode::kInvalidArgument);
   }
 }
 

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "common/sha256.h"
+#include "proto/image/model_resampling.h"
 #include "proto/image/resample_weights.h"
-#include "proto/image/resize_order.h"
 #include "server/image/image.h"
 #include "tests/server/image/test_images.h"
 

@@ -50,7 +50,7 @@ constexpr char kRun15[] = "1111111111110101";
 TEST(SoundScanTest, EveryMadeFileIsSound) {
   for (const MadeJpeg& made : HardJpegs()) {
     const absl::Status status = CheckScan(MakeJpeg(made));
-    EXPECT_TRUE(status.ok()) << NameOf(made) << ": " << status;
+    EXPECT_TRUE(status.ok()) << GetName(made) << ": " << status;
   }
 }
 

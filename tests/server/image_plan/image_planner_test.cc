@@ -10,50 +10,50 @@
 
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
-#include "server/image_plan/image_plan.h"
+#include "server/image_plan/tile_grid.h"
 
 namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
 
-ImagePlanner PlannerOf(const std::string& name) {
+ImagePlanner GetPlanner(const std::string& name) {
   return ImagePlanner::Create(*FindImageFamily(name)).value();
 }
 
-ImagePlan PlanOf(const std::string& family, uint32_t height, uint32_t width) {
-  return PlannerOf(family).Plan(height, width).value();
+ImagePlan GetPlan(const std::string& family, uint32_t height, uint32_t width) {
+  return GetPlanner(family).Plan(height, width).value();
 }
 
 // Counts that follow from the family's description, not from its code.
 TEST(ImagePlannerTest, CountsTokensAndPatches) {
   // 336/14 = 24 patches a side.
-  EXPECT_EQ(PlanOf("llava1_5", 500, 700).tokens, 576u);
-  EXPECT_EQ(PlanOf("llava1_5_pad", 500, 700).tokens, 576u);
+  EXPECT_EQ(GetPlan("llava1_5", 500, 700).tokens, 576u);
+  EXPECT_EQ(GetPlan("llava1_5_pad", 500, 700).tokens, 576u);
   // 448/14 = 32, merged by 2: 256 a tile, and two tokens around them.
-  const ImagePlan tiles = PlanOf("internvl3", 448, 896);
+  const ImagePlan tiles = GetPlan("internvl3", 448, 896);
   EXPECT_EQ(tiles.crops, 3u);
   EXPECT_EQ(tiles.tokens, 3 * 256 + 2u);
   EXPECT_EQ(tiles.patches, 3 * 1024u);
   EXPECT_EQ(tiles.tile_rows, 1u);
   EXPECT_EQ(tiles.tile_columns, 2u);
   // 896/14 = 64, merged by 4.
-  EXPECT_EQ(PlanOf("gemma3", 30, 3000).tokens, 256u);
-  EXPECT_EQ(PlanOf("gemma3_pan_and_scan", 600, 1200).tokens, 3 * 256u);
-  EXPECT_EQ(PlanOf("gemma3_pan_and_scan", 600, 700).crops, 1u);
+  EXPECT_EQ(GetPlan("gemma3", 30, 3000).tokens, 256u);
+  EXPECT_EQ(GetPlan("gemma3_pan_and_scan", 600, 1200).tokens, 3 * 256u);
+  EXPECT_EQ(GetPlan("gemma3_pan_and_scan", 600, 700).crops, 1u);
   // 1024x768 pixels are 64x48 patches of 16, with a token after each row.
-  EXPECT_EQ(PlanOf("pixtral", 1536, 2048).tokens, 48 * 65u);
+  EXPECT_EQ(GetPlan("pixtral", 1536, 2048).tokens, 48 * 65u);
   // 4 by 4 tiles and a global view, (364/14/2)^2 tokens each.
-  EXPECT_EQ(PlanOf("idefics3", 900, 900).tokens, 17 * 169u);
-  EXPECT_EQ(PlanOf("smolvlm", 900, 900).crops, 17u);
-  EXPECT_EQ(PlanOf("siglip", 5, 9).tokens, 27 * 27u);
-  EXPECT_EQ(PlanOf("llama4", 336, 336).tokens, 144u);
-  EXPECT_EQ(PlanOf("llama4", 672, 336).tokens, 3 * 144u);
+  EXPECT_EQ(GetPlan("idefics3", 900, 900).tokens, 17 * 169u);
+  EXPECT_EQ(GetPlan("smolvlm", 900, 900).crops, 17u);
+  EXPECT_EQ(GetPlan("siglip", 5, 9).tokens, 27 * 27u);
+  EXPECT_EQ(GetPlan("llama4", 336, 336).tokens, 144u);
+  EXPECT_EQ(GetPlan("llama4", 672, 336).tokens, 3 * 144u);
 }
 
 // A plan of Qwen's rule is one crop.
 TEST(ImagePlannerTest, OneCropTakesOneStage) {
-  const ImagePlan plan = PlanOf("ernie4_5_vl", 428, 640);
+  const ImagePlan plan = GetPlan("ernie4_5_vl", 428, 640);
   ASSERT_EQ(plan.stages.size(), 1u);
   EXPECT_EQ(plan.stages[0].from, (PixelRect{0, 0, 428, 640}));
   EXPECT_EQ(plan.stages[0].crop, (PixelRect{0, 0, 420, 644}));
@@ -63,7 +63,7 @@ TEST(ImagePlannerTest, OneCropTakesOneStage) {
 
 TEST(ImagePlannerTest, CropsLieInsideTheirCanvasAndPlacesToo) {
   for (const std::string& name : ProfileNames()) {
-    const ImagePlanner planner = PlannerOf(name);
+    const ImagePlanner planner = GetPlanner(name);
     for (uint32_t height = 1; height < 3000; height = height * 2 + 13) {
       for (uint32_t width = 1; width < 3000; width = width * 2 + 31) {
         const absl::StatusOr<ImagePlan> plan = planner.Plan(height, width);
@@ -90,7 +90,7 @@ TEST(ImagePlannerTest, CropsLieInsideTheirCanvasAndPlacesToo) {
 }
 
 TEST(ImagePlannerTest, CutsOnlyImagesThatStandAlone) {
-  const ImagePlanner planner = PlannerOf("llava_onevision");
+  const ImagePlanner planner = GetPlanner("llava_onevision");
   EXPECT_GT(planner.Plan(900, 1200, 1).value().crops, 2u);
   const ImagePlan beside = planner.Plan(900, 1200, 2).value();
   EXPECT_EQ(beside.crops, 1u);
@@ -103,12 +103,12 @@ TEST(ImagePlannerTest, CutsOnlyImagesThatStandAlone) {
 }
 
 TEST(ImagePlannerTest, PlaceholdersAreTokensThatNoTextWrites) {
-  EXPECT_EQ(PlanOf("internvl3", 448, 896).placeholders, 3 * 256u);
+  EXPECT_EQ(GetPlan("internvl3", 448, 896).placeholders, 3 * 256u);
   // A newline a row and two more are placeholders of their own.
-  const ImagePlan hunyuan = PlanOf("hunyuan_vl", 512, 1024);
+  const ImagePlan hunyuan = GetPlan("hunyuan_vl", 512, 1024);
   EXPECT_EQ(hunyuan.tokens, 16 * (32 + 1) + 2u);
   EXPECT_EQ(hunyuan.placeholders, hunyuan.tokens);
-  EXPECT_EQ(PlanOf("pixtral", 1536, 2048).placeholders, 48 * 64u);
+  EXPECT_EQ(GetPlan("pixtral", 1536, 2048).placeholders, 48 * 64u);
 }
 
 // The sides that the plain bisection of SigLIP 2's processor finds.
@@ -149,7 +149,7 @@ TEST(ImagePlannerTest, FindsTheSidesOfAPlainBisection) {
 }
 
 TEST(ImagePlannerTest, RefusesSizesThatNoProcessorTakes) {
-  const ImagePlanner planner = PlannerOf("ernie4_5_vl");
+  const ImagePlanner planner = GetPlanner("ernie4_5_vl");
   EXPECT_EQ(planner.Plan(0, 5).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(planner.Plan(5, (1u << 26) + 1).ok());
@@ -157,7 +157,7 @@ TEST(ImagePlannerTest, RefusesSizesThatNoProcessorTakes) {
               HasSubstr("ratio of at most 200"));
   EXPECT_TRUE(planner.Plan(1, 200).ok());
   // Shrinks to 1024x0.256 pixels.
-  EXPECT_FALSE(PlannerOf("pixtral").Plan(1, 4000).ok());
+  EXPECT_FALSE(GetPlanner("pixtral").Plan(1, 4000).ok());
 }
 
 TEST(ImagePlannerTest, RefusesFamiliesWithoutTheirNumbers) {

@@ -81,7 +81,7 @@ std::string WriteVectors(const std::string& family,
   return directory;
 }
 
-std::string FileOf(const std::string& path) {
+std::string GetFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
@@ -111,7 +111,7 @@ TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
       std::vector<RgbImage> wanted;
       std::vector<uint32_t> numbers;
       for (size_t k = 0; k < sizes.size(); ++k) {
-        const auto image = DecodeRgb(FileOf(
+        const auto image = DecodeRgb(GetFile(
             absl::StrCat(directory, "/", vision->view().samples()[i].ordinal,
                          "_", k, ".png")));
         ASSERT_TRUE(image.ok()) << image.status();
@@ -164,7 +164,7 @@ TEST(FamilyBlocksTest, ABadImageMakesAPlaceholderOfTheFamilysSizes) {
     const auto whole = (*good)->Build(v1::MODULE_LANGUAGE);
     ASSERT_TRUE(whole.ok()) << whole.status();
     // The header stays, the pixels are damaged.
-    std::string file = FileOf(directory + "/d.png");
+    std::string file = GetFile(directory + "/d.png");
     std::fill(file.begin() + 60, file.end() - 20, '\x55');
     // Bit rot keeps the file's time; another time would be another file.
     const auto time = std::filesystem::last_write_time(directory + "/d.png");

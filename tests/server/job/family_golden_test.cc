@@ -13,7 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "common/sha256.h"
-#include "server/command/patch_bytes.h"
+#include "server/command/inspect_image.h"
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
@@ -43,7 +43,7 @@ std::string ModelYaml(const std::string& name) {
       absl::StrReplaceAll(FamilyYaml(family), {{"\n", "\n  "}}));
 }
 
-std::string HashOf(const std::vector<uint8_t>& bytes) {
+std::string GetHash(const std::vector<uint8_t>& bytes) {
   return Sha256Hex(bytes);
 }
 
@@ -82,7 +82,7 @@ TEST(FamilyGoldenTest, BlocksHoldTheCropsOfTheProcessors) {
         if (array.contains("sha256")) {
           const PatchBytes patches =
               ArrangePatches(crops, *FindImageFamily(name));
-          EXPECT_EQ(HashOf(patches.values), array["sha256"]);
+          EXPECT_EQ(GetHash(patches.values), array["sha256"]);
           next = crops.size();
           continue;
         }
@@ -90,7 +90,7 @@ TEST(FamilyGoldenTest, BlocksHoldTheCropsOfTheProcessors) {
           ASSERT_LT(next, crops.size());
           EXPECT_EQ(crops[next].height, crop[0]);
           EXPECT_EQ(crops[next].width, crop[1]);
-          EXPECT_EQ(HashOf(crops[next].pixels), crop[2]);
+          EXPECT_EQ(GetHash(crops[next].pixels), crop[2]);
           ++next;
         }
       }

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/config/config_loader.h"
-#include "server/delivery/block_build.h"
+#include "server/delivery/block.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/plain_picture.h"
 
@@ -133,7 +133,7 @@ absl::StatusOr<BuiltBlock> FamilyJob::Build(v1::Module module) const {
   BALLAST_ASSIGN_OR_RETURN(
       PlannedBlock planned,
       PlanForBuilding(schedule, 0, role, v1::DELIVERY_DIRECT,
-                      GeometryOf(job_.scheduler->job())));
+                      GetGeometry(job_.scheduler->job())));
   BuiltBlock built;
   built.plan = planned.plan;
   BALLAST_ASSIGN_OR_RETURN(AlignedBuffer bytes,

@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/corpus/data_fault.h"
 
 namespace ballast {
@@ -31,14 +31,14 @@ RawVideo VideoOf(int fd) {
 
 class VideoProbeTest : public ::testing::Test {
  protected:
-  static std::string PathOf(const std::string& name) {
+  static std::string GetPath(const std::string& name) {
     return ::testing::TempDir() + "/" + name;
   }
   static void Write(const std::string& name, const std::string& bytes) {
-    std::ofstream(PathOf(name), std::ios::binary) << bytes;
+    std::ofstream(GetPath(name), std::ios::binary) << bytes;
   }
   static RawVideo Open(const std::string& name) {
-    return VideoOf(open(PathOf(name).c_str(), O_RDONLY | O_CLOEXEC));
+    return VideoOf(open(GetPath(name).c_str(), O_RDONLY | O_CLOEXEC));
   }
 
   // Facts whose width is the size of the video.

@@ -1,4 +1,4 @@
-#include "server/monitor/encoded_images.h"
+#include "server/monitor/balance_board.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ TEST(EncodedImagesTest, CountsEveryMark) {
   counts.Add(ImageMark::Marked(900));
   counts.Add(ImageMark());
   counts.Add(ImageMark::Refused(EngineRefusal::kProcess));
-  const auto images = EncodedImagesOf("docs", counts);
+  const auto images = GetEncodedImages("docs", counts);
   EXPECT_EQ(images.source(), "docs");
   EXPECT_EQ(images.images(), 7);
   EXPECT_EQ(images.clean(), 2);

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/monitor/family_list.h"
+#include "server/monitor/server_state.h"
 #include "tests/fakes/manual_clock.h"
 
 namespace ballast {
@@ -41,7 +41,7 @@ TEST(PointOfTest, SumsWhatAColumnMeans) {
   list.Begin("ballast_balance_spread_ratio", FamilyList::kGauge, "");
   list.Add(1.9, {{"module", "vision"}, {"when", "before"}});
   list.Add(1.1, {{"module", "vision"}, {"when", "after"}});
-  const HistoryPoint point = PointOf(std::move(list).Take(), 17.5);
+  const HistoryPoint point = GetPoint(std::move(list).Take(), 17.5);
   EXPECT_EQ(point.seconds, 17.5);
   EXPECT_EQ(Of(point, "images"), 43);
   EXPECT_NEAR(Of(point, "wait_seconds"), 10, 1e-6);

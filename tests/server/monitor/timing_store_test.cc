@@ -33,7 +33,7 @@ v1::Job SomeJob() {
 }
 
 v1::StepTiming Vision(uint64_t step, double milliseconds) {
-  return TimingOf(v1::MODULE_VISION, 0, step, 0, milliseconds);
+  return GetTiming(v1::MODULE_VISION, 0, step, 0, milliseconds);
 }
 
 absl::Status Add(TimingStore* store, const std::vector<v1::StepTiming>& given) {
@@ -59,12 +59,12 @@ std::vector<std::string> Lines(const TimingStore& store, uint64_t from = 0,
 TEST(TimingStoreTest, ReturnsTimingsInOrder) {
   TimingStore store(SomeJob());
   EXPECT_THAT(Lines(store), IsEmpty());
-  ASSERT_TRUE(Add(&store, {TimingOf(v1::MODULE_LANGUAGE, 1, 7, 1, 5),
-                           TimingOf(v1::MODULE_LANGUAGE, 0, 7, 1, 4),
-                           TimingOf(v1::MODULE_LANGUAGE, 1, 7, 0, 3)})
+  ASSERT_TRUE(Add(&store, {GetTiming(v1::MODULE_LANGUAGE, 1, 7, 1, 5),
+                           GetTiming(v1::MODULE_LANGUAGE, 0, 7, 1, 4),
+                           GetTiming(v1::MODULE_LANGUAGE, 1, 7, 0, 3)})
                   .ok());
-  ASSERT_TRUE(Add(&store, {TimingOf(v1::MODULE_VISION, 1, 7, 1, 2),
-                           TimingOf(v1::MODULE_VISION, 0, 6, 7, 0)})
+  ASSERT_TRUE(Add(&store, {GetTiming(v1::MODULE_VISION, 1, 7, 1, 2),
+                           GetTiming(v1::MODULE_VISION, 0, 6, 7, 0)})
                   .ok());
   EXPECT_THAT(Lines(store), ElementsAre("6/7 1:0 0", "7/0 2:1 3", "7/1 1:1 2",
                                         "7/1 2:0 4", "7/1 2:1 5"));
@@ -82,7 +82,7 @@ TEST(TimingStoreTest, MicroBatchesFollowTheSizeOfTheStep) {
   larger->set_samples(24);
   TimingStore store(job);
   const auto add = [&](uint64_t step, uint32_t micro_batch) {
-    return Add(&store, {TimingOf(v1::MODULE_VISION, 0, step, micro_batch, 1)});
+    return Add(&store, {GetTiming(v1::MODULE_VISION, 0, step, micro_batch, 1)});
   };
   EXPECT_TRUE(add(2, 7).ok());
   EXPECT_FALSE(add(2, 8).ok());
@@ -137,11 +137,11 @@ TEST(TimingStoreTest, RefusesAllTimingsIfOneIsInvalid) {
       {Vision(0, nan), "milliseconds is nan"},
       {Vision(top / 16, 1), "positions do not fit"},
       // 16 samples over a grid of 2.
-      {TimingOf(v1::MODULE_VISION, 1, 9, 8, 1),
+      {GetTiming(v1::MODULE_VISION, 1, 9, 8, 1),
        "of vision rank 1 in step 9 micro-batch 8: micro_batch is 8, wanted "
        "less than 8"},
-      {TimingOf(v1::MODULE_VISION, 2, 0, 0, 1), "rank"},
-      {TimingOf(v1::MODULE_UNSPECIFIED, 0, 0, 0, 1), "module"},
+      {GetTiming(v1::MODULE_VISION, 2, 0, 0, 1), "rank"},
+      {GetTiming(v1::MODULE_UNSPECIFIED, 0, 0, 0, 1), "module"},
       {v1::StepTiming(), "module"},
   };
   TimingStore store(SomeJob());
@@ -170,7 +170,7 @@ TEST(TimingStoreTest, AcceptsConcurrentReports) {
     for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
       threads.emplace_back([&store, rank, module] {
         for (uint64_t step = 0; step < 100; ++step) {
-          EXPECT_TRUE(Add(&store, {TimingOf(module, rank, step, 0, 1)}).ok());
+          EXPECT_TRUE(Add(&store, {GetTiming(module, rank, step, 0, 1)}).ok());
           EXPECT_GE(store.Get(0, module).size(), step + 1);
         }
       });

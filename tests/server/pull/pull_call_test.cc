@@ -117,8 +117,8 @@ TEST_F(PullCallTest, RefusesInvalidRequests) {
 }
 
 // The status of a call whose only message is `request`.
-grpc::Status EndOf(v1::LoaderService::Stub* stub,
-                   const v1::PullRequest& request) {
+grpc::Status GetEnd(v1::LoaderService::Stub* stub,
+                    const v1::PullRequest& request) {
   grpc::ClientContext context;
   const auto stream = stub->Pull(&context);
   stream->Write(request);
@@ -135,15 +135,15 @@ TEST_F(PullCallTest, RefusesInvalidLanes) {
   open.set_fingerprint(fingerprint());
   open.set_lanes(kMaxLanes + 1);
   open.set_ticket(std::string(kLaneTicketBytes, 't'));
-  EXPECT_EQ(EndOf(stub_.get(), request).error_code(),
+  EXPECT_EQ(GetEnd(stub_.get(), request).error_code(),
             StatusCode::INVALID_ARGUMENT);
   open.set_lanes(2);
   open.set_ticket("short");
-  EXPECT_EQ(EndOf(stub_.get(), request).error_code(),
+  EXPECT_EQ(GetEnd(stub_.get(), request).error_code(),
             StatusCode::INVALID_ARGUMENT);
   request.mutable_join()->set_ticket(std::string(kLaneTicketBytes, 't'));
   request.mutable_join()->set_lane(1);
-  EXPECT_EQ(EndOf(stub_.get(), request).error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(GetEnd(stub_.get(), request).error_code(), StatusCode::NOT_FOUND);
 }
 
 // Chunks alternate between the lanes. A lane that joins twice, or whose number
@@ -174,7 +174,7 @@ TEST_F(PullCallTest, SendsChunksOverLanesInTurn) {
   join.mutable_join()->set_ticket(open.ticket());
   for (const uint32_t lane : {0, 2}) {
     join.mutable_join()->set_lane(lane);
-    EXPECT_EQ(EndOf(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
+    EXPECT_EQ(GetEnd(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
   }
   join.mutable_join()->set_lane(1);
   const auto side = stub_->Pull(&contexts[1]);
@@ -182,7 +182,7 @@ TEST_F(PullCallTest, SendsChunksOverLanesInTurn) {
   uint64_t over_main = 0, over_side = 0;
   ASSERT_TRUE(side->Read(&message));
   over_side += message.has_chunk();
-  EXPECT_EQ(EndOf(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(GetEnd(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
   const auto grant = [&main](const v1::PullResponse::Begin& begin) {
     v1::PullRequest credit;
     credit.mutable_credit()->set_bytes(begin.bytes());

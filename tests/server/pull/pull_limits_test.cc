@@ -66,11 +66,11 @@ TEST(PullLimitsTest, SilentPullsGiveWayInTheOrderOfTheirStart) {
 }
 
 TEST(PullLimitsTest, CountsClientsByAddress) {
-  EXPECT_EQ(ClientOf("ipv4:10.0.0.1:4711"), "ipv4:10.0.0.1");
-  EXPECT_EQ(ClientOf("ipv6:%5B::1%5D:4711"), "ipv6:%5B::1%5D");
-  EXPECT_EQ(ClientOf("unix:/run/a.sock"), "unix");
-  EXPECT_EQ(ClientOf("unix:"), "unix");
-  EXPECT_EQ(ClientOf("?"), "?");
+  EXPECT_EQ(GetClient("ipv4:10.0.0.1:4711"), "ipv4:10.0.0.1");
+  EXPECT_EQ(GetClient("ipv6:%5B::1%5D:4711"), "ipv6:%5B::1%5D");
+  EXPECT_EQ(GetClient("unix:/run/a.sock"), "unix");
+  EXPECT_EQ(GetClient("unix:"), "unix");
+  EXPECT_EQ(GetClient("?"), "?");
 }
 
 }  // namespace

@@ -9,8 +9,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include "proto/schedule/image_columns.h"
-#include "proto/schedule/schedule_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
@@ -51,7 +50,7 @@ TEST(EncodedScheduleTest, ListsTheLengthOfEachFile) {
     const v1::StepSchedule schedule = ScheduleOf(config, index, step);
     ASSERT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
     for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
-      const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
+      const std::vector<uint32_t> first = GetFirstEntries(columns).crop;
       for (int i = 0; i < columns.ordinal_size(); ++i) {
         for (uint32_t k = 0; k < columns.images(i); ++k) {
           EXPECT_EQ(EncodedBytes(columns, first[i] + k),
@@ -78,7 +77,7 @@ TEST(EncodedScheduleTest, AShareOfTheFilesTravels) {
       const v1::StepSchedule schedule = ScheduleOf(config, index, step);
       EXPECT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
       for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
-        const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
+        const std::vector<uint32_t> first = GetFirstEntries(columns).crop;
         for (int i = 0; i < columns.ordinal_size(); ++i) {
           for (uint32_t k = 0; k < columns.images(i); ++k) {
             const uint32_t bytes = EncodedBytes(columns, first[i] + k);
@@ -131,7 +130,7 @@ TEST(EncodedScheduleTest, WhatPillow13BeginsWithTheHeightTravelsAsPixels) {
   for (uint64_t step = 0; step < 4; ++step) {
     const v1::StepSchedule schedule = ScheduleOf(config, index, step);
     for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
-      const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
+      const std::vector<uint32_t> first = GetFirstEntries(columns).crop;
       for (int i = 0; i < columns.ordinal_size(); ++i) {
         const uint64_t ordinal = columns.ordinal(i);
         for (uint32_t k = 0; k < columns.images(i); ++k) {

@@ -8,8 +8,7 @@
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
-#include "proto/schedule/image_columns.h"
-#include "proto/schedule/schedule_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_planner.h"
@@ -56,7 +55,7 @@ TEST_P(FamilyScheduleTest, ColumnsHoldWhatThePlannerSays) {
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   ASSERT_TRUE(CheckColumns(*schedule).ok()) << CheckColumns(*schedule);
   const v1::MicroBatchSchedule& columns = schedule->micro_batches(0);
-  const FirstEntries first = FirstEntriesOf(columns);
+  const FirstEntries first = GetFirstEntries(columns);
   uint64_t images = 0;
   uint64_t patches = 0;
   for (int i = 0; i < columns.tokens_size(); ++i) {
@@ -68,7 +67,7 @@ TEST_P(FamilyScheduleTest, ColumnsHoldWhatThePlannerSays) {
       const auto plan =
           planner.Plan(size.height, size.width, sample.images.size());
       ASSERT_TRUE(plan.ok()) << plan.status();
-      EXPECT_EQ(CropsOf(columns, first.image[i] + k), plan->crops);
+      EXPECT_EQ(GetCrops(columns, first.image[i] + k), plan->crops);
       tokens += plan->placeholders;
       patches += plan->patches;
       ++images;

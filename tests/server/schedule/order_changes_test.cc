@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "proto/schedule/step_ranges.h"
-#include "server/config/batch_sizes.h"
+#include "proto/schedule/split.h"
+#include "server/config/topology.h"
 #include "server/schedule/mixture.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/scheduler.h"
@@ -141,7 +141,7 @@ TEST(OrderChangesTest, EverySampleComesOnceAnEpochOfItsSource) {
     for (uint32_t epochs = 1; epochs <= 3; ++epochs) {
       uint64_t end = 0;
       while (order.At(end).epoch < epochs) ++end;
-      EXPECT_EQ(order.EndOf(epochs), end);
+      EXPECT_EQ(order.GetEnd(epochs), end);
     }
   }
 }

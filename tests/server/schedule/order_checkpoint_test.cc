@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/schedule/fingerprint.h"
-#include "proto/schedule/step_ranges.h"
+#include "proto/schedule/split.h"
 #include "server/schedule/scheduler.h"
 #include "server/schedule/step_plan.h"
 #include "tests/server/schedule/changed_order.h"

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/schedule/balance_joint.h"
+#include "server/schedule/balance.h"
 #include "server/schedule/micro_batch_schedule.h"
 
 namespace ballast {

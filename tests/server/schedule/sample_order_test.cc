@@ -118,7 +118,7 @@ TEST(MixtureTest, SourcesOfWeightZeroAreNotDrawn) {
     EXPECT_EQ(mixture.At(p).source, 2 * without.At(p).source + 1) << p;
     EXPECT_EQ(mixture.At(p).number, without.At(p).number) << p;
   }
-  EXPECT_EQ(mixture.PositionOf(0, 0), UINT64_MAX);
+  EXPECT_EQ(mixture.GetPosition(0, 0), UINT64_MAX);
 }
 
 TEST(MixtureTest, CountsDraws) {
@@ -136,9 +136,9 @@ TEST(MixtureTest, PositionOfIsTheInverse) {
     const Mixture mixture(weights);
     for (uint64_t p = 0; p < 5000; ++p) {
       const Mixture::Draw draw = mixture.At(p);
-      ASSERT_EQ(mixture.PositionOf(draw.source, draw.number), p);
+      ASSERT_EQ(mixture.GetPosition(draw.source, draw.number), p);
     }
-    EXPECT_EQ(mixture.PositionOf(0, UINT64_MAX), UINT64_MAX);
+    EXPECT_EQ(mixture.GetPosition(0, UINT64_MAX), UINT64_MAX);
   }
 }
 
@@ -179,10 +179,10 @@ TEST(SampleOrderTest, EndsBeforeTheFirstEpochTooMany) {
     for (uint32_t epochs = 1; epochs <= 5; ++epochs) {
       uint64_t end = 0;
       while (order.At(end).epoch < epochs) ++end;
-      EXPECT_EQ(order.EndOf(epochs), end);
+      EXPECT_EQ(order.GetEnd(epochs), end);
     }
   }
-  EXPECT_EQ(SampleOrder({{"a", UINT64_MAX / 2, 1}}, 1, true).EndOf(3),
+  EXPECT_EQ(SampleOrder({{"a", UINT64_MAX / 2, 1}}, 1, true).GetEnd(3),
             UINT64_MAX);
 }
 

@@ -13,10 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
-#include "proto/schedule/schedule_columns.h"
-#include "proto/schedule/schedule_json.h"
+#include "proto/schedule/schedule_table.h"
 #include "tests/fakes/drawn_loads.h"
 #include "tests/fakes/job_config.h"
 #include "tests/server/schedule/formula_scheduler.h"

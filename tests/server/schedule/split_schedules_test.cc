@@ -77,10 +77,10 @@ TEST(SplitSourcesTest, EachSplitHasItsSources) {
   EXPECT_THAT(SourcesOfSplit(config, v1::SPLIT_TRAIN), ElementsAre(0, 3));
   EXPECT_THAT(SourcesOfSplit(config, v1::SPLIT_VALID), ElementsAre(1));
   EXPECT_THAT(SourcesOfSplit(config, v1::SPLIT_TEST), ElementsAre(2));
-  EXPECT_THAT(SplitsOf(config),
+  EXPECT_THAT(GetSplits(config),
               ElementsAre(v1::SPLIT_TRAIN, v1::SPLIT_VALID, v1::SPLIT_TEST));
   const v1::Config one = JobConfig(2, 2, 8, 4);
-  EXPECT_THAT(SplitsOf(one), ElementsAre(v1::SPLIT_TRAIN));
+  EXPECT_THAT(GetSplits(one), ElementsAre(v1::SPLIT_TRAIN));
   EXPECT_THAT(SourcesOfSplit(one, v1::SPLIT_VALID), IsEmpty());
 }
 

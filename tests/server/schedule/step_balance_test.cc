@@ -1,4 +1,4 @@
-#include "server/schedule/step_balance.h"
+#include "server/schedule/step_plan.h"
 
 #include <map>
 

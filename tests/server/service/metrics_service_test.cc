@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/metrics_service.grpc.pb.h"
-#include "server/schedule/step_balance.h"
+#include "server/schedule/step_plan.h"
 #include "server/service/server.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
@@ -40,6 +40,7 @@ class MetricsServiceTest : public ::testing::Test {
     job.config.mutable_serve()->set_max_bad_samples(100);
     job.config.mutable_order()->set_epochs(20);
     job.tokenizer = *MakeTokenizer("bytes");
+    job.text = *ModelText::Create(job.config.model(), job.tokenizer.get());
     auto source = std::make_unique<FakeSampleSource>(job.config, 32);
     source_ = source.get();
     job.scheduler = *Scheduler::Create(job.config, {&source->index()});

@@ -59,6 +59,7 @@ class PeerServersTest : public ::testing::Test {
       (*added->mutable_ranks())["language"] = std::to_string(s);
     }
     job.tokenizer = *MakeTokenizer("bytes");
+    job.text = *ModelText::Create(job.config.model(), job.tokenizer.get());
     auto source = std::make_unique<FakeSampleSource>(job.config, 32);
     job.scheduler = *Scheduler::Create(job.config, {&source->index()});
     job.sources.push_back(std::move(source));

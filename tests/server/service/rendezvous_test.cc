@@ -57,16 +57,16 @@ std::string IdOf(const Result& result) {
   return (*result)->id();
 }
 
-absl::StatusCode CodeOf(const Result& result) {
+absl::StatusCode GetCode(const Result& result) {
   return result.has_value() ? result->status().code()
                             : absl::StatusCode::kUnknown;
 }
 
-absl::StatusCode CodeOf(Rendezvous* rendezvous,
-                        const v1::RendezvousRequest& request) {
+absl::StatusCode GetCode(Rendezvous* rendezvous,
+                         const v1::RendezvousRequest& request) {
   Result result;
   Join(rendezvous, request, &result);
-  return CodeOf(result);
+  return GetCode(result);
 }
 
 TEST(RendezvousTest, AllRanksGetRank0sId) {
@@ -169,11 +169,11 @@ TEST(RendezvousTest, ReplacesAWaitingRankThatComesAgain) {
   Result first, second, zero, other_zero;
   const uint64_t ticket = Join(&rendezvous, Member("g", 1, 3), &first);
   Join(&rendezvous, Member("g", 1, 3), &second);
-  EXPECT_EQ(CodeOf(first), absl::StatusCode::kAborted);
+  EXPECT_EQ(GetCode(first), absl::StatusCode::kAborted);
   EXPECT_FALSE(rendezvous.Leave(ticket));
   Join(&rendezvous, Member("g", 0, 3, "id"), &zero);
   Join(&rendezvous, Member("g", 0, 3, "other"), &other_zero);
-  EXPECT_EQ(CodeOf(zero), absl::StatusCode::kAborted);
+  EXPECT_EQ(GetCode(zero), absl::StatusCode::kAborted);
   Result two;
   Join(&rendezvous, Member("g", 2, 3), &two);
   for (const Result* result : {&second, &other_zero, &two}) {
@@ -219,20 +219,20 @@ TEST(RendezvousTest, ForgetsAGroupThatAllHaveLeft) {
 TEST(RendezvousTest, RefusesInvalidRequests) {
   Rendezvous rendezvous;
   const auto invalid = absl::StatusCode::kInvalidArgument;
-  EXPECT_EQ(CodeOf(&rendezvous, Member("", 0, 1, "id")), invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, Member(std::string(257, 'g'), 0, 1, "id")),
+  EXPECT_EQ(GetCode(&rendezvous, Member("", 0, 1, "id")), invalid);
+  EXPECT_EQ(GetCode(&rendezvous, Member(std::string(257, 'g'), 0, 1, "id")),
             invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, Member("g", 0, 0, "id")), invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, Member("g", 2, 2)), invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, Member("g", 0, UINT32_MAX, "id")), invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, Member("g", 1, 2, "id")), invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, Member("g", 0, 2)), invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, Member("g", 0, 2, std::string(4097, 'i'))),
+  EXPECT_EQ(GetCode(&rendezvous, Member("g", 0, 0, "id")), invalid);
+  EXPECT_EQ(GetCode(&rendezvous, Member("g", 2, 2)), invalid);
+  EXPECT_EQ(GetCode(&rendezvous, Member("g", 0, UINT32_MAX, "id")), invalid);
+  EXPECT_EQ(GetCode(&rendezvous, Member("g", 1, 2, "id")), invalid);
+  EXPECT_EQ(GetCode(&rendezvous, Member("g", 0, 2)), invalid);
+  EXPECT_EQ(GetCode(&rendezvous, Member("g", 0, 2, std::string(4097, 'i'))),
             invalid);
   EXPECT_EQ(
-      CodeOf(&rendezvous, OfRun(std::string(257, 'r'), Member("g", 1, 2))),
+      GetCode(&rendezvous, OfRun(std::string(257, 'r'), Member("g", 1, 2))),
       invalid);
-  EXPECT_EQ(CodeOf(&rendezvous, As(std::string(65, 'm'), Member("g", 1, 2))),
+  EXPECT_EQ(GetCode(&rendezvous, As(std::string(65, 'm'), Member("g", 1, 2))),
             invalid);
 }
 
@@ -255,7 +255,7 @@ TEST(RendezvousTest, BoundsGroups) {
     tickets.push_back(
         Join(&rendezvous, Member(absl::StrCat("g", i), 1, 2), &results[i]));
   }
-  EXPECT_EQ(CodeOf(&rendezvous, Member("more", 1, 2)),
+  EXPECT_EQ(GetCode(&rendezvous, Member("more", 1, 2)),
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(rendezvous.Leave(tickets[3]));
   Result more;

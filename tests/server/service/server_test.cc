@@ -37,6 +37,7 @@ OpenedJob Job(std::vector<std::string> listen) {
   job.config.mutable_serve()->mutable_listen()->Assign(listen.begin(),
                                                        listen.end());
   job.tokenizer = *MakeTokenizer("bytes");
+  job.text = *ModelText::Create(job.config.model(), job.tokenizer.get());
   auto source = std::make_unique<FakeSampleSource>(job.config, 32);
   job.scheduler = *Scheduler::Create(job.config, {&source->index()});
   job.sources.push_back(std::move(source));

@@ -15,7 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/corpus/file.h"
 
 namespace ballast {

@@ -1,11 +1,10 @@
-#include "server/storage/span_memory.h"
+#include "server/storage/span.h"
 
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
-#include "server/storage/span.h"
 
 namespace ballast {
 namespace {

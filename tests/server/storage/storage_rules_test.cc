@@ -7,11 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/storage/folder_listing.h"
 #include "server/storage/object_version.h"
-#include "server/storage/range_plan.h"
-#include "server/storage/store_credentials.h"
+#include "server/storage/storage.h"
+#include "server/storage/store_access.h"
 #include "server/storage/store_fault.h"
+#include "server/storage/store_reader.h"
 #include "server/storage/store_url.h"
 
 namespace ballast {

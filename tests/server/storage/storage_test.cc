@@ -18,7 +18,7 @@
 
 #include "absl/strings/match.h"
 #include "common/mutex.h"
-#include "server/storage/range_plan.h"
+#include "server/storage/store_reader.h"
 
 namespace ballast {
 namespace {

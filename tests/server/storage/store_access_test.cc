@@ -8,9 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/storage/azure_access.h"
-#include "server/storage/gcs_access.h"
-#include "server/storage/store_endpoint.h"
+#include "server/storage/store_access.h"
 
 namespace ballast {
 namespace {

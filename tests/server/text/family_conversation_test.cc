@@ -143,7 +143,7 @@ TEST(FamilyConversationTest, LabelsSpellTheSupervisedText) {
   EXPECT_EQ(learnt("glm46v"), "Here.<|user|>Yes");
 }
 
-std::string TextOf(const std::vector<int32_t>& ids) {
+std::string GetText(const std::vector<int32_t>& ids) {
   std::string text;
   EXPECT_TRUE(FamilyTokenizer().Decode(ids, &text).ok());
   return text;
@@ -155,7 +155,7 @@ TEST(FamilyConversationTest, WritesTurnsAsTheTemplatesDo) {
                        const std::vector<Turn>& turns) {
     const auto sample = Tokenize(family, turns, {});
     EXPECT_TRUE(sample.ok()) << sample.status();
-    return sample.ok() ? TextOf(sample->ids) : "";
+    return sample.ok() ? GetText(sample->ids) : "";
   };
   const std::vector<Turn> turns = {{Role::kSystem, " Be \n"},
                                    {Role::kUser, " Hi \n"},
@@ -198,7 +198,7 @@ TEST(FamilyConversationTest, NumbersImages) {
                                 {Role::kUser, "<image>"}},
                                {{56, 56}, {56, 56}, {56, 56}});
   ASSERT_TRUE(sample.ok()) << sample.status();
-  const std::string text = TextOf(sample->ids);
+  const std::string text = GetText(sample->ids);
   const size_t first = text.find("User: aPicture 1:<|IMAGE_START|>");
   const size_t second = text.find("<|IMAGE_END|>Picture 2:<|IMAGE_START|>");
   const size_t third = text.find("User: Picture 3:<|IMAGE_START|>");

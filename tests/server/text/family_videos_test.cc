@@ -168,8 +168,8 @@ class LlavaVideosTest : public FamilyVideosTest {
     return TextOfVideo(VideoRule::kLlava, plan, 1);
   }
 
-  std::string FaultOf(const std::string& text, size_t images, size_t videos,
-                      TextForm form = TextForm::kConversation) {
+  std::string GetFault(const std::string& text, size_t images, size_t videos,
+                       TextForm form = TextForm::kConversation) {
     return std::string(Build(text, std::vector<TileShape>(images, {400, 500}),
                              std::vector<VideoText>(videos, VideoOf(1)), form)
                            .status()
@@ -213,17 +213,17 @@ TEST_F(LlavaVideosTest, RefusesWhatItsTrainingCodeDoesNotTake) {
   const std::string chat =
       R"({"conversations": [{"from": "human", "value": "<video>"},
           {"from": "gpt", "value": "a"}]})";
-  EXPECT_EQ(FaultOf(chat, 0, 1), "");
-  EXPECT_THAT(FaultOf(chat, 0, 2),
+  EXPECT_EQ(GetFault(chat, 0, 1), "");
+  EXPECT_THAT(GetFault(chat, 0, 2),
               HasSubstr("2 videos; LLaVA-Video's training code takes one video "
                         "a sample"));
-  EXPECT_THAT(FaultOf(chat, 1, 1), HasSubstr("a video beside 1 images"));
-  EXPECT_THAT(FaultOf("<video> words", 0, 1, TextForm::kDocument),
+  EXPECT_THAT(GetFault(chat, 1, 1), HasSubstr("a video beside 1 images"));
+  EXPECT_THAT(GetFault("<video> words", 0, 1, TextForm::kDocument),
               HasSubstr("a video in a document"));
   // Its training code would train on the text alone.
-  EXPECT_THAT(FaultOf(R"({"conversations": [{"from": "human", "value": "b"},
+  EXPECT_THAT(GetFault(R"({"conversations": [{"from": "human", "value": "b"},
                          {"from": "gpt", "value": "a"}]})",
-                      0, 1),
+                       0, 1),
               HasSubstr("has 0 <image> marks"));
 }
 

@@ -1,4 +1,4 @@
-#include "server/text/own_template.h"
+#include "server/text/chat_writer.h"
 
 #include <filesystem>
 #include <fstream>

@@ -77,7 +77,7 @@ TEST(LlavaVideoTest, EqualsItsTrainingCode) {
   ASSERT_EQ(vectors.size(), 300u);
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector.dump());
-    const VideoModel model = *VideoModelOf(ModelOf(vector));
+    const VideoModel model = *GetVideoModel(ModelOf(vector));
     const auto plan = PlanIndexedVideo(
         model,
         VideoOf(vector["frames"].get<uint32_t>(), vector["fps"].get<double>()));
@@ -102,7 +102,7 @@ TEST(LlavaVideoTest, EqualsItsTrainingCode) {
 TEST(LlavaVideoTest, SamplesAsItsArgumentsSay) {
   v1::Model model = LlavaVideo();
   const IndexedVideo minutes = VideoOf(3600 * 30, 30);
-  auto plan = PlanIndexedVideo(*VideoModelOf(model), minutes);
+  auto plan = PlanIndexedVideo(*GetVideoModel(model), minutes);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->frames.size(), 3600u);
   EXPECT_EQ(plan->tokens, 3600u * 14 * 15);
@@ -110,7 +110,7 @@ TEST(LlavaVideoTest, SamplesAsItsArgumentsSay) {
   model.mutable_video()->set_max_frames(64);
   model.mutable_video()->set_force_sample(true);
   model.mutable_video()->set_time_instruction(true);
-  plan = PlanIndexedVideo(*VideoModelOf(model), VideoOf(3, 1.5));
+  plan = PlanIndexedVideo(*GetVideoModel(model), VideoOf(3, 1.5));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->frames.size(), 64u);  // of 3, so they are repeated
   EXPECT_EQ(plan->frames.front(), 0u);
@@ -128,7 +128,7 @@ TEST(LlavaVideoTest, AClipIsAVideoOfItsOwn) {
   clip.flags = IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
   clip.start = 2;
   clip.end = 4;  // frames 60 to 120
-  const auto plan = PlanIndexedVideo(*VideoModelOf(model), clip);
+  const auto plan = PlanIndexedVideo(*GetVideoModel(model), clip);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_THAT(plan->frames, ElementsAre(60, 90, 120));
   EXPECT_THAT(TextOfVideo(VideoRule::kLlava, *plan, 1).times,
@@ -140,7 +140,7 @@ TEST(LlavaVideoTest, AClipIsAVideoOfItsOwn) {
 TEST(LlavaVideoTest, RefusesWhatItDoesNotTake) {
   const auto fault = [](const v1::Model& model, const IndexedVideo& video) {
     return std::string(
-        PlanIndexedVideo(*VideoModelOf(model), video).status().message());
+        PlanIndexedVideo(*GetVideoModel(model), video).status().message());
   };
   v1::Model model = LlavaVideo();
   IndexedVideo list = VideoOf(8, 30);
@@ -156,9 +156,9 @@ TEST(LlavaVideoTest, RefusesWhatItDoesNotTake) {
   // A family of one's own has the model's rule with its own tiles.
   model = LlavaVideo();
   model.mutable_image_family()->set_tile(224);
-  EXPECT_EQ(VideoModelOf(model)->frame_tokens, 8u * 9);
+  EXPECT_EQ(GetVideoModel(model)->frame_tokens, 8u * 9);
   model.mutable_image_family()->set_rule(v1::ImageFamily::RULE_CENTER_CROP);
-  EXPECT_FALSE(VideoModelOf(model).has_value());
+  EXPECT_FALSE(GetVideoModel(model).has_value());
 }
 
 TEST(LlavaVideoTest, EachOptionIsPartOfThePlansKey) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/owned_fd.h"
+#include "common/small_file.h"
 #include "server/video/decoder/decoder_process.h"
 
 namespace ballast {

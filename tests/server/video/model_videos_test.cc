@@ -45,16 +45,16 @@ TEST(ModelVideosTest, OnlySomeModelsTakeVideos) {
   for (const char* profile :
        {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_vl", "internvl3",
         "llava_onevision", "llava_video"}) {
-    EXPECT_TRUE(VideoModelOf(ModelOf(profile)).has_value()) << profile;
+    EXPECT_TRUE(GetVideoModel(ModelOf(profile)).has_value()) << profile;
   }
   for (const char* profile : {"llava_next", "gemma3", "glm4v"}) {
-    EXPECT_FALSE(VideoModelOf(ModelOf(profile)).has_value()) << profile;
+    EXPECT_FALSE(GetVideoModel(ModelOf(profile)).has_value()) << profile;
   }
-  EXPECT_FALSE(VideoModelOf(v1::Model()).has_value());
+  EXPECT_FALSE(GetVideoModel(v1::Model()).has_value());
   // A family of one's own, though it has the name.
   v1::Model other = ModelOf("internvl3");
   other.mutable_image_family()->set_rule(v1::ImageFamily::RULE_CENTER_CROP);
-  EXPECT_FALSE(VideoModelOf(other).has_value());
+  EXPECT_FALSE(GetVideoModel(other).has_value());
 }
 
 TEST(ModelVideosTest, LimitsAreTheConfigurations) {
@@ -68,7 +68,7 @@ TEST(ModelVideosTest, LimitsAreTheConfigurations) {
   given.set_max_pixels(13);
   given.set_total_pixels(17);
   given.set_cap_pixels_per_frame(true);
-  const VideoModel video = *VideoModelOf(model);
+  const VideoModel video = *GetVideoModel(model);
   EXPECT_EQ(video.sampling, VideoSampling::kTransformers);
   EXPECT_EQ(video.fps, 3);
   EXPECT_EQ(video.min_frames, 5u);
@@ -98,7 +98,7 @@ TEST(ModelVideosTest, FramesOfInternVlAreTiles) {
   model.mutable_video()->set_sampling(v1::Model::Video::SAMPLING_TRANSFORMERS);
   for (const uint32_t tile : {448u, 224u}) {
     model.mutable_image_family()->set_tile(tile);
-    const VideoModel video = *VideoModelOf(model);
+    const VideoModel video = *GetVideoModel(model);
     EXPECT_TRUE(video.frames_are_crops);
     const auto plan = PlanIndexedVideo(video, Video());
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -112,7 +112,7 @@ TEST(ModelVideosTest, FramesOfLlavaOneVisionArePooled) {
   v1::Model model = ModelOf("llava_onevision");
   for (const auto& [tile, tokens] : {std::pair(384u, 196u), {224u, 64u}}) {
     model.mutable_image_family()->set_tile(tile);
-    const VideoModel video = *VideoModelOf(model);
+    const VideoModel video = *GetVideoModel(model);
     EXPECT_FALSE(video.frames_are_crops);
     const auto plan = PlanIndexedVideo(video, Video());
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -126,7 +126,7 @@ TEST(ModelVideosTest, FramesOfLlavaOneVisionArePooled) {
   list.frames = 3;
   list.width = 30;
   list.height = 20;
-  const auto plan = PlanIndexedVideo(*VideoModelOf(model), list);
+  const auto plan = PlanIndexedVideo(*GetVideoModel(model), list);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->frames, (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_EQ(plan->tokens, 3 * 64u + 1);
@@ -134,7 +134,7 @@ TEST(ModelVideosTest, FramesOfLlavaOneVisionArePooled) {
 
 // 8 to 32 frames, one of each interval; the same for the same video.
 TEST(ModelVideosTest, InternVlDrawsByTheVideosFacts) {
-  const VideoModel model = *VideoModelOf(ModelOf("internvl3"));
+  const VideoModel model = *GetVideoModel(ModelOf("internvl3"));
   std::set<std::vector<uint32_t>> drawn;
   for (uint32_t i = 0; i < 50; ++i) {
     IndexedVideo video = Video();
@@ -168,7 +168,7 @@ TEST(ModelVideosTest, EachFactMovesTheSeed) {
 
 TEST(ModelVideosTest, ClipAndRateOfTheSampleHold) {
   v1::Model model = ModelOf("qwen2_vl");
-  const VideoModel video = *VideoModelOf(model);
+  const VideoModel video = *GetVideoModel(model);
   IndexedVideo clip = Video();
   clip.flags = IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
   clip.start = 2;
@@ -197,13 +197,13 @@ TEST(ModelVideosTest, RefusesPlansThatNoScheduleHolds) {
   video.frames = 1 << 20;
   EXPECT_THAT(
       std::string(
-          PlanIndexedVideo(*VideoModelOf(model), video).status().message()),
+          PlanIndexedVideo(*GetVideoModel(model), video).status().message()),
       HasSubstr("wanted at most 2^32-1"));
   // Seconds between patches that a float has only as infinity.
   video = Video();
   video.fps = std::numeric_limits<double>::denorm_min();
   EXPECT_FALSE(
-      PlanIndexedVideo(*VideoModelOf(ModelOf("qwen2_vl")), video).ok());
+      PlanIndexedVideo(*GetVideoModel(ModelOf("qwen2_vl")), video).ok());
 }
 
 TEST(ModelVideosTest, AnIndexKeepsTheFactsAsShown) {
@@ -220,7 +220,7 @@ TEST(ModelVideosTest, AnIndexKeepsTheFactsAsShown) {
     facts.table.frames[i].packet = i;
     facts.table.frames[i].start = i < 3 ? 0 : 3;
   }
-  const IndexedVideo video = IndexedVideoOf(facts);
+  const IndexedVideo video = GetIndexedVideo(facts);
   EXPECT_EQ(video.width, 240u);
   EXPECT_EQ(video.height, 320u);
   EXPECT_EQ(video.rotation, 90u);
@@ -281,7 +281,7 @@ TEST(VideoPlanKeyTest, TellsNumbersApartThatAgreeInSixDigits) {
 TEST(PlanIndexedVideoTest, InternVlTakesNoLists) {
   IndexedVideo list = Video();
   list.flags = IndexedVideo::kIsList;
-  EXPECT_THAT(PlanIndexedVideo(*VideoModelOf(ModelOf("internvl3")), list)
+  EXPECT_THAT(PlanIndexedVideo(*GetVideoModel(ModelOf("internvl3")), list)
                   .status()
                   .message(),
               HasSubstr("give them as images"));
@@ -293,7 +293,7 @@ TEST(PlanIndexedVideoTest, AListHasAllItsPicturesOnce) {
   list.frames = 5;
   list.width = 130;
   list.height = 90;
-  const auto model = VideoModelOf(ModelOf("qwen2_5_vl"));
+  const auto model = GetVideoModel(ModelOf("qwen2_5_vl"));
   auto plan = PlanIndexedVideo(*model, list);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_THAT(plan->frames, ElementsAre(0, 1, 2, 3, 4));

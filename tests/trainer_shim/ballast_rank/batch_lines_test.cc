@@ -1,4 +1,4 @@
-#include "trainer_shim/ballast_rank/records.h"
+#include "trainer_shim/ballast_rank/report.h"
 
 #include <sstream>
 #include <string>
@@ -29,7 +29,7 @@ TEST(BatchLineTest, NamesEveryKey) {
             "\"dp_rank\":3,\"samples\":[\"docs:5\",\"chat:9\"],"
             "\"placeholders\":1,\"tokens\":10,\"padded_tokens\":12,"
             "\"images\":2,\"patches\":80,\"digest\":\"" +
-                DigestOf(batch) +
+                ComputeDigest(batch) +
                 "\",\"bytes_read\":4096,\"bytes_moved\":256,"
                 "\"next_ms\":2.5}");
 }

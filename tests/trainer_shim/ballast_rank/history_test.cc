@@ -1,4 +1,4 @@
-#include "trainer_shim/ballast_rank/records.h"
+#include "trainer_shim/ballast_rank/report.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string PathOf(const std::string& name) {
+std::string GetPath(const std::string& name) {
   return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
 }
 
@@ -36,7 +36,7 @@ void RunAndRecord(const SyntheticJob& job, const std::string& path) {
   options.servers = {"fake:1"};
   options.steps = 2;
   const v1::Job message = SyntheticJobMessage(job);
-  const auto roles = RolesOf(message, options);
+  const auto roles = GetRoles(message, options);
   ASSERT_TRUE(roles.ok()) << roles.status();
   v1::Fingerprint fingerprint;
   fingerprint.set_hash(loader.fingerprint);
@@ -49,7 +49,7 @@ void RunAndRecord(const SyntheticJob& job, const std::string& path) {
   EXPECT_TRUE(end.ok()) << end;
 }
 
-std::vector<nlohmann::json> LinesOf(const std::string& path) {
+std::vector<nlohmann::json> GetLines(const std::string& path) {
   std::vector<nlohmann::json> lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -62,7 +62,7 @@ std::vector<nlohmann::json> LinesOf(const std::string& path) {
 using Digests = std::map<std::pair<std::string, uint64_t>, std::string>;
 
 // By module and position.
-Digests DigestsOf(const std::vector<nlohmann::json>& lines) {
+Digests GetDigests(const std::vector<nlohmann::json>& lines) {
   Digests digests;
   for (const auto& line : lines) {
     for (const auto& sample : line["samples"]) {
@@ -76,9 +76,9 @@ TEST(HistoryTest, ALineABatch) {
   SyntheticJob job;
   job.vision_dp = 2;
   job.language_dp = 3;
-  const std::string path = PathOf("lines");
+  const std::string path = GetPath("lines");
   RunAndRecord(job, path);
-  const auto lines = LinesOf(path);
+  const auto lines = GetLines(path);
   std::set<std::string> places;
   for (const auto& line : lines) {
     std::vector<std::string> keys;
@@ -93,7 +93,7 @@ TEST(HistoryTest, ALineABatch) {
   EXPECT_EQ(lines.size() % 5, 0);
   // A further run appends.
   RunAndRecord(job, path);
-  EXPECT_EQ(LinesOf(path).size(), 2 * lines.size());
+  EXPECT_EQ(GetLines(path).size(), 2 * lines.size());
 }
 
 TEST(HistoryTest, ASamplesDigestIsTheSameHoweverItCame) {
@@ -101,11 +101,11 @@ TEST(HistoryTest, ASamplesDigestIsTheSameHoweverItCame) {
   job.vision_dp = 2;
   job.language_dp = 4;
   job.delivery = v1::DELIVERY_EXCHANGE;
-  RunAndRecord(job, PathOf("exchanged"));
-  const Digests exchanged = DigestsOf(LinesOf(PathOf("exchanged")));
+  RunAndRecord(job, GetPath("exchanged"));
+  const Digests exchanged = GetDigests(GetLines(GetPath("exchanged")));
   job.delivery = v1::DELIVERY_DIRECT;
-  RunAndRecord(job, PathOf("direct"));
-  EXPECT_EQ(DigestsOf(LinesOf(PathOf("direct"))), exchanged);
+  RunAndRecord(job, GetPath("direct"));
+  EXPECT_EQ(GetDigests(GetLines(GetPath("direct"))), exchanged);
   // Samples with content differ from each other.
   std::set<std::string> language;
   size_t samples = 0;

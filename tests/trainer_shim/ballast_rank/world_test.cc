@@ -20,7 +20,7 @@
 #include "tests/fakes/synthetic_schedule.h"
 #include "tests/trainer_shim/host/dp_sizes_test_base.h"
 #include "trainer_shim/ballast_rank/failure.h"
-#include "trainer_shim/ballast_rank/records.h"
+#include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/embedding_plan.h"
 
 namespace ballast {
@@ -40,7 +40,7 @@ WorldOptions TwoSteps() {
 absl::Status RunRoles(const FakeLoader& loader, const WorldOptions& options,
                       const OnBatch& on_batch) {
   const v1::Job job = SyntheticJobMessage(loader.job);
-  const auto roles = RolesOf(job, options);
+  const auto roles = GetRoles(job, options);
   if (!roles.ok()) return roles.status();
   v1::Fingerprint fingerprint;
   fingerprint.set_hash(loader.fingerprint);
@@ -148,7 +148,7 @@ TEST_P(WorldTest, SplitPlacementGivesOnePlanWithEveryDelivery) {
         RunRoles(loader, TwoSteps(), [&](const RankBatch& got) {
           const PackedBatch& batch = *got.batch;
           MutexLock lock(&mutex);
-          digests[delivery].insert(DigestOf(batch));
+          digests[delivery].insert(ComputeDigest(batch));
           plans[absl::StrCat(batch.step, " ", batch.micro_batch, " ",
                              batch.role.dp_rank())]
               .push_back(batch.embeddings);

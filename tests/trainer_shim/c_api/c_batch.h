@@ -94,8 +94,8 @@ inline CBatch ReadBatch(const ballast_batch* batch, void* stream,
   return read;
 }
 
-// DigestOf over the tensors as the C interface describes them.
-inline std::string DigestOf(const CBatch& from) {
+// ComputeDigest over the tensors as the C interface describes them.
+inline std::string ComputeDigest(const CBatch& from) {
   BatchInfo info;
   info.max_seqlen = from.info.max_seqlen;
   info.vision_max_seqlen = from.info.vision_max_seqlen;
@@ -110,7 +110,7 @@ inline std::string DigestOf(const CBatch& from) {
     view.shape.rank = each.tensor.ndim;
     std::copy_n(each.tensor.shape, 4, view.shape.sides.begin());
   }
-  return DigestOf(info, views);
+  return ComputeDigest(info, views);
 }
 
 // Compares everything that a rank got through the C interface with what it got
@@ -124,8 +124,8 @@ inline void ExpectSameBatch(const CBatch& got, const PackedBatch& want) {
   EXPECT_EQ(got.info.micro_batch, want.micro_batch);
   EXPECT_EQ(got.info.bytes_moved, want.bytes_moved);
   EXPECT_EQ(got.info.bytes_read, want.bytes_read);
-  EXPECT_EQ(DigestOf(got), DigestOf(want));
-  EXPECT_EQ(got.digest, DigestOf(want));
+  EXPECT_EQ(ComputeDigest(got), ComputeDigest(want));
+  EXPECT_EQ(got.digest, ComputeDigest(want));
   ASSERT_EQ(got.samples.size(), want.samples.size());
   for (size_t i = 0; i < want.samples.size(); ++i) {
     EXPECT_EQ(got.names[i], want.samples[i].name);

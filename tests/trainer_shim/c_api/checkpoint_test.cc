@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace ballast {
 namespace {
 
@@ -58,5 +60,45 @@ TEST(CheckpointTest, AnotherVersionIsRefusedNamingBoth) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("version 7, wanted 1"));
 }
 
+TEST(JobJsonTest, WritesEveryFieldUnderItsName) {
+  v1::Job job;
+  v1::Job::ModuleSize& module = *job.add_modules();
+  module.set_module(v1::MODULE_VISION);
+  module.set_dp(4);
+  job.set_global_batch(64);
+  job.set_delivery(v1::DELIVERY_EXCHANGE);
+  job.set_end_step(uint64_t{1} << 60);
+  job.mutable_model()->set_profile("qwen2_5_vl");
+  job.mutable_model()->add_mean(0.5);
+  job.mutable_model()->mutable_token_ids()->set_image(151655);
+  job.mutable_model()->set_resample(v1::Model::RESAMPLE_FAST);
+  v1::Fingerprint fingerprint;
+  fingerprint.set_hash("01");
+  fingerprint.set_data_hash("02");
+
+  const std::string text = JobToJson(job, fingerprint);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json["fingerprint"], "01");
+  EXPECT_EQ(json["data_fingerprint"], "02");
+  EXPECT_EQ(json["modules"][0]["module"], "vision");
+  EXPECT_EQ(json["modules"][0]["dp"], 4);
+  EXPECT_EQ(json["modules"][0]["align"], 0) << "unset fields are there, too";
+  EXPECT_EQ(json["global_batch"], 64);
+  EXPECT_EQ(json["delivery"], "exchange");
+  EXPECT_EQ(json["end_step"], uint64_t{1} << 60) << "exact";
+  EXPECT_EQ(json["model"]["profile"], "qwen2_5_vl");
+  EXPECT_EQ(json["model"]["mean"], nlohmann::json({0.5}));
+  EXPECT_EQ(json["model"]["token_ids"]["image"], 151655);
+  EXPECT_EQ(json["model"]["resample"], "fast");
+}
+
+TEST(JobJsonTest, TextThatIsNotUtf8DoesNotFail) {
+  v1::Job job;
+  job.mutable_model()->set_profile("a\xff");
+  EXPECT_FALSE(nlohmann::json::parse(JobToJson(job, {})).empty());
+}
+
 }  // namespace
+
 }  // namespace ballast

@@ -91,7 +91,7 @@ inline std::vector<EmbeddingSample> SamplesOf(
   return samples;
 }
 
-inline uint64_t RowsOf(const std::vector<EmbeddingSample>& samples) {
+inline uint64_t GetRows(const std::vector<EmbeddingSample>& samples) {
   uint64_t rows = 0;
   for (const EmbeddingSample& sample : samples) rows += sample.rows;
   return rows;
@@ -121,8 +121,8 @@ inline int ExchangeBothWays(ballast_shim* vision, const ballast_batch* images,
     rows.struct_size = sizeof(rows);
     rows.dtype = type.dtype;
     rows.width = type.width;
-    rows.tower_rows = RowsOf(sent) + info.dummy_image;
-    rows.text_rows = RowsOf(wanted);
+    rows.tower_rows = GetRows(sent) + info.dummy_image;
+    rows.text_rows = GetRows(wanted);
     const uint64_t tower_bytes = rows.tower_rows * row;
     const uint64_t text_bytes = rows.text_rows * row;
 

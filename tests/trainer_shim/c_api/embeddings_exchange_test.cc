@@ -144,7 +144,7 @@ class EmbeddingsExchangeTest : public ::testing::Test {
       info.struct_size = sizeof(info);
       EXPECT_EQ(ballast_batch_get_info(batches[0], &info), BALLAST_OK);
       dummies_ += info.dummy_image;
-      without_text_rows_ += RowsOf(text) == 0;
+      without_text_rows_ += GetRows(text) == 0;
       for (const ballast_batch* batch : batches) ballast_batch_release(batch);
     }
     for (ballast_shim* shim : shims) ballast_shim_destroy(shim);
@@ -222,8 +222,8 @@ class EmbeddingsErrorTest : public EmbeddingsExchangeTest {
     first.rows.dtype = BALLAST_FLOAT64;
     first.rows.width = 1;
     first.rows.tower_rows =
-        RowsOf(SamplesOf(first.batches[0], rows_of)) + info.dummy_image;
-    first.rows.text_rows = RowsOf(SamplesOf(first.batches[1], rows_of));
+        GetRows(SamplesOf(first.batches[0], rows_of)) + info.dummy_image;
+    first.rows.text_rows = GetRows(SamplesOf(first.batches[1], rows_of));
     first.tower.resize(first.rows.tower_rows);
     first.text.resize(first.rows.text_rows);
     first.rows.tower = first.tower.data();

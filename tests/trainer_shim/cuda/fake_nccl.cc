@@ -44,7 +44,7 @@ void FakeNccl::Note(const std::string& call) {
   changed_.NotifyAll();
 }
 
-std::string FakeNccl::NameOf(ncclComm_t communicator) {
+std::string FakeNccl::GetName(ncclComm_t communicator) {
   return communicator == parent()  ? "parent"
          : communicator == child() ? "child"
                                    : "unknown";
@@ -88,7 +88,7 @@ ncclResult_t FakeNccl::GetAsyncError(ncclComm_t, ncclResult_t* state) {
 }
 
 ncclResult_t FakeNccl::Abort(ncclComm_t communicator) {
-  fake->Note("abort " + fake->NameOf(communicator));
+  fake->Note("abort " + fake->GetName(communicator));
   MutexLock lock(&fake->mutex_);
   fake->aborted_ = true;
   fake->changed_.NotifyAll();
@@ -96,7 +96,7 @@ ncclResult_t FakeNccl::Abort(ncclComm_t communicator) {
 }
 
 ncclResult_t FakeNccl::Destroy(ncclComm_t communicator) {
-  fake->Note("destroy " + fake->NameOf(communicator));
+  fake->Note("destroy " + fake->GetName(communicator));
   return ncclSuccess;
 }
 

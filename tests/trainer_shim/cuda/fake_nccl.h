@@ -49,7 +49,7 @@ class FakeNccl {
   static const char* LastError(ncclComm_t);
 
   void Note(const std::string& call);
-  std::string NameOf(ncclComm_t communicator);
+  std::string GetName(ncclComm_t communicator);
 
   int parent_ = 0;
   int child_ = 0;

@@ -10,7 +10,6 @@
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/job_shape.h"
 
 namespace ballast {
 namespace {
@@ -55,7 +54,7 @@ Planned Plan(v1::Module module, uint32_t rank, PixelType type,
   role.set_module(module);
   role.set_dp_rank(rank);
   Planned planned;
-  planned.shape = *ShapeOf(SyntheticJobMessage(job), role);
+  planned.shape = *GetShape(SyntheticJobMessage(job), role);
   planned.exchange = *PlanExchange(schedule, 1, role, planned.shape.delivery,
                                    planned.shape.block);
   v1::MicroBatchSchedule* columns = schedule.mutable_micro_batches(1);
@@ -64,7 +63,7 @@ Planned Plan(v1::Module module, uint32_t rank, PixelType type,
   }
   planned.layout =
       *LayOutBatch(planned.exchange, *columns, role, planned.shape);
-  const StepInfo step = StepInfoOf(schedule, planned.shape.padding);
+  const StepInfo step = GetStepInfo(schedule, planned.shape.padding);
   FillBatchInfo(step, 1, role, planned.shape, type, planned.exchange,
                 planned.layout, /*has_block=*/true, &planned.info);
   planned.plan = PlanStaging(planned.exchange, planned.layout, planned.info);
@@ -351,9 +350,9 @@ TEST(StagingPlanTest, SplitPlacementUploadsTheOrderOfEmbeddings) {
 // Headers of ranks at one micro-batch of one schedule differ only in the rank's
 // bits.
 TEST(StagingPlanTest, HeadersHoldRankStepAndMicroBatch) {
-  const ExchangeHeader a = HeaderOf(
+  const ExchangeHeader a = GetHeader(
       Plan(v1::MODULE_VISION, 0, PixelType::kFloat32).exchange.block.header);
-  const ExchangeHeader b = HeaderOf(
+  const ExchangeHeader b = GetHeader(
       Plan(v1::MODULE_VISION, 1, PixelType::kFloat32).exchange.block.header);
   EXPECT_EQ(a.place, (uint64_t{3} << 24) + 1);
   EXPECT_EQ(b.place, a.place);

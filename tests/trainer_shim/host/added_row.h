@@ -1,7 +1,7 @@
 #ifndef BALLAST_TESTS_TRAINER_SHIM_HOST_ADDED_ROW_H_
 #define BALLAST_TESTS_TRAINER_SHIM_HOST_ADDED_ROW_H_
 
-#include "trainer_shim/batch_info.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/tensor_table.h"
 
 namespace ballast {

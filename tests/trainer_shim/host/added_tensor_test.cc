@@ -19,12 +19,12 @@ PackedBatch Assemble(v1::Module module, const JobShape& shape) {
   const v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
   BatchAssembler assembler(RoleOf(module, 0), shape, PixelType::kFloat32,
                            Normalisation::kTorchvision, nullptr);
-  const BlockPlan plan = PlanBlock(schedule, 0, RoleOf(module, 0),
-                                   shape.delivery, shape.block)
-                             .value();
+  const BlockPlan plan =
+      PlanBlock(schedule, 0, RoleOf(module, 0), shape.delivery, shape.block)
+          .value();
   PackedBatch batch;
   const absl::Status status = assembler.Assemble(
-      StepInfoOf(schedule, shape.padding), 0,
+      GetStepInfo(schedule, shape.padding), 0,
       AlignedBuffer(FormulaBlock(plan, shape.block)).bytes(), &batch);
   EXPECT_TRUE(status.ok()) << status;
   return batch;
@@ -35,7 +35,7 @@ TEST(AddedTensorTest, IsInTheBatchOfItsReceivers) {
     SyntheticJob job;
     job.vision_dp = job.language_dp = 1;
     JobShape shape =
-        ShapeOf(SyntheticJobMessage(job), RoleOf(module, 0)).value();
+        GetShape(SyntheticJobMessage(job), RoleOf(module, 0)).value();
     const PackedBatch without = Assemble(module, shape);
     auto table = std::make_shared<TensorTable>(*shape.tensors);
     table->push_back(EndsRow());
@@ -46,14 +46,14 @@ TEST(AddedTensorTest, IsInTheBatchOfItsReceivers) {
     const auto ends = with.Get<int32_t>("ends");
     if (module == v1::MODULE_VISION) {
       EXPECT_TRUE(ends.empty());
-      EXPECT_EQ(DigestOf(with), DigestOf(without));
+      EXPECT_EQ(ComputeDigest(with), ComputeDigest(without));
       continue;
     }
     ASSERT_EQ(ends.size(), with.samples.size());
     for (size_t i = 0; i < ends.size(); ++i) {
       EXPECT_EQ(ends[i], with.text.cu_seqlens[i + 1]);
     }
-    EXPECT_NE(DigestOf(with), DigestOf(without));
+    EXPECT_NE(ComputeDigest(with), ComputeDigest(without));
     // It has a place among a device's lists, after all others.
     EXPECT_EQ(FindTensor(with, "ends")->offset, without.list_bytes);
     EXPECT_GT(with.list_bytes, without.list_bytes);

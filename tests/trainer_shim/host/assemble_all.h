@@ -40,10 +40,10 @@ inline std::vector<std::vector<absl::StatusOr<PackedBatch>>> AssembleAll(
   std::vector<std::vector<absl::StatusOr<PackedBatch>>> results(dp);
   const auto run = [&](uint32_t rank) {
     const v1::Role role = RoleOf(module, rank);
-    const JobShape shape = ShapeOf(SyntheticJobMessage(job), role).value();
+    const JobShape shape = GetShape(SyntheticJobMessage(job), role).value();
     BatchAssembler assembler(role, shape, pixel_type,
                              Normalisation::kTorchvision, ends[rank].get());
-    const StepInfo step = StepInfoOf(schedule, shape.padding);
+    const StepInfo step = GetStepInfo(schedule, shape.padding);
     PackedBatch batch;
     for (uint32_t m = 0; m < job.micro_batches; ++m) {
       const BlockPlan plan =

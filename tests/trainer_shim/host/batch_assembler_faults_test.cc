@@ -39,7 +39,7 @@ TEST_P(DummyImageTest, FollowsTheRanksOwnImages) {
         EXPECT_EQ(batch.totals, plain[rank][m]->totals);
         EXPECT_EQ(batch.step_totals, plain[rank][m]->step_totals);
         if (batch.dummy_image) {
-          EXPECT_NE(DigestOf(batch), DigestOf(*plain[rank][m]));
+          EXPECT_NE(ComputeDigest(batch), ComputeDigest(*plain[rank][m]));
           // One token: 2x2 patches, each with 3 channels, 2 frames and 4x4
           // pixels of (128/255 - 0.5) / 0.25.
           constexpr size_t kValues = 2 * 2 * 3 * 2 * 4 * 4;
@@ -65,7 +65,7 @@ TEST_P(DummyImageTest, FollowsTheRanksOwnImages) {
           LayOutTensors(&batch);
         }
         // Everything else is as without a dummy image.
-        EXPECT_EQ(DigestOf(batch), DigestOf(*plain[rank][m]));
+        EXPECT_EQ(ComputeDigest(batch), ComputeDigest(*plain[rank][m]));
       }
     }
   }
@@ -153,7 +153,7 @@ TEST(BatchAssemblerFaultsTest, GridsThatDoNotMergeAreRefused) {
   v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
   schedule.mutable_micro_batches(0)->set_grid_w(0, 3);
   const v1::Role role = RoleOf(v1::MODULE_VISION, 0);
-  const JobShape shape = ShapeOf(SyntheticJobMessage(job), role).value();
+  const JobShape shape = GetShape(SyntheticJobMessage(job), role).value();
   BatchAssembler assembler(role, shape, PixelType::kFloat32,
                            Normalisation::kTorchvision, nullptr);
   const AlignedBuffer block = FormulaBlock(
@@ -161,7 +161,7 @@ TEST(BatchAssemblerFaultsTest, GridsThatDoNotMergeAreRefused) {
       shape.block);
   PackedBatch batch;
   const absl::Status status = assembler.Assemble(
-      StepInfoOf(schedule, shape.padding), 0, block.bytes(), &batch);
+      GetStepInfo(schedule, shape.padding), 0, block.bytes(), &batch);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("multiples of model.merge 2"));
 }
@@ -179,14 +179,14 @@ TEST(BatchAssemblerFaultsTest, SamplesOfAnotherScheduleAreRefused) {
       }
     }
     const v1::Role role = RoleOf(v1::MODULE_LANGUAGE, rank);
-    const JobShape shape = ShapeOf(SyntheticJobMessage(job), role).value();
+    const JobShape shape = GetShape(SyntheticJobMessage(job), role).value();
     BatchAssembler assembler(role, shape, PixelType::kFloat32,
                              Normalisation::kTorchvision, ends[rank].get());
     const AlignedBuffer block = FormulaBlock(
         PlanBlock(schedule, 0, role, job.delivery, shape.block).value(),
         shape.block);
     PackedBatch batch;
-    answers[rank] = assembler.Assemble(StepInfoOf(schedule, shape.padding), 0,
+    answers[rank] = assembler.Assemble(GetStepInfo(schedule, shape.padding), 0,
                                        block.bytes(), &batch);
   };
   std::thread peer(run, 1);

@@ -46,13 +46,13 @@ Batch NextOf(TrainerShim* shim) {
 }
 
 // The digests of all batches, each taken before the next batch is asked for.
-std::vector<std::string> DigestsOf(v1::Module module) {
+std::vector<std::string> GetDigests(v1::Module module) {
   const auto shim = MakeShim(module, 0);
   std::vector<std::string> digests;
   while (true) {
     const auto batch = shim->Next();
     if (!batch.ok()) return digests;
-    digests.push_back(DigestOf(**batch));
+    digests.push_back(ComputeDigest(**batch));
   }
 }
 
@@ -61,7 +61,7 @@ class BatchLifetimeTest : public ::testing::TestWithParam<uint32_t> {};
 TEST_P(BatchLifetimeTest, HeldBatchesStayUnchanged) {
   const size_t held = GetParam();
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
-    const std::vector<std::string> want = DigestsOf(module);
+    const std::vector<std::string> want = GetDigests(module);
     ASSERT_EQ(want.size(), 16u);
     const auto shim = MakeShim(module, held);
     std::vector<Batch> last;  // the oldest first
@@ -69,7 +69,7 @@ TEST_P(BatchLifetimeTest, HeldBatchesStayUnchanged) {
       if (last.size() == held) last.erase(last.begin());
       last.push_back(NextOf(shim.get()));
       for (size_t k = 0; k < last.size(); ++k) {
-        EXPECT_EQ(DigestOf(*last[k]), want[i + 1 - last.size() + k]);
+        EXPECT_EQ(ComputeDigest(*last[k]), want[i + 1 - last.size() + k]);
       }
     }
     EXPECT_EQ(shim->batches_held(), held);
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Held, BatchLifetimeTest,
 
 TEST(BatchLifetimeTest,
      TooManyHeldAreRefusedByNameAndTheBatchComesAfterARelease) {
-  const std::vector<std::string> want = DigestsOf(v1::MODULE_LANGUAGE);
+  const std::vector<std::string> want = GetDigests(v1::MODULE_LANGUAGE);
   const auto shim = MakeShim(v1::MODULE_LANGUAGE, 3);
   std::vector<Batch> held;
   for (int i = 0; i < 3; ++i) held.push_back(NextOf(shim.get()));
@@ -109,8 +109,8 @@ TEST(BatchLifetimeTest,
   const Batch next = NextOf(shim.get());
   EXPECT_EQ(next->step, 1u);
   EXPECT_EQ(next->micro_batch, 1u);
-  EXPECT_EQ(DigestOf(*next), want[3]);
-  EXPECT_EQ(DigestOf(*another), want[1]);
+  EXPECT_EQ(ComputeDigest(*next), want[3]);
+  EXPECT_EQ(ComputeDigest(*another), want[1]);
 }
 
 // A Next that is refused has pulled nothing.
@@ -139,7 +139,7 @@ TEST(BatchLifetimeTest, TheDefaultIsEnoughForThePipeline) {
 }
 
 TEST(BatchLifetimeTest, ReleasedOnAnotherThreadWhileTheShimRuns) {
-  const std::vector<std::string> want = DigestsOf(v1::MODULE_VISION);
+  const std::vector<std::string> want = GetDigests(v1::MODULE_VISION);
   const auto shim = MakeShim(v1::MODULE_VISION, 2);
   std::vector<std::thread> holders;
   for (const std::string& digest : want) {
@@ -150,7 +150,7 @@ TEST(BatchLifetimeTest, ReleasedOnAnotherThreadWhileTheShimRuns) {
     }
     ASSERT_TRUE(batch.ok()) << batch.status();
     holders.emplace_back([&digest, held = *std::move(batch)]() mutable {
-      EXPECT_EQ(DigestOf(*held), digest);
+      EXPECT_EQ(ComputeDigest(*held), digest);
       held.Reset();
     });
   }
@@ -159,7 +159,7 @@ TEST(BatchLifetimeTest, ReleasedOnAnotherThreadWhileTheShimRuns) {
 }
 
 TEST(BatchLifetimeTest, OutlivesTheShim) {
-  const std::vector<std::string> want = DigestsOf(v1::MODULE_LANGUAGE);
+  const std::vector<std::string> want = GetDigests(v1::MODULE_LANGUAGE);
   std::vector<Batch> held;
   {
     const auto shim = MakeShim(v1::MODULE_LANGUAGE, 4);
@@ -167,7 +167,7 @@ TEST(BatchLifetimeTest, OutlivesTheShim) {
     held.erase(held.begin());
   }
   for (size_t i = 0; i < held.size(); ++i) {
-    EXPECT_EQ(DigestOf(*held[i]), want[i + 1]);
+    EXPECT_EQ(ComputeDigest(*held[i]), want[i + 1]);
     EXPECT_EQ(held[i]->schedule->step(), held[i]->step);
   }
   std::thread([held = std::move(held)] {}).join();
@@ -177,10 +177,10 @@ TEST(BatchLifetimeTest, OutlivesTheShim) {
 TEST(BatchLifetimeTest, OutlivesAnError) {
   const auto shim = MakeShim(v1::MODULE_LANGUAGE, 4);
   const Batch batch = NextOf(shim.get());
-  const std::string digest = DigestOf(*batch);
+  const std::string digest = ComputeDigest(*batch);
   shim->Cancel();
   EXPECT_EQ(shim->Next().status().code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(DigestOf(*batch), digest);
+  EXPECT_EQ(ComputeDigest(*batch), digest);
 }
 
 // Further micro-batches take no more memory.

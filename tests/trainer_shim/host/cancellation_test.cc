@@ -131,7 +131,7 @@ RankRun RunRank(uint32_t rank, std::unique_ptr<Communicator> end,
     const auto batch = (*shim)->Next();
     points->Pass();
     if (batch.ok()) {
-      run.batches.push_back(DigestOf(**batch));
+      run.batches.push_back(ComputeDigest(**batch));
     } else {
       run.end = batch.status();
     }

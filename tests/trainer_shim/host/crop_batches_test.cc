@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/schedule/image_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "tests/trainer_shim/host/assemble_all.h"
 #include "trainer_shim/host/host_batch_maker.h"
 
@@ -47,7 +47,7 @@ TEST_P(CropBatchesTest, DeliveriesAreByteIdentical) {
                        {}, RankOneAddsADummy)) {
         for (const auto& batch : batches) {
           ASSERT_TRUE(batch.ok()) << batch.status();
-          all.push_back(DigestOf(*batch));
+          all.push_back(ComputeDigest(*batch));
           const auto samples = SampleDigests(*batch);
           all.insert(all.end(), samples.begin(), samples.end());
           if (delivery == v1::DELIVERY_EXCHANGE) moved += batch->bytes_moved;
@@ -73,8 +73,8 @@ class Oracle {
 
   // Row and column of pixel_values, counted from the crop's first row. False:
   // a zero of padding.
-  bool PixelOf(uint64_t row, uint64_t column, uint32_t* y, uint32_t* x,
-               uint32_t* c) const {
+  bool GetPixel(uint64_t row, uint64_t column, uint32_t* y, uint32_t* x,
+                uint32_t* c) const {
     if (batch_.crops.tiles) {
       *c = column / (shape_.tile_h * shape_.tile_w);
       *y = column / shape_.tile_w % shape_.tile_h;
@@ -119,7 +119,7 @@ TEST_P(CropBatchesTest, PixelsLieWhereTheFormulaSays) {
       const auto pixels = batch->Get<float>("pixel_values");
       const CropLayout& crops = batch->crops;
       const auto& columns = schedule.micro_batches(batch->micro_batch);
-      const FirstEntries first = FirstEntriesOf(columns);
+      const FirstEntries first = GetFirstEntries(columns);
       const uint64_t values = crops.shape.row();
       ASSERT_EQ(pixels.size(), crops.rows() * values);
       uint64_t crop = 0;
@@ -146,7 +146,7 @@ TEST_P(CropBatchesTest, PixelsLieWhereTheFormulaSays) {
           for (uint64_t at = 0; at < rows * values; ++at) {
             uint32_t y, x, c;
             float wanted = 0;
-            if (oracle.PixelOf(at / values, at % values, &y, &x, &c)) {
+            if (oracle.GetPixel(at / values, at % values, &y, &x, &c)) {
               wanted = table.floats(c)[FormulaPixel(
                   sample.position, k, oracle.grid_w(), kPatch, y, x, c)];
             }
@@ -226,7 +226,7 @@ TEST(TilesOfVideosTest, LieWhereTheFormulaSays) {
     for (const auto& batch : batches) {
       ASSERT_TRUE(batch.ok()) << batch.status();
       const auto& columns = schedule.micro_batches(batch->micro_batch);
-      const FirstEntries first = FirstEntriesOf(columns);
+      const FirstEntries first = GetFirstEntries(columns);
       const PatchShape& shape = batch->crops.shape;
       ASSERT_EQ(shape.tile_h, kTile);
       uint64_t row = 0, video = 0, images = 0;
@@ -299,7 +299,7 @@ TEST(TilesOfVideosTest, DeliveriesAreByteIdentical) {
                      RankOneAddsADummy)) {
       for (const auto& batch : batches) {
         ASSERT_TRUE(batch.ok()) << batch.status();
-        all.push_back(DigestOf(*batch));
+        all.push_back(ComputeDigest(*batch));
         const auto samples = SampleDigests(*batch);
         all.insert(all.end(), samples.begin(), samples.end());
       }

@@ -28,7 +28,7 @@ MadeJpeg Made(uint64_t position, uint32_t image) {
   return made;
 }
 
-std::string FileOf(uint64_t position, uint32_t image) {
+std::string GetFile(uint64_t position, uint32_t image) {
   return MakeJpeg(Made(position, image));
 }
 
@@ -44,7 +44,7 @@ void ListEncoded(v1::StepSchedule* schedule) {
       const uint64_t position = columns.position(i);
       for (uint32_t k = 0; k < columns.images(i); ++k) {
         columns.add_encoded_bytes(
-            IsEncoded(position, k) ? FileOf(position, k).size() : 0);
+            IsEncoded(position, k) ? GetFile(position, k).size() : 0);
       }
     }
   }
@@ -104,7 +104,7 @@ TEST_P(EncodedBatchesTest, EqualThoseOfPixels) {
         const auto& got = encoded[rank][m];
         ASSERT_TRUE(want.ok()) << want.status();
         ASSERT_TRUE(got.ok()) << got.status();
-        EXPECT_EQ(DigestOf(*got), DigestOf(*want));
+        EXPECT_EQ(ComputeDigest(*got), ComputeDigest(*want));
         ASSERT_EQ(got->samples.size(), want->samples.size());
         for (size_t i = 0; i < got->samples.size(); ++i) {
           EXPECT_EQ(got->samples[i].placeholder, want->samples[i].placeholder);
@@ -131,7 +131,7 @@ TEST_P(EncodedBatchesTest, DummyImagesAreNotEncoded) {
                                    });
   ASSERT_TRUE(pixels[0][0].ok() && encoded[0][0].ok());
   EXPECT_TRUE(encoded[0][0]->dummy_image);
-  EXPECT_EQ(DigestOf(*encoded[0][0]), DigestOf(*pixels[0][0]));
+  EXPECT_EQ(ComputeDigest(*encoded[0][0]), ComputeDigest(*pixels[0][0]));
 }
 
 INSTANTIATE_TEST_SUITE_P(

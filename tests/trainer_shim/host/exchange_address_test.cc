@@ -1,4 +1,4 @@
-#include "trainer_shim/host/peer_address.h"
+#include "trainer_shim/host/gloo_communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

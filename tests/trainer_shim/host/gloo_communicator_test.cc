@@ -15,7 +15,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/fakes/meeting_place.h"
-#include "trainer_shim/host/gloo_link.h"
 
 namespace ballast {
 namespace {
@@ -227,7 +226,7 @@ Linked Link() {
 TEST(GlooLinkTest, ARankThatIsSilentIsNamedAfterTheTimeout) {
   const Linked linked = Link();
   const absl::Status late = linked.ends[0]->Exchange(
-      HeadersOf(7, 0, 0, 2, {}, {}), {}, {}, absl::Milliseconds(100));
+      GetHeaders(7, 0, 0, 2, {}, {}), {}, {}, absl::Milliseconds(100));
   EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(late.message(), HasSubstr("rank 0: no sign of rank 1 in time"));
 }
@@ -236,11 +235,11 @@ TEST(GlooLinkTest, ARankOfAnotherRunIsRefused) {
   const Linked linked = Link();
   absl::Status ends[2];
   std::thread other([&] {
-    ends[1] = linked.ends[1]->Exchange(HeadersOf(8, 0, 1, 2, {}, {}), {}, {},
+    ends[1] = linked.ends[1]->Exchange(GetHeaders(8, 0, 1, 2, {}, {}), {}, {},
                                        absl::Minutes(1));
     linked.ends[1]->Close();
   });
-  ends[0] = linked.ends[0]->Exchange(HeadersOf(7, 0, 0, 2, {}, {}), {}, {},
+  ends[0] = linked.ends[0]->Exchange(GetHeaders(7, 0, 0, 2, {}, {}), {}, {},
                                      absl::Minutes(1));
   linked.ends[0]->Close();
   other.join();

@@ -63,7 +63,7 @@ void ExpectServersPixels(HostImageDecoder* decoder, const std::string& bytes,
 TEST(HostImageDecoderTest, MadeFilesHaveTheServersPixels) {
   HostImageDecoder decoder;
   for (const MadeJpeg& made : HardJpegs()) {
-    SCOPED_TRACE(NameOf(made));
+    SCOPED_TRACE(GetName(made));
     const std::string bytes = MakeJpeg(made);
     const PlaneForm form = {made.width, made.height, made.sampling};
     ExpectServersPixels(&decoder, bytes, form);
@@ -131,7 +131,7 @@ TEST(HostImageDecoderTest, OtherFiltersHaveTheServersPixels) {
       const Resampling resampling = {filter, library};
       HostImageDecoder decoder(resampling);
       for (const MadeJpeg& made : HardJpegs()) {
-        SCOPED_TRACE(NameOf(made));
+        SCOPED_TRACE(GetName(made));
         const std::string bytes = MakeJpeg(made);
         const PlaneForm form = {made.width, made.height, made.sampling};
         const auto picture = DecodeRgb(bytes);

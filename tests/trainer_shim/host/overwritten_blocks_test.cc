@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // The second micro-batch of the only step is damaged, or overwritten, or both.
-absl::Status EndOf(v1::Module module, bool damaged, bool overwritten) {
+absl::Status GetEnd(v1::Module module, bool damaged, bool overwritten) {
   FakeLoader loader;
   loader.job.delivery = v1::DELIVERY_DIRECT;
   loader.on_block = [=](uint64_t, uint32_t micro_batch,
@@ -82,7 +82,7 @@ class OverwrittenBlocksTest : public ::testing::TestWithParam<v1::Module> {};
 
 TEST_P(OverwrittenBlocksTest, AreNamedWhetherOrNotTheyStillParse) {
   for (const bool damaged : {false, true}) {
-    const absl::Status end = EndOf(GetParam(), damaged, /*overwritten=*/true);
+    const absl::Status end = GetEnd(GetParam(), damaged, /*overwritten=*/true);
     EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
     EXPECT_THAT(end.message(),
                 HasSubstr("step 0 micro-batch 1 was overwritten"));
@@ -91,13 +91,13 @@ TEST_P(OverwrittenBlocksTest, AreNamedWhetherOrNotTheyStillParse) {
 
 TEST_P(OverwrittenBlocksTest, ADamagedBlockThatWasNotSaysWhatIsWrongInIt) {
   const absl::Status end =
-      EndOf(GetParam(), /*damaged=*/true, /*overwritten=*/false);
+      GetEnd(GetParam(), /*damaged=*/true, /*overwritten=*/false);
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument) << end;
 }
 
 TEST_P(OverwrittenBlocksTest, WholeBlocksReachTheEnd) {
   const absl::Status end =
-      EndOf(GetParam(), /*damaged=*/false, /*overwritten=*/false);
+      GetEnd(GetParam(), /*damaged=*/false, /*overwritten=*/false);
   EXPECT_EQ(end.code(), absl::StatusCode::kOutOfRange) << end;
 }
 

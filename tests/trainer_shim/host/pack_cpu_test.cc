@@ -97,20 +97,20 @@ TEST(PackTextTest, PositionsMayHaveOneAxis) {
 
 TEST(DigestTest, CoversEveryTensorAndItsLength) {
   PackedBatch batch;
-  const std::string empty = DigestOf(batch);
+  const std::string empty = ComputeDigest(batch);
   EXPECT_EQ(empty.size(), 32);
-  EXPECT_EQ(DigestOf(batch), empty);
+  EXPECT_EQ(ComputeDigest(batch), empty);
   const Payload a = Text({1, 2}, {2, -100}, {0, 1});
   PackInto({{a.bytes, 2}}, *LayOutText({2}, 1), 1, 0, &batch);
-  const std::string whole = DigestOf(batch);
+  const std::string whole = ComputeDigest(batch);
   EXPECT_NE(whole, empty);
   // Moving values from one tensor to another changes the digest.
   std::swap(batch.tensors[0].offset, batch.tensors[1].offset);
-  EXPECT_NE(DigestOf(batch), whole);
+  EXPECT_NE(ComputeDigest(batch), whole);
   std::swap(batch.tensors[0].offset, batch.tensors[1].offset);
-  EXPECT_EQ(DigestOf(batch), whole);
+  EXPECT_EQ(ComputeDigest(batch), whole);
   batch.dummy_image = true;
-  EXPECT_NE(DigestOf(batch), whole);
+  EXPECT_NE(ComputeDigest(batch), whole);
 }
 
 }  // namespace

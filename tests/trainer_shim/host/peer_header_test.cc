@@ -1,4 +1,4 @@
-#include "trainer_shim/host/gloo_link.h"
+#include "trainer_shim/host/gloo_communicator.h"
 
 #include <vector>
 
@@ -29,8 +29,8 @@ Pair HeadersFor(const std::vector<size_t>& lengths,
   for (const size_t length : expected) {
     receives.push_back({0, absl::MakeSpan(bytes).first(length)});
   }
-  return {HeadersOf(kRun, 3, 0, 2, sends, {})[1],
-          HeadersOf(kRun, 3, 1, 2, {}, receives)[0]};
+  return {GetHeaders(kRun, 3, 0, 2, sends, {})[1],
+          GetHeaders(kRun, 3, 1, 2, {}, receives)[0]};
 }
 
 TEST(PeerHeaderTest, FitsWhatThePeerExpects) {

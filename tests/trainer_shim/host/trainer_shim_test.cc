@@ -137,7 +137,8 @@ TEST(TrainerShimTest, DirectGivesWhatExchangeGivesWithoutACommunicator) {
     const RankRun run = RunRank(std::move(options), {direct});
     ASSERT_EQ(run.batches.size(), exchanged[rank].batches.size());
     for (size_t i = 0; i < run.batches.size(); ++i) {
-      EXPECT_EQ(DigestOf(run.batches[i]), DigestOf(exchanged[rank].batches[i]));
+      EXPECT_EQ(ComputeDigest(run.batches[i]),
+                ComputeDigest(exchanged[rank].batches[i]));
     }
   }
 }
@@ -154,8 +155,8 @@ TEST(TrainerShimTest, AStandbyOfAnotherConfigurationIsPassedOver) {
         << both[rank].end;
     ASSERT_EQ(both[rank].batches.size(), alone[rank].batches.size());
     for (size_t i = 0; i < both[rank].batches.size(); ++i) {
-      EXPECT_EQ(DigestOf(both[rank].batches[i]),
-                DigestOf(alone[rank].batches[i]));
+      EXPECT_EQ(ComputeDigest(both[rank].batches[i]),
+                ComputeDigest(alone[rank].batches[i]));
     }
   }
 }
@@ -191,8 +192,8 @@ TEST(TrainerShimTest, AnotherServerTakesOver) {
         << runs[rank].end;
     ASSERT_EQ(runs[rank].batches.size(), 6);
     for (size_t i = 0; i < 6; ++i) {
-      EXPECT_EQ(DigestOf(runs[rank].batches[i]),
-                DigestOf(alone[rank].batches[i]));
+      EXPECT_EQ(ComputeDigest(runs[rank].batches[i]),
+                ComputeDigest(alone[rank].batches[i]));
     }
   }
 }

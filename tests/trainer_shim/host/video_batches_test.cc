@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/schedule/image_columns.h"
+#include "proto/schedule/schedule_table.h"
 #include "tests/trainer_shim/host/assemble_all.h"
 #include "trainer_shim/host/host_batch_maker.h"
 
@@ -46,7 +46,7 @@ TEST(VideoBatchesTest, DeliveriesAreByteIdentical) {
                        RankOneAddsADummy)) {
         for (const auto& batch : batches) {
           ASSERT_TRUE(batch.ok()) << batch.status();
-          all.push_back(DigestOf(*batch));
+          all.push_back(ComputeDigest(*batch));
           const auto samples = SampleDigests(*batch);
           all.insert(all.end(), samples.begin(), samples.end());
           if (delivery == v1::DELIVERY_EXCHANGE) moved += batch->bytes_moved;
@@ -92,7 +92,7 @@ TEST(VideoBatchesTest, PixelsLieWhereTheFormulaSays) {
     for (const auto& batch : ranks[rank]) {
       ASSERT_TRUE(batch.ok()) << batch.status();
       const auto& columns = schedule.micro_batches(batch->micro_batch);
-      const FirstEntries first = FirstEntriesOf(columns);
+      const FirstEntries first = GetFirstEntries(columns);
       uint64_t image = 0, video = 0, rows = 0, video_rows = 0;
       size_t segment = 0, video_segment = 0;
       for (const PackedSample& sample : batch->samples) {
@@ -204,7 +204,7 @@ TEST(VideoBatchesTest, OneKindAlone) {
     const auto keep = [&](v1::StepSchedule* schedule) {
       for (auto& columns : *schedule->mutable_micro_batches()) {
         const v1::MicroBatchSchedule all = columns;
-        const FirstEntries first = FirstEntriesOf(all);
+        const FirstEntries first = GetFirstEntries(all);
         for (auto* column :
              {columns.mutable_grid_h(), columns.mutable_grid_w(),
               columns.mutable_crops(), columns.mutable_grid_t()}) {
@@ -251,8 +251,8 @@ TEST(VideoBatchesTest, OneKindAlone) {
 TEST(VideoBatchesTest, RefusedByName) {
   SyntheticJob job = JobOf(v1::DELIVERY_DIRECT);
   job.split = true;
-  EXPECT_THAT(std::string(ShapeOf(SyntheticJobMessage(job),
-                                  RoleOf(v1::MODULE_VISION, 0))
+  EXPECT_THAT(std::string(GetShape(SyntheticJobMessage(job),
+                                   RoleOf(v1::MODULE_VISION, 0))
                               .status()
                               .message()),
               HasSubstr("placement is split with a model of videos"));

@@ -15,7 +15,7 @@ from ._waiting import Call, Worker
 from .errors import BallastError, Cancelled, FailedPrecondition, Internal, ResourceExhausted
 from .tensor import Part
 
-OptionsOf = Callable[[str], _structs.ShimOptions]
+GetOptions = Callable[[str], _structs.ShimOptions]
 
 
 class Shims:
@@ -60,7 +60,7 @@ class Shims:
     def opened(self) -> bool:
         return len(self._handles) == len(self._modules)
 
-    def open(self, options_of: OptionsOf) -> None:
+    def open(self, options_of: GetOptions) -> None:
         """Creates the shims, if there are none yet. `options_of` may block.
 
         After an exception in the waiting thread a further call continues the wait.
@@ -94,7 +94,7 @@ class Shims:
         if self._cancelled:
             raise Cancelled("the loader was cancelled while it opened")
 
-    def _create(self, options_of: OptionsOf) -> None:
+    def _create(self, options_of: GetOptions) -> None:
         made: Dict[str, c_void_p] = {}
         try:
             for module in self._modules:

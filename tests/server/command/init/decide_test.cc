@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "server/command/init/look.h"
 #include "server/command/init/model_choice.h"
-#include "server/command/init/name_groups.h"
 #include "server/command/init/seen.h"
 #include "server/config/config_loader.h"
 

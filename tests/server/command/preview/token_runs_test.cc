@@ -1,4 +1,4 @@
-#include "server/command/preview/token_runs.h"
+#include "server/command/preview/sample_view.h"
 
 #include <cstdint>
 #include <memory>

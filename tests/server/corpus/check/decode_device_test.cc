@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-v1::Config ConfigOf(v1::Model::Decode decode, bool unchecked = false) {
+v1::Config GetConfig(v1::Model::Decode decode, bool unchecked = false) {
   v1::Config config;
   config.mutable_model()->set_decode(decode);
   config.mutable_model()->set_device_unchecked(unchecked);
@@ -55,7 +55,7 @@ class DecodeDeviceTest : public ::testing::Test {
 };
 
 TEST_F(DecodeDeviceTest, NeedsACheckOrConsent) {
-  const v1::Config device = ConfigOf(v1::Model::DECODE_DEVICE);
+  const v1::Config device = GetConfig(v1::Model::DECODE_DEVICE);
   const absl::Status status = Open(device).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(),
@@ -68,8 +68,8 @@ TEST_F(DecodeDeviceTest, NeedsACheckOrConsent) {
     return static_cast<uint32_t>(images_[i].size());
   };
   using Lengths = std::vector<uint32_t>;
-  const v1::Config unchecked = ConfigOf(v1::Model::DECODE_DEVICE, true);
-  const v1::Config host = ConfigOf(v1::Model::DECODE_HOST);
+  const v1::Config unchecked = GetConfig(v1::Model::DECODE_DEVICE, true);
+  const v1::Config host = GetConfig(v1::Model::DECODE_HOST);
   EXPECT_EQ(Encoded(unchecked), (Lengths{length(0), length(1), 0}));
   EXPECT_EQ(Encoded(host), (Lengths{0, 0, 0}));
 

@@ -3,7 +3,6 @@
 #include "common/command_line.h"
 #include "server/command/index.h"
 #include "server/command/make_corpus.h"
-#include "server/command/repack.h"
 
 int main(int argc, char** argv) {
   ballast::CommandLine line("ballast-server", "Commands on data.");

@@ -14,7 +14,6 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
 #include "server/corpus/energon/energon_tar.h"
-#include "server/corpus/energon/energon_writer.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "tests/server/corpus/corpus_testing.h"

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/energon/energon_writer.h"
+#include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "tests/fakes/read_sample.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/energon/energon_writer.h"
+#include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "tests/server/corpus/corpus_testing.h"
@@ -52,7 +52,7 @@ TEST_F(EnergonVideosTest, ReadsAFieldOrAMember) {
     ASSERT_TRUE(sample.ok() && sample->ok());
     EXPECT_THAT((*sample)->text, HasSubstr(text));
     ASSERT_EQ((*sample)->videos.size(), 1u);
-    EXPECT_EQ(BytesOf((*sample)->videos[0]), FakeVideo(4, 9000));
+    EXPECT_EQ(GetBytes((*sample)->videos[0]), FakeVideo(4, 9000));
     const auto indexed = (*opened)->index().sample(1);
     ASSERT_TRUE(indexed.ok()) << indexed.status();
     ASSERT_EQ(indexed->videos.size(), 1u);

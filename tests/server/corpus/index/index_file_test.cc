@@ -1,14 +1,18 @@
 #include "server/corpus/index/index_file.h"
 
+#include <xxhash.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
-#include "server/corpus/index/index_key.h"
+#include "server/corpus/index/index_options.h"
 #include "server/corpus/index/index_writer.h"
 #include "tests/fakes/seal_index.h"
 #include "tests/server/corpus/corpus_testing.h"
@@ -77,7 +81,7 @@ absl::Status ReadSealed(const std::string& path, std::string bytes) {
   return ReadAll(path);
 }
 
-IndexHeader HeaderOf(absl::string_view bytes) {
+IndexHeader GetHeader(absl::string_view bytes) {
   IndexHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   return header;
@@ -137,7 +141,7 @@ TEST(IndexFileTest, TheDigestCoversOnlyLengthsSizesAndContent) {
   const uint32_t numbers[] = {100, 10, 2, 0, 0, 0, 0, 640, 480, 1, 2,  //
                               200, 10, 0, 0, 0, 0, 0,                  //
                               200, 10, 1, 0, 0, 0, 0, 30,  40};
-  const Digest wanted = DigestOf(absl::string_view(
+  const Digest wanted = ComputeDigest(absl::string_view(
       reinterpret_cast<const char*>(numbers), sizeof(numbers)));
   EXPECT_EQ(original, absl::StrFormat("%016x%016x", wanted[0], wanted[1]));
   IndexContents contents = Contents();
@@ -180,7 +184,7 @@ TEST(IndexFileTest, RefusesRecordsOutOfBounds) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     return std::string(status.message());
   };
-  const uint64_t samples = HeaderOf(bytes).sample_table;
+  const uint64_t samples = GetHeader(bytes).sample_table;
   const uint64_t images = samples + 4 * sizeof(IndexSampleRecord);
   const auto sample = [&](size_t record, size_t field, auto value) {
     return reason(samples, sizeof(IndexSampleRecord), record, field, value);
@@ -298,5 +302,56 @@ TEST(IndexFileTest, SurvivesHostileBytesWithRightChecksums) {
   }
 }
 
+std::string Bytes(size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 31 >> 3);
+  return bytes;
+}
+
+std::vector<uint64_t> ChecksumsOf(const std::string& bytes) {
+  std::vector<uint64_t> checksums;
+  for (size_t at = 0; at < bytes.size(); at += 4096) {
+    const std::string page = bytes.substr(at, 4096);
+    checksums.push_back(XXH3_64bits(page.data(), page.size()));
+  }
+  return checksums;
+}
+
+TEST(PageChecksumsTest, CutsPiecesIntoPages) {
+  for (const size_t size : {0, 1, 4095, 4096, 4097, 8192, 20'000}) {
+    const std::string bytes = Bytes(size);
+    const absl::string_view whole = bytes;
+    EXPECT_EQ(PageChecksums({whole}), ChecksumsOf(bytes)) << size;
+    std::vector<absl::string_view> pieces;
+    for (size_t at = 0, n = 0; at < size; at += n) {
+      n = 1 + at * 7 % 5000;
+      pieces.push_back(whole.substr(at, n));
+      pieces.push_back("");
+    }
+    EXPECT_EQ(PageChecksums(pieces), ChecksumsOf(bytes)) << size;
+  }
+}
+
+TEST(CheckedPagesTest, ChecksEachPageWhenItIsTouched) {
+  std::string bytes = Bytes(3 * 4096 + 10);
+  const std::vector<uint64_t> checksums = ChecksumsOf(bytes);
+  bytes[4096 + 5] ^= 1;
+  const CheckedPages pages(bytes, checksums);
+  EXPECT_TRUE(pages.IsChecked(0, 0));
+  EXPECT_FALSE(pages.IsChecked(0, 1));
+  EXPECT_EQ(pages.Check(0, 0), std::nullopt);
+  EXPECT_EQ(pages.Check(10, 4086), std::nullopt);
+  EXPECT_TRUE(pages.IsChecked(0, 4096));
+  EXPECT_FALSE(pages.IsChecked(4095, 2));
+  EXPECT_EQ(pages.num_checked(), 1);
+  // The pages before it are checked nevertheless, and it stays damaged.
+  EXPECT_EQ(pages.Check(0, bytes.size()), 1);
+  EXPECT_EQ(pages.Check(4095, 2), 1);
+  EXPECT_FALSE(pages.IsChecked(4096, 1));
+  EXPECT_EQ(pages.Check(2 * 4096, 4096 + 10), std::nullopt);
+  EXPECT_EQ(pages.num_checked(), 3);
+}
+
 }  // namespace
+
 }  // namespace ballast

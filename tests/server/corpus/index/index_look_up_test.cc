@@ -44,7 +44,7 @@ IndexContents ManySamples(uint64_t n) {
   return contents;
 }
 
-IndexHeader HeaderOf(absl::string_view bytes) {
+IndexHeader GetHeader(absl::string_view bytes) {
   IndexHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   return header;
@@ -93,7 +93,7 @@ TEST(IndexLookUpTest, OpeningReadsOnlyTheHeadAndALookUpItsPages) {
   const std::string path = TestFolder() + "/a.index";
   const IndexContents contents = ManySamples(100'000);
   ASSERT_TRUE(WriteIndex(path, contents).ok());
-  const IndexHeader header = HeaderOf(ReadFile(path));
+  const IndexHeader header = GetHeader(ReadFile(path));
   const auto index = OpenOrFail(path);
   ASSERT_NE(index, nullptr);
   EXPECT_EQ(index->num_touched_pages(), 0);
@@ -133,7 +133,7 @@ TEST(IndexLookUpTest, ALookUpReportsDamageOfItsPages) {
   const IndexContents contents = ManySamples(60'000);
   ASSERT_TRUE(WriteIndex(path, contents).ok());
   const std::string bytes = ReadFile(path);
-  const IndexHeader header = HeaderOf(bytes);
+  const IndexHeader header = GetHeader(bytes);
   // Damages a page of samples, a page of images and a page of checksums.
   for (const uint64_t at :
        {header.sample_table + 7 * 4096 + 100, header.image_table + 3 * 4096 + 9,

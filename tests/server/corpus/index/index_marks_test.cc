@@ -8,9 +8,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/index/index_writer.h"
+#include "server/corpus/index/source_index.h"
 #include "tests/fakes/old_index.h"
 #include "tests/server/corpus/corpus_testing.h"
 
@@ -141,7 +141,7 @@ TEST(IndexMarksTest, KeepsNoHashesWhereNoImageIsClean) {
 TEST(IndexMarksTest, TheEncodedDigestCoversLengthsAndHashes) {
   // Encoded bytes, then both halves of the hash if not 0, low half first.
   const auto digest = [](std::vector<uint32_t> numbers) {
-    const Digest wanted = DigestOf(absl::string_view(
+    const Digest wanted = ComputeDigest(absl::string_view(
         reinterpret_cast<const char*>(numbers.data()), 4 * numbers.size()));
     return absl::StrFormat("%016x%016x", wanted[0], wanted[1]);
   };

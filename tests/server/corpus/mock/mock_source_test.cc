@@ -29,8 +29,8 @@ constexpr char kImages[] =
     ", images: {min: 0, max: 3, pixels: {min: 1000, max: 400000, mean: 100000, "
     "sigma: 0.8}, aspect: 3}";
 
-v1::Config ConfigOf(const std::string& source, const std::string& batch = "",
-                    const std::string& directory = ".") {
+v1::Config GetConfig(const std::string& source, const std::string& batch = "",
+                     const std::string& directory = ".") {
   const auto loaded =
       ParseConfig(absl::StrCat("sources: [{name: m, format: mock, ", source,
                                "}]\nbatch: {global: 8, micro: 4", batch,
@@ -82,7 +82,7 @@ std::vector<int32_t> IdsOf(const std::string& bytes) {
 }
 
 TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
-  const v1::Config config = ConfigOf(
+  const v1::Config config = GetConfig(
       "lengths: {mode: lognormal, min: 1024, max: 8192, mean: 4096, sigma: "
       "1.1, count: 8}",
       ", max_tokens: 8192");
@@ -96,7 +96,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
   EXPECT_THAT(lengths,
               ElementsAre(8192, 3473, 6564, 8192, 8192, 1024, 6360, 1893));
   // Images count towards a sample's length.
-  const v1::Config pictures = ConfigOf(absl::StrCat(kLengths, kImages));
+  const v1::Config pictures = GetConfig(absl::StrCat(kLengths, kImages));
   const auto with_images = OpenOrFail(pictures);
   MockLengths drawn({20, 900, 300, 1.1});
   uint64_t longer = 0;
@@ -117,7 +117,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
 
 // The index agrees with what tokenising and decoding find.
 TEST(MockSourceTest, SamplesMatchTheIndex) {
-  const v1::Config config = ConfigOf(absl::StrCat(kLengths, kImages));
+  const v1::Config config = GetConfig(absl::StrCat(kLengths, kImages));
   const auto source = OpenOrFail(config);
   const v1::Model& model = config.model();
   const auto of_model = ModelText::Create(model, /*tokenizer=*/nullptr);
@@ -152,7 +152,7 @@ TEST(MockSourceTest, SamplesMatchTheIndex) {
 
 TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {
   v1::Config config =
-      ConfigOf(absl::StrCat("vocabulary: 8, ", kLengths, kImages));
+      GetConfig(absl::StrCat("vocabulary: 8, ", kLengths, kImages));
   v1::TokenIds& ids = *config.mutable_model()->mutable_token_ids();
   ids.set_image(3);
   ids.set_end_of_text(5);
@@ -190,7 +190,7 @@ TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {
 // Content depends on the name and the number alone: any part, read again, by
 // any source object.
 TEST(MockSourceTest, ContentDependsOnlyOnNameAndNumber) {
-  const v1::Config config = ConfigOf(absl::StrCat(kLengths, kImages));
+  const v1::Config config = GetConfig(absl::StrCat(kLengths, kImages));
   const auto a = OpenOrFail(config);
   const auto b = OpenOrFail(config);
   EXPECT_EQ(a->index().digest(), b->index().digest());
@@ -216,7 +216,7 @@ TEST(MockSourceTest, ContentDependsOnlyOnNameAndNumber) {
 }
 
 TEST(MockSourceTest, ImagesStayWithinTheirBounds) {
-  const v1::Config config = ConfigOf(
+  const v1::Config config = GetConfig(
       "lengths: {mode: lognormal, min: 1, max: 1, mean: 1, sigma: 0, count: "
       "4000}, images: {min: 2, max: 2, pixels: {min: 5000, max: 90000, mean: "
       "30000, sigma: 0.5}, aspect: 2}");
@@ -253,23 +253,23 @@ TEST(MockSourceTest, HandlesTooLongSamples) {
   for (uint32_t& length : all) length = drawn.Next();
   const auto longer =
       std::count_if(all.begin(), all.end(), [](uint32_t n) { return n > 400; });
-  const auto error = Open(ConfigOf(lengths, ", max_tokens: 400")).status();
+  const auto error = Open(GetConfig(lengths, ", max_tokens: 400")).status();
   EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(error.message(),
               HasSubstr(absl::StrCat("source m: ", longer,
                                      " of 1000 samples have more than 400")));
 
   const auto cut = OpenOrFail(
-      ConfigOf(lengths, ", max_tokens: 400, on_too_long: truncate_text"));
+      GetConfig(lengths, ", max_tokens: 400, on_too_long: truncate_text"));
   ASSERT_EQ(cut->index().size(), 1000u);
   for (uint64_t i = 0; i < 1000; ++i) {
     EXPECT_EQ(cut->index().sample(i)->text_tokens, std::min(all[i], 400u));
   }
   const auto skipped =
-      OpenOrFail(ConfigOf(lengths, ", max_tokens: 400, on_too_long: skip"));
+      OpenOrFail(GetConfig(lengths, ", max_tokens: 400, on_too_long: skip"));
   ASSERT_EQ(skipped->index().size(), 1000u - longer);
   // The remaining samples equal those of the whole source.
-  const auto whole = OpenOrFail(ConfigOf(lengths));
+  const auto whole = OpenOrFail(GetConfig(lengths));
   uint64_t number = 0;
   for (uint64_t i = 0; i < 20; ++i, ++number) {
     while (all[number] > 400) ++number;
@@ -277,7 +277,7 @@ TEST(MockSourceTest, HandlesTooLongSamples) {
               ReadSample(*whole, number, {})->text);
     EXPECT_EQ(skipped->Locate(i).offset, number);
   }
-  EXPECT_THAT(Open(ConfigOf(lengths, ", max_tokens: 19, on_too_long: skip"))
+  EXPECT_THAT(Open(GetConfig(lengths, ", max_tokens: 19, on_too_long: skip"))
                   .status()
                   .message(),
               HasSubstr("all samples"));
@@ -287,7 +287,7 @@ TEST(MockSourceTest, TakesLengthsFromAFile) {
   const std::string folder = TestFolder();
   WriteFile(folder + "/lengths.csv", "length\n5\n7, 9\n\n11\r\n");
   const v1::Config config =
-      ConfigOf("lengths: {mode: file, path: lengths.csv}", "", folder);
+      GetConfig("lengths: {mode: file, path: lengths.csv}", "", folder);
   const auto source = OpenOrFail(config);
   std::vector<uint32_t> lengths;
   for (uint64_t i = 0; i < source->index().size(); ++i) {
@@ -300,7 +300,7 @@ TEST(MockSourceTest, TakesLengthsFromAFile) {
   WriteFile(folder + "/lengths.csv", "5\nnine\n");
   EXPECT_THAT(Open(config).status().message(),
               HasSubstr("lengths.csv: line 2: found \"nine\""));
-  EXPECT_EQ(Open(ConfigOf("lengths: {mode: file, path: absent}", "", folder))
+  EXPECT_EQ(Open(GetConfig("lengths: {mode: file, path: absent}", "", folder))
                 .status()
                 .code(),
             absl::StatusCode::kNotFound);

@@ -48,17 +48,17 @@ TEST_F(ImageHeadsTest, MakesTheIndexOfTheWholeFile) {
         "pages_none_1.parquet", "pages_coded.parquet", "pages_struct.parquet",
         "image_parts.parquet", "placed_none_1.parquet"}) {
     SCOPED_TRACE(name);
-    const v1::Source source = SourceOf(name);
+    const v1::Source source = GetSource(name);
     ExpectSameIndex(source);
   }
-  v1::Source source = SourceOf("filtered.parquet");
+  v1::Source source = GetSource("filtered.parquet");
   source.add_filters("image_correspondence_min >= 2");
   ExpectSameIndex(source);
 }
 
 TEST_F(ImageHeadsTest, DamagedTextStillCostsItsRowGroup) {
-  std::string bytes = FileOf("heads_pages.parquet");
-  const v1::Source source = SourceOf("heads_pages.parquet");
+  std::string bytes = GetFile("heads_pages.parquet");
+  const v1::Source source = GetSource("heads_pages.parquet");
   // A value in its page; statistics have other bytes before it.
   const size_t text = bytes.find(std::string("\2\0\0\0q3", 6));
   ASSERT_NE(text, bytes.npos);
@@ -77,8 +77,8 @@ TEST_F(ImageHeadsTest, AnyDamageIsAnErrorOrBadSamples) {
   std::mt19937_64 random(11);
   for (const char* name : {"heads_plain.parquet", "heads_dictionary.parquet",
                            "heads_pages.parquet", "heads_single.parquet"}) {
-    const v1::Source source = InStore(SourceOf(name));
-    const std::string whole = FileOf(name);
+    const v1::Source source = InStore(GetSource(name));
+    const std::string whole = GetFile(name);
     std::vector<size_t> headers;
     // Where something is, beside the footer: outside the images' bodies.
     for (size_t i = 1; i < whole.size(); ++i) {

@@ -36,8 +36,8 @@ class ParquetDamageTest : public ParquetTest {
 };
 
 TEST_F(ParquetDamageTest, TruncatedFilesAreBad) {
-  const v1::Source source = SourceOf("finevision.parquet");
-  const std::string whole = FileOf("finevision.parquet");
+  const v1::Source source = GetSource("finevision.parquet");
+  const std::string whole = GetFile("finevision.parquet");
   for (size_t size = 0; size < whole.size(); size += 1 + size / 20) {
     const auto report = Index(source, whole.substr(0, size));
     ASSERT_TRUE(report.ok()) << report.status();
@@ -48,8 +48,8 @@ TEST_F(ParquetDamageTest, TruncatedFilesAreBad) {
 }
 
 TEST_F(ParquetDamageTest, DamagedPagesCostTheirRowGroup) {
-  const v1::Source source = SourceOf("other_types.parquet");
-  std::string bytes = FileOf("other_types.parquet");
+  const v1::Source source = GetSource("other_types.parquet");
+  std::string bytes = GetFile("other_types.parquet");
   // The first row group: pages have checksums.
   bytes[200] ^= 1;
   const auto report = Index(source, bytes);
@@ -64,8 +64,8 @@ TEST_F(ParquetDamageTest, AnyDamageIsAnErrorOrBadSamples) {
   for (const char* name :
        {"finevision.parquet", "openai.parquet", "llava.parquet",
         "other_types.parquet", "pages_coded.parquet", "pages_zstd_2.parquet"}) {
-    const v1::Source source = SourceOf(name);
-    const std::string whole = FileOf(name);
+    const v1::Source source = GetSource(name);
+    const std::string whole = GetFile(name);
     for (int round = 0; round < 150; ++round) {
       std::string bytes = whole;
       // Half of the damage is in the footer, which rules the rest.
@@ -83,9 +83,9 @@ TEST_F(ParquetDamageTest, AnyDamageIsAnErrorOrBadSamples) {
 }
 
 TEST_F(ParquetDamageTest, DamageAfterIndexingIsADataFault) {
-  const v1::Source source = SourceOf("finevision.parquet");
+  const v1::Source source = GetSource("finevision.parquet");
   Build(source);
-  const std::string whole = FileOf("finevision.parquet");
+  const std::string whole = GetFile("finevision.parquet");
   const auto time = std::filesystem::last_write_time(path_);
   std::vector<RawSample> expected;
   {

@@ -36,7 +36,7 @@ TEST_F(ParquetSourceTest, RecognisesTheShapesOfOtherWriters) {
        {"finevision.parquet", "cauldron.parquet", "llava.parquet",
         "openai.parquet", "other_types.parquet", "wide.parquet"}) {
     SCOPED_TRACE(name);
-    const v1::Source source = SourceOf(name);
+    const v1::Source source = GetSource(name);
     const IndexReport report = Build(source);
     EXPECT_EQ(report.bad.size(), 0u);
     ExpectSamples(name, *Open(source));
@@ -55,9 +55,9 @@ class ParquetRowsTest : public ParquetTest {
       absl::FunctionRef<Rows(const ParquetFile&, const File&, size_t)> read) {
     std::pair<int, int> seen;
     static const auto& all = *new nlohmann::json(
-        nlohmann::json::parse(FileOf("expected_rows.json")));
+        nlohmann::json::parse(GetFile("expected_rows.json")));
     const auto& expected = all.at(name).at("samples");
-    WriteFile(path_, FileOf(name));
+    WriteFile(path_, GetFile(name));
     const auto file = File::Open(path_);
     EXPECT_TRUE(file.ok()) << file.status();
     ParquetColumns columns;
@@ -149,7 +149,7 @@ TEST_F(ParquetRowsTest, HaveImagesThatStayInTheFile) {
 }
 
 TEST_F(ParquetSourceTest, ReadsImagesWhereTheyLie) {
-  const v1::Source source = SourceOf("placed_snappy_1.parquet");
+  const v1::Source source = GetSource("placed_snappy_1.parquet");
   EXPECT_EQ(Build(source).bad.size(), 0u);
   ExpectSamples("placed_snappy_1.parquet", *Open(source));
 }
@@ -162,12 +162,12 @@ TEST_F(ParquetSourceTest, PresetsAndColumnsNameTheSame) {
       {"openai.parquet", v1::Source::PRESET_OPENAI}};
   for (const auto& [name, preset] : presets) {
     SCOPED_TRACE(name);
-    v1::Source source = SourceOf(name);
+    v1::Source source = GetSource(name);
     source.set_preset(preset);
     Build(source);
     ExpectSamples(name, *Open(source));
   }
-  v1::Source source = SourceOf("llava.parquet");
+  v1::Source source = GetSource("llava.parquet");
   source.mutable_columns()->set_image("image");
   source.mutable_columns()->set_conversations("conversations");
   Build(source);
@@ -176,14 +176,14 @@ TEST_F(ParquetSourceTest, PresetsAndColumnsNameTheSame) {
 
 TEST_F(ParquetSourceTest, ReadsAnEmptyFile) {
   for (const char* name : {"empty.parquet", "untyped.parquet"}) {
-    const v1::Source source = SourceOf(name);
+    const v1::Source source = GetSource(name);
     EXPECT_EQ(Build(source).samples, 0u) << name;
     EXPECT_EQ(Open(source)->index().group_starts().size(), 0u) << name;
   }
 }
 
 TEST_F(ParquetSourceTest, LeavesOutRowsThatFailAFilter) {
-  v1::Source source = SourceOf("filtered.parquet");
+  v1::Source source = GetSource("filtered.parquet");
   source.add_filters("image_correspondence_min >= 2");
   const IndexReport report = Build(source);
   EXPECT_EQ(report.filtered, 4u);
@@ -197,7 +197,7 @@ TEST_F(ParquetSourceTest, LeavesOutRowsThatFailAFilter) {
 }
 
 TEST_F(ParquetSourceTest, ListsBadRows) {
-  const v1::Source source = SourceOf("bad_rows.parquet");
+  const v1::Source source = GetSource("bad_rows.parquet");
   const IndexReport report = Build(source);
   std::vector<std::string> bad;
   for (const BadSample& row : report.bad) {
@@ -217,7 +217,7 @@ TEST_F(ParquetSourceTest, ListsBadRows) {
 }
 
 TEST_F(ParquetSourceTest, ComparesImagesWithThePartsThatNameThem) {
-  const v1::Source source = SourceOf("image_parts.parquet");
+  const v1::Source source = GetSource("image_parts.parquet");
   const IndexReport report = Build(source);
   EXPECT_EQ(report.samples, 4u);
   std::vector<std::string> bad;
@@ -240,7 +240,7 @@ TEST_F(ParquetSourceTest, ComparesImagesWithThePartsThatNameThem) {
 TEST_F(ParquetSourceTest, NamesImagesInsideOfParts) {
   for (const char* type : {"struct", "bytes"}) {
     const IndexReport report =
-        Build(SourceOf(absl::StrCat("image_in_part_", type, ".parquet")));
+        Build(GetSource(absl::StrCat("image_in_part_", type, ".parquet")));
     EXPECT_EQ(report.samples, 1u);
     ASSERT_EQ(report.bad.size(), 1u);
     EXPECT_THAT(report.bad[0].reason,
@@ -257,14 +257,14 @@ TEST_F(ParquetSourceTest, RefusesWhatWouldBeLeftOutOfTheText) {
     }
     return bad;
   };
-  const v1::Source beside = SourceOf("beside.parquet");
+  const v1::Source beside = GetSource("beside.parquet");
   EXPECT_THAT(
       bad_rows(Build(beside)),
       ElementsAre(HasSubstr("3: column system beside the turns is not read"),
                   HasSubstr("5: column tools beside the turns is not read"),
                   HasSubstr("6: column tools beside the turns is not read")));
   ExpectSamples("beside.parquet", *Open(beside));
-  const v1::Source calls = SourceOf("tool_calls.parquet");
+  const v1::Source calls = GetSource("tool_calls.parquet");
   EXPECT_THAT(bad_rows(Build(calls)),
               ElementsAre(HasSubstr("4: turn 2: `tool_calls` is not written"),
                           HasSubstr("5: turn 2: `function_call` is not")));
@@ -273,7 +273,7 @@ TEST_F(ParquetSourceTest, RefusesWhatWouldBeLeftOutOfTheText) {
 
 TEST_F(ParquetSourceTest, ReadsFilesInWhichNoRowHasAnImage) {
   for (const bool named : {false, true}) {
-    v1::Source source = SourceOf("null_image.parquet");
+    v1::Source source = GetSource("null_image.parquet");
     if (named) {
       source.mutable_columns()->set_image("image");
       source.mutable_columns()->set_texts("texts");
@@ -281,7 +281,7 @@ TEST_F(ParquetSourceTest, ReadsFilesInWhichNoRowHasAnImage) {
     EXPECT_EQ(Build(source).samples, 3u);
     ExpectSamples("null_image.parquet", *Open(source));
   }
-  const v1::Source source = SourceOf("null_images.parquet");
+  const v1::Source source = GetSource("null_images.parquet");
   const IndexReport report = Build(source);
   ASSERT_EQ(report.bad.size(), 1u);
   EXPECT_EQ(report.bad[0].reason, "image 1 is null");
@@ -290,7 +290,7 @@ TEST_F(ParquetSourceTest, ReadsFilesInWhichNoRowHasAnImage) {
 
 // Who reads the conversation decides about the weight.
 TEST_F(ParquetSourceTest, KeepsHowMuchTurnsCount) {
-  const v1::Source source = SourceOf("turn_weights.parquet");
+  const v1::Source source = GetSource("turn_weights.parquet");
   const IndexReport report = Build(source);
   ASSERT_EQ(report.bad.size(), 1u);
   EXPECT_EQ(report.bad[0].key, "3");
@@ -310,7 +310,7 @@ TEST_F(ParquetSourceTest, KeepsHowMuchTurnsCount) {
 // One such text does not cost the row group: who reads the conversation decides
 // about the row.
 TEST_F(ParquetSourceTest, KeepsTextsThatAreNotUtf8) {
-  EXPECT_EQ(Build(SourceOf("invalid_utf8.parquet")).samples, 2u);
+  EXPECT_EQ(Build(GetSource("invalid_utf8.parquet")).samples, 2u);
   const auto file = File::Open(path_);
   ASSERT_TRUE(file.ok()) << file.status();
   ParquetColumns columns;
@@ -345,23 +345,23 @@ TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
     EXPECT_EQ(report.status().code(), absl::StatusCode::kFailedPrecondition);
     return std::string(report.status().message());
   };
-  EXPECT_THAT(error(SourceOf("urls.parquet")),
+  EXPECT_THAT(error(GetSource("urls.parquet")),
               HasSubstr("docs.parquet: column image: found string; wanted "
                         "images in the file"));
-  EXPECT_THAT(error(SourceOf("pictures.parquet")),
+  EXPECT_THAT(error(GetSource("pictures.parquet")),
               HasSubstr("column picture has files, and is not read"));
-  EXPECT_THAT(error(SourceOf("bytes.parquet")),
+  EXPECT_THAT(error(GetSource("bytes.parquet")),
               HasSubstr("column picture has bytes, and is not read"));
-  EXPECT_THAT(error(SourceOf("second.parquet")),
+  EXPECT_THAT(error(GetSource("second.parquet")),
               HasSubstr("column mask has files, and is not read: name the "
                         "columns in `columns` if it may be left out"));
-  EXPECT_THAT(error(SourceOf("addresses.parquet")),
+  EXPECT_THAT(error(GetSource("addresses.parquet")),
               HasSubstr("column image: found string; wanted images"));
-  EXPECT_THAT(error(SourceOf("two.parquet")),
+  EXPECT_THAT(error(GetSource("two.parquet")),
               HasSubstr("both conversations and texts may be meant"));
-  EXPECT_THAT(error(SourceOf("none.parquet")),
+  EXPECT_THAT(error(GetSource("none.parquet")),
               HasSubstr("The file has question, answer"));
-  v1::Source source = SourceOf("finevision.parquet");
+  v1::Source source = GetSource("finevision.parquet");
   source.set_preset(v1::Source::PRESET_LLAVA);
   EXPECT_THAT(error(source),
               HasSubstr("no column conversations; the file has images, texts"));
@@ -381,7 +381,7 @@ TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
 }
 
 TEST_F(ParquetSourceTest, DecodesARowGroupOnce) {
-  const v1::Source source = SourceOf("finevision.parquet");
+  const v1::Source source = GetSource("finevision.parquet");
   Build(source);
   const auto opened = Open(source);
   for (uint64_t i = 0; i < 7; ++i) {
@@ -399,7 +399,7 @@ TEST_F(ParquetSourceTest, DecodesARowGroupOnce) {
 }
 
 TEST_F(ParquetSourceTest, ReadersShareARowGroup) {
-  const v1::Source source = SourceOf("llava.parquet");
+  const v1::Source source = GetSource("llava.parquet");
   Build(source);
   const auto opened = Open(source);
   std::vector<std::thread> readers;
@@ -415,18 +415,18 @@ TEST_F(ParquetSourceTest, ReadersShareARowGroup) {
 }
 
 TEST_F(ParquetSourceTest, EstimatesTheMemoryOfRowGroups) {
-  const v1::Source source = SourceOf("finevision.parquet");
+  const v1::Source source = GetSource("finevision.parquet");
   Build(source);
   const auto index = OpenFreshIndex(source, folder_, FakeKey());
   ASSERT_TRUE(index.ok()) << index.status();
-  const uint64_t size = FileOf("finevision.parquet").size();
+  const uint64_t size = GetFile("finevision.parquet").size();
   EXPECT_EQ(EstimateBytesOfGroups(**index, 3), size);
   EXPECT_EQ(EstimateBytesOfGroups(**index, 99), size);
   EXPECT_EQ(EstimateBytesOfGroups(**index, 1), size / 3);
 }
 
 TEST_F(ParquetSourceTest, ReadsOnlyThePartsThatAreWanted) {
-  const v1::Source source = SourceOf("openai.parquet");
+  const v1::Source source = GetSource("openai.parquet");
   Build(source);
   const auto opened = Open(source);
   const auto text = ReadSample(*opened, 2, {.text = true, .images = false});
@@ -440,12 +440,12 @@ TEST_F(ParquetSourceTest, ReadsOnlyThePartsThatAreWanted) {
 }
 
 TEST_F(ParquetSourceTest, FindsFilesThatChangedOrVanished) {
-  const v1::Source source = SourceOf("finevision.parquet");
+  const v1::Source source = GetSource("finevision.parquet");
   Build(source);
   const auto opened = Open(source);
   // Another file of the same schema in its place: the same rows are others.
   const auto time = std::filesystem::last_write_time(path_);
-  WriteFile(path_, FileOf("cauldron.parquet"));
+  WriteFile(path_, GetFile("cauldron.parquet"));
   absl::Status status = ReadSample(*opened, 5).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
@@ -454,7 +454,7 @@ TEST_F(ParquetSourceTest, FindsFilesThatChangedOrVanished) {
   status = ReadSample(*opened, 5).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   // The right file is read again, as soon as it is back.
-  WriteFile(path_, FileOf("finevision.parquet"));
+  WriteFile(path_, GetFile("finevision.parquet"));
   std::filesystem::last_write_time(path_, time);
   ExpectSamples("finevision.parquet", *opened);
 }
@@ -462,8 +462,8 @@ TEST_F(ParquetSourceTest, FindsFilesThatChangedOrVanished) {
 // A row group that was read while the file was another one is not kept: the
 // images would be told apart by their heads alone.
 TEST_F(ParquetSourceTest, ForgetsWhatItReadOfAnotherFile) {
-  const v1::Source source = SourceOf("heads_plain.parquet");
-  const std::string whole = FileOf("heads_plain.parquet");
+  const v1::Source source = GetSource("heads_plain.parquet");
+  const std::string whole = GetFile("heads_plain.parquet");
   const auto time = std::filesystem::last_write_time(path_);
   Build(source);
   const auto opened = Open(source);
@@ -488,7 +488,7 @@ TEST_F(ParquetSourceTest, ForgetsWhatItReadOfAnotherFile) {
 }
 
 TEST_F(ParquetSourceTest, OpensThroughTheIndexAndReusesIt) {
-  const v1::Source source = SourceOf("bad_rows.parquet");
+  const v1::Source source = GetSource("bad_rows.parquet");
   Build(source);
   const std::string first = ReadFile(folder_ + "/index/docs.index");
   IndexOptions options = FakeOptions();

@@ -19,12 +19,12 @@ void ParquetTest::SetUp() {
   path_ = folder_ + "/docs.parquet";
 }
 
-std::string ParquetTest::FileOf(const std::string& name) {
+std::string ParquetTest::GetFile(const std::string& name) {
   return ReadFile("tests/server/corpus/parquet/files/" + name);
 }
 
-v1::Source ParquetTest::SourceOf(const std::string& name) {
-  WriteFile(path_, FileOf(name));
+v1::Source ParquetTest::GetSource(const std::string& name) {
+  WriteFile(path_, GetFile(name));
   return MakeSource(v1::Source::FORMAT_PARQUET, "docs.parquet");
 }
 
@@ -42,14 +42,14 @@ std::unique_ptr<FileSource> ParquetTest::Open(const v1::Source& source,
   EXPECT_TRUE(files.ok()) << files.status();
   cache_ = std::make_shared<RowGroupCache>(cache_bytes);
   return std::make_unique<FileSource>(
-      MakeParquetParser(ParquetColumnsOf(source), *MediaRoot::Create(folder_),
+      MakeParquetParser(GetParquetColumns(source), *MediaRoot::Create(folder_),
                         cache_),
       *std::move(index), *std::move(files), std::make_shared<OpenFileCache>(8));
 }
 
 void ParquetTest::ExpectSamples(const std::string& name,
                                 const FileSource& source) {
-  const auto expected = nlohmann::json::parse(FileOf("expected.json"))[name];
+  const auto expected = nlohmann::json::parse(GetFile("expected.json"))[name];
   const auto starts = source.index().group_starts();
   EXPECT_EQ(std::vector<uint64_t>(starts.begin(), starts.end()),
             expected["groups"].get<std::vector<uint64_t>>());

@@ -23,9 +23,9 @@ class ParquetTest : public ::testing::Test {
   void SetUp() override;
 
   // The bytes of one of the files.
-  static std::string FileOf(const std::string& name);
+  static std::string GetFile(const std::string& name);
   // A source over docs.parquet in the test's folder, at first a copy of `name`.
-  v1::Source SourceOf(const std::string& name);
+  v1::Source GetSource(const std::string& name);
   // Builds the index; the test fails if that is impossible.
   IndexReport Build(const v1::Source& source);
   // The source over its index, with a cache of its own.

@@ -49,7 +49,7 @@ class ParquetVideosTest : public ParquetTest {
     EXPECT_EQ(sample->videos.size(), videos.size());
     EXPECT_EQ(indexed->videos.size(), videos.size());
     for (size_t i = 0; i < sample->videos.size(); ++i) {
-      EXPECT_EQ(BytesOf(sample->videos[i]), videos[i]);
+      EXPECT_EQ(GetBytes(sample->videos[i]), videos[i]);
       absl::StrAppend(&shown, " ", indexed->videos[i].frames);
     }
     return shown;
@@ -57,7 +57,7 @@ class ParquetVideosTest : public ParquetTest {
 };
 
 TEST_F(ParquetVideosTest, ReadsBytesAndPathsOfAColumn) {
-  const v1::Source source = SourceOf("video_structs.parquet");
+  const v1::Source source = GetSource("video_structs.parquet");
   const IndexReport report = Build(source);
   EXPECT_EQ(report.samples, 4u);
   EXPECT_EQ(report.videos, 3u);
@@ -73,7 +73,7 @@ TEST_F(ParquetVideosTest, ReadsBytesAndPathsOfAColumn) {
 }
 
 TEST_F(ParquetVideosTest, ReadsListsBesideImages) {
-  const v1::Source source = SourceOf("video_lists.parquet");
+  const v1::Source source = GetSource("video_lists.parquet");
   EXPECT_EQ(Build(source).videos, 3u);
   const auto opened = Open(source);
   EXPECT_EQ(Shown(*opened, 0, {FakeVideo(5), FakeVideo(6)}),
@@ -82,7 +82,7 @@ TEST_F(ParquetVideosTest, ReadsListsBesideImages) {
 }
 
 TEST_F(ParquetVideosTest, FollowsPathsBelowMediaRoot) {
-  const v1::Source source = SourceOf("video_paths.parquet");
+  const v1::Source source = GetSource("video_paths.parquet");
   const IndexReport report = Build(source);
   EXPECT_THAT(BadOf(report),
               ElementsAre(HasSubstr("3: video \"https://x/a.mp4\" is a URL"),
@@ -104,7 +104,7 @@ TEST_F(ParquetVideosTest, FollowsPathsBelowMediaRoot) {
 }
 
 TEST_F(ParquetVideosTest, ReadsWhatPartsOfMessagesName) {
-  const v1::Source source = SourceOf("video_parts.parquet");
+  const v1::Source source = GetSource("video_parts.parquet");
   EXPECT_EQ(Build(source).videos, 1u);
   EXPECT_EQ(Shown(*Open(source), 0, {FakeVideo(9, 5000)}),
             R"([{"type":"video"},{"text":"q","type":"text"}] 9)");
@@ -112,7 +112,7 @@ TEST_F(ParquetVideosTest, ReadsWhatPartsOfMessagesName) {
 
 // As in JSON lines: the model sees the clip, not the whole video.
 TEST_F(ParquetVideosTest, ReadsTheClipsOfParts) {
-  const v1::Source source = SourceOf("video_clips.parquet");
+  const v1::Source source = GetSource("video_clips.parquet");
   const IndexReport report = Build(source);
   EXPECT_THAT(
       BadOf(report),
@@ -136,13 +136,13 @@ TEST_F(ParquetVideosTest, ReadsTheClipsOfParts) {
 }
 
 TEST_F(ParquetVideosTest, RefusesAColumnOfAnotherShape) {
-  const v1::Source source = SourceOf("video_numbers.parquet");
+  const v1::Source source = GetSource("video_numbers.parquet");
   EXPECT_THAT(
       std::string(
           BuildIndex(source, folder_, FakeVideoOptions()).status().message()),
       HasSubstr("column video: found int64; wanted videos: "));
   // Without a model of videos, rows that have some are bad.
-  const v1::Source other = SourceOf("video_paths.parquet");
+  const v1::Source other = GetSource("video_paths.parquet");
   const auto report = BuildIndex(other, folder_, FakeOptions());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->samples, 1u);

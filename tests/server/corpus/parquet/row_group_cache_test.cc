@@ -18,7 +18,7 @@ class FakePart final : public ParquetPart {
   const uint64_t bytes_;
 };
 
-RowGroupCache::Key KeyOf(uint64_t offset) { return {nullptr, 0, offset}; }
+RowGroupCache::Key GetKey(uint64_t offset) { return {nullptr, 0, offset}; }
 
 RowGroupCache::Load Make(uint64_t bytes) {
   return [bytes] { return std::make_shared<FakePart>(bytes); };
@@ -26,24 +26,24 @@ RowGroupCache::Load Make(uint64_t bytes) {
 
 TEST(RowGroupCacheTest, ForgetsTheLeastRecentlyUsedBeyondItsBytes) {
   RowGroupCache cache(100);
-  ASSERT_TRUE(cache.Get(KeyOf(1), Make(40)).ok());
-  ASSERT_TRUE(cache.Get(KeyOf(2), Make(40)).ok());
-  EXPECT_NE(cache.Find(KeyOf(1)), nullptr);
-  ASSERT_TRUE(cache.Get(KeyOf(3), Make(40)).ok());
-  EXPECT_EQ(cache.Find(KeyOf(2)), nullptr);
-  EXPECT_NE(cache.Find(KeyOf(1)), nullptr);
+  ASSERT_TRUE(cache.Get(GetKey(1), Make(40)).ok());
+  ASSERT_TRUE(cache.Get(GetKey(2), Make(40)).ok());
+  EXPECT_NE(cache.Find(GetKey(1)), nullptr);
+  ASSERT_TRUE(cache.Get(GetKey(3), Make(40)).ok());
+  EXPECT_EQ(cache.Find(GetKey(2)), nullptr);
+  EXPECT_NE(cache.Find(GetKey(1)), nullptr);
   EXPECT_EQ(cache.bytes(), 80u);
   EXPECT_EQ(cache.loads(), 3u);
-  ASSERT_TRUE(cache.Get(KeyOf(3), Make(40)).ok());
+  ASSERT_TRUE(cache.Get(GetKey(3), Make(40)).ok());
   EXPECT_EQ(cache.loads(), 3u);
   cache.SetCapacity(50);
   EXPECT_EQ(cache.bytes(), 40u);
-  EXPECT_NE(cache.Find(KeyOf(3)), nullptr);
+  EXPECT_NE(cache.Find(GetKey(3)), nullptr);
   // One part is kept whatever it takes.
-  ASSERT_TRUE(cache.Get(KeyOf(4), Make(1000)).ok());
+  ASSERT_TRUE(cache.Get(GetKey(4), Make(1000)).ok());
   EXPECT_EQ(cache.bytes(), 1000u);
-  EXPECT_NE(cache.Find(KeyOf(4)), nullptr);
-  EXPECT_EQ(cache.Find(KeyOf(3)), nullptr);
+  EXPECT_NE(cache.Find(GetKey(4)), nullptr);
+  EXPECT_EQ(cache.Find(GetKey(3)), nullptr);
 }
 
 TEST(RowGroupCacheTest, DropsPartsAndSources) {
@@ -66,12 +66,12 @@ TEST(RowGroupCacheTest, DropsPartsAndSources) {
 TEST(RowGroupCacheTest, FailedLoadsLeaveNothing) {
   RowGroupCache cache(100);
   const auto failed =
-      cache.Get(KeyOf(1), []() -> absl::StatusOr<RowGroupCache::Part> {
+      cache.Get(GetKey(1), []() -> absl::StatusOr<RowGroupCache::Part> {
         return absl::UnavailableError("disk");
       });
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(cache.Find(KeyOf(1)), nullptr);
-  EXPECT_TRUE(cache.Get(KeyOf(1), Make(1)).ok());
+  EXPECT_EQ(cache.Find(GetKey(1)), nullptr);
+  EXPECT_TRUE(cache.Get(GetKey(1), Make(1)).ok());
 }
 
 TEST(RowGroupCacheTest, OneThreadLoadsWhileOthersWait) {
@@ -83,7 +83,7 @@ TEST(RowGroupCacheTest, OneThreadLoadsWhileOthersWait) {
     threads.emplace_back([&, i] {
       ++asking;
       const auto part =
-          cache.Get(KeyOf(1), [&, i]() -> absl::StatusOr<RowGroupCache::Part> {
+          cache.Get(GetKey(1), [&, i]() -> absl::StatusOr<RowGroupCache::Part> {
             // The first load fails once all threads are on their way.
             while (asking < 6) std::this_thread::yield();
             if (loads++ == 0) return absl::UnavailableError("first");

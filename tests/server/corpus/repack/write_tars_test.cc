@@ -122,7 +122,7 @@ TEST_F(WriteTarsTest, WritesVideos) {
     const auto known = lines->index().sample(i)->videos;
     const auto found = tars->index().sample(i)->videos;
     for (size_t k = 0; k <= i; ++k) {
-      EXPECT_EQ(BytesOf((*before)->videos[k]), BytesOf((*after)->videos[k]));
+      EXPECT_EQ(GetBytes((*before)->videos[k]), GetBytes((*after)->videos[k]));
       // The same clip and rate, too.
       EXPECT_EQ(std::memcmp(&known[k], &found[k], sizeof(known[k])), 0);
     }

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/text/bpe/byte_alphabet.h"
+#include "server/text/bpe/bpe_model.h"
 
 namespace ballast {
 

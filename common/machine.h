@@ -1,0 +1,28 @@
+#ifndef BALLAST_COMMON_MACHINE_H_
+#define BALLAST_COMMON_MACHINE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+namespace ballast {
+
+// The memory that this process may use, in bytes: the machine's, or the least
+// limit of its memory cgroup (of either version) and those above it. 0 if
+// unknown. Reads files of /proc and /sys below `root`.
+uint64_t MachineMemory(const std::string& root = "");
+
+// Number of threads that the machine runs at once; 1 if unknown.
+inline uint32_t Cores() {
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+// Number of threads for a setting: 0 means one per core.
+inline uint32_t ThreadsOrCores(uint32_t threads) {
+  return threads > 0 ? threads : Cores();
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_COMMON_MACHINE_H_

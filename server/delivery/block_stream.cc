@@ -1,0 +1,65 @@
+#include "server/delivery/block_stream.h"
+
+#include <limits>
+
+namespace ballast {
+
+namespace {
+
+constexpr uint64_t kLastStep = std::numeric_limits<uint64_t>::max();
+
+}  // namespace
+
+StreamProgress::StreamProgress(const BlockRange& range, uint32_t prefetch_steps)
+    : prefetch_steps_(prefetch_steps), to_begin_(range.first) {
+  // A range that runs past the last representable step has no end of its own:
+  // the schedule refuses such steps first.
+  if (range.steps != 0 && range.steps <= kLastStep - range.first.step) {
+    end_step_ = range.first.step + range.steps;
+  }
+}
+
+StreamProgress::Decision StreamProgress::Next() {
+  Decision decision;
+  decision.block = to_begin_;
+  decision.distance = begun_.size();
+  if (stopped_ || PastEnd(to_begin_)) return decision;
+  switch (next_) {
+    case NextBlock::kUnknown:
+      if (to_begin_.step - ToTake().step > prefetch_steps_) return decision;
+      next_ = NextBlock::kBeingPlanned;
+      decision.action = Action::kPlan;
+      return decision;
+    case NextBlock::kBeingPlanned:
+      return decision;
+    case NextBlock::kPlanned:
+      decision.action = Action::kBegin;
+      decision.bytes = next_bytes_;
+      return decision;
+  }
+  return decision;
+}
+
+void StreamProgress::OnPlanned(uint64_t bytes, uint32_t micro_batches) {
+  next_ = NextBlock::kPlanned;
+  next_bytes_ = bytes;
+  next_micro_batches_ = micro_batches;
+}
+
+void StreamProgress::OnBegun() {
+  next_ = NextBlock::kUnknown;
+  begun_.push_back(to_begin_);
+  if (++to_begin_.micro_batch >= next_micro_batches_) {
+    to_begin_ = {to_begin_.step + 1, 0};
+  }
+}
+
+void StreamProgress::OnTaken() { begun_.pop_front(); }
+
+bool StreamProgress::AllTaken() const { return PastEnd(ToTake()); }
+
+bool StreamProgress::PastEnd(const BlockId& block) const {
+  return end_step_.has_value() && block.step >= *end_step_;
+}
+
+}  // namespace ballast
