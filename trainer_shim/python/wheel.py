@@ -9,8 +9,8 @@
 
 FILEs lie below --root and keep their relative paths. The library goes to ballast/lib,
 the programs to ballast/bin, both without their symbols; each program gets a console
-script of its name. The models' files go to ballast/models. The wheel uses the libraries of the machine that it was built on:
-deploy/wheel.sh makes one for other machines of it.
+script of its name. The models' files go to ballast/models. The wheel uses the libraries
+of the machine that it was built on: deploy/wheel.sh makes one for other machines of it.
 
 With --wheel it copies that wheel and adds the files of DIR as licences.
 

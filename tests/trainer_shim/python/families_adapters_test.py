@@ -228,7 +228,9 @@ class RefusalTest(unittest.TestCase):
 
     def test_model(self):
         self.Config.model_type = "bert"
-        with self.assertRaisesRegex(InvalidArgument, "model_type: found bert, wanted one of aya_vision, ernie4_5_vl_moe"):
+        with self.assertRaisesRegex(
+            InvalidArgument, "model_type: found bert, wanted one of aya_vision, ernie4_5_vl_moe"
+        ):
             Family(self.Config())
         self.Config.model_type = "llava"
 

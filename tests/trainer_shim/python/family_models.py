@@ -225,7 +225,8 @@ def processor_of(family):
     return processor
 
 
-PLACEHOLDERS = {"aya_vision": "<|IMG_PATCH|>", "qianfan_ocr": "<IMG_CONTEXT>", "ernie4_5_vl": "<|IMAGE_PLACEHOLDER|>", "gemma4": "<|image|>",
+PLACEHOLDERS = {"aya_vision": "<|IMG_PATCH|>", "qianfan_ocr": "<IMG_CONTEXT>",
+                "ernie4_5_vl": "<|IMAGE_PLACEHOLDER|>", "gemma4": "<|image|>",
                 "gemma4_blocks": "<|image|>", "hunyuan_vl": "<｜hy_place▁holder▁no▁102｜>",
                 "kimi_k25": "<|media_pad|>", "minicpmv4_6": "<|image_pad|>",
                 "gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",

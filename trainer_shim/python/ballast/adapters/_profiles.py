@@ -19,7 +19,9 @@ from ..errors import InvalidArgument
 #: In the wheel and in packages; then in the source tree.
 _FOLDERS = ("../models", "../../../../models")
 _ENDING = ".textproto"
-_TOKEN = re.compile(r"""#.*|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[{}<>[\]:,;]|[^\s{}<>[\]:,;#"']+)""")
+_TOKEN = re.compile(
+    r"""#.*|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[{}<>[\]:,;]|[^\s{}<>[\]:,;#"']+)"""
+)
 
 #: A message: each field with its values in order. A value is a message or a text.
 _Message = Dict[str, List[Any]]
