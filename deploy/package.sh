@@ -75,6 +75,7 @@ if [[ -z $only ]]; then
     while read -r file; do
       install -D -m 644 "trainer_shim/python/$file" "$tree/python/$file"
     done
+  install -D -m 644 -t "$tree/python/ballast/models" models/*.textproto
   # Metadata by which pip and importlib.metadata know the package.
   mkdir "$tree/python/ballast-$version.dist-info"
   printf 'Metadata-Version: 2.1\nName: ballast\nVersion: %s\n' "$version" \

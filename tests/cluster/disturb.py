@@ -4,6 +4,7 @@ import collections
 import signal
 
 from tests.cluster import faults, history
+from tests.harness import tools
 
 # Runs that a job may need: each fault can end one, and a stall another.
 MOST_RUNS = 20
@@ -40,14 +41,12 @@ class Disturbance:
             longest = self._job.longest_next_ms(seen)
             self.longest_ms[fault.kind] = max(self.longest_ms[fault.kind], longest)
         self._advance(self._cluster.steps)
-        for rank in self._job.ranks:
-            while not rank.done:
-                rank.take()
+        tools.advance(self._job.ranks)
         self._end_left()
         dead = [
-            f"the server of {server.node.name} ended with status {server.status()}"
+            f"the server of {server.node.name} ended with status {server.process.poll()}"
             for server in self._cluster.servers
-            if server.status() is not None
+            if server.process.poll() is not None
         ]
         return dead + history.check(
             self._cluster.plan, self._cluster.reference, self._job.starts,
@@ -93,27 +92,23 @@ class Disturbance:
         node, other = nodes[fault.node], nodes[fault.other]
         server = self._cluster.servers[fault.node]
 
-        def start():
-            server.start()
-            server.await_ready()
-
         def hear():
             node.hear_all()
             other.hear_all()
 
         if fault.kind == "kill server":
-            server.end(signal.SIGKILL)
-            return start
+            server.kill()
+            return server.up
         if fault.kind == "drain server":
             server.end(signal.SIGTERM)
-            return start
+            return server.up
         if fault.kind == "stop server":
-            server.signal(signal.SIGSTOP)
-            return lambda: server.signal(signal.SIGCONT)
+            server.hang()
+            return server.wake
         if fault.kind == "roll server":
             self._cluster.configure(server, threads=1 + fault.steps % 2, prefetch=fault.steps)
             server.end(signal.SIGTERM)
-            start()
+            server.up()
             return lambda: None
         if fault.kind in ("eio", "estale", "stalled reads"):
             server.read_fault({"eio": "e", "estale": "t", "stalled reads": "h"}[fault.kind])
@@ -126,13 +121,12 @@ class Disturbance:
         if fault.kind in faults.PROXIED:
             # Its ranks need the others then.
             away = self._cluster.servers[fault.other]
-            away.end(signal.SIGKILL)
+            away.kill()
             node.proxy(faults.PROXIED[fault.kind])
 
             def come_back():
                 node.proxy("none")
-                away.start()
-                away.await_ready()
+                away.up()
 
             return come_back
         if fault.kind == "packet loss":

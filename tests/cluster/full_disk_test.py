@@ -5,14 +5,12 @@ part of an index behind and the former one in place, and succeeds once there is 
 """
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from tests.cluster import corpora, mirror, nodes
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 CONFIG = """
 sources:
@@ -23,42 +21,32 @@ topology: {{modules: {{language: {{dp: 1}}}}}}
 """
 
 
-class FullDiskTest(unittest.TestCase):
+class FullDiskTest(tools.JobTest):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder)
+        super().setUp()
         self.disk = f"{self.folder}/disk"
         os.mkdir(self.disk)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", self.disk], check=True)
         self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
-        self.config = f"{self.folder}/job.yaml"
-        with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(folder=self.folder, disk=self.disk))
-
-    def index(self):
-        return tools.run("ballast-server", "index", "--config", self.config)
+        config = self.write("job.yaml", CONFIG.format(folder=self.folder, disk=self.disk))
+        self.index = ("ballast-server", "index", "--config", config)
 
     def test_the_former_index_stays(self):
         # 64 bytes a sample: 16 KiB, then 640 KiB.
         corpora.write_texts(f"{self.folder}/docs-0.tar", 256)
-        done = self.index()
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.ok(*self.index)
         with open(f"{self.disk}/docs.index", "rb") as file:
             former = file.read()
         corpora.write_texts(f"{self.folder}/docs-0.tar", 10240)
-        done = self.index()
-        self.assertNotEqual(done.returncode, 0)
-        error = done.stderr.decode()
+        error = self.error(*self.index)
         self.assertIn(f"{self.disk}/docs.index", error)
         self.assertIn("No space left on device", error)
         self.assertEqual(os.listdir(self.disk), ["docs.index"])
         with open(f"{self.disk}/docs.index", "rb") as file:
             self.assertEqual(file.read(), former)
         subprocess.run(["mount", "-o", "remount,size=8m", self.disk], check=True)
-        done = self.index()
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        checked = tools.run("ballast-server", "index", "--config", self.config, "--verify")
-        self.assertEqual(checked.returncode, 0, checked.stderr.decode())
+        self.ok(*self.index)
+        self.ok(*self.index, "--verify")
 
 
 if __name__ == "__main__":

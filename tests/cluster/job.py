@@ -1,16 +1,11 @@
 """A job on three nodes: a server and one rank of each module on every node."""
 
-import fcntl
 import json
 import os
-import select
-import signal
-import subprocess
-import time
 
 from tests.cluster import history
 from tests.cluster.nodes import SERVER_PORT
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 CONFIG = """
 sources: [{{name: docs, format: webdataset, path: "{data}/docs-*.tar"}}]
@@ -26,66 +21,30 @@ serve: {{threads: {threads}, memory: 32MiB, prefetch_steps: {prefetch}, arena: "
 """
 MICRO_BATCHES = 2
 MODULES = ("vision", "language")
-TIMEOUT_S = 120
 # Allows one block at a time, so that ranks need their servers; gives up what is
 # silent after three seconds instead of thirty.
 FLAGS = ("--max-bytes", 1, "--hang-after", 3, "--give-up-after", 30)
-_F_SETPIPE_SZ = 1031
-_PAGE = 4096
 
 
-class Server:
+class Server(tools.Server):
     """The loader server of one node, with a library that makes its reads fail."""
 
     def __init__(self, node, folder, library, log):
         self.node = node
         self.config = f"{folder}/{node.name}.yaml"
-        self._fault = f"{folder}/{node.name}.fault"
-        self._library = library
-        self._log = log
-        self._process = None
-        with open(self._fault, "w", encoding="ascii") as file:
-            file.write(".")
-
-    @property
-    def addresses(self):
-        return [f"unix:{self.node.folder}/a.sock", f"{self.node.ip}:{SERVER_PORT}"]
+        self.near = f"unix:{node.folder}/a.sock"
+        self.far = f"{node.ip}:{SERVER_PORT}"
+        self._fault = tools.write(f"{folder}/{node.name}.fault", ".")
+        faulty = dict(os.environ, LD_PRELOAD=library, BALLAST_READ_FAULT=self._fault)
+        super().__init__(
+            self.config, self.near, self.far, log=log, popen=node.popen, env=faulty
+        )
 
     def read_fault(self, byte):
         """How reads fail from now on (faulty_reads.cc); "." ends it."""
         # In place: the server has the file mapped.
         with open(self._fault, "r+", encoding="ascii") as file:
             file.write(byte)
-
-    def start(self):
-        environment = dict(
-            os.environ, LD_PRELOAD=self._library, BALLAST_READ_FAULT=self._fault
-        )
-        listen = [flag for a in self.addresses for flag in ("--listen", a)]
-        self._process = self.node.popen(
-            [tools.program("ballast-server"), "serve", "--config", self.config, *listen],
-            stdout=subprocess.PIPE, stderr=self._log, env=environment,
-        )  # fmt: skip
-
-    def await_ready(self):
-        line = self._process.stdout.readline().decode()
-        if not line.startswith("ready"):
-            raise AssertionError(f"the server of {self.node.name} did not start: {line!r}")
-
-    def signal(self, number):
-        self._process.send_signal(number)
-
-    def status(self):
-        """The exit status of a server that has ended by itself; None if it runs."""
-        return self._process.poll()
-
-    def end(self, number):
-        """Ends the process, if there is one, with a signal."""
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(TIMEOUT_S)
-            self._process.stdout.close()
-            self._process = None
 
 
 def _records(lines):
@@ -96,55 +55,25 @@ def _records(lines):
     ]  # fmt: skip
 
 
-class Rank:
-    """A rank's process of one run. It is at most a page of lines ahead of those
-    that were taken."""
+class Rank(tools.Rank):
+    """A rank's process of one run."""
 
-    def __init__(self, node, module, number, run, start, steps, servers, folder):
+    def __init__(self, node, module, run, start, steps, servers, folder):
         self.node = node
         self.module = module
-        self.lines = 0
-        self.error = None
         self._wanted = (steps - start) * MICRO_BATCHES
-        self._stderr = f"{folder}/{run}.{module}.{number}.log"
-        read, write = os.pipe()
-        fcntl.fcntl(write, _F_SETPIPE_SZ, _PAGE)
-        with open(self._stderr, "wb") as log:
-            self.process = node.popen(
-                [tools.program("ballast-rank"), "--server", ",".join(servers), "--json",
-                 "--world", "one", "--module", module, "--dp-rank", number, "--run", run,
-                 "--history", f"{folder}/{module}.{number}.history",
-                 "--step", start, "--steps", steps - start, *FLAGS],
-                stdout=write, stderr=log,
-            )  # fmt: skip
-        os.close(write)
-        self.pipe = read
+        super().__init__(
+            servers, "--world", "one", "--module", module, "--dp-rank", node.number,
+            "--run", run, "--history", f"{folder}/{module}.{node.number}.history",
+            "--step", start, "--steps", steps - start, *FLAGS,
+            log=f"{folder}/{run}.{module}.{node.number}.log", popen=node.popen,
+        )  # fmt: skip
 
     @property
-    def done(self):
-        return self.pipe is None
-
-    def take(self):
-        """Reads what is there; at the end, keeps the error, if any."""
-        piece = os.read(self.pipe, _PAGE)
-        self.lines += piece.count(b"\n")
-        if piece:
-            return
-        self._close()
-        status = self.process.wait(TIMEOUT_S)
-        if status != 0 or self.lines != self._wanted:
-            with open(self._stderr, "rb") as log:
-                self.error = f"status {status}: " + log.read()[-400:].decode(errors="replace")
-
-    def _close(self):
-        os.close(self.pipe)
-        self.pipe = None
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait(TIMEOUT_S)
-        if self.pipe is not None:
-            self._close()
+    def error(self):
+        if self.status is None or (self.status == 0 and self.taken == self._wanted):
+            return None
+        return f"status {self.status}: " + self.said()[-400:]
 
 
 class Job:
@@ -171,11 +100,12 @@ class Job:
         if step == self._steps:
             return
         for node in self._nodes:
-            own = self._servers[node.number].addresses[:1]
-            others = [s.addresses[1] for s in self._servers if s.node is not node]
+            others = [s.far for s in self._servers if s.node is not node]
+            servers = [self._servers[node.number].near, *others]
             for module in MODULES:
-                self.ranks.append(Rank(node, module, node.number, run, step, self._steps,
-                                       own + others, self._folder))  # fmt: skip
+                self.ranks.append(
+                    Rank(node, module, run, step, self._steps, servers, self._folder)
+                )
 
     def histories(self):
         """What each rank wrote, in order, over all runs: {(module, rank): entries}."""
@@ -225,26 +155,15 @@ class Job:
             default=0.0,
         )  # fmt: skip
 
-    def advance(self, step, seconds=TIMEOUT_S):
+    def advance(self, step, seconds=tools.TIMEOUT_S):
         """Takes lines until all ranks have done `step` steps of the job, one has
         failed, or the time is over. Returns "there", "failed" or "late"."""
         start = list(self.starts.values())[-1]
-        wanted = (step - start) * MICRO_BATCHES
-        deadline = time.monotonic() + seconds
-        while True:
-            failed = [rank for rank in self.ranks if rank.error is not None]
-            if failed:
-                self.failures += [rank.error for rank in failed]
-                return "failed"
-            behind = {r.pipe: r for r in self.ranks if not r.done and r.lines < wanted}
-            if not behind:
-                return "there"
-            left = deadline - time.monotonic()
-            ready = select.select(list(behind), [], [], max(left, 0))[0]
-            if not ready:
-                return "late"
-            for pipe in ready:
-                behind[pipe].take()
+        lines = (step - start) * MICRO_BATCHES
+        in_time = tools.advance(self.ranks, lines, seconds, until_error=True)
+        failed = [rank.error for rank in self.ranks if rank.error is not None]
+        self.failures += failed
+        return "failed" if failed else "there" if in_time else "late"
 
     def kill(self):
         for rank in self.ranks:
@@ -254,53 +173,45 @@ class Job:
 class Cluster:
     """Servers on all nodes, for one way of delivery."""
 
-    def __init__(self, nodes, delivery, steps, folder, library, log):
+    def __init__(self, nodes, delivery, steps, folder, library):
         self.nodes = nodes
         self.steps = steps
         self._data = folder
         self._delivery = delivery
         self.folder = f"{folder}/{delivery}"
         os.mkdir(self.folder)
+        log = f"{folder}/log"
         self.servers = [Server(node, self.folder, library, log) for node in nodes]
         for server in self.servers:
             self.configure(server, threads=1, prefetch=2)
-        done = tools.run("ballast-server", "index", "--config", self.servers[0].config)
-        if done.returncode != 0:
-            raise AssertionError(done.stderr.decode())
+        tools.ok("ballast-server", "index", "--config", self.servers[0].config)
         for server in self.servers:
             server.start()
         for server in self.servers:
             server.await_ready()
-        self.plan = self._plan()
+        self.plan = tools.json_lines(
+            "ballast-server", "plan", "--config", self.servers[0].config, "--step", 0,
+            "--steps", self.steps, "--json",
+        )  # fmt: skip
         self.reference = self._undisturbed()
 
     def configure(self, server, threads, prefetch):
         listed = "\n".join(
-            f'    - {{address: "{s.addresses[1]}", ranks: {{vision: "{s.node.number}", '
+            f'    - {{address: "{s.far}", ranks: {{vision: "{s.node.number}", '
             f'language: "{s.node.number}"}}}}'
             for s in self.servers
         )
-        with open(server.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(
-                data=self._data, servers=listed, delivery=self._delivery, threads=threads,
-                prefetch=prefetch, folder=server.node.folder,
-            ))  # fmt: skip
-
-    def _plan(self):
-        done = tools.run("ballast-server", "plan", "--config", self.servers[0].config,
-                         "--step", 0, "--steps", self.steps, "--json")  # fmt: skip
-        if done.returncode != 0:
-            raise AssertionError(done.stderr.decode())
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        tools.write(server.config, CONFIG.format(
+            data=self._data, servers=listed, delivery=self._delivery, threads=threads,
+            prefetch=prefetch, folder=server.node.folder,
+        ))  # fmt: skip
 
     def _undisturbed(self):
         job = self.job("reference")
         job.start()
         if job.advance(self.steps) != "there":
             raise AssertionError(f"the run without faults: {job.failures}")
-        for rank in job.ranks:
-            while not rank.done:
-                rank.take()
+        tools.advance(job.ranks)
         entries = job.entries()
         problems = history.check(self.plan, entries, job.starts, entries)
         if problems:
@@ -312,4 +223,4 @@ class Cluster:
 
     def stop(self):
         for server in self.servers:
-            server.end(signal.SIGKILL)
+            server.kill()

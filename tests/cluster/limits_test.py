@@ -6,14 +6,13 @@ and to what docs/deployment.md says that it needs, which large images do not exc
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 
 from tests.cluster import nodes
-from tests.faults import cluster, large_images, small_job
-from tests.integration.command_line import tools
+from tests.faults import large_images
+from tests.harness import tools
 
 CONFIG = """
 sources: [{name: docs, format: webdataset, path: "docs-*.tar"}]
@@ -30,8 +29,8 @@ LARGE_CONFIG = large_images.job_config(
 REST = (512 << 20) + 8 * (32 << 20)
 STEPS = 60
 # One block at a time, so that the rank needs its server at every batch.
-FLAGS = ["--max-bytes", "1", "--hang-after", "10"]
-ROLE = ("vision", 0)
+FLAGS = ["--module", "vision", "--dp-rank", 0, "--steps", STEPS, "--max-bytes", 1,
+         "--hang-after", 10]  # fmt: skip
 MARGIN = 1 << 18
 
 
@@ -89,24 +88,15 @@ class Cgroup:
         os.rmdir(self.path)
 
 
-class LimitsTest(small_job.SmallJob):
+class LimitsTest(tools.JobTest):
     def setUp(self):
         super().setUp()
         self.cgroup = Cgroup()
         self.addCleanup(self.cgroup.remove)
 
     def confined_server(self):
-        """A server in the cgroup, at a.sock."""
-        process = subprocess.Popen(
-            [tools.program("ballast-server"), "serve", "--config", self.config,
-             "--listen", f"unix:{self.folder}/a.sock"],
-            stdout=subprocess.PIPE, stderr=self.log, preexec_fn=self.cgroup.enter,
-        )  # fmt: skip
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.assertTrue(process.stdout.readline().startswith(b"ready"))
-        return process
+        """A server in the cgroup."""
+        return self.start_server("a", preexec_fn=self.cgroup.enter)
 
     def test_large_images_stay_within_what_is_stated(self):
         # 432 MB of coefficients each; eight threads want 3.4 GB.
@@ -114,31 +104,26 @@ class LimitsTest(small_job.SmallJob):
         large_images.write_samples(self.folder, {f"{i}.jpg": image for i in range(8)})
         self.set_up_job(LARGE_CONFIG)
         self.cgroup.limit((64 << 20) + (1 << 30) + REST)
-        process = self.confined_server()
-        done = tools.run(
-            "ballast-rank", "--server", f"unix:{self.folder}/a.sock", "--steps", 2,
-            "--world", "all", "--hang-after", 200,
-        )  # fmt: skip
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        server = self.confined_server()
+        self.ok("ballast-rank", "--server", server.address, "--steps", 2, "--world", "all",
+                "--hang-after", 200)  # fmt: skip
         self.assertEqual(self.cgroup.kills(), 0)
-        self.assertIsNone(process.poll())
+        self.assertIsNone(server.process.poll())
 
     def test_a_server_without_memory_is_killed_and_its_ranks_go_on(self):
         self.set_up_job(CONFIG, samples=32)
-        other = self.server("b")
-        undisturbed = cluster.Rank(ROLE, [other.address], STEPS, self.log, FLAGS)
+        other = self.start_server("b")
+        undisturbed = self.start_rank([other], *FLAGS)
         undisturbed.advance(STEPS + 1)
-        process = self.confined_server()
-        servers = [f"unix:{self.folder}/a.sock", other.address]
-        rank = cluster.Rank(ROLE, servers, STEPS, self.log, FLAGS)
-        self.addCleanup(rank.kill)
+        server = self.confined_server()
+        rank = self.start_rank([server, other], *FLAGS)
         rank.advance(3)
         self.cgroup.limit_to_what_is_used()
         rank.advance(STEPS)
         self.assertTrue(rank.ended)
         self.assertEqual(rank.batches, undisturbed.batches)
         self.assertEqual(self.cgroup.kills(), 1, "the limit does not bite")
-        self.assertEqual(process.wait(tools.TIMEOUT_S), -9)
+        self.assertEqual(server.process.wait(tools.TIMEOUT_S), -9)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,12 @@ Ends with how often each fault was injected and the longest `next` under it.
 import argparse
 import collections
 import os
-import shutil
 import sys
-import tempfile
 import time
 
 from tests.cluster import faults, job, nodes
 from tests.cluster.disturb import Disturbance
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 STEPS = 16
 SAMPLES = 60
@@ -35,7 +33,6 @@ def parse(arguments):
 def main(arguments):
     options = parse(arguments)
     nodes.enter()
-    folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
     library = os.path.join(
         os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
         "tests/cluster/libfaulty_reads.so",
@@ -45,40 +42,31 @@ def main(arguments):
     longest = collections.defaultdict(float)
     restarts = failures = batches = moves = 0
     problems = []
-    with open(f"{folder}/servers.log", "wb") as log:
-        try:
-            machines = nodes.make(folder)
-            done = tools.run("ballast-server", "make-corpus", "--out", folder,
-                             "--samples", SAMPLES)  # fmt: skip
-            assert done.returncode == 0, done.stderr.decode()
-            for number, delivery in enumerate(DELIVERIES):
-                seeds = range(options.first, options.first + options.seeds)
-                seeds = [s for s in seeds if s % len(DELIVERIES) == number]
-                if not seeds:
-                    continue
-                cluster = job.Cluster(machines, delivery, STEPS, folder, library, log)
-                for seed in seeds:
-                    run = Disturbance(cluster, seed)
-                    found = run.run()
-                    problems += [f"seed {seed} ({delivery}): {line}" for line in found]
-                    injected += run.injected
-                    restarts += run.restarts
-                    failures += len(run.failures)
-                    moves += run.moves
-                    batches += len(cluster.reference)
-                    for kind, ms in run.longest_ms.items():
-                        longest[kind] = max(longest[kind], ms)
-                    if options.verbose:
-                        drawn = [f"{f.kind}@{f.at}" for f in faults.draw(seed, STEPS)]
-                        print(f"{time.monotonic() - begin:.0f} s seed {seed} {delivery}:",
-                              ", ".join(drawn), f"- {run.restarts} restarts", flush=True)
-                cluster.stop()
-        except BaseException:
-            with open(f"{folder}/servers.log", "rb") as written:
-                sys.stderr.write(written.read()[-8000:].decode(errors="replace"))
-            raise
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    with tools.job_folder() as folder:
+        machines = nodes.make(folder)
+        tools.ok("ballast-server", "make-corpus", "--out", folder, "--samples", SAMPLES)
+        for number, delivery in enumerate(DELIVERIES):
+            seeds = range(options.first, options.first + options.seeds)
+            seeds = [s for s in seeds if s % len(DELIVERIES) == number]
+            if not seeds:
+                continue
+            cluster = job.Cluster(machines, delivery, STEPS, folder, library)
+            for seed in seeds:
+                run = Disturbance(cluster, seed)
+                found = run.run()
+                problems += [f"seed {seed} ({delivery}): {line}" for line in found]
+                injected += run.injected
+                restarts += run.restarts
+                failures += len(run.failures)
+                moves += run.moves
+                batches += len(cluster.reference)
+                for kind, ms in run.longest_ms.items():
+                    longest[kind] = max(longest[kind], ms)
+                if options.verbose:
+                    drawn = [f"{f.kind}@{f.at}" for f in faults.draw(seed, STEPS)]
+                    print(f"{time.monotonic() - begin:.0f} s seed {seed} {delivery}:",
+                          ", ".join(drawn), f"- {run.restarts} restarts", flush=True)
+            cluster.stop()
     for kind in faults.KINDS:
         print(f"{kind}: {injected[kind]} times, longest next {longest[kind] / 1000:.1f} s")
     print(

@@ -13,8 +13,7 @@ import time
 import unittest
 
 from tests.cluster import corpora, mirror, nodes
-from tests.faults import cluster, small_job
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 CONFIG = """
 sources:
@@ -29,13 +28,13 @@ serve: {{threads: 2, memory: 32MiB, prefetch_steps: 1, stall_after: 1, read_time
 SAMPLES = 4096
 STEPS = 12
 # One block at a time, so that the rank needs its server at every batch.
-FLAGS = ["--max-bytes", "1", "--hang-after", "60"]
-ROLE = ("language", 0)
+FLAGS = ["--module", "language", "--dp-rank", 0, "--steps", STEPS, "--max-bytes", 1,
+         "--hang-after", 60]  # fmt: skip
 # For what takes a second or two.
 PATIENCE_S = 60
 
 
-class StalledFilesTest(small_job.SmallJob):
+class StalledFilesTest(tools.JobTest):
     def setUp(self):
         super().setUp()
         data = f"{self.folder}/data"
@@ -48,8 +47,8 @@ class StalledFilesTest(small_job.SmallJob):
         self.addCleanup(self.mirror.close)
 
     def undisturbed_batches(self):
-        server = cluster.Server(self.config, f"unix:{self.folder}/a.sock", self.log)
-        rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)
+        server = self.start_server("a")
+        rank = self.start_rank([server], *FLAGS)
         rank.advance(STEPS + 1)
         server.drain()
         self.assertTrue(rank.ended)
@@ -62,7 +61,7 @@ class StalledFilesTest(small_job.SmallJob):
         """The first line of the programs' log with all the parts."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
-            with open(f"{self.folder}/log", encoding="utf-8") as log:
+            with open(self.log, encoding="utf-8") as log:
                 for line in log:
                     if all(part in line for part in parts):
                         return line
@@ -75,9 +74,8 @@ class StalledFilesTest(small_job.SmallJob):
             self.assertLess(time.monotonic(), end, "health is SERVING")
 
     def test_under_the_index(self):
-        server = self.server("a")
-        rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)
-        self.addCleanup(rank.kill)
+        server = self.start_server("a")
+        rank = self.start_rank([server], *FLAGS)
         self.addCleanup(self.mirror.heal)  # before the processes are killed
         rank.advance(2)
         self.mirror.stall("docs.index")
@@ -89,17 +87,15 @@ class StalledFilesTest(small_job.SmallJob):
         status = json.loads(self.ctl("status", "--json").stdout)
         self.assertTrue(status["stalls"], status)
         self.mirror.heal()
-        healed = self.ctl("health", "--wait", PATIENCE_S)
-        self.assertEqual(healed.returncode, 0, healed.stderr.decode())
+        self.ok("ballastctl", "--server", server.address, "health", "--wait", PATIENCE_S)
         self.await_log("work goes on")
         rank.advance(STEPS)
         self.assertTrue(rank.ended)
         self.assertEqual(rank.batches, self.undisturbed)
 
     def test_a_server_under_it_ends_in_time(self):
-        server = self.server("a")
-        rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)
-        self.addCleanup(rank.kill)
+        server = self.start_server("a")
+        rank = self.start_rank([server], *FLAGS)
         self.addCleanup(self.mirror.heal)
         rank.advance(2)
         self.mirror.stall("docs.index", only_reads=True)
@@ -108,17 +104,15 @@ class StalledFilesTest(small_job.SmallJob):
         self.await_log("closing: ends now, 10s after the signal", "still blocked")
 
     def test_under_the_data(self):
-        server = self.server("a")
-        rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)
-        self.addCleanup(rank.kill)
+        server = self.start_server("a")
+        rank = self.start_rank([server], *FLAGS)
         self.addCleanup(self.mirror.heal)
         rank.advance(2)
         self.mirror.stall("docs-0.tar")
         self.await_unhealthy()
         self.await_log("stall: reading text of docs:", "docs-0.tar at byte")
         self.mirror.heal()
-        healed = self.ctl("health", "--wait", PATIENCE_S)
-        self.assertEqual(healed.returncode, 0, healed.stderr.decode())
+        self.ok("ballastctl", "--server", server.address, "health", "--wait", PATIENCE_S)
         rank.advance(STEPS)
         self.assertTrue(rank.ended)
         self.assertEqual(rank.batches, self.undisturbed)

@@ -57,7 +57,8 @@ server=$!
 run ballastctl --server "unix:$work/a.sock" health --wait 60
 run ballast-rank --server "unix:$work/a.sock" --steps 1
 version=$(env -i PYTHONPATH="$top/python" "$(command -v python3)" -B -c \
-  'import ballast; print(ballast.library_version())')
+  'import ballast; from ballast.adapters._profiles import model_types
+assert model_types(); print(ballast.library_version())')
 [[ $version == [0-9]*.* ]] || fail "the Python package found version $version"
 kill "$server"
 wait "$server" || fail "the server ended with $?"

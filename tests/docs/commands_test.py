@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 ADDRESS = "127.0.0.1:7070"

@@ -4,14 +4,12 @@ Each case makes a program fail as a user first would, and names the row of the p
 must match its message on standard error.
 """
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 PAGE = os.path.join(
     os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], "docs/troubleshooting.md"
@@ -179,31 +177,24 @@ class TroubleshootingTest(tools.CorpusTest):
         with open(config, "w", encoding="utf-8") as file:
             file.write(text.replace('["127.0.0.1:0"]', '["127.0.0.1:0"], max_bad_samples: 2'))
         self.ok("ballast-server", "index", "--config", config)
-        with subprocess.Popen(
-            [tools.program("ballast-server"), "serve", "--config", config],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as server:
-            with contextlib.ExitStack() as ends:
-                ends.callback(server.kill)
-                address = server.stdout.readline().decode().split()[1]
-                # Every text changes and keeps its length, and the file its time.
-                path = os.path.join(folder, "docs-000000.tar")
-                times = os.stat(path)
-                with open(path, "r+b") as tar:
-                    changed = tar.read().replace(b'{"', b"{x")
-                    tar.seek(0)
-                    tar.write(changed)
-                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-                # The file may have been open before it changed.
-                self.says(
-                    "sample …: … (and … samples before it were bad, the most that "
-                    "serve.max_bad_samples allows…",
-                    "ballast-rank", "--server", address, "--steps", 2,
-                    "--give-up-after", 1,
-                )  # fmt: skip
-                server.send_signal(signal.SIGTERM)
-                log = server.stderr.read().decode()
+        with self.server_process(config) as (server, (address,)):
+            # Every text changes and keeps its length, and the file its time.
+            path = os.path.join(folder, "docs-000000.tar")
+            times = os.stat(path)
+            with open(path, "r+b") as tar:
+                changed = tar.read().replace(b'{"', b"{x")
+                tar.seek(0)
+                tar.write(changed)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+            # The file may have been open before it changed.
+            self.says(
+                "sample …: … (and … samples before it were bad, the most that "
+                "serve.max_bad_samples allows…",
+                "ballast-rank", "--server", address, "--steps", 2,
+                "--give-up-after", 1,
+            )  # fmt: skip
+            server.send_signal(signal.SIGTERM)
+            log = server.stderr.read().decode()
         for message in ("bad sample … (FILE at byte N): …", "the file has changed since it was indexed"):
             self.assertIn(message, self.rows)
             self.assertRegex(log, self.rows[message])

@@ -10,18 +10,13 @@ kind: runs, how ranks ended, and the longest time from the fault to the last end
 
 import argparse
 import collections
-import json
 import random
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 
-from tests.faults import cluster
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 CONFIG = """
 sources: [{{name: docs, format: webdataset, path: "docs-*.tar"}}]
@@ -56,72 +51,28 @@ KINDS = {
 }
 
 
-_progress = threading.Condition()  # a line or an end of any rank
-
-
-class Rank:
-    """A rank's process, whose lines a thread takes."""
-
+class Rank(tools.Rank):
     def __init__(self, module, number, servers, run, folder):
         self.module = module
         self.number = number
-        self.batches = []
-        self.status = None
         self.victim = False
-        self.ended_at = None
-        self._error = f"{folder}/{run}.{module}.{number}.log"
-        with open(self._error, "wb") as log:
-            self.process = subprocess.Popen(
-                [tools.program("ballast-rank"), "--server", ",".join(servers), "--json",
-                 "--world", "one", "--module", module, "--dp-rank", str(number),
-                 "--run", run, "--steps", str(STEPS), *map(str, FLAGS)],
-                stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
-        self._thread = threading.Thread(target=self._take)
-        self._thread.start()
-
-    def _take(self):
-        for line in self.process.stdout:
-            if not line.endswith(b"\n"):
-                break  # killed in the middle of it
-            with _progress:
-                self.batches.append(tools.without_ms(json.loads(line)))
-                _progress.notify_all()
-        status = self.process.wait()
-        with _progress:
-            self.status = status
-            self.ended_at = time.monotonic()
-            _progress.notify_all()
-        self.process.stdout.close()
-
-    def join(self, seconds):
-        """Returns whether the process has ended."""
-        self._thread.join(max(seconds, 0))
-        return not self._thread.is_alive()
-
-    def error(self):
-        with open(self._error, encoding="utf-8", errors="replace") as log:
-            return log.read()
+        super().__init__(
+            servers, "--world", "one", "--module", module, "--dp-rank", number, "--run", run,
+            "--steps", STEPS, *FLAGS, log=f"{folder}/{run}.{module}.{number}.log",
+        )  # fmt: skip
 
 
 class Job:
-    def __init__(self, folder, log):
+    def __init__(self, folder):
         self.folder = folder
-        self.log = log
         self.addresses = [f"unix:{folder}/{name}.sock" for name in "ab"]
-        self.config = f"{folder}/job.yaml"
+        text = CONFIG.format(a=self.addresses[0], b=self.addresses[1])
+        self.config = tools.set_up(folder, text, SAMPLES, "--preset", "receipts")
         self.runs = 0
-        with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(a=self.addresses[0], b=self.addresses[1]))
-        for command in (
-            ["make-corpus", "--out", folder, "--samples", SAMPLES, "--preset", "receipts"],
-            ["index", "--config", self.config],
-        ):
-            done = tools.run("ballast-server", *command)
-            assert done.returncode == 0, done.stderr.decode()
 
     def start(self):
-        servers = [cluster.Server(self.config, a, self.log) for a in self.addresses]
+        log = f"{self.folder}/log"
+        servers = [tools.Server(self.config, a, log=log).up() for a in self.addresses]
         self.runs += 1
         ranks = []
         for n, (module, number) in enumerate((m, r) for m in MODULES for r in range(2)):
@@ -131,8 +82,9 @@ class Job:
 
     def undisturbed(self):
         servers, ranks = self.start()
+        tools.advance(ranks, seconds=BOUND_S)
         for rank in ranks:
-            assert rank.join(BOUND_S) and rank.status == 0, rank.error()
+            assert rank.status == 0, rank.said()
         for server in servers:
             server.drain()
         return {(r.module, r.number): r.batches for r in ranks}
@@ -180,12 +132,12 @@ def check(kind, ranks, wanted):
             # Modules exchange apart from one another.
             if rank.status != 0 or len(rank.batches) != len(whole):
                 yield (f"{name} ended with {rank.status} after {len(rank.batches)} of "
-                       f"{len(whole)} batches: {rank.error()[-600:]}")  # fmt: skip
+                       f"{len(whole)} batches: {rank.said()[-600:]}")  # fmt: skip
         elif rank.status == 0:
             if len(rank.batches) != len(whole):
                 yield f"{name} said that all is well after {len(rank.batches)} batches"
         else:
-            error = rank.error()
+            error = rank.said()
             # Of a peer that ended first, an error says that its own has the cause.
             causes = [f"rank {peer.number}"] + (["server"] if "server" in kind else [])
             if not any(cause in error for cause in causes):
@@ -198,54 +150,43 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     choose = random.Random(options.seed)
-    folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
     runs = collections.Counter()
     ends = collections.defaultdict(collections.Counter)
     longest = collections.defaultdict(float)
     batches = 0
     problems = []
-    try:
-        with open(f"{folder}/log", "wb") as log:
-            job = Job(folder, log)
-            wanted = job.undisturbed()
-            for number in range(options.runs):
-                kind = list(KINDS)[number % len(KINDS)]
-                servers, ranks = job.start()
-                # Some batch of some rank, once all have met: before that a rank waits
-                # as long for the others as a job may need to start.
-                watched, at = choose.choice(ranks), choose.randrange(2 * STEPS)
-                with _progress:
-                    _progress.wait_for(lambda: all(
-                        len(rank.batches) >= (at if rank is watched else 1)
-                        or rank.status is not None
-                        for rank in ranks
-                    ), BOUND_S)  # fmt: skip
-                begin = time.monotonic()
-                stopped = inject(kind, choose, servers, ranks)
-                for rank in ranks:
-                    if rank.victim and "stop" in kind:
-                        continue
-                    if not rank.join(begin + BOUND_S - time.monotonic()):
-                        problems.append(f"{kind}: {rank.module} rank {rank.number} has "
-                                        f"not ended after {BOUND_S} s")  # fmt: skip
-                        rank.process.kill()
-                        rank.join(BOUND_S)
-                    longest[kind] = max(longest[kind], rank.ended_at - begin)
-                for rank in ranks:
-                    if rank.victim:
-                        rank.process.kill()
-                        rank.join(BOUND_S)
-                    else:
-                        ends[kind]["whole" if rank.status == 0 else "with the cause"] += 1
-                    batches += len(rank.batches)
-                for server in servers:
-                    if server in stopped:
-                        server.wake()
-                    server.kill()
-                problems += check(kind, ranks, wanted)
-                runs[kind] += 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tools.job_folder() as folder:
+        job = Job(folder)
+        wanted = job.undisturbed()
+        for number in range(options.runs):
+            kind = list(KINDS)[number % len(KINDS)]
+            servers, ranks = job.start()
+            # At least one batch of each rank: before all have met a rank waits as long for
+            # the others as a job may need to start. At most half of them: ranks are ahead of
+            # the lines that were taken.
+            tools.advance(ranks, choose.randrange(1, STEPS), BOUND_S)
+            begin = time.monotonic()
+            stopped = inject(kind, choose, servers, ranks)
+            ending = [rank for rank in ranks if not (rank.victim and "stop" in kind)]
+            tools.advance(ending, seconds=BOUND_S)
+            for rank in ending:
+                if not rank.ended:
+                    problems.append(f"{kind}: {rank.module} rank {rank.number} has "
+                                    f"not ended after {BOUND_S} s")  # fmt: skip
+                    rank.kill()
+                longest[kind] = max(longest[kind], rank.ended_at - begin)
+            for rank in ranks:
+                if rank.victim:
+                    rank.kill()
+                else:
+                    ends[kind]["whole" if rank.status == 0 else "with the cause"] += 1
+                batches += len(rank.batches)
+            for server in servers:
+                if server in stopped:
+                    server.wake()
+                server.kill()
+            problems += check(kind, ranks, wanted)
+            runs[kind] += 1
     for kind, count in runs.items():
         print(f"{kind}: {count} runs, ranks ended {dict(ends[kind])}, "
               f"the last {longest[kind]:.1f} s after the fault")  # fmt: skip

@@ -8,30 +8,23 @@ import re
 import sys
 import unittest
 
-from tests.faults import large_images, small_job
-from tests.integration.command_line import tools
+from tests.faults import large_images
+from tests.harness import tools
 
 CONFIG = large_images.job_config(4, "threads: 2, memory: 64MiB, prefetch_steps: 1")
 LIMIT = 1 << 30
 SIDE = 16384
 
 
-class LargeImagesTest(small_job.SmallJob):
+class LargeImagesTest(tools.JobTest):
     def index(self, images):
         large_images.write_samples(self.folder, images)
-        self.config = f"{self.folder}/job.yaml"
-        with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG)
-        done = tools.run("ballast-server", "index", "--config", self.config)
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        return done.stdout.decode()
+        self.config = self.write("job.yaml", CONFIG)
+        return self.ok("ballast-server", "index", "--config", self.config)
 
     def train(self, server, steps):
-        done = tools.run(
-            "ballast-rank", "--server", server.address, "--steps", steps, "--world",
-            "all", "--give-up-after", "60",
-        )  # fmt: skip
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.ok("ballast-rank", "--server", server.address, "--steps", steps, "--world", "all",
+                "--give-up-after", 60)  # fmt: skip
 
     def good(self, count):
         return {f"good{i}.png": large_images.png(64 + i, 48, False) for i in range(count)}
@@ -48,7 +41,7 @@ class LargeImagesTest(small_job.SmallJob):
                 listed, rf"bad: .*{re.escape(name)}.*needs \d+ bytes of memory"
             )
         self.assertEqual(listed.count("bad: "), len(bad), listed)
-        self.train(self.server("a"), 4)
+        self.train(self.start_server("a"), 4)
 
     def test_what_only_resizing_exceeds_becomes_a_placeholder(self):
         # Coefficients that leave less of the limit than resizing takes: a strip of 16
@@ -57,11 +50,10 @@ class LargeImagesTest(small_job.SmallJob):
         most = large_images.progressive_jpeg(SIDE, height, (0x11,) * 3)
         listed = self.index({"most.jpg": most, **self.good(3)})
         self.assertNotIn("bad: ", listed)
-        server = self.server("a")
+        server = self.start_server("a")
         self.train(server, 4)
-        status = tools.run("ballastctl", "--server", server.address, "status")
-        self.assertEqual(status.returncode, 0, status.stderr.decode())
-        text = " ".join(status.stdout.decode().split())  # lines are wrapped
+        status = self.ok("ballastctl", "--server", server.address, "status")
+        text = " ".join(status.split())  # lines are wrapped
         self.assertRegex(text, r"chat:0 .*needs \d+ bytes of memory")
 
 

@@ -23,11 +23,9 @@ import collections
 import json
 import random
 import shutil
-import tempfile
 import time
 
-from tests.faults import cluster
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 CONFIG = """
 sources: [{{name: docs, format: webdataset, path: "docs-*.tar"}}]
@@ -46,17 +44,17 @@ RANKS = 4
 FLAGS = ["--hang-after", "3", "--give-up-after", "100"]
 
 
-class Watched(cluster.Rank):
+class Watched(tools.Rank):
     """Keeps counts and latencies instead of batches."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, **options):
         self.samples = collections.Counter()  # of each module, by name
         self.batches_seen = 0
         self.placeholders = 0
         self.next_ms = 0.0  # the longest since the last query
-        super().__init__(*arguments)
+        super().__init__(*arguments, **options)
 
-    def _on_line(self, batch):
+    def on_batch(self, batch):
         step = self.batches_seen // RANKS
         if batch["step"] != step:
             raise AssertionError(f"step {batch['step']} came, wanted {step}")
@@ -76,22 +74,13 @@ def parse(arguments=None):
     return parser.parse_args(arguments)
 
 
-def run(folder, options, log):
+def run(folder, options):
     addresses = [f"unix:{folder}/{name}.sock" for name in "ab"]
-    config = f"{folder}/job.yaml"
-    with open(config, "w", encoding="utf-8") as file:
-        file.write(CONFIG.format(
-            global_batch=GLOBAL, first=addresses[0], second=addresses[1]
-        ))  # fmt: skip
-    for command in (
-        ["make-corpus", "--out", folder, "--samples", SAMPLES,
-         "--preset", "receipts"],
-        ["index", "--config", config],
-    ):
-        done = tools.run("ballast-server", *command)
-        assert done.returncode == 0, done.stderr.decode()
-    servers = [cluster.Server(config, address, log) for address in addresses]
-    rank = Watched(("all", 0), addresses, options.steps, log, FLAGS)
+    text = CONFIG.format(global_batch=GLOBAL, first=addresses[0], second=addresses[1])
+    config = tools.set_up(folder, text, SAMPLES, "--preset", "receipts")
+    log = f"{folder}/log"
+    servers = [tools.Server(config, address, log=log).up() for address in addresses]
+    rank = Watched(addresses, "--steps", options.steps, *FLAGS, log=log)
     choose = random.Random(options.seed)
     seen = []
     kills = 0
@@ -118,13 +107,12 @@ def run(folder, options, log):
         })  # fmt: skip
         rank.next_ms = 0.0
         if step % 50 == 0:
-            seen[-1]["rank"] = rank.resources()
-            seen[-1]["servers"] = [s.resources() for s in servers]
+            seen[-1]["rank"] = tools.resources(rank.process)
+            seen[-1]["servers"] = [tools.resources(s.process) for s in servers]
         if options.pace and step % max(int(60 / options.pace), 1) == 0:
             for address in addresses:
                 for query in ("status", "metrics"):
-                    done = tools.run("ballastctl", "--server", address, query)
-                    assert done.returncode == 0, done.stderr.decode()
+                    tools.ok("ballastctl", "--server", address, query)
         pause = begin + (step + 1) * options.pace - time.monotonic()
         if options.pace and pause > 0:
             time.sleep(pause)
@@ -178,43 +166,37 @@ def check(rank, steps):
 
 def main(arguments=None):
     options = parse(arguments)
-    folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
     begin = time.monotonic()
-    try:
-        with open(f"{folder}/log", "wb") as log:
-            rank, seen, kills = run(folder, options, log)
-        check(rank, options.steps)
-        took = sorted(s["next_ms"] for s in seen)
-        memory = [s["rank"]["mib"] for s in seen if "rank" in s]
-        summary = {
-            "steps": options.steps,
-            "batches": rank.batches_seen,
-            "samples": options.steps * GLOBAL,
-            "kills": kills,
-            "seconds": round(time.monotonic() - begin, 1),
-            "next_ms": {
-                "median": took[len(took) // 2],
-                "p99": took[len(took) * 99 // 100],
-                "longest": took[-1],
-            },
-            "rank_mib": {
-                "after_a_tenth": round(memory[len(memory) // 10], 1),
-                "at_the_end": round(memory[-1], 1),
-            },
-            "resources": quarters(seen),
-        }
-        if options.out:
-            with open(options.out, "w", encoding="utf-8") as file:
-                json.dump({"summary": summary, "steps": seen}, file)
-        print(json.dumps(summary))
-    except BaseException:
-        with open(f"{folder}/log", "rb") as log:
-            print(log.read()[-20000:].decode(errors="replace"))
-        raise
-    finally:
-        if options.out:
-            shutil.copy(f"{folder}/log", options.out + ".log")
-        shutil.rmtree(folder)
+    with tools.job_folder() as folder:
+        try:
+            rank, seen, kills = run(folder, options)
+            check(rank, options.steps)
+        finally:
+            if options.out:
+                shutil.copy(f"{folder}/log", options.out + ".log")
+    took = sorted(s["next_ms"] for s in seen)
+    memory = [s["rank"]["mib"] for s in seen if "rank" in s]
+    summary = {
+        "steps": options.steps,
+        "batches": rank.batches_seen,
+        "samples": options.steps * GLOBAL,
+        "kills": kills,
+        "seconds": round(time.monotonic() - begin, 1),
+        "next_ms": {
+            "median": took[len(took) // 2],
+            "p99": took[len(took) * 99 // 100],
+            "longest": took[-1],
+        },
+        "rank_mib": {
+            "after_a_tenth": round(memory[len(memory) // 10], 1),
+            "at_the_end": round(memory[-1], 1),
+        },
+        "resources": quarters(seen),
+    }
+    if options.out:
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump({"summary": summary, "steps": seen}, file)
+    print(json.dumps(summary))
 
 
 if __name__ == "__main__":

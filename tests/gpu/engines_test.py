@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 from tests.gpu import engines
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 
 def jpeg(marker, width, height, before=b""):

@@ -3,14 +3,14 @@
 
     wheel.py --out ballast-1.2.3-py3-none-linux_x86_64.whl \\
         --library libballast_shim.so --program ballast-server --program ballastctl \\
-        --root trainer_shim/python FILE...
+        --models MODEL... --root trainer_shim/python FILE...
     wheel.py --out ballast-1.2.3-py3-none-manylinux_2_34_x86_64.whl --wheel WHEEL \\
         --licences DIR
 
 FILEs lie below --root and keep their relative paths. The library goes to ballast/lib,
 the programs to ballast/bin, both without their symbols; each program gets a console
-script of its name. The wheel uses the libraries of the machine that it was built on:
-deploy/wheel.sh makes one for other machines of it.
+script of its name. The models' files go to ballast/models. The wheel uses the libraries
+of the machine that it was built on: deploy/wheel.sh makes one for other machines of it.
 
 With --wheel it copies that wheel and adds the files of DIR as licences.
 
@@ -102,6 +102,7 @@ def main() -> int:
     parser.add_argument("--out", required=True)
     parser.add_argument("--library")
     parser.add_argument("--program", action="append", default=[])
+    parser.add_argument("--models", nargs="+", default=[])
     parser.add_argument("--root")
     parser.add_argument("--wheel")
     parser.add_argument("--licences")
@@ -119,9 +120,11 @@ def main() -> int:
         parser.error("wanted --library, --root and FILE..., or --wheel and --licences")
 
     contents = {}
-    for path in arguments.files:
+    places = {path: os.path.relpath(path, arguments.root) for path in arguments.files}
+    places.update((path, "ballast/models/" + os.path.basename(path)) for path in arguments.models)
+    for path, place in places.items():
         with open(path, "rb") as file:
-            contents[os.path.relpath(path, arguments.root)] = file.read()
+            contents[place] = file.read()
     contents["ballast/lib/libballast_shim.so"] = stripped(arguments.library)
     scripts = ["[console_scripts]"]
     for path in arguments.program:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 
 def openssl(*arguments):

@@ -3,17 +3,14 @@ servers that are dead, silent, strange or closed."""
 
 import contextlib
 import json
-import re
-import signal
 import socket
-import subprocess
 import threading
 import time
 import unittest
 import urllib.error
 import urllib.request
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 TOKEN = "a-token-for-both-jobs"
 
@@ -22,12 +19,8 @@ class CompareTest(tools.ToolTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        done = tools.run(
-            "ballast-server", "make-corpus", "--out", cls.folder, "--samples", 32,
-            "--preset", "receipts",
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise AssertionError(done.stderr.decode())
+        cls.ok("ballast-server", "make-corpus", "--out", cls.folder, "--samples", 32,
+               "--preset", "receipts")  # fmt: skip
 
     @contextlib.contextmanager
     def job(self, name, serve="", more="", listen="127.0.0.1:0"):
@@ -38,24 +31,9 @@ class CompareTest(tools.ToolTest):
             + 'serve: {listen: ["%s"], http: "127.0.0.1:0"%s}\n%s' % (listen, serve, more),
         )
         self.ok("ballast-server", "index", "--config", config)
-        with subprocess.Popen(
-            [tools.program("ballast-server"), "serve", "--config", config],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            try:
-                url = None
-                while url is None:
-                    line = process.stderr.readline().decode()
-                    self.assertTrue(line, name + " ended")
-                    url = re.search(r"page at (http://\S+)/,", line)
-                address = process.stdout.readline().decode().split()[1]
-                threading.Thread(target=process.stderr.read, daemon=True).start()
-                yield address, url[1]
-                process.send_signal(signal.SIGTERM)
-                self.assertEqual(process.wait(tools.TIMEOUT_S), 0)
-            finally:
-                process.kill()
+        with self.page_server(config) as (process, addresses, url):
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            yield addresses[0], url
 
     def get(self, url, path, token=None):
         headers = {"Authorization": "Bearer " + token} if token else {}

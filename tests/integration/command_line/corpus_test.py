@@ -7,7 +7,7 @@ import re
 import tarfile
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 
 def files_in(folder):

@@ -4,7 +4,7 @@ import json
 import math
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 DP = {"vision": 2, "language": 4}
 MICRO_BATCHES = 2
@@ -15,14 +15,10 @@ class FitCostTest(tools.CorpusTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.addresses = []
-        for name in ("reported", "silent"):
-            address = f"unix:{cls.folder}/{name}.sock"
-            context = cls().server(cls.config, address)
-            context.__enter__()
-            cls.addClassCleanup(context.__exit__, None, None, None)
-            cls.addresses.append(address)
-        cls.reported, cls.silent = cls.addresses
+        cls.reported, cls.silent = cls.addresses = [
+            cls.until_class_ends(cls().server(cls.config, f"unix:{cls.folder}/{name}.sock"))[0]
+            for name in ("reported", "silent")
+        ]
         cls().ok(
             "ballast-rank", "--server", cls.reported, "--world", "all",
             "--step", 3, "--steps", STEPS, "--report",

@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 

@@ -5,7 +5,6 @@ import contextlib
 import http.client
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -13,7 +12,8 @@ import ssl
 import subprocess
 import unittest
 
-from tests.integration.command_line import certificates, tools
+from tests.harness import tools
+from tests.integration.command_line import certificates
 
 TOKEN = "a-token-for-this-job-alone"
 
@@ -53,23 +53,8 @@ class HttpsTest(certificates.CertificateTest):
             "https.yaml",
             text.replace(listen, f'{listen}, http: "{http}"') + f"security: {security}\n",
         )
-        with subprocess.Popen(
-            [tools.program("ballast-server"), "serve", "--config", config],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as process:
-            try:
-                # A server that is still starting ends with 143, not drained.
-                log = ""
-                while "ready at " not in log:
-                    line = process.stderr.readline().decode()
-                    log += line
-                    self.assertTrue(line, "the server ended:\n" + log)
-                yield process, re.search(r"page at (https?://\S+)/,", log)[1]
-                process.send_signal(signal.SIGTERM)
-                self.assertEqual(process.wait(tools.TIMEOUT_S), 0)
-            finally:
-                process.kill()
+        with self.page_server(config) as (process, _, url):
+            yield process, url
 
     def tls(self, **more):
         keys = {"cert": "server.pem", "key": "server.key", **more}

@@ -6,7 +6,7 @@ import os
 import tarfile
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 
 class InitTest(tools.ToolTest):

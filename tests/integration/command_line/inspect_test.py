@@ -6,7 +6,7 @@ import struct
 import unittest
 import zlib
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 
 def png(width, height, colour):

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -14,7 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 SAMPLE = re.compile(
@@ -63,39 +62,10 @@ class MetricsTest(tools.CorpusTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        with open(cls.config, encoding="utf-8") as file:
-            text = file.read()
-        with open(cls.config, "w", encoding="utf-8") as file:
-            file.write(
-                text.replace(
-                    'serve: {listen: ["127.0.0.1:0"]}',
-                    'serve: {listen: ["127.0.0.1:0"], http: "127.0.0.1:0"}',
-                )
-            )
-        cls.server_process = subprocess.Popen(
-            [tools.program("ballast-server"), "serve", "--config", cls.config],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        cls.addClassCleanup(cls.stop)
-        cls.http = None
-        while cls.http is None:
-            line = cls.server_process.stderr.readline().decode()
-            assert line, "the server ended"
-            found = re.search(r"page at (http://[\d.:]+)/", line)
-            cls.http = found and found[1]
-        cls.address = cls.server_process.stdout.readline().decode().split()[1]
-        done = tools.run(
-            "ballast-rank", "--server", cls.address, "--steps", 2, "--report"
-        )
-        assert done.returncode == 0, done.stderr.decode()
-
-    @classmethod
-    def stop(cls):
-        cls.server_process.send_signal(signal.SIGTERM)
-        cls.server_process.wait(tools.TIMEOUT_S)
-        cls.server_process.stdout.close()
-        cls.server_process.stderr.close()
+        listen = '["127.0.0.1:0"]'
+        tools.write(cls.config, tools.CONFIG.replace(listen, listen + ', http: "127.0.0.1:0"'))
+        _, (cls.address,), cls.http = cls.until_class_ends(cls().page_server(cls.config))
+        cls.ok("ballast-rank", "--server", cls.address, "--steps", 2, "--report")
 
     def get(self, path):
         with urllib.request.urlopen(self.http + path, timeout=60) as answer:

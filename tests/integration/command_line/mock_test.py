@@ -3,7 +3,7 @@
 import os
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 CONFIG = """
 sources:

@@ -4,7 +4,7 @@ import collections
 import math
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 DP = {"vision": 2, "language": 4}
 GLOBAL, MICRO = 16, 8

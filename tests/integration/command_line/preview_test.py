@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 import zlib
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 
 def unfilter(kind, line, above):

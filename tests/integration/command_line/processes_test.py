@@ -1,68 +1,44 @@
 """Ranks as processes of their own that exchange samples over Gloo."""
 
-import json
-import subprocess
 import time
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
-DP = {"vision": 2, "language": 4}
-STEPS = 3
 # Far below the 60 s and more that a rank would wait for a peer that is silent.
 SOON_S = 20
 
 
-class ProcessesTest(tools.CorpusTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.address = "unix:" + cls.folder + "/a.sock"
-        cls.direct_address = "unix:" + cls.folder + "/b.sock"
-        with open(cls.config, encoding="utf-8") as file:
-            direct = file.read().replace("balance:", "balance:\n  delivery: direct")
-        cls.direct_config = cls.folder + "/direct.yaml"
-        with open(cls.direct_config, "w", encoding="utf-8") as file:
-            file.write(direct)
-        for path, address in (
-            (cls.config, cls.address), (cls.direct_config, cls.direct_address),
-        ):  # fmt: skip
-            context = cls().server(path, address)
-            context.__enter__()
-            cls.addClassCleanup(context.__exit__, None, None, None)
-
-    def rank(self, module, number, *arguments, steps=STEPS):
-        process = subprocess.Popen(
-            [tools.program("ballast-rank"), "--server", self.address, "--json",
-             "--world", "one", "--module", module, "--dp-rank", str(number),
-             "--steps", str(steps), *map(str, arguments)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+class ProcessesTest(tools.TwoServersTest):
+    def rank(self, module, number, *arguments, steps=tools.STEPS):
+        rank = tools.Rank(
+            [self.address], "--world", "one", "--module", module, "--dp-rank", number,
+            "--steps", steps, *arguments,
+            log=self.path(f"{self._testMethodName}.{module}{number}.log"),
         )  # fmt: skip
-        self.addCleanup(process.kill)
-        return process
+        self.addCleanup(rank.kill)
+        return rank
 
-    def lines(self, text):
-        """Batches by place, without times."""
+    def by_place(self, batches):
         found = {}
-        for line in text.splitlines():
-            batch = tools.without_ms(json.loads(line))
+        for batch in batches:
             key = tuple(batch[k] for k in ("step", "micro_batch", "module", "dp_rank"))
             self.assertNotIn(key, found)
             found[key] = batch
         return found
 
     def in_one_process(self, address):
-        return self.lines(
-            self.ok("ballast-rank", "--server", address, "--steps", STEPS, "--json")
+        lines = self.json_lines(
+            "ballast-rank", "--server", address, "--steps", tools.STEPS, "--json"
         )
+        return self.by_place(map(tools.without_ms, lines))
 
     def test_batches_equal_those_of_one_process_and_of_direct(self):
-        ranks = [self.rank(m, r) for m, dp in DP.items() for r in range(dp)]
-        got = {}
+        ranks = [self.rank(m, r) for m, dp in tools.DP.items() for r in range(dp)]
+        tools.advance(ranks)
         for rank in ranks:
-            out, errors = rank.communicate(timeout=tools.TIMEOUT_S)
-            self.assertEqual(rank.returncode, 0, errors.decode())
-            got.update(self.lines(out.decode()))
+            self.assertEqual(rank.status, 0, rank.said())
+        got = self.by_place(batch for rank in ranks for batch in rank.batches)
         self.assertEqual(got, self.in_one_process(self.address))
         moved = ("bytes_read", "bytes_moved")
         self.assertGreater(sum(batch["bytes_moved"] for batch in got.values()), 0)
@@ -73,15 +49,16 @@ class ProcessesTest(tools.CorpusTest):
         self.assertEqual(got, direct)
 
     def test_a_rank_that_is_killed_ends_the_others(self):
-        ranks = [self.rank("language", r, steps=10**9) for r in range(DP["language"])]
-        for rank in ranks:
-            self.assertTrue(rank.stdout.readline())
+        ranks = [self.rank("language", r, steps=10**9) for r in range(tools.DP["language"])]
+        tools.advance(ranks, 1)
+        self.assertTrue(all(rank.taken for rank in ranks))
         begin = time.monotonic()
-        ranks[2].kill()
-        errors = [r.communicate(timeout=tools.TIMEOUT_S)[1].decode() for r in ranks]
+        ranks[2].process.kill()
+        tools.advance(ranks)
         self.assertLess(time.monotonic() - begin, SOON_S)
+        errors = [rank.said() for rank in ranks]
         for number in (0, 1, 3):
-            self.assertEqual(ranks[number].returncode, 1, errors[number])
+            self.assertEqual(ranks[number].status, 1, errors[number])
             self.assertRegex(
                 errors[number], f"language rank {number}: .*rank . left the exchange"
             )
@@ -91,16 +68,16 @@ class ProcessesTest(tools.CorpusTest):
     def test_ranks_of_different_runs_do_not_meet(self):
         old = self.rank("vision", 0, "--run", "job.1")
         new = [self.rank("vision", r, "--run", "job.2") for r in range(2)]
+        tools.advance(new)
         for rank in new:
-            _, errors = rank.communicate(timeout=tools.TIMEOUT_S)
-            self.assertEqual(rank.returncode, 0, errors.decode())
-        self.assertIsNone(old.poll())
+            self.assertEqual(rank.status, 0, rank.said())
+        self.assertIsNone(old.process.poll())
 
     def test_an_interface_that_does_not_exist_is_named(self):
         rank = self.rank("vision", 0, "--exchange-interface", "nowhere0")
-        _, errors = rank.communicate(timeout=tools.TIMEOUT_S)
-        self.assertEqual(rank.returncode, 1)
-        self.assertIn('"nowhere0"', errors.decode())
+        tools.advance([rank])
+        self.assertEqual(rank.status, 1)
+        self.assertIn('"nowhere0"', rank.said())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import collections
 import json
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 DP = {"vision": 2, "language": 4}
 MICRO_BATCHES = 2
@@ -15,10 +15,9 @@ class ServerTest(tools.CorpusTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.socket = "unix:" + cls.folder + "/a.sock"
-        context = cls().server(cls.config, cls.socket, "127.0.0.1:0")
-        cls.addresses = context.__enter__()
         # Sends SIGTERM and requires the server to exit with status 0.
-        cls.addClassCleanup(context.__exit__, None, None, None)
+        server = cls().server(cls.config, cls.socket, "127.0.0.1:0")
+        cls.addresses = cls.until_class_ends(server)
 
     def ctl(self, *arguments, address=None):
         return self.ok("ballastctl", "--server", address or self.socket, *arguments)

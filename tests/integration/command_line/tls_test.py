@@ -6,7 +6,8 @@ import socket
 import ssl
 import unittest
 
-from tests.integration.command_line import certificates, tools
+from tests.harness import tools
+from tests.integration.command_line import certificates
 
 TOKEN = "a-token-for-this-job-alone"
 OTHER = "a-token-for-another-job-only"
@@ -32,9 +33,7 @@ class TlsTest(certificates.CertificateTest):
             cls.private(name, text)
         with open(cls.config, "a", encoding="utf-8") as file:
             file.write(SECURITY)
-        context = cls().server(cls.config, "127.0.0.1:0")
-        (cls.address,) = context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
+        (cls.address,) = cls.until_class_ends(cls().server(cls.config, "127.0.0.1:0"))
 
     def flags(self, ca="ca.pem", client="client", token="token"):
         flags = ["--server", self.address, "--tls-ca", self.at(ca)]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 MIB = 1 << 20
 ROWS = 16  # of a row group

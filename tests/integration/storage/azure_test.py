@@ -7,7 +7,7 @@ import os
 import unittest
 from unittest import mock
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 from tests.integration.storage import azure_server, store_testing
 
 # Without the credentials of whoever runs the test.

@@ -4,7 +4,7 @@ import os
 import shutil
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 from tests.integration.storage import s3_server, s3_test
 
 

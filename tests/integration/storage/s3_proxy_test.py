@@ -16,7 +16,7 @@ import shutil
 import sys
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 from tests.integration.storage import s3_server, s3_test
 
 KINDS = {

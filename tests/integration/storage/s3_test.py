@@ -10,7 +10,7 @@ import sys
 import tarfile
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 from tests.integration.storage import s3_server
 
 SECRET = s3_server.KEYS["AWS_SECRET_ACCESS_KEY"]

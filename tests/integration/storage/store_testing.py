@@ -3,7 +3,7 @@
 import os
 import time
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 from tests.integration.storage import s3_test
 
 

@@ -10,7 +10,7 @@ import ballast
 from ballast.adapters import huggingface
 from ballast.adapters.megatron_bridge import Mimo, forward_inputs
 from ballast.adapters.megatron_hooks import DataIterator
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 STEPS = 4
 TOPOLOGY = """
@@ -27,10 +27,10 @@ class ResumeTest(tools.CorpusTest):
         cls.addresses = {}
         for sizes in ((2, 2), (1, 2), (1, 1)):
             name = "dp%d%d" % sizes
-            cls.addresses[sizes] = "unix:%s/%s.sock" % (cls.folder, name)
-            context = cls().server(cls.configured(name, sizes), cls.addresses[sizes])
-            context.__enter__()
-            cls.addClassCleanup(context.__exit__, None, None, None)
+            server = cls().server(
+                cls.configured(name, sizes), "unix:%s/%s.sock" % (cls.folder, name)
+            )
+            (cls.addresses[sizes],) = cls.until_class_ends(server)
 
     @classmethod
     def configured(cls, name, sizes):

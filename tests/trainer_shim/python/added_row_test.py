@@ -11,10 +11,10 @@ import ballast  # noqa: E402
 import numpy  # noqa: E402
 from ballast import _abi, _structs  # noqa: E402
 
-from tests.trainer_shim.python import two_servers  # noqa: E402
+from tests.harness import tools  # noqa: E402
 
 
-class AddedRowTest(two_servers.TwoServersTest):
+class AddedRowTest(tools.TwoServersTest):
     def test_python(self):
         with self.direct() as loader:
             for batch in loader:

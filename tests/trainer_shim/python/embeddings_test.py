@@ -8,7 +8,7 @@ import sys
 import unittest
 
 import ballast
-from tests.integration.command_line import tools
+from tests.trainer_shim.python import split_job
 
 try:
     import torch
@@ -16,65 +16,26 @@ except ImportError:
     print("SKIPPED: %s lacks torch; BALLAST_PYTHON names another Python" % sys.executable)
     torch = None
 
-RANKS, STEPS, WIDTH, VOCABULARY = 4, 2, 8, 97
-CONFIG = """
-sources:
-  - name: mock
-    format: mock
-    lengths: {mode: lognormal, min: 64, max: 512, mean: 160, sigma: 0.6, count: 400}
-    images: {min: 0, max: %d, pixels: {min: 4000, max: 60000, mean: 20000, sigma: 0.8}}
-model: {profile: qwen2_5_vl, tokenizer: bytes}
-batch: {global: %d, micro: %d, max_tokens: 1024}
-topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}
-balance:
-  placement: %s
-  delivery: %s
-  cost: {vision: {linear: 1}, language: {linear: 3, quadratic: 0.01}}
-serve: {listen: ["127.0.0.1:0"]}
-"""
-# Most images of a sample, samples of a step and of a micro-batch. In the second job
-# micro-batches have fewer images than ranks.
-JOBS = {"many": (3, 32, 16), "few": (1, 16, 4)}
+WIDTH, VOCABULARY = 8, 97
 
 
-class EmbeddingsTest(tools.ToolTest):
+class EmbeddingsTest(split_job.SplitJobTest):
     def setUp(self):
         if torch is None:
             self.skipTest("no torch")
 
-    def gradients(self, job, placement, delivery="direct"):
-        """The summed gradients of a run, and what its ranks have seen."""
-        name = "%s-%s-%s" % (job, placement, delivery)
-        config = self.write(name + ".yaml", CONFIG % (*JOBS[job], placement, delivery))
-        folder = self.path(name)
-        os.mkdir(folder)
-        with self.server(config, "unix:%s/a.sock" % folder) as (address,):
-            torch.multiprocessing.spawn(run_rank, (address, folder, delivery), RANKS)
-        return torch.load(os.path.join(folder, "result.pt"))
-
-    def assert_equal_gradients(self, found, wanted):
-        self.assertEqual(found["gradients"].keys(), wanted["gradients"].keys())
-        for name, gradient in wanted["gradients"].items():
-            largest = gradient.abs().max().item()
-            self.assertGreater(largest, 0, name)
-            difference = (found["gradients"][name] - gradient).abs().max().item()
-            self.assertLessEqual(difference, 1e-12 * largest, name)
-
     def test_many_images(self):
-        paired = self.gradients("many", "paired")
-        self.assertEqual(paired["moved"], 0)
+        paired = self.gradients(run_small, "qwen2_5_vl", "most", "paired")
         for delivery in ("direct", "exchange"):
-            split = self.gradients("many", "split", delivery)
-            self.assert_equal_gradients(split, paired)
-            self.assertGreater(split["moved"], 0)
-            self.assertEqual({0, 1, 2, 3}, split["images"])
+            seen = self.assert_split_equals_paired(
+                run_small, "qwen2_5_vl", "most", delivery, paired
+            )
+            self.assertEqual({0, 1, 2, 3}, seen["images"])
 
     def test_ranks_without_images(self):
-        paired = self.gradients("few", "paired")
-        split = self.gradients("few", "split")
-        self.assertGreater(split["dummies"], 0)
-        self.assertGreater(split["empty"], 0)
-        self.assert_equal_gradients(split, paired)
+        seen = self.assert_split_equals_paired(run_small, "qwen2_5_vl", "fewest")
+        self.assertGreater(seen["dummies"], 0)
+        self.assertGreater(seen["empty"], 0)
 
     def test_refuses_other_numbers_of_rows(self):
         class Batch(dict):
@@ -198,45 +159,18 @@ def run_overlap(rank, folder):
     dist.destroy_process_group()
 
 
-def run_rank(rank, address, folder, delivery):
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    store = "file://%s/store" % folder
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
+def run_small(rank, loader, split, seen):
     torch.manual_seed(0)
-    seen = {"images": set(), "dummies": 0, "empty": 0, "moved": 0}
-    with ballast.Loader(
-        address, dp_rank=rank, device="cpu", array="torch", steps=STEPS,
-        exchange=delivery == "exchange",
-    ) as loader:  # fmt: skip
-        token = int(loader.job["model"]["token_ids"]["image"])
-        split = loader.job["placement"] == "split"
-        model = None
-        for batch in loader:
-            if model is None:
-                model = Model(batch["pixel_values"].shape[1]).double()
-            exchange = ballast.exchange_embeddings if split else own_rows
-            loss = model(batch, exchange, token) / batch.step_totals.label_tokens
-            loss.backward()
-            seen["dummies"] += batch.dummy_image
-            seen["images"].update(batch.images_per_sample)
-            if split:
-                plan = batch["embedding_send_host"].tolist()
-                seen["moved"] += sum(plan) - plan[rank]
-                seen["empty"] += not batch["embedding_order"].numel()
-    gradients = {}
-    for name, parameter in model.named_parameters():
-        dist.all_reduce(parameter.grad)
-        gradients[name] = parameter.grad
-    everywhere = [None] * RANKS
-    dist.all_gather_object(everywhere, seen)
-    if rank == 0:
-        result = {key: sum(of[key] for of in everywhere) for key in ("dummies", "empty", "moved")}
-        result["images"] = set().union(*(of["images"] for of in everywhere))
-        result["gradients"] = gradients
-        torch.save(result, os.path.join(folder, "result.pt"))
-    dist.destroy_process_group()
+    token = int(loader.job["model"]["token_ids"]["image"])
+    model = None
+    for batch in loader:
+        if model is None:
+            model = Model(batch["pixel_values"].shape[1]).double()
+        exchange = ballast.exchange_embeddings if split else own_rows
+        loss = model(batch, exchange, token) / batch.step_totals.label_tokens
+        loss.backward()
+        split_job.note(batch, rank, seen)
+    return {name: weight.grad for name, weight in model.named_parameters()}
 
 
 if __name__ == "__main__":

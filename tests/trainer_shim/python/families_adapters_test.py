@@ -173,7 +173,7 @@ class LossTest(unittest.TestCase):
         if family.startswith("gemma3"):
             Images.images_per_sample = [
                 int((s["input_ids"] == placeholder).sum()) // 256 for s in samples]
-        elif family in ("idefics3", "smolvlm", "internvl3", "llama4"):
+        elif family in ("aya_vision", "idefics3", "internvl3", "llama4", "qianfan_ocr", "smolvlm"):
             Images.images_per_sample = [len(crops_of(family, s)[0]) for s in samples]
         elif family == "minicpmv4_6":
             Images.images_per_sample = [len(s.get("target_sizes", ())) for s in samples]
@@ -213,9 +213,10 @@ def _add(family):
 
 
 for _family in (
-    "ernie4_5_vl", "gemma3", "gemma3_pan_and_scan", "gemma4", "gemma4_blocks", "glm4v",
+    "aya_vision", "ernie4_5_vl", "gemma3", "gemma3_pan_and_scan", "gemma4", "gemma4_blocks", "glm4v",
     "hunyuan_vl", "idefics3", "internvl3", "kimi_k25", "llama4", "llava1_5", "llava1_5_pad",
-    "llava_next", "llava_onevision", "minicpmv4_6", "pixtral", "smolvlm",
+    "llava_next", "llava_onevision", "minicpmv4_6", "pixtral", "qianfan_ocr", "smolvlm",
+    "vipllava",
 ):  # fmt: skip
     _add(_family)
 
@@ -227,7 +228,9 @@ class RefusalTest(unittest.TestCase):
 
     def test_model(self):
         self.Config.model_type = "bert"
-        with self.assertRaisesRegex(InvalidArgument, "model_type: found bert, wanted one of ernie4_5_vl_moe"):
+        with self.assertRaisesRegex(
+            InvalidArgument, "model_type: found bert, wanted one of aya_vision, ernie4_5_vl_moe"
+        ):
             Family(self.Config())
         self.Config.model_type = "llava"
 

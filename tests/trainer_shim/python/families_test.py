@@ -11,7 +11,7 @@ import os
 import unittest
 
 import ballast
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "jinja2")
            if importlib.util.find_spec(name) is None]  # fmt: skip

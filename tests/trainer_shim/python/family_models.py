@@ -53,6 +53,18 @@ def _internvl(token, words):
         text_config={"model_type": "qwen2", "vocab_size": words, **TEXT}, image_token_id=token)
 
 
+def _qianfan(token, words):
+    return transformers.QianfanOCRConfig(
+        vision_config={**VISION, "image_size": [448, 448], "patch_size": [14, 14]},
+        text_config={"model_type": "qwen3", "vocab_size": words, **TEXT}, image_token_id=token)
+
+
+def _aya(token, words):
+    return transformers.AyaVisionConfig(
+        vision_config=_siglip(364),
+        text_config={"vocab_size": words, "initializer_range": 0.1, **TEXT}, image_token_index=token)
+
+
 def _gemma3(token, words):
     return transformers.Gemma3Config(
         vision_config=_siglip(896),
@@ -122,7 +134,7 @@ def _hunyuan(token, words):
     return transformers.HunYuanVLConfig(
         vision_config={**VISION, "num_key_value_heads": 2, "out_hidden_size": 32,
                        "text_hidden_size": 32, "patch_size": 16},
-        text_config={"vocab_size": words, **TEXT, "rope_parameters": {
+        text_config={"vocab_size": words, "initializer_range": 0.1, **TEXT, "rope_parameters": {
             "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 2, 2, 2]}},
         image_token_id=token)
 
@@ -150,6 +162,7 @@ def _minicpm(token, words):
 
 #: Family -> configuration of (image token, vocabulary), class of the model.
 MODELS = {
+    "aya_vision": (_aya, "AyaVisionForConditionalGeneration"),
     "ernie4_5_vl": (_ernie, "Ernie4_5_VLMoeForConditionalGeneration"),
     "gemma4": (_gemma4(None), "Gemma4ForConditionalGeneration"),
     "gemma4_blocks": (_gemma4("vision"), "Gemma4ForConditionalGeneration"),
@@ -167,10 +180,16 @@ MODELS = {
     "llava_next": (_llava("LlavaNext"), "LlavaNextForConditionalGeneration"),
     "llava_onevision": (_onevision, "LlavaOnevisionForConditionalGeneration"),
     "pixtral": (_pixtral, "LlavaForConditionalGeneration"),
+    "qianfan_ocr": (_qianfan, "QianfanOCRForConditionalGeneration"),
     "smolvlm": (_idefics("SmolVLM"), "SmolVLMForConditionalGeneration"),
+    "vipllava": (lambda token, words: transformers.VipLlavaConfig(
+        vision_config=_clip(336), text_config={"model_type": "llama", "vocab_size": words, **TEXT},
+        image_token_index=token, vision_feature_layers=[-2, -1]),
+                 "VipLlavaForConditionalGeneration"),
 }
 #: What stands for an image in a text, for families without a chat template here.
 IMAGE_TEXTS = {
+    "aya_vision": "<image>",
     "ernie4_5_vl": "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>",
     "gemma4": "<|image|>",
     "gemma4_blocks": "<|image|>",
@@ -178,6 +197,8 @@ IMAGE_TEXTS = {
     "hunyuan_vl": "<｜hy_place▁holder▁no▁100｜><｜hy_place▁holder▁no▁102｜><｜hy_place▁holder▁no▁101｜>",
     "kimi_k25": "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>",
     "minicpmv4_6": "<|image_pad|>",
+    "qianfan_ocr": "<image>",
+    "vipllava": "<image>",
 }
 PLAIN_CHAT = ("{%% for m in messages %%}{{ m['role'] }}: {%% for c in m['content'] %%}"
               "{{ '%s' if c['type'] == 'image' else c['text'] }}"
@@ -204,7 +225,8 @@ def processor_of(family):
     return processor
 
 
-PLACEHOLDERS = {"ernie4_5_vl": "<|IMAGE_PLACEHOLDER|>", "gemma4": "<|image|>",
+PLACEHOLDERS = {"aya_vision": "<|IMG_PATCH|>", "qianfan_ocr": "<IMG_CONTEXT>",
+                "ernie4_5_vl": "<|IMAGE_PLACEHOLDER|>", "gemma4": "<|image|>",
                 "gemma4_blocks": "<|image|>", "hunyuan_vl": "<｜hy_place▁holder▁no▁102｜>",
                 "kimi_k25": "<|media_pad|>", "minicpmv4_6": "<|image_pad|>",
                 "gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 PROGRAM = "trainer_shim/python/examples/finetune_qwen.py"
 

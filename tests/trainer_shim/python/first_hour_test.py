@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 MOST_SECONDS = 120
 

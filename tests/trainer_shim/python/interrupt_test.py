@@ -10,8 +10,7 @@ from unittest import mock
 import ballast
 from ballast import _abi
 from ballast._waiting import Call, Worker
-from tests.integration.command_line import tools
-from tests.trainer_shim.python.two_servers import TwoServersTest
+from tests.harness import tools
 
 RANKS = {"vision": 0, "language": 1}
 
@@ -57,7 +56,7 @@ def identity(batch):
     return batch.step, batch.micro_batch, batch.digest()
 
 
-class InterruptTest(TwoServersTest):
+class InterruptTest(tools.TwoServersTest):
     def both(self, **options):
         return self.loader(self.direct_address, ("vision", "language"), RANKS, **options)
 

@@ -12,7 +12,7 @@ from unittest import mock
 
 import ballast
 from ballast._arguments import _LAUNCHERS
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 # Ranks of a job as processes, each with the README's lines. Prints the samples.
 TRAINER = """

@@ -14,7 +14,7 @@ import sys
 import unittest
 
 import ballast
-from tests.integration.command_line import tools
+from tests.harness import tools
 from tests.trainer_shim.python import intern_videos_test as base
 
 TESTS = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], "tests/server")

@@ -11,8 +11,8 @@ import unittest
 
 import ballast
 import numpy
-from tests.integration.command_line import tools
-from tests.trainer_shim.python.two_servers import DP, STEPS, TwoServersTest
+from tests.harness import tools
+from tests.harness.tools import DP, STEPS, TwoServersTest
 
 
 def ends(module):

@@ -8,7 +8,7 @@ import threading
 import unittest
 
 import ballast
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 # 64 samples of `docs` and 40 of `new`, which joins at step 3. Step 5 is larger, and
 # the data of two steps are left out before step 6.
@@ -42,9 +42,7 @@ class OrderChangesTest(tools.CorpusTest):
         )  # fmt: skip
         tool.ok("ballast-server", "index", "--config", cls.changed)
         cls.address = "unix:" + cls.folder + "/changed.sock"
-        context = tool.server(cls.changed, cls.address)
-        context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
+        cls.until_class_ends(tool.server(cls.changed, cls.address))
 
     def loader(self, address=None, rank=0, **options):
         options = dict({"steps": STEPS}, **options)

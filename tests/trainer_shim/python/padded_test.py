@@ -5,7 +5,7 @@ import unittest
 import ballast
 import numpy
 from ballast.adapters import padded
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 STEPS, DP, CP = 2, 2, 2
 LAYOUT = """
@@ -35,11 +35,7 @@ class PaddedTest(tools.CorpusTest):
         config = f"{cls.folder}/{name}.yaml"
         with open(config, "w", encoding="utf-8") as file:
             file.write(text[:begin] + LAYOUT.lstrip() % (DP, cp, mode) + text[end:])
-        address = f"unix:{cls.folder}/{name}.sock"
-        context = cls().server(config, address)
-        context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
-        return address
+        return cls.until_class_ends(cls().server(config, f"unix:{cls.folder}/{name}.sock"))[0]
 
     def batches(self, mode, cp=1, **options):
         options.setdefault("needs_labels", True)

@@ -6,7 +6,7 @@ import unittest
 import ballast
 import numpy
 from ballast.adapters import megatron_bridge, megatron_core
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 CP, TP, STEPS = 2, 2, 2
 LAYOUT = """
@@ -34,11 +34,7 @@ class PlacesTest(tools.CorpusTest):
         config = f"{cls.folder}/{name}.yaml"
         with open(config, "w", encoding="utf-8") as file:
             file.write(text[:begin] + LAYOUT.lstrip() % (tp, cp) + text[end:])
-        address = f"unix:{cls.folder}/{name}.sock"
-        context = cls().server(config, address)
-        context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
-        return address
+        return cls.until_class_ends(cls().server(config, f"unix:{cls.folder}/{name}.sock"))[0]
 
     def loader(self, module="language", address=None, **options):
         return ballast.Loader(

@@ -6,7 +6,7 @@ import unittest
 
 import ballast
 from ballast._progress import batches_between
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 # 96 samples, 16 a step: 6 steps of 2 micro-batches in an epoch, for 2 epochs.
 CONFIG = """

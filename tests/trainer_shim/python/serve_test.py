@@ -10,7 +10,7 @@ import unittest
 from unittest import mock
 
 import ballast
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 
 class ServeTest(tools.ToolTest):

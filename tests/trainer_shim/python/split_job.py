@@ -4,7 +4,7 @@ Each rank is a process over Gloo."""
 import os
 
 import ballast
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 RANKS, STEPS = 4, 2
 CONFIG = """
@@ -22,18 +22,20 @@ batch: {global: %d, micro: %d, max_tokens: 1024}
 topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}
 balance:
   placement: %s
-  delivery: direct
+  delivery: %s
   align_images: %s
   cost: {vision: {linear: 1}, language: {linear: 3, quadratic: 0.01}}
 packing: {align: 1}
 serve: {listen: ["127.0.0.1:0"]}
 """
 # Most images of a sample, samples of a step and of a micro-batch, align_images. In the last
-# two micro-batches have fewer images than ranks: there are dummy images, or ranks without
+# three micro-batches have fewer images than ranks: there are dummy images, or ranks without
 # any image beside ranks with some.
 JOBS = {
+    "most": (3, 32, 16, "true"),
     "many": (3, 16, 8, "true"),
     "few": (1, 16, 8, "true"),
+    "fewest": (1, 16, 4, "true"),
     "unaligned": (1, 16, 8, "false"),
 }
 
@@ -42,25 +44,28 @@ class SplitJobTest(tools.ToolTest):
     """`run_rank(rank, loader, split, seen)` returns the rank's gradients by name; a
     function of a module, since it runs in other processes."""
 
-    def gradients(self, run_rank, profile, job, placement):
+    def gradients(self, run_rank, profile, job, placement, delivery="direct"):
         import torch
 
         images, steps, micro, align = JOBS[job]
-        name = "%s-%s-%s" % (profile, job, placement)
-        text = CONFIG % (images, profile, steps, micro, placement, align)
+        name = "%s-%s-%s-%s" % (profile, job, placement, delivery)
+        text = CONFIG % (images, profile, steps, micro, placement, delivery, align)
         config = self.write(name + ".yaml", text)
         folder = self.path(name)
         os.mkdir(folder)
         with self.server(config, "unix:%s/a.sock" % folder) as (address,):
-            torch.multiprocessing.spawn(_rank, (run_rank, address, folder), RANKS)
+            torch.multiprocessing.spawn(_rank, (run_rank, address, folder, delivery), RANKS)
         return torch.load(os.path.join(folder, "result.pt"))
 
-    def assert_split_equals_paired(self, run_rank, profile, job):
-        paired = self.gradients(run_rank, profile, job, "paired")
-        split = self.gradients(run_rank, profile, job, "split")
+    def assert_split_equals_paired(self, run_rank, profile, job, delivery="direct", paired=None):
+        """Returns what the ranks have seen. `paired`: the gradients, where they are known."""
+        paired = paired or self.gradients(run_rank, profile, job, "paired")
+        split = self.gradients(run_rank, profile, job, "split", delivery)
         self.assertEqual(paired["moved"], 0)
-        self.assertGreater(split["moved"], 0)
-        self.assertGreater(split["without_images"] + split["dummies"], -1 if job == "many" else 0)
+        if JOBS[job][2] > RANKS:  # else each rank has a sample, and keeps its image
+            self.assertGreater(split["moved"], 0)
+        if JOBS[job][0] == 1:
+            self.assertGreater(split["without_images"] + split["dummies"], 0)
         found, wanted = split["gradients"], paired["gradients"]
         self.assertEqual(found.keys(), wanted.keys())
         for name, gradient in wanted.items():
@@ -71,7 +76,7 @@ class SplitJobTest(tools.ToolTest):
         return split
 
 
-def _rank(rank, run_rank, address, folder):
+def _rank(rank, run_rank, address, folder, delivery):
     import torch
     import torch.distributed as dist
 
@@ -79,9 +84,10 @@ def _rank(rank, run_rank, address, folder):
     if not dist.is_initialized():
         store = "file://%s/store" % folder
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
-    seen = {"moved": 0, "dummies": 0, "without_images": 0}
+    seen = {"moved": 0, "dummies": 0, "empty": 0, "without_images": 0, "images": set()}
     with ballast.Loader(
-        address, dp_rank=rank, device="cpu", array="torch", steps=STEPS
+        address, dp_rank=rank, device="cpu", array="torch", steps=STEPS,
+        exchange=delivery == "exchange",
     ) as loader:  # fmt: skip
         split = loader.job["placement"] == "split"
         gradients = run_rank(rank, loader, split, seen)
@@ -90,7 +96,8 @@ def _rank(rank, run_rank, address, folder):
     everywhere = [None] * RANKS
     dist.all_gather_object(everywhere, seen)
     if rank == 0:
-        result = {key: sum(of[key] for of in everywhere) for key in seen}
+        result = {"images": set().union(*(of.pop("images") for of in everywhere))}
+        result.update((key, sum(of[key] for of in everywhere)) for key in everywhere[0])
         result["gradients"] = gradients
         torch.save(result, os.path.join(folder, "result.pt"))
     dist.destroy_process_group()
@@ -98,11 +105,13 @@ def _rank(rank, run_rank, address, folder):
 
 def note(batch, rank, seen):
     """Counts what a rank's batch has."""
+    seen["images"].update(batch.images_per_sample)
     if "embedding_send_host" not in batch:
         return
     plan = batch["embedding_send_host"].tolist()
     seen["moved"] += sum(plan) - plan[rank]
     seen["dummies"] += batch.dummy_image
+    seen["empty"] += not batch["embedding_order"].numel()
     seen["without_images"] += batch["image_grid_thw"].shape[0] == 0
 
 

@@ -7,7 +7,7 @@ import unittest
 
 import ballast
 from ballast.adapters import bridge_iterators
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 TRAIN, VALID, GLOBAL = tools.SAMPLES, 32, 16
 SOURCES = """
@@ -33,9 +33,7 @@ class SplitsTest(tools.CorpusTest):
         )  # fmt: skip
         tool.ok("ballast-server", "index", "--config", cls.config)
         cls.address = "unix:" + cls.folder + "/a.sock"
-        context = tool.server(cls.config, cls.address)
-        context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
+        cls.until_class_ends(tool.server(cls.config, cls.address))
 
     def loader(self, split, rank=0, module="language", address=None, **options):
         loader = ballast.Loader(

@@ -14,6 +14,8 @@ import zipfile
 
 PROGRAM = """
 import ballast, os
+from ballast.adapters._profiles import model_types
+assert "llava" in model_types()
 assert ballast.__file__.startswith(os.environ["PLACE"]), ballast.__file__
 ballast.Loader("unix:/nowhere", device="cpu", array="dlpack")
 print(ballast.library_version())

@@ -11,25 +11,15 @@ TILES = "crops, [n, 3, height, width] (model.image_form: tiles)"
 MERGED = "patches in merge order, [n, values] (model.image_form: merge_order)"
 RASTER = "patches row by row, [n, values] (model.image_form: raster)"
 PADDED = "padded patches, [n, max_patches, values] (model.image_form: padded)"
-#: model_type of a configuration -> the form of `pixel_values` that the model takes.
-FORMS = {
-    "ernie4_5_vl_moe": MERGED,
-    "gemma3": TILES,
-    "gemma4": PADDED,
-    "glm46v": MERGED,
-    "glm4v": MERGED,
-    "glm4v_moe": MERGED,
-    "hunyuan_vl": RASTER,
-    "idefics3": TILES,
-    "internvl": TILES,
-    "kimi_k25": RASTER,
-    "llama4": TILES,
-    "llava": TILES,
-    "llava_next": TILES,
-    "llava_onevision": TILES,
-    "minicpmv4_6": RASTER,
-    "mistral3": TILES,
-    "smolvlm": TILES,
+#: `images.layout` of a model's file -> the form of `pixel_values` that the model takes.
+_FORMS = {
+    "LAYOUT_CROPS": TILES,
+    "LAYOUT_MERGE_ORDER": MERGED,
+    "LAYOUT_RASTER_ORDER": RASTER,
+    "LAYOUT_KIMI": RASTER,
+    "LAYOUT_STRIPS": RASTER,
+    "LAYOUT_RASTER_PIXELS": PADDED,
+    "LAYOUT_RASTER_BATCH": PADDED,
 }
 
 
@@ -43,14 +33,15 @@ def form_of(batch: Mapping[str, Any]) -> str:
     return MERGED if batch.get("imgs_sizes") is None else RASTER
 
 
-def require_form(batch: Mapping[str, Any], model_type: str) -> None:
-    """Raises InvalidArgument if the batch's pixels are not in the model's form."""
-    found, wanted = form_of(batch), FORMS[model_type]
+def required_form(batch: Mapping[str, Any], layout: str, model_type: str) -> str:
+    """The form of this layout. Raises InvalidArgument if the batch's pixels are not in it."""
+    found, wanted = form_of(batch), _FORMS[layout]
     if found != wanted:
         raise InvalidArgument(
             "pixel_values: found %s, shape %s; %s takes %s: serve the family of the model"
             % (found, list(batch["pixel_values"].shape), model_type, wanted)
         )
+    return wanted
 
 
 def _square(patches: Any) -> Any:
@@ -60,16 +51,16 @@ def _square(patches: Any) -> Any:
 
 
 def raster_inputs(
-    batch: Mapping[str, Any], patches: Any, crops: slice, model_type: str
+    batch: Mapping[str, Any], patches: Any, crops: slice, layout: str
 ) -> Dict[str, Any]:
     """Arguments for `patches`, those of `crops`, row by row."""
     grids = batch["image_grid_thw"][crops]
-    if model_type == "hunyuan_vl":
+    if layout == "LAYOUT_RASTER_ORDER":
         return {"pixel_values": patches, "image_grid_thw": grids}
     squares = _square(patches)
-    if model_type == "kimi_k25":
+    if layout == "LAYOUT_KIMI":
         return {"pixel_values": squares, "image_grid_thw": grids}
-    # MiniCPM-V: all patches side by side, one after the other.
+    # LAYOUT_STRIPS: all patches side by side, one after the other.
     strip = transposed(squares, (1, 2, 0, 3)).reshape(1, 3, squares.shape[2], -1)
     return {"pixel_values": strip, "target_sizes": grids[:, 1:]}
 

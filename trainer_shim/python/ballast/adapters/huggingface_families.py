@@ -16,8 +16,9 @@ from ._arrays import (
     require_paired,
     require_whole,
 )
-from ._family_forms import FORMS, MERGED, PADDED, RASTER
-from ._family_forms import marked, padded_inputs, raster_inputs, require_form
+from ._family_forms import MERGED, PADDED, RASTER
+from ._family_forms import marked, padded_inputs, raster_inputs, required_form
+from ._profiles import find_profile, model_types, read_profile
 from .huggingface import _counted, _moved_right, _sums
 from .padded import rows
 
@@ -28,10 +29,8 @@ class Family:
         family = ballast.adapters.huggingface_families.Family(model.config)
         loss = model(**family.packed(batch)).loss
 
-    For LLaVA 1.5, LLaVA-NeXT, LLaVA-OneVision, InternVL, Gemma 3 and 4, Idefics 3,
-    SmolVLM, Pixtral and Mistral 3, Llama 4, GLM-4.xV, ERNIE-4.5-VL, HunyuanVL,
-    Kimi-K2.5 and MiniCPM-V 4.6, as of transformers 5.23. For Qwen's models see
-    `huggingface`.
+    For the models of models/ whose files name checkpoints, as of transformers 5.23. For
+    Qwen's models see `huggingface`.
 
     InternVL's videos are tiles, a frame each, among their sample's images as in the text.
     LLaVA-OneVision's are `pixel_values_videos` [videos, frames, 3, H, W]: its model takes
@@ -47,18 +46,23 @@ class Family:
 
     Args:
         config: the model's configuration, of which `model_type`, `image_token_id` (or
-            `image_token_index`) and, for `llava`, `vision_config.model_type` are read;
-            for ERNIE the tokens around an image, for Gemma 4, Llama 4 and MiniCPM-V how
-            `text_config` attends.
+            `image_token_index`) and what the model's file names are read; for ERNIE the
+            tokens around an image, for Gemma 4, Llama 4 and MiniCPM-V how `text_config`
+            attends.
+        profile: `model.profile` of a job, where the model's configuration does not tell
+            it: the path of a file like those of models/, or a name of these. Default: the
+            released model whose checkpoints have this configuration.
     """
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, profile: Optional[str] = None) -> None:
         self._type: str = config.model_type
-        if self._type not in FORMS:
+        found = find_profile(config) if profile is None else read_profile(profile)
+        if found is None or found.has_token_ids:
             raise InvalidArgument(
                 "model_type: found %s, wanted one of %s; Qwen's models take "
-                "huggingface.packed" % (self._type, ", ".join(sorted(FORMS)))
+                "huggingface.packed" % (self._type, ", ".join(model_types()))
             )
+        self._profile = found
         token = getattr(config, "image_token_id", None)
         self._image_token = getattr(config, "image_token_index", None) if token is None else token
         self._around = [
@@ -66,12 +70,8 @@ class Family:
             for name in ("image_start_token_id", "image_end_token_id")
             if getattr(config, name, None) is not None
         ]
-        self._why_not_packed = _why_not_packed(config)
+        self._why_not_packed = _why_not_packed(config, found.position_axes)
         self._longest_row = _longest_row(config)
-        vision = getattr(config, "vision_config", None)
-        self._is_pixtral = self._type == "mistral3" or (
-            self._type == "llava" and getattr(vision, "model_type", None) == "pixtral"
-        )
 
     def packed(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Arguments for one call over all samples of a batch in one row.
@@ -210,7 +210,7 @@ class Family:
         return out
 
     def _crops(self, batch: Mapping[str, Any]) -> _Images:
-        if self._type != "llava_onevision":
+        if self._profile.videos != "RULE_LLAVA_ONEVISION":
             require_no_videos(batch, "this adapter")
         return _Images.of(batch)
 
@@ -246,8 +246,8 @@ class Family:
         return positions
 
     def _counts(self, batch: Mapping[str, Any]) -> List[int]:
-        """Images of each sample, which only LLaVA-OneVision asks for."""
-        if self._type != "llava_onevision" or batch.get("pixel_values") is None:
+        """Images of each sample, which decide where an image is cut only if it is alone."""
+        if not self._profile.cut_alone or batch.get("pixel_values") is None:
             return []
         return list(batch.images_per_sample)  # type: ignore[attr-defined]
 
@@ -259,25 +259,25 @@ class Family:
         pixels: Any = batch.get("pixel_values")
         if pixels is None or part.last == part.first:
             return {}
-        require_form(batch, self._type)
-        form = FORMS[self._type]
+        layout, rule = self._profile.layout, self._profile.rule
+        form = required_form(batch, layout, self._type)
         crops = slice(images.crops[part.first], images.crops[part.last])
         if form == PADDED:
             return padded_inputs(batch, crops)
         if form in (MERGED, RASTER):
             patches = pixels[images.patches[crops.start] : images.patches[crops.stop]]
             if form == RASTER:
-                return raster_inputs(batch, patches, crops, self._type)
+                return raster_inputs(batch, patches, crops, layout)
             return {"pixel_values": patches, "image_grid_thw": batch["image_grid_thw"][crops]}
         pixels = pixels[crops]
-        if self._type in ("idefics3", "smolvlm"):
+        if rule == "RULE_LONGEST_EDGE_TILES":
             return {"pixel_values": pixels[None]}
         inputs = {"pixel_values": pixels}
-        if self._is_pixtral:
+        if rule == "RULE_LONGEST_EDGE":
             inputs["image_sizes"] = batch["imgs_sizes"][crops]
-        if self._type in ("llava_next", "llava_onevision"):
+        if rule == "RULE_PINPOINTS":
             inputs["image_sizes"] = batch["image_sizes"][part.first : part.last]
-        if self._type == "llava_onevision":
+        if self._profile.cut_alone:
             inputs["batch_num_images"] = part.counts
         return inputs
 
@@ -292,7 +292,7 @@ _TYPES = {
 }
 
 
-def _why_not_packed(config: Any) -> str:
+def _why_not_packed(config: Any, position_axes: int) -> str:
     """Why a model takes no row of several samples; empty if it does."""
     text = getattr(config, "text_config", None)
     if config.model_type == "gemma3" or (
@@ -300,7 +300,7 @@ def _why_not_packed(config: Any) -> str:
         and getattr(text, "use_bidirectional_attention", None) is not None
     ):
         return "mixes up the images of the samples in a row"
-    if config.model_type == "hunyuan_vl":
+    if position_axes == 4:
         return "lets the samples of a row see each other"
     if "linear_attention" in (getattr(text, "layer_types", None) or []):
         return "has linear attention, which runs on from one sample of a row into the next"
@@ -328,7 +328,7 @@ _APART = {
 def _longest_row(config: Any) -> Optional[int]:
     """Tokens that a row of several samples may have; None: any number."""
     text: Any = getattr(config, "text_config", None)
-    if config.model_type != "llama4" or not getattr(text, "attn_temperature_tuning", False):
+    if not getattr(text, "attn_temperature_tuning", False):
         return None
     # Tokens at places from floor_scale - 1 on are scaled, in layers without rotary positions.
     return int(text.floor_scale) - 1
