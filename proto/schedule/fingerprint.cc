@@ -156,7 +156,8 @@ std::string SplitPrefix(v1::Split split) {
 bool IsDataKey(absl::string_view key, v1::Split split) {
   if (absl::StartsWith(key, kSplits)) {
     return split != v1::SPLIT_TRAIN &&
-           absl::StartsWith(key, SplitPrefix(split));
+           absl::StartsWith(key, SplitPrefix(split)) &&
+           !absl::EndsWith(key, ".batch.micro");
   }
   if (split != v1::SPLIT_TRAIN &&
       (absl::StartsWith(key, "sources.") || absl::StartsWith(key, "index."))) {

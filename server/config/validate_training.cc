@@ -335,6 +335,18 @@ void ValidatePackShape(const v1::Config& config,
                          : absl::StrCat("step ", size.first_step,
                                         " (batch.rampup, batch.changes)")));
   }
+  const auto check_own = [&](const char* key, const v1::Batch::Sizes& own) {
+    if (own.global() / own.micro() % group == 0) return;
+    report->AddFault(
+        "packing.virtual_pipeline_group",
+        absl::StrCat("found ", group, "; wanted one that divides the ",
+                     own.global() / own.micro(), " micro-batches of a step, ",
+                     key, ".global / ", key, ".micro"));
+  };
+  if (config.batch().has_valid()) {
+    check_own("batch.valid", config.batch().valid());
+  }
+  if (config.batch().has_test()) check_own("batch.test", config.batch().test());
 }
 
 // Packs are filled by their lengths alone, so an objective that weighs encoders
@@ -441,25 +453,40 @@ void ValidateTopology(const v1::Config& config, KeyReport* report) {
   }
 }
 
+// Adds a fault unless the sizes of a step under the key `at` fit each other and
+// the grid.
+void CheckSizes(const v1::Config& config, absl::string_view at, uint32_t global,
+                uint32_t micro, KeyReport* report) {
+  const std::string global_key = absl::StrCat(at, ".global");
+  const std::string micro_key = absl::StrCat(at, ".micro");
+  if (report->IsFaulty(micro_key)) return;
+  if (!report->IsFaulty(global_key) && global % micro != 0) {
+    report->AddFault(global_key,
+                     absl::StrCat("found ", global, "; wanted a multiple of ",
+                                  micro_key, ", ", micro));
+  }
+  const uint32_t grid = Grid(config.topology());
+  if (!report->HasFaultWithin("topology.modules") && micro % grid != 0) {
+    report->AddFault(
+        micro_key,
+        absl::StrCat("found ", micro, "; wanted a multiple of the grid, ", grid,
+                     " (the LCM of ", DescribeGrid(config), ")"));
+  }
+}
+
 void ValidateBatch(const v1::Config& config, KeyReport* report) {
   if (report->IsFaulty("batch")) return;
   const v1::Batch& batch = config.batch();
+  CheckSizes(config, "batch", batch.global(), batch.micro(), report);
+  if (batch.has_valid() && !report->IsFaulty("batch.valid")) {
+    CheckSizes(config, "batch.valid", batch.valid().global(),
+               batch.valid().micro(), report);
+  }
+  if (batch.has_test() && !report->IsFaulty("batch.test")) {
+    CheckSizes(config, "batch.test", batch.test().global(),
+               batch.test().micro(), report);
+  }
   const bool has_micro = !report->IsFaulty("batch.micro");
-  if (has_micro && !report->IsFaulty("batch.global") &&
-      batch.global() % batch.micro() != 0) {
-    report->AddFault(
-        "batch.global",
-        absl::StrCat("found ", batch.global(),
-                     "; wanted a multiple of batch.micro, ", batch.micro()));
-  }
-  const uint32_t grid = Grid(config.topology());
-  if (has_micro && !report->HasFaultWithin("topology.modules") &&
-      batch.micro() % grid != 0) {
-    report->AddFault("batch.micro",
-                     absl::StrCat("found ", batch.micro(),
-                                  "; wanted a multiple of the grid, ", grid,
-                                  " (the LCM of ", DescribeGrid(config), ")"));
-  }
   if (!has_micro || report->IsFaulty("batch.global")) return;
   if (report->Has("batch.rampup") && !report->IsFaulty("batch.rampup")) {
     CheckRampup(batch, report);

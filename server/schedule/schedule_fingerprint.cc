@@ -131,6 +131,10 @@ v1::Fingerprint ScheduleFingerprint(
     v1::Split split, const std::vector<BatchSize>& sizes, int text_version) {
   KeyValues entries;
   for (const v1::Split each : GetSplits(config)) {
+    if (const v1::Batch::Sizes* own = OwnSizes(config.batch(), each)) {
+      entries[SplitPrefix(each) + "batch.global"] = absl::StrCat(own->global());
+      entries[SplitPrefix(each) + "batch.micro"] = absl::StrCat(own->micro());
+    }
     // Counted within the split, so that another one's sources may be anywhere.
     int number = 0;
     for (const uint32_t i : SourcesOfSplit(config, each)) {

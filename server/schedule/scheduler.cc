@@ -385,8 +385,9 @@ v1::Job MakeJob(const v1::Config& config,
 }
 
 absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
-    const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
-    v1::Split split) {
+    const v1::Config& job_config,
+    const std::vector<const SourceIndex*>& indexes, v1::Split split) {
+  const v1::Config config = ConfigOfSplit(job_config, split);
   std::vector<uint32_t> numbers = SourcesOfSplit(config, split);
   std::vector<SampleOrder::Source> sources;
   for (const uint32_t i : numbers) {
@@ -403,8 +404,9 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
   }
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
   BALLAST_ASSIGN_OR_RETURN(StepPlan plan, PlanSteps(config, split));
+  // One fingerprint covers the sizes of all splits.
   BALLAST_ASSIGN_OR_RETURN(const std::vector<BatchSize> sizes,
-                           BatchSizes(config.batch()));
+                           BatchSizes(job_config.batch()));
   v1::Job job = MakeJob(config, shape.modules);
   job.set_split(split);
   if (plan.steps.size() > 1 ||
@@ -424,8 +426,8 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
                            ModelImages::Create(config.model()));
   return std::make_unique<ConfiguredScheduler>(
       config, indexes, std::move(numbers), std::move(order), std::move(shape),
-      packs, ScheduleFingerprint(config, indexes, split, sizes), std::move(job),
-      std::move(images));
+      packs, ScheduleFingerprint(job_config, indexes, split, sizes),
+      std::move(job), std::move(images));
 }
 
 }  // namespace

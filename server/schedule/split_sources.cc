@@ -22,6 +22,21 @@ std::vector<uint32_t> SourcesOfSplit(const v1::Config& config,
   return numbers;
 }
 
+const v1::Batch::Sizes* OwnSizes(const v1::Batch& batch, v1::Split split) {
+  if (split == v1::SPLIT_VALID && batch.has_valid()) return &batch.valid();
+  if (split == v1::SPLIT_TEST && batch.has_test()) return &batch.test();
+  return nullptr;
+}
+
+v1::Config ConfigOfSplit(v1::Config config, v1::Split split) {
+  v1::Batch& batch = *config.mutable_batch();
+  if (const v1::Batch::Sizes* sizes = OwnSizes(batch, split)) {
+    batch.set_global(sizes->global());
+    batch.set_micro(sizes->micro());
+  }
+  return config;
+}
+
 uint64_t SeedOfSplit(uint64_t seed, v1::Split split) {
   if (split == v1::SPLIT_TRAIN) return seed;
   // Mix64 is a bijection, and seeds of different splits differ in a byte that

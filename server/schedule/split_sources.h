@@ -17,6 +17,13 @@ std::vector<v1::Split> GetSplits(const v1::Config& config);
 // The numbers of the split's sources in config.sources, ascending.
 std::vector<uint32_t> SourcesOfSplit(const v1::Config& config, v1::Split split);
 
+// The split's own sizes of steps (batch.valid, batch.test); null if it has
+// those of train. Belongs to `batch`.
+const v1::Batch::Sizes* OwnSizes(const v1::Batch& batch, v1::Split split);
+
+// `config` with the split's sizes of steps in batch.global and batch.micro.
+v1::Config ConfigOfSplit(v1::Config config, v1::Split split);
+
 // The seed of the split's order, from order.seed: that itself for train, so
 // that a job's order does not change when it gets another split. Those of valid
 // and test are hashes: they differ from each other for every seed, and from

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "proto/schedule/fingerprint.h"
 #include "server/schedule/scheduler.h"
 #include "server/schedule/split_sources.h"
 #include "tests/fakes/fake_source_index.h"
@@ -162,6 +163,60 @@ TEST(SplitSchedulesTest, AnotherSplitLeavesTrainAsItIs) {
       (*new_job->OfSplit(v1::SPLIT_VALID))->fingerprint();
   EXPECT_EQ(valid.hash(), new_job->fingerprint().hash());
   EXPECT_NE(valid.data_hash(), new_job->fingerprint().data_hash());
+}
+
+TEST(SplitSchedulesTest, ASplitMayHaveSizesOfItsOwn) {
+  const v1::Config one_size = ThreeSplits();
+  v1::Config config = one_size;
+  config.mutable_batch()->mutable_valid()->set_global(20);
+  config.mutable_batch()->mutable_valid()->set_micro(10);
+  const auto before = Make(one_size, Indexes());
+  const auto train = Make(config, Indexes());
+  const Scheduler* const valid = *train->OfSplit(v1::SPLIT_VALID);
+  const Scheduler* const test = *train->OfSplit(v1::SPLIT_TEST);
+
+  EXPECT_EQ(valid->job().global_batch(), 20u);
+  EXPECT_EQ(valid->job().micro_batch(), 10u);
+  EXPECT_EQ(valid->job().steps_per_epoch(), 40u / 20);
+  EXPECT_EQ(valid->Schedule(3)->micro_batches_size(), 20 / 10);
+  EXPECT_EQ(SamplesOf(*valid, 1).size(), 20u);
+  // Two epochs of 40 samples are four steps, each sample once an epoch.
+  std::set<std::string> epoch;
+  for (const uint64_t step : {0, 1}) {
+    for (const std::string& name : SamplesOf(*valid, step)) epoch.insert(name);
+  }
+  EXPECT_EQ(epoch.size(), 40u);
+  // The others keep theirs, and train its order and data.
+  EXPECT_EQ(test->job().global_batch(), 8u);
+  EXPECT_EQ(test->job().micro_batch(), 4u);
+  EXPECT_EQ(train->job().global_batch(), 8u);
+  EXPECT_EQ(SamplesOf(*train, 5), SamplesOf(*before, 5));
+  EXPECT_EQ(train->fingerprint().data_hash(),
+            before->fingerprint().data_hash());
+}
+
+TEST(SplitSchedulesTest, ServersAgreeOnTheSizesOfASplit) {
+  v1::Config config = ThreeSplits();
+  config.mutable_batch()->mutable_valid()->set_global(20);
+  config.mutable_batch()->mutable_valid()->set_micro(10);
+  v1::Config other_micro = config;
+  other_micro.mutable_batch()->mutable_valid()->set_micro(20);
+  v1::Config other_global = config;
+  other_global.mutable_batch()->mutable_valid()->set_global(40);
+  const auto of = [](const v1::Config& each) {
+    return (*Make(each, Indexes())->OfSplit(v1::SPLIT_VALID))->fingerprint();
+  };
+  const v1::Fingerprint a = of(config), b = of(other_micro),
+                        c = of(other_global);
+  EXPECT_EQ(a.hash(), Make(config, Indexes())->fingerprint().hash());
+  EXPECT_THAT(DescribeDifference(a, "A", b, "B"),
+              HasSubstr("splits.valid.batch.micro is 10 with A and 20 with B"));
+  EXPECT_THAT(
+      DescribeDifference(a, "A", c, "B"),
+      HasSubstr("splits.valid.batch.global is 20 with A and 40 with B"));
+  // A checkpoint resumes with other micro-batches, as in training.
+  EXPECT_EQ(a.data_hash(), b.data_hash());
+  EXPECT_NE(a.data_hash(), c.data_hash());
 }
 
 TEST(SplitSchedulesTest, EpochsEndOnlyTrain) {
