@@ -9,7 +9,7 @@ import weakref
 from ctypes import byref, c_uint32, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from . import _abi, _structs
+from . import _abi, _rerun, _structs
 from ._arguments import check_not_one_of_workers
 from ._waiting import Call, Worker
 from .errors import BallastError, Cancelled, FailedPrecondition, Internal, ResourceExhausted
@@ -164,11 +164,12 @@ class Shims:
         except ResourceExhausted as error:
             self._asking = None
             held = sorted(map(str, self._held))
-            if not held:
+            hint = _rerun.hint()
+            if not held and not hint:
                 raise
+            named = ". Still referred to: %s. Drop them, or raise Loader(max_batches_held=...)"
             raise ResourceExhausted(
-                "%s. Still referred to: %s. Drop them, or raise Loader(max_batches_held=...)"
-                % (error, "; ".join(held))
+                "%s%s%s" % (error, named % "; ".join(held) if held else "", hint)
             ) from error
         except BaseException:
             if call.finished and call.failed:

@@ -7,7 +7,7 @@ import weakref
 from ctypes import pointer
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
-from . import _checkpoint, _structs
+from . import _checkpoint, _rerun, _structs
 from ._arguments import (
     NORMALISATIONS,
     PIXEL_TYPES,
@@ -105,7 +105,9 @@ class Loader(Progress, Iterator[Batch]):
             decides.
         max_batches_held: batches that may be held at a time, by their tensors or by
             what autograd saved of them. 0: enough for 1F1B at the job's pipeline
-            depth (stages + 2, at least 4).
+            depth (stages + 2, at least 4), and also for all micro-batches of a step
+            where Megatron's rerun state machine, which keeps them, is on when the loader
+            opens.
     """
 
     def __init__(
@@ -237,6 +239,8 @@ class Loader(Progress, Iterator[Batch]):
         """Options of the module's shim. Blocks until its groups have met."""
         self._place.settle(self._connection, self._modules)
         options = _structs.ShimOptions.from_buffer_copy(self._options)
+        if not options.max_batches_held and _rerun.mode() is not None:
+            options.max_batches_held = _rerun.batches_held(self._connection.job())
         options.module = _structs.MODULES[module]
         for key in Place.KEYS:
             setattr(options, key, self._place.rank(key, module))
