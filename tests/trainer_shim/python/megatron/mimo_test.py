@@ -1,7 +1,9 @@
 """The MIMO adapter on Megatron-Core's real MimoModel, with batches made by hand."""
 
 import copy
+import types
 import unittest
+from unittest import mock
 
 import torch
 
@@ -10,6 +12,8 @@ import single
 from ballast.adapters import megatron_bridge
 from ballast.adapters._peers import image_tokens, rows_of
 from ballast.batch import Batch
+from ballast.errors import FailedPrecondition, InvalidArgument
+from tests.trainer_shim.python import adapters_megatron_test as consumers
 
 IDS = {"image": 256, "video": 257, "vision_start": 258, "vision_end": 259}
 VALUES = 3 * 2 * 14 * 14
@@ -89,6 +93,58 @@ class MimoTest(unittest.TestCase):
         inputs = megatron_bridge.forward_inputs(batch(GRIDS, dummy=(1, 2, 2)))
         with self.assertRaisesRegex(TypeError, "dummy_image"):
             encoder(**inputs["modality_inputs"]["images"]["qwen_visual"])
+
+    def test_an_encoder_without_the_hook_is_refused_before_the_first_step(self):
+        def adapter(model, **options):
+            loader = types.SimpleNamespace(job=consumers.job(), schedule=None)
+            loader.job["model"]["token_ids"]["image"] = IDS["image"]
+            return megatron_bridge.Mimo(loader, model=model, **options)
+
+        def parallel(model):
+            """In the wrappers of Bridge: Float16Module around all, data parallelism around
+            the modality."""
+            class Wrapper(torch.nn.Module):
+                def __init__(self, module):
+                    super().__init__()
+                    self.module = module
+
+            model.modality_submodules["images"] = Wrapper(model.modality_submodules["images"])
+            return Wrapper(model)
+
+        bare = mock.patch.object(megatron_bridge, "accept_dummy_image", lambda tower: tower)
+        for wrapped in (lambda model: model, parallel):
+            with bare:
+                model = models.mimo_model(self.source, IDS["image"])
+            given = wrapped(model)
+            with self.assertRaisesRegex(
+                FailedPrecondition, r"encoder 'qwen_visual' .*accept_dummy_image\(encoder\)"
+            ):
+                adapter(given)
+            adapter(given, dummy_image="drop")
+            self.assertIs(megatron_bridge.accept_dummy_images([given])[0], given)
+            adapter(given)
+            adapter(wrapped(models.mimo_model(self.source, IDS["image"])))
+            # Once more changes nothing: the dummy's rows are dropped once.
+            megatron_bridge.accept_dummy_images(given)
+            fields = megatron_bridge.forward_inputs(batch(GRIDS, dummy=(1, 2, 2)))
+            tower = megatron_bridge._encoders(model)["images"]["qwen_visual"]
+            self.assertEqual(len(tower(**fields["modality_inputs"]["images"]["qwen_visual"])), 7)
+        with bare:
+            model = models.mimo_model(self.source, IDS["image"])
+        tower = model.modality_submodules["images"].encoders["qwen_visual"]
+
+        class OfItsOwn(models.Tower):
+            def forward(self, hidden_states, grid_thw, dummy_image=None):
+                return super().forward(hidden_states, grid_thw)
+
+        model.modality_submodules["images"].encoders["qwen_visual"] = OfItsOwn(tower.tower)
+        adapter(model)
+        # A rank of the language has no encoder.
+        del model.modality_submodules["images"]
+        adapter(model)
+        self.assertIs(megatron_bridge.accept_dummy_images(model), model)
+        with self.assertRaisesRegex(InvalidArgument, "found Linear; wanted a MimoModel"):
+            megatron_bridge.accept_dummy_images(torch.nn.Linear(1, 1))
 
     def test_peer_rows_split_the_towers_output(self):
         # Samples of 16, 12 and 24 patches; the first two belong to language rank 2.

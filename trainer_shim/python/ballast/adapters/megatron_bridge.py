@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
+import inspect
+import weakref
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import (
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 
 _CONSUMER = "MimoModel"
 _DUMMY = ("zero", "drop")
+_ADVICE = (
+    "a micro-batch whose images are on other ranks brings a dummy image, which MimoModel hands "
+    "to its encoder. Prepare the encoder once, before data parallelism wraps it: "
+    "megatron_bridge.accept_dummy_image(encoder), with Bridge "
+    "cfg.model.register_pre_wrap_hook(megatron_bridge.accept_dummy_images); or, for an encoder "
+    'without collectives, take Mimo(loader, dummy_image="drop")'
+)
+#: Encoders that accept_dummy_image prepared in this process.
+_prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Mimo:
@@ -45,7 +56,8 @@ class Mimo:
     Args:
         model: the MimoModel, if it is at hand, wrapped or not. MimoModel ignores inputs
             of a modality that it does not know, and would train without images: here
-            names that are not the model's, and another image token, are errors.
+            names that are not the model's, and another image token, are errors, and so is
+            an encoder that cannot take a dummy image.
         dummy_image, modality, encoder, values, grid: as `forward_inputs` takes them.
     """
 
@@ -65,13 +77,21 @@ class Mimo:
                 "it cuts whole batches itself. Name the context ranks as tensor ranks: "
                 "{tp: TP * CP, cp: 1}, and packing.align: 2 * CP",
             )  # fmt: skip
+        self._looked = model is not None
         if model is not None:
             token = int(loader.job["model"]["token_ids"]["image"])
-            _check_model(model, token, **names)
+            _check_model(model, token, dummy_image, **names)
         # Else language ranks get embeddings from processes that have the tower.
         self._has_tower = layout.colocated and layout.vision is not None
         peers = layout.language_peers(_CONSUMER)
         self._rows = PeerRows(loader, peers) if peers > 1 else None
+
+    def check_prepared(self) -> None:
+        """Raises FailedPrecondition if no encoder of this process was prepared for the
+        dummy images that this hands over: for a rank of an encoder, once its model is
+        made. `Mimo(loader, model=model)` looks at the model itself."""
+        if self._names["dummy_image"] == "zero" and not self._looked and not _prepared:
+            raise FailedPrecondition("dummy_image: found no encoder that takes it: " + _ADVICE)
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
         if self._has_tower and on_first_stage(batch):
@@ -156,10 +176,15 @@ def forward_inputs(
 
 
 def _check_model(
-    model: Any, token: int, *, modality: str = "images", encoder: str = "qwen_visual", **_: str
+    model: Any,
+    token: int,
+    dummy_image: str,
+    *,
+    modality: str = "images",
+    encoder: str = "qwen_visual",
+    **_: str,
 ) -> None:
-    while not hasattr(model, "mimo_config"):
-        model = model.module
+    model = _mimo_model(model)
     config = model.mimo_config
     modalities = config.modality_submodules_spec
     if modality not in modalities:
@@ -176,6 +201,67 @@ def _check_model(
             "special_token_ids[%r] of the model: found %s; wanted the job's image token, %d"
             % (modality, found, token)
         )
+    towers = _encoders(model).get(modality, {})  # empty on a rank of the language alone
+    if dummy_image == "zero" and encoder in towers and not _accepts(towers[encoder]):
+        raise FailedPrecondition(
+            "dummy_image: the model's encoder %r of modality %r does not take it: %s"
+            % (encoder, modality, _ADVICE)
+        )
+
+
+def _mimo_model(model: Any) -> Any:
+    """The MimoModel in its wrappers."""
+    while not hasattr(model, "mimo_config"):
+        if not hasattr(model, "module"):
+            raise InvalidArgument("model: found %s; wanted a MimoModel" % type(model).__name__)
+        model = model.module
+    return model
+
+
+def _encoders(model: Any) -> Dict[str, Dict[str, Any]]:
+    """Encoders of a MimoModel on this rank, by modality and name."""
+    found: Dict[str, Dict[str, Any]] = {}
+    for modality, submodules in getattr(model, "modality_submodules", {}).items():
+        while not hasattr(submodules, "encoders") and hasattr(submodules, "module"):
+            submodules = submodules.module
+        found[modality] = dict(getattr(submodules, "encoders", {}).items())
+    return found
+
+
+def _accepts(encoder: Any) -> bool:
+    """Whether an encoder takes the argument `dummy_image`: by our hook, on itself or on the
+    module in a wrapper, or as a parameter of its own."""
+    for module in _unwrapped(encoder):
+        if _take_dummy in getattr(module, "_forward_pre_hooks", {}).values():
+            return True
+        if "dummy_image" in inspect.signature(module.forward).parameters:
+            return True
+    return False
+
+
+def _unwrapped(module: Any) -> Iterator[Any]:
+    while module is not None:
+        yield module
+        module = getattr(module, "module", None)
+
+
+def accept_dummy_images(models: Any) -> Any:
+    """Prepares every encoder of MimoModels by `accept_dummy_image`; returns the models.
+    A rank without an encoder has nothing to prepare.
+
+        cfg.model.register_pre_wrap_hook(accept_dummy_images)   # Bridge's provider
+
+    Args:
+        models: a MimoModel or a list of them, as a pre-wrap hook of Bridge gets it.
+    """
+    each: List[Any] = list(models) if isinstance(models, (list, tuple)) else [models]
+    for model in each:
+        for encoders in _encoders(_mimo_model(model)).values():
+            for encoder in encoders.values():
+                if not _accepts(encoder):
+                    accept_dummy_image(encoder)
+                _prepared.add(encoder)
+    return models
 
 
 def accept_dummy_image(encoder: Any) -> Any:
@@ -189,6 +275,7 @@ def accept_dummy_image(encoder: Any) -> Any:
     """
     encoder.register_forward_pre_hook(_take_dummy, with_kwargs=True)
     encoder.register_forward_hook(_drop_dummy)
+    _prepared.add(encoder)
     return encoder
 
 
