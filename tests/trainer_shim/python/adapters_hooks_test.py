@@ -1,8 +1,12 @@
 """The hooks of Megatron's training loops, over a fake loader that counts."""
 
+import importlib.util
 import itertools
+import sys
+import tempfile
 import types
 import unittest
+from unittest import mock
 
 from ballast.adapters import bridge_iterators, bridge_qwen3_vl, bridge_vlm, megatron_bridge
 from ballast.adapters.megatron_hooks import DataIterator, imbalance
@@ -171,54 +175,290 @@ class DataIteratorTest(unittest.TestCase):
         self.assertEqual(next(only_train).step, 0)
 
 
-def groups(**ranks):
-    place = {key: types.SimpleNamespace(rank=lambda value=value: value)
-             for key, value in dict(dict(dp=0, tp=0, pp=0, cp=0), **ranks).items()}  # fmt: skip
-    return types.SimpleNamespace(**place)
+def groups(sizes=None, **ranks):
+    """Process groups of a rank's module."""
+    return types.SimpleNamespace(**{
+        key: types.SimpleNamespace(
+            rank=lambda value=ranks.get(key, 0): value,
+            size=lambda value=(sizes or {}).get(key, 1): value,
+        )
+        for key in ("dp", "tp", "pp", "cp")
+    })  # fmt: skip
+
+
+def job_of(modules=("vision", "language"), **sizes):
+    """A job of `sizes`: {"vision": {"dp": 2}}."""
+    return {
+        "modules": [
+            dict({"module": name, "dp": 1, "tp": 1, "pp": 1, "cp": 1}, **sizes.get(name, {}))
+            for name in modules
+        ],
+        "global_batch": 64, "micro_batch": 16, "splits": ["train", "valid"], "step_ranges": [],
+    }  # fmt: skip
+
+
+class PlaceTest(unittest.TestCase):
+    def test_place(self):
+        place = bridge_iterators.place_of
+        job = job_of(language={"dp": 4, "tp": 2, "pp": 3}, vision={"dp": 2})
+        language = groups({"dp": 4, "tp": 2, "pp": 3}, dp=3, tp=1, pp=2)
+        self.assertEqual(
+            place({"images": None, "language": language}, job),
+            {"modules": "language", "dp_rank": 3, "tp_rank": 1, "pp_rank": 2, "cp_rank": 0},
+        )
+        for name in ("images", "vision"):
+            found = place({name: groups({"dp": 2}, dp=1), "language": None}, job)
+            self.assertEqual((found["modules"], found["dp_rank"]), ("vision", 1))
+        self.assertIsNone(place({"images": None, "language": None}, job))
+        stages = job_of(vision={"pp": 2})
+        self.assertIsNone(place({"images": groups({"pp": 2}, pp=1), "language": None}, stages))
+
+    def test_names_of_modules(self):
+        ours, job = bridge_iterators.ours_of, job_of()
+        self.assertEqual(
+            ours(["images", "language"], job), {"images": "vision", "language": "language"}
+        )
+        self.assertEqual(
+            ours(["language", "radio"], job, {"radio": "vision"}),
+            {"language": "language", "radio": "vision"},
+        )
+        for names, given, said in (
+            # The second encoder of Bridge's example with audio got vision's batches.
+            (
+                ["images", "audios", "language"],
+                None,
+                "module 'audios'; the job's .* 'vision', 'lang",
+            ),
+            (["radio", "language"], None, "module 'radio'; .*modules={'radio': \"vision\"}"),
+            (
+                ["images", "vision", "language"],
+                None,
+                "'images' and 'vision' for the job's one 'vi",
+            ),
+            (["images", "audios", "language"], {"audios": "vision"}, "'images' and 'audios' for"),
+            (["images", "language"], {"images": "sound"}, "module 'images' as 'sound'"),
+            (["images", "language"], {"language": "vision"}, "module 'language' as 'vision'"),
+            (["language"], None, "modules 'language'; the job also has 'vision'"),
+        ):
+            with self.subTest(names=names, given=given):
+                with self.assertRaisesRegex(FailedPrecondition, said):
+                    ours(names, job, given)
+        with self.assertRaisesRegex(
+            InvalidArgument, "found 'image'; the trainer's modules are 'ima"
+        ):
+            ours(["images", "language"], job, {"image": "vision"})
+        # With two encoders in the job `images` may be either.
+        two = job_of(("vision", "audio", "language"))
+        with self.assertRaisesRegex(
+            FailedPrecondition, "module 'images'; .* 'vision', 'audio', 'la"
+        ):
+            ours(["images", "audio", "language"], two)
+        self.assertEqual(
+            ours(["images", "audio", "language"], two, {"images": "vision"})["images"], "vision"
+        )
+
+    def test_parallel_sizes(self):
+        place = bridge_iterators.place_of
+        for key in ("dp", "tp", "pp", "cp"):
+            # dp 1 of 2, for example: half of the samples would reach no rank.
+            with self.assertRaisesRegex(
+                FailedPrecondition, "'images': found %s 1; .*modules.vision.%s is 2" % (key, key)
+            ):
+                place({"images": groups(), "language": None}, job_of(vision={key: 2}))
+
+    def test_two_modules_in_a_process(self):
+        with self.assertRaisesRegex(FailedPrecondition, "'images' and 'language' in one process"):
+            bridge_iterators.place_of({"images": groups(), "language": groups()}, job_of())
+
+
+class FakeSplit(FakeLoader):
+    def __init__(self, job, **options):
+        super().__init__(steps=4, start=options["start_step"] if "start_step" in options else 0)
+        self.job = job
+        self.options = options
 
 
 class BridgeIteratorsTest(unittest.TestCase):
-    def build(self, dataset=None, train=None, collections=None):
-        build = bridge_iterators.data_iterators("unix:/nowhere")
-        cfg = types.SimpleNamespace(
-            dataset=types.SimpleNamespace(**(dataset or {"megatron_mimo_scalable_dp": True})),
-            train=types.SimpleNamespace(**(train or {})),
-        )
-        infra = types.SimpleNamespace(pg_collections=collections or {})
-        return build(cfg, infra, train_state=types.SimpleNamespace(step=4))
+    def setUp(self):
+        self.jobs = {"train": job_of(), "valid": job_of()}
+        self.opened = {}
+        connection = types.SimpleNamespace(job=lambda: self.jobs["train"])
+        for name, value in (
+            ("Connection", types.SimpleNamespace(of=lambda _: connection)),
+            ("_opened", self.open),
+        ):
+            patch = mock.patch.object(bridge_iterators, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
 
-    def test_place(self):
-        place = bridge_iterators.place_of
-        self.assertEqual(
-            place({"images": None, "language": groups(dp=3, tp=1, pp=2)}),
-            {"modules": "language", "dp_rank": 3, "tp_rank": 1, "pp_rank": 2, "cp_rank": 0},
+    def open(self, _, options):
+        split = options.get("split", "train")
+        self.opened[split] = FakeSplit(self.jobs[split], **options)
+        return self.opened[split]
+
+    def cfg(self, dataset=None, **groups_of_keys):
+        sizes = {"train": {"global_batch_size": 64, "micro_batch_size": 16}}
+        return types.SimpleNamespace(
+            dataset=types.SimpleNamespace(**(dataset or {"megatron_mimo_scalable_dp": True})),
+            **{
+                name: types.SimpleNamespace(**keys)
+                for name, keys in dict(sizes, **groups_of_keys).items()
+            },
         )
-        self.assertEqual(place({"images": groups(dp=1), "language": None})["modules"], "vision")
-        self.assertIsNone(place({"images": groups(pp=1), "language": None}))
-        self.assertIsNone(place({"images": None}))
+
+    def build(self, cfg=None, collections=None, state=None, **options):
+        build = bridge_iterators.data_iterators(
+            "unix:/nowhere", adapter=lambda _: lambda batch: batch, **options
+        )
+        infra = types.SimpleNamespace(
+            pg_collections=collections or {"images": None, "language": groups()}
+        )
+        return build(cfg or self.cfg(), infra, train_state=state or types.SimpleNamespace(step=0))
 
     def test_a_rank_without_batches_gets_no_iterators(self):
-        self.assertEqual(self.build(collections={"images": groups(pp=1)}), (None, None))
+        self.jobs["train"] = job_of(vision={"pp": 2})
+        collections = {"images": groups({"pp": 2}, pp=1), "language": None}
+        self.assertEqual(self.build(collections=collections), (None, None))
 
     def test_a_dataset_that_would_slice_or_pack_again_is_refused(self):
         with self.assertRaisesRegex(FailedPrecondition, "scalable_dp: found False"):
-            self.build(dataset={"seq_length": 8})
+            self.build(self.cfg({"seq_length": 8}))
         with self.assertRaisesRegex(FailedPrecondition, "enable_in_batch_packing: found True"):
             self.build(
-                dataset={"megatron_mimo_scalable_dp": True, "enable_in_batch_packing": True}
+                self.cfg({"megatron_mimo_scalable_dp": True, "enable_in_batch_packing": True})
             )
 
+    def test_a_bridge_that_ignores_the_flag_is_refused(self):
+        name = "megatron.bridge.training.megatron_mimo_step"
+        for text, known in (("scalable_dp = megatron_mimo_scalable_dp", True), ("pass", False)):
+            with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+                file.write("def forward_step():\n    %s\n" % text)
+                file.flush()
+                spec = importlib.util.spec_from_file_location(name, file.name)
+                step = importlib.util.module_from_spec(spec)
+                with mock.patch.dict(sys.modules, {name: step}):
+                    if known:
+                        self.build()
+                        continue
+                    with self.assertRaisesRegex(FailedPrecondition, "ignores .*pull request 5525"):
+                        self.build()
+
     def test_other_batch_sizes_are_refused(self):
-        check = bridge_iterators._check_sizes
-        job = {"global_batch": 64, "micro_batch": 16}
-        check(types.SimpleNamespace(global_batch_size=64, micro_batch_size=16), job)
-        with self.assertRaisesRegex(FailedPrecondition, "micro_batch_size: found 8; .* is 16"):
-            check(types.SimpleNamespace(global_batch_size=64, micro_batch_size=8), job)
-        # batch.changes: the trainer's is the first, the last or any other size.
-        job["step_ranges"] = [{"samples": 64}, {"samples": 128}]
-        check(types.SimpleNamespace(global_batch_size=128, micro_batch_size=16), job)
+        self.build()
+        with self.assertRaisesRegex(
+            FailedPrecondition, "train.micro_batch_size: found 8; .*batch.micro is 16 .* train"
+        ):
+            self.build(self.cfg(train={"global_batch_size": 64, "micro_batch_size": 8}))
+        self.assertTrue(self.opened["train"].closed)
         with self.assertRaisesRegex(FailedPrecondition, "global_batch_size: found 96; .* is 64"):
-            check(types.SimpleNamespace(global_batch_size=96, micro_batch_size=16), job)
+            self.build(self.cfg(train={"global_batch_size": 96, "micro_batch_size": 16}))
+
+    def test_other_sizes_of_evaluation_are_refused(self):
+        """Bridge counted 32 samples of validation and got 16."""
+        for group in ("validation", "train"):  # where Bridge has them, or might
+            keys = {"eval_global_batch_size": 16, "eval_micro_batch_size": 8}
+            if group == "train":
+                keys.update(global_batch_size=64, micro_batch_size=16)
+            with self.assertRaisesRegex(
+                FailedPrecondition,
+                group
+                + ".eval_global_batch_size: found 16; .*batch.global is 64 for the split valid",
+            ):
+                self.build(self.cfg(**{group: keys}))
+            self.assertTrue(self.opened["valid"].closed and self.opened["train"].closed)
+            # Sizes of the split's own.
+            self.jobs["valid"] = dict(job_of(), global_batch=16, micro_batch=8)
+            self.build(self.cfg(**{group: keys}))
+            keys["eval_micro_batch_size"] = 4
+            with self.assertRaisesRegex(
+                FailedPrecondition, "micro_batch_size: found 4; .* is 8 for"
+            ):
+                self.build(self.cfg(**{group: keys}))
+            self.jobs["valid"] = job_of()
+        # Without the keys, or with None, Bridge counts the training's.
+        self.build(self.cfg(validation={"eval_global_batch_size": None}))
+        self.jobs["valid"] = dict(job_of(), global_batch=16)
+        for validation in ({}, {"eval_global_batch_size": None}):
+            with self.assertRaisesRegex(
+                FailedPrecondition, "train.global_batch_size: .* split valid"
+            ):
+                self.build(self.cfg(validation=validation))
+
+    def test_a_split_of_its_own(self):
+        self.jobs["test"] = dict(job_of(), global_batch=32)
+        infra = types.SimpleNamespace(pg_collections={"images": None, "language": groups()})
+
+        def split(cfg):
+            return bridge_iterators.split_iterator(
+                "unix:/nowhere", infra, "test", cfg=cfg, adapter=lambda _: lambda batch: batch
+            )
+
+        with self.assertRaisesRegex(
+            FailedPrecondition, "train.global.* found 64; .*32 .*split test"
+        ):
+            split(self.cfg())
+        split(self.cfg(validation={"eval_global_batch_size": 32, "eval_micro_batch_size": 16}))
+        split(None)
+        with self.assertRaisesRegex(TypeError, "cfg"):
+            bridge_iterators.split_iterator("unix:/nowhere", infra, "test")
+
+    def test_steps_of_several_sizes_are_refused(self):
+        """The MIMO loop asks once for the number of micro-batches."""
+        self.jobs["train"]["step_ranges"] = [
+            {"first_step": 0, "samples": 64}, {"first_step": 7, "samples": 128}
+        ]  # fmt: skip
+        with self.assertRaisesRegex(FailedPrecondition, "split train: found steps of 64, 128"):
+            self.build()
+        # From step 7 on there is one size.
+        cfg = self.cfg(
+            train={"global_batch_size": 128, "micro_batch_size": 16},
+            validation={"eval_global_batch_size": 64, "eval_micro_batch_size": 16},
+        )
+        self.build(cfg, state=types.SimpleNamespace(step=7))
+        with self.assertRaisesRegex(FailedPrecondition, "steps of 64, 128"):
+            self.build(cfg, state=types.SimpleNamespace(step=6))
+
+    def test_a_step_of_other_micro_batches_is_refused(self):
+        # FakeLoader's steps have 2 and 3, by turns, as packing.mode: scheduled has.
+        train, _ = self.build(self.cfg(train={"global_batch_size": 64, "micro_batch_size": 16}))
+        with self.assertRaisesRegex(
+            FailedPrecondition, "step 0: found 2 micro-batches; .* takes 4"
+        ):
+            next(train)
+        iterator = DataIterator(FakeLoader(), micro_batches=2)
+        self.assertEqual([next(iterator).step for _ in range(2)], [0, 0])
+        with self.assertRaisesRegex(
+            FailedPrecondition, "step 1: found 3 micro-batches; .* takes 2"
+        ):
+            next(iterator)
+
+    def test_no_module_writes_the_state(self):
+        """Bridge writes it if `iterable` has save_state: then the first data-parallel rank
+        of each module removes and writes the same folder."""
+        for iterator in self.build():
+            self.assertFalse(hasattr(iterator.iterable, "save_state"))
+            self.assertFalse(hasattr(iterator.iterable, "restore_state"))
+        with self.assertRaisesRegex(
+            FailedPrecondition, "dataloader_save: found '/x'; wanted none"
+        ):
+            self.build(self.cfg({"megatron_mimo_scalable_dp": True, "dataloader_save": "/x"}))
+        for none in (None, ""):
+            self.build(self.cfg({"megatron_mimo_scalable_dp": True, "dataloader_save": none}))
+
+    def test_positions_come_from_the_train_state(self):
+        def begin(cfg=None, consumed=None, **options):
+            state = types.SimpleNamespace(step=2)
+            if consumed is not None:
+                state.consumed_valid_samples = consumed
+            self.build(cfg, state=state, **options)
+            return [self.opened[split].options["start_step"] for split in ("train", "valid")]
+
+        self.assertEqual(begin(), [2, 0])
+        self.assertEqual(begin(consumed=3 * 64), [2, 3])
+        self.assertEqual(begin(consumed=3 * 64, valid_start_step=1), [2, 1])
+        self.jobs["valid"] = dict(job_of(), global_batch=32)
+        validation = {"eval_global_batch_size": 32, "eval_micro_batch_size": 16}
+        self.assertEqual(begin(self.cfg(validation=validation), consumed=3 * 64), [2, 6])
 
 
 class StageTest(unittest.TestCase):
@@ -232,7 +472,9 @@ class StageTest(unittest.TestCase):
             given._parts = [types.SimpleNamespace(info=types.SimpleNamespace(pp_rank=stage))]
             with self.subTest(stage=stage, adapter=type(adapter)):
                 if stage == 0:
-                    with self.assertRaisesRegex(FailedPrecondition, "3 images .* without their pix"):
+                    with self.assertRaisesRegex(
+                        FailedPrecondition, "3 images .* without their pix"
+                    ):
                         adapter(given)
                 elif not isinstance(adapter, bridge_qwen3_vl.Qwen3VlStep):
                     adapter(given)

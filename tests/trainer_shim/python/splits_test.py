@@ -1,6 +1,7 @@
 """Splits of one job on a real server: pulled at once, each with its own samples."""
 
 import collections
+import functools
 import threading
 import types
 import unittest
@@ -120,7 +121,7 @@ class SplitsTest(tools.CorpusTest):
             return types.SimpleNamespace(rank=lambda: number)
 
         groups = types.SimpleNamespace(dp=rank(1), tp=rank(0), pp=rank(0), cp=rank(0))
-        infra = types.SimpleNamespace(pg_collections={"language": groups})
+        infra = types.SimpleNamespace(pg_collections={"images": None, "language": groups})
         cfg = types.SimpleNamespace(
             dataset=types.SimpleNamespace(megatron_mimo_scalable_dp=True),
             train=types.SimpleNamespace(global_batch_size=GLOBAL, micro_batch_size=8),
@@ -130,11 +131,12 @@ class SplitsTest(tools.CorpusTest):
         def positions(_loader):
             return lambda batch: (batch.step, [sample.name for sample in batch.samples])
 
-        def build(**others):
+        def build(consumed=0, **others):
             build = bridge_iterators.data_iterators(
                 self.address, adapter=positions, **options, **others
             )
-            train, valid = build(cfg, infra, train_state=types.SimpleNamespace(step=2))
+            state = types.SimpleNamespace(step=2, consumed_valid_samples=consumed)
+            train, valid = build(cfg, infra, train_state=state)
             self.addCleanup(train.iterable.shutdown)
             return train, valid
 
@@ -145,16 +147,22 @@ class SplitsTest(tools.CorpusTest):
         self.assertTrue(all(name.startswith("held_out:") for _, names in first for name in names))
         self.assertEqual(next(valid)[0], 2)  # goes on with the next epoch
         next(valid)
-        state = train.iterable.save_state()
+        state = train.iterable.state_dict()
         self.assertEqual(state["splits"]["valid"]["next_step"], 3)
         wanted = next(valid)
         train.iterable.shutdown()
 
         train, valid = build()
-        train.iterable.restore_state(state)
+        train.iterable.load_state_dict(state)
         self.assertEqual(next(valid), wanted)
         self.assertEqual(next(build(valid_start_step=3)[1]), wanted)
-        test = bridge_iterators.split_iterator
+        # Of the second epoch's first step, by what Bridge's train state has counted.
+        self.assertEqual(next(build(consumed=3 * GLOBAL)[1]), wanted)
+        cfg.validation = types.SimpleNamespace(eval_global_batch_size=8, eval_micro_batch_size=8)
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "eval_global_batch_size: found 8"):
+            build()
+        del cfg.validation
+        test = functools.partial(bridge_iterators.split_iterator, cfg=cfg)
         with self.assertRaisesRegex(ballast.InvalidArgument, "train, valid"):
             test(self.address, infra, "test", adapter=positions, **options)
         again = test(self.address, infra, "valid", adapter=positions, **options)

@@ -115,7 +115,9 @@ class RerunTest(tools.CorpusTest):
         hooks = megatron_hooks.DataIterator(self.loader(), to_lists)
         found = self.train(machine, rerun.RerunDataIterator(hooks), again=(1,))
         second = self.wanted[MICRO_BATCHES : 2 * MICRO_BATCHES]
-        self.equal(found, self.wanted[: 2 * MICRO_BATCHES] + second + self.wanted[2 * MICRO_BATCHES :])
+        self.equal(
+            found, self.wanted[: 2 * MICRO_BATCHES] + second + self.wanted[2 * MICRO_BATCHES :]
+        )
 
     def test_a_loader_without_hooks(self):
         machine = self.machine(rerun.RerunMode.VALIDATE_RESULTS)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, Dict, Optional, Tuple
+import inspect
+import sys
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from .._arguments import is_encoder
-from ..connection import Servers
-from ..errors import FailedPrecondition
+from ..connection import Connection, Servers
+from ..errors import FailedPrecondition, InvalidArgument
 from .megatron_bridge import Mimo
-from .megatron_hooks import DataIterator
+from .megatron_hooks import Batches
 
 Iterators = Tuple[Optional[Any], Optional[Any]]
+Modules = Optional[Mapping[str, str]]
+
+#: Names of encoders in the examples of Bridge and Megatron-LM, and ours.
+_EXAMPLES = {"images": "vision"}
+_FLAG = "megatron_mimo_scalable_dp"
 
 
 def data_iterators(
     servers: Servers,
     *,
-    valid_start_step: int = 0,
+    modules: Modules = None,
+    valid_start_step: Optional[int] = None,
     adapter: Callable[[Any], Any] = Mimo,
     **options: Any,
 ) -> Callable[..., Iterators]:
@@ -28,14 +36,31 @@ def data_iterators(
     The function makes this rank's loader from `infra.pg_collections`, begins at
     `train_state.step`, and returns (train, valid) iterators, wrapped in
     RerunDataIterator if megatron.core can be imported. The second is over the job's
-    split `valid`, or None if no source has `split: valid`; it goes through that split
-    again and again, as the first does, and `train.iterable.save_state()` includes its
-    position. A rank without batches gets (None, None). It raises FailedPrecondition if the trainer's batch sizes are not the
-    job's, if the dataset's `megatron_mimo_scalable_dp` is off, or if its
-    `enable_in_batch_packing` is on.
+    split `valid`, or None if no source has `split: valid`; it begins after
+    `train_state.consumed_valid_samples`, and goes through that split again and again. A
+    rank without batches gets (None, None).
+
+    Both positions are in Bridge's train state, which one rank writes. So the iterators
+    (`megatron_hooks.Batches`) have no `save_state`: Bridge would let each module remove
+    and write the same folder.
+
+    It raises FailedPrecondition, before the first step, if
+    - the trainer's modules or their parallel sizes are not the job's,
+    - the trainer's batch sizes, of training or of validation, are not those of the
+      split's loader,
+    - the vision encoder is not prepared for dummy images
+      (`megatron_bridge.accept_dummy_images`),
+    - the dataset's `megatron_mimo_scalable_dp` is off, its `enable_in_batch_packing` is
+      on, or its `dataloader_save` names a folder,
+    - Bridge's forward step does not know `megatron_mimo_scalable_dp`;
+    and at a step whose number of micro-batches is another than Bridge takes.
 
     Args:
-        valid_start_step: first step of the validation data.
+        modules: the job's module for a module of the trainer, where their names differ:
+            {"radio": "vision"}. Without it `images`, the name in Bridge's examples, is the
+            job's only encoder.
+        valid_start_step: first step of the validation data. Default: after those that
+            the train state has counted.
         adapter: called with a loader; returns the function that turns its batches into
             inputs.
         options: further options of `Loader`, except the rank's numbers, `split` and
@@ -44,21 +69,35 @@ def data_iterators(
 
     def build(cfg: Any, infra: Any, train_state: Any = None) -> Iterators:
         _check_dataset(getattr(cfg, "dataset", None))
-        place = place_of(infra.pg_collections)
+        job = Connection.of(servers).job()
+        place = place_of(infra.pg_collections, job, modules)
         if place is None:
             return None, None
         step = int(train_state.step) if train_state is not None else 0
+        first = valid_start_step
+        if first is None:
+            consumed = int(getattr(train_state, "consumed_valid_samples", 0))
+            first = consumed // (
+                _counted(cfg, "valid", "global_batch_size")[1] or job["global_batch"]
+            )
         loader = _opened(servers, dict(options, **place, start_step=step))
-        _check_sizes(getattr(cfg, "train", None), loader.job)
-        if "valid" not in loader.job.get("splits", ()):
-            return _wrapped(DataIterator(loader, adapter(loader))), None
-        # Opened before the first batch of either, which loaders on one GPU need.
-        valid_loader = _opened(
-            servers, dict(options, **place, start_step=valid_start_step, split="valid")
-        )
-        valid = DataIterator(valid_loader, adapter(valid_loader))
-        train = DataIterator(loader, adapter(loader), splits={"valid": valid})
-        return _wrapped(train), _wrapped(valid)
+        try:
+            _check_sizes(cfg, "train", loader.job, step)
+            inputs = adapter(loader)
+            if isinstance(inputs, Mimo) and is_encoder(place["modules"]):
+                inputs.check_prepared()
+            valid = None
+            if "valid" in loader.job.get("splits", ()):
+                # Opened before the first batch of either, which loaders on one GPU need.
+                valid = _iterator(
+                    servers, cfg, dict(options, **place, start_step=first, split="valid"), adapter
+                )
+        except BaseException:
+            loader.close()
+            raise
+        splits = {} if valid is None else {"valid": valid}
+        train = Batches(loader, inputs, splits=splits, micro_batches=_micro_batches(cfg, "train"))
+        return _wrapped(train), None if valid is None else _wrapped(valid)
 
     return build
 
@@ -68,6 +107,8 @@ def split_iterator(
     infra: Any,
     split: str,
     *,
+    cfg: Any,
+    modules: Modules = None,
     adapter: Callable[[Any], Any] = Mimo,
     **options: Any,
 ) -> Optional[Any]:
@@ -75,27 +116,113 @@ def split_iterator(
     for a test set, for example, which Bridge's builder has no place for.
 
     On a GPU it must be made before the first batch of any other loader. None on a rank
-    without batches. Errors: as Loader; InvalidArgument if no source has the split.
+    without batches. Errors: as Loader and as `data_iterators`; InvalidArgument if no
+    source has the split.
+
+    Args:
+        cfg: Bridge's configuration, whose batch sizes (`validation.eval_*`, or
+            `train.*` for the split "train") must be the split's. None, for a loop of
+            your own: any sizes.
+        modules, adapter, options: as `data_iterators` takes them.
     """
-    place = place_of(infra.pg_collections)
+    place = place_of(infra.pg_collections, Connection.of(servers).job(), modules)
     if place is None:
         return None
-    loader = _opened(servers, dict(options, **place, split=split))
-    return _wrapped(DataIterator(loader, adapter(loader)))
+    return _wrapped(_iterator(servers, cfg, dict(options, **place, split=split), adapter))
 
 
-def place_of(collections: Any) -> Optional[Dict[str, Any]]:
+def place_of(
+    collections: Mapping[str, Any], job: Mapping[str, Any], modules: Modules = None
+) -> Optional[Dict[str, Any]]:
     """A rank's module and numbers, from the process groups of its module; None for a
-    stage of an encoder that gets no batches."""
-    for name, groups in collections.items():
-        if groups is None:
-            continue
-        module = "vision" if is_encoder(name) else name
+    stage of an encoder that gets no batches.
+
+    Raises FailedPrecondition if the trainer's modules or sizes are not the job's.
+
+    Args:
+        collections: process groups of each module of the trainer; None where the rank
+            is not of the module.
+        modules: as `data_iterators` takes it.
+    """
+    ours = ours_of(collections, job, modules)
+    here = [(name, groups) for name, groups in collections.items() if groups is not None]
+    if len(here) > 1:
+        raise FailedPrecondition(
+            "pg_collections: found ranks of %s in one process; wanted one module: make the loader "
+            'yourself, Loader(servers, ("vision", "language"), ...), and wrap it in '
+            "megatron_hooks.DataIterator" % " and ".join(repr(name) for name, _ in here)
+        )
+    for name, groups in here:
+        module = ours[name]
+        _check_parallel(name, groups, next(m for m in job["modules"] if m["module"] == module))
         if is_encoder(module) and groups.pp.rank() > 0:
             return None
-        ranks = {key + "_rank": getattr(groups, key).rank() for key in ("dp", "tp", "pp", "cp")}
+        ranks = {key + "_rank": getattr(groups, key).rank() for key in _SIZES}
         return dict(ranks, modules=module)
     return None
+
+
+def ours_of(
+    names: Iterable[str], job: Mapping[str, Any], modules: Modules = None
+) -> Dict[str, str]:
+    """The job's module of each module of the trainer. Raises FailedPrecondition unless
+    each of them is one of the job's, and each of the job's one of them."""
+    given = dict(modules or {})
+    names = list(names)
+    job_modules = [each["module"] for each in job["modules"]]
+    encoders = [name for name in job_modules if is_encoder(name)]
+    for name in given:
+        if name not in names:
+            raise InvalidArgument(
+                "modules: found %r; the trainer's modules are %s" % (name, _list(names))
+            )
+    ours: Dict[str, str] = {}
+    for name in names:
+        guess = encoders[0] if len(encoders) == 1 and _EXAMPLES.get(name) == encoders[0] else name
+        module = given.get(name, name if name in job_modules else guess)
+        if module not in job_modules or is_encoder(module) != is_encoder(name):
+            raise FailedPrecondition(
+                "pg_collections: found the trainer's module %r%s; the job's modules are %s: say "
+                'which it is, data_iterators(..., modules={%r: "vision"}), or add it to '
+                "topology.modules, or train without it"
+                % (name, " as %r" % module if module != name else "", _list(job_modules), name)
+            )
+        for other, taken in ours.items():
+            if taken == module:
+                raise FailedPrecondition(
+                    "pg_collections: found the trainer's modules %r and %r for the job's one %r; "
+                    "both would train on the same samples: wanted one module of the trainer for "
+                    "each of the job's, %s: correct modules=, or train without one of them"
+                    % (other, name, module, _list(job_modules))
+                )
+        ours[name] = module
+    for module in job_modules:
+        if module not in ours.values():
+            raise FailedPrecondition(
+                "pg_collections: found the trainer's modules %s; the job also has %r, whose data "
+                "nobody would train on: take it out of topology.modules, or say which module it "
+                "is, data_iterators(..., modules={...: %r})" % (_list(names), module, module)
+            )
+    return ours
+
+
+_SIZES = ("dp", "tp", "pp", "cp")
+
+
+def _check_parallel(name: str, groups: Any, module: Mapping[str, Any]) -> None:
+    for key in _SIZES:
+        size = getattr(getattr(groups, key), "size", None)
+        wanted = module.get(key) or 1
+        if size is not None and size() != wanted:
+            raise FailedPrecondition(
+                "the trainer's module %r: found %s %d; the servers' topology.modules.%s.%s is %d: "
+                "set one to the other, or some of the data would reach no rank"
+                % (name, key, size(), module["module"], key, wanted)
+            )
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in names)
 
 
 def _opened(servers: Servers, options: Dict[str, Any]) -> Any:
@@ -104,7 +231,21 @@ def _opened(servers: Servers, options: Dict[str, Any]) -> Any:
     return Loader(servers, **options).open()
 
 
-def _wrapped(iterator: DataIterator) -> Any:
+def _iterator(
+    servers: Servers, cfg: Any, options: Dict[str, Any], adapter: Callable[[Any], Any]
+) -> Batches:
+    """The iterator over a split, whose sizes it checks."""
+    loader = _opened(servers, options)
+    split = options["split"]
+    try:
+        _check_sizes(cfg, split, loader.job, options.get("start_step", 0))
+        return Batches(loader, adapter(loader), micro_batches=_micro_batches(cfg, split))
+    except BaseException:
+        loader.close()
+        raise
+
+
+def _wrapped(iterator: Batches) -> Any:
     try:
         rerun = importlib.import_module("megatron.core.rerun_state_machine")
     except ImportError:
@@ -114,7 +255,7 @@ def _wrapped(iterator: DataIterator) -> Any:
 
 def _check_dataset(dataset: Any) -> None:
     for key, wanted, why in (
-        ("megatron_mimo_scalable_dp", True, "a batch is this rank's share already"),
+        (_FLAG, True, "a batch is this rank's share already"),
         ("enable_in_batch_packing", False, "a batch is packed already"),
     ):
         found = bool(getattr(dataset, key, False))
@@ -122,14 +263,77 @@ def _check_dataset(dataset: Any) -> None:
             raise FailedPrecondition(
                 "dataset.%s: found %s; wanted %s: %s" % (key, found, wanted, why)
             )
+    _check_step()
+    folder = getattr(dataset, "dataloader_save", None)
+    if folder:
+        raise FailedPrecondition(
+            "dataset.dataloader_save: found %r; wanted none: each module of the MIMO loop would "
+            "remove and write that folder at the same time. The data's position is in the train "
+            "state" % folder
+        )
 
 
-def _check_sizes(train: Any, job: Dict[str, Any]) -> None:
-    for key, other in (("global_batch_size", "global"), ("micro_batch_size", "micro")):
-        found, wanted = getattr(train, key, None), job[other + "_batch"]
-        sizes = [r["samples"] for r in job.get("step_ranges", ())] if other == "global" else []
-        if found is not None and found != wanted and found not in sizes:
+def _check_step() -> None:
+    """Refuses a Bridge whose forward step does not know the flag, and would cut each batch
+    once more for its data-parallel ranks."""
+    step = sys.modules.get("megatron.bridge.training.megatron_mimo_step")
+    try:
+        known = step is None or _FLAG in inspect.getsource(step)
+    except OSError:
+        return  # without its source
+    if not known:
+        raise FailedPrecondition(
+            "megatron.bridge.training.megatron_mimo_step: found a version that ignores dataset.%s "
+            "and would cut each batch once more; wanted a Megatron-Bridge with pull request 5525: "
+            "0.6.0 and main of August 2026 lack it. Install one that has it, or pass a forward "
+            "step of your own" % _FLAG
+        )
+
+
+def _counted(cfg: Any, split: str, key: str) -> Tuple[str, Optional[int]]:
+    """The key and the value by which the trainer counts the samples of a split. Bridge has
+    the evaluation's in `validation`; its versions without that group, and without the
+    keys, count the training's."""
+    for group in ("validation", "train") if split != "train" else ():
+        value = getattr(getattr(cfg, group, None), "eval_" + key, None)
+        if value is not None:
+            return "%s.eval_%s" % (group, key), value
+    return "train." + key, getattr(getattr(cfg, "train", None), key, None)
+
+
+def _micro_batches(cfg: Any, split: str) -> Optional[int]:
+    """Micro-batches that the trainer takes of each step of a split, if it says so."""
+    size, micro = (
+        _counted(cfg, split, key)[1] for key in ("global_batch_size", "micro_batch_size")
+    )
+    return None if size is None or micro is None else size // micro
+
+
+def _check_sizes(cfg: Any, split: str, job: Mapping[str, Any], step: int) -> None:
+    sizes = _sizes_from(job, step)
+    if len(sizes) > 1 and cfg is not None:
+        raise FailedPrecondition(
+            "batch.global of split %s: found steps of %s samples; wanted one size, since Bridge's "
+            "MIMO loop takes as many micro-batches of every step: leave out batch.rampup and "
+            "batch.changes" % (split, ", ".join(map(str, sizes)))
+        )
+    for key, wanted, name in (
+        ("global_batch_size", sizes[0], "global"),
+        ("micro_batch_size", job["micro_batch"], "micro"),
+    ):
+        theirs, found = _counted(cfg, split, key)
+        if found is not None and found != wanted:
             raise FailedPrecondition(
-                "train.%s: found %s; the servers' batch.%s is %d: set one to the other"
-                % (key, found, other, wanted)
+                "%s: found %s; the servers' batch.%s is %d for the split %s, so the trainer would "
+                "count other samples than it gets: set one to the other"
+                % (theirs, found, name, wanted, split)
             )
+
+
+def _sizes_from(job: Mapping[str, Any], step: int) -> List[int]:
+    """Sizes of the steps from `step` on, smallest first."""
+    ranges = list(job.get("step_ranges", ()))
+    ends: List[Optional[int]] = [each["first_step"] for each in ranges[1:]]
+    pairs = zip(ranges, ends + [None])
+    sizes = {each["samples"] for each, end in pairs if end is None or end > step}
+    return sorted(sizes) or [job["global_batch"]]

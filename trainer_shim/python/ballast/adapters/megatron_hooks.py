@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 Adapter = Callable[[Any], Any]
 
 
-class DataIterator(Iterator[Any]):
-    """Wraps a loader for Megatron's schedules and checkpoints.
+class Batches(Iterator[Any]):
+    """Wraps a loader for Megatron's schedules.
 
-        iterator = DataIterator(loader, Mimo(loader))
-        while training:
-            schedule(data_iterator=iterator, num_microbatches=iterator.num_micro_batches())
+    `DataIterator` without the hooks of Bridge's checkpoint, for loops in which several
+    modules would write the state into one folder: `state_dict` has the position.
 
     Like the loader, it must be used by one thread. With virtual pipeline stages
     `iterators` has one iterator for each model chunk. Every chunk gets every
@@ -35,7 +34,10 @@ class DataIterator(Iterator[Any]):
         balance: whether `metrics` includes the balance of the ranks' loads. It reads
             the step's schedule, so set it on one rank only.
         splits: iterators over other splits of the job, by the split's name, whose
-            positions `save_state` and `restore_state` include.
+            positions `state_dict` and `load_state_dict` include.
+        micro_batches: number that the trainer takes of every step, if it does not ask
+            for it. FailedPrecondition at a step with another, which would shift all
+            later steps. None: the trainer asks.
     """
 
     def __init__(
@@ -45,7 +47,8 @@ class DataIterator(Iterator[Any]):
         *,
         virtual_stages: int = 1,
         balance: bool = False,
-        splits: Optional[Mapping[str, DataIterator]] = None,
+        splits: Optional[Mapping[str, Batches]] = None,
+        micro_batches: Optional[int] = None,
     ) -> None:
         if virtual_stages < 1:
             raise InvalidArgument("virtual_stages: found %d; wanted 1 or more" % virtual_stages)
@@ -53,6 +56,7 @@ class DataIterator(Iterator[Any]):
         self._adapter = adapter or (lambda batch: batch)
         self._balance = balance
         self._splits = dict(splits or {})
+        self._micro_batches = micro_batches
         self.iterators: List[Chunk] = [Chunk(self, i) for i in range(virtual_stages)]
         self._metrics: Dict[str, float] = {}
         self._restart()
@@ -64,7 +68,7 @@ class DataIterator(Iterator[Any]):
         self._next_step: Optional[int] = None
         self._step: Dict[str, float] = {}
 
-    def __iter__(self) -> DataIterator:
+    def __iter__(self) -> Batches:
         return self
 
     def __next__(self) -> Any:
@@ -75,8 +79,8 @@ class DataIterator(Iterator[Any]):
         return self._loader
 
     @property
-    def iterable(self) -> DataIterator:
-        """The object on which Bridge looks for `save_state` and `restore_state`."""
+    def iterable(self) -> Batches:
+        """This object, where Megatron's RerunDataIterator has it."""
         return self
 
     def num_micro_batches(self, step: Optional[int] = None) -> int:
@@ -96,7 +100,7 @@ class DataIterator(Iterator[Any]):
 
     # ---- Checkpoints ----
 
-    def save_state(self) -> Dict[str, Any]:
+    def state_dict(self) -> Dict[str, Any]:
         """The data's position: the step after the last one whose micro-batches every
         chunk has had. Equal on all ranks that are at the same step. Under the key
         `splits` the positions of the other splits, if there are any."""
@@ -104,20 +108,18 @@ class DataIterator(Iterator[Any]):
             self._next_step = self._held[0].step
         state = self._loader.state_dict(self._next_step)
         if self._splits:
-            state["splits"] = {name: of.save_state() for name, of in self._splits.items()}
+            state["splits"] = {name: of.state_dict() for name, of in self._splits.items()}
         return state
 
-    def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Continues at the position of a `save_state`, also with other dp sizes. A split
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues at the position of a `state_dict`, also with other dp sizes. A split
         that the state does not name stays where it is, and one that the job no longer
         has is ignored. Errors: as Loader.load_state_dict."""
         self._loader.load_state_dict(state)
         self._restart()
         for name, of_split in state.get("splits", {}).items():
             if name in self._splits:
-                self._splits[name].restore_state(of_split)
-
-    load_state = restore_state
+                self._splits[name].load_state_dict(of_split)
 
     # ---- Logging ----
 
@@ -164,9 +166,20 @@ class DataIterator(Iterator[Any]):
             if batch is None:
                 return False
             waited = (time.perf_counter() - begun) * 1e3
+            self._check_count(batch)
             self._count(batch, waited)
             self._held.append(batch)
         return True
+
+    def _check_count(self, batch: Batch) -> None:
+        if self._micro_batches in (None, batch.num_micro_batches):
+            return
+        raise FailedPrecondition(
+            "step %d: found %d micro-batches; the trainer takes %d of every step, and would train "
+            "on parts of two steps from here on: leave out batch.rampup, batch.changes and "
+            "packing.mode: scheduled, or take a loop that asks num_micro_batches(step)"
+            % (batch.step, batch.num_micro_batches, self._micro_batches)
+        )
 
     def _count(self, batch: Batch, waited: float) -> None:
         if batch.micro_batch == 0:
@@ -191,10 +204,30 @@ class DataIterator(Iterator[Any]):
         self._next_step = batch.step + 1 if last else batch.step
 
 
+class DataIterator(Batches):
+    """Wraps a loader for Megatron's schedules, and for the checkpoints of Bridge's loops
+    with one model: not for its MIMO loop, in which each module would remove and write
+    the same folder.
+
+        iterator = DataIterator(loader, Mimo(loader))
+        while training:
+            schedule(data_iterator=iterator, num_microbatches=iterator.num_micro_batches())
+
+    Bridge looks for `save_state` and `restore_state` on `iterable`; they are
+    `state_dict` and `load_state_dict`.
+
+    Args: as Batches.
+    """
+
+    save_state = Batches.state_dict
+    restore_state = Batches.load_state_dict
+    load_state = Batches.load_state_dict
+
+
 class Chunk(Iterator[Any]):
     """The batches of one model chunk."""
 
-    def __init__(self, iterable: DataIterator, number: int) -> None:
+    def __init__(self, iterable: Batches, number: int) -> None:
         self.iterable = iterable
         self._number = number
 
