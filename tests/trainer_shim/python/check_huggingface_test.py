@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 EXAMPLES = "trainer_shim/python/examples"
 TOKENIZER = "tests/server/text/testdata/family_chats.tokenizer.json"

@@ -11,7 +11,7 @@ import ballast
 import model as models
 import single
 from ballast.adapters import bridge_iterators, megatron_bridge
-from tests.integration.command_line import tools
+from tests.harness import tools
 from tests.trainer_shim.python import split_job
 
 ADDRESS = "unix:/run/ballast/a.sock"

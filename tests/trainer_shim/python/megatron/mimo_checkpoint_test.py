@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.multiprocessing as processes
 
 from ballast.adapters.bridge_iterators import data_iterators
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 ROUNDS, EVALUATE, RESUME = 50, 3, 10
 GLOBAL, MICRO_BATCHES = 16, 2

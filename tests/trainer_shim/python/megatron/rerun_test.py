@@ -10,7 +10,7 @@ from megatron.core import rerun_state_machine as rerun
 import ballast
 from ballast import _rerun
 from ballast.adapters import megatron_core, megatron_hooks
-from tests.integration.command_line import tools
+from tests.harness import tools
 
 STEPS, MICRO_BATCHES = 3, 8
 CONFIG = (
