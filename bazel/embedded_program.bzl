@@ -5,23 +5,25 @@ common/helper_process.h starts it.
 
 load("//bazel:cc.bzl", "cc_library")
 
-def embedded_program(name, program, symbol, visibility = None):
-    """A cc_library that holds the stripped program.
+def embedded_program(name, program, symbol, is_text = False, visibility = None):
+    """A cc_library that holds the stripped program, or a program's text.
 
     Its header NAME.h declares, in namespace ballast, `extern const unsigned char
     SYMBOL[]` and `extern const size_t SYMBOLBytes`.
 
     Args:
       name: of the library.
-      program: label of the cc_binary.
+      program: label of the cc_binary, or of the text.
       symbol: the name of the array.
+      is_text: whether the program is a text, which has no symbols to strip.
+      visibility: of the library.
     """
     native.genrule(
         name = name + "_source",
         srcs = [program],
         outs = [name + ".cc"],
         cmd = """
-          strip -o $(@D)/{name}.stripped $(location {program}) &&
+          {strip} $(@D)/{name}.stripped &&
           {{
             echo '#include "{package}/{name}.h"'
             echo 'namespace ballast {{'
@@ -35,7 +37,7 @@ def embedded_program(name, program, symbol, visibility = None):
         """.format(
             name = name,
             package = native.package_name(),
-            program = program,
+            strip = ("cp $(location {})" if is_text else "strip $(location {}) -o").format(program),
             symbol = symbol,
         ),
     )

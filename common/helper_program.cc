@@ -136,6 +136,10 @@ struct Filter {
     Return(SECCOMP_RET_ALLOW);
     Load(offsetof(seccomp_data, nr));
   }
+  std::string Bytes() const {
+    return std::string(reinterpret_cast<const char*>(code_),
+                       count_ * sizeof(code_[0]));
+  }
   void Install() {
     const sock_fprog program = {static_cast<unsigned short>(count_), code_};
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
@@ -160,14 +164,13 @@ void Begin(Filter* filter) {
 #endif
 }
 
-void InstallFilter(bool may_fork) {
-  if (kArchitecture == 0 || kSanitized) return;
+Filter MakeFilter(pid_t process, bool may_fork) {
   Filter filter;
   Begin(&filter);
   for (const uint32_t number : kAllowed) filter.Allow(number);
   // abort() sends a signal to its own process. In a process that was forked it
   // fails, and abort() then ends it by an illegal instruction.
-  filter.AllowWith(SYS_tgkill, static_cast<uint32_t>(getpid()));
+  filter.AllowWith(SYS_tgkill, static_cast<uint32_t>(process));
   // malloc's arenas and getrlimit(): the limits of this process.
   filter.AllowWith(SYS_prlimit64, 0);
   if (may_fork) {
@@ -175,7 +178,12 @@ void InstallFilter(bool may_fork) {
     filter.AllowWith(SYS_prctl, PR_SET_SECCOMP);  // ForbidForks
   }
   filter.Return(SECCOMP_RET_ERRNO | EPERM);
-  filter.Install();
+  return filter;
+}
+
+void InstallFilter(bool may_fork) {
+  if (kArchitecture == 0 || kSanitized) return;
+  MakeFilter(getpid(), may_fork).Install();
 }
 
 // On top of the filter of the process that forked this one: the strictest wins.
@@ -261,6 +269,11 @@ bool CanBoxHelpers() {
   uint32_t action = SECCOMP_RET_ERRNO;
   return kArchitecture != 0 &&
          syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+}
+
+std::string GetBoxFilter(pid_t process) {
+  if (!CanBoxHelpers()) return "";
+  return MakeFilter(process, /*may_fork=*/false).Bytes();
 }
 
 void EnterBox(const HelperBox& box) {

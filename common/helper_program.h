@@ -70,6 +70,10 @@ struct HelperBox {
 //     is no filter.
 void EnterBox(const HelperBox& box);
 
+// The filter of EnterBox for `process`, as struct sock_filter: for a program
+// that closes its box itself. "" where the kernel has none.
+std::string GetBoxFilter(pid_t process);
+
 // Forks another helper, which serves `socket`, and returns its number. Returns
 // 0 in the new process, whose descriptors are kHelperSocket (`socket`) and
 // kHelperLifeline (`lifeline`) as after a start, and which may not fork. The
