@@ -136,10 +136,11 @@ Reads lines {"costs": [number, …]} from standard input and prints for each
       R"(  echo '{"costs": [4, 3, 1, 2]}' |
     ballast-server inspect balance --groups 2 --algorithm lpt)",
       [options] {
-        return TransformJsonLines(std::cin, std::cout,
-                                  [&](const nlohmann::json& object) {
-                                    return Balance(object, *options);
-                                  });
+        return TransformJsonLines(
+            std::cin, std::cout,
+            [&](const nlohmann::json& object, const std::string&) {
+              return Balance(object, *options);
+            });
       });
   command->AddWholeNumber("--groups", &options->groups, "number of groups", 1)
       .Required();

@@ -252,7 +252,7 @@ cost {module: x}, input_ids, labels, position_ids [axis][token].)",
 absl::Status TransformJsonLines(
     std::istream& in, std::ostream& out,
     const std::function<absl::StatusOr<nlohmann::ordered_json>(
-        const nlohmann::json& object)>& transform) {
+        const nlohmann::json& object, const std::string& line)>& transform) {
   std::string line;
   for (uint64_t number = 1; std::getline(in, line); ++number) {
     if (line.empty()) continue;
@@ -262,7 +262,7 @@ absl::Status TransformJsonLines(
       return absl::InvalidArgumentError(
           absl::StrCat(place, ": not a JSON object"));
     }
-    const auto result = transform(object);
+    const auto result = transform(object, line);
     if (!result.ok()) return Annotate(result.status(), place);
     out << result->dump() << "\n";
   }

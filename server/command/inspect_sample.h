@@ -18,12 +18,13 @@ void AddInspectSample(CommandLine* line, Command* inspect);
 
 // Reads one JSON object a line from `in` and writes the result of `transform`
 // as one line to `out`, in order; skips empty lines. Stops at the first bad
-// line. Errors name the line, counted from 1: INVALID_ARGUMENT (not a JSON
-// object), transform's; UNAVAILABLE if `out` fails.
+// line. `transform` also gets the line itself. Errors name the line, counted
+// from 1: INVALID_ARGUMENT (not a JSON object), transform's; UNAVAILABLE if
+// `out` fails.
 absl::Status TransformJsonLines(
     std::istream& in, std::ostream& out,
     const std::function<absl::StatusOr<nlohmann::ordered_json>(
-        const nlohmann::json& object)>& transform);
+        const nlohmann::json& object, const std::string& line)>& transform);
 
 }  // namespace ballast
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -11,31 +12,38 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/command/inspect_sample.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
+#include "server/text/chat_writer.h"
 #include "server/text/model_text.h"
+#include "server/text/model_tokenizer.h"
 #include "server/text/positions.h"
+#include "server/text/template/jinja_template.h"
+#include "server/text/template/rendered_text.h"
+#include "server/text/template/template_renderer.h"
 
 namespace ballast {
 
 absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
                          std::ostream& out) {
-  return TransformJsonLines(in, out,
-                            [&](const nlohmann::json& object)
-                                -> absl::StatusOr<nlohmann::ordered_json> {
-                              const auto text = object.find("text");
-                              if (text == object.end() || !text->is_string()) {
-                                return absl::InvalidArgumentError(
-                                    "`text` is missing or not a string");
-                              }
-                              std::vector<int32_t> ids;
-                              BALLAST_RETURN_IF_ERROR(tokenizer.Encode(
-                                  text->get_ref<const std::string&>(), &ids));
-                              return nlohmann::ordered_json{{"ids", ids}};
-                            });
+  return TransformJsonLines(
+      in, out,
+      [&](const nlohmann::json& object,
+          const std::string&) -> absl::StatusOr<nlohmann::ordered_json> {
+        const auto text = object.find("text");
+        if (text == object.end() || !text->is_string()) {
+          return absl::InvalidArgumentError(
+              "`text` is missing or not a string");
+        }
+        std::vector<int32_t> ids;
+        BALLAST_RETURN_IF_ERROR(
+            tokenizer.Encode(text->get_ref<const std::string&>(), &ids));
+        return nlohmann::ordered_json{{"ids", ids}};
+      });
 }
 
 void AddInspectText(CommandLine* line, Command* inspect) {
@@ -60,11 +68,6 @@ Reads lines {"text": …} from standard input and prints for each {"ids": […]}
 
 namespace {
 
-struct Options {
-  std::string family;
-  std::string tokenizer;
-};
-
 absl::StatusOr<std::vector<TileShape>> GetSizes(const nlohmann::json& object) {
   std::vector<TileShape> sizes;
   const auto images = object.find("images");
@@ -88,11 +91,22 @@ absl::StatusOr<std::vector<TileShape>> GetSizes(const nlohmann::json& object) {
 
 }  // namespace
 
-absl::Status InspectConversations(absl::string_view family,
-                                  const Tokenizer& tokenizer, std::istream& in,
-                                  std::ostream& out) {
+namespace {
+
+// A text, its tokens, and what of it is learnt.
+struct Inspected {
+  TextSample sample;
+  SupervisedText rendered;
+};
+
+// What inspects one conversation.
+using Inspect = std::function<absl::StatusOr<Inspected>(
+    const std::string& json, absl::Span<const TileShape> sizes)>;
+
+absl::StatusOr<Inspect> InspectFamily(const ConversationOptions& options,
+                                      const Tokenizer& tokenizer) {
   v1::Model model;
-  model.set_profile(std::string(family));
+  model.set_profile(options.family);
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   const v1::ModelProfile& profile = *GetProfile(model);
   model.set_chat_template(HasChat(profile) ? profile.name()
@@ -104,55 +118,183 @@ absl::Status InspectConversations(absl::string_view family,
     model.mutable_token_ids()->set_image(*id);
   }
   if (model.token_ids().image() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the tokenizer lacks the placeholder ", placeholder, " of ", family));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer lacks the placeholder ", placeholder,
+                     " of ", options.family));
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<const ModelText> text,
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ModelText> text,
                            ModelText::Create(model, &tokenizer));
-  const TextOptions options = {text.get(), UINT32_MAX};
+  return
+      [text](const std::string& json,
+             absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
+        BALLAST_ASSIGN_OR_RETURN(TextSample sample,
+                                 BuildText(json, TextForm::kConversation, sizes,
+                                           {text.get(), UINT32_MAX}));
+        return Inspected{std::move(sample), {}};
+      };
+}
+
+// With the template of a file, of a model.
+absl::StatusOr<Inspect> InspectOwn(const ConversationOptions& options,
+                                   const JinjaTemplate& source) {
+  v1::Model model;
+  model.set_profile(options.family);
+  BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+  const v1::ModelProfile& profile = *GetProfile(model);
+  model.set_chat_template(HasChat(profile) ? profile.name()
+                                           : profile.chat_template());
+  model.set_tokenizer(options.tokenizer);
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
+                           OpenModelTokenizer(&model));
+  model.set_chat_template("checkpoint");
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const ModelText> text,
+      ModelText::CreateWithTemplate(model, tokenizer.get(), source, "now"));
+  return [tokenizer, text](
+             const std::string& json,
+             absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
+    Inspected result;
+    BALLAST_ASSIGN_OR_RETURN(result.rendered,
+                             text->Render(json, !sizes.empty()));
+    BALLAST_ASSIGN_OR_RETURN(result.sample,
+                             BuildText(json, TextForm::kConversation, sizes,
+                                       {text.get(), UINT32_MAX}));
+    return result;
+  };
+}
+
+// With the template of a file, of no model: without images.
+absl::StatusOr<Inspect> InspectAlone(const Tokenizer& tokenizer,
+                                     const JinjaTemplate& source) {
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const TemplateRenderer> renderer,
+      TemplateRenderer::Create(source, {.date = "now"}));
+  return [renderer, &tokenizer](
+             const std::string& json,
+             absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
+    if (!sizes.empty()) {
+      return absl::InvalidArgumentError(
+          "`images`, and no model says what they become in the text; give "
+          "--model");
+    }
+    Inspected result;
+    BALLAST_ASSIGN_OR_RETURN(
+        result.rendered,
+        RenderSupervised(*renderer, TurnMarks(), json, /*has_images=*/false));
+    v1::TokenIds none;
+    for (const auto set :
+         {&v1::TokenIds::set_image, &v1::TokenIds::set_video,
+          &v1::TokenIds::set_vision_start, &v1::TokenIds::set_vision_end,
+          &v1::TokenIds::set_im_start, &v1::TokenIds::set_im_end,
+          &v1::TokenIds::set_end_of_text}) {
+      (none.*set)(-1);
+    }
+    BALLAST_ASSIGN_OR_RETURN(
+        const TextTokens tokens,
+        TokenizeRendered(result.rendered, {}, ImageMarks(), none, tokenizer));
+    result.sample = ExpandTokens(tokens, none);
+    return result;
+  };
+}
+
+absl::StatusOr<Inspect> GetInspect(const ConversationOptions& options,
+                                   const Tokenizer& tokenizer) {
+  if (options.chat_template.empty()) {
+    if (options.family.empty()) {
+      return absl::InvalidArgumentError(
+          "neither --model nor --chat-template; wanted a model whose template "
+          "is known, or the file of a checkpoint's");
+    }
+    if (options.with_text) {
+      return absl::InvalidArgumentError(
+          "--text without --chat-template; wanted both");
+    }
+    return InspectFamily(options, tokenizer);
+  }
+  JinjaTemplate source;
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::string file,
+      ReadSmallFile(options.chat_template, size_t{16} << 20));
+  // The file of a checkpoint's tokenizer has it as a key.
+  source.text =
+      OwnTemplate({.jinja = {}, .json = file, .tokenizer_config = {}});
+  if (source.text.empty()) source.text = file;
+  source.variables = ReadTemplateVariables(options.tokenizer);
+  absl::StatusOr<Inspect> inspect = options.family.empty()
+                                        ? InspectAlone(tokenizer, source)
+                                        : InspectOwn(options, source);
+  if (!inspect.ok()) return Annotate(inspect.status(), options.chat_template);
+  return inspect;
+}
+
+}  // namespace
+
+absl::Status InspectConversations(const ConversationOptions& options,
+                                  std::istream& in, std::ostream& out) {
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                           MakeTokenizer(options.tokenizer));
+  BALLAST_ASSIGN_OR_RETURN(const Inspect inspect,
+                           GetInspect(options, *tokenizer));
   return TransformJsonLines(
       in, out,
-      [&](const nlohmann::json& object)
-          -> absl::StatusOr<nlohmann::ordered_json> {
+      [&](const nlohmann::json& object,
+          const std::string& line) -> absl::StatusOr<nlohmann::ordered_json> {
         BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sizes,
                                  GetSizes(object));
-        BALLAST_ASSIGN_OR_RETURN(
-            const TextSample sample,
-            BuildText(object.dump(), TextForm::kConversation, sizes, options));
-        return nlohmann::ordered_json{{"ids", sample.ids},
-                                      {"labels", sample.labels}};
+        BALLAST_ASSIGN_OR_RETURN(const Inspected inspected,
+                                 inspect(line, sizes));
+        nlohmann::ordered_json result = {{"ids", inspected.sample.ids},
+                                         {"labels", inspected.sample.labels}};
+        if (!options.with_text) return result;
+        const SupervisedText& rendered = inspected.rendered;
+        result["text"] = rendered.text;
+        result["supervised"] = nlohmann::ordered_json::array();
+        for (const auto& span : rendered.supervised) {
+          result["supervised"].push_back(
+              rendered.text.substr(span.begin, span.end - span.begin));
+        }
+        return result;
       });
 }
 
 void AddInspectConversation(CommandLine* line, Command* inspect) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConversationOptions>();
   Command* command = line->AddCommand(
       inspect, "conversation",
       R"(Prints token ids and labels of conversations, as a model family's processor
-makes them. Reads lines {"messages": […], "images": [[height, width], …]} from
-standard input and prints for each {"ids": […], "labels": […]}.)",
+or a checkpoint's own chat template makes them. Reads lines {"messages": […],
+"tools": […], "images": [[height, width], …]} from standard input and prints
+for each {"ids": […], "labels": […]}. Give --model, --chat-template or both:
+images need a model.)",
       R"(  echo '{"messages": [{"role": "user", "content": "<image>Why?"}],
          "images": [[480, 640]]}' | tr -d '\n' |
     ballast-server inspect conversation --model internvl3 \
-      --tokenizer tokenizer.json)",
+      --tokenizer tokenizer.json
+  ballast-server inspect conversation --chat-template chat_template.jinja \
+    --tokenizer tokenizer.json --text < chats.jsonl)",
       [options]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto tokenizer,
-                                 MakeTokenizer(options->tokenizer));
-        return InspectConversations(options->family, *tokenizer, std::cin,
-                                    std::cout);
+        return InspectConversations(*options, std::cin, std::cout);
       });
   command
       ->AddText("--model", &options->family,
                 "a model of docs/families.md with a chat template")
       .OneOf(ProfileNames(
           [](const v1::ModelProfile& profile) { return !IsEncoder(profile); }))
-      .Required()
       .TypeName("MODEL");
   command
+      ->AddText(
+          "--chat-template", &options->chat_template,
+          "a checkpoint's chat_template.jinja, rendered by jinja2, or the "
+          "JSON file whose key chat_template has it")
+      .TypeName("FILE");
+  command
       ->AddText("--tokenizer", &options->tokenizer,
-                "the tokenizer.json of the family's checkpoint")
+                "the tokenizer.json of the checkpoint")
       .Required()
       .TypeName("FILE");
+  command->AddFlag("--text", &options->with_text,
+                   "print the rendered text, too, and the supervised pieces of "
+                   "it: {\"text\": …, \"supervised\": […]}");
 }
 
 namespace {
@@ -226,9 +368,10 @@ absl::StatusOr<nlohmann::ordered_json> Positions(const nlohmann::json& object,
 
 absl::Status InspectPositions(const v1::Model& model, std::istream& in,
                               std::ostream& out) {
-  return TransformJsonLines(in, out, [&](const nlohmann::json& object) {
-    return Positions(object, model);
-  });
+  return TransformJsonLines(
+      in, out, [&](const nlohmann::json& object, const std::string&) {
+        return Positions(object, model);
+      });
 }
 
 void AddInspectPositions(CommandLine* line, Command* inspect) {

@@ -28,13 +28,21 @@ absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
 // images, as the processor of a model family makes them.
 void AddInspectConversation(CommandLine* line, Command* inspect);
 
-// Runs the command: for each line of `in`, a conversation (ParseConversation)
-// with `images`, [[height, width], ...], writes {"ids", "labels"}. Errors:
-// NOT_FOUND for a family without a chat template; as TransformJsonLines
-// (inspect_sample.h) and TokenizeFamilyConversation.
-absl::Status InspectConversations(absl::string_view family,
-                                  const Tokenizer& tokenizer, std::istream& in,
-                                  std::ostream& out);
+struct ConversationOptions {
+  std::string family;         // a model of models/, or ""
+  std::string chat_template;  // a file, or ""
+  std::string tokenizer;
+  bool with_text = false;
+};
+
+// Runs the command: for each line of `in`, a conversation (ParseConversation,
+// or with a template what TemplateRenderer::Request has) with `images`,
+// [[height, width], ...], writes {"ids", "labels"}, and `with_text` "text" and
+// "supervised". Errors: INVALID_ARGUMENT (neither model nor template); as
+// TransformJsonLines (inspect_sample.h), BuildText and
+// TemplateRenderer::Create.
+absl::Status InspectConversations(const ConversationOptions& options,
+                                  std::istream& in, std::ostream& out);
 
 // Adds `inspect positions`, which prints the position ids of token ids.
 void AddInspectPositions(CommandLine* line, Command* inspect);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/civil_time.h"
 #include "server/config/config_validate.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
@@ -165,13 +166,33 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model.chat_template")) return;
   const std::string& name = model.chat_template();
   const bool is_custom = name == "custom";
-  if (!is_custom && name != "chatml" && name != "llama3" &&
+  const bool is_checkpoint = name == "checkpoint";
+  if (is_checkpoint && model.tokenizer() == "bytes") {
+    report->AddFault("model.chat_template",
+                     "found checkpoint beside tokenizer: bytes; wanted the "
+                     "path of the checkpoint's tokenizer, beside which its "
+                     "template is");
+  }
+  if (!is_checkpoint && report->Has("model.template_date")) {
+    report->AddFault("model.template_date",
+                     absl::StrCat("found it beside chat_template ", name,
+                                  "; wanted chat_template: checkpoint"));
+  }
+  absl::CivilDay day;
+  if (!model.template_date().empty() &&
+      (!absl::ParseCivilTime(model.template_date(), &day) ||
+       absl::FormatCivilTime(day) != model.template_date())) {
+    report->AddFault("model.template_date",
+                     absl::StrCat("found ", Shown(model.template_date()),
+                                  "; wanted a date, as 2026-01-31"));
+  }
+  if (!is_custom && !is_checkpoint && name != "chatml" && name != "llama3" &&
       FindChat(name) == nullptr) {
-    report->AddFault(
-        "model.chat_template",
-        absl::StrCat("found ", Shown(name),
-                     "; wanted chatml, llama3, custom, or the name of a model "
-                     "with a chat template (docs/families.md)"));
+    report->AddFault("model.chat_template",
+                     absl::StrCat("found ", Shown(name),
+                                  "; wanted chatml, llama3, custom, "
+                                  "checkpoint, or the name of a model "
+                                  "with a chat template (docs/families.md)"));
   } else if (is_custom && !report->Has("model.custom_template")) {
     report->AddMissing("model.custom_template",
                        "it where chat_template is custom");

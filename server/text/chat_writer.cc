@@ -125,6 +125,8 @@ v1::Chat GetChat(const v1::Model& model) {
     custom.set_trim(model.custom_template().trim());
     return custom;
   }
+  // The checkpoint's own template writes its texts itself.
+  if (absl::StartsWith(model.chat_template(), "checkpoint")) return {};
   if (model.chat_template() == "llama3") {
     v1::Chat llama3 = WithNames("<|start_header_id|>", "<|end_header_id|>\n\n",
                                 "<|eot_id|>", "");

@@ -47,6 +47,8 @@ std::vector<std::string> TemplateWarnings(const v1::Model& model);
 //            TEXT without white space at its ends
 //   custom   model.custom_template
 //   NAME     of the model's own file, or of models/NAME.textproto
+//   checkpoint, or checkpoint@…
+//            empty: server/text/template renders it
 //
 // where ROLE is system, user or assistant. With chatml and llama3 the
 // assistant's TEXT and the <|im_end|> or <|eot_id|> after it are supervised.

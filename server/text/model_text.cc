@@ -106,9 +106,32 @@ ModelText::ModelText(const v1::Model& model, ModelImages images,
       tokenizer_(tokenizer),
       chat_(GetChat(model)),
       videos_have_own_id_(images_.video() != nullptr &&
-                          !images_.video()->frames_are_crops) {}
+                          !images_.video()->frames_are_crops),
+      turn_marks_(GetTurnMarks(model)) {}
 
 absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
+    const v1::Model& model, const Tokenizer* tokenizer) {
+  if (!IsCheckpointTemplate(model.chat_template())) {
+    return Make(model, tokenizer);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const JinjaTemplate source,
+                           ReadJinjaTemplate(model.tokenizer()));
+  return CreateWithTemplate(model, tokenizer, source, model.template_date());
+}
+
+absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::CreateWithTemplate(
+    const v1::Model& model, const Tokenizer* tokenizer,
+    const JinjaTemplate& source, const std::string& date) {
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<ModelText> text,
+                           Make(model, tokenizer));
+  BALLAST_ASSIGN_OR_RETURN(
+      text->renderer_,
+      TemplateRenderer::Create(
+          source, {.system_prompt = model.system_prompt(), .date = date}));
+  return text;
+}
+
+absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Make(
     const v1::Model& model, const Tokenizer* tokenizer) {
   BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));
   // Here, and not in the configuration: a job without videos stays what it was.
@@ -141,7 +164,7 @@ absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
   BALLAST_RETURN_IF_ERROR(
       Annotate(text->CheckTokens(),
                absl::StrCat("model.tokenizer: ", model.tokenizer())));
-  return std::unique_ptr<const ModelText>(std::move(text));
+  return text;
 }
 
 // Every special token of the images is one of the tokenizer's or has an id, and
@@ -241,6 +264,17 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     }
     return TokenizeDocument(marked, images);
   }
+  if (renderer_ != nullptr) {
+    if (!videos.empty()) {
+      return DataFaultError(
+          "a video, which model.chat_template: checkpoint does not write; name "
+          "another template (docs/text.md)");
+    }
+    BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
+                             Render(text, !images.empty()));
+    return TokenizeRendered(rendered, images, planner().family().marks,
+                            model_.token_ids(), *tokenizer_);
+  }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   if (!videos.empty() && !videos[0].times.empty()) {
     BALLAST_RETURN_IF_ERROR(AddTimes(videos[0].times, &turns));
@@ -251,6 +285,16 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     images = InOrder(std::move(images), std::move(frames), order);
   }
   return TokenizeConversation(std::move(turns), images);
+}
+
+absl::StatusOr<SupervisedText> ModelText::Render(absl::string_view json,
+                                                 bool has_images) const {
+  if (renderer_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model.chat_template: found ", model_.chat_template(),
+                     "; wanted checkpoint, whose text can be rendered alone"));
+  }
+  return RenderSupervised(*renderer_, turn_marks_, json, has_images);
 }
 
 absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
@@ -435,6 +479,8 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),
       "\ncustom_template=", OneLine(model.custom_template()),
       "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
+      model.template_date().empty() ? "" : "\ntemplate_date=",
+      model.template_date(),
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
       family);
 }

@@ -18,6 +18,9 @@
 #include "server/image_plan/image_family.h"
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
+#include "server/text/template/jinja_template.h"
+#include "server/text/template/rendered_text.h"
+#include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
 #include "server/text/token_writer.h"
 #include "server/text/tokenizer.h"
@@ -50,9 +53,16 @@ class ModelText {
   // names, and the model's ids agree with it (OpenModelTokenizer). Errors:
   // INVALID_ARGUMENT (a token of the model's images or its template that
   // neither the model's ids nor the tokenizer have; a system prompt where the
-  // template has no system turn; as ModelImages::Create).
+  // template has no system turn; as ModelImages::Create). With `chat_template:
+  // checkpoint`, as ReadJinjaTemplate and TemplateRenderer::Create, too.
   static absl::StatusOr<std::unique_ptr<const ModelText>> Create(
       const v1::Model& model, const Tokenizer* tokenizer);
+
+  // The same with a checkpoint's template that stands elsewhere. `date`: as
+  // TemplateRenderer::Options.
+  static absl::StatusOr<std::unique_ptr<const ModelText>> CreateWithTemplate(
+      const v1::Model& model, const Tokenizer* tokenizer,
+      const JinjaTemplate& source, const std::string& date);
 
   // The tokens of a sample's text before any limit. `sizes`: of its images, in
   // order; `videos`: its videos, which are where their marks are. Building and
@@ -64,6 +74,11 @@ class ModelText {
   absl::StatusOr<TextTokens> Tokenize(
       absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
       absl::Span<const VideoText> videos = {}) const;
+
+  // A conversation as the checkpoint's template writes it; of a model with
+  // another template FAILED_PRECONDITION. Errors: as RenderSupervised.
+  absl::StatusOr<SupervisedText> Render(absl::string_view json,
+                                        bool has_images) const;
 
   // For each of a sample's videos, the number of its images behind it in the
   // text. Errors: as Tokenize, as far as texts and marks go.
@@ -96,6 +111,8 @@ class ModelText {
   ModelText(const v1::Model& model, ModelImages images,
             const Tokenizer* tokenizer);
 
+  static absl::StatusOr<std::unique_ptr<ModelText>> Make(
+      const v1::Model& model, const Tokenizer* tokenizer);
   absl::StatusOr<std::vector<ImagePieces>> ImageTexts(
       absl::Span<const TileShape> sizes) const;
   absl::StatusOr<TextTokens> TokenizeConversation(
@@ -113,6 +130,9 @@ class ModelText {
   const v1::Chat chat_;
   // Videos have a placeholder of their own.
   const bool videos_have_own_id_;
+  // Of the checkpoint's own template; else null.
+  std::unique_ptr<const TemplateRenderer> renderer_;
+  const TurnMarks turn_marks_;
 };
 
 // The settings for building texts, common to all samples of a job.

@@ -16,6 +16,8 @@
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/chat_writer.h"
+#include "server/text/template/jinja_template.h"
+#include "server/text/template/template_renderer.h"
 
 namespace ballast {
 namespace {
@@ -194,6 +196,22 @@ absl::Status CheckTemplate(const Tokenizer& tokenizer, const v1::Model& model) {
   return absl::OkStatus();
 }
 
+// Names the checkpoint's template by what it says and what renders it: servers
+// and indexes compare the name.
+absl::Status NameTemplate(v1::Model* model) {
+  BALLAST_ASSIGN_OR_RETURN(const JinjaTemplate source,
+                           ReadJinjaTemplate(model->tokenizer()));
+  const auto renderer = TemplateRenderer::Create(source, {});
+  if (!renderer.ok()) {
+    return Annotate(
+        renderer.status(),
+        absl::StrCat("model.chat_template: beside ", model->tokenizer()));
+  }
+  model->set_chat_template(
+      CheckpointTemplateName(source, (*renderer)->jinja_version()));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
@@ -210,6 +228,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
     BALLAST_RETURN_IF_ERROR(FindIds(*tokenizer, model));
   }
   BALLAST_RETURN_IF_ERROR(CheckImageId(*model));
+  if (IsCheckpointTemplate(model->chat_template())) {
+    BALLAST_RETURN_IF_ERROR(NameTemplate(model));
+  }
   return tokenizer;
 }
 

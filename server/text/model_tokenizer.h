@@ -20,9 +20,13 @@ namespace ballast {
 // whose token it lacks, must be set. Ids of tokens that are never written
 // become -1.
 //
+// `chat_template: checkpoint` becomes checkpoint@HASH+jinja2-VERSION, so that
+// servers and indexes with another template or jinja2 differ.
+//
 // Errors: as MakeTokenizer; INVALID_ARGUMENT (an id that must be set; a special
 // token of the chat template that the tokenizer lacks; two token ids that must
-// differ are equal).
+// differ are equal); with `chat_template: checkpoint` as ReadJinjaTemplate and
+// TemplateRenderer::Create.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(v1::Model* model);
 
 }  // namespace ballast

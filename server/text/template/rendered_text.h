@@ -1,0 +1,56 @@
+#ifndef BALLAST_SERVER_TEXT_TEMPLATE_RENDERED_TEXT_H_
+#define BALLAST_SERVER_TEXT_TEMPLATE_RENDERED_TEXT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/text/template/template_renderer.h"
+#include "server/text/text_token.h"
+#include "server/text/token_writer.h"
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+
+// The texts between which a model's template writes what its assistant says;
+// both empty if they are not known.
+struct TurnMarks {
+  std::string begin;
+  std::string end;
+};
+
+// The marks that the model's file in models/ names (`chat`, or its
+// `chat_template`).
+TurnMarks GetTurnMarks(const v1::Model& model);
+
+// A rendered text, and what of it is learnt, in order.
+struct SupervisedText {
+  std::string text;
+  std::vector<RenderedConversation::Span> supervised;
+};
+
+// Renders a conversation, as TemplateRenderer::Request has it, and finds what
+// is learnt of it: what `{% generation %}` marks, if the template does; else
+// the assistant's turns by `marks`, their end included; else, where the text
+// has no such mark, what each message of the assistant adds to the rendering of
+// those before it. Of both no empty thought that the template adds. A message
+// of `weight` 0 or `train` false is not learnt. Errors: as Render; a data fault
+// (spans that do not fit the messages).
+absl::StatusOr<SupervisedText> RenderSupervised(
+    const TemplateRenderer& renderer, const TurnMarks& marks,
+    absl::string_view json, bool has_images);
+
+// Encodes the text. Each placeholder of `marks`, with `before` and `after` if
+// they surround it, becomes the next image's text. Errors: a data fault
+// (another number of placeholders than images); as TokenWriter::Finish.
+absl::StatusOr<TextTokens> TokenizeRendered(
+    const SupervisedText& rendered, absl::Span<const ImagePieces> images,
+    const ImageMarks& marks, const v1::TokenIds& token_ids,
+    const Tokenizer& tokenizer);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_TEMPLATE_RENDERED_TEXT_H_

@@ -1,0 +1,128 @@
+#ifndef BALLAST_SERVER_TEXT_TEMPLATE_TEMPLATE_RENDERER_H_
+#define BALLAST_SERVER_TEXT_TEMPLATE_TEMPLATE_RENDERER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/helper_process.h"
+#include "common/mutex.h"
+#include "server/text/template/jinja_template.h"
+
+namespace ballast {
+
+// A conversation as its template writes it.
+struct RenderedConversation {
+  // Bytes [begin, end) of `text`.
+  struct Span {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  // A message of the assistant.
+  struct Answer {
+    bool is_supervised = true;
+    // It says its thoughts itself: they are not the template's empty ones.
+    bool has_own_thought = false;
+  };
+  std::string text;
+  // What `{% generation %}` marks, in order; with `by_prefixes` instead what
+  // each answer adds to the messages before it.
+  std::vector<Span> spans;
+  std::vector<Answer> answers;
+};
+
+// Renders conversations with jinja2 in processes of Python (renderer.py), as
+// transformers' apply_chat_template does. Threads that call at the same time
+// share a request. A conversation on which a process ends costs the others a
+// second try. Thread-safe.
+class TemplateRenderer {
+ public:
+  struct Options {
+    // Of a conversation that does not begin with a system turn; "": none.
+    std::string system_prompt = {};
+    // What strftime_now writes: a date as in ISO 8601; "now": the clock's; "":
+    // the template may not.
+    std::string date = {};
+    // The most processor time of a rendering; a conversation of 2 MB has twice
+    // that.
+    double seconds = 20;
+    // 0: three for four cores.
+    size_t processes = 0;
+    absl::Duration patience = absl::Seconds(60);
+  };
+
+  // Starts a process: the first python3 of PATH that has jinja2. Errors:
+  // FAILED_PRECONDITION (none has), INVALID_ARGUMENT (the template is not one,
+  // with jinja2's reason and line), UNAVAILABLE (no process can be started).
+  static absl::StatusOr<std::unique_ptr<TemplateRenderer>> Create(
+      const JinjaTemplate& source, const Options& options);
+
+  struct Request {
+    // An object with `messages` or `conversations`, and perhaps `tools`,
+    // `documents` and `system` (docs/text.md).
+    absl::string_view json;
+    // Marks of images and videos in texts are parts.
+    bool marks_are_parts = false;
+    bool by_prefixes = false;
+  };
+
+  // Blocks. Errors: a data fault (what the template or the conversation is
+  // refused for; over the limits of time, memory and length), UNAVAILABLE (a
+  // process was killed or cannot be started).
+  absl::StatusOr<RenderedConversation> Render(const Request& request) const;
+
+  // The same of many at once.
+  std::vector<absl::StatusOr<RenderedConversation>> RenderAll(
+      absl::Span<const Request> requests) const;
+
+  const std::string& jinja_version() const { return jinja_version_; }
+  bool has_generation() const { return has_generation_; }
+
+ private:
+  using Result = absl::StatusOr<RenderedConversation>;
+
+  // One caller's conversation, until it is rendered.
+  struct Waiting {
+    Request request;
+    Result result = absl::UnknownError("");
+    bool is_done = false;
+  };
+  struct Process {
+    std::unique_ptr<HelperProcess> helper;
+    std::string request;
+    std::string answer;
+  };
+
+  explicit TemplateRenderer(const Options& options);
+
+  std::unique_ptr<Process> MakeProcess() const;
+  absl::Status Prepare(HelperProcess* helper) const;
+  // Renders a batch; after the end of the process, each alone.
+  void Serve(Process* process, absl::Span<Waiting* const> batch) const;
+  absl::Status AskFor(Process* process, absl::Span<Waiting* const> batch) const;
+
+  const Options options_;
+  const size_t most_processes_;
+  std::string python_;
+  std::string setup_;  // the request kTemplate
+  mutable std::string jinja_version_;
+  mutable bool has_generation_ = false;
+
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  mutable std::deque<Waiting*> waiting_ ABSL_GUARDED_BY(mutex_);
+  mutable std::vector<std::unique_ptr<Process>> idle_ ABSL_GUARDED_BY(mutex_);
+  mutable size_t processes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_TEMPLATE_TEMPLATE_RENDERER_H_

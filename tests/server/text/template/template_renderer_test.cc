@@ -1,0 +1,221 @@
+#include "server/text/template/template_renderer.h"
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/helper_program.h"
+#include "server/corpus/data_fault.h"
+#include "tests/server/text/template/renderer_fixture.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TemplateRendererTest : public RendererTest {
+ protected:
+  // What a template says of a conversation.
+  static std::string Say(const std::string& text,
+                         absl::string_view json = kOneQuestion,
+                         const TemplateRenderer::Options& options = {}) {
+    const auto rendered = Make(text, options)->Render({json});
+    if (rendered.ok()) return rendered->text;
+    EXPECT_TRUE(IsDataFault(rendered.status())) << rendered.status();
+    return std::string(rendered.status().message());
+  }
+};
+
+TEST_F(TemplateRendererTest, RefusesASyntaxErrorAtTheStart) {
+  const auto renderer =
+      TemplateRenderer::Create({.text = "a\n{% for x in %}"}, {});
+  EXPECT_TRUE(absl::IsInvalidArgument(renderer.status()));
+  EXPECT_THAT(std::string(renderer.status().message()),
+              HasSubstr("line 2: Expected an expression"));
+}
+
+TEST_F(TemplateRendererTest, RefusalsHaveTheTemplatesWords) {
+  EXPECT_THAT(Say("{{ raise_exception('Roles must alternate') }}"),
+              HasSubstr("refuses the conversation: Roles must alternate"));
+  EXPECT_THAT(Say("{{ messages.__class__.__mro__ }}"),
+              HasSubstr("access to attribute '__class__' of 'list' object is "
+                        "unsafe"));
+  EXPECT_THAT(Say("{{ messages.append(1) }}"),
+              HasSubstr("'append' of 'list' object is unsafe"));
+  EXPECT_THAT(Say("{{ namespace(__x=1) }}"), HasSubstr("'__x'"));
+  EXPECT_THAT(Say("{{ 1 / 0 }}"), HasSubstr("ZeroDivisionError"));
+  EXPECT_THAT(Say("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+              HasSubstr("RecursionError"));
+}
+
+TEST_F(TemplateRendererTest, AnEndlessLoopCostsItsSampleAlone) {
+  const auto renderer = Make(
+      "{% if messages[0].content == 'Why?' %}{% for a in range(99999) %}"
+      "{% for b in range(99999) %}{% endfor %}{% endfor %}{% endif %}ok",
+      {.seconds = 0.3});
+  const std::string harmless =
+      R"({"messages": [{"role": "u", "content": ""}]})";
+  const auto all =
+      renderer->RenderAll({{harmless}, {kOneQuestion}, {harmless}});
+  EXPECT_EQ(all[0]->text, "ok");
+  EXPECT_TRUE(IsDataFault(all[1].status()));
+  EXPECT_THAT(std::string(all[1].status().message()),
+              HasSubstr("more processor time"));
+  EXPECT_EQ(all[2]->text, "ok");
+}
+
+TEST_F(TemplateRendererTest, HugeTextsAndMemoryAreDataFaults) {
+  EXPECT_THAT(Say("{% for a in range(99999) %}{{ 'x' * 9999 }}{% endfor %}"),
+              HasSubstr("over 67108864 bytes"));
+  EXPECT_THAT(Say("{{ messages[0].content * 4000000000 }}"),
+              HasSubstr("more memory"));
+}
+
+TEST_F(TemplateRendererTest, TheBoxHasNoFilesAndNoPrograms) {
+  // Nothing leads out of the sandbox, and an import of jinja2's own fails.
+  EXPECT_THAT(Say("{% include 'etc/passwd' %}"), HasSubstr("no loader"));
+  EXPECT_THAT(Say("{{ cycler.__init__.__globals__.os.popen('id').read() }}"),
+              HasSubstr("unsafe"));
+}
+
+TEST_F(TemplateRendererTest, DatesAreGivenOrRefused) {
+  const std::string text = "{{ strftime_now('%d %b %Y') }}";
+  EXPECT_EQ(Say(text, kOneQuestion, {.date = "2024-07-26"}), "26 Jul 2024");
+  EXPECT_THAT(Say(text), HasSubstr("model.template_date"));
+  EXPECT_THAT(Say(text, kOneQuestion, {.date = "now"}), HasSubstr(" 20"));
+}
+
+TEST_F(TemplateRendererTest, ReadsTheFormsOfData) {
+  const std::string roles =
+      "{% for m in messages %}{{ m.role }}={{ m.content }}"
+      "{{ m.tool_calls | tojson if m.tool_calls else '' }};{% endfor %}"
+      "{{ tools | tojson }}";
+  EXPECT_EQ(Say(roles, R"({"conversations": [
+      {"from": "human", "value": "q"},
+      {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {}}"},
+      {"from": "observation", "value": "o"}, {"from": "gpt", "value": "a"}],
+      "system": "s", "tools": "[{\"name\": \"f\"}]"})"),
+            R"(system=s;user=q;assistant=[{"type": "function", "function": )"
+            R"({"name": "f", "arguments": {}}}];tool=o;assistant=a;)"
+            R"([{"name": "f"}])");
+  // JSON text in place of lists, and keys that are null.
+  EXPECT_EQ(Say(roles, R"({"messages": "[{\"role\": \"user\", )"
+                       R"(\"content\": \"q\", \"tool_calls\": null}]",
+                       "tools": null})"),
+            "user=q;null");
+  EXPECT_EQ(Say(roles, R"({"messages": [{"role": "user", "content": "q",
+      "tool_calls": "[{\"b\": 1, \"a\": 2}]"}]})"),
+            R"(user=q[{"b": 1, "a": 2}];null)");
+  EXPECT_THAT(Say(roles, R"({"conversations": [{"from": "narrator",
+                                                "value": ""}]})"),
+              HasSubstr("turn 1: unknown `from` 'narrator'"));
+  EXPECT_THAT(Say(roles, R"({"messages": []})"), HasSubstr("no list of turns"));
+  EXPECT_THAT(Say(roles, R"({"messages": [{"content": "q"}]})"),
+              HasSubstr("turn 1: `role` is missing"));
+  EXPECT_THAT(Say(roles, R"({"messages": [{"role": "assistant", "content": "q",
+                                           "weight": 0.5}]})"),
+              HasSubstr("`weight` is 0.5; wanted 0 or 1"));
+  EXPECT_THAT(Say(roles, "[1"), HasSubstr("JSONDecodeError"));
+}
+
+TEST_F(TemplateRendererTest, MarksOfImagesAreParts) {
+  const auto renderer = Make("{{ messages | tojson }}");
+  const std::string json =
+      R"({"messages": [{"role": "user", "content": "<image>\nWhy?"},
+          {"role": "user", "content": [
+              {"type": "image_url", "image_url": {"url": "a.png"}}]}]})";
+  const auto with = renderer->Render({json, /*marks_are_parts=*/true});
+  EXPECT_EQ(with->text,
+            R"([{"role": "user", "content": [{"type": "image"}, {"type": )"
+            R"("text", "text": "\nWhy?"}]}, {"role": "user", "content": )"
+            R"([{"type": "image", "url": "a.png"}]}])");
+  const auto without = renderer->Render({json});
+  EXPECT_THAT(without->text, HasSubstr(R"("content": "<image>\nWhy?")"));
+}
+
+TEST_F(TemplateRendererTest, ThreadsShareAProcess) {
+  const auto renderer = Make("{{ messages[0].content }}", {.processes = 1});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&renderer, t] {
+      for (int i = 0; i < 50; ++i) {
+        const std::string said = absl::StrCat(t, " ", i);
+        const std::string json = absl::StrCat(
+            R"({"messages": [{"role": "u", "content": ")", said, R"("}]})");
+        const auto rendered = renderer->Render({json});
+        ASSERT_TRUE(rendered.ok()) << rendered.status();
+        EXPECT_EQ(rendered->text, said);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The helpers of this process. Tests run one after another.
+std::vector<pid_t> GetChildren() {
+  std::vector<pid_t> children;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream list(task.path() / "children");
+    for (pid_t child; list >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+TEST_F(TemplateRendererTest, AKilledProcessIsStartedAgain) {
+  const auto renderer = Make("{{ messages[0].content }}", {.processes = 1});
+  const std::vector<pid_t> children = GetChildren();
+  if (children.empty()) GTEST_SKIP() << "this kernel does not list children";
+  ASSERT_EQ(children.size(), 1u);
+  EXPECT_EQ(renderer->Render({kOneQuestion})->text, "Why?");
+  kill(children[0], SIGKILL);
+  EXPECT_EQ(renderer->Render({kOneQuestion})->text, "Why?");
+  EXPECT_NE(GetChildren(), children);
+}
+
+TEST_F(TemplateRendererTest, TheProcessIsInABox) {
+  if (!CanBoxHelpers()) GTEST_SKIP() << "this kernel has no seccomp";
+  const auto renderer = Make("x");
+  const std::vector<pid_t> children = GetChildren();
+  if (children.empty()) GTEST_SKIP() << "this kernel does not list children";
+  const std::string place = absl::StrCat("/proc/", children[0]);
+  std::stringstream status;
+  status << std::ifstream(place + "/status").rdbuf();
+  EXPECT_THAT(status.str(), HasSubstr("Seccomp:\t2"));
+  EXPECT_THAT(status.str(), HasSubstr("NoNewPrivs:\t1"));
+  size_t descriptors = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(place + "/fd")) {
+    static_cast<void>(entry);
+    ++descriptors;
+  }
+  EXPECT_EQ(descriptors, 5u);  // null three times, socket, lifeline
+}
+
+TEST_F(TemplateRendererTest, ProcessorTimeThatNoHandlerStopsEndsTheProcess) {
+  const auto renderer =
+      Make("{{ (7 ** ((messages[0].content | length) ** 9)).bit_length() }}",
+           {.seconds = 0.1, .processes = 1});
+  const auto json = [](absl::string_view said) {
+    return absl::StrCat(R"({"messages": [{"role": "u", "content": ")", said,
+                        R"("}]})");
+  };
+  const auto refused = renderer->Render({json("seventeen letters")});
+  EXPECT_TRUE(IsDataFault(refused.status())) << refused.status();
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("more processor time"));
+  EXPECT_EQ(renderer->Render({json("1")})->text, "3");
+}
+
+}  // namespace
+}  // namespace ballast
