@@ -72,6 +72,7 @@ test_packages=(
   iproute2
   nftables
   prometheus
+  python3-jinja2
 )
 
 # Fetches Arrow.
