@@ -23,7 +23,7 @@ def _precompiled(args, header, wanted):
     optimised = [option for option in copts if option.startswith("-O")]
     if not wanted or optimised or ".cc" not in suffixes or ".c" in suffixes:
         return dict(args, copts = copts)
-    include = ["-include", header[2:].replace(":", "/") + ".h", "-Winvalid-pch"]
+    include = ["-include", "$(BINDIR)/" + header[2:].replace(":", "/") + ".h", "-Winvalid-pch"]
     return dict(
         args,
         copts = copts + select({

@@ -1,4 +1,4 @@
-"""precompiled_header: GCC's form of a header that has been read once.
+"""precompiled_header: the compiler's form of a header that has been read once.
 
 cc.bzl has every compilation read one.
 """
@@ -28,13 +28,7 @@ def _precompiled_header_impl(ctx):
         feature_configuration = features,
         action_name = CPP_COMPILE_ACTION_NAME,
     )
-    if "clang" in tool:
-        # Reads the header itself: its own form of one belongs beside the source.
-        header = ctx.actions.declare_file(ctx.label.name + ".h")
-        ctx.actions.symlink(output = header, target_file = ctx.file.src)
-        return _as_header(header)
-
-    # GCC refuses a header that was compiled with other options, so they are the ones
+    # A header that was compiled with other options is refused, so they are the ones
     # of a .cc file; .bazelrc has every file compiled with -fPIC (--force_pic).
     options = cc_common.get_memory_inefficient_command_line(
         feature_configuration = features,
@@ -49,10 +43,17 @@ def _precompiled_header_impl(ctx):
 
     # Only the compiled form has the name that `-include` gives. Without it the
     # compilation fails; it never falls back to reading the headers.
-    output = ctx.actions.declare_file(ctx.label.name + ".h.gch")
-    ctx.actions.run(
-        executable = tool,
-        arguments = options + ["-x", "c++-header", "-c", ctx.file.src.path, "-o", output.path],
+    output = ctx.actions.declare_file(
+        ctx.label.name + (".h.pch" if "clang" in tool else ".h.gch"),
+    )
+    if "clang" in tool:
+        # Clang's form names the file that it was made of, and a sandbox gives that
+        # file another path each time: so it reads the header from its input.
+        options = options + ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp"]
+    ctx.actions.run_shell(
+        command = 'header=$1 && shift && exec "$@" < "$header"',
+        arguments = [ctx.file.src.path, tool] + options +
+                    ["-x", "c++-header", "-c", "-", "-o", output.path],
         inputs = depset([ctx.file.src], transitive = [toolchain.all_files]),
         outputs = [output],
         mnemonic = "PrecompileHeader",

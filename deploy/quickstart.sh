@@ -60,6 +60,7 @@ show_progress() {
 
 # Without CUDA and Arrow, which the demonstration does not use.
 build=(--config=quick)
+! command -v clang >/dev/null || build+=(--config=clang)
 say "Building three programs"
 build_start=$SECONDS
 interval=10

@@ -20,6 +20,7 @@ packages=(
   bazel-bootstrap
   bazel-rules-java
   bazel-rules-proto
+  clang
   g++
   git
   # gRPC and Protocol Buffers.

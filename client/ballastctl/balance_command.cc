@@ -59,7 +59,7 @@ absl::Status Print(const v1::StepBalance& balance, bool json,
   return absl::OkStatus();
 }
 
-absl::Status Watch(MetricsClient* client, const BalanceOptions& options,
+absl::Status Watch(QueryClient* client, const BalanceOptions& options,
                    std::ostream* out) {
   v1::WatchBalanceRequest request;
   if (options.step.has_value()) request.set_from_step(*options.step);
@@ -146,7 +146,7 @@ std::string BalanceTable(const v1::StepBalance& balance) {
   return text;
 }
 
-absl::Status PrintBalance(MetricsClient* client, const BalanceOptions& options,
+absl::Status PrintBalance(QueryClient* client, const BalanceOptions& options,
                           std::ostream* out) {
   if (options.watch) return Watch(client, options, out);
   uint64_t next = 0;
@@ -188,7 +188,7 @@ void AddBalance(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "trained, and what is moved for it within and between servers. Without\n"
       "--step: of the step that training is at.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         BalanceOptions options = given->options;
         if (given->has_step->given()) options.step = given->step;
         options.steps = given->has_steps->given() ? given->steps

@@ -8,8 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/ballastctl/health.h"
-#include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/query_client.h"
 #include "common/command_line.h"
 #include "proto/balance.pb.h"
 
@@ -27,8 +26,8 @@ struct BalanceOptions {
 };
 
 // Writes a table per step, or one JSON object per line (keys: the command's
-// --help). Errors: as MetricsClient.
-absl::Status PrintBalance(MetricsClient* client, const BalanceOptions& options,
+// --help). Errors: as QueryClient.
+absl::Status PrintBalance(QueryClient* client, const BalanceOptions& options,
                           std::ostream* out);
 
 // A table of one step: a line per module, and one per rank if `balance` has

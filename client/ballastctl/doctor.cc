@@ -241,7 +241,7 @@ std::vector<ServerFacts> AskServers(
 // Fills in the memory that the first server reports; leaves 0 without an
 // answer.
 void AskForMemory(const ServerOption& option, NodeFacts* node) {
-  const auto client = GetMetricsClient(option);
+  const auto client = GetQueryClient(option);
   if (!client.ok()) return;
   const auto stats = (*client)->GetStats("ballast_");
   if (!stats.ok()) return;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/ballastctl/health.h"
+#include "client/ballastctl/query_client.h"
 #include "common/command_line.h"
 #include "proto/loader_service.pb.h"
 

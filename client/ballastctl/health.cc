@@ -3,45 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
-#include <utility>
 
-#include "client/server_channel.h"
 #include "common/status_macros.h"
 
 namespace ballast {
-
-absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
-    const ServerOption& option) {
-  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
-                           LoadChannelSecurity(option.security));
-  std::vector<std::unique_ptr<LoaderClient>> clients;
-  for (const std::string& address : SplitServers(option.addresses)) {
-    clients.push_back(LoaderClient::CreateSecure(address, security));
-  }
-  return clients;
-}
-
-absl::StatusOr<std::unique_ptr<LoaderClient>> GetClient(
-    const ServerOption& option) {
-  BALLAST_ASSIGN_OR_RETURN(auto clients, GetClients(option));
-  return std::move(clients[0]);
-}
-
-absl::StatusOr<std::unique_ptr<MetricsClient>> GetMetricsClient(
-    const ServerOption& option) {
-  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
-                           LoadChannelSecurity(option.security));
-  return std::make_unique<MetricsClient>(SplitServers(option.addresses)[0],
-                                         security);
-}
-
-absl::StatusOr<std::unique_ptr<OrderClient>> GetOrderClient(
-    const ServerOption& option) {
-  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
-                           LoadChannelSecurity(option.security));
-  return std::make_unique<OrderClient>(SplitServers(option.addresses)[0],
-                                       security);
-}
 
 namespace {
 

@@ -4,37 +4,16 @@
 #include <functional>
 #include <memory>
 #include <ostream>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/ballastctl/metrics_client.h"
-#include "client/ballastctl/order_client.h"
+#include "client/ballastctl/query_client.h"
 #include "client/loader_client.h"
-#include "common/channel_security.h"
 #include "common/clock.h"
 #include "common/command_line.h"
 
 namespace ballast {
-
-// The servers that a command asks, and the files that secure the connection.
-struct ServerOption {
-  std::string addresses;  // separated by commas
-  SecurityFiles security;
-};
-
-// One client for each address; at least one. Errors: as LoadChannelSecurity.
-absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
-    const ServerOption& option);
-// The clients of the first address.
-absl::StatusOr<std::unique_ptr<LoaderClient>> GetClient(
-    const ServerOption& option);
-absl::StatusOr<std::unique_ptr<MetricsClient>> GetMetricsClient(
-    const ServerOption& option);
-absl::StatusOr<std::unique_ptr<OrderClient>> GetOrderClient(
-    const ServerOption& option);
 
 // `health`: whether a server serves, for probes and scripts.
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server);

@@ -98,7 +98,7 @@ std::string MetricsTable(const v1::GetStatsResponse& stats) {
   return table.ToString();
 }
 
-absl::Status PrintMetrics(MetricsClient* client, const std::string& prefix,
+absl::Status PrintMetrics(QueryClient* client, const std::string& prefix,
                           bool json, std::ostream* out) {
   BALLAST_ASSIGN_OR_RETURN(const v1::GetStatsResponse stats,
                            client->GetStats(prefix));
@@ -120,7 +120,7 @@ void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "long\n"
       "that took, its queue, memory, caches and clients.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         return PrintMetrics(client.get(), given->prefix, given->json,
                             &std::cout);
       });

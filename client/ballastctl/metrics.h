@@ -6,8 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/ballastctl/health.h"
-#include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/query_client.h"
 #include "common/command_line.h"
 #include "proto/metrics_service.pb.h"
 
@@ -17,8 +16,8 @@ namespace ballast {
 void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // Writes the instruments whose names begin with `prefix`, as a table or one
-// JSON object (keys: the command's --help). Errors: as MetricsClient::GetStats.
-absl::Status PrintMetrics(MetricsClient* client, const std::string& prefix,
+// JSON object (keys: the command's --help). Errors: as QueryClient::GetStats.
+absl::Status PrintMetrics(QueryClient* client, const std::string& prefix,
                           bool json, std::ostream* out);
 
 // A table with a line per metric; metrics with labels are listed below the name

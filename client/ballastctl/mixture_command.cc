@@ -8,8 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/ballastctl/metrics_client.h"
-#include "client/ballastctl/order_client.h"
+#include "client/ballastctl/query_client.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/schedule/split.h"
@@ -51,7 +50,7 @@ struct Options {
 // The step up to which this server's clients have trained: the one that they
 // are at counts as not trained.
 absl::StatusOr<uint64_t> CurrentStep(const ServerOption& server) {
-  BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(server));
+  BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(server));
   BALLAST_ASSIGN_OR_RETURN(const v1::GetStatusResponse status,
                            client->GetStatus());
   return status.current_step();
@@ -63,7 +62,7 @@ absl::Status Print(const ServerOption& server, const Options& options) {
   if (!options.has_step->given() && split == v1::SPLIT_TRAIN) {
     BALLAST_ASSIGN_OR_RETURN(step, CurrentStep(server));
   }
-  BALLAST_ASSIGN_OR_RETURN(const auto client, GetOrderClient(server));
+  BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(server));
   BALLAST_ASSIGN_OR_RETURN(const v1::GetMixtureResponse mixture,
                            client->GetMixture(step, split));
   std::cout << (options.json ? MixtureJson(mixture) + "\n"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "client/ballastctl/health.h"
+#include "client/ballastctl/query_client.h"
 #include "common/command_line.h"
 #include "proto/order_service.pb.h"
 

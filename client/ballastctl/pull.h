@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "client/ballastctl/health.h"
+#include "client/ballastctl/query_client.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
 #include "common/clock.h"

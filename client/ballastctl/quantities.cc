@@ -191,7 +191,7 @@ double Of(const Numbers& numbers, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<Snapshot> TakeSnapshot(MetricsClient* client, Clock* clock,
+absl::StatusOr<Snapshot> TakeSnapshot(QueryClient* client, Clock* clock,
                                       bool ranks) {
   Snapshot snapshot;
   snapshot.at = clock->Now();
@@ -228,7 +228,7 @@ Figures GetFigures(const Snapshot& now, const Snapshot* before) {
   const auto rate = [&](const std::string& name) {
     return std::max(Of(numbers, name) - Of(old, name), 0.0) / seconds;
   };
-  Figures::Rates& rates = figures.rates.emplace();
+  Rates& rates = figures.rates.emplace();
   rates.images_encoded = rate("ballast_images_total use=encoded");
   rates.images = rate("ballast_images_total use=vision") + rates.images_encoded;
   rates.read_bytes = rate("ballast_image_read_bytes_total");

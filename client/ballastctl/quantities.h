@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/query_client.h"
 #include "common/clock.h"
 #include "common/instruments.h"
 #include "proto/balance.pb.h"
@@ -83,21 +83,22 @@ struct Snapshot {
 };
 
 // Takes a snapshot. `ranks`: include the balance's columns by rank. Errors: as
-// MetricsClient.
-absl::StatusOr<Snapshot> TakeSnapshot(MetricsClient* client, Clock* clock,
+// QueryClient.
+absl::StatusOr<Snapshot> TakeSnapshot(QueryClient* client, Clock* clock,
                                       bool ranks);
+
+// Per second, between two snapshots.
+struct Rates {
+  double images = 0;          // decoded for vision or sent encoded
+  double images_encoded = 0;  // sent encoded
+  double read_bytes = 0;
+  double sent_bytes = 0;
+  double tokens = 0;
+};
 
 // The server's instruments that `status` and `top` show (docs/metrics.md); 0 if
 // the server lacks one.
 struct Figures {
-  // Per second, between two snapshots.
-  struct Rates {
-    double images = 0;          // decoded for vision or sent encoded
-    double images_encoded = 0;  // sent encoded
-    double read_bytes = 0;
-    double sent_bytes = 0;
-    double tokens = 0;
-  };
   std::optional<Rates> rates;  // absent without an earlier snapshot
   double workers = 0;
   double workers_busy = 0;

@@ -53,7 +53,7 @@ std::string GetLine(uint64_t step, const v1::GetSamplesResponse::Sample& sample,
 
 }  // namespace
 
-absl::Status PrintSamples(OrderClient* client, uint64_t first, uint64_t steps,
+absl::Status PrintSamples(QueryClient* client, uint64_t first, uint64_t steps,
                           v1::Split split, bool json, std::ostream* out) {
   for (uint64_t step = first; step < first + steps; ++step) {
     uint32_t done = 0;
@@ -80,7 +80,7 @@ void AddSamples(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       line->program(), "samples",
       "Names the samples that a step trains on, with source, file and offset.",
       kExamples, [server, options]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, GetOrderClient(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         return PrintSamples(client.get(), options->step, options->steps,
                             *ParseSplit(options->split), options->json,
                             &std::cout);

@@ -6,8 +6,7 @@
 #include <ostream>
 
 #include "absl/status/status.h"
-#include "client/ballastctl/health.h"
-#include "client/ballastctl/order_client.h"
+#include "client/ballastctl/query_client.h"
 #include "common/command_line.h"
 
 namespace ballast {
@@ -16,8 +15,8 @@ namespace ballast {
 void AddSamples(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // Writes the samples of steps `first` to `first + steps - 1` to `out`, one line
-// each. Errors: as OrderClient::GetSamples.
-absl::Status PrintSamples(OrderClient* client, uint64_t first, uint64_t steps,
+// each. Errors: as QueryClient::GetSamples.
+absl::Status PrintSamples(QueryClient* client, uint64_t first, uint64_t steps,
                           v1::Split split, bool json, std::ostream* out);
 
 }  // namespace ballast

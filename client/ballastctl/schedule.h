@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/ballastctl/health.h"
+#include "client/ballastctl/query_client.h"
 #include "client/loader_client.h"
 #include "common/command_line.h"
 

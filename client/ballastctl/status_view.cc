@@ -61,7 +61,7 @@ constexpr char kExamples[] =
 
 }  // namespace
 
-absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
+absl::Status PrintStatus(LoaderClient* client, QueryClient* metrics,
                          const StatusOptions& options, Clock* clock,
                          std::ostream* out) {
   ServerReport report;
@@ -102,7 +102,7 @@ void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "and the clients with where they are.",
       kExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
-        BALLAST_ASSIGN_OR_RETURN(const auto metrics, GetMetricsClient(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto metrics, GetQueryClient(*server));
         StatusOptions options;
         options.interval = absl::Seconds(given->interval);
         options.json = given->json;

@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/ballastctl/health.h"
 #include "client/ballastctl/quantities.h"
+#include "client/ballastctl/query_client.h"
 #include "client/loader_client.h"
 #include "common/clock.h"
 #include "common/command_line.h"
@@ -33,7 +33,7 @@ struct StatusOptions {
 // Writes the state to `out` (status_view.h). Blocks for the interval. Errors:
 // as LoaderClient::Attach, GetStatus, GetStats and GetBalance. A server without
 // GetBalance is not an error.
-absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
+absl::Status PrintStatus(LoaderClient* client, QueryClient* metrics,
                          const StatusOptions& options, Clock* clock,
                          std::ostream* out);
 

@@ -30,16 +30,16 @@ constexpr char kExamples[] =
 
 void AddRates(const Figures& figures, const v1::GetStatusResponse& status,
               View* view) {
-  const auto rate = [&](double Figures::Rates::*of, auto text) {
+  const auto rate = [&](double Rates::*of, auto text) {
     return figures.rates.has_value() ? text(*figures.rates.*of)
                                      : std::string("-");
   };
   view->Add(
       absl::StrFormat("images %8s/s   read %10s/s   sent %10s/s   tokens %8s/s",
-                      rate(&Figures::Rates::images, CountText),
-                      rate(&Figures::Rates::read_bytes, BytesText),
-                      rate(&Figures::Rates::sent_bytes, BytesText),
-                      rate(&Figures::Rates::tokens, CountText)));
+                      rate(&Rates::images, CountText),
+                      rate(&Rates::read_bytes, BytesText),
+                      rate(&Rates::sent_bytes, BytesText),
+                      rate(&Rates::tokens, CountText)));
   view->Add(absl::StrFormat(
       "memory %s of %s   workers %.0f of %.0f busy   %s samples waiting",
       BytesText(status.memory_in_use()), BytesText(status.memory()),
@@ -243,7 +243,7 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "elsewhere one follows the other. A server that goes away while it is\n"
       "watched is asked on until it is back.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, GetMetricsClient(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         TopOptions options;
         options.interval = absl::Seconds(given->interval);
         options.rounds = given->once ? 1 : 0;

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/ballastctl/health.h"
 #include "client/ballastctl/quantities.h"
+#include "client/ballastctl/query_client.h"
 #include "common/clock.h"
 #include "common/command_line.h"
 

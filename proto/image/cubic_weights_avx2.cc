@@ -1,6 +1,6 @@
 #include "proto/image/cubic_weights_avx2.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
 #define BALLAST_AVX2 __attribute__((target("avx2")))

@@ -2,12 +2,17 @@
 
 // The library's header holds its code, too, which is compiled here once more:
 // for AVX2, and for this file alone.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), \
+                             apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx2")
+#endif
 // Its XXH_AVX2: the header does not see the pragma.
 #define XXH_VECTOR 2
 #define XXH_INLINE_ALL
@@ -21,7 +26,11 @@ uint64_t SpanChecksumAvx2(const char* bytes, size_t size) {
 
 }  // namespace ballast
 
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif
 
 namespace ballast {
 

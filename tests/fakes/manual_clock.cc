@@ -11,14 +11,13 @@ class ManualClock::ManualSleeper final : public Sleeper {
       : state_(std::move(state)) {}
 
   bool Sleep(absl::Duration duration) override {
-    State& state = *state_;
-    MutexLock lock(&state.mutex);
-    state.sleeps.push_back(duration);
+    MutexLock lock(&state_->mutex);
+    state_->sleeps.push_back(duration);
     if (woken_) return false;
     if (duration <= absl::ZeroDuration()) return true;
-    state.due[this] = state.now + duration;
-    state.changed.NotifyAll();
-    while (state.due.count(this) > 0) state.changed.Wait(&state.mutex);
+    state_->due[this] = state_->now + duration;
+    state_->changed.NotifyAll();
+    while (state_->due.count(this) > 0) state_->changed.Wait(&state_->mutex);
     return !woken_;
   }
 

@@ -19,7 +19,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/query_client.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/formula_dataset.h"
@@ -93,7 +93,7 @@ class BadDataTest : public ::testing::Test {
   }
 
   v1::GetStatusResponse StatusOf(const TestCluster& cluster) {
-    const auto status = MetricsClient(cluster.addresses()[0]).GetStatus();
+    const auto status = QueryClient(cluster.addresses()[0]).GetStatus();
     EXPECT_TRUE(status.ok()) << status.status();
     return *status;
   }
@@ -101,7 +101,7 @@ class BadDataTest : public ::testing::Test {
   // Number of blocks that the server could not build so far.
   double FailedBlocks(const TestCluster& cluster) {
     const auto stats =
-        MetricsClient(cluster.addresses()[0]).GetStats("ballast_blocks_failed");
+        QueryClient(cluster.addresses()[0]).GetStats("ballast_blocks_failed");
     if (!stats.ok()) return 0;
     double failed = 0;
     for (const auto& family : stats->families()) {

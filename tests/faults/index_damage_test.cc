@@ -17,7 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/query_client.h"
 #include "client/loader_client.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
@@ -147,7 +147,7 @@ TEST_F(IndexDamageTest, EndsAJobAtADamagedIndexPage) {
               HasSubstr(absl::StrCat(
                   IndexPath(), ": damaged index: bytes ", page * kPage, " to ",
                   page * kPage + kPage - 1, " are not what was written")));
-  const auto told = MetricsClient((*cluster)->addresses()[0]).GetStatus();
+  const auto told = QueryClient((*cluster)->addresses()[0]).GetStatus();
   ASSERT_TRUE(told.ok()) << told.status();
   EXPECT_EQ(told->bad_samples_size(), 0);
 }

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/query_client.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/faulty_files.h"
 #include "tests/fakes/formula_dataset.h"
@@ -71,7 +71,7 @@ class TransientFaultTest : public ::testing::Test {
   }
 
   int BadSamples() {
-    const auto status = MetricsClient(cluster_->addresses()[0]).GetStatus();
+    const auto status = QueryClient(cluster_->addresses()[0]).GetStatus();
     EXPECT_TRUE(status.ok()) << status.status();
     return status.ok() ? status->bad_samples_size() : -1;
   }

@@ -19,7 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
-#include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/query_client.h"
 #include "common/sha256.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
@@ -262,7 +262,7 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
     if (!cluster.ok()) return {};
     auto batches = (*cluster)->RunRanks(0, kSteps);
     EXPECT_TRUE(batches.ok()) << batches.status();
-    status_ = *MetricsClient((*cluster)->addresses()[0]).GetStatus();
+    status_ = *QueryClient((*cluster)->addresses()[0]).GetStatus();
     return batches.ok() ? *std::move(batches) : TestCluster::Batches();
   }
 

@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_split.h"
-#include "client/ballastctl/metrics_client.h"
 #include "client/ballastctl/pull.h"
+#include "client/ballastctl/query_client.h"
 #include "client/ballastctl/status_view.h"
 #include "client/loader_client.h"
 #include "proto/block/block_plan.h"
@@ -105,7 +105,7 @@ class BallastctlTest : public ::testing::Test {
   const std::unique_ptr<FakeLoaderServer> server_ = FakeLoaderServer::Start();
   const std::unique_ptr<LoaderClient> client_ =
       LoaderClient::Create(server_->address());
-  MetricsClient metrics_{server_->address()};
+  QueryClient metrics_{server_->address()};
   std::ostringstream out_;
 };
 
