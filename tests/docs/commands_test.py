@@ -44,7 +44,7 @@ BLOCK = re.compile(
 
 
 def page_names():
-    names = ["README.md", "CONTRIBUTING.md"]
+    names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
     names += glob.glob("docs/**/*.md", recursive=True)
     return sorted(names)
 

@@ -5,6 +5,7 @@ import glob
 import hashlib
 import importlib.util
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -121,6 +122,39 @@ class WheelTest(unittest.TestCase):
                     env=self.environment(place), stdout=subprocess.PIPE, check=True,
                 )  # fmt: skip
                 self.assertIn(self.version, done.stdout.decode())
+
+    def test_the_golden_path_of_the_readme(self):
+        if importlib.util.find_spec("pip") is None:
+            self.skipTest("there is no pip (package python3-pip)")
+        if not any(map(importlib.util.find_spec, ("numpy", "torch"))):
+            self.skipTest("there is neither numpy nor torch")
+        with open("README.md", encoding="utf-8") as page:
+            path = re.search(r"<!-- golden path.*?\n```bash\n(.*?)```", page.read(), re.S)[1]
+        self.assertLessEqual(len(path.splitlines()), 10)
+        with tempfile.TemporaryDirectory() as place:
+            os.mkdir(place + "/dist")
+            os.symlink(os.path.abspath(self.path),
+                       os.path.join(place, "dist", os.path.basename(self.path)))  # fmt: skip
+            packages = place + "/packages"
+            environment = {
+                "PATH": ":".join([packages + "/bin", os.path.dirname(sys.executable),
+                                  os.environ["PATH"]]),
+                "PYTHONPATH": packages, "PIP_TARGET": packages,
+                "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1",
+                "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            }  # fmt: skip
+            install, rest = path.split("\n", 1)
+            # Between the two the user's data come into being.
+            data = "ballast-server make-corpus --out data --samples 16 --seed 1\nrm data/*.yaml"
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", "\n".join([install, data, rest])],
+                cwd=place, env=environment, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, timeout=300,
+            )  # fmt: skip
+            said = done.stdout.decode()
+            self.assertEqual(done.returncode, 0, said)
+            self.assertRegex(said, r"\ninput_ids \(1, [1-9][0-9]+\)\n")
+            self.assertRegex(said, r"\npixel_values \([1-9][0-9]*, 1176\)\n")
 
 
 if __name__ == "__main__":
