@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ballastctl/quantities.h"
+#include "common/message_json.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
@@ -34,10 +35,6 @@ constexpr char kExamples[] =
 
 std::string GetName(v1::Module module) {
   return std::string(ModuleName(module));
-}
-
-Json MovedJson(const v1::Moved& moved) {
-  return {{"samples", moved.samples()}, {"bytes", moved.bytes()}};
 }
 
 std::string MovedText(const v1::Moved& moved) {
@@ -84,8 +81,8 @@ std::string BalanceJson(const v1::StepBalance& balance) {
                       {"after", module.spread_after()}};
     json["samples"] = module.samples();
     json["bytes"] = module.bytes();
-    json["within_servers"] = MovedJson(module.within_servers());
-    json["between_servers"] = MovedJson(module.between_servers());
+    json["within_servers"] = ToJson(module.within_servers());
+    json["between_servers"] = ToJson(module.between_servers());
     if (module.load_after().empty()) continue;
     json["load"] = {{"before", module.load_before()},
                     {"after", module.load_after()}};

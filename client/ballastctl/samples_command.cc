@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/message_json.h"
 #include "common/status_macros.h"
 #include "proto/schedule/split.h"
 
@@ -35,14 +36,9 @@ struct Options {
 std::string GetLine(uint64_t step, const v1::GetSamplesResponse::Sample& sample,
                     bool json) {
   if (json) {
-    return Json({{"step", step},
-                 {"position", sample.position()},
-                 {"source", sample.source()},
-                 {"ordinal", sample.ordinal()},
-                 {"file", sample.file()},
-                 {"offset", sample.offset()},
-                 {"number", sample.number()}})
-        .dump(-1, ' ', false, Json::error_handler_t::replace);
+    Json line = {{"step", step}};
+    line.update(ToJson(sample));
+    return line.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   return absl::StrCat(
       "step ", step, "  position ", sample.position(), "  ", sample.source(),

@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "client/ballastctl/quantities.h"
+#include "common/message_json.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
@@ -173,23 +174,6 @@ std::vector<std::pair<std::string, std::string>> StorageFields(
   return fields;
 }
 
-// The same for `--json`: its key "storage". Pure.
-nlohmann::ordered_json StorageJson(
-    const v1::GetStatusResponse::Storage& storage) {
-  return {{"requests", storage.requests()},
-          {"errors", storage.errors()},
-          {"fetched_bytes", storage.fetched_bytes()},
-          {"memory_hits", storage.memory_hits()},
-          {"cache_hits", storage.cache_hits()},
-          {"stalls", storage.stalls()},
-          {"stall_seconds", storage.stall_seconds()},
-          {"cache_bytes", storage.cache_bytes()},
-          {"cache_size", storage.cache_size()},
-          {"cache_evicted", storage.cache_evicted()},
-          {"cache_damaged", storage.cache_damaged()},
-          {"fetched_to_step", storage.fetched_to_step()}};
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> VideoFields(
@@ -223,17 +207,13 @@ std::vector<std::pair<std::string, std::string>> VideoFields(
 }
 
 nlohmann::ordered_json VideosJson(const v1::GetStatusResponse::Videos& videos) {
-  nlohmann::ordered_json ends = nlohmann::ordered_json::object();
+  nlohmann::ordered_json json = ToJson(videos);
+  nlohmann::ordered_json& ends = json["decoder_ends"];
+  ends = nlohmann::ordered_json::object();
   for (const auto& end : videos.decoder_ends()) {
     ends[end.reason()] = end.count();
   }
-  return {{"videos", videos.videos()},
-          {"frames", videos.frames()},
-          {"videos_checked", videos.videos_checked()},
-          {"frames_checked", videos.frames_checked()},
-          {"decode_seconds", videos.decode_seconds()},
-          {"decoder_starts", videos.decoder_starts()},
-          {"decoder_ends", ends}};
+  return json;
 }
 
 namespace {
@@ -252,11 +232,6 @@ std::string GetName(v1::Module module) {
 std::string DeliveryName(v1::Delivery delivery) {
   const std::string name = v1::Delivery_Name(delivery);
   return absl::AsciiStrToLower(absl::StripPrefix(name, "DELIVERY_"));
-}
-
-std::string StateName(v1::GetStatusResponse::Client::State state) {
-  const std::string name = v1::GetStatusResponse::Client::State_Name(state);
-  return absl::AsciiStrToLower(absl::StripPrefix(name, "STATE_"));
 }
 
 const char* HealthText(const ServerReport& report) {
@@ -278,18 +253,11 @@ const Snapshot* BeforeOf(const ServerReport& report) {
 Json ClientsJson(const v1::GetStatusResponse& status) {
   Json clients = Json::array();
   for (const v1::GetStatusResponse::Client& client : status.clients()) {
-    clients.push_back({{"module", GetName(client.role().module())},
-                       {"rank", client.role().dp_rank()},
-                       {"split", std::string(SplitName(client.role().split()))},
-                       {"peer", client.peer()},
-                       {"step", client.step()},
-                       {"micro_batch", client.micro_batch()},
-                       {"lag", client.lag()},
-                       {"state", StateName(client.state())},
-                       {"seconds", client.seconds()},
-                       {"held_bytes", client.held_bytes()},
-                       {"shared_memory", client.shared_memory()},
-                       {"blocks", client.blocks()}});
+    Json& json = clients.emplace_back(ToJson(client));
+    json.erase("role");
+    json["module"] = GetName(client.role().module());
+    json["rank"] = client.role().dp_rank();
+    json["split"] = std::string(SplitName(client.role().split()));
   }
   return clients;
 }
@@ -297,17 +265,11 @@ Json ClientsJson(const v1::GetStatusResponse& status) {
 void AddEncodedImages(const v1::GetStatusResponse& status, Json* json) {
   Json& sources = (*json)["encoded_images"] = Json::array();
   for (const auto& source : status.encoded_images()) {
-    Json refusals = Json::object();
+    Json& refusals = sources.emplace_back(ToJson(source))["refusals"] =
+        Json::object();
     for (const auto& refusal : source.refusals()) {
       refusals[refusal.reason()] = refusal.images();
     }
-    sources.push_back({{"source", source.source()},
-                       {"images", source.images()},
-                       {"clean", source.clean()},
-                       {"unsound", source.unsound()},
-                       {"changed", source.changed()},
-                       {"unchecked", source.unchecked()},
-                       {"refusals", refusals}});
   }
 }
 
@@ -315,22 +277,10 @@ void AddProblems(const v1::GetStatusResponse& status, Json* json) {
   (*json)["max_bad_samples"] = status.max_bad_samples();
   Json& bad_samples = (*json)["bad_samples"] = Json::array();
   for (const auto& bad : status.bad_samples()) {
-    bad_samples.push_back({{"sample", bad.sample()},
-                           {"file", bad.file()},
-                           {"offset", bad.offset()},
-                           {"reason", bad.reason()},
-                           {"count", bad.count()}});
+    bad_samples.push_back(ToJson(bad));
   }
   Json& stalls = (*json)["stalls"] = Json::array();
-  for (const auto& stall : status.stalls()) {
-    stalls.push_back({{"stage", stall.stage()},
-                      {"sample", stall.sample()},
-                      {"file", stall.file()},
-                      {"offset", stall.offset()},
-                      {"module", GetName(stall.module())},
-                      {"position", stall.position()},
-                      {"seconds", stall.seconds()}});
-  }
+  for (const auto& stall : status.stalls()) stalls.push_back(ToJson(stall));
 }
 
 void AddState(const Snapshot& now, const Figures& figures, Json* json) {
@@ -368,7 +318,7 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   (*json)["clients"] = ClientsJson(status);
   if (status.encoded_images_size() > 0) AddEncodedImages(status, json);
   if (status.has_videos()) (*json)["videos"] = VideosJson(status.videos());
-  if (status.has_storage()) (*json)["storage"] = StorageJson(status.storage());
+  if (status.has_storage()) (*json)["storage"] = ToJson(status.storage());
   AddProblems(status, json);
 }
 

@@ -4,10 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/instruments.h"
+#include "common/message_json.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 
@@ -20,7 +19,7 @@ std::string HistoryJson(const v1::GetHistoryResponse& history) {
   Json points = Json::array();
   for (int i = 0; i < history.seconds_size(); ++i) {
     Json row = Json::array({history.seconds(i)});
-    // A number that is none becomes null.
+    // NaN becomes null.
     for (const auto& column : history.columns()) {
       row.push_back(column.values(i));
     }
@@ -70,10 +69,6 @@ Json TimesJson(const std::string& name,
           {"p99", snapshot.Quantile(0.99)}};
 }
 
-Json MovedJson(const v1::Moved& moved) {
-  return {{"samples", moved.samples()}, {"bytes", moved.bytes()}};
-}
-
 Json BarsJson(const google::protobuf::RepeatedField<double>& loads,
               int ranks_a_bar) {
   Json bars = Json::array();
@@ -90,18 +85,17 @@ Json BalanceJson(const v1::StepBalance& balance) {
   for (const v1::ModuleBalance& module : balance.modules()) {
     const int ranks = module.load_after_size();
     const int ranks_a_bar = std::max((ranks + kMostBars - 1) / kMostBars, 1);
-    modules.push_back(
-        {{"module", GetName(module.module())},
-         {"ranks", ranks},
-         {"ranks_a_bar", ranks_a_bar},
-         {"spread_before", module.spread_before()},
-         {"spread_after", module.spread_after()},
-         {"before", BarsJson(module.load_before(), ranks_a_bar)},
-         {"after", BarsJson(module.load_after(), ranks_a_bar)},
-         {"samples", module.samples()},
-         {"bytes", module.bytes()},
-         {"within_servers", MovedJson(module.within_servers())},
-         {"between_servers", MovedJson(module.between_servers())}});
+    modules.push_back({{"module", GetName(module.module())},
+                       {"ranks", ranks},
+                       {"ranks_a_bar", ranks_a_bar},
+                       {"spread_before", module.spread_before()},
+                       {"spread_after", module.spread_after()},
+                       {"before", BarsJson(module.load_before(), ranks_a_bar)},
+                       {"after", BarsJson(module.load_after(), ranks_a_bar)},
+                       {"samples", module.samples()},
+                       {"bytes", module.bytes()},
+                       {"within_servers", ToJson(module.within_servers())},
+                       {"between_servers", ToJson(module.between_servers())}});
   }
   return {{"step", balance.step()},
           {"micro_batches", balance.micro_batches()},
@@ -122,47 +116,21 @@ Json ClientsJson(const v1::GetStatusResponse& status) {
   Json clients = Json::array();
   for (const auto& client : status.clients()) {
     if (clients.size() == kMostListed) break;
-    const std::string state =
-        v1::GetStatusResponse::Client::State_Name(client.state());
-    clients.push_back(
-        {{"module", GetName(client.role().module())},
-         {"rank", client.role().dp_rank()},
-         {"split", std::string(SplitName(client.role().split()))},
-         {"peer", client.peer()},
-         {"step", client.step()},
-         {"micro_batch", client.micro_batch()},
-         {"lag", client.lag()},
-         {"state", absl::AsciiStrToLower(absl::StripPrefix(state, "STATE_"))},
-         {"seconds", client.seconds()},
-         {"held_bytes", client.held_bytes()},
-         {"shared_memory", client.shared_memory()},
-         {"blocks", client.blocks()}});
+    Json& json = clients.emplace_back(ToJson(client));
+    json.erase("role");
+    json["module"] = GetName(client.role().module());
+    json["rank"] = client.role().dp_rank();
+    json["split"] = std::string(SplitName(client.role().split()));
   }
   return clients;
 }
 
-Json BadSamplesJson(const v1::GetStatusResponse& status) {
+template <typename Messages>
+Json ListJson(const Messages& messages) {
   Json list = Json::array();
-  for (const auto& bad : status.bad_samples()) {
+  for (const auto& message : messages) {
     if (list.size() == kMostListed) break;
-    list.push_back({{"sample", bad.sample()},
-                    {"file", bad.file()},
-                    {"offset", bad.offset()},
-                    {"reason", bad.reason()},
-                    {"count", bad.count()}});
-  }
-  return list;
-}
-
-Json StallsJson(const v1::GetStatusResponse& status) {
-  Json list = Json::array();
-  for (const auto& stall : status.stalls()) {
-    if (list.size() == kMostListed) break;
-    list.push_back({{"stage", stall.stage()},
-                    {"sample", stall.sample()},
-                    {"file", stall.file()},
-                    {"offset", stall.offset()},
-                    {"seconds", stall.seconds()}});
+    list.push_back(ToJson(message));
   }
   return list;
 }
@@ -203,8 +171,8 @@ std::string PageJson(
       {"clients", ClientsJson(status)},
       {"bad_samples_total", status.bad_samples_size()},
       {"max_bad_samples", status.max_bad_samples()},
-      {"bad_samples", BadSamplesJson(status)},
-      {"stalls", StallsJson(status)}};
+      {"bad_samples", ListJson(status.bad_samples())},
+      {"stalls", ListJson(status.stalls())}};
   // File names may be any bytes; whatever is not UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

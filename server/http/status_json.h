@@ -42,10 +42,10 @@ inline constexpr int kMostListed = 100;  // clients, bad samples, stalls
 //     ranks_a_bar, spread_before, spread_after, before [..], after [..],
 //     samples, bytes, within_servers {samples, bytes}, between_servers}]}
 //   history [{step, modules [{module, spread_before, spread_after}]}]
-//   clients_total, clients [{module, rank, peer, step, micro_batch, lag, state,
-//     seconds, held_bytes, shared_memory, blocks}]
-//   bad_samples_total, max_bad_samples, bad_samples [{sample, file, offset,
-//     reason, count}], stalls [{stage, sample, file, offset, seconds}]
+//   clients_total, clients [GetStatusResponse.Client, with the module, rank and
+//     split of its role in place of `role`]
+//   bad_samples_total, max_bad_samples, bad_samples
+//     [GetStatusResponse.BadSample], stalls [GetStatusResponse.Stall]
 std::string PageJson(
     const v1::GetStatusResponse& status,
     const std::vector<v1::MetricFamily>& families,

@@ -1,9 +1,7 @@
 #include "trainer_shim/c_api/checkpoint.h"
 
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/message.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -13,13 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/message_fields.h"
+#include "common/message_json.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/schedule/module.h"
@@ -89,42 +86,8 @@ absl::StatusOr<v1::Checkpoint> ParseCheckpoint(absl::string_view bytes) {
   return checkpoint;
 }
 
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json ToJson(const google::protobuf::Message& message);
-
-struct JsonWriter {
-  Json operator()(const google::protobuf::EnumValueDescriptor* value) const {
-    return EnumWord(*value);
-  }
-  Json operator()(const google::protobuf::Message* value) const {
-    return ToJson(*value);
-  }
-  template <typename T>
-  Json operator()(const T& value) const {
-    return value;
-  }
-};
-
-Json ToJson(const google::protobuf::Message& message) {
-  Json json = Json::object();
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const auto& field = *message.GetDescriptor()->field(i);
-    Json list = Json::array();
-    for (const FieldElement& element : FieldElements(message, field)) {
-      list.push_back(std::visit(JsonWriter(), element.value));
-    }
-    json[field.name()] =
-        field.is_repeated() ? std::move(list) : std::move(list[0]);
-  }
-  return json;
-}
-
-}  // namespace
-
 std::string JobToJson(const v1::Job& job, const v1::Fingerprint& fingerprint) {
+  using Json = nlohmann::ordered_json;
   Json json;
   json["fingerprint"] = fingerprint.hash();
   json["data_fingerprint"] = fingerprint.data_hash();

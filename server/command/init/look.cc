@@ -155,7 +155,7 @@ std::vector<NameGroup> GroupNames(std::vector<std::string> names) {
   std::vector<NameGroup> groups;
   for (auto& [pattern, members] : by_pattern) {
     NameGroup group{pattern, std::move(members)};
-    const auto matched = [&](const std::string& name) {
+    const auto matched = [&pattern = pattern](const std::string& name) {
       return fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0;
     };
     const bool exact =
