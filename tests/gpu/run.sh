@@ -9,6 +9,9 @@
 #   tests/gpu/run.sh run     runs every test of the bundle, each for at most 150
 #                            seconds, all for at most 460; needs a GPU and no
 #                            Bazel; ends with "N passed, N failed"
+#   tests/gpu/run.sh run --part K/N
+#                            the K-th of N parts, at most 300 seconds: a share of
+#                            the tests of each program, and of the scripts
 #   tests/gpu/run.sh bench   runs every benchmark of the bundle that needs no
 #                            server
 #   gpu_bundle/engines.sh    measures `model.decode: device` from the server to
@@ -117,11 +120,14 @@ shorten() {
   grep -vE '^\[( RUN| +OK|-)' || true
 }
 
-# each KIND SECONDS FILTER TOTAL: runs every program of the kind, one after the
-# other, for at most SECONDS each. One that fails stops no other; those that are
-# left after TOTAL seconds count as failed.
+# each KIND SECONDS FILTER TOTAL [K/N]: runs every program of the kind, one after
+# the other, for at most SECONDS each. One that fails stops no other; those that are
+# left after TOTAL seconds count as failed. With K/N, programs of GoogleTest run
+# their K-th shard of N, and each script runs in one part.
 each() {
-  local program libraries limit passed=0 failed=0
+  local program libraries limit passed=0 failed=0 seen=0
+  local part=${5:-1/1}
+  export GTEST_SHARD_INDEX=$((${part%/*} - 1)) GTEST_TOTAL_SHARDS=${part#*/}
   SECONDS=0
   unpack_bundle "$bundle"
   if [[ ! -d $bundle/$1 ]]; then
@@ -135,6 +141,10 @@ each() {
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   for program in "$bundle/$1"/*; do
+    if [[ $program == *.sh ]] &&
+      ((seen++ % GTEST_TOTAL_SHARDS != GTEST_SHARD_INDEX)); then
+      continue
+    fi
     limit=$(($4 - SECONDS < $2 ? $4 - SECONDS : $2))
     echo "== $program (at $SECONDS s)"
     if ((limit <= 0)); then
@@ -154,7 +164,18 @@ each() {
 
 case ${1-} in
   build) build "${@:2}" ;;
-  run) each tests 150 shorten 460 ;;
+  run)
+    part=${3-}
+    if (($# == 1)); then
+      each tests 150 shorten 460
+    elif [[ $2 != --part || ! $part =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] ||
+      ((${part%/*} > ${part#*/} || $# > 3)); then
+      echo "tests/gpu/run.sh: found \"${*:2}\"; wanted --part K/N, K from 1 to N" >&2
+      exit 2
+    else
+      each tests 150 shorten 300 "$part"
+    fi
+    ;;
   bench) each benchmarks 600 cat 3600 ;;
   "")
     build
