@@ -136,16 +136,17 @@ class Repacking {
           "; at most ", kMostTars, " are possible"));
     }
     BALLAST_RETURN_IF_ERROR(CheckManifest());
-    report_.tars = range_.end - range_.begin;
+    const uint64_t tars = range_.end - range_.begin;
     shard_samples_ = GetFirst(range_.end) - GetFirst(range_.begin);
     const size_t count =
-        std::min<size_t>(std::max<uint32_t>(options_.threads, 1), report_.tars);
+        std::min<size_t>(std::max<uint32_t>(options_.threads, 1), tars);
     std::vector<std::thread> threads;
     for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
     Work();
     for (std::thread& thread : threads) thread.join();
     MutexLock lock(&mutex_);
     BALLAST_RETURN_IF_ERROR(failure_);
+    report_.tars = tars;
     return report_;
   }
 

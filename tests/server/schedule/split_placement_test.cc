@@ -260,7 +260,8 @@ class DrawnLoadTest
     : public ::testing::TestWithParam<std::tuple<std::string, uint32_t>> {};
 
 TEST_P(DrawnLoadTest, BothModulesAreAtTheirBounds) {
-  const auto [kind, ranks] = GetParam();
+  const std::string kind = std::get<0>(GetParam());
+  const uint32_t ranks = std::get<1>(GetParam());
   constexpr uint32_t kEach = 8;
   const FakeSourceIndex index(DrawLoad(kind, 4 * kEach * ranks));
   const auto schedule = [&](v1::Balance::Placement placement,
