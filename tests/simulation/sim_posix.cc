@@ -6,12 +6,12 @@
 // A mutex is taken and released in its own memory, in the C library's layout,
 // so that it may be used before, during and after a simulation.
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 
 #include "absl/time/time.h"
@@ -225,14 +225,14 @@ int nanosleep(const timespec* duration, timespec* left) {
 
 // A thread that gave way while it initialises a static variable would make
 // others wait outside the simulation.
-int __cxa_guard_acquire(uint64_t* guard) {
+int __cxa_guard_acquire(__cxxabiv1::__guard* guard) {
   BALLAST_REAL(__cxa_guard_acquire);
   const int acquired = real(guard);
   SimThreads* threads = SimThreads::Current();
   if (acquired != 0 && threads != nullptr) threads->ForbidGivingWay();
   return acquired;
 }
-void __cxa_guard_release(uint64_t* guard) noexcept {
+void __cxa_guard_release(__cxxabiv1::__guard* guard) noexcept {
   BALLAST_REAL(__cxa_guard_release);
   SimThreads* threads = SimThreads::Current();
   if (threads != nullptr) threads->AllowGivingWay();
