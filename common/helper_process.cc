@@ -314,6 +314,7 @@ absl::Status HelperProcess::Ask(Exchange exchange) {
     }
     const HelperEnd end =
         was_silent_ ? HelperEnd::kSilence : GetHelperEnd(code, status);
+    last_end_ = end;
     child_ = HelperChild();
     if (options_.counters != nullptr) options_.counters->AddEnd(end);
     BALLAST_RETURN_IF_ERROR(Judge(end, code, status, was_new, &crashes));
@@ -324,8 +325,11 @@ absl::Status HelperProcess::Judge(HelperEnd end, int code, int status,
                                   bool was_new, int* crashes) const {
   switch (end) {
     case HelperEnd::kProcessorTime:
-      return InputFault(
-          "takes more processor time than any sound input of its size");
+      return absl::UnavailableError(absl::StrCat(
+          options_.name,
+          " takes more processor time than inputs of this size need on a "
+          "machine 20 times as slow; if it does so on other machines, too, "
+          "remove the input"));
     case HelperEnd::kLibraries:
       return absl::FailedPreconditionError(options_.libraries);
     default:

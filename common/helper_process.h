@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +27,7 @@ namespace ballast {
 // Why a helper ended before its HelperProcess did.
 enum class HelperEnd {
   kCrash,          // a fault signal, or an unexpected exit
-  kProcessorTime,  // the request took more than any sound one
+  kProcessorTime,  // the request took more than it may
   kSilence,        // ended by us: neither a word nor work for too long
   kAnswer,         // ended by us: an answer that contradicts itself
   kKilled,         // from outside, as when the machine's memory runs out
@@ -102,9 +103,9 @@ absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program);
 // answered before may have ended because of an earlier request. So the request
 // runs again in a new process, whose end counts:
 //   - the request's fault (Options::input_fault): two crashes, the helper's own
-//     limit of memory; in any process, the limit of processor time. The same
-//     request ends like this on every machine.
-//   - UNAVAILABLE: killed from outside, no memory, silence. May pass.
+//     limit of memory. The same request ends like this on every machine.
+//   - UNAVAILABLE: killed from outside, no memory, silence; in any process, the
+//     limit of processor time, which depends on the machine. May pass.
 //   - FAILED_PRECONDITION: its libraries cannot be loaded here.
 // So a request starts at most two processes, whatever happens to them.
 class HelperProcess {
@@ -157,6 +158,8 @@ class HelperProcess {
   // Ends the process for this reason.
   void Stop(HelperEnd why);
 
+  // How the last process that ended in a request did; nullopt: none has.
+  std::optional<HelperEnd> last_end() const { return last_end_; }
   // -1 while there is no process.
   pid_t process() const { return child_.process; }
   // Times that a process was started.
@@ -179,6 +182,7 @@ class HelperProcess {
   const Launch launch_;
   HelperChild child_;
   uint64_t starts_ = 0;
+  std::optional<HelperEnd> last_end_;
   bool is_new_ = false;     // it has not been asked yet
   bool has_ended_ = false;  // found while reading or writing
   bool was_silent_ = false;

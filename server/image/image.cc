@@ -97,7 +97,11 @@ struct ImageDecoder::State {
     BALLAST_ASSIGN_OR_RETURN(
         const uint64_t decoder,
         OfWholeFile(ReadDecoderBytes(bytes, stored.header)));
-    return WithinLimit(stored, decoder, more, options);
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t needs,
+                             WithinLimit(stored, decoder, more, options));
+    if (stored.header.format != ImageFormat::kWebp) return needs;
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t tables, ReadWebpTableBytes(bytes));
+    return WithinLimit(stored, decoder + tables, more, options);
   }
 
   // What resizing takes.

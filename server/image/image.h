@@ -34,7 +34,7 @@ struct ImageOptions {
   // this.
   bool apply_exif_orientation = false;
   // Most memory that work on one image may take, beyond its result. What an
-  // image needs follows from its header (ImageDecoder::Needs); more than this
+  // image needs follows from its bytes (ImageDecoder::Needs); more than this
   // is a data fault. The same on every server.
   uint64_t max_memory = kMaxImageMemory;
 
@@ -95,9 +95,9 @@ class ImageDecoder {
   ImageDecoder& operator=(const ImageDecoder&) = delete;
 
   // An upper bound of the memory that decoding the file takes, from its header
-  // alone: Decode of it, its result included, or with `width` and `height`
-  // DecodeResized to them. Errors: a data fault (no image; more than
-  // options.max_memory).
+  // alone, or of a WebP from what precedes its pixels: Decode of it, its result
+  // included, or with `width` and `height` DecodeResized to them. Errors: a
+  // data fault (no image; more than options.max_memory).
   absl::StatusOr<uint64_t> Needs(absl::string_view bytes, uint32_t width = 0,
                                  uint32_t height = 0) const;
 

@@ -279,8 +279,9 @@ uint64_t MostDecoderBytes(const ImageHeader& header) {
     case ImageFormat::kWebp:
       break;
   }
-  // The picture, and libwebp's own of four bytes a pixel where it is lossless.
-  return 7 * pixels + kSmallBuffers;
+  // The picture, and where it is lossless libwebp's own of four bytes a pixel
+  // with 17 rows more.
+  return 7 * pixels + uint64_t{4 * 17} * header.width + kSmallBuffers;
 }
 
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes) {

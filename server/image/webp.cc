@@ -3,26 +3,22 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
+#include "server/image/lossless_webp.h"
 
 namespace ballast {
 namespace {
 
-// Most memory that libwebp itself takes: a lossless picture is first decoded to
-// four bytes per pixel.
-constexpr uint64_t kOwnBytesAPixel = 4;
-
-struct DeleteDemuxer {
-  void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
-};
+// Name and size.
+constexpr size_t kChunkHeader = 8;
 
 absl::Status Damaged(absl::string_view what) {
   return DataFaultError(absl::StrCat("WebP is truncated or damaged: ", what));
@@ -34,6 +30,39 @@ struct Canvas {
   uint8_t* pixels = nullptr;
   size_t stride() const { return size_t{width} * 3; }
   size_t size() const { return stride() * height; }
+};
+
+// The first frame of a file.
+class FirstFrame {
+ public:
+  FirstFrame() = default;
+  FirstFrame(const FirstFrame&) = delete;
+  FirstFrame& operator=(const FirstFrame&) = delete;
+  ~FirstFrame() {
+    WebPDemuxReleaseIterator(&frame_);
+    WebPDemuxDelete(demuxer_);
+  }
+
+  // `bytes` stay alive. Errors: a data fault.
+  absl::Status Open(absl::string_view bytes) {
+    const WebPData data = {reinterpret_cast<const uint8_t*>(bytes.data()),
+                           bytes.size()};
+    demuxer_ = WebPDemux(&data);
+    if (demuxer_ == nullptr) return Damaged("its chunks do not fit the file");
+    if (!WebPDemuxGetFrame(demuxer_, 1, &frame_)) {
+      return Damaged("it has no frame");
+    }
+    return absl::OkStatus();
+  }
+
+  uint32_t canvas(WebPFormatFeature side) const {
+    return WebPDemuxGetI(demuxer_, side);
+  }
+  const WebPIterator& frame() const { return frame_; }
+
+ private:
+  WebPDemuxer* demuxer_ = nullptr;
+  WebPIterator frame_ = {};
 };
 
 // Decodes a frame to its place on the canvas, directly to RGB: transparent
@@ -76,34 +105,47 @@ absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
 
 }  // namespace
 
+absl::StatusOr<uint64_t> ReadWebpTableBytes(absl::string_view bytes) {
+  FirstFrame first;
+  BALLAST_RETURN_IF_ERROR(first.Open(bytes));
+  const WebPIterator& frame = first.frame();
+  absl::string_view chunks(reinterpret_cast<const char*>(frame.fragment.bytes),
+                           frame.fragment.size);
+  absl::string_view alpha;
+  while (chunks.size() >= kChunkHeader) {
+    const absl::string_view name = chunks.substr(0, 4);
+    uint32_t size = 0;  // little-endian
+    std::memcpy(&size, chunks.data() + 4, sizeof(size));
+    const absl::string_view payload = chunks.substr(kChunkHeader, size);
+    if (name == "VP8L") return ReadLosslessTableBytes(payload);
+    if (name == "VP8 ") {
+      if (alpha.empty()) return 0;
+      return ReadAlphaBytes(alpha, uint32_t(frame.width),
+                            uint32_t(frame.height));
+    }
+    if (name == "ALPH") alpha = payload;
+    chunks.remove_prefix(std::min<uint64_t>(
+        chunks.size(), kChunkHeader + size + (size & uint64_t{1})));
+  }
+  return Damaged("a frame has no picture");
+}
+
 absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
                         uint32_t height, ScratchArena* arena, RowSink* sink) {
-  const WebPData data = {reinterpret_cast<const uint8_t*>(bytes.data()),
-                         bytes.size()};
-  const std::unique_ptr<WebPDemuxer, DeleteDemuxer> demuxer(WebPDemux(&data));
-  if (demuxer == nullptr) return Damaged("its chunks do not fit the file");
-  if (WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH) != width ||
-      WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT) != height) {
+  FirstFrame first;
+  BALLAST_RETURN_IF_ERROR(first.Open(bytes));
+  if (first.canvas(WEBP_FF_CANVAS_WIDTH) != width ||
+      first.canvas(WEBP_FF_CANVAS_HEIGHT) != height) {
     return Damaged("its canvas is not of the header's size");
   }
   Canvas canvas = {width, height, nullptr};
-  const uint64_t libwebp = uint64_t{width} * height * kOwnBytesAPixel;
-  if (libwebp < arena->limit() &&
-      canvas.size() + arena->used() <= arena->limit() - libwebp) {
-    canvas.pixels = arena->AllocateArray<uint8_t>(canvas.size());
-  }
+  canvas.pixels = arena->AllocateArray<uint8_t>(canvas.size());
   if (canvas.pixels == nullptr) {
     return arena->Refusal(
         absl::StrCat("WebP of ", width, "x", height, " pixels"));
   }
   BALLAST_RETURN_IF_ERROR(sink->Begin(width, height));
-  WebPIterator frame = {};
-  absl::Status status = Damaged("it has no frame");
-  if (WebPDemuxGetFrame(demuxer.get(), 1, &frame)) {
-    status = DecodeFrame(frame, canvas);
-  }
-  WebPDemuxReleaseIterator(&frame);
-  BALLAST_RETURN_IF_ERROR(status);
+  BALLAST_RETURN_IF_ERROR(DecodeFrame(first.frame(), canvas));
   CopyRows(canvas.pixels, width, height, sink);
   return absl::OkStatus();
 }

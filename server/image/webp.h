@@ -4,17 +4,24 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
 
 namespace ballast {
 
+// What libwebp takes from malloc for the file beyond 4 bytes a pixel and some
+// rows (ReadDecoderBytes): ReadLosslessTableBytes of the first frame, or of a
+// lossy one ReadAlphaBytes. Errors: a data fault.
+absl::StatusOr<uint64_t> ReadWebpTableBytes(absl::string_view bytes);
+
 // Writes the rows of `bytes`, a WebP of width x height pixels, to `sink`: calls
 // Begin, not Finish. libwebp only writes whole pictures, so this takes 3 bytes
-// per pixel from `arena`, and up to 4 from malloc in libwebp, which count
-// towards the arena's limit. Errors: INVALID_ARGUMENT (damaged, truncated,
-// another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
+// per pixel from `arena`, and from malloc what ReadDecoderBytes and
+// ReadWebpTableBytes say. Errors: a data fault (damaged, truncated, another
+// size; the arena's limit); RESOURCE_EXHAUSTED (the machine is out of memory);
+// the sink's.
 absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
                         uint32_t height, ScratchArena* arena, RowSink* sink);
 

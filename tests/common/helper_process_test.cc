@@ -128,12 +128,17 @@ TEST_F(HelperProcessTest, ARequestWhoseProcessesAreKilledMayPassLater) {
   }
 }
 
-TEST_F(HelperProcessTest, LimitsOfTheHelperAreTheInputsFault) {
-  EXPECT_THAT(std::string(Ask(kSpin).status().message()),
-              HasSubstr("more processor time"));
-  EXPECT_EQ(Ask(kSpin).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(Ends(HelperEnd::kProcessorTime), 2u);
-  if (kSanitized) return;  // no limit of memory
+// Another machine may be faster.
+TEST_F(HelperProcessTest, ProcessorTimeIsNotTheInputsFault) {
+  const absl::Status status = Ask(kSpin).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("more processor time"));
+  EXPECT_EQ(Ends(HelperEnd::kProcessorTime), 1u);
+  EXPECT_EQ(helper_.last_end(), HelperEnd::kProcessorTime);
+}
+
+TEST_F(HelperProcessTest, TheHelpersLimitOfMemoryIsTheInputsFault) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers allow no limit of memory";
   EXPECT_EQ(Ask(kTakeMemory).status(),
             absl::DataLossError("the probe takes more memory than an input "
                                 "may"));

@@ -18,7 +18,7 @@
 namespace ballast::template_helper {
 
 enum RequestKind : uint32_t { kBox = 1, kTemplate, kRender };
-enum AnswerKind : uint32_t { kDone, kRefused };
+enum AnswerKind : uint32_t { kDone, kRefused, kTooLong };
 
 struct BoxRequest {
   uint64_t memory;

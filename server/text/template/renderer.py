@@ -40,7 +40,8 @@ for _name in ("unicode_escape", "raw_unicode_escape", "ascii", "latin_1", "utf_8
 SOCKET = 3
 FRAME = struct.Struct("=IIQ")
 BOX, TEMPLATE, RENDER = 1, 2, 3
-DONE, REFUSED = 0, 1
+DONE, REFUSED, TOO_LONG = 0, 1, 2
+TOO_LONG_REASON = "it takes more processor time than any sound template; does it end?"
 # Of a conversation in a request.
 MARKS_ARE_PARTS, BY_PREFIXES = 1, 2
 # Of a message of the assistant in an answer.
@@ -463,7 +464,7 @@ def guarded(work):
     try:
         return work(), None
     except TooLong:
-        return None, "it takes more processor time than any sound template; does it end?"
+        return None, TOO_LONG_REASON
     except MemoryError:
         return None, "it takes more memory than a text may"
     except Refusal as refusal:
@@ -495,7 +496,8 @@ def render_all(renderer, request):
         made, why = guarded(lambda: render_one(renderer, text, flags))
         if made is None:
             reason = to_reason(why)
-            made = (struct.pack("=4I", REFUSED, len(reason), 0, 0), reason)
+            kind = TOO_LONG if why is TOO_LONG_REASON else REFUSED
+            made = (struct.pack("=4I", kind, len(reason), 0, 0), reason)
         pieces.extend(made)
     answer(DONE, *pieces)
 

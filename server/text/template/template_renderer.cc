@@ -120,6 +120,9 @@ bool TakeResult(absl::string_view* from,
   if (!CheckUtf8(rendered.text).ok()) return false;
   if (head.kind == template_helper::kDone) {
     *result = std::move(rendered);
+  } else if (head.kind == template_helper::kTooLong) {
+    *result = absl::UnavailableError(
+        absl::StrCat("the chat template: ", rendered.text));
   } else {
     *result = DataFaultError(absl::StrCat(
         "the chat template refuses the conversation: ", rendered.text));
@@ -273,7 +276,9 @@ void TemplateRenderer::Serve(Process* process,
   const absl::Status status = AskFor(process, batch);
   if (status.ok()) return;
   // One of them ended the process: each has its own now.
-  if (IsDataFault(status) && batch.size() > 1) {
+  if (batch.size() > 1 &&
+      (IsDataFault(status) ||
+       process->helper->last_end() == HelperEnd::kProcessorTime)) {
     for (Waiting* const& one : batch) {
       Serve(process, absl::MakeConstSpan(&one, 1));
     }
