@@ -1,6 +1,7 @@
 """The hooks of Megatron's training loops, over a fake loader that counts."""
 
 import importlib.util
+import inspect
 import itertools
 import sys
 import tempfile
@@ -285,7 +286,7 @@ class BridgeIteratorsTest(unittest.TestCase):
         connection = types.SimpleNamespace(job=lambda: self.jobs["train"])
         for name, value in (
             ("Connection", types.SimpleNamespace(of=lambda _: connection)),
-            ("_opened", self.open),
+            ("opened", self.open),
         ):
             patch = mock.patch.object(bridge_iterators, name, value)
             patch.start()
@@ -328,20 +329,49 @@ class BridgeIteratorsTest(unittest.TestCase):
                 self.cfg({"megatron_mimo_scalable_dp": True, "enable_in_batch_packing": True})
             )
 
-    def test_a_bridge_that_ignores_the_flag_is_refused(self):
+    def step_module(self, text):
+        """Bridge's module of the forward step, of this text."""
         name = "megatron.bridge.training.megatron_mimo_step"
-        for text, known in (("scalable_dp = megatron_mimo_scalable_dp", True), ("pass", False)):
-            with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-                file.write("def forward_step():\n    %s\n" % text)
-                file.flush()
-                spec = importlib.util.spec_from_file_location(name, file.name)
-                step = importlib.util.module_from_spec(spec)
-                with mock.patch.dict(sys.modules, {name: step}):
-                    if known:
-                        self.build()
-                        continue
-                    with self.assertRaisesRegex(FailedPrecondition, "ignores .*pull request 5525"):
-                        self.build()
+        file = self.enterContext(tempfile.NamedTemporaryFile("w", suffix=".py"))
+        file.write(text)
+        file.flush()
+        spec = importlib.util.spec_from_file_location(name, file.name)
+        step = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(step)
+        parents = {name.rsplit(".", count)[0]: types.ModuleType("parent") for count in (1, 2, 3)}
+        self.enterContext(mock.patch.dict(sys.modules, {**parents, name: step}))
+        self.enterContext(mock.patch.object(bridge_iterators, "_uncut", False))
+        return step
+
+    def test_a_bridge_that_ignores_the_flag_is_refused(self):
+        self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
+        language = {"images": None, "language": groups({"dp": 2})}
+        self.step_module("def forward_step():\n    pass\n")
+        with self.assertRaisesRegex(FailedPrecondition, "ignores .*uncut_forward_step.*5525"):
+            self.build(collections=language)
+        self.step_module("def forward_step():\n    return 'megatron_mimo_scalable_dp'\n")
+        self.build(collections=language)
+        # One rank a module: there is nothing to cut.
+        self.jobs["train"] = self.jobs["valid"] = job_of()
+        self.step_module("def forward_step():\n    pass\n")
+        self.build()
+
+    def test_a_step_that_does_not_cut(self):
+        step = self.step_module(
+            "def slice_batch_for_megatron_mimo(batch, dp_rank, dp_size):\n"
+            "    return batch[dp_rank::dp_size]\n"
+            "def forward_step(state: int, data_iterator, *, model=7) -> list:\n"
+            "    return slice_batch_for_megatron_mimo(next(data_iterator), 0, 2) + [state, model]\n"
+        )
+        uncut = bridge_iterators.uncut_forward_step()
+        self.assertEqual(uncut(5, iter([[1, 2, 3]])), [1, 2, 3, 5, 7])
+        self.assertEqual(step.forward_step(5, iter([[1, 2, 3]])), [1, 3, 5, 7])  # Bridge's stays
+        self.assertEqual(inspect.signature(uncut), inspect.signature(step.forward_step))
+        self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
+        self.build(collections={"images": None, "language": groups({"dp": 2})})
+        self.step_module("def forward_step():\n    pass\n")
+        with self.assertRaisesRegex(FailedPrecondition, "no call of slice_batch_for_megatron_mimo"):
+            bridge_iterators.uncut_forward_step()
 
     def test_other_batch_sizes_are_refused(self):
         self.build()
