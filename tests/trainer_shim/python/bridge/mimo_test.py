@@ -136,7 +136,6 @@ def run(rank, address, folder, vision, language):
 
 class MimoTest(tools.ToolTest):
     def compare(self, job, vision, language):
-        torch.set_num_threads(1)
         name = "%d_%d" % (vision, language)
         folder = self.path(name)
         os.mkdir(folder)
@@ -147,11 +146,10 @@ class MimoTest(tools.ToolTest):
             processes.start_processes(
                 run, (address, folder, vision, language), PROCESSES, start_method="fork"
             )
-        # Afterwards: processes that are forked must not know gRPC yet.
         whole = self.write(name + "_whole.yaml", common.CONFIG % dict(
             job, vision=1, language=1, colocated="true"))  # fmt: skip
         with self.server(whole, "unix:%s/whole.sock" % folder) as (address,):
-            wanted, expected = common.reference(address, "train", STEPS, ranks=1)
+            wanted, expected = common.apart(common.reference, address, "train", STEPS, 1)
         ranks = [torch.load(folder + "/rank%d.pt" % rank) for rank in range(PROCESSES)]
         parts = [part for part, _ in ranks if part]
         self.assertEqual(len(parts), language)
