@@ -1,13 +1,19 @@
 #include "server/config/model_cost.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
@@ -50,11 +56,15 @@ class Section {
     return Has(key) ? Get(key) : otherwise;
   }
 
-  // Number of entries of a list; 0 without the key.
-  size_t Count(const char* key) {
+  // Number of entries of a list, or of those that are `entry`; 0 without the
+  // key.
+  size_t Count(const char* key, const char* entry = nullptr) {
     const auto found = values_.find(key);
     if (found == values_.end()) return 0;
-    if (found->is_array()) return found->size();
+    if (found->is_array()) {
+      return entry == nullptr ? found->size()
+                              : std::count(found->begin(), found->end(), entry);
+    }
     status_.Update(absl::InvalidArgumentError(absl::StrCat(
         name_, key, ": found ", found->dump(), "; wanted a list")));
     return 0;
@@ -73,19 +83,56 @@ void Set(double linear, double quadratic, v1::Balance::Coefficients* out) {
   out->set_quadratic(kPasses * kFlops * quadratic / kGiga);
 }
 
-// Causal attention with grouped queries, a gated MLP, and the output layer.
-void SetLanguage(Section* text, v1::Balance::Coefficients* out) {
+// A gated MLP, or the experts that a token goes through: those that the router
+// chooses, and a shared one with its gate.
+double MlpCost(Section* text, double width) {
+  if (!text->Has("num_experts")) {
+    return 3 * width * text->Get("intermediate_size");
+  }
+  const double chosen =
+      text->Get("num_experts_per_tok") * text->Get("moe_intermediate_size");
+  const double shared = text->Get("shared_expert_intermediate_size");
+  return width * text->Get("num_experts") + 3 * width * (chosen + shared) +
+         width;
+}
+
+// A gated delta net: projections, a convolution, and four products of a key's
+// and a value's width a head, as Megatron-LM counts them.
+double DeltaNetCost(Section* text, double width) {
+  const double value_heads = text->Get("linear_num_value_heads");
+  const double key_head = text->Get("linear_key_head_dim");
+  const double value_head = text->Get("linear_value_head_dim");
+  const double keys = text->Get("linear_num_key_heads") * key_head;
+  const double values = value_heads * value_head;
+  return width * (2 * keys + 3 * values + 2 * value_heads) +
+         text->Get("linear_conv_kernel_dim", 4) * (2 * keys + values) +
+         4 * value_heads * key_head * value_head;
+}
+
+// Causal attention with grouped queries, MLPs, and the output layer. In Qwen3.5
+// most layers have linear attention, and the others a gate for each query.
+void SetLanguage(const std::string& model_type, Section* text,
+                 v1::Balance::Coefficients* out) {
+  const bool is_qwen3_5 = absl::StartsWith(model_type, "qwen3_5");
   const double width = text->Get("hidden_size");
   const double layers = text->Get("num_hidden_layers");
   const double heads = text->Get("num_attention_heads");
   const double head = text->Get("head_dim", width / heads);
   const double query = heads * head;
   const double key_value = text->Get("num_key_value_heads", heads) * head;
-  const double attention = 2 * width * query + 2 * width * key_value;
-  const double mlp = 3 * width * text->Get("intermediate_size");
+  const double attention =
+      (is_qwen3_5 ? 3 : 2) * width * query + 2 * width * key_value;
+  double full = layers, linear = 0;
+  if (is_qwen3_5) {
+    full = text->Has("layer_types")
+               ? text->Count("layer_types", "full_attention")
+               : std::floor(layers / text->Get("full_attention_interval", 4));
+    linear = (layers - full) * DeltaNetCost(text, width);
+  }
   const double output = width * text->Get("vocab_size");
   // Scores and values; causal attention covers half of the n*n pairs.
-  Set(layers * (attention + mlp) + output, layers * query, out);
+  Set(full * attention + linear + layers * MlpCost(text, width) + output,
+      full * query, out);
 }
 
 // A vision tower: patch embedding, layers of full or windowed attention, and
@@ -177,12 +224,14 @@ absl::StatusOr<v1::Balance::Cost> ModelCost(absl::string_view config_json) {
   const auto type = config.find("model_type");
   const std::string model_type =
       type != config.end() && type->is_string() ? type->get<std::string>() : "";
-  if (model_type != "qwen2_vl" && model_type != "qwen2_5_vl" &&
-      model_type != "qwen3_vl") {
+  constexpr absl::string_view kKnown[] = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl",
+                                          "qwen3_5", "qwen3_5_moe"};
+  if (std::find(std::begin(kKnown), std::end(kKnown), model_type) ==
+      std::end(kKnown)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "model_type: found \"", model_type,
-        "\"; wanted qwen2_vl, qwen2_5_vl or qwen3_vl, or coefficients in "
-        "numbers (`ballastctl fit-cost` measures them)"));
+        "model_type: found \"", model_type, "\"; wanted one of ",
+        absl::StrJoin(kKnown, ", "),
+        ", or coefficients in numbers (`ballastctl fit-cost` measures them)"));
   }
   const Json none = Json::object();
   const auto section = [&](const char* key) -> const Json& {
@@ -195,7 +244,7 @@ absl::StatusOr<v1::Balance::Cost> ModelCost(absl::string_view config_json) {
                nested ? "text_config." : "");
   Section vision(section("vision_config"), "vision_config.");
   v1::Balance::Cost cost;
-  SetLanguage(&text, cost.mutable_language());
+  SetLanguage(model_type, &text, cost.mutable_language());
   SetVision(model_type, &vision, cost.mutable_vision());
   BALLAST_RETURN_IF_ERROR(text.status());
   BALLAST_RETURN_IF_ERROR(vision.status());

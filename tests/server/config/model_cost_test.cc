@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 namespace ballast {
@@ -173,6 +174,49 @@ TEST(ModelCostTest, OtherFamiliesHaveOtherKeys) {
   EXPECT_DOUBLE_EQ(qwen3.vision().linear(),
                    6e-9 * (24 * 12 * 1024. * 1024 + 1536 * 1024. +
                            4 * (4096. * 4096 + 4096. * 2048) / 4));
+}
+
+// Qwen3.5 at the sizes of transformers' default configurations, the dense 9B and
+// the 35B of which a token passes 3B. The numbers are of the entries of all
+// matrices and convolutions of transformers' classes (5.23), without input
+// embeddings, with 8 of 256 experts. The recurrence of a delta net adds four
+// products of a head's key and value (Megatron-LM's count).
+TEST(ModelCostTest, Qwen35HasTheParametersOfItsClasses) {
+  constexpr char kVision[] = R"("vision_config": {"depth": 27,
+      "hidden_size": 1152, "in_channels": 3, "intermediate_size": 4304,
+      "out_hidden_size": 3584, "patch_size": 16, "spatial_merge_size": 2,
+      "temporal_patch_size": 2})";
+  constexpr char kDeltaNet[] = R"("linear_conv_kernel_dim": 4,
+      "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+      "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+      "head_dim": 256, "num_attention_heads": 16, "vocab_size": 248320)";
+  const double recurrence = 4 * 32 * 128. * 128;
+  const auto dense = CostOf(absl::StrCat(
+      R"({"model_type": "qwen3_5", "text_config": {"hidden_size": 4096,
+      "intermediate_size": 12288, "num_hidden_layers": 32,
+      "num_key_value_heads": 4, )",
+      kDeltaNet, "}, ", kVision, "}"));
+  EXPECT_DOUBLE_EQ(dense.language().linear(),
+                   6e-9 * (7936409600 + 24 * recurrence));
+  EXPECT_DOUBLE_EQ(dense.language().quadratic(), 6e-9 * 8 * 4096);
+  EXPECT_DOUBLE_EQ(dense.vision().linear(),
+                   6e-9 * (412839936 + 37748736 / 4));
+  EXPECT_DOUBLE_EQ(dense.vision().quadratic(), 6e-9 * 27 * 2 * 1152);
+  std::string layers;
+  for (int i = 0; i < 40; ++i) {
+    absl::StrAppend(&layers, i == 0 ? "" : ", ",
+                    i % 4 == 3 ? R"("full_attention")"
+                               : R"("linear_attention")");
+  }
+  const auto sparse = CostOf(absl::StrCat(
+      R"({"model_type": "qwen3_5_moe", "text_config": {"hidden_size": 2048,
+      "num_hidden_layers": 40, "num_key_value_heads": 2, "num_experts": 256,
+      "num_experts_per_tok": 8, "moe_intermediate_size": 512,
+      "shared_expert_intermediate_size": 512, "layer_types": [)",
+      layers, "], ", kDeltaNet, "}, ", kVision, "}"));
+  EXPECT_DOUBLE_EQ(sparse.language().linear(),
+                   6e-9 * (2946252800 + 30 * recurrence));
+  EXPECT_DOUBLE_EQ(sparse.language().quadratic(), 6e-9 * 10 * 4096);
 }
 
 TEST(ModelCostTest, NamesTheKeyAtFault) {

@@ -1,6 +1,7 @@
 """The hooks of Megatron's training loops, over a fake loader that counts."""
 
 import importlib.util
+import inspect
 import itertools
 import sys
 import tempfile
@@ -8,7 +9,13 @@ import types
 import unittest
 from unittest import mock
 
-from ballast.adapters import bridge_iterators, bridge_qwen3_vl, bridge_vlm, megatron_bridge
+from ballast.adapters import (
+    bridge_iterators,
+    bridge_qwen3_vl,
+    bridge_vlm,
+    megatron_bridge,
+    megatron_lm,
+)
 from ballast.adapters.megatron_hooks import DataIterator, imbalance
 from ballast.batch import Totals
 from ballast.errors import FailedPrecondition, InvalidArgument
@@ -81,6 +88,41 @@ class DataIteratorTest(unittest.TestCase):
         for _ in range(2):
             with self.assertRaises(StopIteration):
                 next(iterator)
+
+    def test_totals_are_known_before_the_first_batch(self):
+        loader = FakeLoader()
+        for iterator in (DataIterator(loader), DataIterator(FakeLoader(), virtual_stages=2)):
+            for step, count in enumerate((2, 3, 2)):
+                self.assertIs(iterator.step_totals(), TOTALS)
+                self.assertIs(iterator.step_totals(), TOTALS)
+                self.assertEqual(iterator.num_micro_batches(step), count)
+                self.assertEqual(iterator.state_dict(), {"next_step": step})
+                got = [(b.step, b.micro_batch) for b in itertools.islice(iterator, count - 1)]
+                with self.assertRaisesRegex(FailedPrecondition, "before a step's first batch"):
+                    iterator.step_totals()
+                got += [(b.step, b.micro_batch) for b in itertools.islice(iterator, 1)]
+                self.assertEqual(got, [(step, i) for i in range(count)])
+                for chunk in iterator.iterators[1:]:
+                    self.assertEqual(len(list(itertools.islice(chunk, count))), count)
+            with self.assertRaises(StopIteration):
+                iterator.step_totals()
+
+    def test_wrap_data_iterator(self):
+        class Rerun:
+            def __init__(self, iterable):
+                self.iterable = iterable
+
+        for wrapped in (
+            DataIterator(FakeLoader()), Rerun(DataIterator(FakeLoader())),
+            DataIterator(FakeLoader(), virtual_stages=2).iterators,
+            [Rerun(chunk) for chunk in DataIterator(FakeLoader(), virtual_stages=2).iterators],
+        ):  # fmt: skip
+            got = megatron_lm.wrap_data_iterator(wrapped, None, 7)
+            self.assertIs(got[0], wrapped)
+            self.assertEqual(got[1:], (2, 32.0, 320.0))
+        for other in (None, iter([])):
+            with self.assertRaisesRegex(InvalidArgument, "wanted a megatron_hooks.DataIterator"):
+                megatron_lm.wrap_data_iterator(other)
 
     def test_another_step_is_refused(self):
         with self.assertRaisesRegex(FailedPrecondition, "found 1; the next batch is of step 0"):
@@ -285,7 +327,7 @@ class BridgeIteratorsTest(unittest.TestCase):
         connection = types.SimpleNamespace(job=lambda: self.jobs["train"])
         for name, value in (
             ("Connection", types.SimpleNamespace(of=lambda _: connection)),
-            ("_opened", self.open),
+            ("opened", self.open),
         ):
             patch = mock.patch.object(bridge_iterators, name, value)
             patch.start()
@@ -328,20 +370,91 @@ class BridgeIteratorsTest(unittest.TestCase):
                 self.cfg({"megatron_mimo_scalable_dp": True, "enable_in_batch_packing": True})
             )
 
-    def test_a_bridge_that_ignores_the_flag_is_refused(self):
+    def step_module(self, text):
+        """Bridge's module of the forward step, of this text."""
         name = "megatron.bridge.training.megatron_mimo_step"
-        for text, known in (("scalable_dp = megatron_mimo_scalable_dp", True), ("pass", False)):
-            with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-                file.write("def forward_step():\n    %s\n" % text)
-                file.flush()
-                spec = importlib.util.spec_from_file_location(name, file.name)
-                step = importlib.util.module_from_spec(spec)
-                with mock.patch.dict(sys.modules, {name: step}):
-                    if known:
-                        self.build()
-                        continue
-                    with self.assertRaisesRegex(FailedPrecondition, "ignores .*pull request 5525"):
-                        self.build()
+        file = self.enterContext(tempfile.NamedTemporaryFile("w", suffix=".py"))
+        file.write(text)
+        file.flush()
+        spec = importlib.util.spec_from_file_location(name, file.name)
+        step = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(step)
+        parents = {name.rsplit(".", count)[0]: types.ModuleType("parent") for count in (1, 2, 3)}
+        self.enterContext(mock.patch.dict(sys.modules, {**parents, name: step}))
+        self.enterContext(mock.patch.object(bridge_iterators, "_uncut", False))
+        return step
+
+    def test_a_bridge_that_ignores_the_flag_is_refused(self):
+        self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
+        language = {"images": None, "language": groups({"dp": 2})}
+        self.step_module("def forward_step():\n    pass\n")
+        with self.assertRaisesRegex(FailedPrecondition, "ignores .*uncut_forward_step.*5525"):
+            self.build(collections=language)
+        self.step_module("def forward_step():\n    return 'megatron_mimo_scalable_dp'\n")
+        self.build(collections=language)
+        # One rank a module: there is nothing to cut.
+        self.jobs["train"] = self.jobs["valid"] = job_of()
+        self.step_module("def forward_step():\n    pass\n")
+        self.build()
+
+    def test_a_step_that_does_not_cut(self):
+        step = self.step_module(
+            "def slice_batch_for_megatron_mimo(batch, dp_rank, dp_size):\n"
+            "    return batch[dp_rank::dp_size]\n"
+            "def forward_step(state: int, data_iterator, *, model=7) -> list:\n"
+            "    return slice_batch_for_megatron_mimo(next(data_iterator), 0, 2) + [state, model]\n"
+        )
+        uncut = bridge_iterators.uncut_forward_step()
+        self.assertEqual(uncut(5, iter([[1, 2, 3]])), [1, 2, 3, 5, 7])
+        self.assertEqual(step.forward_step(5, iter([[1, 2, 3]])), [1, 3, 5, 7])  # Bridge's stays
+        self.assertEqual(inspect.signature(uncut), inspect.signature(step.forward_step))
+        self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
+        self.build(collections={"images": None, "language": groups({"dp": 2})})
+        self.step_module("def forward_step():\n    pass\n")
+        with self.assertRaisesRegex(FailedPrecondition, "no call of slice_batch_for_megatron_mimo"):
+            bridge_iterators.uncut_forward_step()
+
+    def topology(self, **module_groups):
+        """Megatron-LM's HeteroTopology: groups of the modules, None where the rank is not in
+        one."""
+        return types.SimpleNamespace(
+            grids={
+                name: types.SimpleNamespace(is_current_rank_in_grid=lambda g=g: g is not None)
+                for name, g in module_groups.items()
+            },
+            module_pgs=module_groups,
+        )
+
+    def test_loaders_of_pretrain_mimo(self):
+        args = types.SimpleNamespace(
+            global_batch_size=64, micro_batch_size=8, iteration=3, consumed_valid_samples=128
+        )
+        job = self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
+        self.jobs["train"]["model"] = {"token_ids": {"image": 7}, "merge": 1}
+        build = megatron_lm.mimo_data_loaders("unix:/nowhere")
+        for name, value in (
+            ("Connection", bridge_iterators.Connection), ("opened", self.open),
+        ):  # fmt: skip
+            self.enterContext(mock.patch.object(megatron_lm, name, value))
+        language = self.topology(radio_encoder=None, language=groups({"dp": 2}, dp=1))
+        train, valid, test = build(args, language)
+        self.assertIsNone(test)
+        self.assertIs(iter(train), train)
+        self.assertEqual(self.opened["train"].options["dp_rank"], 1)
+        self.assertEqual(self.opened["train"].options["start_step"], 3)
+        self.assertEqual(self.opened["valid"].options["start_step"], 2)
+        build(args, self.topology(radio_encoder=groups(), language=None))
+        self.assertEqual(self.opened["train"].options["modules"], "vision")
+        job["modules"][0]["pp"] = 2
+        late = self.topology(radio_encoder=groups({"pp": 2}, pp=1), language=None)
+        self.assertEqual(build(args, late), (None, None, None))
+        for key, value, said in (
+            ("micro_batch_size", 4, "each of 2 ranks: found 8; wanted 16"),
+            ("global_batch_size", 32, "--global-batch-size: found 32; wanted 64"),
+            ("gtp_weight_remat_size", 2, "remat-size: found 2"),
+        ):
+            with self.assertRaisesRegex(FailedPrecondition, said):
+                build(types.SimpleNamespace(**dict(vars(args), **{key: value})), language)
 
     def test_other_batch_sizes_are_refused(self):
         self.build()

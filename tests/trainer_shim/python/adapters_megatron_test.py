@@ -79,7 +79,7 @@ class MimoTest(unittest.TestCase):
             ({"vision": {"pp": 2}}, "vision.pp: found 2"),
             ({"vision": {"cp": 2}}, "vision.cp: found 2"),
             ({"language": {"cp": 2}}, "packing.align: 2"),
-            ({"vision": {"dp": 4}, "language": {"dp": 2}}, "vision.dp: found 4"),
+            ({"vision": {"dp": 4}, "language": {"dp": 2}}, "vision.dp 4 .* colocated"),
             ({"vision": {"dp": 2}, "language": {"dp": 3}, "colocated": False}, "divides"),
             ({"vision": {"dp": 1}, "language": {"dp": 2}}, "colocated"),
         ):
@@ -145,6 +145,137 @@ class MimoTest(unittest.TestCase):
         self.assertEqual(loader.asked, 1)  # once a step
         # A language rank's ids are its own.
         self.assertEqual(adapter(text())["input_ids"].shape, (1, TOTAL))
+
+    def test_vision_ranks_of_one_language_rank(self):
+        def loader(micro_batches):
+            return FakeLoader(
+                schedule={"micro_batches": [{"samples": [
+                    {"position": p, "patches": n, "owner": {"vision": p, "language": p // 2}}
+                    for p, n in enumerate(patches)
+                ]} for patches in micro_batches]},
+                vision={"dp": 4}, language={"dp": 2}, colocated=False,
+            )  # fmt: skip
+
+        # Other language ranks may get other numbers.
+        for rank in (numbers(), {k: numbers()[k] for k in ("pixel_values", "image_grid_thw")}):
+            inputs = megatron_bridge.Mimo(loader([[8, 8, 4, 4], [0, 0, 4, 4]]))(batch_of(rank))
+            self.assertIs(inputs["input_ids"], rank.get("input_ids"))
+            with self.assertRaisesRegex(
+                FailedPrecondition,
+                r"step 3, micro-batch 1: found \[4, 8\] patches on vision ranks 2 to 3.* rank 1;",
+            ):
+                megatron_bridge.Mimo(loader([[8, 8, 4, 4], [8, 8, 4, 8]]))(batch_of(rank))
+        uneven = loader([])
+        uneven.job["model"]["image_family"] = {"name": "mine", "rule": "pinpoints"}
+        with self.assertRaisesRegex(FailedPrecondition, "mine.*vision.dp above language.dp"):
+            megatron_bridge.Mimo(uneven)
+
+    def test_forms_of_pixels(self):
+        def given(pixels, dummy=True, **more):
+            values = {k: v for k, v in numbers().items() if k != "pixel_values"}
+            values.update(
+                more, pixel_values=pixels,
+                image_grid_thw=numpy.array([[1, 2, 2], [1, 2, 4], [1, 1, 1]]),
+                imgs_sizes=numpy.array([[8, 8], [8, 16], [4, 4]]),
+                crops_per_image=numpy.array([1, 1, 1]),
+            )  # fmt: skip
+            return batch_of(values, dummy)
+
+        tiles = given(numpy.arange(3.0).reshape(3, 1, 1, 1).repeat(3, 1))
+        raster = given(numpy.arange(13.0)[:, None])
+        shapes = numpy.array([[2, 2], [2, 4], [1, 1]])
+        padded_form = given(numpy.zeros((3, 8, 3)), spatial_shapes=shapes,
+                            pixel_attention_mask=numpy.ones((3, 8), bool))  # fmt: skip
+        for of_form, keys, kept in (
+            (tiles, {"pixel_values"}, 2),
+            (raster, {"pixel_values", "imgs_sizes"}, 12),
+            (padded_form, {"pixel_values", "pixel_attention_mask", "spatial_shapes"}, 2),
+        ):
+            fields = self.fields(of_form)
+            self.assertEqual(set(fields), keys | {"dummy_image"})
+            self.assertIs(fields["pixel_values"], of_form["pixel_values"])
+            last = () if of_form is raster else (3,)
+            self.assertEqual(fields["dummy_image"], (1, 13, *last))
+            dropped = self.fields(of_form, dummy_image="drop")
+            self.assertEqual(set(dropped), keys)
+            self.assertEqual(len(dropped["pixel_values"]), kept)
+            for key in keys - {"pixel_values"}:
+                self.assertEqual(dropped[key].tolist(), of_form[key][:2].tolist())
+
+        class Both:
+            """Two encoders: named arguments, and a function's."""
+
+            encoders = {"one": {"x": "pixel_values", "sizes": "imgs_sizes"},
+                        "two": lambda images: {"n": len(images["pixel_values"])}}  # fmt: skip
+
+        fields = megatron_bridge.forward_inputs(tiles, encoders=Both.encoders, dummy_image="drop")
+        fields = fields["modality_inputs"]["images"]
+        self.assertEqual(fields["one"]["sizes"].tolist(), [[8, 8], [8, 16]])
+        self.assertEqual(fields["two"], {"n": 2})
+        with self.assertRaisesRegex(InvalidArgument, "argument grid: found no 'spatial_shapes'"):
+            megatron_bridge.forward_inputs(tiles, encoders={"one": {"grid": "spatial_shapes"}})
+        with self.assertRaisesRegex(InvalidArgument, "RADIO takes patches row by row"):
+            megatron_bridge.radio(padded_form)
+
+    def fields(self, given, **options):
+        inputs = megatron_bridge.forward_inputs(given, **options)
+        return inputs["modality_inputs"]["images"]["qwen_visual"]
+
+    def videos(self, ids=True, dummy=False):
+        """Sample 0: an image, a video of two patches of time, an image. Sample 1: a video.
+        Merged by 2; a Qwen3-VL's video has text between its patches of time."""
+        i, v = IMAGE, IMAGE + 1
+        row = [1, i, i, 2, v, v, 3, v, v, 4, i, 5, 6, v, 7]
+        values = {"position_ids": numpy.zeros((3, 1, len(row)), int),
+                  "cu_seqlens_padded": numpy.array([0, 12, 15], numpy.int32)}  # fmt: skip
+        if ids:
+            values["input_ids"] = numpy.array([row])
+        grids = [[1, 2, 4], [1, 2, 2]] + [[1, 2, 2]] * dummy
+        values["image_grid_thw"] = numpy.array(grids)
+        values["pixel_values"] = numpy.arange(12.0 + 4 * dummy)[:, None]
+        values["video_grid_thw"] = numpy.array([[2, 2, 4], [1, 2, 2]])
+        values["pixel_values_videos"] = 100 + numpy.arange(20.0)[:, None]
+        values.update(cu_seqlens=numpy.array([0, 12, 15], numpy.int32), max_seqlen=12)
+        loader = FakeLoader()
+        loader.job["model"]["token_ids"]["video"] = v
+        loader.job["model"]["video"] = {"sampling": "fps", "fps": 2.0}
+        return megatron_bridge.Mimo(loader), batch_of(values, dummy)
+
+    def test_videos_and_images_in_the_order_of_the_text(self):
+        for dummy in (False, True):
+            adapter, given = self.videos(dummy=dummy)
+            inputs = adapter(given)
+            fields = inputs["modality_inputs"]["images"]["qwen_visual"]
+            wanted = [*range(8), *range(100, 116), *range(8, 12), *range(116, 120)]
+            wanted += range(12, 16) if dummy else ()
+            self.assertEqual(fields["hidden_states"][:, 0].tolist(), wanted)
+            grids = [[1, 2, 4], [2, 2, 4], [1, 2, 2], [1, 2, 2]] + [[1, 2, 2]] * dummy
+            self.assertEqual(fields["grid_thw"].tolist(), grids)
+            self.assertEqual(fields.get("dummy_image"), (4, 36) if dummy else None)
+            self.assertEqual(int((inputs["input_ids"] == IMAGE).sum()), 8)
+            self.assertNotIn(IMAGE + 1, inputs["input_ids"])
+            self.assertIn(IMAGE + 1, given["input_ids"])  # the batch stays
+
+    def test_videos_of_a_rank_without_text(self):
+        adapter, given = self.videos(ids=False)
+        del given["position_ids"]
+        given._counts = {"images": [2, 0], "videos": [0, 2]}
+        rows = adapter(given)["modality_inputs"]["images"]["qwen_visual"]["hidden_states"]
+        self.assertEqual(rows[:, 0].tolist(), [*range(12), *range(100, 120)])
+        given._counts = {"images": [2, 0], "videos": [1, 1]}
+        with self.assertRaisesRegex(FailedPrecondition, "sample 0.*2 images and 1 videos"):
+            adapter(given)
+
+    def test_videos_that_are_not_the_texts(self):
+        adapter, given = self.videos()
+        given["video_grid_thw"] = given["video_grid_thw"][:1]
+        given["pixel_values_videos"] = given["pixel_values_videos"][:16]
+        with self.assertRaisesRegex(InvalidArgument, "1 images and 2 videos|2 images and 2 videos"):
+            adapter(given)
+        adapter, given = self.videos()
+        given["pixel_values_videos"] = numpy.zeros((3, 3, 4, 4))
+        with self.assertRaisesRegex(InvalidArgument, r"shape \[3, 3, 4, 4\]"):
+            adapter(given)
 
     def test_peers_out_of_order(self):
         self.assertEqual(image_tokens([(4, 2), (8, 3)], 2, 4), [1, 2])
@@ -274,6 +405,29 @@ class VlmTest(unittest.TestCase):
         self.assertEqual(
             inputs["visual_inputs"].image_grid_thw.tolist(), [[1, 4, 2], [1, 2, 2]]
         )
+
+    def test_videos(self):
+        given = whole()
+        given["pixel_values_videos"] = numpy.ones((16, 1), numpy.float32)
+        given["video_grid_thw"] = numpy.array([[2, 2, 4]])
+        given["second_per_grid_ts"] = numpy.array([0.5], numpy.float32)
+        for model in ("qwen2_5_vl", "qwen3_vl", "qwen3_5_vl"):
+            visual = bridge_vlm.Vlm(FakeLoader(), model)(given)["visual_inputs"]
+            kwargs = visual.normalized_for_model()
+            for key in ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw",
+                        "second_per_grid_ts"):  # fmt: skip
+                self.assertIs(kwargs[key], given[key])
+        for key in ("pixel_values", "image_grid_thw"):
+            given[key] = given[key][:0]
+        visual = bridge_vlm.Vlm(FakeLoader(), "qwen3_vl")(given)["visual_inputs"]
+        self.assertEqual(
+            set(visual.as_model_kwargs()),
+            {"pixel_values_videos", "video_grid_thw", "second_per_grid_ts"},
+        )
+        rows = in_rows()
+        rows["labels"] = rows["labels"][:, :4]
+        with self.assertRaisesRegex(FailedPrecondition, "labels: found 4 of 8 tokens"):
+            bridge_vlm.Vlm(FakeLoader(), "qwen3_vl")(rows)
 
     def test_every_stage_needs_ids(self):
         given = text()

@@ -73,8 +73,9 @@ class BridgeTest(unittest.TestCase):
 
     def test_names(self):
         inputs = megatron_bridge.forward_inputs(
-            batch(), modality="pictures", encoder="tower", values="x", grid="shape"
-        )
+            batch(), modality="pictures",
+            encoders={"tower": {"x": "pixel_values", "shape": "image_grid_thw"}},
+        )  # fmt: skip
         self.assertEqual(set(inputs["modality_inputs"]["pictures"]["tower"]), {"x", "shape"})
 
     def test_tight_pack_has_one_array(self):

@@ -9,7 +9,7 @@ import unittest
 
 import numpy
 
-from ballast.adapters import huggingface, megatron_bridge
+from ballast.adapters import huggingface
 from ballast.adapters.huggingface_families import Family
 from ballast.errors import InvalidArgument, Unimplemented
 
@@ -244,7 +244,7 @@ class RefusalTest(unittest.TestCase):
         }  # fmt: skip
         for call in (
             lambda: huggingface.packed(tiles), lambda: huggingface.padded(tiles),
-            lambda: huggingface.unpacked(tiles, [1]), lambda: megatron_bridge.forward_inputs(tiles),
+            lambda: huggingface.unpacked(tiles, [1]),
         ):  # fmt: skip
             with self.assertRaisesRegex(InvalidArgument, "takes patches in merge order"):
                 call()

@@ -70,10 +70,10 @@ class BridgePageTest(tools.ToolTest):
 
     def setUp(self):
         self.dummies = 0
-        on_cpu = bridge_iterators._opened
+        on_cpu = bridge_iterators.opened
         for target, name, value in (
             (megatron_bridge, "_prepared", weakref.WeakSet()),  # by this test alone
-            (bridge_iterators, "_opened",
+            (bridge_iterators, "opened",
              lambda servers, options: on_cpu(servers, dict(options, device="cpu", array="torch"))),
         ):  # fmt: skip
             patch = mock.patch.object(target, name, value)

@@ -1,23 +1,33 @@
 #!/usr/bin/env bash
-# Runs $1 of this folder (a unittest module) or of the Megatron examples (a
-# program) with the following arguments. Needs a Python with torch, transformers
-# and megatron-core: bazel test --test_env=BALLAST_PYTHON=/path/to/python ...
+# Runs $1 of this folder (a unittest module), of the folder beside it (`bridge.MODULE`) or of
+# the Megatron examples (a program) with the following arguments. Needs a Python with torch,
+# transformers and megatron-core, and for `bridge` with Megatron-Bridge, as
+# `deploy/setup.sh --trainers` makes one: bazel test --test_env=BALLAST_PYTHON=/path/to/python ...
 set -euo pipefail
 readonly python=${BALLAST_PYTHON:-python3}
-readonly name=$1
+name=$1
 shift
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
 export PYTHONPATH=$PWD:$PWD/trainer_shim/python:$PWD/trainer_shim/python/examples/megatron
 export BALLAST_LIBRARY=$PWD/trainer_shim/c_api/libballast_shim.so.1
 
+wanted="torch transformers einops megatron numpy"
+[[ $name != bridge.* ]] || wanted+=" megatron.bridge megatron.training"
+# shellcheck disable=SC2086
 if ! missing=$("$python" -c '
-import importlib.util as u
-wanted = ("torch", "transformers", "einops", "megatron", "numpy")
-print(*[name for name in wanted if u.find_spec(name) is None])') || [[ -n $missing ]]; then
+import importlib.util as u, sys
+found = lambda name: u.find_spec(name) is not None
+print(*[n for n in sys.argv[1:] if not found(n.partition(".")[0]) or not found(n)])' $wanted) ||
+  [[ -n $missing ]]; then
   echo "SKIPPED: $name: $python lacks ${missing:-a way to look for packages}." \
     "BALLAST_PYTHON names another (--test_env=BALLAST_PYTHON=...)"
   exit 0
 fi
+if [[ $name == bridge.* ]] && ! "$python" -c 'from typing import override' 2>/dev/null; then
+  echo "SKIPPED: $name: $python is older than 3.12, which Megatron-Bridge needs."
+  exit 0
+fi
+[[ $name == bridge.* ]] && exec "$python" -m unittest -v "tests.trainer_shim.python.$name"
 if [[ -e tests/trainer_shim/python/megatron/$name.py ]]; then
   exec "$python" -m unittest -v "tests.trainer_shim.python.megatron.$name"
 fi

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition
 
@@ -47,21 +47,21 @@ class Layout:
         colocated = bool(job.get("colocated", False))
         return Layout(modules.get("vision"), modules.get("language"), colocated)
 
-    def language_peers(self, consumer: str) -> int:
-        """Number of language ranks that a vision rank feeds.
+    def peers(self, consumer: str) -> Tuple[int, int]:
+        """Vision ranks that feed one language rank, and language ranks that one vision rank
+        feeds; one of the two is 1.
 
-        Raises FailedPrecondition if several vision ranks would feed one language rank:
-        their numbers of image tokens differ, but Megatron cuts the gradient that goes
-        back to them into equal parts.
+        Raises FailedPrecondition if neither dp divides the other, or if a process with both
+        modules has another dp for each.
         """
         if self.vision is None or self.language is None:
-            return 1
+            return 1, 1
         vision, language = self.vision.dp, self.language.dp
-        if vision > language or language % vision != 0:
+        if language % vision != 0 and vision % language != 0:
             raise FailedPrecondition(
-                "topology.modules.vision.dp: found %d beside language.dp %d; %s sends "
-                "each vision rank's images to whole language ranks: choose a vision.dp "
-                "that divides language.dp" % (vision, language, consumer)
+                "topology.modules.vision.dp: found %d beside language.dp %d; %s sends images "
+                "between whole ranks: choose a vision.dp that divides language.dp, or that "
+                "language.dp divides" % (vision, language, consumer)
             )
         if self.colocated and vision != language:
             raise FailedPrecondition(
@@ -69,4 +69,4 @@ class Layout:
                 "true; %s cuts a process's images into equal parts: give both modules "
                 "the same dp, or processes of their own" % (vision, language, consumer)
             )
-        return language // vision
+        return max(1, vision // language), max(1, language // vision)

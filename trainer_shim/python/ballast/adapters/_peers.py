@@ -1,15 +1,76 @@
-"""The image tokens that a vision rank makes for each language rank that it feeds."""
+"""Numbers of image tokens between vision ranks and the language ranks that they feed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
-from ..errors import Internal
+from ..errors import FailedPrecondition, Internal
 from ._arrays import from_host
 
 if TYPE_CHECKING:
     from ..batch import Batch
     from ..loader import Loader
+
+
+def require_tokens_by_patches(model: Mapping[str, Any], layout: str) -> None:
+    """Refuses a model whose number of image tokens does not follow from patches alone."""
+    family = model.get("image_family") or {}
+    marks = family.get("marks") or {}
+    if "pinpoints" in str(family.get("rule", "")).lower() or (
+        family.get("tokens_a_row") and not marks.get("row_end")
+    ):
+        raise FailedPrecondition(
+            "model.image_family %s: found images whose tokens do not follow from their patches; "
+            "with %s wanted as many for each patch: give both modules the same dp"
+            % (family.get("name", ""), layout)
+        )
+
+
+class EqualTowers:
+    """Checks, of each step, that the vision ranks that feed one language rank make as many
+    image tokens: Megatron cuts the gradient that goes back to them into equal parts.
+
+    The numbers come from the step's schedule, which all ranks have: each refuses the step,
+    before its first batch is used.
+    """
+
+    def __init__(self, loader: Loader, towers: int) -> None:
+        require_tokens_by_patches(loader.job["model"], "vision.dp above language.dp")
+        self._loader = loader
+        self._towers = towers
+        self._step = -1
+
+    def __call__(self, batch: Batch) -> None:
+        if batch.step != self._step:
+            for number, micro_batch in enumerate(self._loader.schedule()["micro_batches"]):
+                counts = [0] * (self._towers * self._languages())
+                for sample in micro_batch["samples"]:
+                    counts[sample["owner"]["vision"]] += sample["patches"]
+                place = "step %d, micro-batch %d" % (batch.step, number)
+                require_equal(counts, self._towers, place)
+            self._step = batch.step
+
+    def _languages(self) -> int:
+        return next(int(m["dp"]) for m in self._loader.job["modules"] if m["module"] == "language")
+
+
+def require_equal(patches: List[int], towers: int, place: str) -> None:
+    """Refuses towers of one language rank that have other numbers of patches.
+
+    Args:
+        patches: of each vision rank.
+        towers: vision ranks that feed a language rank.
+    """
+    for first in range(0, len(patches), towers):
+        own = patches[first : first + towers]
+        if len(set(own)) > 1:
+            raise FailedPrecondition(
+                "%s: found %s patches on vision ranks %d to %d, which feed language rank %d; "
+                "wanted as many on each, since Megatron cuts the gradient that goes back into "
+                "equal parts: serve samples with as many image tokens each (tiles of one size) "
+                "with balance.equal_count: true, or choose a vision.dp that divides language.dp"
+                % (place, own, first, first + towers - 1, first // towers)
+            )
 
 
 class PeerRows:
@@ -19,6 +80,7 @@ class PeerRows:
 
     def __init__(self, loader: Loader, peers: int) -> None:
         model = loader.job["model"]
+        require_tokens_by_patches(model, "language.dp above vision.dp")
         self._loader = loader
         self._peers = peers
         self._token = int(model["token_ids"]["image"])

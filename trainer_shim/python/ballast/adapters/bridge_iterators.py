@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import types
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from .._arguments import is_encoder
@@ -19,6 +20,10 @@ Modules = Optional[Mapping[str, str]]
 #: Names of encoders in the examples of Bridge and Megatron-LM, and ours.
 _EXAMPLES = {"images": "vision"}
 _FLAG = "megatron_mimo_scalable_dp"
+_STEP = "megatron.bridge.training.megatron_mimo_step"
+_CUT = "slice_batch_for_megatron_mimo"
+#: Whether this process has made an uncut_forward_step.
+_uncut = False
 
 
 def data_iterators(
@@ -52,7 +57,8 @@ def data_iterators(
       (`megatron_bridge.accept_dummy_images`),
     - the dataset's `megatron_mimo_scalable_dp` is off, its `enable_in_batch_packing` is
       on, or its `dataloader_save` names a folder,
-    - Bridge's forward step does not know `megatron_mimo_scalable_dp`;
+    - Bridge's forward step does not know `megatron_mimo_scalable_dp`, and
+      `uncut_forward_step` was not asked for one that needs no such flag;
     and at a step whose number of micro-batches is another than Bridge takes.
 
     Args:
@@ -73,16 +79,18 @@ def data_iterators(
         place = place_of(infra.pg_collections, job, modules)
         if place is None:
             return None, None
+        # All ranks raise, or none.
+        _check_step(max(module.get("dp") or 1 for module in job["modules"]))
         step = int(train_state.step) if train_state is not None else 0
         first = valid_start_step
         if first is None:
             consumed = int(getattr(train_state, "consumed_valid_samples", 0))
             first = consumed // (
-                _counted(cfg, "valid", "global_batch_size")[1] or job["global_batch"]
+                counted(cfg, "valid", "global_batch_size")[1] or job["global_batch"]
             )
-        loader = _opened(servers, dict(options, **place, start_step=step))
+        loader = opened(servers, dict(options, **place, start_step=step))
         try:
-            _check_sizes(cfg, "train", loader.job, step)
+            check_sizes(cfg, "train", loader.job, step)
             inputs = adapter(loader)
             if isinstance(inputs, Mimo) and is_encoder(place["modules"]):
                 inputs.check_prepared()
@@ -100,6 +108,33 @@ def data_iterators(
         return _wrapped(train), None if valid is None else _wrapped(valid)
 
     return build
+
+
+def uncut_forward_step() -> Callable[..., Any]:
+    """The MIMO forward step of the Megatron-Bridge that is installed, without its cut of each
+    batch for data-parallel ranks: a batch of Ballast is this rank's share.
+
+        pretrain_megatron_mimo(cfg, uncut_forward_step(), data_iterators(...))
+
+    For releases that lack `megatron_mimo_scalable_dp`, such as 0.6.2. The code is Bridge's
+    own; one name that it looks up is another function. FailedPrecondition if the installed
+    step does not look up that name.
+    """
+    global _uncut
+    step = importlib.import_module(_STEP).forward_step
+    if _CUT not in step.__code__.co_names:
+        raise FailedPrecondition(
+            "%s.forward_step: found no call of %s; wanted a step that cuts batches by it: pass "
+            "the step itself" % (_STEP, _CUT)
+        )
+    uncut = types.FunctionType(
+        step.__code__, {**step.__globals__, _CUT: lambda batch, *_: batch}, step.__name__,
+        step.__defaults__, step.__closure__,
+    )  # fmt: skip
+    uncut.__annotations__ = dict(step.__annotations__)
+    uncut.__kwdefaults__ = step.__kwdefaults__
+    _uncut = True
+    return uncut
 
 
 def split_iterator(
@@ -225,7 +260,8 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def _opened(servers: Servers, options: Dict[str, Any]) -> Any:
+def opened(servers: Servers, options: Dict[str, Any]) -> Any:
+    """An open loader."""
     from ..loader import Loader
 
     return Loader(servers, **options).open()
@@ -235,10 +271,10 @@ def _iterator(
     servers: Servers, cfg: Any, options: Dict[str, Any], adapter: Callable[[Any], Any]
 ) -> Batches:
     """The iterator over a split, whose sizes it checks."""
-    loader = _opened(servers, options)
+    loader = opened(servers, options)
     split = options["split"]
     try:
-        _check_sizes(cfg, split, loader.job, options.get("start_step", 0))
+        check_sizes(cfg, split, loader.job, options.get("start_step", 0))
         return Batches(loader, adapter(loader), micro_batches=_micro_batches(cfg, split))
     except BaseException:
         loader.close()
@@ -263,7 +299,6 @@ def _check_dataset(dataset: Any) -> None:
             raise FailedPrecondition(
                 "dataset.%s: found %s; wanted %s: %s" % (key, found, wanted, why)
             )
-    _check_step()
     folder = getattr(dataset, "dataloader_save", None)
     if folder:
         raise FailedPrecondition(
@@ -273,24 +308,23 @@ def _check_dataset(dataset: Any) -> None:
         )
 
 
-def _check_step() -> None:
+def _check_step(dp: int) -> None:
     """Refuses a Bridge whose forward step does not know the flag, and would cut each batch
     once more for its data-parallel ranks."""
-    step = sys.modules.get("megatron.bridge.training.megatron_mimo_step")
+    step = sys.modules.get(_STEP)
     try:
-        known = step is None or _FLAG in inspect.getsource(step)
+        known = step is None or dp == 1 or _uncut or _FLAG in inspect.getsource(step)
     except OSError:
         return  # without its source
     if not known:
         raise FailedPrecondition(
-            "megatron.bridge.training.megatron_mimo_step: found a version that ignores dataset.%s "
-            "and would cut each batch once more; wanted a Megatron-Bridge with pull request 5525: "
-            "0.6.0 and main of August 2026 lack it. Install one that has it, or pass a forward "
-            "step of your own" % _FLAG
+            "%s: found a version that ignores dataset.%s and would cut each batch once more for "
+            "%d ranks; wanted bridge_iterators.uncut_forward_step() as the forward step, or a "
+            "Megatron-Bridge with pull request 5525, which 0.6.2 lacks" % (_STEP, _FLAG, dp)
         )
 
 
-def _counted(cfg: Any, split: str, key: str) -> Tuple[str, Optional[int]]:
+def counted(cfg: Any, split: str, key: str) -> Tuple[str, Optional[int]]:
     """The key and the value by which the trainer counts the samples of a split. Bridge has
     the evaluation's in `validation`; its versions without that group, and without the
     keys, count the training's."""
@@ -304,30 +338,39 @@ def _counted(cfg: Any, split: str, key: str) -> Tuple[str, Optional[int]]:
 def _micro_batches(cfg: Any, split: str) -> Optional[int]:
     """Micro-batches that the trainer takes of each step of a split, if it says so."""
     size, micro = (
-        _counted(cfg, split, key)[1] for key in ("global_batch_size", "micro_batch_size")
+        counted(cfg, split, key)[1] for key in ("global_batch_size", "micro_batch_size")
     )
     return None if size is None or micro is None else size // micro
 
 
-def _check_sizes(cfg: Any, split: str, job: Mapping[str, Any], step: int) -> None:
+def check_sizes(
+    cfg: Any, split: str, job: Mapping[str, Any], step: int, ranks: int = 1
+) -> None:
+    """Refuses a trainer that counts other samples of a split than it gets.
+
+    Args:
+        ranks: data-parallel ranks, if the trainer's micro batch size is of one of them.
+    """
     sizes = _sizes_from(job, step)
     if len(sizes) > 1 and cfg is not None:
         raise FailedPrecondition(
             "batch.global of split %s: found steps of %s samples; wanted one size, since Bridge's "
-            "MIMO loop takes as many micro-batches of every step: leave out batch.rampup and "
+            "loop takes as many micro-batches of every step: leave out batch.rampup and "
             "batch.changes" % (split, ", ".join(map(str, sizes)))
         )
     for key, wanted, name in (
         ("global_batch_size", sizes[0], "global"),
         ("micro_batch_size", job["micro_batch"], "micro"),
     ):
-        theirs, found = _counted(cfg, split, key)
-        if found is not None and found != wanted:
+        theirs, found = counted(cfg, split, key)
+        over = ranks if name == "micro" else 1
+        if found is not None and found * over != wanted:
             raise FailedPrecondition(
-                "%s: found %s; the servers' batch.%s is %d for the split %s, so the trainer would "
-                "count other samples than it gets: set one to the other"
-                % (theirs, found, name, wanted, split)
-            )
+                "%s: found %s%s; the servers' batch.%s is %d for the split %s, so the trainer "
+                "would count other samples than it gets: set one to the other"
+                % (theirs, found, " on each of %d ranks" % over if over > 1 else "", name, wanted,
+                   split)
+            )  # fmt: skip
 
 
 def _sizes_from(job: Mapping[str, Any], step: int) -> List[int]:

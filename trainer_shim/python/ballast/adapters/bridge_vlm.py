@@ -1,4 +1,4 @@
-"""Batches for Megatron-Bridge's `vlm_step`, for its Qwen2.5-VL and Qwen3-VL models."""
+"""Batches for Megatron-Bridge's `vlm_step`, for its Qwen2.5-VL, Qwen3-VL and Qwen3.5-VL."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from ._arrays import (
     is_padded,
     is_torch,
     on_first_stage,
-    real_images,
     require_images,
+    require_no_videos,
+    require_paired,
+    require_patches,
     require_whole,
 )
+from ._encoder_inputs import images_of
 from ._layout import Layout
 
 if TYPE_CHECKING:
     from ..batch import Batch
     from ..loader import Loader
 
-_MODELS = ("qwen2_5_vl", "qwen3_vl")
+_MODELS = ("qwen2_5_vl", "qwen3_vl", "qwen3_5_vl")
+_VIDEOS = ("pixel_values_videos", "video_grid_thw", "second_per_grid_ts")
 
 
 class Vlm:
@@ -31,7 +35,8 @@ class Vlm:
 
     Keys: `input_ids` and `position_ids` on every pipeline stage, `labels` and
     `loss_mask` if the stage has them, `attention_mask` None, `visual_inputs` (an object
-    with `pixel_values` and `image_grid_thw`; None without images), `cu_seqlens_q`,
+    with `pixel_values` and `image_grid_thw`, and for videos `pixel_values_videos`,
+    `video_grid_thw` and `second_per_grid_ts`; None without both), `cu_seqlens_q`,
     `cu_seqlens_kv`, `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` and, as tensors in
     host memory, `max_seqlen_q`, `max_seqlen_kv`. The step sets every other key to None,
     so there are no others. A padded batch (`packing.mode: padded`) has rows [B, S] and
@@ -39,16 +44,17 @@ class Vlm:
 
     The first stage's loader has both modules; later ones have "language" and
     `needs_input_ids=True`. Qwen2.5-VL computes positions from the images' sizes on
-    every stage: later stages derive the sizes from the rotary positions. A dummy image
-    is left out, since these models refuse an image without tokens. If the tower has
-    collectives over data-parallel ranks (FSDP), use MimoModel instead.
+    every stage: later stages derive the sizes of images from the rotary positions, and
+    refuse videos. A dummy image is left out, since these models refuse an image without
+    tokens. If the tower has collectives over data-parallel ranks (FSDP), use MimoModel
+    instead.
 
     Opens the loader. Raises FailedPrecondition for a layout that the model cannot
     run.
 
     Args:
-        model: "qwen2_5_vl" or "qwen3_vl". The second also takes batches that are sliced
-            for a context rank.
+        model: "qwen2_5_vl", "qwen3_vl" or "qwen3_5_vl" (dense and MoE). The last two
+            also take packed batches that are sliced for a context rank.
     """
 
     def __init__(self, loader: Loader, model: str) -> None:
@@ -62,8 +68,9 @@ class Vlm:
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
         require_ids(batch)
-        if self._model == "qwen2_5_vl":
-            require_whole(batch, "Qwen2.5-VL")
+        if self._model == "qwen2_5_vl" or is_padded(batch):
+            # Rows are cut by the model itself.
+            require_whole(batch, self._model)
         inputs: Dict[str, Any] = {
             key: batch.get(key) for key in ("input_ids", "position_ids", "labels", "loss_mask")
         }
@@ -81,11 +88,12 @@ class Vlm:
 
 
 class VisualInputs:
-    """The images of a batch with the methods of Bridge's GenericVisualInputs."""
+    """The images and videos of a batch with the methods of Bridge's GenericVisualInputs."""
 
-    def __init__(self, pixel_values: Any, image_grid_thw: Any) -> None:
+    def __init__(self, pixel_values: Any, image_grid_thw: Any, **videos: Any) -> None:
         self.pixel_values = pixel_values
         self.image_grid_thw = image_grid_thw
+        vars(self).update(videos)
 
     def as_model_kwargs(self) -> Dict[str, Any]:
         return {key: value for key, value in vars(self).items() if value is not None}
@@ -97,13 +105,20 @@ class VisualInputs:
 def visual_inputs(
     batch: Mapping[str, Any], image_token: int, merge: int, *, wants_grid: bool
 ) -> Optional[VisualInputs]:
-    """The images; on a rank without pixels their sizes if `wants_grid`, else None. Refuses
-    a first stage without the pixels of its samples."""
-    found = real_images(batch)
-    if found is not None:
-        return VisualInputs(*found)
+    """The images and videos; on a rank without pixels the sizes of images if `wants_grid`,
+    else None. Refuses a first stage without the pixels of its samples."""
     if on_first_stage(batch):
         require_images(batch, "the model")
+    require_paired(batch)
+    require_patches(batch, "the model")
+    images = images_of(batch, dummy=False) or {}
+    videos = {}
+    if batch.get("pixel_values_videos") is not None and batch["video_grid_thw"].shape[0] > 0:
+        if len(batch["pixel_values_videos"].shape) != 2:
+            require_no_videos(batch, "the model")  # tiles
+        videos = {key: batch.get(key) for key in _VIDEOS}
+    if images or videos:
+        return VisualInputs(images.get("pixel_values"), images.get("image_grid_thw"), **videos)
     if "pixel_values" in batch or not wants_grid:
         return None
     grid = grids_of_positions(batch, image_token, merge)

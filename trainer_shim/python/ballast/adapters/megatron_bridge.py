@@ -6,27 +6,38 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import (
     dummy_patches,
-    images,
+    host_values,
     on_first_stage,
-    real_images,
     require_images,
+    require_no_videos,
+    require_patches,
     require_whole,
+    where,
 )
+from ._encoder_inputs import Encoders, arguments_of, by_name, images_of, radio, takes_videos
+from ._encoder_inputs import with_videos
+from ._family_forms import MERGED, RASTER, form_of
 from ._layout import Layout
-from ._peers import PeerRows
+from ._peers import EqualTowers, PeerRows
 from ._split import TowerBatch, is_split
 
 if TYPE_CHECKING:
     from ..batch import Batch
     from ..loader import Loader
 
+__all__ = [
+    "Mimo", "accept_dummy_image", "accept_dummy_images", "accept_split_placement",
+    "forward_inputs", "radio",
+]  # fmt: skip
+
 _CONSUMER = "MimoModel"
 _DUMMY = ("zero", "drop")
+_ENCODER = "qwen_visual"
 _ADVICE = (
     "a micro-batch whose images are on other ranks brings a dummy image, which MimoModel hands "
     "to its encoder. Prepare the encoder once, before data parallelism wraps it: "
@@ -45,27 +56,41 @@ class Mimo:
         output, loss_mask = model(**to_mimo(next(loader)))
 
     Opens the loader and raises FailedPrecondition if MimoModel cannot run the job's
-    layout: a vision module with pp or cp above 1, several vision ranks that feed one
-    language rank, a language module with cp above 1 (MimoModel slices the sequence
-    itself: docs/megatron.md says how to configure such a job).
+    layout: a vision module with pp or cp above 1, dp sizes of which neither divides the
+    other, a language module with cp above 1 (MimoModel slices the sequence itself:
+    docs/megatron.md says how to configure such a job).
 
     A vision rank that feeds k > 1 language ranks gets `input_ids` [k, S], from which
     MimoModel learns how many of its rows go to each. Each row holds the image tokens of
-    one peer's samples, and no text.
+    one peer's samples, and no text. Where k > 1 vision ranks feed one language rank, a
+    step in which they have other numbers of image tokens raises FailedPrecondition on
+    all ranks.
+
+    In a job with videos, one encoder takes images and videos of merge order in the order
+    of the text, and `input_ids` has the image token for both: the encoder's arguments
+    have the same names. A vision rank without text refuses a sample with both.
 
     Args:
         model: the MimoModel, if it is at hand, wrapped or not. MimoModel ignores inputs
             of a modality that it does not know, and would train without images: here
             names that are not the model's, and another image token, are errors, and so is
             an encoder that cannot take a dummy image.
-        dummy_image, modality, encoder, values, grid: as `forward_inputs` takes them.
+        modality, encoders, dummy_image: as `forward_inputs` takes them.
     """
 
     def __init__(
-        self, loader: Loader, *, model: Any = None, dummy_image: str = "zero", **names: str
+        self,
+        loader: Loader,
+        *,
+        model: Any = None,
+        modality: str = "images",
+        encoders: Encoders = _ENCODER,
+        dummy_image: str = "zero",
     ) -> None:
         layout = Layout.of(loader.job)
-        self._names = dict(names, dummy_image=dummy_image)
+        self._names: Dict[str, Any] = {
+            "modality": modality, "encoders": encoders, "dummy_image": dummy_image,
+        }  # fmt: skip
         forward_inputs({}, **self._names)  # raises for a wrong option
         advice = "give its work to data-parallel ranks"
         if layout.vision is not None:
@@ -77,14 +102,22 @@ class Mimo:
                 "it cuts whole batches itself. Name the context ranks as tensor ranks: "
                 "{tp: TP * CP, cp: 1}, and packing.align: 2 * CP",
             )  # fmt: skip
+        job = loader.job["model"]
+        image, video = (int(job["token_ids"].get(key) or 0) for key in ("image", "video"))
+        self._videos: Optional[Tuple[int, Tuple[int, int]]] = None
+        if video and takes_videos(job):
+            self._videos = int(job["merge"]), (image, video)
         self._looked = model is not None
         if model is not None:
-            token = int(loader.job["model"]["token_ids"]["image"])
-            _check_model(model, token, dummy_image, **names)
+            _check_model(
+                model, image, video if self._videos else None, dummy_image, modality,
+                list(by_name(encoders)),
+            )  # fmt: skip
         # Else language ranks get embeddings from processes that have the tower.
         self._has_tower = layout.colocated and layout.vision is not None
-        peers = layout.language_peers(_CONSUMER)
+        towers, peers = layout.peers(_CONSUMER)
         self._rows = PeerRows(loader, peers) if peers > 1 else None
+        self._towers = EqualTowers(loader, towers) if towers > 1 else None
 
     def check_prepared(self) -> None:
         """Raises FailedPrecondition if no encoder of this process was prepared for the
@@ -96,7 +129,9 @@ class Mimo:
     def __call__(self, batch: Batch) -> Dict[str, Any]:
         if self._has_tower and on_first_stage(batch):
             require_images(batch, _CONSUMER)
-        inputs = forward_inputs(batch, **self._names)
+        if self._towers is not None:
+            self._towers(batch)
+        inputs = _inputs(batch, **self._names, videos=self._videos)
         if self._rows is not None and batch.get("position_ids") is None:
             inputs["input_ids"] = self._rows(batch)
         return inputs
@@ -106,22 +141,20 @@ def forward_inputs(
     batch: Mapping[str, Any],
     *,
     modality: str = "images",
-    encoder: str = "qwen_visual",
-    values: str = "hidden_states",
-    grid: str = "grid_thw",
+    encoders: Encoders = _ENCODER,
     dummy_image: str = "zero",
 ) -> Dict[str, Any]:
     """MimoModel's arguments, from the batch alone.
 
     `Mimo` does the same and checks the job's layout; a vision rank with several
-    language peers needs `Mimo`.
+    language peers, and a job with videos, need `Mimo`.
 
     Keys: `input_ids`, `labels`, `loss_mask` [1, T], `position_ids` [3, 1, T] or
     [1, T], `attention_mask` (None: the segments replace it), `modality_inputs`
-    {MODALITY: {ENCODER: {VALUES: [P, V], GRID: [images, 3] int64}}} and
-    `packing_kwargs`. Values that the rank does not have are None: labels on a first
-    pipeline stage, input ids on a last one, `modality_inputs` on a language rank
-    without an encoder and in a micro-batch without an image.
+    {MODALITY: {ENCODER: arguments}} and `packing_kwargs`. Values that the rank does not
+    have are None: labels on a first pipeline stage, input ids on a last one,
+    `modality_inputs` on a language rank without an encoder and in a micro-batch without
+    an image.
 
     `packing_kwargs` has `cu_seqlens_q`, `cu_seqlens_kv` (real lengths) and
     `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` (places), all int32 [n+1], and
@@ -136,12 +169,38 @@ def forward_inputs(
     `accept_split_placement` prepares it: one without refuses the argument.
 
     Args:
-        modality, encoder, values, grid: the names that the model was built with.
+        modality: the name that the model was built with.
+        encoders: the modality's encoders: a name, names, or for each name its arguments:
+            {argument: key of the batch}, a function from the images (a mapping with the
+            batch's keys) to a dictionary, or None. Each encoder gets all images; of
+            several, the modality's class combines the rows of an image, since MimoModel's
+            own would mix up those of different images. Without arguments an encoder gets
+            what `model.image_form` says:
+
+            | form | arguments |
+            | --- | --- |
+            | merge_order | `hidden_states` [P, V], `grid_thw` int64 [images, 3] |
+            | tiles | `pixel_values` [crops, 3, H, W] |
+            | raster | `pixel_values` [P, V], `imgs_sizes` int64 [crops, 2] |
+            | padded | `pixel_values`, `pixel_attention_mask` and `spatial_shapes` of crops |
+
+            `radio` is such a function.
         dummy_image: "zero" passes a dummy image (`Batch.dummy_image`) to the tower
             under the key `dummy_image`, for which `accept_dummy_image` prepares the
             tower; "drop" leaves it out, for a tower without collectives. Gradients are
             equal.
     """
+    return _inputs(batch, modality, encoders, dummy_image, None)
+
+
+def _inputs(
+    batch: Mapping[str, Any],
+    modality: str,
+    encoders: Encoders,
+    dummy_image: str,
+    videos: Optional[Tuple[int, Tuple[int, int]]],
+) -> Dict[str, Any]:
+    """`videos`: `model.merge`, and the placeholders of images and videos."""
     if dummy_image not in _DUMMY:
         raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
     if batch.get("position_ids") is not None:
@@ -158,31 +217,50 @@ def forward_inputs(
                 'dummy_image: found "drop" with balance.placement `split`; wanted "zero": every '
                 "rank runs its tower, since others wait for its part of the exchange"
             )
-        fields = {
-            values: batch.get("pixel_values"),
-            grid: batch.get("image_grid_thw"),
-            "split": (TowerBatch(batch), values, grid),
-        }
-        inputs["modality_inputs"] = {modality: {encoder: fields}}
+        require_patches(batch, "balance.placement `split`")
+        require_no_videos(batch, "balance.placement `split`")
+        fields = [arguments_of(batch, each) for each in by_name(encoders).values()]
+        values, grid = (
+            next(name for name, value in fields[0].items() if value is batch[key])
+            for key in ("pixel_values", "image_grid_thw")
+        )
+        fields[0]["split"] = (TowerBatch(batch), values, grid)
+        inputs["modality_inputs"] = {modality: dict(zip(by_name(encoders), fields))}
         return inputs
-    found = images(batch) if dummy_image == "zero" else real_images(batch)
+    found = images_of(batch, dummy=dummy_image == "zero")
+    if videos is None:
+        require_no_videos(batch, "the model")
+    else:
+        merge, (image, video) = videos
+        found = with_videos(found, batch, merge, (image, video))
+        if inputs["input_ids"] is not None:
+            inputs["input_ids"] = where(inputs["input_ids"] != video, inputs["input_ids"], image)
     if found is not None:
-        fields = {values: found[0], grid: found[1]}
-        dummy = dummy_patches(batch)
-        if dummy and dummy_image == "zero":
-            fields["dummy_image"] = (dummy, found[0].shape[0])
-        inputs["modality_inputs"] = {modality: {encoder: fields}}
+        each = {name: arguments_of(found, of) for name, of in by_name(encoders).items()}
+        if dummy_image == "zero" and dummy_patches(batch):
+            for fields_of in each.values():
+                fields_of["dummy_image"] = _dummy_part(batch, found)
+        inputs["modality_inputs"] = {modality: each}
     return inputs
+
+
+def _dummy_part(batch: Mapping[str, Any], found: Mapping[str, Any]) -> Tuple[int, ...]:
+    """(patches of the dummy image, of all images), and, where an encoder's output may have an
+    entry for each crop, the number of crops."""
+    dummy = dummy_patches(batch)
+    if form_of(found) in (MERGED, RASTER):
+        return dummy, int(found["pixel_values"].shape[0])
+    grids = host_values(batch, "image_grid_thw")
+    return dummy, int(grids.prod(1).sum()), len(grids)
 
 
 def _check_model(
     model: Any,
-    token: int,
+    image: int,
+    video: Optional[int],
     dummy_image: str,
-    *,
-    modality: str = "images",
-    encoder: str = "qwen_visual",
-    **_: str,
+    modality: str,
+    encoders: List[str],
 ) -> None:
     model = _mimo_model(model)
     config = model.mimo_config
@@ -192,21 +270,37 @@ def _check_model(
             "modality: found %r; the model has %s, and would ignore the images"
             % (modality, sorted(modalities))
         )
-    encoders = modalities[modality].submodules["encoders"]
-    if encoder not in encoders:
-        raise InvalidArgument("encoder: found %r; the model has %s" % (encoder, sorted(encoders)))
-    found = (config.special_token_ids or {}).get(modality)
-    if found != token:
+    known = modalities[modality].submodules["encoders"]
+    if set(encoders) != set(known):
+        raise InvalidArgument("encoders: found %r; the model has %s" % (encoders, sorted(known)))
+    combines = vars(modalities[modality].module).get("combine_embeddings")
+    if len(encoders) > 1 and combines is None:
+        raise InvalidArgument(
+            "encoders: found %r of %s, whose combine_embeddings puts all rows of one encoder after "
+            "those of another, so that images of a batch would change places; wanted a class with "
+            "a combine_embeddings of its own, such as torch.cat(embeddings, dim=-1)"
+            % (encoders, modalities[modality].module.__name__)
+        )
+    tokens = dict(config.special_token_ids or {})
+    found = tokens.pop(modality, None)
+    if found != image:
         raise InvalidArgument(
             "special_token_ids[%r] of the model: found %s; wanted the job's image token, %d"
-            % (modality, found, token)
+            % (modality, found, image)
+        )
+    if video in tokens.values():
+        raise InvalidArgument(
+            "special_token_ids of the model: found %s, with the job's video token, %d, for a "
+            "modality that would get no input; wanted one encoder of images and videos, with the "
+            "image token" % (config.special_token_ids, video)
         )
     towers = _encoders(model).get(modality, {})  # empty on a rank of the language alone
-    if dummy_image == "zero" and encoder in towers and not _accepts(towers[encoder]):
-        raise FailedPrecondition(
-            "dummy_image: the model's encoder %r of modality %r does not take it: %s"
-            % (encoder, modality, _ADVICE)
-        )
+    for encoder in encoders:
+        if dummy_image == "zero" and encoder in towers and not _accepts(towers[encoder]):
+            raise FailedPrecondition(
+                "dummy_image: the model's encoder %r of modality %r does not take it: %s"
+                % (encoder, modality, _ADVICE)
+            )
 
 
 def _mimo_model(model: Any) -> Any:
@@ -334,10 +428,13 @@ def _drop_dummy(encoder: Any, args: Any, output: Any) -> Any:
     return output if dummy is None else _without(output, *dummy)
 
 
-def _without(output: Any, dummy: int, patches: int) -> Any:
-    """Each tensor of an output without the dummy's rows, plus zero times them."""
+def _without(output: Any, dummy: int, patches: int, crops: int = 0) -> Any:
+    """Each tensor of an output without the dummy's rows, plus zero times them. The rows are
+    those of the last crop of [crops, rows, width], or else as many as it has patches."""
     if isinstance(output, (list, tuple)):
-        return type(output)(_without(part, dummy, patches) for part in output)
+        return type(output)(_without(part, dummy, patches, crops) for part in output)
+    if crops and output.dim() == 3 and output.shape[0] == crops:
+        return output[:-1] + (output[-1:] * 0).sum()
     rows = output.reshape(-1, output.shape[-1])
     kept = len(rows) - len(rows) * dummy // patches
     if len(rows) * dummy % patches:

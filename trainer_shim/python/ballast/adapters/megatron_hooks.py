@@ -11,6 +11,7 @@ from ..errors import FailedPrecondition, InvalidArgument
 if TYPE_CHECKING:
     from ..batch import Batch
     from ..loader import Loader
+    from ..tensor import Totals
 
 Adapter = Callable[[Any], Any]
 
@@ -90,13 +91,38 @@ class Batches(Iterator[Any]):
         Args:
             step: the expected step. Raises FailedPrecondition for another.
         """
-        following = self._loader.next_step
+        waiting = self._waiting()
+        following = self._loader.next_step if waiting is None else waiting.step
         if step is not None and step != following:
             raise FailedPrecondition(
                 "step: found %d; the next batch is of step %d: ask before a step's first batch"
                 % (step, following)
             )
         return self._loader.num_micro_batches(following)
+
+    def step_totals(self) -> Totals:
+        """Sums over all ranks' samples of the next step, the same on every rank, before its
+        first batch is given out: for FLOPs and the loss. Takes that batch from the loader
+        and holds it, so all ranks call this at the same place, as they call `next`.
+
+        Raises StopIteration at the end of the data, and FailedPrecondition between the
+        batches of a step.
+        """
+        if not self._fetch(max(self._taken)):
+            raise StopIteration
+        batch = self._waiting()
+        assert batch is not None
+        if batch.micro_batch != 0:
+            raise FailedPrecondition(
+                "step_totals: found micro-batch %d of step %d next; ask before a step's first batch"
+                % (batch.micro_batch, batch.step)
+            )
+        return batch.step_totals
+
+    def _waiting(self) -> Optional[Batch]:
+        """The batch that is held and no chunk has had, if there is one."""
+        number = max(self._taken) - self._first
+        return self._held[number] if number < len(self._held) else None
 
     # ---- Checkpoints ----
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from ..errors import InvalidArgument
+from .._arguments import is_encoder
+from ..connection import Connection, Servers
+from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import is_padded, real_images, require_images
+from .bridge_iterators import Modules, opened, place_of
 from .bridge_vlm import host_number
+from .megatron_bridge import Mimo, radio
+from .megatron_hooks import Batches
+
+Iterators = Tuple[Optional[Batches], Optional[Batches], Optional[Batches]]
 
 
 def batch_list(batch: Mapping[str, Any]) -> List[Any]:
@@ -68,3 +75,115 @@ def tensors_only(inputs: Mapping[str, Any]) -> Dict[str, Any]:
         elif value is not None:
             result[key] = value
     return result
+
+
+def wrap_data_iterator(
+    data_iterator: Any, config: Any = None, num_microbatches: int = 0, pg_collection: Any = None
+) -> Tuple[Any, int, float, float]:
+    """In the place of Megatron-LM's function of this name (`data_schedule.py`): (the iterator
+    itself, number of micro-batches, sum of the samples' lengths, sum of their squares) of
+    the next step, all of them known from its schedule. No rank gathers lengths.
+
+    Lengths are padded ones. All ranks call it at the same place, before a step's first
+    batch. Other arguments than the first are Megatron-LM's, and without effect. Errors: as
+    `Batches.step_totals`; InvalidArgument for another iterator.
+
+    Args:
+        data_iterator: a `megatron_hooks.Batches` or DataIterator, its list `iterators`, or
+            one of these in a RerunDataIterator, whose step may be computed again.
+    """
+    first = data_iterator[0] if isinstance(data_iterator, list) else data_iterator
+    batches = first
+    while batches is not None and not isinstance(batches, Batches):
+        batches = getattr(batches, "iterable", None)
+    if batches is None:
+        raise InvalidArgument(
+            "data_iterator: found %s; wanted a megatron_hooks.DataIterator on every rank"
+            % type(first).__name__
+        )
+    count = batches.num_micro_batches()
+    totals = batches.step_totals()
+    return data_iterator, count, float(totals.padded_tokens), float(totals.padded_tokens_squared)
+
+
+def mimo_data_loaders(
+    servers: Servers,
+    *,
+    modules: Modules = None,
+    adapter: Optional[Callable[[Any], Any]] = None,
+    **options: Any,
+) -> Callable[[Any, Any], Iterators]:
+    """A `build_train_valid_test_data_loaders` for Megatron-LM's `examples/mimo/pretrain_mimo.py`:
+    the loaders of this rank's role, encoder or language model.
+
+        from examples.mimo import pretrain_mimo
+        pretrain_mimo.build_train_valid_test_data_loaders = megatron_lm.mimo_data_loaders(
+            "unix:/run/ballast/a.sock")
+        pretrain_mimo.main()
+
+    Training begins at `args.iteration`, validation after `args.consumed_valid_samples`. A
+    rank without batches gets None for each split, and so does a split without a source.
+
+    The function raises FailedPrecondition, before the first step, if
+    - the modules of the topology or their parallel sizes are not the job's, or weights are
+      spread over data-parallel ranks (`--gtp-weight-remat-size`),
+    - `--global-batch-size` and `--micro-batch-size`, the latter times the language model's
+      dp, are not the job's;
+    and at a step with another number of micro-batches.
+
+    Args:
+        modules: as `bridge_iterators.data_iterators` takes it. Without it an encoder of any
+            name is the job's only one.
+        adapter: called with a loader; returns the function that turns its batches into
+            inputs. Default: `Mimo` with the topology's name for modality and encoder, and
+            `megatron_bridge.radio`, as that example's model has them.
+        options: further options of Loader, without the rank's numbers.
+    """
+
+    def build(args: Any, topology: Any) -> Iterators:
+        job = Connection.of(servers).job()
+        names = [name for name in topology.grids if is_encoder(name)]
+        own = modules
+        encoders = [m["module"] for m in job["modules"] if is_encoder(m["module"])]
+        if own is None and len(names) == len(encoders) == 1:
+            own = {names[0]: encoders[0]}
+        place = place_of(
+            {
+                name: topology.module_pgs[name] if grid.is_current_rank_in_grid() else None
+                for name, grid in topology.grids.items()
+            },
+            job, own,
+        )  # fmt: skip
+        dp = next(int(m["dp"]) for m in job["modules"] if m["module"] == "language")
+        for name, found, wanted in (
+            ("--gtp-weight-remat-size", getattr(args, "gtp_weight_remat_size", 1), 1),
+            ("--global-batch-size", args.global_batch_size, job["global_batch"]),
+            ("--micro-batch-size on each of %d ranks" % dp, args.micro_batch_size * dp,
+             job["micro_batch"]),
+        ):  # fmt: skip
+            if found != wanted:
+                raise FailedPrecondition(
+                    "%s: found %s; wanted %s, the job's: set one to the other"
+                    % (name, found, wanted)
+                )
+        if place is None:
+            return None, None, None
+        made: List[Optional[Batches]] = []
+        count = args.global_batch_size // (args.micro_batch_size * dp)
+        consumed = int(getattr(args, "consumed_valid_samples", 0) or 0)
+        steps = (int(args.iteration), consumed // args.global_batch_size, 0)
+        for split, step in zip(("train", "valid", "test"), steps):
+            if split not in job.get("splits", ("train",)):
+                made.append(None)
+                continue
+            loader = opened(servers, dict(options, **place, split=split, start_step=step))
+            if adapter is not None:
+                inputs = adapter(loader)
+            elif names:
+                inputs = Mimo(loader, modality=names[0], encoders={names[0]: radio})
+            else:
+                inputs = Mimo(loader)
+            made.append(Batches(loader, inputs, micro_batches=count))
+        return made[0], made[1], made[2]
+
+    return build
