@@ -43,7 +43,7 @@ class HelperPool {
     HelperProcess::Options helper;
     HelperProcess::Launch launch;
     // Sends the jobs and fills in their answers, in HelperProcess::Ask. Its
-    // error is that of every job.
+    // error is every job's.
     std::function<absl::Status(Worker* worker, absl::Span<Job* const> jobs)>
         ask;
     // Whether an error of `ask` is the fault of a job.
@@ -60,7 +60,7 @@ class HelperPool {
 
   // Starts a process, if none runs. Blocks. Errors: as HelperProcess::Ask.
   absl::Status Start();
-  // Runs the jobs, with those of other threads. Blocks. Each job has its
+  // Runs the jobs, with jobs of other threads. Blocks. Each job has its
   // status.
   void Run(absl::Span<Job* const> jobs);
   // Ends the processes that run nothing. The next jobs start new ones.

@@ -31,7 +31,7 @@ struct PythonModule {
 
 // Starts `python`, an interpreter of FindPythons, with the order of its sets
 // and the threads of its libraries fixed. `name` is that of the process. The
-// files beside it are not on its path, nor are those of the user's home.
+// files beside it are not on its path, nor are packages of the user's home.
 // Errors: as StartHelper.
 absl::StatusOr<HelperChild> StartPython(const char* name,
                                         const std::string& python);
@@ -43,7 +43,7 @@ absl::Status SendModules(HelperProcess* helper,
                          absl::Span<const PythonModule> modules);
 
 // Has the process close its box (helper_program.h) around itself and all its
-// threads, with `memory` bytes of address space. Errors: as
+// threads, with `memory` bytes of address space beside what it has. Errors: as
 // HelperProcess::Receive.
 absl::Status CloseBox(HelperProcess* helper, uint64_t memory);
 

@@ -42,8 +42,8 @@ uint64_t GetSize(const Medium& medium) {
   return 0;
 }
 
-// Finds the media that a recipe names. `left`: bytes that those of the record
-// itself may have.
+// Finds the media that a recipe names. `left`: the most bytes of media in the
+// record itself.
 class MediaFinder {
  public:
   MediaFinder(const std::vector<Medium>* media, const MediaRoot* root,

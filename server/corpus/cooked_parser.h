@@ -18,10 +18,10 @@ namespace ballast {
 absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
                                         const MediaRoot* root);
 
-// The parser of source `source`, whose records are those of `raw`, made to
-// samples by `recipe`. Scan cooks many records at a time; Read blocks while
-// Python runs, and is ABORTED from memory. Errors of Read, beside those of
-// RecordParser: a data fault of kind kByRecipe (Recipe::Cook; the recipe gave
+// The parser of source `source`, whose records `raw` finds and `recipe` makes
+// to samples. Scan cooks many records at a time; Read blocks while
+// Python runs, and is ABORTED from memory. Errors of Read, beside
+// RecordParser's: a data fault of kind kByRecipe (Recipe::Cook; the recipe gave
 // another answer than when the record was indexed).
 std::unique_ptr<RecordParser> MakeCookedParser(
     std::unique_ptr<RawRecordParser> raw, std::shared_ptr<const Recipe> recipe,

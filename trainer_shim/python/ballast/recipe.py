@@ -7,7 +7,7 @@
         row = record.json()
         return recipe.Sample(messages=row["chat"], images=[record.media("image")])
 
-`sources[].recipe: my_recipe.py` names the file. The server runs it in processes of its own, and
+`sources[].recipe: my_recipe.py` names the file. The server runs it in separate processes, and
 holds this module's text itself: nothing need be installed for it. `cook` must be pure: the same
 record gives the same sample, in any process, in any order.
 """
@@ -226,27 +226,24 @@ class Sample:
         """References to images and videos, as the server reads them; empty without any."""
         if not self.images and not self.videos:
             return b""
-        return json.dumps(
-            {
-                "images": [_to_reference(image, "image") for image in self.images],
-                "videos": [
-                    [_to_reference(picture, "picture") for picture in video]
-                    if isinstance(video, (list, tuple))
-                    else _to_reference(video, "video")
-                    for video in self.videos
-                ],
-            }
-        ).encode()
+        images = [_to_reference(image, "image") for image in self.images]
+        videos = [
+            f"[{','.join([_to_reference(picture, 'picture') for picture in video])}]"
+            if isinstance(video, (list, tuple))
+            else _to_reference(video, "video")
+            for video in self.videos
+        ]
+        return f'{{"images":[{",".join(images)}],"videos":[{",".join(videos)}]}}'.encode()
 
 
-_DUMPS = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_DUMPS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
-def _to_reference(medium: Any, kind: str) -> Union[int, str]:
+def _to_reference(medium: Any, kind: str) -> str:
     if isinstance(medium, Media):
-        return medium._number
+        return str(medium._number)
     if isinstance(medium, str):
-        return medium
+        return _DUMPS(medium)
     raise TypeError(f"{kind} {medium!r}: wanted what record.media(name) gives, or a path")
 
 
