@@ -274,6 +274,8 @@ absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program) {
   for (char** next = environ; *next != nullptr; ++next) {
     if (IsForHelpers(*next)) variables.push_back(*next);
   }
+  std::vector<std::string> given = program.variables;
+  for (std::string& variable : given) variables.push_back(variable.data());
   variables.push_back(nullptr);
   errno = posix_spawn(&channel.ours.process, path.c_str(), &spawn.actions,
                       &spawn.attributes, arguments.data(), variables.data());

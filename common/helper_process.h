@@ -66,6 +66,8 @@ struct HelperProgram {
   // If `image` is null: the program's file, and its arguments.
   std::string path = {};
   std::vector<std::string> arguments = {};
+  // Of its environment, beside those of ours that it may have: "NAME=VALUE".
+  std::vector<std::string> variables = {};
 };
 
 // A process and our ends of what it was started with.

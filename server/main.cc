@@ -6,6 +6,7 @@
 #include "server/command/init.h"
 #include "server/command/inspect_image.h"
 #include "server/command/inspect_index.h"
+#include "server/command/inspect_recipe.h"
 #include "server/command/inspect_sample.h"
 #include "server/command/inspect_text.h"
 #include "server/command/inspect_video.h"
@@ -43,6 +44,7 @@ int main(int argc, char** argv) {
   ballast::AddInspectLengths(&line, inspect);
   ballast::AddInspectPlacement(&line, inspect);
   ballast::AddInspectPositions(&line, inspect);
+  ballast::AddInspectRecipe(&line, inspect);
   ballast::AddInspectSample(&line, inspect);
   ballast::AddInspectText(&line, inspect);
   ballast::AddInspectVideo(&line, inspect);

@@ -33,6 +33,7 @@ struct Options {
   bool hash = false;
   std::string shard;
   bool merge = false;
+  uint64_t verify_recipe = 0;
 };
 
 // Prints a progress line that overwrites the one before, with the time left
@@ -148,7 +149,8 @@ void PrintResult(const SourceIndexing& result) {
               << " bad samples of these files; --rebuild lists them\n";
   }
   if (report.filtered > 0) {
-    std::cout << "  left out by the filters: " << report.filtered << " rows\n";
+    std::cout << "  left out by filters or the recipe: " << report.filtered
+              << " records\n";
   }
   for (const auto& [extension, count] : report.ignored) {
     std::cout << "  ignored: " << count << " members ." << extension << "\n";
@@ -217,6 +219,18 @@ absl::Status Build(const LoadedConfig& config, const Options& options,
       "filters, as said above, or `path` names the wrong files"));
 }
 
+absl::Status VerifyRecipe(const LoadedConfig& config, uint64_t samples) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<RecipeCheck> checks,
+                           VerifyRecipes(config, samples));
+  if (checks.empty()) std::cout << "no source has a recipe\n";
+  for (const RecipeCheck& check : checks) {
+    std::cout << check.source << ": the recipe made the same of "
+              << check.samples << " records twice more\n";
+  }
+  std::cout.flush();
+  return absl::OkStatus();
+}
+
 absl::Status Index(const Options& options) {
   const bool in_shards = !options.shard.empty();
   BALLAST_ASSIGN_OR_RETURN(const Shard shard,
@@ -254,6 +268,9 @@ absl::Status Index(const Options& options) {
   }
   bool all_fresh = false;
   BALLAST_RETURN_IF_ERROR(Build(config, options, index_options, &all_fresh));
+  if (options.verify_recipe > 0) {
+    BALLAST_RETURN_IF_ERROR(VerifyRecipe(config, options.verify_recipe));
+  }
   // Once all indexes are whole, only checks are left to merge.
   if (options.merge && !all_fresh) return absl::OkStatus();
   return options.check || options.merge ? Check(config, options, shard)
@@ -284,6 +301,9 @@ To spread it over machines or processes, run --shard 1/N to N/N anywhere that
 sees the files, then --merge: the index is the same, byte for byte. A shard that
 was ended goes on behind the files that it has read when it is run again.
 
+A recipe must be pure: --verify-recipe N runs it again for N samples of each
+source, and fails if it makes another sample of a record (docs/recipes.md).
+
 With `decode: device` the GPUs' JPEG engines decode, and they report no damage:
 --check reads every file that they may decode, once, on all cores, and notes in
 the index which are sound. Only those travel to them. A check that was ended
@@ -294,6 +314,7 @@ index, run --check with --shard 1/N to N/N, then --merge again.)",
       "  ballast-server index --config ballast.yaml --shard 3/8\n"
       "  ballast-server index --config ballast.yaml --merge\n"
       "  ballast-server index --config ballast.yaml --hash\n"
+      "  ballast-server index --config ballast.yaml --verify-recipe 1000\n"
       "  ballast-server index --config ballast.yaml --check\n"
       "  ballast-server index --config ballast.yaml --check --shard 3/8",
       [options] { return Index(*options); });
@@ -313,6 +334,12 @@ index, run --check with --shard 1/N to N/N, then --merge again.)",
       "--hash", &options->hash,
       "keep a hash of every image and video, which servers compare; "
       "later builds keep it up, until a --rebuild without --hash");
+  command
+      ->AddWholeNumber(
+          "--verify-recipe", &options->verify_recipe,
+          "then run the recipes of N samples a source twice more, in "
+          "two processes and in two orders, and compare the answers")
+      .TypeName("N");
   command
       ->AddText("--shard", &options->shard,
                 "read only part I of N of the files, and write no index; with "

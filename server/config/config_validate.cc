@@ -45,6 +45,10 @@ class SourceCheck {
                        "found a store; wanted a file on a disk, which servers "
                        "map into memory");
     }
+    if (IsSound("recipe") && IsStoreUrl(source_.recipe())) {
+      report_.AddFault(ChildKey(key_, "recipe"),
+                       "found a store; wanted a Python file on a disk");
+    }
     const v1::Source::Images& images = source_.images();
     CheckOrder("lengths", source_.lengths().min(), source_.lengths().max());
     CheckOrder("images", images.min(), images.max());
@@ -106,6 +110,9 @@ class SourceCheck {
 
   void CheckParquet() {
     Refuse("preset", "columns");
+    // A recipe has all columns.
+    Refuse("preset", "recipe");
+    Refuse("columns", "recipe");
     if (IsSound("columns")) CheckColumns();
     for (int i = 0; i < source_.filters_size(); ++i) {
       const std::string key = ItemKey(ChildKey(key_, "filters"), i);

@@ -21,6 +21,8 @@ inline constexpr char kMissing[] = "missing";
 inline constexpr char kIsUrl[] = "is a URL";
 inline constexpr char kInZip[] = "in a zip archive";
 inline constexpr char kTooLong[] = "too long";
+// What a recipe refuses, or does otherwise than when its source was indexed.
+inline constexpr char kByRecipe[] = "refused by the recipe";
 
 // The kind of what has befallen an "image" or a "video".
 inline std::string MediaKind(absl::string_view medium,

@@ -58,9 +58,13 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
       files_.Get(record.file, parts.from);
   if (!file.ok()) return Annotate(file.status(), where);
   FileView view(file->get(), parts.from, FileOwner(record));
+  bool is_by_recipe = false;
   absl::StatusOr<FaultOr<RawSample>> sample = [&] {
     const absl::Status begun = view.Begin();
-    return SeparateFault(begun.ok() ? ReadRecord(number, &view, parts) : begun);
+    absl::StatusOr<RawSample> read =
+        begun.ok() ? ReadRecord(number, &view, parts) : begun;
+    is_by_recipe = GetBadKind(read.status()) == kByRecipe;
+    return SeparateFault(std::move(read));
   }();
   // A text is identified by its hash, wherever it was read; images in the file
   // only by their headers.
@@ -88,9 +92,13 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
     }
   }
   if (!sample.ok()) return Annotate(sample.status(), where);
+  // Only the answer to a record that is the indexed one is the recipe's fault.
   return DataFault(absl::StrCat(where, ": ", sample->fault().reason(),
-                                "; the file has changed since it was indexed, "
-                                "although its size and its time have not"));
+                                is_by_recipe
+                                    ? ""
+                                    : "; the file has changed since it was "
+                                      "indexed, although its size and its time "
+                                      "have not"));
 }
 
 absl::StatusOr<bool> FileSource::HasList(uint64_t number) const {
@@ -272,9 +280,8 @@ absl::StatusOr<std::unique_ptr<FileSource>> MakeFileSource(
     const v1::Source& source, absl::string_view directory,
     std::shared_ptr<const IndexFile> index, std::vector<SourceFile> files,
     std::shared_ptr<OpenFileCache> cache) {
-  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<RecordParser> parser,
-                           format->make(source, directory));
+                           MakeParser(source, directory));
   return std::make_unique<FileSource>(std::move(parser), std::move(index),
                                       std::move(files), std::move(cache));
 }

@@ -81,7 +81,7 @@ class FileSource final : public SampleSource {
 
 // The reader of `source` over its index and data files, which are in the order
 // of the index. Does not check that they belong together: OpenSource does.
-// Errors: as FindFormat and RecordFormat::make.
+// Errors: as MakeParser.
 absl::StatusOr<std::unique_ptr<FileSource>> MakeFileSource(
     const v1::Source& source, absl::string_view directory,
     std::shared_ptr<const IndexFile> index, std::vector<SourceFile> files,

@@ -1,5 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/corpus/cooked_parser.h"
 #include "server/corpus/energon/energon_parser.h"
 #include "server/corpus/jsonl/jsonl_parser.h"
 #include "server/corpus/parquet/parquet_parser.h"
@@ -17,6 +19,14 @@ constexpr const RecordFormat* kFormats[] = {
     &kEnergonFormat,
 };
 
+absl::StatusOr<std::shared_ptr<const Recipe>> GetRecipe(
+    const v1::Source& source, absl::string_view directory) {
+  auto recipe =
+      Recipes::OfProcess().Get(ResolvePath(directory, source.recipe()));
+  if (recipe.ok()) return recipe;
+  return Annotate(recipe.status(), "sources[].recipe");
+}
+
 }  // namespace
 
 absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source) {
@@ -32,6 +42,25 @@ absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source) {
       "source ", source.name(),
       ": only webdataset, jsonl, parquet and energon sources have files to "
       "read"));
+}
+
+absl::StatusOr<std::unique_ptr<RecordParser>> MakeParser(
+    const v1::Source& source, absl::string_view directory) {
+  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  if (source.recipe().empty()) return format->make(source, directory);
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const Recipe> recipe,
+                           GetRecipe(source, directory));
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<RawRecordParser> raw,
+                           format->make_raw(source, directory));
+  return MakeCookedParser(std::move(raw), std::move(recipe), source.name());
+}
+
+absl::StatusOr<std::string> GetRecipeName(const v1::Source& source,
+                                          absl::string_view directory) {
+  if (source.recipe().empty()) return std::string();
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Recipe> recipe,
+                           GetRecipe(source, directory));
+  return recipe->name();
 }
 
 }  // namespace ballast

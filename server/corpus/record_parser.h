@@ -17,6 +17,7 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/sample_source.h"
+#include "server/recipe/recipe.h"
 #include "server/storage/span.h"
 #include "server/storage/store_reader.h"
 
@@ -116,6 +117,50 @@ class RecordParser {
                       const FileView& /*file*/) const {}
 };
 
+// A record of a source with a recipe, before the recipe makes a sample of it.
+struct RawRecord {
+  // Without text, media and `text_check`.
+  Record record;
+  RecipeRecord given;  // without `source` and `name`
+  // The places of given.parts, one for each.
+  std::vector<Medium> media;
+};
+
+// Takes the records of a data file. Each error ends the scan.
+class RawRecordSink {
+ public:
+  virtual ~RawRecordSink() = default;
+  // The name of the file, for Record::name.
+  virtual const std::string& name() const = 0;
+  virtual absl::Status Add(RawRecord record) = 0;
+  // As FileScanner.
+  virtual absl::Status AddBad(uint64_t offset, absl::string_view key,
+                              const absl::Status& reason) = 0;
+  virtual absl::Status AddDamage(uint64_t offset, absl::string_view lost_key,
+                                 const absl::Status& reason) = 0;
+  virtual void AddFiltered() = 0;
+  virtual void Advance(uint64_t offset) = 0;
+};
+
+// As RecordParser, for the records that a recipe is given. Thread-safe.
+class RawRecordParser {
+ public:
+  virtual ~RawRecordParser() = default;
+  virtual absl::Status Scan(const File& file, RawRecordSink& sink) const = 0;
+  virtual absl::StatusOr<RawRecord> Read(const IndexSampleRecord& entry,
+                                         FileView file,
+                                         absl::string_view file_name) const = 0;
+  virtual bool HoldsImages() const { return true; }
+  virtual const MediaRoot* media() const { return nullptr; }
+  virtual absl::StatusOr<std::vector<ByteRange>> Ranges(
+      const IndexSampleRecord& entry, FileView file, bool /*images*/) const {
+    return std::vector<ByteRange>{
+        RangeToKeep({entry.offset, entry.length}, file.size())};
+  }
+  virtual void Forget(const IndexSampleRecord& /*entry*/,
+                      const FileView& /*file*/) const {}
+};
+
 // A format of sources, as its folder describes it. `directory` is that of the
 // configuration. Functions may be null where the comment says what then holds.
 struct RecordFormat {
@@ -134,11 +179,24 @@ struct RecordFormat {
   // Errors: as MediaRoot::Create; of the format.
   absl::StatusOr<std::unique_ptr<RecordParser>> (*make)(
       const v1::Source& source, absl::string_view directory);
+  // Of a source with a recipe. Errors: likewise.
+  absl::StatusOr<std::unique_ptr<RawRecordParser>> (*make_raw)(
+      const v1::Source& source, absl::string_view directory);
 };
 
 // The format of `source`. UNIMPLEMENTED, naming the source, if it has no files
 // or this build does not read it.
 absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source);
+
+// The parser of `source`, with its recipe if it has one. Errors: as FindFormat,
+// RecordFormat::make and Recipes::Get.
+absl::StatusOr<std::unique_ptr<RecordParser>> MakeParser(
+    const v1::Source& source, absl::string_view directory);
+
+// The name of the recipe of `source` (Recipe::name); "" without one. Errors: as
+// Recipes::Get.
+absl::StatusOr<std::string> GetRecipeName(const v1::Source& source,
+                                          absl::string_view directory);
 
 }  // namespace ballast
 

@@ -40,7 +40,9 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   if (index.digests().sizes != digests.sizes) {
     return stale(
         "it was built with another format, media_root or exif_orientation, "
-        "other columns or filters, or by another version of this program");
+        "other columns or filters, another recipe, Python or package of its, "
+        "or "
+        "by another version of this program");
   }
   if (index.digests().lengths != digests.lengths) {
     return stale(
@@ -117,6 +119,13 @@ IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
           RelativeName(directory, ResolvePath(directory, source.media_root()));
     }
     if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
+    if (!source.recipe().empty()) {
+      // One that cannot be opened, which making the parser reports, fits no
+      // index.
+      absl::StrAppend(&columns, "recipe ",
+                      GetRecipeName(source, directory).value_or("unreadable"),
+                      "\n");
+    }
   }
   IndexDigests digests;
   digests.sizes = ComputeDigest(absl::StrCat(static_cast<int>(source.format()),

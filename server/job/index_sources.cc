@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
+#include "server/config/path_pattern.h"
 #include "server/corpus/check/index_check.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_builder.h"
@@ -23,7 +24,7 @@
 #include "server/image/sound_scan.h"
 #include "server/job/job_setup.h"
 #include "server/job/video_probe.h"
-#include "server/storage/storage.h"
+#include "server/recipe/recipe.h"
 #include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/tokenizer.h"
@@ -74,8 +75,7 @@ absl::StatusOr<SourceCheck> CheckSource(const v1::Source& source,
 
 absl::StatusOr<std::vector<SourceCheck>> CheckSources(
     const LoadedConfig& config, const CheckSourcesOptions& options) {
-  BALLAST_RETURN_IF_ERROR(
-      Storage::OfProcess().Configure(config.config.storage()));
+  BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   BALLAST_ASSIGN_OR_RETURN(const IndexKey key, GetKey(config.config));
   std::vector<SourceCheck> all;
   for (const v1::Source& source : config.config.sources()) {
@@ -92,8 +92,7 @@ absl::StatusOr<std::vector<SourceCheck>> CheckSources(
 
 absl::StatusOr<std::vector<SourceMarks>> CountMarks(
     const LoadedConfig& config) {
-  BALLAST_RETURN_IF_ERROR(
-      Storage::OfProcess().Configure(config.config.storage()));
+  BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   BALLAST_ASSIGN_OR_RETURN(const IndexKey key, GetKey(config.config));
   std::vector<SourceMarks> all;
   for (const v1::Source& source : config.config.sources()) {
@@ -271,8 +270,7 @@ absl::Status Build(const v1::Source& source, absl::string_view directory,
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
-  BALLAST_RETURN_IF_ERROR(
-      Storage::OfProcess().Configure(config.config.storage()));
+  BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   v1::Config c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model()));
@@ -361,6 +359,55 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       return Annotate(built, absl::StrCat("source ", source.name()));
     }
     all.push_back(std::move(result));
+  }
+  return all;
+}
+
+namespace {
+
+// Cooks every sample of `ordinals` again, which FileSource compares with the
+// index.
+absl::Status CookAgain(const FileSource& source,
+                       absl::Span<const uint64_t> ordinals) {
+  for (const uint64_t ordinal : ordinals) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const FaultOr<RawSample> sample,
+        source.Read(ordinal, {.text = true, .images = false}));
+    if (!sample.ok()) {
+      return absl::FailedPreconditionError(sample.fault().reason());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RecipeCheck>> VerifyRecipes(
+    const LoadedConfig& config, uint64_t samples) {
+  BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
+  BALLAST_ASSIGN_OR_RETURN(const IndexKey key, GetKey(config.config));
+  std::vector<RecipeCheck> all;
+  for (const v1::Source& source : config.config.sources()) {
+    if (source.recipe().empty()) continue;
+    BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<FileSource> opened,
+                             OpenSource(source, config.directory, key));
+    BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Recipe> recipe,
+                             Recipes::OfProcess().Get(ResolvePath(
+                                 config.directory, source.recipe())));
+    const uint64_t size = opened->index().size();
+    std::vector<uint64_t> ordinals(std::min(samples, size));
+    for (uint64_t i = 0; i < ordinals.size(); ++i) {
+      ordinals[i] = size - 1 - i * size / ordinals.size();
+    }
+    for (int pass = 0; pass < 2; ++pass) {
+      recipe->Restart();
+      const absl::Status same = CookAgain(*opened, ordinals);
+      if (!same.ok()) {
+        return Annotate(same, absl::StrCat("source ", source.name()));
+      }
+      std::reverse(ordinals.begin(), ordinals.end());
+    }
+    all.push_back({source.name(), ordinals.size()});
   }
   return all;
 }

@@ -5,12 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
+#include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
+#include "server/recipe/recipe.h"
 #include "server/storage/storage.h"
 #include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
@@ -28,6 +31,14 @@ namespace {
 constexpr int kConversationRules = 3;
 
 }  // namespace
+
+absl::Status ConfigureProcess(const v1::Config& config) {
+  const v1::Serve& serve = config.serve();
+  Recipes::OfProcess().SetProcesses(serve.recipe_processes() > 0
+                                        ? serve.recipe_processes()
+                                        : ThreadsOrCores(serve.threads()));
+  return Storage::OfProcess().Configure(config.storage());
+}
 
 IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
   IndexKey key;
@@ -52,8 +63,7 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
 }
 
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
-  BALLAST_RETURN_IF_ERROR(
-      Storage::OfProcess().Configure(config.config.storage()));
+  BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   OpenedJob job;
   job.config = config.config;
   BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
@@ -73,6 +83,10 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   }
   v1::Config scheduled = job.config;
   scheduled.mutable_model()->set_tokenizer(job.tokenizer->digest());
+  for (v1::Source& source : *scheduled.mutable_sources()) {
+    BALLAST_ASSIGN_OR_RETURN(*source.mutable_recipe(),
+                             GetRecipeName(source, config.directory));
+  }
   BALLAST_ASSIGN_OR_RETURN(job.scheduler,
                            Scheduler::Create(scheduled, indexes));
   return job;

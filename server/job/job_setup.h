@@ -22,6 +22,10 @@
 
 namespace ballast {
 
+// Gives what all jobs of this process share its settings: storage, recipes.
+// Errors: as Storage::Configure.
+absl::Status ConfigureProcess(const v1::Config& config);
+
 // The key of everything that the indexes of a loaded `config` depend on.
 // `tokenizer` is the one that its model names; the model's token ids agree with
 // it (OpenModelTokenizer).

@@ -179,6 +179,13 @@ v1::Fingerprint ScheduleFingerprint(
     entries[absl::StrCat("delivery.encoded.", config.sources(i).name())] =
         digest;
   }
+  // Servers must make the same samples of a record. A checkpoint resumes with
+  // another recipe or Python where the samples, whose hashes the index's digest
+  // covers, are equal.
+  for (const v1::Source& source : config.sources()) {
+    if (source.recipe().empty()) continue;
+    entries[absl::StrCat("delivery.recipe.", source.name())] = source.recipe();
+  }
   // Servers must make the same tokens of a text. A checkpoint resumes under
   // other rules where the lengths, which the index's digest covers, are equal:
   // new rules are mostly those of other settings.

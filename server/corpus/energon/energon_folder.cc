@@ -128,8 +128,9 @@ absl::Status RefuseClass(absl::string_view name) {
   if (name == "CrudeWebdataset" || name == "CrudeSample") {
     return absl::UnimplementedError(absl::StrCat(
         name,
-        ": its samples are made by a cooker, which is Python and cannot run "
-        "here. If each sample is KEY.json or KEY.txt with its images beside "
+        ": its samples are made by a cooker, which is Python: write it as a "
+        "recipe (docs/recipes.md). If each sample is KEY.json or KEY.txt with "
+        "its images beside "
         "it, "
         "`energon: {crude: webdataset}` on the source reads it so; or give the "
         "folder a sample_type and field_map"));
@@ -440,14 +441,20 @@ absl::StatusOr<EnergonFolder> OpenEnergonFolder(const v1::Source& source,
                                        absl::StrCat(meta, "split.json")}));
   }
   BALLAST_ASSIGN_OR_RETURN(texts.split, ReadMeta(split));
-  BALLAST_ASSIGN_OR_RETURN(
-      texts.dataset,
-      ReadMeta(absl::StrCat(meta, options.dataset_config().empty()
-                                      ? "dataset.yaml"
-                                      : options.dataset_config())));
+  // A recipe takes the place of a cooker, of a sample type and of its fields.
+  const bool has_recipe = !source.recipe().empty();
+  if (has_recipe) {
+    texts.dataset = "__class__: CrudeWebdataset";
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(
+        texts.dataset,
+        ReadMeta(absl::StrCat(meta, options.dataset_config().empty()
+                                        ? "dataset.yaml"
+                                        : options.dataset_config())));
+  }
   absl::StatusOr<EnergonFolder> result = ParseEnergonFolder(
       texts, EnergonSplitPart(source),
-      options.crude() == v1::Source::Energon::CRUDE_WEBDATASET);
+      has_recipe || options.crude() == v1::Source::Energon::CRUDE_WEBDATASET);
   if (!result.ok()) return Annotate(result.status(), meta);
   result->folder = folder;
   return result;

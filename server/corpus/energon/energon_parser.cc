@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
 #include "server/corpus/energon/energon_tar.h"
+#include "server/corpus/energon/raw_members.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"
@@ -56,12 +58,13 @@ Record GetRecord(const EnergonTarSample& sample, EnergonContent content,
 constexpr char kPrepareAgain[] =
     "; the tar has changed since `energon prepare`: run it again";
 
-// Scans one tar file of an Energon folder.
+// Scans one tar file of an Energon folder, for samples (FileScanner) or for the
+// records of a recipe (RawRecordSink).
+template <typename Scan>
 class EnergonScan {
  public:
   EnergonScan(const File* file, const EnergonFolder* folder,
-              const EnergonShard* shard, EnergonIndex* index,
-              FileScanner* scanner)
+              const EnergonShard* shard, EnergonIndex* index, Scan* scanner)
       : file_(*file),
         folder_(*folder),
         shard_(*shard),
@@ -90,8 +93,7 @@ class EnergonScan {
       scanner_.AddFiltered();
       return absl::OkStatus();
     }
-    BALLAST_RETURN_IF_ERROR(scanner_.Listed(sample.begin, Printable(sample.key),
-                                            AddSample(sample)));
+    BALLAST_RETURN_IF_ERROR(Add(sample));
     scanner_.Advance(sample.end);
     return absl::OkStatus();
   }
@@ -124,28 +126,48 @@ class EnergonScan {
         shard_.count, kPrepareAgain));
   }
 
-  // Adds the sample to the scan, or returns why it is bad.
-  absl::Status AddSample(EnergonTarSample sample) {
+  // Lists the sample as bad, or adds it to the scan.
+  absl::Status Add(const EnergonTarSample& sample) {
+    absl::StatusOr<EnergonTarSample> found = Find(sample);
+    if constexpr (std::is_same_v<Scan, FileScanner>) {
+      return scanner_.Listed(
+          sample.begin, Printable(sample.key),
+          found.ok() ? AddSample(*std::move(found)) : found.status());
+    } else {
+      absl::StatusOr<RawRecord> raw =
+          found.ok()
+              ? ReadRawMembers(&file_, *std::move(found), scanner_.name())
+              : absl::StatusOr<RawRecord>(found.status());
+      return raw.ok() ? scanner_.Add(*std::move(raw))
+                      : scanner_.AddBad(sample.begin, Printable(sample.key),
+                                        raw.status());
+    }
+  }
+
+  // The sample as the tar file has it, or why it is bad.
+  absl::StatusOr<EnergonTarSample> Find(const EnergonTarSample& sample) const {
     if (sample.end - sample.begin > kMaxSampleSpan) {
       return absl::InvalidArgumentError(
           absl::StrCat("its members span ", sample.end - sample.begin,
                        " bytes, wanted at most ", kMaxSampleSpan));
     }
-    if (index_ != nullptr) {
-      // The offsets of the database lead there; the tar must agree with them.
-      BALLAST_ASSIGN_OR_RETURN(
-          EnergonTarSample found,
-          ReadEnergonSample(&file_, sample.begin, sample.end));
-      if (found.key != sample.key ||
-          (index_->has_parts() && found.parts != sample.parts)) {
-        return absl::DataLossError(absl::StrCat(
-            "index.sqlite has other parts at this place than the tar, which "
-            "has sample ",
-            Printable(found.key), " of ", found.parts.size(), " parts",
-            kPrepareAgain));
-      }
-      sample = std::move(found);
+    if (index_ == nullptr) return sample;
+    // The offsets of the database lead there; the tar must agree with them.
+    BALLAST_ASSIGN_OR_RETURN(
+        EnergonTarSample found,
+        ReadEnergonSample(&file_, sample.begin, sample.end));
+    if (found.key != sample.key ||
+        (index_->has_parts() && found.parts != sample.parts)) {
+      return absl::DataLossError(absl::StrCat(
+          "index.sqlite has other parts at this place than the tar, which "
+          "has sample ",
+          Printable(found.key), " of ", found.parts.size(), " parts",
+          kPrepareAgain));
     }
+    return found;
+  }
+
+  absl::Status AddSample(EnergonTarSample sample) {
     BALLAST_ASSIGN_OR_RETURN(
         EnergonContent content,
         ReadEnergonContent(&file_, sample, folder_.fields,
@@ -184,24 +206,22 @@ class EnergonScan {
   const EnergonFolder& folder_;
   const EnergonShard& shard_;
   EnergonIndex* const index_;  // null: an older folder
-  FileScanner& scanner_;
+  Scan& scanner_;
   uint64_t found_ = 0;
   EnergonTarSample before_;  // the last one read
 };
 
-// Reads the headers of a sample's parts, its text, and images if requested;
-// index.sqlite is read by the index alone. Takes from it the places of samples
-// and parts, and holds the tar file against it, and the images' sizes against
-// its media metadata.
-class EnergonParser final : public RecordParser {
+// The tar files of a folder.
+class EnergonTars {
  public:
-  explicit EnergonParser(EnergonFolder folder) : folder_(std::move(folder)) {
+  explicit EnergonTars(EnergonFolder folder) : folder_(std::move(folder)) {
     for (const EnergonShard& shard : folder_.shards) {
       shards_.emplace(folder_.ShardPath(shard), shard);
     }
   }
 
-  absl::Status Scan(const File& file, FileScanner& scanner) const override {
+  template <typename Scan>
+  absl::Status ScanTar(const File& file, Scan& scan) const {
     const auto shard = shards_.find(file.path());
     if (shard == shards_.end()) {
       return absl::AbortedError(
@@ -216,8 +236,27 @@ class EnergonParser final : public RecordParser {
     } else if (!absl::IsNotFound(opened.status())) {
       return opened.status();
     }
-    return EnergonScan(&file, &folder_, &shard->second, index.get(), &scanner)
+    return EnergonScan(&file, &folder_, &shard->second, index.get(), &scan)
         .Run();
+  }
+
+  const EnergonFields& fields() const { return folder_.fields; }
+
+ private:
+  const EnergonFolder folder_;
+  absl::flat_hash_map<std::string, EnergonShard> shards_;  // by path
+};
+
+// Reads the headers of a sample's parts, its text, and images if requested;
+// index.sqlite is read by the index alone. Takes from it the places of samples
+// and parts, and holds the tar file against it, and the images' sizes against
+// its media metadata.
+class EnergonParser final : public RecordParser {
+ public:
+  explicit EnergonParser(EnergonFolder folder) : tars_(std::move(folder)) {}
+
+  absl::Status Scan(const File& file, FileScanner& scanner) const override {
+    return tars_.ScanTar(file, scanner);
   }
 
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
@@ -228,7 +267,7 @@ class EnergonParser final : public RecordParser {
         const EnergonTarSample found,
         ReadEnergonSample(file, entry.offset, entry.offset + entry.length));
     absl::StatusOr<EnergonContent> content =
-        ReadEnergonContent(file, found, folder_.fields, lists);
+        ReadEnergonContent(file, found, tars_.fields(), lists);
     if (!content.ok()) {
       return Annotate(content.status(),
                       absl::StrCat("key ", Printable(found.key)));
@@ -237,8 +276,27 @@ class EnergonParser final : public RecordParser {
   }
 
  private:
-  const EnergonFolder folder_;
-  absl::flat_hash_map<std::string, EnergonShard> shards_;  // by path
+  const EnergonTars tars_;
+};
+
+class RawEnergonParser final : public RawRecordParser {
+ public:
+  explicit RawEnergonParser(EnergonFolder folder) : tars_(std::move(folder)) {}
+
+  absl::Status Scan(const File& file, RawRecordSink& sink) const override {
+    return tars_.ScanTar(file, sink);
+  }
+
+  absl::StatusOr<RawRecord> Read(const IndexSampleRecord& entry, FileView file,
+                                 absl::string_view file_name) const override {
+    BALLAST_ASSIGN_OR_RETURN(
+        EnergonTarSample found,
+        ReadEnergonSample(file, entry.offset, entry.offset + entry.length));
+    return ReadRawMembers(file, std::move(found), file_name);
+  }
+
+ private:
+  const EnergonTars tars_;
 };
 
 }  // namespace
@@ -269,6 +327,12 @@ const RecordFormat kEnergonFormat = {
       BALLAST_ASSIGN_OR_RETURN(EnergonFolder folder,
                                OpenEnergonFolder(source, directory));
       return std::make_unique<EnergonParser>(std::move(folder));
+    },
+    [](const v1::Source& source, absl::string_view directory)
+        -> absl::StatusOr<std::unique_ptr<RawRecordParser>> {
+      BALLAST_ASSIGN_OR_RETURN(EnergonFolder folder,
+                               OpenEnergonFolder(source, directory));
+      return std::make_unique<RawEnergonParser>(std::move(folder));
     }};
 
 }  // namespace ballast

@@ -222,11 +222,10 @@ absl::StatusOr<ImageFactsView> IndexReuse::GetFacts(uint64_t number) const {
 absl::StatusOr<std::unique_ptr<SourceScan>> SourceScan::Create(
     const v1::Source& source, absl::string_view directory,
     const IndexOptions* options) {
-  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<RecordParser> parser,
-                           format->make(source, directory));
+                           MakeParser(source, directory));
   return std::unique_ptr<SourceScan>(new SourceScan(
       std::move(files), std::move(parser), source, directory, options));
 }

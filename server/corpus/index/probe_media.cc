@@ -279,6 +279,18 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
   return added.ok() || name.empty() ? added : Annotate(added, name);
 }
 
+absl::Status CheckMarks(const Record& record) {
+  if (!record.videos.empty()) return absl::OkStatus();
+  switch (record.text_format) {
+    case RawSample::TextFormat::kConversation:
+      return CheckConversation(record.text);
+    case RawSample::TextFormat::kPlain:
+      return CheckNoVideoMark(record.text);
+    default:
+      return absl::OkStatus();
+  }
+}
+
 absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
                        absl::Span<VideoMedia> videos) {
   if (videos.empty() || format != RawSample::TextFormat::kConversation) {

@@ -129,6 +129,11 @@ class MediaProbe {
   int64_t media_time_ns_ = 0;
 };
 
+// OK if the text of `record` mentions no video, or the record has videos: then
+// marks are counted when the text is measured. Errors: INVALID_ARGUMENT, as
+// CheckConversation and CheckNoVideoMark.
+absl::Status CheckMarks(const Record& record);
+
 // Gives the videos of a record of a tar file the clips and rates that the parts
 // of its conversation name. Errors: INVALID_ARGUMENT (another number of parts;
 // a part of pictures for a file, or the other way round; another number of

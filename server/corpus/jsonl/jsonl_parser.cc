@@ -71,41 +71,65 @@ class ObjectReader {
   std::optional<ElementReader> elements_;
 };
 
+// Passes each object of a file that is not blank to `add`, whose error ends the
+// scan. `scan` is a FileScanner or a RawRecordSink.
+template <typename Scan, typename Add>
+absl::Status ScanObjects(const File& file, Scan& scan, Add add) {
+  BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, scan.name()));
+  BALLAST_ASSIGN_OR_RETURN(const bool is_array, IsJsonArray(file));
+  ObjectReader objects(&file, is_array);
+  while (true) {
+    const absl::StatusOr<std::optional<Line>> line = objects.Next();
+    if (is_array && absl::IsDataLoss(line.status())) {
+      return scan.AddDamage(objects.offset(), "", line.status());
+    }
+    BALLAST_RETURN_IF_ERROR(line.status());
+    if (!line->has_value()) return absl::OkStatus();
+    const bool blank = (*line)->length <= kMaxTextBytes &&
+                       absl::StripLeadingAsciiWhitespace((*line)->text).empty();
+    if (blank) continue;
+    BALLAST_RETURN_IF_ERROR(add(**line));
+    scan.Advance((*line)->offset + (*line)->length);
+  }
+}
+
+absl::Status CheckLine(const Line& line) {
+  if (line.length > kMaxTextBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "object of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
+  }
+  if (line.number > kMaxLineNumber) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("object ", line.number, ", wanted at most ",
+                     kMaxLineNumber, " in a file; split the file"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadLine(const IndexSampleRecord& entry,
+                                     const FileView& file) {
+  if (entry.length > kMaxTextBytes) {
+    return DataFaultError(absl::StrCat("line of ", entry.length, " bytes"));
+  }
+  return file.ReadAt(entry.offset, entry.length);
+}
+
 class JsonlParser final : public RecordParser {
  public:
   explicit JsonlParser(MediaRoot media) : media_(std::move(media)) {}
 
   absl::Status Scan(const File& file, FileScanner& scanner) const override {
-    BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, scanner.name()));
-    BALLAST_ASSIGN_OR_RETURN(const bool is_array, IsJsonArray(file));
-    ObjectReader objects(&file, is_array);
-    while (true) {
-      const absl::StatusOr<std::optional<Line>> line = objects.Next();
-      if (is_array && absl::IsDataLoss(line.status())) {
-        return scanner.AddDamage(objects.offset(), "", line.status());
-      }
-      BALLAST_RETURN_IF_ERROR(line.status());
-      if (!line->has_value()) return absl::OkStatus();
-      const bool blank =
-          (*line)->length <= kMaxTextBytes &&
-          absl::StripLeadingAsciiWhitespace((*line)->text).empty();
-      if (blank) continue;
-      BALLAST_RETURN_IF_ERROR(scanner.Listed((*line)->offset,
-                                             absl::StrCat((*line)->number),
-                                             Add(**line, file, scanner)));
-      scanner.Advance((*line)->offset + (*line)->length);
-    }
+    return ScanObjects(file, scanner, [&](const Line& line) {
+      return scanner.Listed(line.offset, absl::StrCat(line.number),
+                            Add(line, file, scanner));
+    });
   }
 
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& /*parts*/,
                               bool /*lists*/) const override {
-    if (entry.length > kMaxTextBytes) {
-      return DataFaultError(absl::StrCat("line of ", entry.length, " bytes"));
-    }
-    BALLAST_ASSIGN_OR_RETURN(std::string line,
-                             file.ReadAt(entry.offset, entry.length));
+    BALLAST_ASSIGN_OR_RETURN(std::string line, ReadLine(entry, file));
     if (Checksum(line) != entry.text_check) {
       return DataFaultError(absl::StrCat("line ", entry.line, " is another"));
     }
@@ -144,15 +168,7 @@ class JsonlParser final : public RecordParser {
   // Adds the object to the scan, or returns why it is bad.
   absl::Status Add(const Line& line, const File& file,
                    FileScanner& scanner) const {
-    if (line.length > kMaxTextBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "object of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
-    }
-    if (line.number > kMaxLineNumber) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("object ", line.number, ", wanted at most ",
-                       kMaxLineNumber, " in a file; split the file"));
-    }
+    BALLAST_RETURN_IF_ERROR(CheckLine(line));
     BALLAST_ASSIGN_OR_RETURN(Record record,
                              GetRecord(std::string(line.text), line.offset,
                                        line.number, scanner.name()));
@@ -161,6 +177,53 @@ class JsonlParser final : public RecordParser {
 
   const MediaRoot media_;
 };
+
+RawRecord GetRawRecord(std::string text, uint64_t offset, uint64_t number,
+                       absl::string_view file_name) {
+  RawRecord raw;
+  raw.record.key = absl::StrCat(number);
+  raw.record.name = absl::StrCat(file_name, ":", number);
+  raw.record.where = absl::StrCat("line ", number);
+  raw.record.entry.offset = offset;
+  raw.record.entry.length = static_cast<uint32_t>(text.size());
+  raw.record.entry.line = static_cast<uint32_t>(number);
+  raw.given.text = std::move(text);
+  return raw;
+}
+
+// Lines for a recipe, whatever they hold.
+class RawJsonlParser final : public RawRecordParser {
+ public:
+  explicit RawJsonlParser(MediaRoot media) : media_(std::move(media)) {}
+
+  absl::Status Scan(const File& file, RawRecordSink& sink) const override {
+    return ScanObjects(file, sink, [&](const Line& line) {
+      const absl::Status checked = CheckLine(line);
+      if (!checked.ok()) {
+        return sink.AddBad(line.offset, absl::StrCat(line.number), checked);
+      }
+      return sink.Add(GetRawRecord(std::string(line.text), line.offset,
+                                   line.number, sink.name()));
+    });
+  }
+
+  absl::StatusOr<RawRecord> Read(const IndexSampleRecord& entry, FileView file,
+                                 absl::string_view file_name) const override {
+    BALLAST_ASSIGN_OR_RETURN(std::string line, ReadLine(entry, file));
+    return GetRawRecord(std::move(line), entry.offset, entry.line, file_name);
+  }
+
+  bool HoldsImages() const override { return false; }
+  const MediaRoot* media() const override { return &media_; }
+
+ private:
+  const MediaRoot media_;
+};
+
+absl::StatusOr<MediaRoot> GetMediaRoot(const v1::Source& source,
+                                       absl::string_view directory) {
+  return MediaRoot::Create(ResolvePath(directory, source.media_root()));
+}
 
 }  // namespace
 
@@ -173,10 +236,15 @@ const RecordFormat kJsonlFormat = {
     /*in_groups=*/false,
     [](const v1::Source& source, absl::string_view directory)
         -> absl::StatusOr<std::unique_ptr<RecordParser>> {
-      BALLAST_ASSIGN_OR_RETURN(
-          MediaRoot media,
-          MediaRoot::Create(ResolvePath(directory, source.media_root())));
+      BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
+                               GetMediaRoot(source, directory));
       return std::make_unique<JsonlParser>(std::move(media));
+    },
+    [](const v1::Source& source, absl::string_view directory)
+        -> absl::StatusOr<std::unique_ptr<RawRecordParser>> {
+      BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
+                               GetMediaRoot(source, directory));
+      return std::make_unique<RawJsonlParser>(std::move(media));
     }};
 
 }  // namespace ballast

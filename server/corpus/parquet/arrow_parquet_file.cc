@@ -26,6 +26,7 @@
 #include "server/corpus/parquet/row_images.h"
 #include "server/corpus/parquet/row_mapping.h"
 #include "server/corpus/parquet/sample_leaves.h"
+#include "server/corpus/parquet/whole_rows.h"
 #include "server/storage/store_reader.h"
 
 namespace ballast {
@@ -347,6 +348,9 @@ class ArrowParquetFile final : public ParquetFile {
     }
     const uint64_t bytes = memory->counted.bytes_allocated() +
                            (images.has_value() ? images->bytes() : 0);
+    if (!mapping_.whole.empty()) {
+      return MapWholeRows(table, mapping_, group.first_row, bytes, memory);
+    }
     return MapRows(table, std::move(images), mapping_, group.first_row, bytes,
                    memory);
   }

@@ -65,10 +65,8 @@ class MappedRows final : public ParquetRows {
         bytes_(bytes),
         images_(Column(mapping_.images), std::move(pages)),
         videos_(Column(mapping_.videos)),
-        turns_(Column(mapping_.turns)) {
-    for (const RowFilter& filter : mapping_.filters) {
-      filtered_.push_back(Column(filter.column));
-    }
+        turns_(Column(mapping_.turns)),
+        filters_(*table_, mapping_.filters) {
     for (const std::string& name : mapping_.beside) {
       beside_.push_back(Column(name));
     }
@@ -79,19 +77,7 @@ class MappedRows final : public ParquetRows {
   uint64_t size() const override { return table_->num_rows(); }
   uint64_t first_row() const override { return first_row_; }
 
-  bool Passes(uint64_t row) const override {
-    for (size_t i = 0; i < filtered_.size(); ++i) {
-      const RowFilter& filter = mapping_.filters[i];
-      if (filter.is_text) {
-        const auto value = BytesAt(*filtered_[i], row);
-        if (!value.has_value() || !filter.Passes(*value)) return false;
-      } else {
-        const auto value = NumberAt(*filtered_[i], row);
-        if (!value.has_value() || !filter.Passes(*value)) return false;
-      }
-    }
-    return true;
-  }
+  bool Passes(uint64_t row) const override { return filters_.Passes(row); }
 
   absl::StatusOr<ParquetRow> Row(uint64_t row) const override {
     ParquetRow sample;
@@ -382,11 +368,33 @@ class MappedRows final : public ParquetRows {
   const RowImages images_;
   const std::shared_ptr<arrow::Array> videos_;  // null: none
   const std::shared_ptr<arrow::Array> turns_;
-  std::vector<std::shared_ptr<arrow::Array>> filtered_;  // as mapping_.filters
-  std::vector<std::shared_ptr<arrow::Array>> beside_;    // as mapping_.beside
+  const TableFilters filters_;
+  std::vector<std::shared_ptr<arrow::Array>> beside_;  // as mapping_.beside
 };
 
 }  // namespace
+
+TableFilters::TableFilters(const arrow::Table& table,
+                           std::vector<RowFilter> filters)
+    : filters_(std::move(filters)) {
+  for (const RowFilter& filter : filters_) {
+    columns_.push_back(table.GetColumnByName(filter.column)->chunk(0));
+  }
+}
+
+bool TableFilters::Passes(int64_t row) const {
+  for (size_t i = 0; i < filters_.size(); ++i) {
+    const RowFilter& filter = filters_[i];
+    if (filter.is_text) {
+      const auto value = BytesAt(*columns_[i], row);
+      if (!value.has_value() || !filter.Passes(*value)) return false;
+    } else {
+      const auto value = NumberAt(*columns_[i], row);
+      if (!value.has_value() || !filter.Passes(*value)) return false;
+    }
+  }
+  return true;
+}
 
 std::shared_ptr<const ParquetRows> MapRows(
     std::shared_ptr<const arrow::Table> table, std::optional<ImagePages> images,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <arrow/type_fwd.h>
 
@@ -12,6 +13,17 @@
 #include "server/corpus/parquet/row_mapping.h"
 
 namespace ballast {
+
+// The filters of rows of a table, and their columns.
+class TableFilters {
+ public:
+  TableFilters(const arrow::Table& table, std::vector<RowFilter> filters);
+  bool Passes(int64_t row) const;
+
+ private:
+  std::vector<RowFilter> filters_;
+  std::vector<std::shared_ptr<arrow::Array>> columns_;
+};
 
 // The rows of `table`, which has the columns of `mapping`, each in one chunk.
 // With `images`, which has as many rows, the column of images has no bytes, or

@@ -25,6 +25,8 @@ ParquetColumns GetParquetColumns(const v1::Source& source) {
     auto filter = ParseRowFilter(text);
     if (filter.ok()) columns.filters.push_back(*std::move(filter));
   }
+  columns.whole_rows = !source.recipe().empty();
+  if (columns.whole_rows) return columns;
   const auto set = [&](const std::string& images, TurnShape shape,
                        const std::string& turns) {
     columns.images = images;
@@ -70,6 +72,7 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   const auto add = [&key](const std::string& text) {
     absl::StrAppend(&key, "\n", text.size(), " ", text);
   };
+  if (columns.whole_rows) add("whole rows");
   add(columns.images);
   add(columns.turns);
   add(GetName(columns.shape));

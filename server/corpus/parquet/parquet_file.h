@@ -38,6 +38,11 @@ struct ParquetRow {
   // Encoded image files. They live as long as the ParquetRows.
   std::vector<ParquetImage> images;
   std::vector<ParquetVideo> videos;
+  // With ParquetColumns::whole_rows, `text` is an object with the values of all
+  // columns: texts, numbers, lists and structs as JSON has them, others as
+  // texts, and in place of bytes {"$ballast.media": N} for images[N]. Then the
+  // columns of the images; else empty.
+  std::vector<std::string> columns;
 };
 
 // A part of a Parquet file in memory. Immutable; thread-safe.

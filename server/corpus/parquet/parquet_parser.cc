@@ -1,10 +1,12 @@
 #include "server/corpus/parquet/parquet_parser.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
@@ -49,73 +51,45 @@ absl::Status NameClips(Record* record) {
   return absl::OkStatus();
 }
 
-// The record of a row of `group`. Errors: as ParquetRows::Row.
-absl::StatusOr<Record> GetRecord(const std::shared_ptr<const ParquetRows>& rows,
-                                 uint64_t row, uint64_t group_offset,
-                                 absl::string_view file_name) {
-  BALLAST_ASSIGN_OR_RETURN(ParquetRow found, rows->Row(row));
-  const uint64_t number = rows->first_row() + row + 1;
-  Record record;
-  record.key = absl::StrCat(number);
-  record.where = absl::StrCat("row ", number);
-  record.name = absl::StrCat(file_name, ": ", record.where);
-  record.entry.offset = group_offset;
-  record.entry.line = static_cast<uint32_t>(number);
-  record.entry.text_check = Checksum(found.text);
-  record.text = std::move(found.text);
-  for (const ParquetImage& image : found.images) {
-    Medium& medium = record.images.emplace_back();
-    medium.name = absl::StrCat("image ", record.images.size());
-    if (image.pieces.empty()) {
-      medium.place = image.bytes;
-    } else {
-      medium.place = MediumPieces{image.size, image.pieces, image.others};
-    }
-  }
-  for (ParquetVideo& video : found.videos) {
-    Medium medium;
-    if (video.path.empty()) {
-      medium.name = absl::StrCat("video ", record.videos.size() + 1);
-      medium.place = video.bytes;
-    } else {
-      medium.place = MediumPath{std::move(video.path)};
-    }
-    record.videos.emplace_back().parts.push_back(std::move(medium));
-  }
-  record.bytes = rows;
-  return record;
-}
-
-class ParquetParser final : public RecordParser {
+// The rows of Parquet files, read by row groups.
+class RowReader {
  public:
-  ParquetParser(ParquetColumns columns, MediaRoot media,
-                std::shared_ptr<RowGroupCache> row_groups)
-      : columns_(std::move(columns)),
-        media_(std::move(media)),
-        row_groups_(std::move(row_groups)) {}
-  ~ParquetParser() override { row_groups_->DropSource(this); }
+  RowReader(ParquetColumns columns, std::shared_ptr<RowGroupCache> row_groups)
+      : columns_(std::move(columns)), row_groups_(std::move(row_groups)) {}
+  ~RowReader() { row_groups_->DropSource(this); }
+  RowReader(const RowReader&) = delete;
+  RowReader& operator=(const RowReader&) = delete;
 
-  absl::Status Scan(const File& file, FileScanner& scanner) const override;
-  absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
-                              absl::string_view file_name,
-                              const ReadParts& parts,
-                              bool lists) const override;
-  const MediaRoot* media() const override { return &media_; }
-  // Those of its row group, unless all that is wanted of that is in memory.
+  // A row, and the row group that it is in.
+  struct Place {
+    std::shared_ptr<const ParquetRows> rows;
+    uint64_t row = 0;  // in `rows`
+    uint64_t group_offset = 0;
+  };
+
+  // Passes each row that passes the filters to `add`, whose error ends the
+  // scan. `scan` is a FileScanner or a RawRecordSink. `read` reads a row group.
+  template <typename Scan>
+  absl::Status ScanRows(
+      const File& file, Scan& scan,
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ParquetRows>>(
+          const ParquetFile& opened, size_t group)>
+          read,
+      absl::FunctionRef<absl::Status(const Place& place)> add) const;
+
+  // The row of `entry`. Errors: as RecordParser::Read.
+  absl::StatusOr<Place> ReadRow(const IndexSampleRecord& entry, FileView file,
+                                bool images) const;
+  // Ranges of its row group, unless all that is wanted of that is in memory.
   absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
                                                 FileView file,
-                                                bool images) const override;
-  void Forget(const IndexSampleRecord& entry,
-              const FileView& file) const override {
+                                                bool images) const;
+  void Forget(const IndexSampleRecord& entry, const FileView& file) const {
     row_groups_->Drop(GetKey(entry, file));
     row_groups_->Drop({this, entry.file, /*offset=*/0, file.stamp().mtime_ns});
   }
 
  private:
-  // Adds the row to the scan, or returns why it is bad.
-  absl::Status AddRow(const std::shared_ptr<const ParquetRows>& rows,
-                      uint64_t row, const ParquetGroup& group, const File& file,
-                      FileScanner& scanner) const;
   // The row group of a record in row_groups_.
   RowGroupCache::Key GetKey(const IndexSampleRecord& entry,
                             const FileView& file) const {
@@ -141,44 +115,28 @@ class ParquetParser final : public RecordParser {
       const IndexSampleRecord& entry, FileView file, bool images) const;
 
   const ParquetColumns columns_;
-  const MediaRoot media_;  // of videos that a row names by path
   const std::shared_ptr<RowGroupCache> row_groups_;
 };
 
-absl::Status ParquetParser::AddRow(
-    const std::shared_ptr<const ParquetRows>& rows, uint64_t row,
-    const ParquetGroup& group, const File& file, FileScanner& scanner) const {
-  BALLAST_ASSIGN_OR_RETURN(Record record,
-                           GetRecord(rows, row, group.offset, scanner.name()));
-  // With videos the text's marks are counted when it is measured.
-  if (record.videos.empty()) {
-    BALLAST_RETURN_IF_ERROR(CheckConversation(record.text));
-  }
-  BALLAST_RETURN_IF_ERROR(NameClips(&record));
-  return scanner.AddRecord(std::move(record), file, &media_);
-}
-
-absl::Status ParquetParser::Scan(const File& file, FileScanner& scanner) const {
+template <typename Scan>
+absl::Status RowReader::ScanRows(
+    const File& file, Scan& scan,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ParquetRows>>(
+        const ParquetFile& opened, size_t group)>
+        read,
+    absl::FunctionRef<absl::Status(const Place& place)> add) const {
   const auto opened = OpenParquetFile(&file, columns_);
   if (absl::IsFailedPrecondition(opened.status()) ||
       absl::IsUnimplemented(opened.status())) {
     // A fault of the configuration or the build, not of the data.
-    return Annotate(opened.status(), scanner.name());
+    return Annotate(opened.status(), scan.name());
   }
-  if (!opened.ok()) return scanner.AddBad(0, "", opened.status());
-  // As ProbeImages: what this reads is all that the images are looked at.
-  const IndexOptions& options = scanner.options();
-  const auto read_head = [&](uint64_t size, ReadImageBytes read) {
-    (void)ProbeImage(read, size, options.read_image_size, options.judge_image);
-  };
+  if (!opened.ok()) return scan.AddBad(0, "", opened.status());
   for (size_t i = 0; i < (*opened)->groups().size(); ++i) {
     const ParquetGroup& group = (*opened)->groups()[i];
-    // A content hash needs more than the images' headers.
-    const auto rows = file.object() != nullptr && !options.hash
-                          ? (*opened)->ReadHeads(file, i, read_head)
-                          : (*opened)->Read(&file, i);
+    const auto rows = read(**opened, i);
     if (!rows.ok()) {
-      BALLAST_RETURN_IF_ERROR(scanner.AddBad(
+      BALLAST_RETURN_IF_ERROR(scan.AddBad(
           group.offset, "",
           Annotate(rows.status(),
                    absl::StrCat("row group of rows ", group.first_row + 1,
@@ -187,19 +145,17 @@ absl::Status ParquetParser::Scan(const File& file, FileScanner& scanner) const {
     }
     for (uint64_t row = 0; row < (*rows)->size(); ++row) {
       if (!(*rows)->Passes(row)) {
-        scanner.AddFiltered();
+        scan.AddFiltered();
         continue;
       }
-      BALLAST_RETURN_IF_ERROR(
-          scanner.Listed(group.offset, absl::StrCat(group.first_row + row + 1),
-                         AddRow(*rows, row, group, file, scanner)));
+      BALLAST_RETURN_IF_ERROR(add({*rows, row, group.offset}));
     }
-    scanner.Advance(group.offset);
+    scan.Advance(group.offset);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<ParquetParser::GroupPlace> ParquetParser::FindGroup(
+absl::StatusOr<RowReader::GroupPlace> RowReader::FindGroup(
     uint32_t file_number, uint64_t offset, FileView file) const {
   const RowGroupCache::Key key = {this, file_number, /*offset=*/0,
                                   file.stamp().mtime_ns};
@@ -225,7 +181,7 @@ absl::StatusOr<ParquetParser::GroupPlace> ParquetParser::FindGroup(
   return place;
 }
 
-absl::StatusOr<std::vector<ByteRange>> ParquetParser::Ranges(
+absl::StatusOr<std::vector<ByteRange>> RowReader::Ranges(
     const IndexSampleRecord& entry, FileView file, bool images) const {
   const auto rows = FindRows(entry, file);
   if (rows != nullptr && !(images && rows->ImagesInFile())) {
@@ -238,7 +194,7 @@ absl::StatusOr<std::vector<ByteRange>> ParquetParser::Ranges(
   return place.file->Ranges(place.number);
 }
 
-absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetParser::RowsAt(
+absl::StatusOr<std::shared_ptr<const ParquetRows>> RowReader::RowsAt(
     const IndexSampleRecord& entry, FileView file, bool images) const {
   const RowGroupCache::Key key = GetKey(entry, file);
   const auto load = [&]() -> absl::StatusOr<RowGroupCache::Part> {
@@ -265,32 +221,206 @@ absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetParser::RowsAt(
   return std::static_pointer_cast<const ParquetRows>(rows);
 }
 
-absl::StatusOr<Record> ParquetParser::Read(const IndexSampleRecord& entry,
-                                           FileView file,
-                                           absl::string_view file_name,
-                                           const ReadParts& parts,
-                                           bool /*lists*/) const {
-  std::shared_ptr<const ParquetRows> rows;
-  if (parts.from == ReadFrom::kMemory) {
-    rows = FindRows(entry, file);
-    if (rows == nullptr) return absl::AbortedError("row group not decoded");
+absl::StatusOr<RowReader::Place> RowReader::ReadRow(
+    const IndexSampleRecord& entry, FileView file, bool images) const {
+  Place place;
+  if (file.from() == ReadFrom::kMemory) {
+    place.rows = FindRows(entry, file);
+    if (place.rows == nullptr) {
+      return absl::AbortedError("row group not decoded");
+    }
   } else {
-    auto read = RowsAt(entry, file, parts.images);
+    auto read = RowsAt(entry, file, images);
     if (absl::IsFailedPrecondition(read.status())) {
       // The columns were there when the file was indexed.
       return DataFaultError(read.status().message());
     }
     BALLAST_RETURN_IF_ERROR(read.status());
-    rows = *std::move(read);
+    place.rows = *std::move(read);
   }
-  const uint64_t row = uint64_t{entry.line} - 1 - rows->first_row();
-  if (row >= rows->size()) {
+  place.group_offset = entry.offset;
+  place.row = uint64_t{entry.line} - 1 - place.rows->first_row();
+  if (place.row >= place.rows->size()) {
     return DataFaultError(
         absl::StrCat("row ", entry.line, ": not in its row group"));
   }
-  auto record = GetRecord(rows, row, entry.offset, file_name);
-  if (record.ok()) return record;
-  return Annotate(record.status(), absl::StrCat("row ", entry.line));
+  return place;
+}
+
+// The record of a row, without its text and media.
+Record PlaceRecord(const RowReader::Place& place, absl::string_view file_name) {
+  const uint64_t number = place.rows->first_row() + place.row + 1;
+  Record record;
+  record.key = absl::StrCat(number);
+  record.where = absl::StrCat("row ", number);
+  record.name = absl::StrCat(file_name, ": ", record.where);
+  record.entry.offset = place.group_offset;
+  record.entry.line = static_cast<uint32_t>(number);
+  record.bytes = place.rows;
+  return record;
+}
+
+// The record of a row. Errors: as ParquetRows::Row.
+absl::StatusOr<Record> GetRecord(const RowReader::Place& place,
+                                 absl::string_view file_name) {
+  BALLAST_ASSIGN_OR_RETURN(ParquetRow found, place.rows->Row(place.row));
+  Record record = PlaceRecord(place, file_name);
+  record.entry.text_check = Checksum(found.text);
+  record.text = std::move(found.text);
+  for (const ParquetImage& image : found.images) {
+    Medium& medium = record.images.emplace_back();
+    medium.name = absl::StrCat("image ", record.images.size());
+    if (image.pieces.empty()) {
+      medium.place = image.bytes;
+    } else {
+      medium.place = MediumPieces{image.size, image.pieces, image.others};
+    }
+  }
+  for (ParquetVideo& video : found.videos) {
+    Medium medium;
+    if (video.path.empty()) {
+      medium.name = absl::StrCat("video ", record.videos.size() + 1);
+      medium.place = video.bytes;
+    } else {
+      medium.place = MediumPath{std::move(video.path)};
+    }
+    record.videos.emplace_back().parts.push_back(std::move(medium));
+  }
+  return record;
+}
+
+class ParquetParser final : public RecordParser {
+ public:
+  ParquetParser(ParquetColumns columns, MediaRoot media,
+                std::shared_ptr<RowGroupCache> row_groups)
+      : reader_(std::move(columns), std::move(row_groups)),
+        media_(std::move(media)) {}
+
+  absl::Status Scan(const File& file, FileScanner& scanner) const override {
+    // As ProbeImages: what this reads is all that the images are looked at.
+    const IndexOptions& options = scanner.options();
+    const auto read_head = [&](uint64_t size, ReadImageBytes read) {
+      (void)ProbeImage(read, size, options.read_image_size,
+                       options.judge_image);
+    };
+    return reader_.ScanRows(
+        file, scanner,
+        [&](const ParquetFile& opened, size_t group) {
+          // A content hash needs more than the images' headers.
+          return file.object() != nullptr && !options.hash
+                     ? opened.ReadHeads(file, group, read_head)
+                     : opened.Read(&file, group);
+        },
+        [&](const RowReader::Place& place) {
+          return scanner.Listed(
+              place.group_offset,
+              absl::StrCat(place.rows->first_row() + place.row + 1),
+              AddRow(place, file, scanner));
+        });
+  }
+
+  absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
+                              absl::string_view file_name,
+                              const ReadParts& parts,
+                              bool /*lists*/) const override {
+    BALLAST_ASSIGN_OR_RETURN(const RowReader::Place place,
+                             reader_.ReadRow(entry, file, parts.images));
+    auto record = GetRecord(place, file_name);
+    if (record.ok()) return record;
+    return Annotate(record.status(), absl::StrCat("row ", entry.line));
+  }
+
+  const MediaRoot* media() const override { return &media_; }
+  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
+                                                FileView file,
+                                                bool images) const override {
+    return reader_.Ranges(entry, file, images);
+  }
+  void Forget(const IndexSampleRecord& entry,
+              const FileView& file) const override {
+    reader_.Forget(entry, file);
+  }
+
+ private:
+  // Adds the row to the scan, or returns why it is bad.
+  absl::Status AddRow(const RowReader::Place& place, const File& file,
+                      FileScanner& scanner) const {
+    BALLAST_ASSIGN_OR_RETURN(Record record, GetRecord(place, scanner.name()));
+    BALLAST_RETURN_IF_ERROR(CheckMarks(record));
+    BALLAST_RETURN_IF_ERROR(NameClips(&record));
+    return scanner.AddRecord(std::move(record), file, &media_);
+  }
+
+  const RowReader reader_;
+  const MediaRoot media_;  // of videos that a row names by path
+};
+
+// Rows with all their columns, for a recipe. Their bytes are in memory.
+class RawParquetParser final : public RawRecordParser {
+ public:
+  RawParquetParser(ParquetColumns columns, MediaRoot media)
+      : reader_(std::move(columns), RowGroupCache::OfProcess()),
+        media_(std::move(media)) {}
+
+  absl::Status Scan(const File& file, RawRecordSink& sink) const override {
+    return reader_.ScanRows(
+        file, sink,
+        [&](const ParquetFile& opened, size_t group) {
+          return opened.Read(&file, group);
+        },
+        [&](const RowReader::Place& place) {
+          auto raw = GetRawRecord(place, sink.name());
+          if (raw.ok()) return sink.Add(*std::move(raw));
+          return sink.AddBad(
+              place.group_offset,
+              absl::StrCat(place.rows->first_row() + place.row + 1),
+              raw.status());
+        });
+  }
+
+  absl::StatusOr<RawRecord> Read(const IndexSampleRecord& entry, FileView file,
+                                 absl::string_view file_name) const override {
+    BALLAST_ASSIGN_OR_RETURN(const RowReader::Place place,
+                             reader_.ReadRow(entry, file, /*images=*/true));
+    auto raw = GetRawRecord(place, file_name);
+    if (raw.ok()) return raw;
+    return Annotate(raw.status(), absl::StrCat("row ", entry.line));
+  }
+
+  const MediaRoot* media() const override { return &media_; }
+  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
+                                                FileView file,
+                                                bool images) const override {
+    return reader_.Ranges(entry, file, images);
+  }
+  void Forget(const IndexSampleRecord& entry,
+              const FileView& file) const override {
+    reader_.Forget(entry, file);
+  }
+
+ private:
+  static absl::StatusOr<RawRecord> GetRawRecord(const RowReader::Place& place,
+                                                absl::string_view file_name) {
+    BALLAST_ASSIGN_OR_RETURN(ParquetRow row, place.rows->Row(place.row));
+    RawRecord raw;
+    raw.record = PlaceRecord(place, file_name);
+    raw.given.kind = RecipeRecord::Kind::kRow;
+    raw.given.text = std::move(row.text);
+    for (size_t i = 0; i < row.images.size(); ++i) {
+      raw.given.parts.push_back(
+          {row.columns[i], row.images[i].size, std::nullopt});
+      raw.media.push_back({row.columns[i], row.images[i].bytes});
+    }
+    return raw;
+  }
+
+  const RowReader reader_;
+  const MediaRoot media_;
+};
+
+absl::StatusOr<MediaRoot> GetMediaRoot(const v1::Source& source,
+                                       absl::string_view directory) {
+  return MediaRoot::Create(ResolvePath(directory, source.media_root()));
 }
 
 }  // namespace
@@ -323,11 +453,17 @@ const RecordFormat kParquetFormat = {
     /*in_groups=*/true,
     [](const v1::Source& source, absl::string_view directory)
         -> absl::StatusOr<std::unique_ptr<RecordParser>> {
-      BALLAST_ASSIGN_OR_RETURN(
-          MediaRoot media,
-          MediaRoot::Create(ResolvePath(directory, source.media_root())));
+      BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
+                               GetMediaRoot(source, directory));
       return MakeParquetParser(GetParquetColumns(source), std::move(media),
                                RowGroupCache::OfProcess());
+    },
+    [](const v1::Source& source, absl::string_view directory)
+        -> absl::StatusOr<std::unique_ptr<RawRecordParser>> {
+      BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
+                               GetMediaRoot(source, directory));
+      return std::make_unique<RawParquetParser>(GetParquetColumns(source),
+                                                std::move(media));
     }};
 
 }  // namespace ballast

@@ -262,6 +262,20 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
   return CheckNoOtherImages(schema, *mapping);
 }
 
+absl::Status CheckFilters(const arrow::Schema& schema,
+                          const std::vector<RowFilter>& filters) {
+  for (const RowFilter& filter : filters) {
+    BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* type,
+                             GetType(schema, filter.column));
+    if (filter.is_text ? IsBytes(*type) : IsNumber(*type)) continue;
+    return Mismatch(filter.column, *type,
+                    filter.is_text
+                        ? "a text, as its filter compares with one"
+                        : "a number, as its filter compares with one");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 TurnFields GetFields(TurnShape shape) {
@@ -280,6 +294,14 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
                                       const ParquetColumns& columns) {
   RowMapping mapping;
   mapping.filters = columns.filters;
+  if (columns.whole_rows) {
+    mapping.whole = schema.field_names();
+    for (const std::string& name : mapping.whole) {
+      BALLAST_RETURN_IF_ERROR(GetType(schema, name).status());
+    }
+    BALLAST_RETURN_IF_ERROR(CheckFilters(schema, mapping.filters));
+    return mapping;
+  }
   if (columns.recognise) {
     BALLAST_RETURN_IF_ERROR(RecogniseColumns(schema, &mapping));
   } else {
@@ -306,19 +328,12 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
   }
   BALLAST_RETURN_IF_ERROR(FindVideos(schema, &mapping));
   BALLAST_RETURN_IF_ERROR(FindBeside(schema, &mapping));
-  for (const RowFilter& filter : mapping.filters) {
-    BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* type,
-                             GetType(schema, filter.column));
-    if (filter.is_text ? IsBytes(*type) : IsNumber(*type)) continue;
-    return Mismatch(filter.column, *type,
-                    filter.is_text
-                        ? "a text, as its filter compares with one"
-                        : "a number, as its filter compares with one");
-  }
+  BALLAST_RETURN_IF_ERROR(CheckFilters(schema, mapping.filters));
   return mapping;
 }
 
 std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
+  if (!mapping.whole.empty()) return mapping.whole;
   std::vector<std::string> names = {mapping.turns};
   const auto add = [&names](const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {

@@ -14,6 +14,9 @@ namespace ballast {
 // The columns of one schema that make a sample; all exist and have fitting
 // types.
 struct RowMapping {
+  // With ParquetColumns::whole_rows: all columns, instead of the following but
+  // the filters.
+  std::vector<std::string> whole;
   std::string images;  // empty: none
   std::string videos;  // likewise
   std::string turns;

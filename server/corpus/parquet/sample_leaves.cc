@@ -84,6 +84,13 @@ SampleLeaves FindLeaves(const parquet::arrow::SchemaManifest& manifest,
                         const arrow::Schema& schema,
                         const RowMapping& mapping) {
   SampleLeaves leaves;
+  if (!mapping.whole.empty()) {
+    for (const auto& field : manifest.schema_fields) {
+      AddLeaves(field, field.field->name(), mapping, /*whole=*/true, &leaves);
+    }
+    leaves.placing = leaves.all;
+    return leaves;
+  }
   for (const std::string& name : ColumnsToRead(mapping)) {
     const auto is_name = [&name](const auto& each) { return each == name; };
     // A filter's column is as it was.

@@ -12,6 +12,8 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/energon/energon_tar.h"
+#include "server/corpus/energon/raw_members.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"
@@ -20,6 +22,9 @@
 
 namespace ballast {
 namespace {
+
+constexpr char kDuplicateKey[] =
+    "duplicate key; its members do not stand together";
 
 Medium GetMedium(const TarMember& member) {
   return {member.name, ByteRange{member.data, member.size}};
@@ -62,26 +67,13 @@ bool IsWhole(const WebDatasetSample& last,
          last.videos.size() == before->videos.size();
 }
 
-absl::Status CheckText(const Record& record) {
-  // With videos the text's marks are counted when it is measured.
-  if (!record.videos.empty()) return absl::OkStatus();
-  switch (record.text_format) {
-    case RawSample::TextFormat::kConversation:
-      return CheckConversation(record.text);
-    case RawSample::TextFormat::kPlain:
-      return CheckNoVideoMark(record.text);
-    default:
-      return absl::OkStatus();
-  }
-}
-
 // Adds the sample to the scan, or returns why it is bad.
 absl::Status AddSample(const File& file, const WebDatasetSample& sample,
                        FileScanner& scanner) {
   BALLAST_RETURN_IF_ERROR(sample.fault);
   BALLAST_ASSIGN_OR_RETURN(Record record,
                            GetRecord(&file, sample, scanner.name()));
-  BALLAST_RETURN_IF_ERROR(Annotate(CheckText(record), sample.text.name));
+  BALLAST_RETURN_IF_ERROR(Annotate(CheckMarks(record), sample.text.name));
   const uint64_t span = sample.end - sample.begin;
   if (span > kMaxSampleSpan) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -136,8 +128,7 @@ class WebDatasetParser final : public RecordParser {
       const absl::Status added =
           seen.insert(ComputeDigest(sample.key)).second
               ? AddSample(file, sample, scanner)
-              : absl::InvalidArgumentError(
-                    "duplicate key; its members do not stand together");
+              : absl::InvalidArgumentError(kDuplicateKey);
       return scanner.Listed(sample.begin, Printable(sample.key), added);
     };
     std::optional<WebDatasetSample> before;
@@ -163,6 +154,43 @@ class WebDatasetParser final : public RecordParser {
   }
 };
 
+// All members of each sample for a recipe, grouped as those of WebDataset are.
+class RawTarParser final : public RawRecordParser {
+ public:
+  absl::Status Scan(const File& file, RawRecordSink& sink) const override {
+    BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, sink.name()));
+    EnergonTarReader reader(&file, 0, file.stamp().size, /*whole=*/true);
+    absl::flat_hash_set<Digest> seen;
+    while (true) {
+      auto sample = reader.Next();
+      if (absl::IsDataLoss(sample.status())) {
+        return sink.AddDamage(reader.offset(), Printable(reader.pending().key),
+                              sample.status());
+      }
+      BALLAST_RETURN_IF_ERROR(sample.status());
+      if (!*sample) return absl::OkStatus();
+      const std::string key = Printable((*sample)->key);
+      const uint64_t begin = (*sample)->begin;
+      const uint64_t end = (*sample)->end;
+      absl::StatusOr<RawRecord> raw =
+          seen.insert(ComputeDigest((*sample)->key)).second
+              ? ReadRawMembers(&file, **std::move(sample), sink.name())
+              : absl::InvalidArgumentError(kDuplicateKey);
+      BALLAST_RETURN_IF_ERROR(raw.ok() ? sink.Add(*std::move(raw))
+                                       : sink.AddBad(begin, key, raw.status()));
+      sink.Advance(end);
+    }
+  }
+
+  absl::StatusOr<RawRecord> Read(const IndexSampleRecord& entry, FileView file,
+                                 absl::string_view file_name) const override {
+    BALLAST_ASSIGN_OR_RETURN(
+        EnergonTarSample found,
+        ReadEnergonSample(file, entry.offset, entry.offset + entry.length));
+    return ReadRawMembers(file, std::move(found), file_name);
+  }
+};
+
 }  // namespace
 
 const RecordFormat kWebDatasetFormat = {
@@ -175,6 +203,10 @@ const RecordFormat kWebDatasetFormat = {
     [](const v1::Source&,
        absl::string_view) -> absl::StatusOr<std::unique_ptr<RecordParser>> {
       return std::make_unique<WebDatasetParser>();
+    },
+    [](const v1::Source&,
+       absl::string_view) -> absl::StatusOr<std::unique_ptr<RawRecordParser>> {
+      return std::make_unique<RawTarParser>();
     }};
 
 }  // namespace ballast

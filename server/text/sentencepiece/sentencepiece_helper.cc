@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -84,6 +85,12 @@ void AppendRequest(absl::Span<const SentencePieceHelper::Stretch> stretches,
 
 }  // namespace
 
+// A text of a caller, until it is encoded.
+struct SentencePieceHelper::Waiting : HelperPool::Job {
+  absl::Span<const Stretch> stretches;
+  Encoded* encoded = nullptr;
+};
+
 SentencePieceHelper::SentencePieceHelper(std::string model, bool with_continued,
                                          absl::Duration patience)
     : model_(std::move(model)),
@@ -103,7 +110,16 @@ SentencePieceHelper::SentencePieceHelper(std::string model, bool with_continued,
             return StartHelper({.name = "ballast-sentencepiece",
                                 .image = kHelperImage,
                                 .bytes = kHelperImageBytes});
-          }) {}
+          }),
+      encoders_({.helper = {.name = "libsentencepiece",
+                            .libraries = kNoLibrary,
+                            .input_fault = DataFaultError,
+                            .patience = patience},
+                 .launch = [this] { return Fork(); },
+                 .ask = AskFor,
+                 .is_fault = IsDataFault,
+                 .processes = std::numeric_limits<size_t>::max(),
+                 .most_jobs = 1}) {}
 
 absl::StatusOr<std::unique_ptr<SentencePieceHelper>> SentencePieceHelper::Start(
     std::string model, bool with_continued, absl::Duration patience) {
@@ -166,34 +182,36 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
     return DataFaultError(absl::StrCat(
         "text of ", bytes, " bytes, wanted at most ", kMaxTextBytes));
   }
-  std::unique_ptr<Encoder> encoder = encoders_.Take();
-  if (encoder->process == nullptr) {
-    encoder->process = std::make_unique<HelperProcess>(
-        HelperProcess::Options{.name = "libsentencepiece",
-                               .libraries = kNoLibrary,
-                               .input_fault = DataFaultError,
-                               .patience = patience_},
-        [this] { return Fork(); });
-  }
-  HelperProcess* const process = encoder->process.get();
-  AppendRequest(stretches, &encoder->request);
-  const absl::Status status = process->Ask([&]() -> absl::Status {
+  Waiting text;
+  text.stretches = stretches;
+  text.encoded = encoded;
+  HelperPool::Job* const job = &text;
+  encoders_.Run({&job, 1});
+  return text.status;
+}
+
+absl::Status SentencePieceHelper::AskFor(
+    HelperPool::Worker* worker, absl::Span<HelperPool::Job* const> jobs) {
+  const auto* const text = static_cast<const Waiting*>(jobs[0]);
+  HelperProcess* const process = worker->helper.get();
+  AppendRequest(text->stretches, &worker->request);
+  return process->Ask([&]() -> absl::Status {
     uint32_t kind = 0;
     BALLAST_RETURN_IF_ERROR(
-        process->Send(sentencepiece_helper::kEncode, {encoder->request}));
+        process->Send(sentencepiece_helper::kEncode, {worker->request}));
     BALLAST_RETURN_IF_ERROR(
-        process->Receive(kMaxAnswerBytes, &kind, &encoder->answer));
+        process->Receive(kMaxAnswerBytes, &kind, &worker->answer));
     if (kind != sentencepiece_helper::kDone) {
-      return DataFaultError(absl::StrCat("SentencePiece: ", encoder->answer));
+      return DataFaultError(absl::StrCat("SentencePiece: ", worker->answer));
     }
-    if (Parse(encoder->answer, stretches, encoded)) return absl::OkStatus();
+    if (Parse(worker->answer, text->stretches, text->encoded)) {
+      return absl::OkStatus();
+    }
     process->Stop(HelperEnd::kAnswer);
     return DataFaultError(
         "SentencePiece: an answer that contradicts itself; is the model "
         "damaged?");
   });
-  encoders_.Return(std::move(encoder));
-  return status;
 }
 
 }  // namespace ballast

@@ -11,9 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/helper_pool.h"
 #include "common/helper_process.h"
 #include "common/mutex.h"
-#include "server/text/bpe/scratch_pool.h"
 
 namespace ballast {
 
@@ -57,11 +57,7 @@ class SentencePieceHelper {
                       Encoded* encoded) const;
 
  private:
-  struct Encoder {
-    std::unique_ptr<HelperProcess> process;
-    std::string request;
-    std::string answer;
-  };
+  struct Waiting;
 
   SentencePieceHelper(std::string model, bool with_continued,
                       absl::Duration patience);
@@ -70,6 +66,8 @@ class SentencePieceHelper {
   absl::Status Load(HelperProcess* holder) const;
   // Has a process forked that encodes.
   absl::StatusOr<HelperChild> Fork() const;
+  static absl::Status AskFor(HelperPool::Worker* worker,
+                             absl::Span<HelperPool::Job* const> jobs);
 
   const std::string model_;
   const bool with_continued_;
@@ -77,7 +75,7 @@ class SentencePieceHelper {
   mutable Mutex mutex_;
   // The process that holds the model.
   mutable HelperProcess holder_ ABSL_GUARDED_BY(mutex_);
-  mutable ScratchPool<Encoder> encoders_;
+  mutable HelperPool encoders_;
 };
 
 }  // namespace ballast

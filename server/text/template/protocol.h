@@ -7,7 +7,6 @@
 // answers, as frames of common/helper_program.h. A new process first says which
 // Python and jinja2 it has, as JSON, in a kDone.
 //
-//   kBox       BoxRequest and the filter (GetBoxFilter) -> kDone
 //   kTemplate  JSON: the template, and what it is given beside conversations
 //              -> kDone and JSON {"generation": whether it has such spans}, or
 //              kRefused and why
@@ -17,13 +16,8 @@
 //              messages (uint32_t), and the text, or the reason
 namespace ballast::template_helper {
 
-enum RequestKind : uint32_t { kBox = 1, kTemplate, kRender };
+enum RequestKind : uint32_t { kTemplate = 2, kRender };
 enum AnswerKind : uint32_t { kDone, kRefused, kTooLong };
-
-struct BoxRequest {
-  uint64_t memory;
-  uint64_t process;
-};
 
 // Flags of a conversation.
 inline constexpr uint32_t kMarksAreParts = 1;

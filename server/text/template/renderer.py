@@ -1,22 +1,19 @@
 """Renders conversations with a chat template, as transformers does.
 
-The server starts it (template_renderer.cc) and talks to it in frames, as
-common/helper_program.h has them: kind, a zero, the number of bytes, the bytes.
-protocol.h says what the frames hold. Runs in a box of its own: what it needs is
-imported before the box closes.
+The server starts it (template_renderer.cc). protocol.h says what its frames hold
+(common/python_helper.py). What it needs is imported before the box closes.
 """
 
 import codecs
-import ctypes
 import gc
 import json
 import os
 import re
-import resource
-import signal
 import struct
 import sys
 from datetime import datetime
+
+from ballast_helper import DONE, REFUSED, TooLong, answer, read_request, start_timer, stop_timer, to_reason
 
 try:
     import jinja2
@@ -37,77 +34,19 @@ import urllib.parse  # noqa: F401
 for _name in ("unicode_escape", "raw_unicode_escape", "ascii", "latin_1", "utf_8"):
     codecs.lookup(_name)
 
-SOCKET = 3
-FRAME = struct.Struct("=IIQ")
-BOX, TEMPLATE, RENDER = 1, 2, 3
-DONE, REFUSED, TOO_LONG = 0, 1, 2
-TOO_LONG_REASON = "it takes more processor time than any sound template; does it end?"
+TEMPLATE, RENDER = 2, 3
+TOO_LONG = 2  # after DONE and REFUSED
+TOO_LONG_REASON = "it takes more processor time than any valid template; does it end?"
 # Of a conversation in a request.
 MARKS_ARE_PARTS, BY_PREFIXES = 1, 2
 # Of a message of the assistant in an answer.
 IS_SUPERVISED, HAS_OWN_THOUGHT = 1, 2
-PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PR_SET_NO_NEW_PRIVS = 22, 2, 38
-MOST_REASON = 2000
 GENERATION = re.compile(r"\{\%-?\s*generation\s*-?\%\}")
 MARK = re.compile(r"(<image>|<video>)")
 
 
-class TooLong(BaseException):
-    """The rendering took more than its limit of processor time."""
-
-
 class Refusal(Exception):
     """A conversation that cannot be rendered, and why."""
-
-
-def read(count):
-    pieces = []
-    while count > 0:
-        piece = os.read(SOCKET, min(count, 1 << 20))
-        if not piece:
-            os._exit(0)
-        pieces.append(piece)
-        count -= len(piece)
-    return b"".join(pieces)
-
-
-def read_request():
-    kind, _, count = FRAME.unpack(read(FRAME.size))
-    return kind, read(count)
-
-
-def answer(kind, *pieces):
-    body = b"".join(pieces)
-    left = memoryview(FRAME.pack(kind, 0, len(body)) + body)
-    while left:
-        left = left[os.write(SOCKET, left) :]
-
-
-def enter_box(request):
-    memory, process = struct.unpack_from("=QQ", request)
-    code = request[16:]
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    os.closerange(5, 1 << 16)
-    null = os.open("/dev/null", os.O_WRONLY)
-    os.dup2(null, 2)
-    os.close(null)
-    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
-        resource.setrlimit(limit, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    # Reads the zone, as strftime_now will.
-    datetime.now().strftime("%c")
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if not code:
-        return
-    # The filter allows abort() by the number of the process that it is made for.
-    if process != os.getpid():
-        os._exit(1)
-    room = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(room))
-    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_char_p(program), 0, 0) != 0:
-        os._exit(1)
 
 
 class AssistantTracker(jinja2.ext.Extension):
@@ -444,21 +383,6 @@ def render_one(renderer, text, flags):
     )
 
 
-def start_timer(seconds):
-    # Ends the process itself in what no handler of a signal interrupts.
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 1.5 * seconds + 0.5)
-
-
-def stop_timer():
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-
-
-def on_timer(number, frame):
-    raise TooLong()
-
-
 def guarded(work):
     """What `work` gives, and None; or None and why there is nothing."""
     try:
@@ -478,10 +402,6 @@ def guarded(work):
     finally:
         stop_timer()
         AssistantTracker.spans = None
-
-
-def to_reason(reason):
-    return reason[:MOST_REASON].encode(errors="replace")
 
 
 def render_all(renderer, request):
@@ -522,16 +442,12 @@ def warm_up():
 def main():
     versions = {"python": sys.version.split()[0], "jinja2": jinja2.__version__}
     answer(DONE, json.dumps(versions).encode())
-    signal.signal(signal.SIGPROF, on_timer)
     warm_up()
     renderer = None
     gc.freeze()
     while True:
         kind, request = read_request()
-        if kind == BOX:
-            enter_box(request)
-            answer(DONE)
-        elif kind == TEMPLATE:
+        if kind == TEMPLATE:
             settings = json.loads(request)
             start_timer(settings["seconds"])
             renderer, why = guarded(lambda: Renderer(settings))

@@ -1,19 +1,15 @@
 #include "server/text/template/template_renderer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "common/helper_program.h"
+#include "common/machine.h"
+#include "common/python_helper.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/corpus/data_fault.h"
@@ -24,7 +20,6 @@ namespace ballast {
 namespace {
 
 using Json = nlohmann::json;
-using template_helper::BoxRequest;
 using template_helper::Head;
 using template_helper::Outcome;
 
@@ -42,14 +37,6 @@ constexpr char kNoJinja[] =
     "install jinja2` for the first python3 of PATH, or name a template of "
     "docs/text.md";
 
-// Runs the program that comes in the first frame.
-constexpr char kLoader[] = R"(import os, struct
-size = struct.unpack("=IIQ", os.read(3, 16))[2]
-text = b""
-while len(text) < size:
-    text += os.read(3, size - len(text)) or os._exit(0)
-exec(compile(text, "renderer.py", "exec")))";
-
 template <typename T>
 absl::string_view GetBytes(const T& value) {
   return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
@@ -63,33 +50,15 @@ bool Take(absl::string_view* from, T* value) {
   return true;
 }
 
-// Every python3 that PATH has, and Debian's.
-std::vector<std::string> FindPythons() {
-  std::vector<std::string> found;
-  const char* const path = std::getenv("PATH");
-  std::vector<std::string> folders =
-      absl::StrSplit(path != nullptr ? path : "", ':', absl::SkipEmpty());
-  folders.push_back("/usr/bin");
-  for (const std::string& folder : folders) {
-    const std::string file = absl::StrCat(folder, "/python3");
-    if (std::find(found.begin(), found.end(), file) == found.end() &&
-        access(file.c_str(), X_OK) == 0) {
-      found.push_back(file);
-    }
-  }
-  return found;
-}
-
 size_t ProcessesOf(const TemplateRenderer::Options& options) {
   if (options.processes > 0) return options.processes;
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  return std::max<size_t>(1, cores * 3 / 4);
+  return std::max<size_t>(1, Cores() * 3 / 4);
 }
 
 // Takes what the program, which has run untrusted code, says of one
 // conversation. False: it contradicts itself.
-bool TakeResult(absl::string_view* from,
-                absl::StatusOr<RenderedConversation>* result) {
+bool TakeResult(absl::string_view* from, RenderedConversation* result,
+                absl::Status* status) {
   Outcome head;
   if (!Take(from, &head)) return false;
   RenderedConversation rendered;
@@ -119,21 +88,28 @@ bool TakeResult(absl::string_view* from,
   from->remove_prefix(head.bytes);
   if (!CheckUtf8(rendered.text).ok()) return false;
   if (head.kind == template_helper::kDone) {
-    *result = std::move(rendered);
+    *status = absl::OkStatus();
   } else if (head.kind == template_helper::kTooLong) {
-    *result = absl::UnavailableError(
+    *status = absl::UnavailableError(
         absl::StrCat("the chat template: ", rendered.text));
   } else {
-    *result = DataFaultError(absl::StrCat(
+    *status = DataFaultError(absl::StrCat(
         "the chat template refuses the conversation: ", rendered.text));
   }
+  *result = std::move(rendered);
   return true;
 }
 
 }  // namespace
 
+// One caller's conversation, until it is rendered.
+struct TemplateRenderer::Waiting : HelperPool::Job {
+  Request request;
+  RenderedConversation rendered;
+};
+
 TemplateRenderer::TemplateRenderer(const Options& options)
-    : options_(options), most_processes_(ProcessesOf(options)) {}
+    : options_(options) {}
 
 absl::StatusOr<std::unique_ptr<TemplateRenderer>> TemplateRenderer::Create(
     const JinjaTemplate& source, const Options& options) {
@@ -149,15 +125,9 @@ absl::StatusOr<std::unique_ptr<TemplateRenderer>> TemplateRenderer::Create(
   std::vector<std::string> failed;
   for (const std::string& python : FindPythons()) {
     renderer->python_ = python;
-    auto process = renderer->MakeProcess();
-    const absl::Status status =
-        process->helper->Ask([] { return absl::OkStatus(); });
-    if (status.ok()) {
-      MutexLock lock(&renderer->mutex_);
-      renderer->idle_.push_back(std::move(process));
-      renderer->processes_ = 1;
-      return renderer;
-    }
+    renderer->MakePool();
+    const absl::Status status = renderer->pool_->Start();
+    if (status.ok()) return renderer;
     // The template's own fault; a process that cannot be started says else.
     if (absl::IsInvalidArgument(status) && !IsDataFault(status)) return status;
     if (absl::IsUnavailable(status)) return status;
@@ -169,22 +139,18 @@ absl::StatusOr<std::unique_ptr<TemplateRenderer>> TemplateRenderer::Create(
                      : absl::StrCat("none in ", absl::StrJoin(failed, ", "))));
 }
 
-std::unique_ptr<TemplateRenderer::Process> TemplateRenderer::MakeProcess()
-    const {
-  auto process = std::make_unique<Process>();
-  process->helper = std::make_unique<HelperProcess>(
-      HelperProcess::Options{
-          .name = "jinja2, which renders the chat template,",
-          .libraries = kNoJinja,
-          .input_fault = DataFaultError,
-          .patience = options_.patience,
-          .prepare = [this](HelperProcess* helper) { return Prepare(helper); }},
-      [this] {
-        return StartHelper({.name = "ballast-jinja2",
-                            .path = python_,
-                            .arguments = {"-I", "-c", kLoader}});
-      });
-  return process;
+void TemplateRenderer::MakePool() {
+  pool_ = std::make_unique<HelperPool>(HelperPool::Options{
+      .helper = {.name = "jinja2, which renders the chat template,",
+                 .libraries = kNoJinja,
+                 .input_fault = DataFaultError,
+                 .patience = options_.patience,
+                 .prepare =
+                     [this](HelperProcess* helper) { return Prepare(helper); }},
+      .launch = [this] { return StartPython("ballast-jinja2", python_); },
+      .ask = AskFor,
+      .is_fault = IsDataFault,
+      .processes = ProcessesOf(options_)});
 }
 
 absl::Status TemplateRenderer::Prepare(HelperProcess* helper) const {
@@ -192,18 +158,14 @@ absl::Status TemplateRenderer::Prepare(HelperProcess* helper) const {
   std::string answer;
   const absl::string_view program(reinterpret_cast<const char*>(kRenderer),
                                   kRendererBytes);
-  BALLAST_RETURN_IF_ERROR(helper->Send(0, {program}));
+  BALLAST_RETURN_IF_ERROR(SendModules(helper, {{"renderer", program}}));
   BALLAST_RETURN_IF_ERROR(helper->Receive(kMostReasonBytes, &kind, &answer));
   const Json versions = Json::parse(answer, nullptr, false);
   if (!versions.is_object()) {
     return absl::FailedPreconditionError(kNoJinja);
   }
   const std::string version = versions.value("jinja2", "");
-  const BoxRequest box = {template_helper::kMostMemory,
-                          static_cast<uint64_t>(helper->process())};
-  BALLAST_RETURN_IF_ERROR(helper->Send(
-      template_helper::kBox, {GetBytes(box), GetBoxFilter(helper->process())}));
-  BALLAST_RETURN_IF_ERROR(helper->Receive(kMostReasonBytes, &kind, &answer));
+  BALLAST_RETURN_IF_ERROR(CloseBox(helper, template_helper::kMostMemory));
   BALLAST_RETURN_IF_ERROR(helper->Send(template_helper::kTemplate, {setup_}));
   BALLAST_RETURN_IF_ERROR(helper->Receive(kMostReasonBytes, &kind, &answer));
   if (kind != template_helper::kDone) {
@@ -231,88 +193,53 @@ absl::StatusOr<RenderedConversation> TemplateRenderer::Render(
 std::vector<absl::StatusOr<RenderedConversation>> TemplateRenderer::RenderAll(
     absl::Span<const Request> requests) const {
   std::vector<Waiting> own(requests.size());
-  for (size_t i = 0; i < own.size(); ++i) own[i].request = requests[i];
-  const auto is_done = [&] {
-    return std::all_of(own.begin(), own.end(),
-                       [](const Waiting& one) { return one.is_done; });
-  };
-  mutex_.Lock();
-  for (Waiting& one : own) waiting_.push_back(&one);
-  while (!is_done()) {
-    if (waiting_.empty() || (idle_.empty() && processes_ >= most_processes_)) {
-      changed_.Wait(&mutex_);
-      continue;
-    }
-    std::vector<Waiting*> batch;
-    for (size_t bytes = 0; !waiting_.empty() && batch.size() < kMostBatch &&
-                           bytes < kMostBatchBytes;) {
-      batch.push_back(waiting_.front());
-      bytes += batch.back()->request.json.size();
-      waiting_.pop_front();
-    }
-    std::unique_ptr<Process> process;
-    if (idle_.empty()) {
-      ++processes_;
-    } else {
-      process = std::move(idle_.back());
-      idle_.pop_back();
-    }
-    mutex_.Unlock();
-    if (process == nullptr) process = MakeProcess();
-    Serve(process.get(), batch);
-    mutex_.Lock();
-    for (Waiting* one : batch) one->is_done = true;
-    idle_.push_back(std::move(process));
-    changed_.NotifyAll();
+  std::vector<HelperPool::Job*> jobs;
+  for (size_t i = 0; i < own.size(); ++i) {
+    own[i].request = requests[i];
+    own[i].bytes = requests[i].json.size();
+    jobs.push_back(&own[i]);
   }
-  mutex_.Unlock();
-  std::vector<Result> results;
-  for (Waiting& one : own) results.push_back(std::move(one.result));
+  pool_->Run(jobs);
+  std::vector<absl::StatusOr<RenderedConversation>> results;
+  for (Waiting& one : own) {
+    if (one.status.ok()) {
+      results.push_back(std::move(one.rendered));
+    } else {
+      results.push_back(one.status);
+    }
+  }
   return results;
 }
 
-void TemplateRenderer::Serve(Process* process,
-                             absl::Span<Waiting* const> batch) const {
-  const absl::Status status = AskFor(process, batch);
-  if (status.ok()) return;
-  // One of them ended the process: each has its own now.
-  if (batch.size() > 1 &&
-      (IsDataFault(status) ||
-       process->helper->last_end() == HelperEnd::kProcessorTime)) {
-    for (Waiting* const& one : batch) {
-      Serve(process, absl::MakeConstSpan(&one, 1));
-    }
-    return;
-  }
-  for (Waiting* one : batch) one->result = status;
-}
-
-absl::Status TemplateRenderer::AskFor(Process* process,
-                                      absl::Span<Waiting* const> batch) const {
-  HelperProcess* const helper = process->helper.get();
-  const auto count = static_cast<uint32_t>(batch.size());
-  process->request = std::string(GetBytes(count));
-  for (const Waiting* one : batch) {
+absl::Status TemplateRenderer::AskFor(HelperPool::Worker* worker,
+                                      absl::Span<HelperPool::Job* const> jobs) {
+  HelperProcess* const helper = worker->helper.get();
+  const auto count = static_cast<uint32_t>(jobs.size());
+  worker->request = std::string(GetBytes(count));
+  for (const HelperPool::Job* job : jobs) {
+    const Request& request = static_cast<const Waiting*>(job)->request;
     const Head head = {
-        (one->request.marks_are_parts ? template_helper::kMarksAreParts : 0) |
-            (one->request.by_prefixes ? template_helper::kByPrefixes : 0),
-        static_cast<uint32_t>(one->request.json.size())};
-    absl::StrAppend(&process->request, GetBytes(head));
+        (request.marks_are_parts ? template_helper::kMarksAreParts : 0) |
+            (request.by_prefixes ? template_helper::kByPrefixes : 0),
+        static_cast<uint32_t>(request.json.size())};
+    absl::StrAppend(&worker->request, GetBytes(head));
   }
-  for (const Waiting* one : batch) {
-    absl::StrAppend(&process->request, one->request.json);
+  for (const HelperPool::Job* job : jobs) {
+    absl::StrAppend(&worker->request,
+                    static_cast<const Waiting*>(job)->request.json);
   }
   return helper->Ask([&]() -> absl::Status {
     uint32_t kind = 0;
     BALLAST_RETURN_IF_ERROR(
-        helper->Send(template_helper::kRender, {process->request}));
+        helper->Send(template_helper::kRender, {worker->request}));
     BALLAST_RETURN_IF_ERROR(
-        helper->Receive(kMostAnswerBytes, &kind, &process->answer));
-    absl::string_view answer = process->answer;
+        helper->Receive(kMostAnswerBytes, &kind, &worker->answer));
+    absl::string_view answer = worker->answer;
     uint32_t answered = 0;
     bool is_sound = Take(&answer, &answered) && answered == count;
-    for (size_t i = 0; is_sound && i < batch.size(); ++i) {
-      is_sound = TakeResult(&answer, &batch[i]->result);
+    for (size_t i = 0; is_sound && i < jobs.size(); ++i) {
+      auto* const job = static_cast<Waiting*>(jobs[i]);
+      is_sound = TakeResult(&answer, &job->rendered, &job->status);
     }
     if (is_sound && answer.empty()) return absl::OkStatus();
     helper->Stop(HelperEnd::kAnswer);

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/helper_pool.h"
 #include "common/helper_process.h"
 #include "common/mutex.h"
 #include "server/text/template/jinja_template.h"
@@ -87,40 +87,23 @@ class TemplateRenderer {
   bool has_generation() const { return has_generation_; }
 
  private:
-  using Result = absl::StatusOr<RenderedConversation>;
-
-  // One caller's conversation, until it is rendered.
-  struct Waiting {
-    Request request;
-    Result result = absl::UnknownError("");
-    bool is_done = false;
-  };
-  struct Process {
-    std::unique_ptr<HelperProcess> helper;
-    std::string request;
-    std::string answer;
-  };
+  struct Waiting;
 
   explicit TemplateRenderer(const Options& options);
 
-  std::unique_ptr<Process> MakeProcess() const;
+  void MakePool();
   absl::Status Prepare(HelperProcess* helper) const;
-  // Renders a batch; after the end of the process, each alone.
-  void Serve(Process* process, absl::Span<Waiting* const> batch) const;
-  absl::Status AskFor(Process* process, absl::Span<Waiting* const> batch) const;
+  static absl::Status AskFor(HelperPool::Worker* worker,
+                             absl::Span<HelperPool::Job* const> jobs);
 
   const Options options_;
-  const size_t most_processes_;
   std::string python_;
   std::string setup_;  // the request kTemplate
   mutable std::string jinja_version_;
   mutable bool has_generation_ = false;
 
-  mutable Mutex mutex_;
-  mutable CondVar changed_;
-  mutable std::deque<Waiting*> waiting_ ABSL_GUARDED_BY(mutex_);
-  mutable std::vector<std::unique_ptr<Process>> idle_ ABSL_GUARDED_BY(mutex_);
-  mutable size_t processes_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable Mutex mutex_;  // of the two above
+  std::unique_ptr<HelperPool> pool_;
 };
 
 }  // namespace ballast

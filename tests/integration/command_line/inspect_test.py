@@ -1,4 +1,4 @@
-"""inspect image, text, positions, balance and lengths: keys and known values."""
+"""inspect image, text, positions, balance, lengths and recipe: keys and known values."""
 
 import hashlib
 import json
@@ -161,6 +161,42 @@ class InspectTest(tools.ToolTest):
             stdin='{"costs": [1, -2]}',
         )  # fmt: skip
         self.assertIn("standard input line 1: cost 1 is -2", message)
+
+    def test_recipe(self):
+        self.write("chat.jsonl", '{"q": "One?"}\n{"q": "Two?", "pics": ["a.jpg"]}\n{}\n')
+        self.write(
+            "my_recipe.py",
+            "import ballast.recipe as recipe\n"
+            "@recipe.cook\n"
+            "def cook(record):\n"
+            "    if record.name.endswith(':1'): return None\n"
+            "    row = record.json()\n"
+            "    return recipe.Sample(text=row['q'], images=row['pics'])\n",
+        )
+        config = self.write(
+            "ballast.yaml",
+            "sources: [{name: chat, format: jsonl, path: chat.jsonl, recipe: my_recipe.py}]\n"
+            "model: {profile: qwen2_5_vl}\nbatch: {global: 1, micro: 1}\n"
+            "topology: {modules: {language: {dp: 1}}}\n",
+        )
+        (first,) = self.inspect("recipe", "--config", config)
+        self.assertIsNone(first["sample"])
+        (second,) = self.inspect(
+            "recipe", "--config", config, "--source", "chat", "--sample", 1
+        )
+        self.assertEqual(
+            second["record"],
+            {"name": "chat.jsonl:2", "line": {"q": "Two?", "pics": ["a.jpg"]}},
+        )
+        self.assertEqual(second["sample"], {"document": "Two?", "images": ["a.jpg"]})
+        self.assertTrue(second["same_in_another_process"])
+        self.assertGreater(second["microseconds"], 0)
+        self.assertRegex(second["recipe"], r"^[0-9a-f]{32}\+python-3\.")
+        message = self.error(
+            "ballast-server", "inspect", "recipe", "--config", config, "--sample", 2
+        )
+        self.assertIn("my_recipe.py, line 6, in cook", message)
+        self.assertIn("KeyError: 'q'", message)
 
     def test_lengths(self):
         (got,) = self.inspect(

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/python_helper.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/energon/energon_folder.h"
@@ -16,6 +17,7 @@
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
+#include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {
@@ -250,7 +252,7 @@ TEST_F(EnergonTest, ReadsCrudeSamplesIfTold) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("CrudeWebdataset: its samples are made by a cooker, "
-                        "which is Python and cannot run here"));
+                        "which is Python: write it as a recipe"));
   source_.mutable_energon()->set_crude(v1::Source::Energon::CRUDE_WEBDATASET);
   const IndexReport report = Build();
   ASSERT_EQ(report.bad.size(), 1u);
@@ -333,6 +335,32 @@ TEST_F(EnergonTest, HoldsTheTarsAgainstTheDatabase) {
   Replace(".info.json", "\"a-0.tar\": 2", "\"a-0.tar\": 3");
   EXPECT_THAT(std::string(Failure().message()),
               HasSubstr("a-0.tar: 2 samples, .info of the folder has 3"));
+}
+
+TEST_F(EnergonTest, ARecipeTakesThePlaceOfACooker) {
+  if (FindPythons().empty()) GTEST_SKIP() << "there is no python3";
+  WriteFolder("sample_type: {__module__: my_code, __class__: MyOwnSample}\n");
+  WriteFile(folder_ + "/my_recipe.py",
+            "import ballast.recipe as recipe\n"
+            "@recipe.cook\n"
+            "def cook(record):\n"
+            "    if record.key == 'x/2': return None\n"
+            "    turns = record.json()\n"
+            "    return recipe.Sample(text=turns[0]['value'] + "
+            "turns[1]['value'], images=[record.media('jpg')])\n");
+  source_.set_recipe("my_recipe.py");
+  const auto report = BuildIndex(source_, folder_, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->bad.size(), 0u);
+  EXPECT_EQ(report->filtered, 1u);
+  const auto opened = OpenSource(source_, folder_, FakeKey());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  ASSERT_EQ((*opened)->index().size(), 2u);
+  const auto first = ReadSample(**opened, 0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->text, "Who?We.");
+  EXPECT_THAT(first->images, ElementsAre(FakeImage(3, 4)));
+  EXPECT_EQ(ReadSample(**opened, 1)->text, "Why?So.");
 }
 
 // Every cut and every kind of damage ends in an error or bad samples.

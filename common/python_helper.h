@@ -1,0 +1,52 @@
+#ifndef BALLAST_COMMON_PYTHON_HELPER_H_
+#define BALLAST_COMMON_PYTHON_HELPER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/helper_process.h"
+
+namespace ballast {
+
+// Helpers (helper_process.h) that are written in Python: the server holds their
+// texts, so there is no file to install.
+
+// The kind of the frame that closes the box (python_helper.py): no other
+// request of a helper has it.
+inline constexpr uint32_t kCloseBox = 1;
+
+// Every python3 of PATH, in order, and Debian's.
+std::vector<std::string> FindPythons();
+
+// A module that helpers may import by its name.
+struct PythonModule {
+  absl::string_view name;
+  absl::string_view text;
+};
+
+// Starts `python`, an interpreter of FindPythons, with the order of its sets
+// and the threads of its libraries fixed. `name` is that of the process. The
+// files beside it are not on its path, nor are packages of the user's home.
+// Errors: as StartHelper.
+absl::StatusOr<HelperChild> StartPython(const char* name,
+                                        const std::string& python);
+
+// Gives a new process its modules, after `ballast_helper` (python_helper.py).
+// Each runs once; the last one serves requests and never ends. Errors: as
+// HelperProcess::Send.
+absl::Status SendModules(HelperProcess* helper,
+                         absl::Span<const PythonModule> modules);
+
+// Has the process close its box (helper_program.h) around itself and all its
+// threads, with `memory` bytes of address space beside what it has. Errors: as
+// HelperProcess::Receive.
+absl::Status CloseBox(HelperProcess* helper, uint64_t memory);
+
+}  // namespace ballast
+
+#endif  // BALLAST_COMMON_PYTHON_HELPER_H_

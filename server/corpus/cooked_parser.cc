@@ -1,0 +1,290 @@
+#include "server/corpus/cooked_parser.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/probe_media.h"
+#include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/limits.h"
+
+namespace ballast {
+namespace {
+
+// Records that a scan gives the recipe at once.
+constexpr size_t kMostRecords = 64;
+constexpr size_t kMostBytes = size_t{1} << 20;
+
+using Answer = absl::StatusOr<std::optional<CookedSample>>;
+
+absl::Status ByRecipe(absl::string_view reason) {
+  return OfKind(DataFaultError(reason), kByRecipe);
+}
+
+// `fault` of the recipe, if it is one, with its kind.
+absl::Status WithKind(const absl::Status& fault) {
+  return IsDataFault(fault) ? OfKind(fault, kByRecipe) : fault;
+}
+
+uint64_t GetSize(const Medium& medium) {
+  if (const auto* range = std::get_if<ByteRange>(&medium.place)) {
+    return range->size;
+  }
+  if (const auto* bytes = std::get_if<absl::string_view>(&medium.place)) {
+    return bytes->size();
+  }
+  return 0;
+}
+
+// Finds the media that a recipe names. `left`: the most bytes of media in the
+// record itself.
+class MediaFinder {
+ public:
+  MediaFinder(const std::vector<Medium>* media, const MediaRoot* root,
+              uint64_t left)
+      : media_(*media), root_(root), left_(left) {}
+
+  absl::StatusOr<Medium> Find(absl::string_view kind,
+                              CookedSample::Medium named) {
+    if (auto* path = std::get_if<std::string>(&named)) {
+      if (root_ == nullptr) {
+        return DataFaultError(absl::StrCat(
+            kind, " \"", *path,
+            "\" is a path, and a source of this format has its media in its "
+            "own files; wanted record.media(name)"));
+      }
+      BALLAST_RETURN_IF_ERROR(CheckMediaPath(kind, *path));
+      return Medium{"", MediumPath{std::move(*path)}};
+    }
+    const uint32_t number = std::get<uint32_t>(named);
+    if (number >= media_.size()) {
+      return DataFaultError(absl::StrCat(kind, " of another record: part ",
+                                         number, " of ", media_.size()));
+    }
+    const uint64_t size = GetSize(media_[number]);
+    if (size > left_) {
+      return DataFaultError(
+          absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+    }
+    left_ -= size;
+    return media_[number];
+  }
+
+ private:
+  const std::vector<Medium>& media_;
+  const MediaRoot* const root_;
+  uint64_t left_;
+};
+
+// Cooks the records of a scan, many at a time.
+class CookedScan final : public RawRecordSink {
+ public:
+  CookedScan(const Recipe* recipe, const std::string* source, const File* file,
+             const MediaRoot* root, FileScanner* scanner)
+      : recipe_(*recipe),
+        source_(*source),
+        file_(*file),
+        root_(root),
+        scanner_(*scanner) {}
+
+  const std::string& name() const override { return scanner_.name(); }
+
+  absl::Status Add(RawRecord record) override {
+    record.given.source = source_;
+    record.given.name = record.record.name;
+    bytes_ += record.given.bytes();
+    records_.push_back(std::move(record));
+    if (records_.size() < kMostRecords && bytes_ < kMostBytes) {
+      return absl::OkStatus();
+    }
+    return Flush();
+  }
+
+  absl::Status AddBad(uint64_t offset, absl::string_view key,
+                      const absl::Status& reason) override {
+    BALLAST_RETURN_IF_ERROR(Flush());
+    return scanner_.AddBad(offset, key, reason);
+  }
+
+  absl::Status AddDamage(uint64_t offset, absl::string_view lost_key,
+                         const absl::Status& reason) override {
+    BALLAST_RETURN_IF_ERROR(Flush());
+    return scanner_.AddDamage(offset, lost_key, reason);
+  }
+
+  void AddFiltered() override { scanner_.AddFiltered(); }
+  void Advance(uint64_t offset) override { scanner_.Advance(offset); }
+
+  absl::Status Flush() {
+    std::vector<const RecipeRecord*> given;
+    for (const RawRecord& record : records_) given.push_back(&record.given);
+    std::vector<Answer> answers = recipe_.Cook(given);
+    std::vector<RawRecord> records = std::exchange(records_, {});
+    bytes_ = 0;
+    for (size_t i = 0; i < records.size(); ++i) {
+      const uint64_t offset = records[i].record.entry.offset;
+      const std::string key = records[i].record.key;
+      if (answers[i].ok() && !answers[i]->has_value()) {
+        scanner_.AddFiltered();
+        continue;
+      }
+      const absl::Status added =
+          answers[i].ok()
+              ? AddCooked(std::move(records[i]), **std::move(answers[i]))
+              : WithKind(answers[i].status());
+      BALLAST_RETURN_IF_ERROR(scanner_.Listed(offset, key, added));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status AddCooked(RawRecord raw, CookedSample cooked) {
+    BALLAST_ASSIGN_OR_RETURN(
+        Record record,
+        MakeCookedRecord(std::move(raw), std::move(cooked), root_));
+    BALLAST_RETURN_IF_ERROR(CheckMarks(record));
+    BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
+                                      absl::MakeSpan(record.videos)));
+    return scanner_.AddRecord(std::move(record), file_, root_);
+  }
+
+  const Recipe& recipe_;
+  const std::string& source_;
+  const File& file_;
+  const MediaRoot* const root_;
+  FileScanner& scanner_;
+  std::vector<RawRecord> records_;
+  size_t bytes_ = 0;
+};
+
+class CookedParser final : public RecordParser {
+ public:
+  CookedParser(std::unique_ptr<RawRecordParser> raw,
+               std::shared_ptr<const Recipe> recipe, std::string source)
+      : raw_(std::move(raw)),
+        recipe_(std::move(recipe)),
+        source_(std::move(source)) {}
+
+  absl::Status Scan(const File& file, FileScanner& scanner) const override {
+    CookedScan scan(recipe_.get(), &source_, &file, media(), &scanner);
+    BALLAST_RETURN_IF_ERROR(raw_->Scan(file, scan));
+    return scan.Flush();
+  }
+
+  absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
+                              absl::string_view file_name,
+                              const ReadParts& /*parts*/,
+                              bool /*lists*/) const override {
+    if (file.from() == ReadFrom::kMemory) {
+      return absl::AbortedError("its recipe has to run");
+    }
+    BALLAST_ASSIGN_OR_RETURN(RawRecord raw, raw_->Read(entry, file, file_name));
+    const std::string where = raw.record.where;
+    // Before Python sees it: a recipe's answer to another record says nothing.
+    if (raw.given.hash() != entry.text_check >> 32) {
+      return Annotate(DataFaultError("the record is another"), where);
+    }
+    raw.given.source = source_;
+    raw.given.name = raw.record.name;
+    const RecipeRecord* const given = &raw.given;
+    Answer answer = std::move(recipe_->Cook({&given, 1})[0]);
+    if (!answer.ok()) return Annotate(WithKind(answer.status()), where);
+    const bool is_same =
+        answer->has_value() &&
+        (*answer)->hash == static_cast<uint32_t>(entry.text_check);
+    if (!is_same) {
+      return Annotate(
+          ByRecipe(absl::StrCat(
+              "the recipe ",
+              answer->has_value() ? "gave another sample"
+                                  : "left the record out, and gave a sample",
+              " when the source was indexed: `cook` must be pure; does it use "
+              "the clock, random numbers other than record.random(), or "
+              "records that it saw before? `ballast-server index "
+              "--verify-recipe N` finds it")),
+          where);
+    }
+    auto record =
+        MakeCookedRecord(std::move(raw), **std::move(answer), media());
+    if (record.ok()) return record;
+    return Annotate(record.status(), where);
+  }
+
+  bool HoldsImages() const override { return raw_->HoldsImages(); }
+  const MediaRoot* media() const override { return raw_->media(); }
+  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
+                                                FileView file,
+                                                bool images) const override {
+    return raw_->Ranges(entry, file, images);
+  }
+  void Forget(const IndexSampleRecord& entry,
+              const FileView& file) const override {
+    raw_->Forget(entry, file);
+  }
+
+ private:
+  const std::unique_ptr<const RawRecordParser> raw_;
+  const std::shared_ptr<const Recipe> recipe_;
+  const std::string source_;
+};
+
+}  // namespace
+
+absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
+                                        const MediaRoot* root) {
+  if (cooked.text.size() > kMaxTextBytes) {
+    return DataFaultError(absl::StrCat("text of ", cooked.text.size(),
+                                       " bytes, wanted at most ",
+                                       kMaxTextBytes));
+  }
+  Record record = std::move(raw.record);
+  record.text_format = cooked.is_document
+                           ? RawSample::TextFormat::kPlain
+                           : RawSample::TextFormat::kConversation;
+  record.entry.text_check = uint64_t{raw.given.hash()} << 32 | cooked.hash;
+  MediaFinder finder(&raw.media, root, kMaxSampleBytes - cooked.text.size());
+  if (cooked.images.size() > kMaxImages) {
+    return DataFaultError(absl::StrCat("over ", kMaxImages, " images"));
+  }
+  if (cooked.videos.size() > kMaxVideos) {
+    return DataFaultError(absl::StrCat("over ", kMaxVideos, " videos"));
+  }
+  for (CookedSample::Medium& image : cooked.images) {
+    BALLAST_ASSIGN_OR_RETURN(Medium medium,
+                             finder.Find("image", std::move(image)));
+    record.images.push_back(std::move(medium));
+  }
+  size_t pictures = 0;
+  for (CookedSample::Video& video : cooked.videos) {
+    pictures += video.parts.size();
+    if (video.parts.empty() || pictures > kMaxImages) {
+      return DataFaultError(absl::StrCat(
+          video.parts.empty() ? "a video of no" : "videos of over 10000",
+          " pictures"));
+    }
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_list = video.is_list;
+    for (CookedSample::Medium& part : video.parts) {
+      BALLAST_ASSIGN_OR_RETURN(Medium medium,
+                               finder.Find("video", std::move(part)));
+      media.parts.push_back(std::move(medium));
+    }
+  }
+  record.text = std::move(cooked.text);
+  return record;
+}
+
+std::unique_ptr<RecordParser> MakeCookedParser(
+    std::unique_ptr<RawRecordParser> raw, std::shared_ptr<const Recipe> recipe,
+    std::string source) {
+  return std::make_unique<CookedParser>(std::move(raw), std::move(recipe),
+                                        std::move(source));
+}
+
+}  // namespace ballast

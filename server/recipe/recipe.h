@@ -1,0 +1,141 @@
+#ifndef BALLAST_SERVER_RECIPE_RECIPE_H_
+#define BALLAST_SERVER_RECIPE_RECIPE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/helper_pool.h"
+#include "common/mutex.h"
+
+namespace ballast {
+
+// A record as a recipe is given it (trainer_shim/python/ballast/recipe.py).
+struct RecipeRecord {
+  enum class Kind : uint32_t {
+    kLine,     // `text` is an object of JSON
+    kMembers,  // `parts` are the members of a tar's sample
+    // `text` is an object with the columns; {"$ballast.media": N} in place of
+    // bytes is part N.
+    kRow,
+  };
+  struct Part {
+    std::string name;
+    uint64_t size = 0;
+    // Unset: they stay in the data file.
+    std::optional<std::string> bytes;
+  };
+  Kind kind = Kind::kLine;
+  // Of its source, and its place: for messages and random numbers.
+  std::string source;
+  std::string name;
+  std::string text;
+  std::vector<Part> parts;
+
+  // Bytes that a process is sent.
+  size_t bytes() const;
+  // A hash of all that the recipe is given, but `source` and `name`.
+  uint32_t hash() const;
+};
+
+// A sample as a recipe has made it of a record.
+struct CookedSample {
+  // The number of a part, or a path below media_root. Not checked.
+  using Medium = std::variant<uint32_t, std::string>;
+  struct Video {
+    std::vector<Medium> parts;
+    bool is_list = false;
+  };
+  bool is_document = false;  // else `text` is a conversation's JSON
+  std::string text;
+  std::vector<Medium> images;
+  std::vector<Video> videos;
+  uint32_t hash = 0;  // of all the above
+};
+
+// A recipe's function `cook`, run by Python in boxes (helper_pool.h,
+// python_helper.h): a process of the first python3 that has what it imports.
+// Thread-safe.
+class Recipe {
+ public:
+  struct Options {
+    // Most processes; at least 1.
+    size_t processes = 1;
+    // Of a record; one of 2 MB has twice that.
+    double seconds = 20;
+    absl::Duration patience = absl::Seconds(60);
+  };
+
+  // Reads the file, starts a process and runs the recipe's own beginning in it.
+  // Blocks. Errors: as ReadSmallFile; INVALID_ARGUMENT (the recipe is refused:
+  // its file, line and the reason), FAILED_PRECONDITION (no python3, or none
+  // with what it imports), UNAVAILABLE (no process can be started).
+  static absl::StatusOr<std::shared_ptr<const Recipe>> Open(
+      const std::string& path, const Options& options);
+
+  // The samples of records; nullopt leaves a record out. Blocks.
+  // Errors, of each record: a data fault (an exception, with the recipe's file
+  // and line; over the limits of time, memory and length; an end of the
+  // process, as HelperProcess says), UNAVAILABLE (a process was killed or
+  // cannot be started).
+  std::vector<absl::StatusOr<std::optional<CookedSample>>> Cook(
+      absl::Span<const RecipeRecord* const> records) const;
+
+  // HASH+python-VERSION+PACKAGE-VERSION...: equal names give equal samples of
+  // equal records.
+  const std::string& name() const { return name_; }
+  const std::string& text() const { return text_; }
+
+  // Ends the processes, so that the next records meet new ones.
+  void Restart() const { pool_->Restart(); }
+
+ private:
+  struct Waiting;
+
+  Recipe(std::string path, std::string text, const Options& options);
+
+  void MakePool(const std::string& python);
+  absl::Status Prepare(HelperProcess* helper) const;
+  static absl::Status AskFor(HelperPool::Worker* worker,
+                             absl::Span<HelperPool::Job* const> jobs);
+
+  const std::string path_;
+  const std::string text_;
+  const Options options_;
+  mutable Mutex mutex_;
+  mutable std::string name_;  // written once, by Open
+  std::unique_ptr<HelperPool> pool_;
+};
+
+// The recipes of this process, by path: each is opened once, and again if its
+// file has changed. Thread-safe.
+class Recipes {
+ public:
+  static Recipes& OfProcess();
+
+  // Most processes of each recipe that is opened from now on.
+  void SetProcesses(size_t processes);
+  // Errors: as Recipe::Open, with the path.
+  absl::StatusOr<std::shared_ptr<const Recipe>> Get(const std::string& path);
+
+ private:
+  Mutex mutex_;
+  size_t processes_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::vector<std::pair<std::string, std::shared_ptr<const Recipe>>> recipes_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_RECIPE_RECIPE_H_
