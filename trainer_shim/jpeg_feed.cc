@@ -102,7 +102,8 @@ void JpegEngineQueue::Run(size_t engine) {
 JpegChunks::JpegChunks(std::vector<std::unique_ptr<JpegEngine>> engines,
                        OnDecoded on_decoded, size_t of_engine)
     : on_decoded_(std::move(on_decoded)),
-      tickets_(engines.size() * of_engine),
+      slots_(engines.size() * of_engine),
+      tickets_(slots_),
       queue_(std::move(engines), of_engine) {}
 
 absl::StatusOr<size_t> JpegChunks::Reserve() {
@@ -111,8 +112,8 @@ absl::StatusOr<size_t> JpegChunks::Reserve() {
     {
       MutexLock lock(&mutex_);
       BALLAST_RETURN_IF_ERROR(failure_);
-      if (begun_ - ended_ < tickets_.size()) return begun_ % tickets_.size();
-      oldest = begun_ - tickets_.size() + 1;
+      if (begun_ - ended_ < slots_) return begun_ % slots_;
+      oldest = begun_ - slots_ + 1;
     }
     BALLAST_RETURN_IF_ERROR(EndOne(oldest));
   }
@@ -124,7 +125,7 @@ absl::Status JpegChunks::Begin(absl::Span<const EncodedJpeg> images) {
   absl::Status failure;
   {
     MutexLock lock(&mutex_);
-    tickets_[begun_ % tickets_.size()] = *ticket;
+    tickets_[begun_ % slots_] = *ticket;
     ++begun_;
     failure = failure_;
   }
@@ -156,7 +157,7 @@ absl::Status JpegChunks::EndOne(uint64_t chunks) {
     MutexLock lock(&mutex_);
     BALLAST_RETURN_IF_ERROR(failure_);
     if (ended_ >= chunks || ended_ == begun_) return absl::OkStatus();
-    slot = ended_ % tickets_.size();
+    slot = ended_ % slots_;
     ticket = tickets_[slot];
   }
   absl::Status status = queue_.Wait(ticket);
@@ -179,7 +180,7 @@ absl::Status JpegChunks::FailLocked(const absl::Status& status) {
       MutexLock lock(&mutex_);
       failure_.Update(status);
       if (ended_ == begun_) return failure_;
-      ticket = tickets_[ended_++ % tickets_.size()];
+      ticket = tickets_[ended_++ % slots_];
     }
     // Reports a ticket that was waited for before; nothing is lost.
     queue_.Wait(ticket).IgnoreError();

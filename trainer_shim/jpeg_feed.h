@@ -96,7 +96,7 @@ class JpegChunks {
   JpegChunks& operator=(const JpegChunks&) = delete;
 
   // Chunks that may be begun and not ended.
-  size_t slots() const { return tickets_.size(); }
+  size_t slots() const { return slots_; }
 
   // Returns the slot of the next chunk, whose last chunk has ended. Ends older
   // chunks, and so waits for engines, while all slots are taken. Errors: as
@@ -130,6 +130,7 @@ class JpegChunks {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_);
 
   const OnDecoded on_decoded_;
+  const size_t slots_;
   Mutex end_mutex_;  // held by the thread that ends a chunk
   mutable Mutex mutex_ ABSL_ACQUIRED_AFTER(end_mutex_);
   // Chunk n uses slot n modulo the slots.
