@@ -23,9 +23,6 @@ using Json = nlohmann::json;
 using template_helper::Head;
 using template_helper::Outcome;
 
-// A request's conversations.
-constexpr size_t kMostBatch = 64;
-constexpr size_t kMostBatchBytes = size_t{1} << 20;
 constexpr uint64_t kMostAnswerBytes =
     2 * template_helper::kMostBytes + (uint64_t{64} << 20);
 constexpr uint64_t kMostReasonBytes = 1 << 16;
