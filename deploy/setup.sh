@@ -12,6 +12,12 @@
 #                              parts of metrics_test are skipped, and without
 #                              rclone, an S3 server that is unpacked into
 #                              ~/.local/share/ballast/rclone, those of S3
+#   deploy/setup.sh --trainers also a Python with the trainers of
+#                              deploy/trainers.txt (7 GB), in
+#                              ~/.local/share/ballast/trainers or TRAINERS_PATH.
+#                              Needs a Python 3.12: without one, as on Debian 12,
+#                              or on another machine than x86-64 it says so, and
+#                              tests of Megatron and Bridge are skipped
 #   deploy/setup.sh --list     print the packages, one a line, without those of tests
 set -euo pipefail
 
@@ -100,6 +106,7 @@ if [[ ${1:-} == --list ]]; then
 fi
 arrow=1
 rclone=
+trainers=
 while [[ $# -gt 0 ]]; do
   case $1 in
     --tests)
@@ -107,6 +114,7 @@ while [[ $# -gt 0 ]]; do
       rclone=1
       ;;
     --noarrow) arrow= ;;
+    --trainers) trainers=1 ;;
     *)
       echo "setup.sh: unknown argument \"$1\"; see the head of $0" >&2
       exit 2
@@ -232,6 +240,44 @@ install_rclone() {
   mv -T "$work/tree" "$root"
 }
 
+# Makes the virtual environment of the trainers; BALLAST_PYTHON gives it to tests.
+install_trainers() {
+  local python root list
+  list=$(dirname "$0")/trainers.txt
+  root=${TRAINERS_PATH:-${HOME:?"setup.sh: HOME is unset; set TRAINERS_PATH"}/.local/share/ballast/trainers}
+  python=${TRAINERS_PYTHON:-python3.12}
+  if [[ $(uname -m) != x86_64 ]] || ! "$python" -c \
+    'import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then
+    echo "setup.sh: no Python 3.12 of x86-64 with venv ($python; TRAINERS_PYTHON names" \
+      "another); tests of Megatron and Bridge are skipped" >&2
+    return
+  fi
+  ! cmp -s "$list" "$root/trainers.txt" || return 0
+  if [[ -e $root && ! -e $root/pyvenv.cfg ]]; then
+    echo "setup.sh: $root is not a folder that setup.sh made; remove it, or set" \
+      "TRAINERS_PATH to another" >&2
+    exit 1
+  fi
+  echo "setup.sh: installing the trainers of $list into $root"
+  rm -rf "$root"
+  "$python" -m venv "$root"
+  # One requirement has no wheel: setuptools, installed first, makes it.
+  pip() {
+    "$root/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+      --require-hashes --no-build-isolation "$@" || {
+      echo "setup.sh: pip could not install what $list lists; its output is above. Without" \
+        "it tests of Megatron and Bridge are skipped" >&2
+      exit 1
+    }
+  }
+  pip --requirement <(grep '^setuptools==' "$list")
+  pip --requirement "$list"
+  # Copied at the end: an interrupted run is begun again.
+  cp "$list" "$root/trainers.txt"
+  echo "setup.sh: bazel test --test_env=BALLAST_PYTHON=$root/bin/python" \
+    "//tests/trainer_shim/python/megatron/... //tests/trainer_shim/python/bridge/..."
+}
+
 install_packages() {
   local package state missing=()
   for package in "${packages[@]}"; do
@@ -281,3 +327,4 @@ install_packages() {
 install_packages
 [[ -z $arrow ]] || install_arrow
 [[ -z $rclone ]] || install_rclone
+[[ -z $trainers ]] || install_trainers

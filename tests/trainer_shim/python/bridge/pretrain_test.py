@@ -1,9 +1,12 @@
-"""Megatron-Bridge's own `pretrain`, with its `vlm_step` and its Qwen2.5-VL, over a
+"""Megatron-Bridge's own `pretrain`, with its `vlm_step` and its `qwen3_vl_step`, over a
 BallastDatasetProvider: losses and gradients against Hugging Face's model on each sample
-alone. Two data-parallel processes over Gloo, without Transformer Engine.
+alone. Two data-parallel processes over Gloo, without Transformer Engine. The model is
+Bridge's Qwen2.5-VL, whose arguments both steps give: its Qwen3-VL is made of Transformer
+Engine's layers.
 """
 
 import copy
+import importlib
 import os
 import tempfile
 import unittest
@@ -25,6 +28,7 @@ RANKS, STEPS, GLOBAL, MICRO, EVALUATE = 2, 2, 16, 4, 1
 JOB = {
     "images": "{min: 0, max: 2, pixels: {min: 4000, max: 30000, mean: 12000, sigma: 0.8}}",
     "vision": RANKS, "language": RANKS, "colocated": "true", "align": "false", "equal": "false",
+    "packing": "align: 4",
 }  # fmt: skip
 LEARNING_RATE = 0.0  # so that every step has the same weights
 VOCABULARY = 320
@@ -49,7 +53,7 @@ topology:
   modules: {vision: {dp: %(vision)d}, language: {dp: %(language)d}}
   colocated: %(colocated)s
 balance: {align_images: %(align)s, equal_count: %(equal)s}
-packing: {align: 4}
+packing: {%(packing)s}
 serve: {listen: ["127.0.0.1:0"]}
 """
 
@@ -58,7 +62,7 @@ def source_of(job):
     return models.hugging_face(job["model"]["token_ids"], VOCABULARY, hidden=64, layers=2)
 
 
-def configuration(source, address):
+def configuration(source, address, step="vlm_step"):
     """Bridge's configuration of a run, as a recipe makes it."""
     import torch.nn.functional as F
     from megatron.bridge.models.qwen_vl.qwen25_vl_provider import Qwen25VLModelProvider
@@ -74,7 +78,8 @@ def configuration(source, address):
 
     def layer(*_):
         spec = get_gpt_layer_local_spec(normalization="RMSNorm")
-        spec.submodules.self_attention.submodules.core_attention = models.PackedAttention
+        attention = models.PackedAttention if step == "vlm_step" else models.RowAttention
+        spec.submodules.self_attention.submodules.core_attention = attention
         return spec
 
     text, ids = source.config.text_config, source.config
@@ -126,7 +131,7 @@ def configuration(source, address):
             average_in_collective=False,
         ),
         dataset=BallastDatasetProvider(
-            servers=address, model="qwen2_5_vl", loader={"device": "cpu", "array": "torch"}
+            servers=address, model="qwen2_5_vl", step=step, loader={"device": "cpu", "array": "torch"}
         ),
         logger=LoggerConfig(log_interval=1, tensorboard_dir=None),
         tokenizer=TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=VOCABULARY - 1),
@@ -136,7 +141,7 @@ def configuration(source, address):
     )  # fmt: skip
 
 
-def run(rank, address, folder):
+def run(rank, address, folder, step):
     """One process of the job; writes what its steps gave."""
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), CUDA_DEVICE_MAX_CONNECTIONS="1"
@@ -147,10 +152,14 @@ def run(rank, address, folder):
     )
     with ballast.Loader(address, dp_rank=rank, device="cpu") as loader:
         source = source_of(loader.job)
-    cfg = configuration(source, address)
+    cfg = configuration(source, address, step)
     from megatron.bridge.training.callbacks import Callback
     from megatron.bridge.training.pretrain import pretrain
-    from megatron.bridge.training.vlm_step import forward_step
+
+    modules = {"vlm_step": "training", "qwen3_vl_step": "models.qwen_vl"}
+    forward_step = importlib.import_module(
+        "megatron.bridge.%s.%s" % (modules[step], step)
+    ).forward_step
 
     seen = {"losses": [], "gradients": [], "evaluated": []}
 
@@ -227,24 +236,35 @@ def largest_difference(found, wanted):
 
 
 class PretrainTest(tools.ToolTest):
-    def test_losses_and_gradients(self):
-        config = self.write("job.yaml", CONFIG % JOB)
-        with self.server(config, "unix:%s/a.sock" % self.folder) as (address,):
-            processes.start_processes(run, (address, self.folder), RANKS, start_method="fork")
+    def compare(self, step, **job):
+        folder = self.path(step)
+        os.mkdir(folder)
+        whole = self.write(step + "_whole.yaml", CONFIG % JOB)
+        with self.server(whole, "unix:%s/whole.sock" % folder) as (address,):
             wanted, gradients = apart(reference, address, "train", STEPS)
             evaluated, _ = apart(reference, address, "valid", 2)
-        seen = torch.load(self.folder + "/seen.pt")
-        losses = [step["lm loss"] for step in seen["losses"]]
+        config = self.write(step + ".yaml", CONFIG % dict(JOB, **job))
+        with self.server(config, "unix:%s/a.sock" % folder) as (address,):
+            processes.start_processes(run, (address, folder, step), RANKS, start_method="fork")
+        seen = torch.load(folder + "/seen.pt")
+        losses = [found["lm loss"] for found in seen["losses"]]
         self.assertEqual(len(losses), STEPS)
         difference = max(abs(a - b) / b for a, b in zip(losses, wanted))
         worst = max(map(largest_difference, seen["gradients"], gradients))
-        print("largest relative difference: loss %.1e, gradient %.1e" % (difference, worst))
+        print("%s: largest relative difference: loss %.1e, gradient %.1e"
+              % (step, difference, worst))  # fmt: skip
         self.assertLess(difference, 1e-5)
         self.assertLess(worst, 1e-3)
         # Within the training and after it, each time the next samples.
         self.assertEqual(len(seen["evaluated"]), 2)
-        for step, loss in zip(seen["evaluated"], evaluated):
-            self.assertAlmostEqual(step["lm loss"], loss, delta=1e-5 * loss)
+        for found, loss in zip(seen["evaluated"], evaluated):
+            self.assertAlmostEqual(found["lm loss"], loss, delta=1e-5 * loss)
+
+    def test_vlm_step(self):
+        self.compare("vlm_step")
+
+    def test_qwen3_vl_step(self):
+        self.compare("qwen3_vl_step", equal="true", packing="mode: padded")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def program():
     """The page's block that calls pretrain_megatron_mimo."""
     with open("docs/megatron.md", encoding="utf-8") as file:
         blocks = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
-    (found,) = [block for block in blocks if "pretrain_megatron_mimo(" in block]
+    (found,) = [block for block in blocks if "data_iterators(\"" in block]
     return found
 
 
@@ -60,7 +60,9 @@ class BridgePageTest(tools.ToolTest):
         config = cls.folder + "/job.yaml"
         images, step, micro, align = split_job.JOBS["few"]
         with open(config, "w", encoding="utf-8") as file:
-            file.write(split_job.CONFIG % (images, "qwen2_5_vl", step, micro, "paired", align))
+            file.write(split_job.CONFIG % (
+                images, "qwen2_5_vl", step, micro, "paired", "direct", align
+            ))  # fmt: skip
         cls.sizes = {"global_batch_size": step, "micro_batch_size": micro}
         cls.address = "unix:" + cls.folder + "/a.sock"
         cls.enterClassContext(cls().server(config, cls.address))

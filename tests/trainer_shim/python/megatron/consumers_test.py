@@ -111,7 +111,7 @@ class ConsumersTest(unittest.TestCase):
             megatron_bridge.Mimo(loader, model=wrapped)
             for names, said in (
                 ({"modality": "pictures"}, "found 'pictures'; the model has .'images'.*ignore"),
-                ({"encoder": "vit"}, "found 'vit'; the model has .'qwen_visual'"),
+                ({"encoders": "vit"}, "found .'vit'.; the model has .'qwen_visual'"),
             ):
                 with self.assertRaisesRegex(InvalidArgument, said):
                     megatron_bridge.Mimo(loader, model=wrapped, **names)

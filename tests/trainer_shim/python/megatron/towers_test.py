@@ -263,7 +263,7 @@ class TowersTest(tools.ToolTest):
                                         self.assertFalse(each is not None and each.any(), key)
                                     continue
                                 norm = float(expected.norm())
-                                if norm > 1e-5:  # that of keys' biases is 0 but for rounding
+                                if norm > 1e-5:  # keys' biases have 0, but for rounding
                                     worst = max(worst, float((got - expected).norm()) / norm)
         print("%s, up to %d images: %d dummy images, largest difference %.1e"
               % (form, images, dummies, worst))  # fmt: skip

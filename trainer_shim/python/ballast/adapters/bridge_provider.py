@@ -51,8 +51,8 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
         step: "vlm_step" or "qwen3_vl_step".
         modules: for MIMO, as `bridge_iterators.data_iterators` takes it.
         loader: further options of Loader, without the rank's numbers.
-        seq_length: what Bridge's MIMO loop hands to its schedule and counts FLOPs by; batches
-            have lengths of their own.
+        seq_length: Bridge's MIMO loop hands it to its schedule and counts FLOPs by it. No
+            batch is cut or padded to it.
     """
 
     servers: Union[str, List[str]]

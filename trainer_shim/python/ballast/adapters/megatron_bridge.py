@@ -173,8 +173,8 @@ def forward_inputs(
         encoders: the modality's encoders: a name, names, or for each name its arguments:
             {argument: key of the batch}, a function from the images (a mapping with the
             batch's keys) to a dictionary, or None. Each encoder gets all images; of
-            several, the modality's class combines the rows of an image, since MimoModel's
-            own would mix up those of different images. Without arguments an encoder gets
+            several, the modality's class combines the rows of an image, since Megatron's
+            would mix up different images. Without arguments an encoder gets
             what `model.image_form` says:
 
             | form | arguments |
@@ -277,8 +277,8 @@ def _check_model(
     if len(encoders) > 1 and combines is None:
         raise InvalidArgument(
             "encoders: found %r of %s, whose combine_embeddings puts all rows of one encoder after "
-            "those of another, so that images of a batch would change places; wanted a class with "
-            "a combine_embeddings of its own, such as torch.cat(embeddings, dim=-1)"
+            "all rows of another, so that images of a batch would change places; wanted a class "
+            "that overrides it, for example by torch.cat(embeddings, dim=-1)"
             % (encoders, modalities[modality].module.__name__)
         )
     tokens = dict(config.special_token_ids or {})
@@ -429,8 +429,8 @@ def _drop_dummy(encoder: Any, args: Any, output: Any) -> Any:
 
 
 def _without(output: Any, dummy: int, patches: int, crops: int = 0) -> Any:
-    """Each tensor of an output without the dummy's rows, plus zero times them. The rows are
-    those of the last crop of [crops, rows, width], or else as many as it has patches."""
+    """Each tensor of an output without the dummy's rows, plus zero times them. Of [crops,
+    rows, width] these are the last crop, else as many rows as the dummy has patches."""
     if isinstance(output, (list, tuple)):
         return type(output)(_without(part, dummy, patches, crops) for part in output)
     if crops and output.dim() == 3 and output.shape[0] == crops:
