@@ -49,7 +49,7 @@ cp -RL trainer_shim/python/ballast "$work/python/ballast"
   echo "# Python API"
   echo
   for name in Loader Batch Sample Totals Connection serve Server Communicator \
-    EmbeddingExchange exchange_embeddings Tensor adapters.huggingface adapters.padded \
+    EmbeddingExchange exchange_embeddings Tensor recipe adapters.huggingface adapters.padded \
     adapters.megatron_core adapters.megatron_bridge adapters.megatron_lm errors; do
     printf '::: ballast.%s\n\n' "$name"
   done
