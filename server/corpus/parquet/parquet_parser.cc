@@ -32,7 +32,10 @@ const ParquetGroup* GroupAt(absl::Span<const ParquetGroup> groups,
 // each, if any has one.
 absl::Status NameClips(Record* record) {
   std::vector<VideoMedia>& videos = record->videos;
-  if (videos.empty()) return absl::OkStatus();
+  if (videos.empty() ||
+      record->text_format != RawSample::TextFormat::kConversation) {
+    return absl::OkStatus();
+  }
   BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips,
                            ReadVideoParts(record->text));
   const bool any =
@@ -63,6 +66,7 @@ absl::StatusOr<Record> GetRecord(const std::shared_ptr<const ParquetRows>& rows,
   record.entry.line = static_cast<uint32_t>(number);
   record.entry.text_check = Checksum(found.text);
   record.text = std::move(found.text);
+  if (found.is_document) record.text_format = RawSample::TextFormat::kPlain;
   for (const ParquetImage& image : found.images) {
     Medium& medium = record.images.emplace_back();
     medium.name = absl::StrCat("image ", record.images.size());
@@ -152,7 +156,9 @@ absl::Status ParquetParser::AddRow(
                            GetRecord(rows, row, group.offset, scanner.name()));
   // With videos the text's marks are counted when it is measured.
   if (record.videos.empty()) {
-    BALLAST_RETURN_IF_ERROR(CheckConversation(record.text));
+    BALLAST_RETURN_IF_ERROR(record.text_format == RawSample::TextFormat::kPlain
+                                ? CheckNoVideoMark(record.text)
+                                : CheckConversation(record.text));
   }
   BALLAST_RETURN_IF_ERROR(NameClips(&record));
   return scanner.AddRecord(std::move(record), file, &media_);
