@@ -21,6 +21,8 @@ inline constexpr char kMissing[] = "missing";
 inline constexpr char kIsUrl[] = "is a URL";
 inline constexpr char kInZip[] = "in a zip archive";
 inline constexpr char kTooLong[] = "too long";
+// Tools, reasoning and what else only the checkpoint's own template writes.
+inline constexpr char kForOwnTemplate[] = "for chat_template: checkpoint";
 
 // The kind of what has befallen an "image" or a "video".
 inline std::string MediaKind(absl::string_view medium,
