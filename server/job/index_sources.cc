@@ -274,10 +274,12 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   BALLAST_RETURN_IF_ERROR(
       Storage::OfProcess().Configure(config.config.storage()));
   v1::Config c = config.config;
+  std::unique_ptr<const TemplateRenderer> renderer;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                           OpenModelTokenizer(c.mutable_model()));
-  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<const ModelText> model_text,
-                           ModelText::Create(c.model(), tokenizer.get()));
+                           OpenModelTokenizer(c.mutable_model(), &renderer));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<const ModelText> model_text,
+      ModelText::Create(c.model(), tokenizer.get(), std::move(renderer)));
   const TextOptions text = {model_text.get(), c.batch().max_tokens(),
                             c.batch().on_too_long()};
   const IndexKey key = GetIndexKey(c, *tokenizer);
