@@ -34,6 +34,19 @@ absl::StatusOr<std::optional<absl::string_view>> GetText(const element& value,
                                      " neither a string nor null"));
 }
 
+// Refuses images beside those that have places.
+absl::Status CheckNoOthers(const object& root, const char* key) {
+  element value;
+  array list;
+  if (root.at_key(key).get(value) != SUCCESS || value.is_null() ||
+      (value.get(list) == SUCCESS && list.size() == 0)) {
+    return absl::OkStatus();
+  }
+  return DataFaultError(absl::StrCat("`", key,
+                                     "` beside a document whose images have "
+                                     "places; wanted all of them there"));
+}
+
 absl::StatusOr<JsonDocument> ReadPlaces(const array& texts,
                                         const std::optional<array>& images) {
   if (images.has_value() && images->size() != texts.size()) {
@@ -104,13 +117,18 @@ absl::StatusOr<JsonDocument> ReadMatched(const array& texts,
 absl::StatusOr<std::optional<JsonDocument>> ReadDocument(const object& root) {
   array list;
   if (root.at_key("texts").get(list) == SUCCESS) {
+    BALLAST_RETURN_IF_ERROR(CheckNoOthers(root, "image"));
     std::optional<array> images;
     if (array found; root.at_key("images").get(found) == SUCCESS) {
       images = found;
+    } else {
+      BALLAST_RETURN_IF_ERROR(CheckNoOthers(root, "images"));
     }
     return ReadPlaces(list, images);
   }
   if (root.at_key("text_list").get(list) == SUCCESS) {
+    BALLAST_RETURN_IF_ERROR(CheckNoOthers(root, "image"));
+    BALLAST_RETURN_IF_ERROR(CheckNoOthers(root, "images"));
     return ReadMatched(list, root);
   }
   std::string_view text;

@@ -373,6 +373,13 @@ TEST(DocumentJsonTest, RefusesWhatWouldLoseItsPlace) {
                   {"image_name": "x.jpg", "matched_text_index": 1}]})"),
               HasSubstr("`image_info` has at place 1 no"));
   EXPECT_THAT(Document(R"({"text_list": ["A."]})"), HasSubstr("image_info"));
+  EXPECT_THAT(Document(R"({"texts": ["a"], "images": [null], "image": "x"})"),
+              HasSubstr("`image` beside a document"));
+  EXPECT_THAT(Document(R"({"texts": ["a"], "images": "x.jpg"})"),
+              HasSubstr("`images` beside a document"));
+  EXPECT_THAT(Document(R"({"text_list": ["A."], "image_info": [],
+                           "images": ["x.jpg"]})"),
+              HasSubstr("`images` beside a document"));
   EXPECT_THAT(Document(R"({"text": "a <video>"})"), HasSubstr("<video>"));
   EXPECT_THAT(Document("{\"text\": \"a\xff\"}"), HasSubstr("in a document"));
 }
