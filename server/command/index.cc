@@ -117,6 +117,9 @@ void PrintShard(const std::string& source, const ShardScanReport& report,
 
 void PrintResult(const SourceIndexing& result) {
   for (const SharedFile& file : result.shared) PrintShared(file);
+  if (!result.template_difference.empty()) {
+    std::cout << "warning: " << result.template_difference << "\n";
+  }
   const IndexReport& report = result.report;
   if (result.is_drawn) {
     std::cout << result.source << ": " << report.samples

@@ -135,8 +135,9 @@ absl::StatusOr<Inspect> InspectFamily(const ConversationOptions& options,
 }
 
 // With the template of a file, of a model.
-absl::StatusOr<Inspect> InspectOwn(const ConversationOptions& options,
-                                   const JinjaTemplate& source) {
+absl::StatusOr<Inspect> InspectOwn(
+    const ConversationOptions& options,
+    std::unique_ptr<const TemplateRenderer> renderer) {
   v1::Model model;
   model.set_profile(options.family);
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
@@ -149,27 +150,24 @@ absl::StatusOr<Inspect> InspectOwn(const ConversationOptions& options,
   model.set_chat_template("checkpoint");
   BALLAST_ASSIGN_OR_RETURN(
       const std::shared_ptr<const ModelText> text,
-      ModelText::CreateWithTemplate(model, tokenizer.get(), source, "now"));
+      ModelText::Create(model, tokenizer.get(), std::move(renderer)));
   return [tokenizer, text](
              const std::string& json,
              absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
     Inspected result;
     BALLAST_ASSIGN_OR_RETURN(result.rendered,
-                             text->Render(json, !sizes.empty()));
-    BALLAST_ASSIGN_OR_RETURN(result.sample,
-                             BuildText(json, TextForm::kConversation, sizes,
-                                       {text.get(), UINT32_MAX}));
+                             text->Render(json, sizes.size(), 0));
+    BALLAST_ASSIGN_OR_RETURN(const TextTokens tokens,
+                             text->TokenizeRendered(result.rendered, sizes));
+    result.sample = ExpandTokens(tokens, text->model().token_ids());
     return result;
   };
 }
 
 // With the template of a file, of no model: without images.
-absl::StatusOr<Inspect> InspectAlone(const Tokenizer& tokenizer,
-                                     const JinjaTemplate& source) {
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const TemplateRenderer> renderer,
-      TemplateRenderer::Create(source, {.date = "now"}));
-  return [renderer, &tokenizer](
+Inspect InspectAlone(const Tokenizer& tokenizer,
+                     std::shared_ptr<const TemplateRenderer> renderer) {
+  return [renderer = std::move(renderer), &tokenizer](
              const std::string& json,
              absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
     if (!sizes.empty()) {
@@ -189,9 +187,9 @@ absl::StatusOr<Inspect> InspectAlone(const Tokenizer& tokenizer,
           &v1::TokenIds::set_end_of_text}) {
       (none.*set)(-1);
     }
-    BALLAST_ASSIGN_OR_RETURN(
-        const TextTokens tokens,
-        TokenizeRendered(result.rendered, {}, ImageMarks(), none, tokenizer));
+    BALLAST_ASSIGN_OR_RETURN(const TextTokens tokens,
+                             TokenizeRendered(result.rendered, {}, {}, {},
+                                              ImageMarks(), none, tokenizer));
     result.sample = ExpandTokens(tokens, none);
     return result;
   };
@@ -209,6 +207,10 @@ absl::StatusOr<Inspect> GetInspect(const ConversationOptions& options,
       return absl::InvalidArgumentError(
           "--text without --chat-template; wanted both");
     }
+    if (options.reasoning != "template") {
+      return absl::InvalidArgumentError(
+          "--reasoning without --chat-template; wanted both");
+    }
     return InspectFamily(options, tokenizer);
   }
   JinjaTemplate source;
@@ -216,13 +218,19 @@ absl::StatusOr<Inspect> GetInspect(const ConversationOptions& options,
       const std::string file,
       ReadSmallFile(options.chat_template, size_t{16} << 20));
   // The file of a checkpoint's tokenizer has it as a key.
-  source.text =
-      OwnTemplate({.jinja = {}, .json = file, .tokenizer_config = {}});
+  const TemplateFiles files = {{}, file, {}};
+  source.text = OwnTemplate(files);
+  source.tool_use = OwnTemplate(files, "tool_use");
   if (source.text.empty()) source.text = file;
   source.variables = ReadTemplateVariables(options.tokenizer);
-  absl::StatusOr<Inspect> inspect = options.family.empty()
-                                        ? InspectAlone(tokenizer, source)
-                                        : InspectOwn(options, source);
+  absl::StatusOr<std::unique_ptr<const TemplateRenderer>> renderer =
+      TemplateRenderer::Create(source,
+                               {.date = "now", .reasoning = options.reasoning});
+  if (!renderer.ok()) return Annotate(renderer.status(), options.chat_template);
+  if (options.family.empty()) {
+    return InspectAlone(tokenizer, *std::move(renderer));
+  }
+  absl::StatusOr<Inspect> inspect = InspectOwn(options, *std::move(renderer));
   if (!inspect.ok()) return Annotate(inspect.status(), options.chat_template);
   return inspect;
 }
@@ -245,8 +253,9 @@ absl::Status InspectConversations(const ConversationOptions& options,
                                  inspect(line, sizes));
         nlohmann::ordered_json result = {{"ids", inspected.sample.ids},
                                          {"labels", inspected.sample.labels}};
-        if (!options.with_text) return result;
         const SupervisedText& rendered = inspected.rendered;
+        if (!rendered.left_out.empty()) result["left_out"] = rendered.left_out;
+        if (!options.with_text) return result;
         result["text"] = rendered.text;
         result["supervised"] = nlohmann::ordered_json::array();
         for (const auto& span : rendered.supervised) {
@@ -264,8 +273,9 @@ void AddInspectConversation(CommandLine* line, Command* inspect) {
       R"(Prints token ids and labels of conversations, as a model family's processor
 or a checkpoint's own chat template makes them. Reads lines {"messages": […],
 "tools": […], "images": [[height, width], …]} from standard input and prints
-for each {"ids": […], "labels": […]}. Give --model, --chat-template or both:
-images need a model.)",
+for each {"ids": […], "labels": […]}, and `left_out` where the template leaves
+out something of the conversation, which makes it a bad sample. Give --model,
+--chat-template or both: images need a model.)",
       R"(  echo '{"messages": [{"role": "user", "content": "<image>Why?"}],
          "images": [[480, 640]]}' | tr -d '\n' |
     ballast-server inspect conversation --model internvl3 \
@@ -292,6 +302,11 @@ images need a model.)",
                 "the tokenizer.json of the checkpoint")
       .Required()
       .TypeName("FILE");
+  command
+      ->AddText("--reasoning", &options->reasoning,
+                "as model.reasoning: which of the assistant's earlier turns "
+                "keep their reasoning")
+      .OneOf({"template", "keep", "last", "drop"});
   command->AddFlag("--text", &options->with_text,
                    "print the rendered text, too, and the supervised pieces of "
                    "it: {\"text\": …, \"supervised\": […]}");

@@ -32,15 +32,17 @@ struct ConversationOptions {
   std::string family;         // a model of models/, or ""
   std::string chat_template;  // a file, or ""
   std::string tokenizer;
+  std::string reasoning = "template";  // as TemplateRenderer::Options
   bool with_text = false;
 };
 
 // Runs the command: for each line of `in`, a conversation (ParseConversation,
 // or with a template what TemplateRenderer::Request has) with `images`,
-// [[height, width], ...], writes {"ids", "labels"}, and `with_text` "text" and
-// "supervised". Errors: INVALID_ARGUMENT (neither model nor template); as
-// TransformJsonLines (inspect_sample.h), BuildText and
-// TemplateRenderer::Create.
+// [[height, width], ...], writes {"ids", "labels"}, "left_out" where a template
+// leaves something out (RenderedConversation), and `with_text` "text" and
+// "supervised". Errors: INVALID_ARGUMENT (neither model nor template; an option
+// that needs a template); as TransformJsonLines (inspect_sample.h), BuildText
+// and TemplateRenderer::Create.
 absl::Status InspectConversations(const ConversationOptions& options,
                                   std::istream& in, std::ostream& out);
 

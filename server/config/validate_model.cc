@@ -178,6 +178,12 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
                      absl::StrCat("found it beside chat_template ", name,
                                   "; wanted chat_template: checkpoint"));
   }
+  if (!is_checkpoint && model.reasoning() > v1::Model::REASONING_TEMPLATE) {
+    report->AddFault("model.reasoning",
+                     absl::StrCat("found it beside chat_template ", name,
+                                  ", which writes reasoning as the text has "
+                                  "it; wanted chat_template: checkpoint"));
+  }
   absl::CivilDay day;
   if (!model.template_date().empty() &&
       (!absl::ParseCivilTime(model.template_date(), &day) ||

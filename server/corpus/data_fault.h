@@ -23,6 +23,8 @@ inline constexpr char kInZip[] = "in a zip archive";
 inline constexpr char kTooLong[] = "too long";
 // What a recipe refuses, or does otherwise than when its source was indexed.
 inline constexpr char kByRecipe[] = "refused by the recipe";
+// Tools, reasoning and what else only the checkpoint's own template writes.
+inline constexpr char kForOwnTemplate[] = "for chat_template: checkpoint";
 
 // The kind of what has befallen an "image" or a "video".
 inline std::string MediaKind(absl::string_view medium,

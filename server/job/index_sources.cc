@@ -23,10 +23,13 @@
 #include "server/image/image_header.h"
 #include "server/image/sound_scan.h"
 #include "server/job/job_setup.h"
+#include "server/job/template_comparison.h"
 #include "server/job/video_probe.h"
 #include "server/recipe/recipe.h"
+#include "server/text/conversation.h"
 #include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
+#include "server/text/template/jinja_template.h"
 #include "server/text/tokenizer.h"
 #include "server/text/video_text.h"
 #include "server/video/model_videos.h"
@@ -183,6 +186,10 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
       MeasureVideos(sample, text.text->model(), &measured.placeholders));
   BALLAST_ASSIGN_OR_RETURN(measured.text,
                            MeasureText(sample.text, form, sides, text, videos));
+  if (form == TextForm::kConversation &&
+      !IsCheckpointTemplate(text.text->model().chat_template())) {
+    BALLAST_RETURN_IF_ERROR(CheckAllIsRead(sample.text));
+  }
   return measured;
 }
 
@@ -272,10 +279,15 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   v1::Config c = config.config;
+  std::unique_ptr<const TemplateRenderer> renderer;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                           OpenModelTokenizer(c.mutable_model()));
-  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<const ModelText> model_text,
-                           ModelText::Create(c.model(), tokenizer.get()));
+                           OpenModelTokenizer(c.mutable_model(), &renderer));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<const ModelText> model_text,
+      ModelText::Create(c.model(), tokenizer.get(), std::move(renderer)));
+  // Made once there is a source to read.
+  std::unique_ptr<TemplateComparison> comparison;
+  bool compares = true;
   const TextOptions text = {model_text.get(), c.batch().max_tokens(),
                             c.batch().on_too_long()};
   const IndexKey key = GetIndexKey(c, *tokenizer);
@@ -325,10 +337,18 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
       result.stale = std::string(found.message());
     }
+    if (std::exchange(compares, false)) {
+      comparison =
+          TemplateComparison::Create(model_text.get(), tokenizer.get());
+    }
     IndexOptions index_options;
     index_options.measure = [&](const RawSample& sample,
                                 absl::Span<const ImageSize> images) {
-      return Measure(sample, images, text);
+      auto lengths = Measure(sample, images, text);
+      if (comparison != nullptr && lengths.ok()) {
+        comparison->Look(sample, images.size());
+      }
+      return lengths;
     };
     // An index without these samples would count as up to date and be served.
     index_options.accept = [](const IndexReport& report) {
@@ -357,6 +377,9 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
         Build(source, config.directory, index_options, options, &result);
     if (!built.ok()) {
       return Annotate(built, absl::StrCat("source ", source.name()));
+    }
+    if (comparison != nullptr) {
+      result.template_difference = comparison->TakeDifference();
     }
     all.push_back(std::move(result));
   }

@@ -75,6 +75,9 @@ struct SourceIndexing {
   std::optional<ShardScanReport> shard;
   // Files that an earlier source also has, or that this one lists twice.
   std::vector<SharedFile> shared;
+  // What the checkpoint's template writes otherwise than the built-in one in
+  // one of its samples (TemplateComparison).
+  std::string template_difference;
 };
 
 struct IndexSourcesOptions {

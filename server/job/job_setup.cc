@@ -66,10 +66,12 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   OpenedJob job;
   job.config = config.config;
-  BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
-                           OpenModelTokenizer(job.config.mutable_model()));
+  std::unique_ptr<const TemplateRenderer> renderer;
   BALLAST_ASSIGN_OR_RETURN(
-      job.text, ModelText::Create(job.config.model(), job.tokenizer.get()));
+      job.tokenizer, OpenModelTokenizer(job.config.mutable_model(), &renderer));
+  BALLAST_ASSIGN_OR_RETURN(
+      job.text, ModelText::Create(job.config.model(), job.tokenizer.get(),
+                                  std::move(renderer)));
   const IndexKey key = GetIndexKey(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {

@@ -26,18 +26,21 @@ using Json = nlohmann::json;
 
 // tokenizer_config.json lists the added tokens, at most a few MB.
 constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr char kDefault[] = "default";
 
 // The template of a file in JSON.
-std::string GetTemplate(const std::string& file) {
+std::string GetTemplate(const std::string& file, absl::string_view wanted) {
   const Json json =
       Json::parse(file, /*cb=*/nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return "";
   const auto found = json.find("chat_template");
   if (found == json.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
+  if (found->is_string()) {
+    return wanted == kDefault ? found->get<std::string>() : "";
+  }
   if (!found->is_array()) return "";
   for (const Json& one : *found) {
-    if (one.is_object() && one.value("name", Json()) == "default" &&
+    if (one.is_object() && one.value("name", Json()) == std::string(wanted) &&
         one.value("template", Json()).is_string()) {
       return one["template"].get<std::string>();
     }
@@ -47,10 +50,10 @@ std::string GetTemplate(const std::string& file) {
 
 }  // namespace
 
-std::string OwnTemplate(const TemplateFiles& files) {
-  if (!files.jinja.empty()) return files.jinja;
-  std::string own = GetTemplate(files.json);
-  return own.empty() ? GetTemplate(files.tokenizer_config) : own;
+std::string OwnTemplate(const TemplateFiles& files, absl::string_view name) {
+  if (!files.jinja.empty()) return name == kDefault ? files.jinja : "";
+  const bool in_json = !GetTemplate(files.json, kDefault).empty();
+  return GetTemplate(in_json ? files.json : files.tokenizer_config, name);
 }
 
 std::string TemplateFault(const v1::Chat* chat, absl::string_view own) {

@@ -24,8 +24,10 @@ struct TemplateFiles {
 };
 
 // The checkpoint's template: that of the first of these files that has one, ""
-// if none has. Of several templates of a file it is the default. Pure.
-std::string OwnTemplate(const TemplateFiles& files);
+// if none has. Of several templates of a file it is the one of that name; ""
+// if the first file with a default lacks it. Pure.
+std::string OwnTemplate(const TemplateFiles& files,
+                        absl::string_view name = "default");
 
 // What shows that `own`, a checkpoint's template, is not `chat`, by its own_has
 // and own_lacks: `lacks "[INST]"`, say, or `has "<think>"`. "" if nothing does,

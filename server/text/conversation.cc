@@ -1,5 +1,9 @@
 #include "server/text/conversation.h"
 
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -24,14 +28,30 @@ using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 using ::simdjson::dom::object;
 
+// What only a checkpoint's own template writes.
+template <typename... Piece>
+absl::Status ForOwnTemplate(const Piece&... pieces) {
+  return OfKind(DataFaultError(absl::StrCat(pieces...)), kForOwnTemplate);
+}
+
+constexpr char kUseOwn[] =
+    "name model.chat_template: checkpoint, whose template may write it, or ";
+
 // `key` is the key that held the name.
 absl::StatusOr<Role> ParseRole(absl::string_view key, absl::string_view name) {
   if (name == "human" || name == "user") return Role::kUser;
   if (name == "gpt" || name == "assistant") return Role::kAssistant;
   if (name == "system" || name == "developer") return Role::kSystem;
-  return DataFaultError(absl::StrCat("unknown `", key, "` \"", name,
-                                     "\"; wanted human or user, gpt or ",
-                                     "assistant, system or developer"));
+  const std::string fault = absl::StrCat(
+      "unknown `", key, "` \"", name,
+      "\"; wanted human or user, gpt or assistant, system or developer");
+  for (const absl::string_view own :
+       {"tool", "function", "function_call", "observation", "ipython"}) {
+    if (name == own) {
+      return ForOwnTemplate(fault, ", or model.chat_template: checkpoint");
+    }
+  }
+  return DataFaultError(fault);
 }
 
 absl::Status AddPart(element value, std::string* text) {
@@ -88,6 +108,22 @@ bool CountsLess(absl::string_view key, element value) {
   return key == "weight" ? number != 1 : number == 0;
 }
 
+// Refuses a key of a turn that says something.
+absl::Status CheckSilent(object turn, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    element value;
+    if (turn[key].get(value) != SUCCESS || value.is_null()) continue;
+    std::string_view text;
+    array list;
+    if (value.get(text) == SUCCESS && text.empty()) continue;
+    if (value.get(list) == SUCCESS && list.size() == 0) continue;
+    return ForOwnTemplate(
+        "`", key, "` is not written into the text, so it would not be learnt; ",
+        kUseOwn, "put it into the content as the model writes it");
+  }
+  return absl::OkStatus();
+}
+
 // Refuses a turn that says of itself that it is not to be learnt, or has more
 // to be learnt than its text. `turn` is the assistant's.
 absl::Status CheckLearnt(object turn) {
@@ -95,24 +131,14 @@ absl::Status CheckLearnt(object turn) {
   for (const char* key : {"weight", "loss", "train"}) {
     element value;
     if (turn[key].get(value) != SUCCESS || !CountsLess(key, value)) continue;
-    return DataFaultError(absl::StrCat(
+    return ForOwnTemplate(
         "`", key, "` is ", std::string(simdjson::minify(value)).substr(0, 40),
-        ", and every turn of an assistant is learnt whole; write the sample as "
-        "token ids with labels, or remove the key"));
+        ", and every turn of an assistant is learnt whole; name "
+        "model.chat_template: checkpoint, which reads 0 and 1, write the "
+        "sample as token ids with labels, or remove the key");
   }
-  for (const char* key : {"tool_calls", "function_call", "reasoning_content"}) {
-    element value;
-    if (turn[key].get(value) != SUCCESS || value.is_null()) continue;
-    std::string_view text;
-    array list;
-    if (value.get(text) == SUCCESS && text.empty()) continue;
-    if (value.get(list) == SUCCESS && list.size() == 0) continue;
-    return DataFaultError(absl::StrCat(
-        "`", key,
-        "` is not written into the text, so it would not be learnt; put it "
-        "into the content as the model writes it, or remove the key"));
-  }
-  return absl::OkStatus();
+  return CheckSilent(turn,
+                     {"tool_calls", "function_call", "reasoning_content"});
 }
 
 absl::StatusOr<Turn> ParseTurnOfRole(object turn, Role role,
@@ -146,8 +172,9 @@ absl::StatusOr<Turn> ParseTurn(element value) {
 }
 
 // Refuses what other trainers write before the turns.
-absl::Status CheckBeside(element root) {
-  for (const char* key : {"system", "tools"}) {
+absl::Status CheckBeside(element root,
+                         std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
     element value;
     if (root[key].get(value) != SUCCESS) continue;
     std::string_view text;
@@ -157,10 +184,10 @@ absl::Status CheckBeside(element root) {
             ? !text.empty() && text != "[]"
             : value.get(list) == SUCCESS && list.size() > 0;
     if (!says_something) continue;
-    return DataFaultError(absl::StrCat(
+    return ForOwnTemplate(
         "`", key,
-        "` beside the turns is not read, so the text would be another; write "
-        "it into a first turn of role system, or remove the key"));
+        "` beside the turns is not read, so the text would be another; ",
+        kUseOwn, "write it into a first turn of role system");
   }
   return absl::OkStatus();
 }
@@ -179,32 +206,61 @@ absl::string_view RoleName(Role role) {
   return "";
 }
 
-absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
+namespace {
+
+// The turns of a conversation, and the parsers that hold them.
+struct Parsed {
   simdjson::dom::parser parser;
+  std::array<simdjson::dom::parser, 3> lists;  // of lists that are texts
   element root;
-  if (const auto error = parser.parse(json.data(), json.size()).get(root);
+  array turns;
+};
+
+absl::Status Parse(absl::string_view json, Parsed* parsed) {
+  element& root = parsed->root;
+  if (const auto error =
+          parsed->parser.parse(json.data(), json.size()).get(root);
       error != SUCCESS) {
     return DataFaultError(absl::StrCat("conversation is not valid JSON: ",
                                        simdjson::error_message(error)));
   }
-  array list;
-  array messages;
-  const bool has_messages = root["messages"].get(messages) == SUCCESS;
-  if (root["conversations"].get(list) != SUCCESS) {
-    if (!has_messages) {
-      return DataFaultError(
-          "conversation is not an object with a list `conversations` or "
-          "`messages`");
+  std::optional<array> list;
+  size_t number = 0;
+  for (const char* key : {"conversations", "messages", "conversation"}) {
+    simdjson::dom::parser& inner = parsed->lists[number++];
+    array found;
+    std::string_view text;
+    if (root[key].get(found) != SUCCESS &&
+        (root[key].get(text) != SUCCESS ||
+         inner.parse(text.data(), text.size()).get(found) != SUCCESS)) {
+      continue;
     }
-    list = messages;
-  } else if (has_messages && messages.size() > 0) {
-    return DataFaultError(
-        "both `conversations` and `messages` may be meant; wanted one of the "
-        "two");
+    const bool is_second =
+        list.has_value() && list->size() > 0 && found.size() > 0;
+    if (is_second) {
+      return DataFaultError(
+          "both `conversations` and `messages` may be meant; wanted one of the "
+          "two");
+    }
+    if (!list.has_value() || found.size() > 0) list = found;
   }
-  BALLAST_RETURN_IF_ERROR(CheckBeside(root));
+  if (!list.has_value()) {
+    return DataFaultError(
+        "conversation is not an object with a list `conversations` or "
+        "`messages`");
+  }
+  parsed->turns = *list;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
+  Parsed parsed;
+  BALLAST_RETURN_IF_ERROR(Parse(json, &parsed));
+  BALLAST_RETURN_IF_ERROR(CheckBeside(parsed.root, {"system", "tools"}));
   std::vector<Turn> turns;
-  for (const element value : list) {
+  for (const element value : parsed.turns) {
     absl::StatusOr<Turn> turn = ParseTurn(value);
     if (!turn.ok()) {
       return Annotate(turn.status(), absl::StrCat("turn ", turns.size() + 1));
@@ -215,6 +271,23 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
     return DataFaultError("the conversation has no turns");
   }
   return turns;
+}
+
+absl::Status CheckAllIsRead(absl::string_view json) {
+  Parsed parsed;
+  // ParseConversation reports it.
+  if (!Parse(json, &parsed).ok()) return absl::OkStatus();
+  BALLAST_RETURN_IF_ERROR(CheckBeside(parsed.root, {"functions", "documents"}));
+  size_t number = 0;
+  for (const element value : parsed.turns) {
+    ++number;
+    object turn;
+    if (value.get(turn) != SUCCESS) continue;
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(CheckSilent(turn, {"thinking", "reasoning"}),
+                 absl::StrCat("turn ", number)));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<absl::string_view> SplitAtImageMarks(absl::string_view text) {

@@ -29,10 +29,12 @@ struct Turn {
 //   LLaVA/ShareGPT   {"conversations": [{"from": "human", "value": "Hi"}, …]}
 //   OpenAI           {"messages": [{"role": "user", "content": "Hi"}, …]}
 //
-// Other keys are ignored, but for those that make it another text than it says:
-// `system` and `tools` beside the turns, and of an assistant's turn `weight`,
-// `loss` or `train` of 0 or false, `tool_calls`, `function_call` and
-// `reasoning_content`. Such a conversation is invalid.
+// The list may also be `conversation`, or its JSON as a text. Other keys are
+// ignored, but for those that make it another text than it says: `system` and
+// `tools` beside the turns, and of an assistant's turn `weight`, `loss` or
+// `train` of 0 or false, `tool_calls`, `function_call` and `reasoning_content`.
+// Such a conversation is invalid here, and so are turns of tools: the status is
+// of the kind kForOwnTemplate, since a checkpoint's own template may write it.
 //
 // `from` or `role` is human or user, gpt or assistant, system or developer.
 // `content` may be a list of parts: {"type": "text", "text": "Hi"}, or of type
@@ -41,6 +43,12 @@ struct Turn {
 // mark. Turns may come in any order. Errors: INVALID_ARGUMENT (not JSON, no
 // turns, an invalid turn), naming the turn, counted from 1.
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
+
+// INVALID_ARGUMENT, of the kind kForOwnTemplate, if a conversation that
+// ParseConversation takes has more that would be left out: `functions` or
+// `documents` beside the turns, `thinking` or `reasoning` of a turn. New
+// indexes lack such samples; indexes of earlier releases may have them.
+absl::Status CheckAllIsRead(absl::string_view json);
 
 // Splits `text` at its image marks: n marks give n+1 pieces, any of which may
 // be empty. The pieces point into `text`.

@@ -110,29 +110,8 @@ ModelText::ModelText(const v1::Model& model, ModelImages images,
       turn_marks_(GetTurnMarks(model)) {}
 
 absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
-    const v1::Model& model, const Tokenizer* tokenizer) {
-  if (!IsCheckpointTemplate(model.chat_template())) {
-    return Make(model, tokenizer);
-  }
-  BALLAST_ASSIGN_OR_RETURN(const JinjaTemplate source,
-                           ReadJinjaTemplate(model.tokenizer()));
-  return CreateWithTemplate(model, tokenizer, source, model.template_date());
-}
-
-absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::CreateWithTemplate(
     const v1::Model& model, const Tokenizer* tokenizer,
-    const JinjaTemplate& source, const std::string& date) {
-  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<ModelText> text,
-                           Make(model, tokenizer));
-  BALLAST_ASSIGN_OR_RETURN(
-      text->renderer_,
-      TemplateRenderer::Create(
-          source, {.system_prompt = model.system_prompt(), .date = date}));
-  return text;
-}
-
-absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Make(
-    const v1::Model& model, const Tokenizer* tokenizer) {
+    std::unique_ptr<const TemplateRenderer> renderer) {
   BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));
   // Here, and not in the configuration: a job without videos stays what it was.
   v1::Model own = model;
@@ -164,6 +143,7 @@ absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Make(
   BALLAST_RETURN_IF_ERROR(
       Annotate(text->CheckTokens(),
                absl::StrCat("model.tokenizer: ", model.tokenizer())));
+  text->renderer_ = std::move(renderer);
   return text;
 }
 
@@ -216,6 +196,16 @@ absl::StatusOr<std::vector<ImagePieces>> ModelText::ImageTexts(
   return images;
 }
 
+std::vector<ImagePieces> ModelText::VideoTexts(
+    absl::Span<const VideoText> videos) const {
+  std::vector<ImagePieces> frames;
+  for (const VideoText& video : videos) {
+    frames.push_back(
+        VideoPieces(video, planner().family().marks, videos_have_own_id_));
+  }
+  return frames;
+}
+
 absl::StatusOr<TextTokens> ModelText::Tokenize(
     absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
     absl::Span<const VideoText> videos) const {
@@ -238,11 +228,6 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     BALLAST_RETURN_IF_ERROR(CheckLlavaVideos(sizes.size(), videos.size(),
                                              form == TextForm::kConversation));
   }
-  std::vector<ImagePieces> frames;
-  for (const VideoText& video : videos) {
-    frames.push_back(
-        VideoPieces(video, planner().family().marks, videos_have_own_id_));
-  }
   if (form == TextForm::kPackedBytes) {
     return ParsePacked(text, /*is_json=*/false, images);
   }
@@ -260,20 +245,20 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
       BALLAST_ASSIGN_OR_RETURN(
           const std::vector<bool> order,
           MarkDocument(sizes.size(), videos.size(), &marked));
-      images = InOrder(std::move(images), std::move(frames), order);
+      images = InOrder(std::move(images), VideoTexts(videos), order);
     }
     return TokenizeDocument(marked, images);
   }
   if (renderer_ != nullptr) {
-    if (!videos.empty()) {
-      return DataFaultError(
-          "a video, which model.chat_template: checkpoint does not write; name "
-          "another template (docs/text.md)");
-    }
     BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
-                             Render(text, !images.empty()));
-    return TokenizeRendered(rendered, images, planner().family().marks,
-                            model_.token_ids(), *tokenizer_);
+                             Render(text, sizes.size(), videos.size()));
+    if (!rendered.left_out.empty()) {
+      return DataFaultError(absl::StrCat(
+          rendered.left_out,
+          ": the chat template leaves it out, so nothing would be learnt of "
+          "it; wanted a template that writes it, or a sample without it"));
+    }
+    return TokenizeRendered(rendered, sizes, videos);
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   if (!videos.empty() && !videos[0].times.empty()) {
@@ -282,19 +267,66 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   if (has_frames) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
                              MarkTurns(sizes.size(), videos.size(), &turns));
-    images = InOrder(std::move(images), std::move(frames), order);
+    images = InOrder(std::move(images), VideoTexts(videos), order);
   }
   return TokenizeConversation(std::move(turns), images);
 }
 
 absl::StatusOr<SupervisedText> ModelText::Render(absl::string_view json,
-                                                 bool has_images) const {
+                                                 size_t images,
+                                                 size_t videos) const {
   if (renderer_ == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("model.chat_template: found ", model_.chat_template(),
                      "; wanted checkpoint, whose text can be rendered alone"));
   }
-  return RenderSupervised(*renderer_, turn_marks_, json, has_images);
+  return RenderSupervised(*renderer_, turn_marks_, json, images > 0,
+                          videos > 0);
+}
+
+absl::StatusOr<TextTokens> ModelText::TokenizeRendered(
+    const SupervisedText& rendered, absl::Span<const TileShape> sizes,
+    absl::Span<const VideoText> videos) const {
+  if (!videos.empty() && !videos[0].times.empty()) {
+    return DataFaultError(
+        "a video whose times LLaVA-Video's training code writes, which "
+        "chat_template: checkpoint does not; wanted chat_template: chatml");
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImagePieces> images,
+                           ImageTexts(sizes));
+  const ImageMarks& marks = planner().family().marks;
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<MediaMark> media,
+      FindMedia(rendered.text, images.size(), videos.size(), marks,
+                VideoPlaceholder(model_)));
+  return ballast::TokenizeRendered(rendered, media, images, VideoTexts(videos),
+                                   marks, model_.token_ids(), *tokenizer_);
+}
+
+absl::StatusOr<std::string> ModelText::WholeText(absl::string_view json,
+                                                 size_t images) const {
+  std::string whole;
+  if (renderer_ == nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(json));
+    BALLAST_RETURN_IF_ERROR(
+        TokenizeConversation(std::move(turns), std::vector<ImagePieces>(images),
+                             &whole)
+            .status());
+    return whole;
+  }
+  BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
+                           Render(json, images, 0));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<MediaMark> media,
+      FindMedia(rendered.text, images, 0, planner().family().marks, ""));
+  size_t done = 0;
+  for (const MediaMark& mark : media) {
+    absl::StrAppend(&whole, rendered.text.substr(done, mark.begin - done),
+                    kImageMark);
+    done = mark.end;
+  }
+  absl::StrAppend(&whole, rendered.text.substr(done));
+  return whole;
 }
 
 absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
@@ -307,6 +339,17 @@ absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
                              MarkDocument(images, videos, &marked));
     return ImagesBehindVideos(order);
   }
+  if (renderer_ != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
+                             Render(text, images, videos));
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::vector<MediaMark> media,
+        FindMedia(rendered.text, images, videos, planner().family().marks,
+                  VideoPlaceholder(model_)));
+    std::vector<bool> order;
+    for (const MediaMark& mark : media) order.push_back(mark.is_video);
+    return ImagesBehindVideos(order);
+  }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
                            MarkTurns(images, videos, &turns));
@@ -314,13 +357,15 @@ absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
 }
 
 absl::StatusOr<TextTokens> ModelText::TokenizeConversation(
-    std::vector<Turn> turns, absl::Span<const ImagePieces> images) const {
+    std::vector<Turn> turns, absl::Span<const ImagePieces> images,
+    std::string* record) const {
   if (!model_.system_prompt().empty() &&
       (turns.empty() || turns[0].role != Role::kSystem)) {
     turns.insert(turns.begin(), {Role::kSystem, model_.system_prompt()});
   }
   TokenWriter writer(tokenizer_, &model_.token_ids(),
                      &planner().family().marks);
+  writer.RecordTo(record);
   BALLAST_RETURN_IF_ERROR(
       WriteConversation(turns, images, chat_, model_.chat_template(), &writer));
   return std::move(writer).Finish();
@@ -481,6 +526,9 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
       model.template_date().empty() ? "" : "\ntemplate_date=",
       model.template_date(),
+      model.reasoning() > v1::Model::REASONING_TEMPLATE
+          ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
+          : "",
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
       family);
 }

@@ -18,7 +18,6 @@
 #include "server/image_plan/image_family.h"
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
-#include "server/text/template/jinja_template.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
@@ -53,16 +52,12 @@ class ModelText {
   // names, and the model's ids agree with it (OpenModelTokenizer). Errors:
   // INVALID_ARGUMENT (a token of the model's images or its template that
   // neither the model's ids nor the tokenizer have; a system prompt where the
-  // template has no system turn; as ModelImages::Create). With `chat_template:
-  // checkpoint`, as ReadJinjaTemplate and TemplateRenderer::Create, too.
+  // template has no system turn; as ModelImages::Create). `renderer` renders
+  // conversations (`chat_template: checkpoint`); null: the template that the
+  // model names does.
   static absl::StatusOr<std::unique_ptr<const ModelText>> Create(
-      const v1::Model& model, const Tokenizer* tokenizer);
-
-  // The same with a checkpoint's template that stands elsewhere. `date`: as
-  // TemplateRenderer::Options.
-  static absl::StatusOr<std::unique_ptr<const ModelText>> CreateWithTemplate(
       const v1::Model& model, const Tokenizer* tokenizer,
-      const JinjaTemplate& source, const std::string& date);
+      std::unique_ptr<const TemplateRenderer> renderer = nullptr);
 
   // The tokens of a sample's text before any limit. `sizes`: of its images, in
   // order; `videos`: its videos, which are where their marks are. Building and
@@ -77,10 +72,21 @@ class ModelText {
 
   // A conversation as the checkpoint's template writes it; of a model with
   // another template FAILED_PRECONDITION. Errors: as RenderSupervised.
-  absl::StatusOr<SupervisedText> Render(absl::string_view json,
-                                        bool has_images) const;
+  absl::StatusOr<SupervisedText> Render(absl::string_view json, size_t images,
+                                        size_t videos) const;
 
-  // For each of a sample's videos, the number of its images behind it in the
+  // The tokens of what Render gave; Tokenize does both, and refuses a text that
+  // leaves something out. Errors: as Tokenize.
+  absl::StatusOr<TextTokens> TokenizeRendered(
+      const SupervisedText& rendered, absl::Span<const TileShape> sizes,
+      absl::Span<const VideoText> videos = {}) const;
+
+  // The text of a conversation without videos, with an image mark for each of
+  // its images: for comparing templates. Errors: as Tokenize.
+  absl::StatusOr<std::string> WholeText(absl::string_view json,
+                                        size_t images) const;
+
+  // For each of a sample's videos, the number of its images after it in the
   // text. Errors: as Tokenize, as far as texts and marks go.
   absl::StatusOr<std::vector<uint32_t>> ImagesBehind(absl::string_view text,
                                                      TextForm form,
@@ -111,12 +117,12 @@ class ModelText {
   ModelText(const v1::Model& model, ModelImages images,
             const Tokenizer* tokenizer);
 
-  static absl::StatusOr<std::unique_ptr<ModelText>> Make(
-      const v1::Model& model, const Tokenizer* tokenizer);
   absl::StatusOr<std::vector<ImagePieces>> ImageTexts(
       absl::Span<const TileShape> sizes) const;
+  std::vector<ImagePieces> VideoTexts(absl::Span<const VideoText> videos) const;
   absl::StatusOr<TextTokens> TokenizeConversation(
-      std::vector<Turn> turns, absl::Span<const ImagePieces> images) const;
+      std::vector<Turn> turns, absl::Span<const ImagePieces> images,
+      std::string* record = nullptr) const;
   absl::StatusOr<TextTokens> TokenizeDocument(
       absl::string_view text, absl::Span<const ImagePieces> images) const;
   absl::StatusOr<TextTokens> ParsePacked(

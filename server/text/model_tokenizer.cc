@@ -196,12 +196,29 @@ absl::Status CheckTemplate(const Tokenizer& tokenizer, const v1::Model& model) {
   return absl::OkStatus();
 }
 
-// Names the checkpoint's template by what it says and what renders it: servers
-// and indexes compare the name.
-absl::Status NameTemplate(v1::Model* model) {
+const char* GetName(v1::Model::Reasoning reasoning) {
+  switch (reasoning) {
+    case v1::Model::REASONING_KEEP:
+      return "keep";
+    case v1::Model::REASONING_LAST:
+      return "last";
+    case v1::Model::REASONING_DROP:
+      return "drop";
+    default:
+      return "template";
+  }
+}
+
+// Opens the checkpoint's template, and names it by what it says and what
+// renders it: servers and indexes compare the name.
+absl::StatusOr<std::unique_ptr<const TemplateRenderer>> OpenTemplate(
+    v1::Model* model) {
   BALLAST_ASSIGN_OR_RETURN(const JinjaTemplate source,
                            ReadJinjaTemplate(model->tokenizer()));
-  const auto renderer = TemplateRenderer::Create(source, {});
+  auto renderer = TemplateRenderer::Create(
+      source, {.system_prompt = model->system_prompt(),
+               .date = model->template_date(),
+               .reasoning = GetName(model->reasoning())});
   if (!renderer.ok()) {
     return Annotate(
         renderer.status(),
@@ -209,13 +226,13 @@ absl::Status NameTemplate(v1::Model* model) {
   }
   model->set_chat_template(
       CheckpointTemplateName(source, (*renderer)->jinja_version()));
-  return absl::OkStatus();
+  return renderer;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
-    v1::Model* model) {
+    v1::Model* model, std::unique_ptr<const TemplateRenderer>* renderer) {
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                            MakeTokenizer(model->tokenizer()));
   BALLAST_RETURN_IF_ERROR(CheckTemplate(*tokenizer, *model));
@@ -229,7 +246,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
   }
   BALLAST_RETURN_IF_ERROR(CheckImageId(*model));
   if (IsCheckpointTemplate(model->chat_template())) {
-    BALLAST_RETURN_IF_ERROR(NameTemplate(model));
+    BALLAST_ASSIGN_OR_RETURN(auto opened, OpenTemplate(model));
+    if (renderer != nullptr) *renderer = std::move(opened);
   }
   return tokenizer;
 }

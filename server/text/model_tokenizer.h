@@ -9,6 +9,8 @@
 
 namespace ballast {
 
+class TemplateRenderer;
+
 // Opens the tokenizer that a loaded model names, and makes the model's token
 // ids agree with it. An id that comes from the profile is replaced by the
 // tokenizer's id for the token of that name (<|image_pad|>, <|video_pad|>,
@@ -21,13 +23,16 @@ namespace ballast {
 // become -1.
 //
 // `chat_template: checkpoint` becomes checkpoint@HASH+jinja2-VERSION, so that
-// servers and indexes with another template or jinja2 differ.
+// servers and indexes with another template or jinja2 differ. What renders it
+// then goes to `renderer`, for ModelText::Create, if that is not null.
 //
 // Errors: as MakeTokenizer; INVALID_ARGUMENT (an id that must be set; a special
 // token of the chat template that the tokenizer lacks; two token ids that must
 // differ are equal); with `chat_template: checkpoint` as ReadJinjaTemplate and
 // TemplateRenderer::Create.
-absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(v1::Model* model);
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
+    v1::Model* model,
+    std::unique_ptr<const TemplateRenderer>* renderer = nullptr);
 
 }  // namespace ballast
 

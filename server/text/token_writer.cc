@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -28,6 +29,7 @@ TokenWriter::TokenWriter(const Tokenizer* tokenizer,
 
 void TokenWriter::AddText(absl::string_view text, Kind kind) {
   if (text.empty()) return;
+  if (record_ != nullptr) absl::StrAppend(record_, text);
   absl::StrAppend(&pending_, text);
   if (!stretches_.empty() && stretches_.back().kind == kind) {
     stretches_.back().end = pending_.size();
@@ -77,12 +79,16 @@ void TokenWriter::AddSpecial(absl::string_view content, int32_t id, Kind kind) {
     // around it.
     AddText(content, kind);
   } else {
+    if (record_ != nullptr) absl::StrAppend(record_, content);
     EncodePending();
     tokens_.push_back({id, kind});
   }
 }
 
 void TokenWriter::AddImage(const ImagePieces& pieces) {
+  std::string* const record = std::exchange(record_, nullptr);
+  if (record != nullptr) absl::StrAppend(record, kImageMark);
+  const absl::Cleanup restore = [&] { record_ = record; };
   for (const ImageTextPiece& piece : pieces) {
     if (piece.placeholders == 0) {
       AddNamed(piece.text, mark_names_, /*as_text=*/false, Kind::kImageText);

@@ -31,6 +31,10 @@ class TokenWriter {
   TokenWriter(const Tokenizer* tokenizer, const v1::TokenIds* token_ids,
               const ImageMarks* marks);
 
+  // Appends all that is added from now on to `text`, too, with an image mark
+  // for each image or video. Not owned.
+  void RecordTo(std::string* text) { record_ = text; }
+
   // Adds text without image marks.
   void AddText(absl::string_view text, TextToken::Kind kind);
 
@@ -73,6 +77,7 @@ class TokenWriter {
   // before the token's first one; moved to the first.
   TextToken::Kind GetKind(size_t begin, size_t end, size_t* at) const;
 
+  std::string* record_ = nullptr;
   const Tokenizer* tokenizer_;
   const v1::TokenIds* token_ids_;
   const Named template_names_[3];

@@ -19,6 +19,7 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
 #include "server/corpus/energon/energon_tar.h"
+#include "server/corpus/energon/pickled_list.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ballast {
@@ -93,11 +94,29 @@ void ReadTar(absl::string_view bytes, const EnergonFields& fields) {
   }
 }
 
+// Objects are ranges of the file.
+void ReadPickle(absl::string_view bytes) {
+  const auto file = File::Open(MemoryFile(bytes));
+  Must(file.ok());
+  const auto list = ReadPickledList(&*file, {0, bytes.size()});
+  if (!list.ok()) return;
+  for (const std::vector<ByteRange>& item : list->items) {
+    Must(list->has_lists || item.size() == 1);
+    for (const ByteRange& range : item) {
+      Must(ByteRange({0, bytes.size()}).Covers(range));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ballast
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (absl::StartsWith(bytes, "\x80")) {
+    ballast::ReadPickle(bytes);
+    return 0;
+  }
   if (absl::StartsWith(bytes, "SQLite format 3")) {
     ballast::ReadIndex(bytes);
     return 0;

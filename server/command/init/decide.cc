@@ -195,6 +195,7 @@ class Decider {
   absl::StatusOr<Setup> Decide() {
     if (seen_.files.empty()) return NoSource();
     BALLAST_ASSIGN_OR_RETURN(model_, ChooseModel(seen_.model));
+    ChooseOwnTemplate();
     text_.Line(
         absl::StrCat("# A Ballast job over ", seen_.folder,
                      "; written by `ballast-server init`, yours to change."));
@@ -223,13 +224,38 @@ class Decider {
     std::string message = absl::StrCat(
         seen_.folder,
         ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
-        "JSON lines (*.jsonl), Parquet files (*.parquet) with conversations, "
+        "JSON lines (*.jsonl), Parquet files (*.parquet) with conversations or "
+        "text, "
         "or a folder of Energon (.nv-meta), "
         "as docs/configuration.md describes");
     for (const SeenOther& other : seen_.others) {
       absl::StrAppend(&message, "\n", other.path, ": ", other.reason);
     }
     return absl::FailedPreconditionError(message);
+  }
+
+  // Takes the checkpoint's template where samples need it.
+  void ChooseOwnTemplate() {
+    for (const SeenFiles& files : seen_.files) {
+      if (files.for_own_template == 0) continue;
+      const std::string why = absl::StrCat(
+          Counted(files.for_own_template, "sample"), " of ", files.looked_at,
+          " in ", files.path, ": ", files.first_for_own_template);
+      if (seen_.model.own_template.empty() || !seen_.model.has_tokenizer) {
+        setup_.unsure.push_back(absl::StrCat(
+            "the chat template, which would make bad samples of ", why,
+            "; copy tokenizer.json and chat_template.jinja of the checkpoint "
+            "into one folder, and set chat_template: checkpoint"));
+        continue;
+      }
+      std::erase_if(model_.lines, [](const ModelChoice::Line& line) {
+        return line.key == "chat_template" || line.key == "system_prompt";
+      });
+      model_.lines.push_back({"chat_template", "checkpoint",
+                              "the model's own, since samples need it"});
+      setup_.found.push_back(absl::StrCat(
+          "chat_template: checkpoint, rendered by jinja2, for ", why));
+    }
   }
 
   void Sources() {

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
@@ -86,7 +87,12 @@ class Looker {
   // A sample that was read: `fault` is the first thing wrong with it.
   void Count(const absl::Status& fault, uint64_t images, uint64_t text) {
     ++seen_->looked_at;
-    if (!fault.ok()) {
+    if (GetBadKind(fault) == kForOwnTemplate) {
+      if (++seen_->for_own_template == 1) {
+        seen_->first_for_own_template =
+            absl::StrCat(path_, ": ", fault.message());
+      }
+    } else if (!fault.ok()) {
       Bad(fault.message());
       return;
     }
@@ -127,7 +133,7 @@ class Looker {
             file.ReadAt(sample->text.data, sample->text.size));
         fault = ParseConversation(text).status();
       }
-      Count(Named(fault, absl::StrCat("sample ", sample->key)),
+      Count(Annotate(fault, absl::StrCat("sample ", sample->key)),
             sample->images.size(), sample->text.size);
     }
   }
@@ -161,9 +167,9 @@ class Looker {
         fault = ParseConversation(line->text).status();
       }
       const std::string place = absl::StrCat(what, " ", line->number);
-      Count(Named(fault, place), sample.ok() ? sample->images.size() : 0,
+      Count(Annotate(fault, place), sample.ok() ? sample->images.size() : 0,
             line->length);
-      if (fault.ok()) FindImages(sample->images, place);
+      if (sample.ok()) FindImages(sample->images, place);
     }
   }
 
@@ -187,16 +193,13 @@ class Looker {
         std::min(kMostRows, parquet->groups().front().num_rows);
     for (uint64_t i = 0; i < most; ++i) {
       const absl::StatusOr<ParquetRow> row = rows->Row(i);
-      Count(Named(row.status(), absl::StrCat("row ", i + 1)),
+      const absl::Status fault = row.ok() && !row->is_document
+                                     ? ParseConversation(row->text).status()
+                                     : row.status();
+      Count(Annotate(fault, absl::StrCat("row ", i + 1)),
             row.ok() ? row->images.size() : 0, row.ok() ? row->text.size() : 0);
     }
     return file.stamp().size;
-  }
-
-  static absl::Status Named(const absl::Status& fault, absl::string_view what) {
-    if (fault.ok()) return fault;
-    return absl::Status(fault.code(),
-                        absl::StrCat(what, ": ", fault.message()));
   }
 
   // Counts below which candidates the images of the sample at `place` lie.

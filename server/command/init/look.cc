@@ -29,8 +29,10 @@
 #include "server/command/init/decide.h"
 #include "server/command/init/first_samples.h"
 #include "server/config/path_pattern.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/file.h"
+#include "server/corpus/jsonl/conversation_json.h"
 #include "server/storage/storage.h"
 #include "server/storage/store_url.h"
 #include "server/text/chat_writer.h"
@@ -72,6 +74,8 @@ SeenFiles GetFiles(const EnergonFolder& folder, v1::Split split,
   SeenFiles sizes = files;
   LookAtFirstSamples(paths, {}, tree, &sizes);
   files.looked_at = sizes.looked_at;
+  files.for_own_template = sizes.for_own_template;
+  files.first_for_own_template = sizes.first_for_own_template;
   files.with_images = sizes.with_images;
   files.most_images = sizes.most_images > 0 ? sizes.most_images : 1;
   files.most_text = sizes.most_text;
@@ -240,7 +244,7 @@ class TreeLooker {
     }
   }
 
-  // Whether a JSON file holds conversations: an array, as LLaVA's files are, or
+  // Whether a JSON file holds samples: an array, as LLaVA's files are, or
   // lines. Others describe something.
   bool HoldsConversations(const std::string& path) {
     constexpr uint64_t kHead = 65536;
@@ -261,11 +265,20 @@ class TreeLooker {
     if (first == std::string::npos) return false;
     if ((*head)[first] == '{') {
       const absl::string_view left = absl::string_view(*head).substr(first);
-      return ParseConversation(left.substr(0, left.find('\n'))).ok();
+      const absl::string_view line = left.substr(0, left.find('\n'));
+      const absl::StatusOr<JsonSample> sample = ParseJsonSample(line);
+      if (sample.ok() && sample->text_format == RawSample::TextFormat::kPlain) {
+        return true;
+      }
+      const absl::Status turns = ParseConversation(line).status();
+      return turns.ok() || GetBadKind(turns) == kForOwnTemplate;
     }
-    return (*head)[first] == '[' &&
-           (absl::StrContains(*head, "\"conversations\"") ||
-            absl::StrContains(*head, "\"messages\""));
+    if ((*head)[first] != '[') return false;
+    for (const char* key :
+         {"conversations", "messages", "texts", "text_list"}) {
+      if (absl::StrContains(*head, absl::StrCat("\"", key, "\""))) return true;
+    }
+    return false;
   }
 
   void Other(const std::string& path, std::string reason) {

@@ -27,6 +27,10 @@ struct SeenFiles {
   uint64_t looked_at = 0;
   uint64_t bad = 0;
   std::string first_fault;
+  // Samples among those read that only the checkpoint's own template writes,
+  // and why the first does; they are not bad.
+  uint64_t for_own_template = 0;
+  std::string first_for_own_template;
   // Samples with images among those read, and the largest number of images and
   // bytes of text in one of them.
   uint64_t with_images = 0;

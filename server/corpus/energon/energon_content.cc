@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/energon/pickled_list.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/turns_json.h"
@@ -76,6 +78,23 @@ class FieldReader {
       if (const EnergonPart* part = Find(way.part)) return *part;
     }
     return Missing(field);
+  }
+
+  // The part of a field that a sample may lack, or whose field the folder does
+  // not name; null without one.
+  const EnergonPart* FindPart(const std::string& field) const {
+    const auto ways = fields_.fields.find(field);
+    if (ways == fields_.fields.end()) return nullptr;
+    for (const EnergonAccess& way : ways->second) {
+      if (const EnergonPart* part = Find(way.part)) return part;
+    }
+    return nullptr;
+  }
+
+  // The text of a part as a whole.
+  absl::StatusOr<std::string> Whole(const std::string& field) {
+    BALLAST_ASSIGN_OR_RETURN(const EnergonPart part, Medium(field));
+    return Read(part);
   }
 
   // The text of a field; of a list of answers, the first.
@@ -216,6 +235,88 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
   return content;
 }
 
+// The images or frames of a part that is a pickled list: of each item one, or
+// its own.
+absl::StatusOr<std::vector<EnergonVideo>> ReadPickled(const FileView& file,
+                                                      const EnergonPart& part,
+                                                      bool of_lists) {
+  auto list = ReadPickledList(file, {part.data, part.size});
+  if (!list.ok()) return Annotate(list.status(), Printable(part.name));
+  if (!list->items.empty() && list->has_lists != of_lists) {
+    return Fault(Printable(part.name), ": a pickled list of ",
+                 list->has_lists ? "lists" : "bytes", "; wanted one of ",
+                 of_lists ? "lists of frames, one a video" : "images");
+  }
+  std::vector<EnergonVideo> items;
+  for (const std::vector<ByteRange>& ranges : list->items) {
+    EnergonVideo& item = items.emplace_back();
+    item.is_list = true;
+    for (const ByteRange& range : ranges) {
+      item.parts.push_back({absl::StrCat(part.name, "[", items.size() - 1, "]"),
+                            range.offset, range.size});
+    }
+    if (item.parts.empty()) {
+      return Fault(Printable(part.name), ": item ", items.size() - 1,
+                   " is an empty list; wanted frames");
+    }
+  }
+  return items;
+}
+
+bool EndsWithAny(absl::string_view part,
+                 std::initializer_list<absl::string_view> endings) {
+  const std::string lower = absl::AsciiStrToLower(part);
+  const size_t dot = lower.rfind('.');
+  const absl::string_view ending =
+      absl::string_view(lower).substr(dot == lower.npos ? 0 : dot + 1);
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+// A sample of Megatron-Bridge's ChatMLWebdataset.
+absl::StatusOr<EnergonContent> ReadChatMl(FileView file,
+                                          const EnergonTarSample& sample,
+                                          const EnergonFields& fields) {
+  FieldReader reader(file, &sample, &fields);
+  EnergonContent content;
+  BALLAST_ASSIGN_OR_RETURN(content.text, reader.Whole("conversation"));
+  if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(content.text), "[")) {
+    content.text = absl::StrCat("{\"messages\":", content.text, "}");
+  }
+  if (const EnergonPart* part = reader.FindPart("audio")) {
+    return Fault("part ", Printable(part->name),
+                 ": sound is not read; leave the samples with sound out");
+  }
+  if (const EnergonPart* part = reader.FindPart("imgs")) {
+    if (!EndsWithAny(part->name, {"jpgs"})) {
+      content.images.push_back(*part);
+    } else {
+      BALLAST_ASSIGN_OR_RETURN(std::vector<EnergonVideo> images,
+                               ReadPickled(file, *part, /*of_lists=*/false));
+      for (EnergonVideo& image : images) {
+        content.images.push_back(std::move(image.parts[0]));
+      }
+    }
+  }
+  if (const EnergonPart* part = reader.FindPart("videos")) {
+    if (EndsWithAny(part->name, {"videos", "mp4s"})) {
+      BALLAST_ASSIGN_OR_RETURN(content.videos,
+                               ReadPickled(file, *part, /*of_lists=*/true));
+    } else {
+      content.videos.push_back({{*part}});
+    }
+  }
+  if (content.images.size() > kMaxImages ||
+      content.videos.size() > kMaxVideos) {
+    return Fault("over ", kMaxImages, " images or ", kMaxVideos, " videos");
+  }
+  // With videos the text's marks are counted when it is measured.
+  if (content.videos.empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckConversation(content.text));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckBytes(content));
+  return content;
+}
+
 }  // namespace
 
 absl::StatusOr<EnergonContent> ReadEnergonContent(
@@ -225,6 +326,9 @@ absl::StatusOr<EnergonContent> ReadEnergonContent(
     return ReadCrude(file, sample, lists);
   }
   BALLAST_RETURN_IF_ERROR(CheckNoTwins(sample));
+  if (fields.type == EnergonType::kChatMl) {
+    return ReadChatMl(file, sample, fields);
+  }
   FieldReader reader(file, &sample, &fields);
   EnergonContent content;
   if (fields.type == EnergonType::kText) {

@@ -64,6 +64,11 @@ const std::vector<KnownType>& KnownTypes() {
        EnergonType::kVidQa,
        {"video", "context", "answers"},
        {}},
+      {"ChatMLSample",
+       "ChatMLWebdataset",
+       EnergonType::kChatMl,
+       {"conversation"},
+       {"imgs", "videos", "audio"}},
   };
   return *types;
 }
@@ -77,7 +82,8 @@ bool Contains(const std::vector<absl::string_view>& names,
 }
 
 bool IsMediaField(absl::string_view field) {
-  return field == "image" || field == "video";
+  return field == "image" || field == "video" || field == "imgs" ||
+         field == "videos" || field == "audio";
 }
 
 std::string ExtensionOf(absl::string_view part) {
@@ -91,6 +97,13 @@ absl::Status CheckTextField(absl::string_view field,
   for (const EnergonAccess& way : ways) {
     const std::string extension = ExtensionOf(way.part);
     const bool json = extension == "json" || extension == "jsn";
+    if (field == "conversation") {
+      if (json && way.keys.empty()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("field_map.conversation: found ", way.part,
+                       way.keys.empty() ? "" : "[...]",
+                       "; wanted a part that is the JSON of the turns: json"));
+    }
     const bool text =
         extension == "txt" || extension == "text" || extension == "transcript";
     if ((json && !way.keys.empty()) || (text && way.keys.empty())) continue;
@@ -121,6 +134,8 @@ absl::StatusOr<std::string> GetClass(const YAML::Node& root) {
       absl::StartsWith(module, "megatron.energon.")) {
     return found;
   }
+  // Megatron-Bridge's, and of those from whom it has it: under several modules.
+  if (found == "ChatMLWebdataset" || found == "ChatMLSample") return found;
   return absl::StrCat(module, ".", found);
 }
 
@@ -138,7 +153,8 @@ absl::Status RefuseClass(absl::string_view name) {
   return absl::UnimplementedError(absl::StrCat(
       "sample_type ", name,
       " makes no conversation that is known here; wanted CaptioningSample, "
-      "OCRSample, TextSample, VQASample or VidQASample. Write the samples as "
+      "OCRSample, TextSample, VQASample, VidQASample or ChatMLWebdataset. "
+      "Write the samples as "
       "KEY.json with "
       "`conversations` and the images beside it, and read them with format: "
       "webdataset"));
@@ -201,9 +217,11 @@ absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
           "weight before, or remove the field to accept that");
     }
     if (!Contains(known->required, field)) {
-      if (Contains(known->optional, field)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "field_map: found ", field, ", which ", name, " does not have"));
+      if (!Contains(known->optional, field)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "field_map: found ", field, ", which ", name, " does not have"));
+      }
+      if (known->type != EnergonType::kChatMl) continue;
     }
     BALLAST_ASSIGN_OR_RETURN(
         const std::string entry,
@@ -212,9 +230,10 @@ absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
     if (IsMediaField(field)) {
       for (const EnergonAccess& way : ways) {
         if (way.keys.empty()) continue;
-        return absl::InvalidArgumentError(absl::StrCat(
-            "field_map.", field, ": found ", entry, "; wanted parts that are ",
-            field, " files, such as ", field == "image" ? "jpg" : "mp4"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("field_map.", field, ": found ", entry,
+                         "; wanted parts that are files, such as ",
+                         absl::StrContains(field, "im") ? "jpg" : "mp4"));
       }
     } else {
       BALLAST_RETURN_IF_ERROR(CheckTextField(field, ways));

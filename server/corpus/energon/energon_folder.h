@@ -20,6 +20,7 @@ enum class EnergonType {
   kVqa,         // image, context, answers: a question and its answer
   kCrude,       // parts as format webdataset names them
   kVidQa,       // video, context, answers: as kVqa
+  kChatMl,      // conversation, and perhaps imgs and videos: JSON of turns
 };
 
 // One way to a field's value: a part of the sample, and for JSON the keys and

@@ -16,6 +16,7 @@
 #include "common/utf8.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/jsonl/video_json.h"
 #include "server/corpus/limits.h"
@@ -92,7 +93,25 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   return absl::OkStatus();
 }
 
-// What the turns mention. Malformed ones are left to the text builder.
+constexpr const char* kTurns[] = {"conversations", "messages", "conversation"};
+
+// The list of turns, which may be the text of one; malformed ones are left to
+// the text builder. It lives as long as the parser.
+std::optional<array> FindTurns(const object& root,
+                               simdjson::dom::parser& parser) {
+  for (const char* key : kTurns) {
+    array turns;
+    if (root.at_key(key).get(turns) == SUCCESS) return turns;
+    std::string_view text;
+    if (root.at_key(key).get(text) == SUCCESS &&
+        parser.parse(text.data(), text.size()).get(turns) == SUCCESS) {
+      return turns;
+    }
+  }
+  return std::nullopt;
+}
+
+// What the turns mention.
 absl::StatusOr<Mentioned> ReadTurns(const object& root) {
   Mentioned mentioned;
   for (const char* key : {"video_start", "video_end"}) {
@@ -103,12 +122,10 @@ absl::StatusOr<Mentioned> ReadTurns(const object& root) {
         "` beside the turns is not read; name the video and its clip in a "
         "part of type video"));
   }
-  array turns;
-  if (root.at_key("conversations").get(turns) != SUCCESS &&
-      root.at_key("messages").get(turns) != SUCCESS) {
-    return mentioned;
-  }
-  for (const element turn : turns) {
+  simdjson::dom::parser parser;
+  const std::optional<array> turns = FindTurns(root, parser);
+  if (!turns.has_value()) return mentioned;
+  for (const element turn : *turns) {
     std::string_view said;
     array parts;
     if (turn["value"].get(said) == SUCCESS ||
@@ -249,6 +266,26 @@ std::vector<std::string> GetPaths(const std::vector<JsonVideo>& videos) {
   return paths;
 }
 
+// The document that the object is; nullopt if it has turns or tokens.
+absl::StatusOr<std::optional<JsonDocument>> FindDocument(
+    const object& root, absl::string_view json) {
+  for (const char* key : kTurns) {
+    element turns;
+    if (root.at_key(key).get(turns) == SUCCESS && !turns.is_null()) {
+      return std::optional<JsonDocument>();
+    }
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::optional<JsonDocument> document,
+                           ReadDocument(root));
+  if (!document.has_value()) return document;
+  if (const absl::Status status = CheckUtf8(json); !status.ok()) {
+    return DataFaultError(absl::StrCat(status.message(),
+                                       ", in a document, which JSON has in "
+                                       "UTF-8 alone"));
+  }
+  return document;
+}
+
 absl::Status NoVideo(absl::string_view found) {
   return DataFaultError(absl::StrCat("video is not supported: ", found));
 }
@@ -287,10 +324,18 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
   JsonSample sample;
   element tokens;
+  BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
+  std::optional<JsonDocument> document;
   if (root.at_key("tokens").get(tokens) == SUCCESS) {
     sample.text_format = RawSample::TextFormat::kPackedJson;
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(document, FindDocument(root, json));
   }
-  BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
+  if (document.has_value()) {
+    sample.text_format = RawSample::TextFormat::kPlain;
+    sample.document = std::move(document->text);
+    mentioned.has_video_mark = absl::StrContains(sample.document, "<video>");
+  }
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
                            ReadVideoKeys(root, &sample.videos));
   if (has_videos) {
@@ -312,6 +357,12 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
     return DataFaultError(
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
+  }
+  if (document.has_value() && document->images.has_value()) {
+    for (const std::string& path : *document->images) {
+      BALLAST_RETURN_IF_ERROR(AddPath(path, &sample.images));
+    }
+    return sample;
   }
   BALLAST_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> images,
                            ReadImageKeys(root));

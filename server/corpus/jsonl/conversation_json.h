@@ -19,7 +19,8 @@ namespace ballast {
 // last), or if what it says of its media would be passed over: bounds or a size
 // of a part of an image, which qwen-vl-utils reads there (`max_pixels`,
 // `resized_height`, …), and `video_start` or `video_end` beside the turns.
-// Turns are `conversations` or `messages`.
+// Turns are `conversations`, `messages` or `conversation`, a list or the text
+// of one in JSON.
 
 // INVALID_ARGUMENT also if the object mentions a video: a key `video` or
 // `videos` that is not null, the mark `<video>` in a turn, or a part of type
@@ -50,11 +51,13 @@ absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json);
 
 // A sample of a jsonl source.
 struct JsonSample {
-  // kPackedJson if the object has `tokens`, else kConversation.
+  // kPackedJson if the object has `tokens`; kPlain if it has no turns, and is a
+  // document (document_json.h); else kConversation.
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
-  // Paths in order: from `image` or `images`, each a string, a list of strings,
-  // null or absent, which may not name others than parts do or than each other;
-  // otherwise from the parts of `messages`, as
+  std::string document = {};  // of kPlain
+  // Paths in order: from a document's places; or from `image` or `images`, each
+  // a string, a list of strings, null or absent, which may not name others than
+  // parts do or than each other; otherwise from the parts of `messages`, as
   // {"type": "image", "image": PATH}, or `path` for the second key, or {"type":
   // "image_url", "image_url": {"url": PATH}}. At most kMaxImages; each passes
   // CheckDataPath. URLs and members of zip archives are refused by their kind
@@ -68,7 +71,14 @@ struct JsonSample {
   std::vector<JsonVideo> videos;
 };
 
+// Errors: a data fault, also of a document that is not UTF-8, whatever
+// model.on_invalid_utf8 says: JSON cannot hold it.
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json);
+
+// Adds a place of a document of parallel lists of texts and images, of which
+// one is null: the text, or a mark of the image. Errors: a data fault (both).
+absl::Status AddPlace(std::optional<absl::string_view> text, bool has_image,
+                      std::string* document);
 
 // INVALID_ARGUMENT if an object in `json`, which is JSON of any kind, has a key
 // twice, naming the key; also if it is no JSON.

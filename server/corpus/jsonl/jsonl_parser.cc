@@ -34,7 +34,9 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
   record.entry.length = static_cast<uint32_t>(text.size());
   record.entry.line = static_cast<uint32_t>(number);
   record.entry.text_check = Checksum(text);
-  record.text = std::move(text);
+  record.text = found.text_format == RawSample::TextFormat::kPlain
+                    ? std::move(found.document)
+                    : std::move(text);
   for (std::string& path : found.images) {
     record.images.push_back({"", MediumPath{std::move(path)}});
   }

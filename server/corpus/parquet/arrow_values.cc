@@ -1,9 +1,17 @@
 #include "server/corpus/parquet/arrow_values.h"
 
+#include <cmath>
+#include <string>
+
 #include <arrow/array.h>
 #include <arrow/extension_type.h>
+#include <arrow/scalar.h>
 #include <arrow/type.h>
 #include <arrow/util/checked_cast.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/corpus/parquet/turns_json.h"
 
 namespace ballast {
 namespace {
@@ -41,6 +49,27 @@ const arrow::Array& GetStorage(const arrow::Array& array) {
 bool LeadsInside(const arrow::DictionaryArray& coded, int64_t i) {
   const int64_t index = coded.GetValueIndex(i);
   return index >= 0 && index < coded.dictionary()->length();
+}
+
+// A number or a boolean, or the text of another value.
+void AppendScalar(const arrow::Array& array, int64_t i, std::string* json) {
+  const Type::type type = array.type_id();
+  if (type == Type::FLOAT || type == Type::DOUBLE) {
+    const double value = *NumberAt(array, i);
+    if (!std::isfinite(value)) {
+      *json += "null";
+    } else {
+      absl::StrAppendFormat(json, "%.17g", value);
+    }
+    return;
+  }
+  const auto scalar = array.GetScalar(i);
+  const std::string text = scalar.ok() ? (*scalar)->ToString() : "";
+  if (IsNumber(*array.type()) && type != Type::DICTIONARY) {
+    absl::StrAppend(json, text);
+  } else {
+    AppendJsonText(text, json);
+  }
 }
 
 }  // namespace
@@ -198,6 +227,47 @@ std::optional<ListItems> ListAt(const arrow::Array& array, int64_t i) {
       return ItemsAt<arrow::FixedSizeListArray>(array, i);
     default:
       return std::nullopt;
+  }
+}
+
+void AppendJson(const arrow::Array& array, int64_t i, std::string* json) {
+  if (array.IsNull(i)) {
+    *json += "null";
+  } else if (array.type_id() == Type::EXTENSION) {
+    AppendJson(GetStorage(array), i, json);
+  } else if (IsBytes(*array.type())) {
+    AppendJsonText(BytesAt(array, i).value_or(""), json);
+  } else if (array.type_id() == Type::STRUCT) {
+    *json += '{';
+    for (const auto& field : array.type()->fields()) {
+      const auto values = GetField(array, field->name());
+      if (values == nullptr || values->IsNull(i)) continue;
+      if (json->back() != '{') *json += ',';
+      AppendJsonText(field->name(), json);
+      *json += ':';
+      AppendJson(*values, i, json);
+    }
+    *json += '}';
+  } else if (array.type_id() == Type::MAP) {
+    const auto& map = checked_cast<const arrow::MapArray&>(array);
+    *json += '{';
+    for (int64_t k = map.value_offset(i); k < map.value_offset(i + 1); ++k) {
+      if (map.items()->IsNull(k)) continue;
+      if (json->back() != '{') *json += ',';
+      AppendJsonText(BytesAt(*map.keys(), k).value_or(""), json);
+      *json += ':';
+      AppendJson(*map.items(), k, json);
+    }
+    *json += '}';
+  } else if (const auto items = ListAt(array, i); items.has_value()) {
+    *json += '[';
+    for (int64_t k = items->begin; k < items->end; ++k) {
+      if (k > items->begin) *json += ',';
+      AppendJson(*items->values, k, json);
+    }
+    *json += ']';
+  } else {
+    AppendScalar(array, i, json);
   }
 }
 

@@ -44,6 +44,11 @@ struct ListItems {
 };
 std::optional<ListItems> ListAt(const arrow::Array& array, int64_t i);
 
+// Appends a value as JSON: texts and bytes as strings, lists as lists, structs
+// and maps as objects without the keys whose values are null. NaN is null, and
+// a value of a type without a form in JSON its text.
+void AppendJson(const arrow::Array& array, int64_t i, std::string* json);
+
 // The values of a struct's field; null if it has none of this name.
 std::shared_ptr<arrow::Array> GetField(const arrow::Array& array,
                                        const std::string& name);

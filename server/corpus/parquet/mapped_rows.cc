@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,11 +13,13 @@
 #include <arrow/table.h>
 #include <arrow/type.h>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
@@ -81,12 +84,20 @@ class MappedRows final : public ParquetRows {
 
   absl::StatusOr<ParquetRow> Row(uint64_t row) const override {
     ParquetRow sample;
+    if (mapping_.shape == TurnShape::kPlaces) return Places(row);
     BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images));
     if (videos_ != nullptr) {
       BALLAST_RETURN_IF_ERROR(AddVideos(row, &sample.videos));
     }
-    BALLAST_RETURN_IF_ERROR(CheckBeside(row));
+    if (IsBytes(*turns_->type())) {
+      BALLAST_ASSIGN_OR_RETURN(sample.text, WholeText(row));
+      sample.is_document = mapping_.shape == TurnShape::kText;
+      return sample;
+    }
     TurnsJson json;
+    AddBeside(row, [&](const std::string& name, const std::string& value) {
+      json.AddBeside(name, value);
+    });
     NamedMedia named;
     BALLAST_RETURN_IF_ERROR(AddTurns(row, &json, &named));
     BALLAST_RETURN_IF_ERROR(CheckNamed(row, named.images, sample.images));
@@ -105,17 +116,63 @@ class MappedRows final : public ParquetRows {
                                                           : values->chunk(0);
   }
 
-  // As the keys beside the turns of JSON (server/text/conversation.cc).
-  absl::Status CheckBeside(uint64_t row) const {
+  // Gives what columns beside the turns say, as JSON.
+  void AddBeside(
+      uint64_t row,
+      absl::FunctionRef<void(const std::string& name, const std::string& value)>
+          add) const {
     for (size_t i = 0; i < beside_.size(); ++i) {
       if (beside_[i] == nullptr || !SaysSomething(*beside_[i], row)) continue;
-      return DataFaultError(absl::StrCat(
-          "column ", mapping_.beside[i],
-          " beside the turns is not read, so the text would be another; write "
-          "it into a first turn of role system, or write the file without the "
-          "column"));
+      std::string value;
+      AppendJson(*beside_[i], row, &value);
+      add(mapping_.beside[i], value);
     }
-    return absl::OkStatus();
+  }
+
+  // The text of a document, or the conversation whose turns are a text.
+  absl::StatusOr<std::string> WholeText(uint64_t row) const {
+    const auto text = BytesAt(*turns_, row);
+    if (!text.has_value()) {
+      return DataFaultError(
+          absl::StrCat("column ", Printable(mapping_.turns), " is null"));
+    }
+    std::string whole(*text);
+    if (mapping_.shape != TurnShape::kText) {
+      whole = absl::StrCat("{\"messages\":", *text);
+      AddBeside(row, [&](const std::string& name, const std::string& value) {
+        absl::StrAppend(&whole, ",\"", name, "\":", value);
+      });
+      whole += '}';
+    }
+    if (whole.size() <= kMaxTextBytes) return whole;
+    return DataFaultError(
+        absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
+  }
+
+  // A document of parallel lists.
+  absl::StatusOr<ParquetRow> Places(uint64_t row) const {
+    ParquetRow sample;
+    sample.is_document = true;
+    std::vector<bool> places;
+    BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images, &places));
+    const auto texts = ListAt(*turns_, row);
+    const size_t count = texts.has_value() ? texts->end - texts->begin : 0;
+    if (!mapping_.images.empty() && places.size() != count) {
+      return DataFaultError(absl::StrCat(
+          "column ", Printable(mapping_.turns), " has ", count, " places, ",
+          mapping_.images, " has ", places.size(),
+          "; wanted parallel lists, with null in one of them at each place"));
+    }
+    places.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      BALLAST_RETURN_IF_ERROR(
+          Annotate(AddPlace(BytesAt(*texts->values, texts->begin + i),
+                            places[i], &sample.text),
+                   absl::StrCat("place ", i + 1)));
+    }
+    if (sample.text.size() <= kMaxTextBytes) return sample;
+    return DataFaultError(
+        absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }
 
   absl::Status AddVideos(uint64_t row,
@@ -248,6 +305,9 @@ class MappedRows final : public ParquetRows {
                                  text(second, fields.second));
         json->AddTurn("user", one);
         json->AddTurn("assistant", other);
+      } else if (!turns->values->IsNull(i) && second->IsNull(i) &&
+                 HasKeys(*turns->values, i)) {
+        json->AddBareTurn(one);
       } else if (IsBytes(*second->type())) {
         BALLAST_ASSIGN_OR_RETURN(const absl::string_view said,
                                  text(second, fields.second));
@@ -266,20 +326,31 @@ class MappedRows final : public ParquetRows {
     return absl::OkStatus();
   }
 
-  // Adds how much the last turn counts, and refuses what would be left out.
+  // Whether a turn says something in another field than its content.
+  static bool HasKeys(const arrow::Array& turns, int64_t i) {
+    return std::any_of(std::begin(kTurnKeys), std::end(kTurnKeys),
+                       [&](absl::string_view key) {
+                         if (key == "name" || key == "tool_call_id") {
+                           return false;
+                         }
+                         const auto values = GetField(turns, std::string(key));
+                         return values != nullptr && SaysSomething(*values, i);
+                       });
+  }
+
+  // Adds the other fields of the last turn.
   static absl::Status AddCount(const arrow::Array& turns, int64_t i,
                                TurnsJson* json) {
     BALLAST_ASSIGN_OR_RETURN(const auto settings,
                              SettingsAt(turns, i, kTurnSettings,
                                         /*numbers_alone=*/true));
     json->AddSettings(settings);
-    for (const char* key : kMoreToLearn) {
+    for (const char* key : kTurnKeys) {
       const auto values = GetField(turns, key);
       if (values == nullptr || !SaysSomething(*values, i)) continue;
-      return DataFaultError(absl::StrCat(
-          "`", key,
-          "` is not written into the text, so it would not be learnt; put it "
-          "into the content as the model writes it"));
+      std::string value;
+      AppendJson(*values, i, &value);
+      json->AddKey(key, value);
     }
     return absl::OkStatus();
   }
@@ -335,10 +406,31 @@ class MappedRows final : public ParquetRows {
             absl::StrCat("content part ", number, ": `type` is null"));
       }
       const bool is_image = *type == "image" || *type == "image_url";
+      const bool is_video = *type == "video" || *type == "video_url";
       if (is_image) named->images.push_back(NameAt(*parts->values, "image", k));
-      if (*type == "video" || *type == "video_url") {
+      if (is_video) {
         std::optional<std::string> path = NameAt(*parts->values, "video", k);
         if (path.has_value()) named->videos.push_back(*std::move(path));
+      }
+      const char* const* const text_part =
+          std::find(std::begin(kTextParts), std::end(kTextParts), *type);
+      if (text_part != std::end(kTextParts)) {
+        const auto values = GetField(*parts->values, *text_part);
+        const auto text = values != nullptr && IsBytes(*values->type())
+                              ? BytesAt(*values, k)
+                              : std::nullopt;
+        if (!text.has_value()) {
+          return DataFaultError(absl::StrCat("content part ", number, ": `",
+                                             *type, "` is no text"));
+        }
+        json->AddTextPart(*text_part, *text);
+        continue;
+      }
+      if (*type != "text" && !is_image && !is_video) {
+        return DataFaultError(absl::StrCat(
+            "content part ", number, ": type ", Printable(*type),
+            ", of which nothing is read; wanted text, image, image_url, video, "
+            "video_url, thinking, reasoning or refusal"));
       }
       if (*type != "text") {
         const auto settings = SettingsAt(*parts->values, k, kPartSettings,

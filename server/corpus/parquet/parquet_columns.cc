@@ -13,7 +13,10 @@ const char* GetName(TurnShape shape) {
     case TurnShape::kMessages:
       return "messages";
     case TurnShape::kTexts:
+    case TurnShape::kPlaces:
       return "texts";
+    case TurnShape::kText:
+      return "text";
   }
   return "";
 }
@@ -66,7 +69,8 @@ ParquetColumns GetParquetColumns(const v1::Source& source) {
 std::string ParquetColumnsKey(const v1::Source& source) {
   const ParquetColumns columns = GetParquetColumns(source);
   // Raised when the same columns become other samples.
-  constexpr int kRowRules = 4;
+  //   5: tools, documents, and keys of turns that only some templates write
+  constexpr int kRowRules = 5;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);
   const auto add = [&key](const std::string& text) {

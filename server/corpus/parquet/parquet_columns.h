@@ -9,14 +9,17 @@
 
 namespace ballast {
 
-// The shape of a column of turns.
+// The shape of a column of text. Turns may also be the JSON of a list of them.
 enum class TurnShape {
   kConversations,  // a list of {from, value}
   kMessages,       // a list of {role, content}
   kTexts,          // a list of {user, assistant}
+  kPlaces,         // a document: a list of texts and nulls, beside images
+  kText,           // a document
 };
 
-// "conversations", "messages" or "texts": the usual name of such a column.
+// "conversations", "messages", "texts" or "text": the usual name of such a
+// column.
 const char* GetName(TurnShape shape);
 
 // The columns of Parquet files that make a sample.

@@ -34,7 +34,10 @@ const ParquetGroup* GroupAt(absl::Span<const ParquetGroup> groups,
 // each, if any has one.
 absl::Status NameClips(Record* record) {
   std::vector<VideoMedia>& videos = record->videos;
-  if (videos.empty()) return absl::OkStatus();
+  if (videos.empty() ||
+      record->text_format != RawSample::TextFormat::kConversation) {
+    return absl::OkStatus();
+  }
   BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips,
                            ReadVideoParts(record->text));
   const bool any =
@@ -267,6 +270,7 @@ absl::StatusOr<Record> GetRecord(const RowReader::Place& place,
   Record record = PlaceRecord(place, file_name);
   record.entry.text_check = Checksum(found.text);
   record.text = std::move(found.text);
+  if (found.is_document) record.text_format = RawSample::TextFormat::kPlain;
   for (const ParquetImage& image : found.images) {
     Medium& medium = record.images.emplace_back();
     medium.name = absl::StrCat("image ", record.images.size());

@@ -89,15 +89,20 @@ absl::Status RowImages::AddItem(uint64_t row, uint64_t number,
           : absl::StrCat("image ", number + 1, " is null"));
 }
 
-absl::Status RowImages::Add(uint64_t row,
-                            std::vector<ParquetImage>* images) const {
+absl::Status RowImages::Add(uint64_t row, std::vector<ParquetImage>* images,
+                            std::vector<bool>* places) const {
+  const auto add = [&](uint64_t number,
+                       const std::optional<ParquetImage>& image,
+                       bool may_lack) {
+    if (places != nullptr) places->push_back(image.has_value());
+    return AddItem(row, number, image, may_lack || places != nullptr, images);
+  };
   if (pages_.has_value()) {
     uint64_t number = 0;
     for (const FoundValue& item : pages_->Items(row)) {
       std::optional<ParquetImage> image;
       if (!item.is_null()) image = pages_->GetImage(item);
-      BALLAST_RETURN_IF_ERROR(
-          AddItem(row, number++, image, !pages_->is_list(), images));
+      BALLAST_RETURN_IF_ERROR(add(number++, image, !pages_->is_list()));
     }
     return absl::OkStatus();
   }
@@ -105,15 +110,14 @@ absl::Status RowImages::Add(uint64_t row,
   const int64_t i = static_cast<int64_t>(row);
   if (ItemType(*column_->type()) == nullptr) {
     // A sample without an image has a null, or a struct of nulls.
-    return AddItem(row, 0, ImageAt(*column_, i), /*may_lack=*/true, images);
+    return add(0, ImageAt(*column_, i), /*may_lack=*/true);
   }
   const auto items = ListAt(*column_, i);
   if (!items.has_value()) return absl::OkStatus();
   for (int64_t k = items->begin; k < items->end; ++k) {
-    BALLAST_RETURN_IF_ERROR(AddItem(row,
-                                    static_cast<uint64_t>(k - items->begin),
-                                    ImageAt(*items->values, k),
-                                    /*may_lack=*/false, images));
+    BALLAST_RETURN_IF_ERROR(add(static_cast<uint64_t>(k - items->begin),
+                                ImageAt(*items->values, k),
+                                /*may_lack=*/false));
   }
   return absl::OkStatus();
 }

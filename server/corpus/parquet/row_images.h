@@ -29,10 +29,12 @@ class RowImages {
   // that is only a path. Otherwise both have to be decoded as one.
   static bool FitPages(const arrow::Array& column, const ImagePages& pages);
 
-  // Adds the images of a row: they live as long as column and pages.
+  // Adds the images of a row: they live as long as column and pages. With
+  // `places` an item of a list may be null: it gets whether each is there.
   // Errors: INVALID_ARGUMENT (an image without bytes; as AppendImage), naming
   // the image, counted from 1.
-  absl::Status Add(uint64_t row, std::vector<ParquetImage>* images) const;
+  absl::Status Add(uint64_t row, std::vector<ParquetImage>* images,
+                   std::vector<bool>* places = nullptr) const;
 
   // Whether some images have pieces of the file.
   bool InFile() const { return pages_.has_value() && pages_->InFile(); }

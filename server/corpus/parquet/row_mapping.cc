@@ -28,7 +28,9 @@ bool IsParts(const arrow::DataType* type) {
 
 bool FitsTurns(const arrow::DataType& type, TurnShape shape) {
   const arrow::DataType* item = ItemType(type);
-  if (item == nullptr) return false;
+  if (shape == TurnShape::kPlaces) return item != nullptr && IsTextType(*item);
+  // The JSON of a list.
+  if (item == nullptr) return shape != TurnShape::kTexts && IsTextType(type);
   const TurnFields fields = GetFields(shape);
   const arrow::DataType* second = FieldType(*item, fields.second);
   return IsText(FieldType(*item, fields.first)) &&
@@ -82,12 +84,15 @@ bool HasImagesInParts(const arrow::DataType& type) {
 }
 
 std::string WantedTurns(TurnShape shape) {
+  if (shape == TurnShape::kPlaces) return "a list of texts and nulls";
+  if (shape == TurnShape::kText) return "a text";
   const TurnFields fields = GetFields(shape);
   return absl::StrCat("a list of structs with the texts `", fields.first,
                       "` and `", fields.second, "`",
                       shape == TurnShape::kMessages
                           ? ", or `content` as parts {type, text}"
-                          : "");
+                          : "",
+                      shape == TurnShape::kTexts ? "" : ", or its JSON");
 }
 
 constexpr char kWantedImages[] =
@@ -147,8 +152,11 @@ absl::StatusOr<std::string> Recognise(
   return found;
 }
 
-TurnShape ShapeNamed(const std::string& name) {
-  if (name == GetName(TurnShape::kTexts)) return TurnShape::kTexts;
+TurnShape ShapeNamed(const std::string& name, const arrow::DataType& type) {
+  if (name == GetName(TurnShape::kTexts)) {
+    return FitsTurns(type, TurnShape::kPlaces) ? TurnShape::kPlaces
+                                               : TurnShape::kTexts;
+  }
   if (name == GetName(TurnShape::kMessages)) return TurnShape::kMessages;
   return TurnShape::kConversations;
 }
@@ -223,7 +231,8 @@ absl::Status FindBeside(const arrow::Schema& schema, RowMapping* mapping) {
           absl::StrCat("several columns `", name, "`; wanted one"));
     }
     const arrow::DataType& type = *schema.field(found[0])->type();
-    if (IsBytes(type) || ItemType(type) != nullptr) {
+    if (IsBytes(type) || ItemType(type) != nullptr ||
+        type.id() == arrow::Type::STRUCT) {
       mapping->beside.push_back(name);
     }
   }
@@ -236,15 +245,22 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
       mapping->turns,
       Recognise(schema, {"conversations", "messages", "texts"},
                 [](const std::string& name, const arrow::DataType& type) {
-                  return FitsTurns(type, ShapeNamed(name));
+                  return FitsTurns(type, ShapeNamed(name, type));
                 }));
-  if (mapping->turns.empty()) {
+  if (!mapping->turns.empty()) {
+    mapping->shape = ShapeNamed(mapping->turns,
+                                *schema.GetFieldByName(mapping->turns)->type());
+  } else if (const auto text = schema.GetFieldByName("text");
+             text != nullptr && IsTextType(*text->type())) {
+    mapping->turns = "text";
+    mapping->shape = TurnShape::kText;
+  } else {
     return absl::FailedPreconditionError(
-        absl::StrCat("no column conversations, messages or texts with turns; "
+        absl::StrCat("no column conversations, messages or texts with turns, "
+                     "and none of text; "
                      "name the columns in `columns`. The file has ",
                      Listed(schema)));
   }
-  mapping->shape = ShapeNamed(mapping->turns);
   BALLAST_ASSIGN_OR_RETURN(
       mapping->images,
       Recognise(schema, {"images", "image"},
@@ -258,6 +274,15 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
                   [](const std::string&, const arrow::DataType& type) {
                     return IsNothing(type);
                   }));
+  }
+  if (mapping->shape == TurnShape::kPlaces && !mapping->images.empty()) {
+    const arrow::DataType& images =
+        *schema.GetFieldByName(mapping->images)->type();
+    if (ItemType(images) == nullptr && !IsNothing(images)) {
+      return Mismatch(mapping->images, images,
+                      "a list as long as `texts`, with nulls where these have "
+                      "texts");
+    }
   }
   return CheckNoOtherImages(schema, *mapping);
 }
@@ -286,6 +311,9 @@ TurnFields GetFields(TurnShape shape) {
       return {"role", "content"};
     case TurnShape::kTexts:
       return {"user", "assistant"};
+    case TurnShape::kPlaces:
+    case TurnShape::kText:
+      break;
   }
   return {"", ""};
 }
@@ -359,10 +387,11 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
   };
   if (field == fields.first || field == fields.second) return true;
   if (mapping.shape == TurnShape::kTexts) return false;
-  if (is_among(kTurnSettings) || is_among(kMoreToLearn)) return true;
+  if (is_among(kTurnSettings) || is_among(kTurnKeys)) return true;
   return mapping.shape == TurnShape::kMessages &&
          (field == "type" || field == "text" || field == "path" ||
-          field == "image" || field == "video" || is_among(kPartSettings));
+          field == "image" || field == "video" || is_among(kPartSettings) ||
+          is_among(kTextParts));
 }
 
 }  // namespace ballast

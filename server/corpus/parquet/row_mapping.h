@@ -47,15 +47,20 @@ inline constexpr const char* kPartSettings[] = {
     "total_pixels", "resized_height",
     "resized_width"};
 
-// The fields of a turn that say how much it counts, and those with more that
-// is to be learnt (server/text/conversation.h).
+// The fields of a turn that say how much it counts, and the others that some
+// templates write.
 inline constexpr const char* kTurnSettings[] = {"weight", "loss", "train"};
-inline constexpr const char* kMoreToLearn[] = {"tool_calls", "function_call",
-                                               "reasoning_content"};
+inline constexpr const char* kTurnKeys[] = {
+    "tool_calls", "function_call", "reasoning_content",
+    "reasoning",  "thinking",      "tool_call_id",
+    "name",       "refusal",       "tool_plan"};
 
-// The columns of texts and lists that belong to the text but are not read:
-// rows in which they say something are bad.
-inline constexpr const char* kBeside[] = {"system", "tools"};
+// Types of parts whose text is a field of the same name.
+inline constexpr const char* kTextParts[] = {"thinking", "reasoning",
+                                             "refusal"};
+
+// The columns of texts, lists and structs beside the turns.
+inline constexpr const char* kBeside[] = {"system", "tools", "documents"};
 
 // Finds the columns. Pure. Errors: FAILED_PRECONDITION, as OpenParquetFile.
 absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
@@ -65,7 +70,7 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
 std::vector<std::string> ColumnsToRead(const RowMapping& mapping);
 
 // Whether a field of a struct inside column `column` is read; others are
-// pruned. Of kMoreToLearn and kBeside all that is inside is read.
+// pruned. Of kTurnKeys and kBeside all that is inside is read.
 bool IsRead(const RowMapping& mapping, const std::string& column,
             const std::string& field);
 

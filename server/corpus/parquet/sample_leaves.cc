@@ -19,11 +19,11 @@ bool NamesImage(const arrow::Field& field, const std::string& column,
   return column == mapping.turns && field.name() == "image";
 }
 
-// Whether a field of a turn is read in order to see whether it says something.
-bool IsLookedAt(const std::string& name) {
+// Whether all of a field of a turn is read.
+bool IsWhole(const std::string& name) {
   return name != "reasoning_content" &&
-         std::find(std::begin(kMoreToLearn), std::end(kMoreToLearn), name) !=
-             std::end(kMoreToLearn);
+         std::find(std::begin(kTurnKeys), std::end(kTurnKeys), name) !=
+             std::end(kTurnKeys);
 }
 
 // Adds the leaves of `field`, part of column `column`, that samples need; all
@@ -42,7 +42,7 @@ void AddLeaves(const parquet::arrow::SchemaField& field,
   const bool is_struct = field.field->type()->id() == arrow::Type::STRUCT;
   for (const parquet::arrow::SchemaField& child : field.children) {
     const arrow::Field& inner = *child.field;
-    const bool in_whole = whole || (is_struct && IsLookedAt(inner.name()));
+    const bool in_whole = whole || (is_struct && IsWhole(inner.name()));
     if (is_struct && !whole && !IsRead(mapping, column, inner.name())) continue;
     if (is_struct && !in_whole && NamesImage(inner, column, mapping) &&
         !IsTextType(*inner.type())) {

@@ -15,26 +15,6 @@ namespace {
 constexpr absl::string_view kImageMark = "<image>";
 constexpr absl::string_view kVideoMark = "<video>";
 
-// Appends `text` as a JSON string.
-void AppendQuoted(absl::string_view text, std::string* json) {
-  *json += '"';
-  size_t done = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const unsigned char c = text[i];
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
-    absl::StrAppend(json, text.substr(done, i - done));
-    done = i + 1;
-    if (c == '"' || c == '\\') {
-      *json += '\\';
-      *json += static_cast<char>(c);
-    } else {
-      absl::StrAppendFormat(json, "\\u%04x", c);
-    }
-  }
-  absl::StrAppend(json, text.substr(done));
-  *json += '"';
-}
-
 std::string Marks(absl::string_view mark, size_t count) {
   std::string marks;
   marks.reserve(count * mark.size());
@@ -57,15 +37,56 @@ std::string Written(absl::Span<const TurnsJson::Setting> settings) {
 
 }  // namespace
 
+void AppendJsonText(absl::string_view text, std::string* json) {
+  *json += '"';
+  size_t done = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const unsigned char c = text[i];
+    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    absl::StrAppend(json, text.substr(done, i - done));
+    done = i + 1;
+    if (c == '"' || c == '\\') {
+      *json += '\\';
+      *json += static_cast<char>(c);
+    } else {
+      absl::StrAppendFormat(json, "\\u%04x", c);
+    }
+  }
+  absl::StrAppend(json, text.substr(done));
+  *json += '"';
+}
+
+void TurnsJson::AddKey(absl::string_view key, absl::string_view json) {
+  absl::StrAppend(&turns_.back().settings, ",\"", key, "\":", json);
+  bytes_ += key.size() + json.size() + 4;
+}
+
+void TurnsJson::AddBeside(absl::string_view key, absl::string_view json) {
+  absl::StrAppend(&beside_, ",\"", key, "\":", json);
+  bytes_ += key.size() + json.size() + 4;
+}
+
+void TurnsJson::AddTextPart(absl::string_view type, absl::string_view text) {
+  Part part = {type, "", absl::StrCat(",\"", type, "\":")};
+  AppendJsonText(text, &part.settings);
+  bytes_ += type.size() + 16 + part.settings.size();
+  turns_.back().parts.push_back(std::move(part));
+}
+
 void TurnsJson::AddTurn(absl::string_view role, absl::string_view text) {
-  turns_.push_back({role, /*is_parts=*/false, {}});
+  turns_.push_back({.role = role});
   bytes_ += role.size();
   AddText(text);
 }
 
 void TurnsJson::BeginTurn(absl::string_view role) {
-  turns_.push_back({role, /*is_parts=*/true, {}});
+  turns_.push_back({.role = role, .is_parts = true});
   bytes_ += role.size();
+}
+
+void TurnsJson::AddBareTurn(absl::string_view role) {
+  BeginTurn(role);
+  turns_.back().is_bare = true;
 }
 
 void TurnsJson::AddText(absl::string_view text) {
@@ -125,24 +146,28 @@ absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos) && {
   json.reserve(bytes_ + marks.size() + 48 * turns_.size());
   for (const Turn& turn : turns_) {
     absl::StrAppend(&json, json.back() == '[' ? "" : ",", "{\"role\":");
-    AppendQuoted(turn.role, &json);
+    AppendJsonText(turn.role, &json);
+    if (turn.is_bare && turn.parts.empty()) {
+      absl::StrAppend(&json, turn.settings, "}");
+      continue;
+    }
     absl::StrAppend(&json, ",\"content\":", turn.is_parts ? "[" : "");
     for (const Part& part : turn.parts) {
       if (!turn.is_parts) {
-        AppendQuoted(part.text, &json);
+        AppendJsonText(part.text, &json);
         continue;
       }
       absl::StrAppend(&json, json.back() == '[' ? "" : ",", "{\"type\":");
-      AppendQuoted(part.type.empty() ? "text" : part.type, &json);
+      AppendJsonText(part.type.empty() ? "text" : part.type, &json);
       if (part.type.empty()) {
         absl::StrAppend(&json, ",\"text\":");
-        AppendQuoted(part.text, &json);
+        AppendJsonText(part.text, &json);
       }
       absl::StrAppend(&json, part.settings, "}");
     }
     absl::StrAppend(&json, turn.is_parts ? "]" : "", turn.settings, "}");
   }
-  absl::StrAppend(&json, "]}");
+  absl::StrAppend(&json, "]", beside_, "}");
   if (json.size() > kMaxTextBytes) return too_long();
   return json;
 }

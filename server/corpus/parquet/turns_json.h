@@ -13,6 +13,9 @@
 
 namespace ballast {
 
+// Appends `text` as a JSON string. Bytes that are not UTF-8 stay as they are.
+void AppendJsonText(absl::string_view text, std::string* json);
+
 // Writes turns as the JSON of a conversation, {"messages": [...]}. Bytes that
 // are not UTF-8 stay as they are; server/text handles them. Texts must live
 // until Finish. Thread-compatible.
@@ -22,6 +25,8 @@ class TurnsJson {
   void AddTurn(absl::string_view role, absl::string_view text);
   // A turn of parts, which follow.
   void BeginTurn(absl::string_view role);
+  // A turn without content, of calls of tools alone.
+  void AddBareTurn(absl::string_view role);
   void AddText(absl::string_view text);
   // A further key of a turn or a part.
   struct Setting {
@@ -30,6 +35,11 @@ class TurnsJson {
   };
   // Adds keys to the last turn, such as `weight`.
   void AddSettings(absl::Span<const Setting> settings);
+  // Adds a key with its JSON to the last turn, or beside the turns.
+  void AddKey(absl::string_view key, absl::string_view json);
+  void AddBeside(absl::string_view key, absl::string_view json);
+  // A part whose key `type` is a text, such as a thought.
+  void AddTextPart(absl::string_view type, absl::string_view text);
   // A part without text: `image`, `image_url`, `video`, `video_url`, or one
   // that is refused later. `settings` are its other keys, such as a clip.
   void AddPart(absl::string_view type, absl::Span<const Setting> settings = {});
@@ -55,7 +65,8 @@ class TurnsJson {
   struct Turn {
     absl::string_view role;
     bool is_parts = false;
-    std::vector<Part> parts;  // one text, unless is_parts
+    bool is_bare = false;
+    std::vector<Part> parts = {};  // one text, unless is_parts
     std::string settings = "";
   };
 
@@ -66,6 +77,7 @@ class TurnsJson {
   };
 
   std::vector<Turn> turns_;
+  std::string beside_;
   uint64_t bytes_ = 0;
   Mentioned mentioned_;  // also parts of answers
   Mentioned spelt_out_;  // in the texts of answers

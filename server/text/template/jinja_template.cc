@@ -21,6 +21,13 @@ using Json = nlohmann::ordered_json;
 constexpr char kCheckpoint[] = "checkpoint";
 // tokenizer_config.json lists the added tokens, at most a few MB.
 constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr char kToolUse[] = "tool_use";
+// Raised when renderer.py makes another text or other spans of the same
+// conversation, or refuses others.
+//   2: what the template leaves out is refused; texts where it writes parts
+//      alone are parts; an empty thought for a message with one is the
+//      template's
+constexpr int kRendererRules = 2;
 
 std::string ReadBeside(const std::string& tokenizer, const char* name) {
   const std::string folder = tokenizer.substr(0, tokenizer.rfind('/') + 1);
@@ -31,16 +38,23 @@ std::string ReadBeside(const std::string& tokenizer, const char* name) {
 
 std::string JinjaTemplate::hash() const {
   // No JSON holds a zero byte.
-  const std::string whole = absl::StrCat(variables, std::string(1, '\0'), text);
+  const std::string zero(1, '\0');
+  const std::string whole =
+      absl::StrCat(kRendererRules, zero, variables, zero, tool_use, zero, text);
   const XXH128_hash_t hash = XXH3_128bits(whole.data(), whole.size());
   return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
 }
 
 absl::StatusOr<JinjaTemplate> ReadJinjaTemplate(const std::string& tokenizer) {
   JinjaTemplate read;
-  read.text = OwnTemplate({ReadBeside(tokenizer, "chat_template.jinja"),
-                           ReadBeside(tokenizer, "chat_template.json"),
-                           ReadBeside(tokenizer, "tokenizer_config.json")});
+  const TemplateFiles files = {ReadBeside(tokenizer, "chat_template.jinja"),
+                               ReadBeside(tokenizer, "chat_template.json"),
+                               ReadBeside(tokenizer, "tokenizer_config.json")};
+  read.text = OwnTemplate(files);
+  read.tool_use =
+      files.jinja.empty()
+          ? OwnTemplate(files, kToolUse)
+          : ReadBeside(tokenizer, "additional_chat_templates/tool_use.jinja");
   if (read.text.empty()) {
     return absl::NotFoundError(absl::StrCat(
         "model.chat_template: found checkpoint, and no chat template beside ",

@@ -12,9 +12,13 @@ namespace ballast {
 // tokens, which templates use as variables.
 struct JinjaTemplate {
   std::string text;
+  // For conversations with tools, where the checkpoint has a second template of
+  // this name; "": `text`.
+  std::string tool_use = "";
   std::string variables = "{}";  // an object of JSON: {"bos_token": "<s>", …}
 
-  // Hexadecimal; equal for templates that render alike with one jinja2.
+  // Hexadecimal; equal for templates that render alike with one jinja2 and one
+  // version of renderer.py's rules.
   std::string hash() const;
 };
 

@@ -13,15 +13,17 @@
 //   kRender    the number of conversations (uint32_t), a Head for each, their
 //              JSON one after another -> kDone: their number again, then for
 //              each an Outcome, its spans (Span), the kinds of the assistant's
-//              messages (uint32_t), and the text, or the reason
+//              messages (uint32_t), and the text, or the reason, and what the
+//              text leaves out
 namespace ballast::template_helper {
 
 enum RequestKind : uint32_t { kTemplate = 2, kRender };
 enum AnswerKind : uint32_t { kDone, kRefused, kTooLong };
 
 // Flags of a conversation.
-inline constexpr uint32_t kMarksAreParts = 1;
+inline constexpr uint32_t kHasImages = 1;
 inline constexpr uint32_t kByPrefixes = 2;
+inline constexpr uint32_t kHasVideos = 4;
 
 struct Head {
   uint32_t flags;
@@ -37,6 +39,7 @@ struct Outcome {
   uint32_t bytes;
   uint32_t spans;
   uint32_t answers;
+  uint32_t left_out;  // bytes
 };
 
 struct Span {

@@ -10,7 +10,9 @@
 #include "common/status_macros.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
+#include "server/image_plan/image_text.h"
 #include "server/text/chat_writer.h"
+#include "server/text/conversation.h"
 
 namespace ballast {
 namespace {
@@ -77,7 +79,7 @@ absl::StatusOr<std::vector<Span>> KeepLearnt(
   return kept;
 }
 
-// Writes [begin, end) of the text; `next` is the first span that ends behind
+// Writes [begin, end) of the text; `next` is the first span that ends after
 // `begin`.
 void AddPiece(const SupervisedText& rendered, size_t begin, size_t end,
               size_t* next, TokenWriter* writer) {
@@ -96,6 +98,42 @@ void AddPiece(const SupervisedText& rendered, size_t begin, size_t end,
   }
 }
 
+// Adds the marks of `wanted` images or videos: the first of `names` that is in
+// the text.
+absl::Status AddMarks(absl::string_view text, absl::string_view medium,
+                      size_t wanted,
+                      const std::vector<absl::string_view>& names,
+                      const ImageMarks& marks, std::vector<MediaMark>* media) {
+  if (wanted == 0) return absl::OkStatus();
+  const auto named =
+      std::find_if(names.begin(), names.end(), [text](absl::string_view name) {
+        return !name.empty() && absl::StrContains(text, name);
+      });
+  const absl::string_view name =
+      named != names.end() ? *named
+                           : (names[0].empty() ? names.back() : names[0]);
+  size_t found = 0;
+  size_t done = 0;
+  for (size_t at = 0;
+       named != names.end() && (at = text.find(name, at)) != text.npos;
+       ++found) {
+    MediaMark mark = {at, at + name.size(), medium == "video"};
+    if (named == names.begin() &&
+        absl::EndsWith(text.substr(done, mark.begin - done), marks.before) &&
+        absl::StartsWith(text.substr(mark.end), marks.after)) {
+      mark.begin -= marks.before.size();
+      mark.end += marks.after.size();
+    }
+    media->push_back(mark);
+    done = at = mark.end;
+  }
+  if (found == wanted) return absl::OkStatus();
+  return DataFaultError(absl::StrCat(
+      "the chat template writes ", found, " marks ", name, " of ", medium,
+      "s, the sample has ", wanted, " ", medium, "s; wanted one part of type ",
+      medium, ", or one <", medium, "> in a text, for each"));
+}
+
 }  // namespace
 
 TurnMarks GetTurnMarks(const v1::Model& model) {
@@ -112,8 +150,9 @@ TurnMarks GetTurnMarks(const v1::Model& model) {
 
 absl::StatusOr<SupervisedText> RenderSupervised(
     const TemplateRenderer& renderer, const TurnMarks& marks,
-    absl::string_view json, bool has_images) {
-  TemplateRenderer::Request request = {json, has_images};
+    absl::string_view json, bool has_images, bool has_videos) {
+  TemplateRenderer::Request request = {
+      .json = json, .has_images = has_images, .has_videos = has_videos};
   request.by_prefixes = !renderer.has_generation() && marks.begin.empty();
   BALLAST_ASSIGN_OR_RETURN(RenderedConversation rendered,
                            renderer.Render(request));
@@ -131,42 +170,49 @@ absl::StatusOr<SupervisedText> RenderSupervised(
   }
   if (!renderer.has_generation()) DropEmptyThoughts(rendered, &spans);
   BALLAST_ASSIGN_OR_RETURN(spans, KeepLearnt(rendered, what, std::move(spans)));
-  return SupervisedText{std::move(rendered.text), std::move(spans)};
+  return SupervisedText{std::move(rendered.text), std::move(spans),
+                        std::move(rendered.left_out)};
+}
+
+absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
+                                                 size_t images, size_t videos,
+                                                 const ImageMarks& marks,
+                                                 absl::string_view video) {
+  std::vector<absl::string_view> names = {marks.placeholder};
+  for (const std::string* before :
+       {&marks.before, &marks.view_before, &marks.tile_before}) {
+    for (const absl::string_view token : SpecialTokensIn(*before)) {
+      if (!absl::StrContains(token, '{')) names.push_back(token);
+    }
+  }
+  names.push_back(kImageMark);
+  std::vector<MediaMark> media;
+  BALLAST_RETURN_IF_ERROR(
+      AddMarks(text, "image", images, names, marks, &media));
+  BALLAST_RETURN_IF_ERROR(
+      AddMarks(text, "video", videos, {video, kVideoMark}, marks, &media));
+  std::sort(
+      media.begin(), media.end(),
+      [](const MediaMark& a, const MediaMark& b) { return a.begin < b.begin; });
+  return media;
 }
 
 absl::StatusOr<TextTokens> TokenizeRendered(
-    const SupervisedText& rendered, absl::Span<const ImagePieces> images,
+    const SupervisedText& rendered, absl::Span<const MediaMark> media,
+    absl::Span<const ImagePieces> images, absl::Span<const ImagePieces> videos,
     const ImageMarks& marks, const v1::TokenIds& token_ids,
     const Tokenizer& tokenizer) {
-  const absl::string_view text = rendered.text;
   TokenWriter writer(&tokenizer, &token_ids, &marks);
   size_t done = 0;
   size_t next = 0;
-  size_t found = 0;
-  for (size_t at = 0; !images.empty(); ++found) {
-    size_t begin = text.find(marks.placeholder, at);
-    if (begin == absl::string_view::npos) break;
-    size_t end = begin + marks.placeholder.size();
-    at = end;
-    if (found >= images.size()) continue;
-    if (absl::EndsWith(text.substr(done, begin - done), marks.before) &&
-        absl::StartsWith(text.substr(end), marks.after)) {
-      begin -= marks.before.size();
-      end += marks.after.size();
-    }
-    AddPiece(rendered, done, begin, &next, &writer);
-    writer.AddImage(images[found]);
-    done = end;
-    at = end;
+  for (const MediaMark& mark : media) {
+    AddPiece(rendered, done, mark.begin, &next, &writer);
+    absl::Span<const ImagePieces>& kind = mark.is_video ? videos : images;
+    writer.AddImage(kind.front());
+    kind.remove_prefix(1);
+    done = mark.end;
   }
-  if (found != images.size()) {
-    return DataFaultError(absl::StrCat(
-        "the chat template writes ", found, " marks ", marks.placeholder,
-        " of images, the sample has ", images.size(),
-        " images; wanted one part of type image, or one <image> in a text, for "
-        "each"));
-  }
-  AddPiece(rendered, done, text.size(), &next, &writer);
+  AddPiece(rendered, done, rendered.text.size(), &next, &writer);
   return std::move(writer).Finish();
 }
 

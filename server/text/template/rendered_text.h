@@ -30,6 +30,7 @@ TurnMarks GetTurnMarks(const v1::Model& model);
 struct SupervisedText {
   std::string text;
   std::vector<RenderedConversation::Span> supervised;
+  std::string left_out;  // as RenderedConversation
 };
 
 // Renders a conversation, as TemplateRenderer::Request has it, and finds what
@@ -41,13 +42,31 @@ struct SupervisedText {
 // (spans that do not fit the messages).
 absl::StatusOr<SupervisedText> RenderSupervised(
     const TemplateRenderer& renderer, const TurnMarks& marks,
-    absl::string_view json, bool has_images);
+    absl::string_view json, bool has_images, bool has_videos = false);
 
-// Encodes the text. Each placeholder of `marks`, with `before` and `after` if
-// they surround it, becomes the next image's text. Errors: a data fault
-// (another number of placeholders than images); as TokenWriter::Finish.
+// The place of an image or a video in a rendered text: bytes [begin, end),
+// which its text replaces.
+struct MediaMark {
+  size_t begin = 0;
+  size_t end = 0;
+  bool is_video = false;
+};
+
+// Finds them in order. An image's mark is the placeholder of `marks`, with
+// `before` and `after` if they surround it; or else the special token with
+// which its text begins, as Gemma 3's <start_of_image> and Llama 4's <|image|>;
+// or else <image>. A video's is `video`, likewise, or else <video>. Pure.
+// Errors: a data fault (another number of marks than images or videos).
+absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
+                                                 size_t images, size_t videos,
+                                                 const ImageMarks& marks,
+                                                 absl::string_view video);
+
+// Encodes the text with the texts of images and videos in place of `media`,
+// which are as many. Errors: as TokenWriter::Finish.
 absl::StatusOr<TextTokens> TokenizeRendered(
-    const SupervisedText& rendered, absl::Span<const ImagePieces> images,
+    const SupervisedText& rendered, absl::Span<const MediaMark> media,
+    absl::Span<const ImagePieces> images, absl::Span<const ImagePieces> videos,
     const ImageMarks& marks, const v1::TokenIds& token_ids,
     const Tokenizer& tokenizer);
 

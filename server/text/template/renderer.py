@@ -38,11 +38,31 @@ TEMPLATE, RENDER = 2, 3
 TOO_LONG = 2  # after DONE and REFUSED
 TOO_LONG_REASON = "it takes more processor time than any valid template; does it end?"
 # Of a conversation in a request.
-MARKS_ARE_PARTS, BY_PREFIXES = 1, 2
+HAS_IMAGES, BY_PREFIXES, HAS_VIDEOS = 1, 2, 4
 # Of a message of the assistant in an answer.
 IS_SUPERVISED, HAS_OWN_THOUGHT = 1, 2
 GENERATION = re.compile(r"\{\%-?\s*generation\s*-?\%\}")
-MARK = re.compile(r"(<image>|<video>)")
+# Marks of media, by what a sample has of them. Beside videos alone an image's
+# mark is one of a video.
+MARKS = {
+    HAS_IMAGES: re.compile(r"(<image>)"),
+    HAS_VIDEOS: re.compile(r"(<image>|<video>)"),
+    HAS_IMAGES | HAS_VIDEOS: re.compile(r"(<image>|<video>)"),
+}
+# model.reasoning.
+KEEP, LAST, DROP = "keep", "last", "drop"
+# The variables by which public templates keep the reasoning of earlier turns,
+# with the value that keeps it (GLM, DeepSeek, LFM, Qwen and Kimi, Nemotron).
+SWITCHES = {
+    "clear_thinking": False,
+    "drop_thinking": False,
+    "keep_past_thinking": True,
+    "preserve_reasoning": True,
+    "preserve_thinking": True,
+    "truncate_history_thinking": False,
+}
+# A trial's text, which no template writes by itself.
+SIGN = "xq7hv2"
 
 
 class Refusal(Exception):
@@ -105,10 +125,12 @@ class Renderer:
     def __init__(self, settings):
         self.variables = settings["variables"]
         self.system_prompt = settings["system_prompt"]
+        self.reasoning = settings["reasoning"]
         self.seconds = settings["seconds"]
         self.bytes_a_second = settings["bytes_a_second"]
         self.most_bytes = settings["most_bytes"]
-        date = settings["date"]
+        self.date = settings["date"]
+        self.written = {}  # what trials have shown
 
         def raise_exception(message):
             raise jinja2.exceptions.TemplateError(message)
@@ -119,12 +141,12 @@ class Renderer:
             )
 
         def strftime_now(format):
-            if date == "":
+            if self.date == "":
                 raise Refusal(
                     "it writes the date (strftime_now), so a sample's text would change from day to day; "
                     'give the date to write: model.template_date: "2026-01-31"'
                 )
-            now = datetime.now() if date == "now" else datetime.fromisoformat(date)
+            now = datetime.now() if self.date == "now" else datetime.fromisoformat(self.date)
             return now.strftime(format)
 
         environment = ImmutableSandboxedEnvironment(
@@ -135,8 +157,50 @@ class Renderer:
         environment.globals["strftime_now"] = strftime_now
         environment.globals["dict"] = TemplateDict()
         environment.globals["namespace"] = TemplateNamespace
+        texts = [settings[key] for key in ("template", "tool_use") if settings[key]]
         self.template = environment.from_string(settings["template"])
-        self.has_generation = GENERATION.search(settings["template"]) is not None
+        # As in transformers, the template for conversations with tools.
+        self.tool_use = environment.from_string(settings["tool_use"]) if settings["tool_use"] else self.template
+        marks = {GENERATION.search(text) is not None for text in texts}
+        if len(marks) > 1:
+            raise Refusal("of the templates default and tool_use one marks what is learnt by {% generation %}")
+        self.has_generation = True in marks
+        names = {name.name for text in texts for name in environment.parse(text).find_all(jinja2.nodes.Name)}
+        self.switches = self.choose_switches(sorted(names & SWITCHES.keys()))
+        self.written.clear()
+
+    def choose_switches(self, known):
+        """The variables that have the template do what model.reasoning says."""
+        if self.reasoning not in (KEEP, LAST):
+            return {}
+        keeps = self.reasoning == KEEP
+        self.switches = {name: SWITCHES[name] if keeps else not SWITCHES[name] for name in known}
+        found = self.try_thoughts() if keeps or known else []
+        if keeps and found and [True, True] not in found:
+            raise Refusal(
+                "model.reasoning is keep, and it writes "
+                + ("no reasoning of turns before the last one" if [False, True] in found else "no reasoning")
+                + ", by none of its variables (known are " + ", ".join(SWITCHES) + "); wanted template, last or drop, "
+                "or a template that keeps it"
+            )
+        # With `last` it is given no reasoning to leave out, either.
+        leaves_out = [False, True] in found and not any(first for first, _ in found)
+        return self.switches if keeps or leaves_out else {}
+
+    def try_thoughts(self):
+        """Which of two thoughts a text has, beside the content and within it."""
+        found = []
+        for within in (False, True):
+            messages = []
+            for thought in (SIGN + "1", SIGN + "2"):
+                said = {"role": "assistant", "content": f"<think>\n{thought}\n</think>\n\nSo." if within else "So."}
+                messages.append({"role": "user", "content": "Why?"})
+                messages.append(said if within else with_thought(said, thought))
+            self.give_parts(messages)
+            text = self.try_out(messages)
+            if text is not None:
+                found.append([SIGN + "1" in text, SIGN + "2" in text])
+        return found
 
     def render(self, messages, beside, weight, add_generation_prompt=False):
         """The text and its spans of `{% generation %}`, in characters."""
@@ -145,8 +209,12 @@ class Renderer:
         AssistantTracker.written = 0
         AssistantTracker.spans = []
         left = self.most_bytes
-        for piece in self.template.generate(
-            messages=messages, **beside, add_generation_prompt=add_generation_prompt, **self.variables
+        template = self.tool_use if beside.get("tools") is not None else self.template
+        for piece in template.generate(
+            messages=messages,
+            **beside,
+            add_generation_prompt=add_generation_prompt,
+            **{**self.variables, **self.switches},
         ):
             pieces.append(piece)
             AssistantTracker.written += len(piece)
@@ -154,6 +222,132 @@ class Renderer:
             if left < 0:
                 raise Refusal(f"it writes over {self.most_bytes} bytes; wanted a text that a model can read")
         return "".join(pieces), AssistantTracker.spans
+
+    def try_out(self, messages, **beside):
+        """The text of a conversation that nobody gave; None if it is refused."""
+        date, self.date = self.date, self.date or "2000-01-01"
+        try:
+            return self.render(messages, {"tools": None, "documents": None, **beside}, 0)[0]
+        except Exception:
+            return None
+        finally:
+            self.date = date
+
+    def writes(self, kind, name=""):
+        """Whether a trial shows that the template writes such a thing; it does where no trial can tell."""
+        key = (kind, name)
+        if key in self.written:
+            return self.written[key]
+        if len(self.written) > 1000:
+            self.written.clear()
+        texts = [self.try_out(messages, **beside) for messages, beside in trials(kind, name)]
+        texts = [text for text in texts if text is not None]
+        self.written[key] = not texts or any(SIGN in text for text in texts)
+        return self.written[key]
+
+    def give_parts(self, messages):
+        """Makes parts of texts, where the template writes no others."""
+        for message in messages:
+            role, content = message["role"], message.get("content")
+            if not content or not isinstance(content, str) or not isinstance(role, str):
+                continue
+            if not self.writes("role", role) and self.writes("role of parts", role):
+                message["content"] = [{"type": "text", "text": content}]
+
+    def unwritten(self, conversation):
+        """What of a conversation the template leaves out as it does of any; "" if nothing."""
+        for name, value in conversation.beside.items():
+            if value and not self.writes(name):
+                return f"`{name}`"
+        for index, message in enumerate(conversation.messages):
+            left_out = self.unwritten_of(message)
+            if left_out:
+                return f"turn {conversation.number(index)}: {left_out}"
+        return ""
+
+    def unwritten_of(self, message):
+        content = message.get("content")
+        role = message["role"]
+        kind = "role of parts" if isinstance(content, list) else "role"
+        if content and not (isinstance(role, str) and self.writes(kind, role)):
+            return f"the turn, of role {role!r}"
+        for key in sorted(CONTENT_KEYS & message.keys()):
+            if message[key] and not self.writes(key):
+                return f"`{key}`"
+        for part in content if isinstance(content, list) else ():
+            kind = part.get("type") if isinstance(part, dict) else None
+            if kind in ("text", "image", "video"):
+                continue
+            trial = "part with text" if isinstance(part, dict) and "text" in part else "part"
+            if not (isinstance(kind, str) and self.writes(trial, kind)):
+                return f"a part of type {kind!r}"
+        return ""
+
+    def choose_thoughts(self, conversation):
+        """Leaves out the reasoning that model.reasoning says; gives the rest, by index."""
+        if self.reasoning not in (KEEP, LAST, DROP):
+            return {}
+        messages = conversation.messages
+        last = max((i for i, message in enumerate(messages) if is_question(message)), default=-1)
+        thoughts = {}
+        for index, message in enumerate(messages):
+            if message["role"] != "assistant":
+                continue
+            if self.reasoning == DROP or (self.reasoning == LAST and index < last):
+                messages[index] = without_thought(message)
+            elif thought_of(message):
+                thoughts[index] = thought_of(message)
+        return thoughts
+
+    def check_thoughts(self, conversation, thoughts, text):
+        at = 0
+        for index, thought in thoughts.items():
+            at = text.find(thought, at)
+            if at < 0:
+                raise Refusal(
+                    f"turn {conversation.number(index)}: it leaves out the reasoning, and model.reasoning is "
+                    f"{self.reasoning}; wanted a template that writes it, or another value"
+                )
+            at += len(thought)
+
+
+# Keys of messages that hold what a model says or is told.
+CONTENT_KEYS = frozenset(("tool_calls", "reasoning_content", "function_call", "refusal", "audio", "tool_plan"))
+
+
+def trials(kind, name):
+    """Conversations, with what is beside them, that show whether a template writes such a thing."""
+    ask = {"role": "user", "content": "Why?"}
+    say = {"role": "assistant", "content": "So."}
+    tool = {
+        "type": "function",
+        "function": {
+            "name": SIGN if kind == "tools" else "f",
+            "description": "d",
+            "parameters": {"type": "object", "properties": {}, "required": []},
+        },
+    }
+    if kind in ("role", "role of parts"):
+        content = SIGN if kind == "role" else [{"type": "text", "text": SIGN}]
+        said = {"role": name, "content": content, "name": "f", "tool_call_id": "call00001"}
+        call = {"type": "function", "id": "call00001", "function": {"name": "f", "arguments": {}}}
+        called = {**say, "tool_calls": [call]}
+        return [([said], {}), ([said, ask], {}), ([ask, said], {}), ([ask, called, said], {"tools": [tool]})]
+    if kind == "tools":
+        return [([ask], {"tools": [tool]}), ([ask, say], {"tools": [tool]})]
+    if kind == "documents":
+        return [([ask, say], {"documents": [{"title": SIGN, "text": SIGN, "contents": SIGN}]})]
+    if kind in ("part", "part with text"):
+        part = {"type": name, name: SIGN, **({"text": SIGN} if kind != "part" else {})}
+        return [([{**ask, "content": [part]}, say], {}), ([ask, {**say, "content": [part]}], {})]
+    if kind == "reasoning_content":
+        return [([ask, with_thought(say, SIGN)], {})]
+    if kind == "tool_calls":
+        call = [{"type": "function", "id": "call00001", "function": {"name": SIGN, "arguments": {}}}]
+        return [([ask, {**one, "tool_calls": call}], {"tools": [tool]}) for one in (say, {**say, "content": ""})]
+    if kind == "function_call":
+        return [([ask, {**say, kind: {"name": SIGN, "arguments": "{}"}}], {})]
+    return [([ask, {**say, kind: SIGN}], {})]
 
 
 def parse_text(value, key):
@@ -168,38 +362,34 @@ def parse_text(value, key):
         raise Refusal(f"`{key}` is a text and no JSON: {value[:40]!r}") from None
 
 
-def with_parts(text):
+def with_parts(text, media):
     """The parts of a text with marks of images and videos."""
     parts = []
-    for piece in MARK.split(text):
-        if piece in ("<image>", "<video>"):
-            parts.append({"type": piece[1:-1]})
+    for piece in MARKS[media].split(text):
+        if MARKS[media].fullmatch(piece):
+            parts.append({"type": piece[1:-1] if media & HAS_IMAGES else "video"})
         elif piece:
             parts.append({"type": "text", "text": piece})
     return parts
 
 
-def normalize_content(content, marks_are_parts):
+def normalize_content(content, flags):
+    media = flags & (HAS_IMAGES | HAS_VIDEOS)
     if isinstance(content, str):
-        if marks_are_parts and MARK.search(content):
-            return with_parts(content)
-        return content
+        return with_parts(content, media) if media and MARKS[media].search(content) else content
     if not isinstance(content, list):
         return content
     parts = []
     for part in content:
-        if isinstance(part, dict) and part.get("type") in ("image_url", "video_url") and part["type"] in part:
-            kind = part["type"]
+        if not isinstance(part, dict):
+            parts.append(part)
+            continue
+        kind = part.get("type")
+        if kind in ("image_url", "video_url") and kind in part:
             url = part[kind].get("url", "") if isinstance(part[kind], dict) else part[kind]
             parts.append({"type": kind[:5], "url": url})
-        elif (
-            marks_are_parts
-            and isinstance(part, dict)
-            and part.get("type") == "text"
-            and isinstance(part.get("text"), str)
-            and MARK.search(part["text"])
-        ):
-            parts.extend(with_parts(part["text"]))
+        elif kind == "text" and media and isinstance(part.get("text"), str) and MARKS[media].search(part["text"]):
+            parts.extend(with_parts(part["text"], media))
         else:
             parts.append(part)
     return parts
@@ -208,7 +398,11 @@ def normalize_content(content, marks_are_parts):
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
-def normalize_message(message, marks_are_parts):
+def with_thought(message, said):
+    return {"thinking": said, **message, "reasoning_content": said}
+
+
+def normalize_message(message, flags):
     """A message of OpenAI's form, without keys that are null."""
     if not isinstance(message, dict):
         raise Refusal("not an object")
@@ -222,11 +416,70 @@ def normalize_message(message, marks_are_parts):
         else:
             message["tool_calls"] = calls
     if "content" in message:
-        message["content"] = normalize_content(message["content"], marks_are_parts)
+        message["content"] = normalize_content(message["content"], flags)
     said = next((message[key] for key in REASONING if message.get(key) is not None), None)
     if said is not None:
-        message = {"thinking": said, **message, "reasoning_content": said}
+        message = with_thought(message, said)
     return message
+
+
+def is_question(message):
+    """Whether it is the user's, and no answer of a tool."""
+    content = message.get("content")
+    said = content.strip() if isinstance(content, str) else ""
+    return message["role"] == "user" and not (
+        said.startswith("<tool_response>") and said.endswith("</tool_response>")
+    )
+
+
+def split_thought(text):
+    """The thought at the beginning of a text, None without one, and the rest."""
+    head, mark, rest = text.partition("</think>")
+    if not mark or ("<think>" in head and not head.lstrip().startswith("<think>")):
+        return None, text
+    return head.split("<think>")[-1].strip(), rest.lstrip("\n")
+
+
+def split_parts(content):
+    """The same of a list of parts."""
+    thoughts, rest, is_first = [], [], True
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in ("thinking", "reasoning") and kind in part:
+            said = part[kind]
+            if isinstance(said, list):
+                said = "".join(one.get("text", "") for one in said if isinstance(one, dict))
+            thoughts.append(str(said).strip())
+            continue
+        if kind == "text" and is_first and isinstance(part.get("text"), str):
+            is_first = False
+            thought, left = split_thought(part["text"])
+            if thought is not None:
+                thoughts.append(thought)
+                part = {**part, "text": left}
+        rest.append(part)
+    return ("".join(thoughts) if thoughts else None), rest
+
+
+def split_content(message):
+    content = message.get("content")
+    if isinstance(content, str):
+        return split_thought(content)
+    return split_parts(content) if isinstance(content, list) else (None, content)
+
+
+def thought_of(message):
+    """What a message of the assistant thinks, "" if nothing."""
+    said = message.get("reasoning_content")
+    if isinstance(said, str) and said.strip():
+        return said.strip()
+    return split_content(message)[0] or ""
+
+
+def without_thought(message):
+    thought, rest = split_content(message)
+    kept = {key: value for key, value in message.items() if key not in REASONING}
+    return kept if thought is None else {**kept, "content": rest}
 
 
 SHAREGPT = {
@@ -275,25 +528,21 @@ def is_supervised(message):
 
 
 def has_own_thought(message):
-    content = message.get("content")
-    if isinstance(content, list):
-        content = next((p.get("text") for p in content if isinstance(p, dict) and "text" in p), None)
-    said = content if isinstance(content, str) else ""
-    return bool(message.get("reasoning_content")) or said.lstrip().startswith("<think>")
+    """Whether it spells out an empty thought, so that the template does not add it."""
+    return split_content(message)[0] == ""
 
 
 class Conversation:
     """Messages and what is beside them, of a sample's JSON."""
 
-    def __init__(self, text, marks_are_parts, system_prompt):
+    def __init__(self, text, flags, system_prompt):
         root = json.loads(text)
         if not isinstance(root, dict):
             raise Refusal("the conversation is no object")
-        messages = parse_text(root.get("messages"), "messages")
-        turns = parse_text(root.get("conversations"), "conversations")
-        if messages and turns:
+        lists = [parse_text(root.get(key), key) for key in ("messages", "conversations", "conversation")]
+        given = next((one for one in lists if one), None)
+        if sum(bool(one) for one in lists) > 1:
             raise Refusal("both `conversations` and `messages` may be meant; wanted one of the two")
-        given = turns or messages
         if not isinstance(given, list) or not given:
             raise Refusal("the conversation has no list of turns `messages` or `conversations`")
         self.messages = []
@@ -302,22 +551,33 @@ class Conversation:
             try:
                 if isinstance(turn, dict) and "role" not in turn and "from" in turn:
                     turn = from_sharegpt(turn)
-                self.messages.append(normalize_message(turn, marks_are_parts))
+                self.messages.append(normalize_message(turn, flags))
                 is_supervised(self.messages[-1])
             except Refusal as refusal:
                 raise Refusal(f"turn {number}: {refusal}") from None
-        first = self.messages[0]["role"]
-        system = root.get("system") or system_prompt
-        if isinstance(system, str) and system and first not in ("system", "developer"):
+        first = self.messages[0]
+        beside = root.get("system")
+        if beside and (not isinstance(beside, str) or is_system(first) and first.get("content") != beside):
+            raise Refusal("`system` beside the turns is no text, or another than the first turn; wanted one of the two")
+        system = beside or system_prompt
+        self.inserted = bool(system) and not is_system(first)
+        if self.inserted:
             self.messages.insert(0, {"role": "system", "content": system})
-        self.beside = {
-            "tools": parse_text(root.get("tools"), "tools"),
-            "documents": parse_text(root.get("documents"), "documents"),
-        }
+        if root.get("functions"):
+            raise Refusal("`functions` beside the turns is read by no template; wanted `tools`")
+        self.beside = {key: parse_text(root.get(key), key) for key in ("tools", "documents")}
+
+    def number(self, index):
+        """Of a message in the sample, from 1."""
+        return index + (0 if self.inserted else 1)
 
     def answers(self):
         """The indexes of the assistant's messages."""
         return [i for i, message in enumerate(self.messages) if message["role"] == "assistant"]
+
+
+def is_system(message):
+    return message["role"] in ("system", "developer")
 
 
 def common_length(one, other):
@@ -331,13 +591,13 @@ def prefix_spans(renderer, conversation, text):
     """For each message of the assistant, the text that it adds to the messages before it."""
     spans = []
     for index in conversation.answers():
-        name = f"turn {index + 1}"
+        number = conversation.number(index)
         whole = text
         if index + 1 < len(conversation.messages):
             whole, _ = renderer.render(conversation.messages[: index + 1], conversation.beside, conversation.weight)
         if not text.startswith(whole):
             raise Refusal(
-                f"it writes the turns up to {index + 1}, of the assistant, otherwise when others follow, so what "
+                f"it writes the turns up to {number}, of the assistant, otherwise when others follow, so what "
                 "they learn cannot be told by renderings of prefixes; mark it in the template by {% generation %}, "
                 "or name a model.profile whose chat has the assistant's boundaries"
             )
@@ -349,7 +609,7 @@ def prefix_spans(renderer, conversation, text):
             )
         if not whole.startswith(before):
             raise Refusal(
-                f"it writes the turns before {index + 1} otherwise when {name}, of the assistant, follows; mark what "
+                f"it writes the turns before {number} otherwise when that, of the assistant, follows; mark what "
                 "is learnt in the template by {% generation %}, or name a model.profile whose chat has the "
                 "assistant's boundaries"
             )
@@ -365,8 +625,11 @@ def to_bytes(text, spans):
 
 
 def render_one(renderer, text, flags):
-    conversation = Conversation(text, flags & MARKS_ARE_PARTS, renderer.system_prompt)
+    conversation = Conversation(text, flags, renderer.system_prompt)
+    renderer.give_parts(conversation.messages)
+    thoughts = renderer.choose_thoughts(conversation)
     rendered, spans = renderer.render(conversation.messages, conversation.beside, conversation.weight)
+    renderer.check_thoughts(conversation, thoughts, rendered)
     if flags & BY_PREFIXES:
         spans = prefix_spans(renderer, conversation, rendered)
     answers = [conversation.messages[index] for index in conversation.answers()]
@@ -376,10 +639,12 @@ def render_one(renderer, text, flags):
     ]
     encoded = rendered.encode()
     spans = to_bytes(rendered, spans)
+    unwritten = to_reason(renderer.unwritten(conversation))
     numbers = [number for span in spans for number in span] + kinds
     return (
-        struct.pack(f"={4 + len(numbers)}I", DONE, len(encoded), len(spans), len(kinds), *numbers),
+        struct.pack(f"={5 + len(numbers)}I", DONE, len(encoded), len(spans), len(kinds), len(unwritten), *numbers),
         encoded,
+        unwritten,
     )
 
 
@@ -417,7 +682,7 @@ def render_all(renderer, request):
         if made is None:
             reason = to_reason(why)
             kind = TOO_LONG if why is TOO_LONG_REASON else REFUSED
-            made = (struct.pack("=4I", kind, len(reason), 0, 0), reason)
+            made = (struct.pack("=5I", kind, len(reason), 0, 0, 0), reason)
         pieces.extend(made)
     answer(DONE, *pieces)
 
@@ -433,6 +698,7 @@ def warm_up():
     """Has everything imported that rendering and its errors import."""
     settings = {
         "variables": {}, "system_prompt": "", "date": "now", "seconds": 60, "bytes_a_second": 1, "most_bytes": 1 << 20,
+        "reasoning": LAST, "tool_use": "",
     }
     text = json.dumps({"messages": [{"role": "user", "content": "é"}, {"role": "assistant", "content": "x"}]}).encode()
     for template in (WARM_UP, WARM_UP + "{{ messages.__class__ }}", WARM_UP + "{{ raise_exception('x') }}", "{% if"):

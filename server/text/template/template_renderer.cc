@@ -62,7 +62,8 @@ bool TakeResult(absl::string_view* from, RenderedConversation* result,
   const uint64_t numbers =
       uint64_t{head.spans} * sizeof(template_helper::Span) +
       uint64_t{head.answers} * sizeof(uint32_t);
-  if (from->size() < numbers || from->size() - numbers < head.bytes) {
+  if (from->size() < numbers ||
+      from->size() - numbers < uint64_t{head.bytes} + head.left_out) {
     return false;
   }
   size_t last = 0;
@@ -83,6 +84,8 @@ bool TakeResult(absl::string_view* from, RenderedConversation* result,
   }
   rendered.text = std::string(from->substr(0, head.bytes));
   from->remove_prefix(head.bytes);
+  rendered.left_out = std::string(from->substr(0, head.left_out));
+  from->remove_prefix(head.left_out);
   if (!CheckUtf8(rendered.text).ok()) return false;
   if (head.kind == template_helper::kDone) {
     *status = absl::OkStatus();
@@ -112,7 +115,9 @@ absl::StatusOr<std::unique_ptr<TemplateRenderer>> TemplateRenderer::Create(
     const JinjaTemplate& source, const Options& options) {
   auto renderer = absl::WrapUnique(new TemplateRenderer(options));
   const Json setup = {{"template", source.text},
+                      {"tool_use", source.tool_use},
                       {"variables", Json::parse(source.variables)},
+                      {"reasoning", options.reasoning},
                       {"system_prompt", options.system_prompt},
                       {"date", options.date},
                       {"seconds", options.seconds},
@@ -216,8 +221,9 @@ absl::Status TemplateRenderer::AskFor(HelperPool::Worker* worker,
   for (const HelperPool::Job* job : jobs) {
     const Request& request = static_cast<const Waiting*>(job)->request;
     const Head head = {
-        (request.marks_are_parts ? template_helper::kMarksAreParts : 0) |
-            (request.by_prefixes ? template_helper::kByPrefixes : 0),
+        (request.has_images ? template_helper::kHasImages : 0) |
+            (request.by_prefixes ? template_helper::kByPrefixes : 0) |
+            (request.has_videos ? template_helper::kHasVideos : 0),
         static_cast<uint32_t>(request.json.size())};
     absl::StrAppend(&worker->request, GetBytes(head));
   }

@@ -37,6 +37,9 @@ struct RenderedConversation {
   // each answer adds to the messages before it.
   std::vector<Span> spans;
   std::vector<Answer> answers;
+  // What the template leaves out of every such conversation, such as "turn 2:
+  // `tool_calls`"; "": nothing.
+  std::string left_out;
 };
 
 // Renders conversations with jinja2 in processes of Python (renderer.py), as
@@ -51,6 +54,8 @@ class TemplateRenderer {
     // What strftime_now writes: a date as in ISO 8601; "now": the clock's; "":
     // the template may not.
     std::string date = {};
+    // model.reasoning: "template", "keep", "last" or "drop".
+    std::string reasoning = "template";
     // The most processor time of a rendering; a conversation of 2 MB has twice
     // that.
     double seconds = 20;
@@ -61,7 +66,8 @@ class TemplateRenderer {
 
   // Starts a process: the first python3 of PATH that has jinja2. Errors:
   // FAILED_PRECONDITION (none has), INVALID_ARGUMENT (the template is not one,
-  // with jinja2's reason and line), UNAVAILABLE (no process can be started).
+  // with jinja2's reason and line; it cannot keep reasoning as Options want),
+  // UNAVAILABLE (no process can be started).
   static absl::StatusOr<std::unique_ptr<TemplateRenderer>> Create(
       const JinjaTemplate& source, const Options& options);
 
@@ -69,9 +75,11 @@ class TemplateRenderer {
     // An object with `messages` or `conversations`, and perhaps `tools`,
     // `documents` and `system` (docs/text.md).
     absl::string_view json;
-    // Marks of images and videos in texts are parts.
-    bool marks_are_parts = false;
+    // Marks `<image>` in texts are parts, and likewise `<video>`. Beside videos
+    // alone both mark a video.
+    bool has_images = false;
     bool by_prefixes = false;
+    bool has_videos = false;
   };
 
   // Blocks. Errors: a data fault (what the template or the conversation is

@@ -81,6 +81,38 @@ class InitTest(tools.ToolTest):
         self.assertIn('media_root: "media"', self.text(folder))
         self.assertGreater(plan["totals"]["images"], 0)
 
+    def test_documents(self):
+        folder, rows = self.unpacked("documents")
+        pictures = [name for row in rows for name in row["image"]]
+        self.lines(folder + "/plain.jsonl", [{"text": "page %d" % i} for i in range(8)])
+        self.lines(
+            folder + "/obelics.jsonl",
+            [{"texts": ["See ", None], "images": [None, name]} for name in pictures],
+        )
+        self.lines(
+            folder + "/matched.jsonl",
+            [
+                {
+                    "text_list": ["One.", "Two."],
+                    "image_info": [{"image_name": name, "matched_text_index": 1}],
+                }
+                for name in pictures
+            ],
+        )
+        said, _ = self.runs(folder)
+        for name in ("plain", "obelics", "matched"):
+            self.assertIn("%s: jsonl %s.jsonl" % (name, name), said)
+        self.assertEqual(self.text(folder).count('media_root: "media"'), 2)
+
+    def test_agents_need_the_checkpoints_template(self):
+        folder = self.path("agents")
+        os.mkdir(folder)
+        turns = [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "Yes."}]
+        self.lines(folder + "/chat.jsonl", [{"messages": turns, "tools": [{"name": "sky"}]}] * 9)
+        said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
+        self.assertIn("chat: jsonl chat.jsonl, 9 samples", said)
+        self.assertIn("set chat_template: checkpoint", said)
+
     def test_the_configuration_may_lie_elsewhere(self):
         folder, rows = self.unpacked("elsewhere")
         self.lines(folder + "/chat.jsonl", rows)

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -128,7 +129,11 @@ TEST(ParseConversationTest, RefusesTurnsThatAreNotLearntAsTheyStand) {
     EXPECT_THAT(std::string(parse("assistant", keys).message()),
                 HasSubstr("would not be learnt"))
         << keys;
+    EXPECT_EQ(GetBadKind(parse("assistant", keys)), kForOwnTemplate);
   }
+  EXPECT_EQ(GetBadKind(parse("observation", R"("name": "f")")),
+            kForOwnTemplate);
+  EXPECT_EQ(GetBadKind(parse("narrator", R"("name": "f")")), "");
   for (const char* keys :
        {R"("weight": 1)", R"("weight": 1.0)", R"("loss": true)",
         R"("train": null)", R"("tool_calls": null)", R"("tool_calls": [])",
@@ -168,6 +173,33 @@ TEST(ParseConversationTest, RefusesTwoListsOfTurns) {
               HasSubstr("both `conversations` and `messages`"));
   EXPECT_TRUE(ParseConversation(both + "null}").ok());
   EXPECT_TRUE(ParseConversation(both + "[]}").ok());
+}
+
+TEST(CheckAllIsReadTest, FindsWhatIndexesLeaveOut) {
+  for (const char* json :
+       {R"({"messages": [{"role": "assistant", "thinking": "so"}]})",
+        R"({"messages": [{"role": "assistant", "reasoning": "so"}]})",
+        R"({"messages": [], "documents": [{"text": "d"}]})",
+        R"({"messages": [], "functions": [1]})"}) {
+    EXPECT_EQ(GetBadKind(CheckAllIsRead(json)), kForOwnTemplate) << json;
+  }
+  EXPECT_TRUE(CheckAllIsRead(R"({"messages": [{"role": "assistant",
+      "content": "a", "thinking": null}], "documents": []})")
+                  .ok());
+}
+
+// As Megatron-Bridge and files of columns have them.
+TEST(ParseConversationTest, ReadsOtherListsOfTurns) {
+  for (const char* json :
+       {R"({"conversation": [{"role": "user", "content": "q"}]})",
+        R"({"messages": "[{\"role\": \"user\", \"content\": \"q\"}]"})",
+        R"({"conversations": [], "messages": [{"from": "human",
+                                               "value": "q"}]})"}) {
+    const auto turns = ParseConversation(json);
+    ASSERT_TRUE(turns.ok()) << turns.status();
+    ASSERT_EQ(turns->size(), 1u);
+    EXPECT_EQ((*turns)[0].text, "q");
+  }
 }
 
 TEST(ParseConversationTest, RefusesDeepNestingInsteadOfOverflowing) {

@@ -80,6 +80,23 @@ TEST(DecideSetupTest, SourcesAreWeightedByTheirSamples) {
   EXPECT_THAT(config.sources(1).media_root(), HasSubstr("data/media"));
 }
 
+TEST(DecideSetupTest, SamplesWithToolsNeedTheCheckpointsTemplate) {
+  Seen seen = Folder();
+  seen.files[0].for_own_template = 3;
+  seen.files[0].first_for_own_template = "a.tar: sample 1: `tools`";
+  EXPECT_EQ(Loaded(seen).model().chat_template(), "chatml");
+  EXPECT_THAT(DecideSetup(seen)->unsure,
+              Contains(HasSubstr("set chat_template: checkpoint")));
+  seen.model.folder = "model";
+  seen.model.config = R"({"model_type": "qwen2_5_vl"})";
+  seen.model.has_tokenizer = true;
+  seen.model.own_template = "{{ messages }}";
+  EXPECT_EQ(Loaded(seen).model().chat_template(), "checkpoint");
+  EXPECT_THAT(DecideSetup(seen)->found,
+              Contains(HasSubstr("3 samples of 100 in data/docs-[0-9]*.tar: "
+                                 "a.tar: sample 1: `tools`")));
+}
+
 TEST(DecideSetupTest, NamesTellTheSplit) {
   Seen seen = Folder();
   seen.files = {Tars("d/train-[0-9]*.tar"), Tars("d/validation-[0-9]*.tar"),

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pathlib
+import pickle
 import random
 import subprocess
 import sys
@@ -215,6 +216,35 @@ class Checker:
         if "made by a cooker" not in self.run("index", "--config", config, wanted=1):
             sys.exit("a crude folder was not refused by name")
 
+    def check_chatml(self):
+        """As Megatron-Bridge's converters write folders: pickled lists, lists of turns."""
+        def members(number):
+            images = [self.image("JPEG") for _ in range(number % 4)]
+            turns = [{"from": "human", "value": "<image>" * len(images) + f"{number} \u00fc?"},
+                     {"from": "gpt", "value": "So."}]
+            text = turns if number % 2 else {"conversations": turns, "tools": []}
+            parts = [("json", json.dumps(text).encode())]
+            if images or number % 3:
+                parts.append(("jpgs", pickle.dumps(images, protocol=3 + number % 3)))
+            return parts[::-1] if number % 5 == 0 else parts
+
+        folder = self.write_tars(self.folder / "chatml", members)
+        self.prepare(folder, "--sample-type", "CrudeWebdataset")
+        theirs = {}
+        for split in ("train", "val"):
+            theirs[split] = []
+            for sample in self.energon(folder, split, decoder=None):
+                turns = json.loads(sample["json"])
+                theirs[split].append((
+                    json.dumps(turns if isinstance(turns, dict) else {"messages": turns}),
+                    pickle.loads(sample["jpgs"]) if "jpgs" in sample else []))
+        (folder / ".nv-meta" / "dataset.yaml").write_text(
+            "__module__: megatron.bridge.data.energon.task_encoder_utils\n"
+            "__class__: ChatMLWebdataset\n"
+            "field_map:\n  imgs: jpgs\n  conversation: json\nsubflavors: {}\n")
+        for split, samples in theirs.items():
+            self.same(folder, split, samples)
+
     def crude(self, folder, split):
         """Samples of a crude folder as Energon gives them to a cooker."""
         result = []
@@ -248,6 +278,7 @@ def main():
         checker.check_vqa()
         checker.check_captions()
         checker.check_crude()
+        checker.check_chatml()
         checker.check_make_corpus()
         print(f"{checker.compared} samples are Energon's own")
 

@@ -320,5 +320,69 @@ TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
               HasSubstr("`start` of a video is no number"));
 }
 
+TEST(ConversationJsonTest, TurnsMayBeText) {
+  const auto sample = ParseJsonSample(R"({"messages": "[{\"content\": )"
+                                      R"([{\"type\": \"image\", )"
+                                      R"(\"image\": \"a.jpg\"}]}]"})");
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+  EXPECT_THAT(ParseJsonSample(R"({"conversation": [{"value": "<video>"}]})")
+                  .status()
+                  .message(),
+              HasSubstr("mark `<video>`"));
+}
+
+// "TEXT IMAGES", or why there is no document.
+std::string Document(const std::string& json) {
+  const auto sample = ParseJsonSample(json);
+  if (!sample.ok()) return std::string(sample.status().message());
+  EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPlain);
+  return absl::StrCat(sample->document, " ",
+                      absl::StrJoin(sample->images, ","));
+}
+
+TEST(DocumentJsonTest, ReadsPlainTextAndInterleavedDocuments) {
+  EXPECT_EQ(Document(R"({"text": "a\nb", "id": 3})"), "a\nb ");
+  EXPECT_EQ(Document(R"({"text": "a<image>b", "image": "x.jpg",
+                         "messages": null})"),
+            "a<image>b x.jpg");
+  // OBELICS, OmniCorpus.
+  EXPECT_EQ(Document(R"({"texts": ["a ", null, "b", null, null],
+                         "images": [null, "x.jpg", null, "y.jpg", null],
+                         "metadata": "[]"})"),
+            "a <image>b<image> x.jpg,y.jpg");
+  EXPECT_EQ(Document(R"({"texts": ["a", null, "b"]})"), "ab ");
+  // MMC4.
+  EXPECT_EQ(Document(R"({"text_list": ["A.", "B.", "C."], "image_info": [
+      {"image_name": "2.jpg", "matched_text_index": 2, "matched_sim": 0.3},
+      {"image_name": "0.jpg", "matched_text_index": 0},
+      {"image_name": "1.jpg", "matched_text_index": 2}]})"),
+            "<image>A. B. <image><image>C. 0.jpg,2.jpg,1.jpg");
+}
+
+TEST(DocumentJsonTest, RefusesWhatWouldLoseItsPlace) {
+  EXPECT_THAT(Document(R"({"texts": ["a"], "images": [null, "x.jpg"]})"),
+              HasSubstr("`texts` has 1 places, `images` has 2"));
+  EXPECT_THAT(Document(R"({"texts": ["a"], "images": ["x.jpg"]})"),
+              HasSubstr("place 1: both a text and an image"));
+  EXPECT_THAT(Document(R"({"texts": [1], "images": [null]})"),
+              HasSubstr("`texts` has at place 1 neither"));
+  EXPECT_THAT(Document(R"({"texts": [null], "images": ["http://a/b.jpg"]})"),
+              HasSubstr("is a URL"));
+  EXPECT_THAT(Document(R"({"text_list": ["A."], "image_info": [
+                  {"image_name": "x.jpg", "matched_text_index": 1}]})"),
+              HasSubstr("`image_info` has at place 1 no"));
+  EXPECT_THAT(Document(R"({"text_list": ["A."]})"), HasSubstr("image_info"));
+  EXPECT_THAT(Document(R"({"texts": ["a"], "images": [null], "image": "x"})"),
+              HasSubstr("`image` beside a document"));
+  EXPECT_THAT(Document(R"({"texts": ["a"], "images": "x.jpg"})"),
+              HasSubstr("`images` beside a document"));
+  EXPECT_THAT(Document(R"({"text_list": ["A."], "image_info": [],
+                           "images": ["x.jpg"]})"),
+              HasSubstr("`images` beside a document"));
+  EXPECT_THAT(Document(R"({"text": "a <video>"})"), HasSubstr("<video>"));
+  EXPECT_THAT(Document("{\"text\": \"a\xff\"}"), HasSubstr("in a document"));
+}
+
 }  // namespace
 }  // namespace ballast

@@ -62,9 +62,15 @@ void ParquetTest::ExpectSamples(const std::string& name,
     EXPECT_EQ(sample->name,
               absl::StrCat("docs.parquet: row ", wanted["row"].get<int>()));
     EXPECT_EQ(source.Locate(i).number, wanted["row"].get<uint64_t>());
-    EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
-    EXPECT_EQ(nlohmann::json::parse(sample->text)["messages"],
-              wanted["messages"]);
+    if (wanted["messages"].is_string()) {
+      EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPlain);
+      EXPECT_EQ(sample->text, wanted["messages"]);
+    } else {
+      EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
+      nlohmann::json whole = wanted["beside"];
+      whole["messages"] = wanted["messages"];
+      EXPECT_EQ(nlohmann::json::parse(sample->text), whole);
+    }
     ASSERT_EQ(sample->images.size(), wanted["images"].size());
     const auto indexed = source.index().sample(i);
     ASSERT_TRUE(indexed.ok()) << indexed.status();

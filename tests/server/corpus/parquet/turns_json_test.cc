@@ -21,6 +21,19 @@ TEST(TurnsJsonTest, EscapesTexts) {
             "\"\\\"\\\\\\u000a\\u0000\\u001f\x7f\xff\"}]}");
 }
 
+TEST(TurnsJsonTest, WritesKeysOfTurnsAndBesideThem) {
+  TurnsJson json;
+  json.AddBareTurn("assistant");
+  json.AddKey("tool_calls", R"([{"a":1}])");
+  json.BeginTurn("user");
+  json.AddTextPart("thinking", "\"so\"");
+  json.AddBeside("tools", "[]");
+  EXPECT_EQ(Finish(json, 0),
+            R"({"messages":[{"role":"assistant","tool_calls":[{"a":1}]},)"
+            R"({"role":"user","content":[{"type":"thinking",)"
+            R"("thinking":"\"so\""}]}],"tools":[]})");
+}
+
 TEST(TurnsJsonTest, PutsMarksBeforeTheFirstUserTurn) {
   TurnsJson json;
   json.AddTurn("system", "s");

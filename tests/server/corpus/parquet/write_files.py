@@ -29,7 +29,8 @@ def image(width, height, before=0):
 
 
 def write(name, table, samples, groups, **options):
-    """`samples`: (row from 1, messages, images), or None; `groups`: ordinals."""
+    """`samples`: (row from 1, messages, images, and perhaps what is beside the messages),
+    or None; a document has its text in place of messages. `groups`: ordinals."""
     pq.write_table(table, os.path.join(out, name), **options)
     if samples is None:
         return
@@ -40,8 +41,9 @@ def write(name, table, samples, groups, **options):
                 "row": row,
                 "messages": messages,
                 "images": [base64.b64encode(i).decode() for i in images],
+                "beside": beside[0] if beside else {},
             }
-            for row, messages, images in samples
+            for row, messages, images, *beside in samples
         ],
     }
 
@@ -199,8 +201,75 @@ def turn_weights():
          answered(reasoning_content="so")], pa.list_(turn))}), [], [])
 
 
-def left_out():
-    """What belongs to the text or the images and is not read."""
+def agents():
+    """Conversations with tools, as `datasets` writes them: a struct has the fields of all rows."""
+    city = pa.struct([("city", pa.string()), ("days", pa.int64())])
+    call = pa.struct([("id", pa.string()), ("type", pa.string()), ("function", pa.struct(
+        [("name", pa.string()), ("arguments", city)]))])
+    turn = pa.struct([("role", pa.string()), ("content", pa.string()),
+                      ("reasoning_content", pa.string()), ("tool_calls", pa.list_(call)),
+                      ("tool_call_id", pa.string()), ("name", pa.string()),
+                      ("weight", pa.float64())])
+    tool = pa.struct([("type", pa.string()), ("function", pa.struct(
+        [("name", pa.string()), ("strict", pa.bool_()), ("parameters", pa.map_(
+            pa.string(), pa.list_(pa.float32())))]))])
+    calls = [{"id": "1", "type": "function",
+              "function": {"name": "f", "arguments": {"city": "Łódź", "days": 2 ** 53 + 1}}},
+             {"id": "2", "type": "function", "function": {"name": "g", "arguments": {"city": "R"}}}]
+    tools = [{"type": "function", "function": {"name": "f", "strict": False}},
+             {"type": "function", "function": {"name": "g", "parameters": {"a": [0.5, 2.0], "b": []}}}]
+    messages = [{"role": "user", "content": "q"},
+                {"role": "assistant", "reasoning_content": "so", "tool_calls": calls},
+                {"role": "tool", "content": "wet", "tool_call_id": "1", "name": "f"},
+                {"role": "assistant", "content": "It is \"wet\".", "weight": 0.0}]
+
+    def columns(tools):  # pyarrow takes maps as pairs
+        return [{**t, "function": {**t["function"], "parameters": list(
+            t["function"]["parameters"].items()) if "parameters" in t["function"] else None}}
+                for t in tools]
+
+    write("agents.parquet", pa.table({
+        "messages": pa.array([messages, messages[:1] + [{"role": "assistant"}]], pa.list_(turn)),
+        "tools": pa.array([columns(tools), None], pa.list_(tool)),
+        "documents": pa.array([None, [{"title": "t"}]])}),
+        [(1, messages, [], {"tools": tools})], [0])
+    text = json.dumps(messages, ensure_ascii=False)
+    write("json_turns.parquet", pa.table({
+        "messages": [text, "[", json.dumps(messages[:1])],
+        "tools": [json.dumps(tools), None, None]}),
+        [(1, messages, [], {"tools": json.dumps(tools)}), (3, messages[:1], [])], [0])
+    # Thoughts that are parts.
+    part = pa.struct([("type", pa.string()), ("text", pa.string()), ("thinking", pa.string())])
+    message = pa.struct([("role", pa.string()), ("content", pa.list_(part))])
+    said = [{"role": "assistant", "content": [{"type": "thinking", "thinking": "so"},
+                                              {"type": "text", "text": "a"}]}]
+    write("thinking_parts.parquet", pa.table({"messages": pa.array([said], pa.list_(message))}),
+          [(1, said, [])], [0])
+
+
+def documents():
+    """Plain text, and lists of texts and images with holes, as OBELICS has them."""
+    write("text.parquet", pa.table({"text": ["a\nb", "", None, "<video>"], "id": [1, 2, 3, 4]}),
+          [(1, "a\nb", []), (2, "", [])], [0])
+    one = image(1, 2)
+    write("captions.parquet", pa.table({
+        "image": pa.array([{"bytes": one, "path": None}], IMAGE), "text": ["a cat"]}),
+        [(1, "a cat", [one])], [0])
+    pictures = [[None, one, None, image(3, 4)], [one], [one, None], None]
+    texts = [["A ", None, " b", None], ["both"], [None], ["alone", None]]
+    for stored in (IMAGE, pa.binary()):
+        held = [None if row is None else
+                [p if p is None or stored != IMAGE else {"bytes": p, "path": None} for p in row]
+                for row in pictures]
+        write("places.parquet" if stored == IMAGE else "places_bytes.parquet", pa.table({
+            "images": pa.array(held, pa.list_(stored)), "texts": texts, "metadata": ["{}"] * 4}),
+            [(1, "A <image> b<image>", [one, image(3, 4)])], [0])
+    write("places_urls.parquet", pa.table({
+        "images": [[None, "http://x/y.jpg"]], "texts": [["a", None]]}), [], [])
+
+
+def beside():
+    """What stands beside the turns and their texts."""
     ok = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
     tool = pa.struct([("name", pa.string())])
     write("beside.parquet", pa.table({
@@ -208,8 +277,10 @@ def left_out():
         "system": ["", None, "Be kind.", "[]", None, None],
         "tools": pa.array([[], None, [], None, [{"name": "x"}], [{"name": None}]],
                           pa.list_(tool))}),
-        [(r, [{"role": t["from"], "content": t["value"]} for t in ok], [])
-         for r in (1, 2, 4)], [0])
+        [(r, [{"role": t["from"], "content": t["value"]} for t in ok], [], beside)
+         for r, beside in enumerate(
+             ({}, {}, {"system": "Be kind."}, {}, {"tools": [{"name": "x"}]}, {"tools": [{}]}), 1)],
+        [0])
 
     call = pa.struct([("id", pa.string()), ("type", pa.string()), ("function", tool)])
     turn = pa.struct([("role", pa.string()), ("content", pa.string()),
@@ -219,8 +290,8 @@ def left_out():
     write("tool_calls.parquet", pa.table({"messages": pa.array(
         [[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", **one}]
          for one in answers], pa.list_(turn))}),
-        [(r, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], [])
-         for r in (1, 2, 3)], [0])
+        [(r, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", **more}], [])
+         for r, more in enumerate(({}, {}, {}, answers[3], answers[4]), 1)], [0])
 
     # Files of pandas, which goes by the values, where no row has an image.
     texts = [[{"user": f"q{r}", "assistant": "a"}] for r in range(3)]
@@ -512,7 +583,7 @@ def videos():
 
 
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             turn_weights, left_out, unfit, heads, pages, placed, image_parts, videos):
+             turn_weights, agents, documents, beside, unfit, heads, pages, placed, image_parts, videos):
     make()
 # Those that are compared row by row apart: they are long, and parsing takes time.
 ROWS_ALONE = ("pages_", "placed_")

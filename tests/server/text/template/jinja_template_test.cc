@@ -48,6 +48,22 @@ TEST_F(JinjaTemplateTest, StandsBesideTheTokenizer) {
   EXPECT_EQ(ReadJinjaTemplate(tokenizer())->text, "of its own");
 }
 
+TEST_F(JinjaTemplateTest, ToolsMayHaveATemplate) {
+  Write("tokenizer_config.json", R"({"chat_template": [
+      {"name": "tool_use", "template": "tools"},
+      {"name": "default", "template": "plain"}]})");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->text, "plain");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->tool_use, "tools");
+  const std::string hash = ReadJinjaTemplate(tokenizer())->hash();
+  Write("chat_template.jinja", "plain");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->tool_use, "");
+  EXPECT_NE(ReadJinjaTemplate(tokenizer())->hash(), hash);
+  std::filesystem::create_directories(folder_ + "/additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->tool_use, "tools");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->hash(), hash);
+}
+
 TEST_F(JinjaTemplateTest, TheNameFollowsTextVariablesAndVersion) {
   const JinjaTemplate one = {.text = "a"};
   const JinjaTemplate other = {.text = "b"};

@@ -137,11 +137,14 @@ TEST_F(RenderedTextTest, TheNameIsInWhatServersCompare) {
     std::ofstream(folder + "/chat_template.jinja") << text;
     v1::Model named = model;
     named.set_chat_template("checkpoint");
-    const auto tokenizer = OpenModelTokenizer(&named);
+    std::unique_ptr<const TemplateRenderer> renderer;
+    const auto tokenizer = OpenModelTokenizer(&named, &renderer);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    EXPECT_NE(renderer, nullptr);
     EXPECT_THAT(named.chat_template(), HasSubstr("+jinja2-3."));
     keys.push_back(TextLengthKey(named, **tokenizer));
-    EXPECT_TRUE(ModelText::Create(named, tokenizer->get()).ok());
+    named.set_reasoning(v1::Model::REASONING_DROP);
+    EXPECT_NE(TextLengthKey(named, **tokenizer), keys.back());
   }
   EXPECT_NE(keys[0], keys[1]);
   std::ofstream(folder + "/chat_template.jinja") << "{% if";
@@ -172,8 +175,7 @@ TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {
   model.set_chat_template("checkpoint");
   std::string text = kChatMl;
   text.replace(text.find("loop.last"), 9, "false");
-  const auto own = ModelText::CreateWithTemplate(model, tokenizer->get(),
-                                                 {.text = text}, "");
+  const auto own = ModelText::Create(model, tokenizer->get(), Make(text));
   ASSERT_TRUE(own.ok()) << own.status();
   const TextOptions options = {own->get(), 4096};
   const auto sample = BuildText(json, TextForm::kConversation, sizes, options);
@@ -186,6 +188,145 @@ TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {
   EXPECT_THAT(std::string(fewer.status().message()),
               HasSubstr("writes 2 marks <|image_pad|> of images, the sample "
                         "has 1"));
+}
+
+TEST_F(RenderedTextTest, MarksOfMediaAreFoundByTheirNames) {
+  const auto find = [](absl::string_view text, size_t images, size_t videos,
+                       const ImageMarks& marks, absl::string_view video) {
+    const auto media = FindMedia(text, images, videos, marks, video);
+    if (!media.ok()) return std::string(media.status().message());
+    std::string found;
+    for (const MediaMark& mark : *media) {
+      absl::StrAppend(&found, mark.is_video ? "V" : "I", "[",
+                      text.substr(mark.begin, mark.end - mark.begin), "]");
+    }
+    return found;
+  };
+  const ImageMarks qwen = {.placeholder = "<|image_pad|>",
+                           .before = "<|vision_start|>",
+                           .after = "<|vision_end|>"};
+  EXPECT_EQ(find("a<|vision_start|><|video_pad|><|vision_end|>"
+                 "<|vision_start|><|image_pad|><|vision_end|><|image_pad|>",
+                 2, 1, qwen, "<|video_pad|>"),
+            "V[<|vision_start|><|video_pad|><|vision_end|>]"
+            "I[<|vision_start|><|image_pad|><|vision_end|>]I[<|image_pad|>]");
+  // Gemma 3's and Llama 4's.
+  EXPECT_EQ(find("a<start_of_image>b", 1, 0,
+                 {.placeholder = "<image_soft_token>",
+                  .view_before = "\n\n<start_of_image>"},
+                 ""),
+            "I[<start_of_image>]");
+  EXPECT_EQ(find("a<|image|>b", 1, 0,
+                 {.placeholder = "<|patch|>",
+                  .before = "<|image_start|>",
+                  .view_before = "<|image|>"},
+                 ""),
+            "I[<|image|>]");
+  EXPECT_EQ(find("a<image><video>b", 1, 1, {.placeholder = "<IMG>"}, ""),
+            "I[<image>]V[<video>]");
+  EXPECT_EQ(find("a", 0, 0, qwen, "<|video_pad|>"), "");
+  EXPECT_THAT(find("<|video_pad|>", 0, 2, qwen, "<|video_pad|>"),
+              HasSubstr("writes 1 marks <|video_pad|> of videos, the sample "
+                        "has 2 videos; wanted one part of type video"));
+}
+
+// The same text by a model's built-in template and by a template that writes
+// its mark of an image, which its processor replaces.
+TEST_F(RenderedTextTest, OtherMarksBecomeTheTextOfTheModelsImages) {
+  v1::Model model;
+  model.set_profile("gemma3");
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  model.set_chat_template("gemma3");
+  model.mutable_token_ids()->set_end_of_text(1);
+  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::string json = R"({"messages": [
+      {"role": "user", "content": "<image>Why?"},
+      {"role": "assistant", "content": "So."}]})";
+  const std::vector<TileShape> sizes = {{280, 560}};
+  const auto built_in = ModelText::Create(model, tokenizer->get());
+  ASSERT_TRUE(built_in.ok()) << built_in.status();
+  const auto expected =
+      BuildText(json, TextForm::kConversation, sizes, {built_in->get(), 4096});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  model.set_chat_template("checkpoint");
+  const auto own = ModelText::Create(
+      model, tokenizer->get(),
+      Make(
+          "{{ '<bos>' }}{% for m in messages %}{{ '<start_of_turn>' + ('model' "
+          "if m.role == 'assistant' else m.role) + '\n' }}"
+          "{%- if m.content is string %}{{ m.content }}{% else %}"
+          "{% for p in m.content %}{{ p.text if p.type == 'text' else "
+          "'<start_of_image>' }}{% endfor %}{% endif %}"
+          "{{ '<end_of_turn>\n' }}{% endfor %}"));
+  ASSERT_TRUE(own.ok()) << own.status();
+  const auto sample =
+      BuildText(json, TextForm::kConversation, sizes, {own->get(), 4096});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->ids, expected->ids);
+  EXPECT_EQ(sample->labels, expected->labels);
+}
+
+// The same text by a model's built-in template and by its own.
+TEST_F(RenderedTextTest, VideosBecomeTheirFrames) {
+  v1::Model model;
+  model.set_profile("qwen3_vl");
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  model.set_chat_template("chatml");
+  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto built_in = ModelText::Create(model, tokenizer->get());
+  ASSERT_TRUE(built_in.ok()) << built_in.status();
+  model.set_chat_template("checkpoint");
+  const auto own = ModelText::Create(
+      model, tokenizer->get(),
+      Make("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}"
+           "{%- if m.content is string %}{{ m.content }}{% else %}"
+           "{%- for p in m.content %}{{ p.text if p.type == 'text' else "
+           "'<|vision_start|><|' + p.type + '_pad|><|vision_end|>' }}"
+           "{%- endfor %}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"));
+  ASSERT_TRUE(own.ok()) << own.status();
+  const VideoText video = {
+      .runs = 2, .run_tokens = 4, .before = {"<0.5 seconds>", "<1.5 seconds>"}};
+  const std::vector<TileShape> image = {{64, 96}};
+  const std::vector<TileShape> none;
+  for (const auto& [said, sizes] :
+       {std::pair("<image>Then <video>?", image),
+        std::pair("<video>Then?", none), std::pair("<image>Then?", none)}) {
+    SCOPED_TRACE(said);
+    const std::string json =
+        absl::StrCat(R"({"messages": [{"role": "user", "content": ")", said,
+                     R"("}, {"role": "assistant", "content": "So."}]})");
+    const auto expected = BuildText(json, TextForm::kConversation, sizes,
+                                    {built_in->get(), 4096}, {video});
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const auto sample = BuildText(json, TextForm::kConversation, sizes,
+                                  {own->get(), 4096}, {video});
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->ids, expected->ids);
+    EXPECT_EQ(sample->labels, expected->labels);
+  }
+}
+
+TEST_F(RenderedTextTest, WhatIsLeftOutIsADataFaultOfTheSample) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  model.set_chat_template("chatml");
+  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  model.set_chat_template("checkpoint");
+  const auto text = ModelText::Create(model, tokenizer->get(), Make(kChatMl));
+  ASSERT_TRUE(text.ok()) << text.status();
+  const auto sample = BuildText(
+      R"({"messages": [{"role": "user", "content": "q"}], "tools": ["t"]})",
+      TextForm::kConversation, {}, {text->get(), 4096});
+  EXPECT_TRUE(IsDataFault(sample.status())) << sample.status();
+  EXPECT_THAT(std::string(sample.status().message()),
+              HasSubstr("`tools`: the chat template leaves it out"));
 }
 
 }  // namespace

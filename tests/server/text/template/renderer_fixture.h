@@ -16,11 +16,10 @@ namespace ballast {
 class RendererTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto trial = TemplateRenderer::Create({.text = "x"}, {});
-    if (absl::IsFailedPrecondition(trial.status())) {
-      GTEST_SKIP() << trial.status().message();
-    }
-    ASSERT_TRUE(trial.ok()) << trial.status();
+    static const absl::Status trial =
+        TemplateRenderer::Create({.text = "x"}, {}).status();
+    if (absl::IsFailedPrecondition(trial)) GTEST_SKIP() << trial.message();
+    ASSERT_TRUE(trial.ok()) << trial;
   }
 
   static std::unique_ptr<TemplateRenderer> Make(

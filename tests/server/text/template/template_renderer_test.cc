@@ -127,6 +127,98 @@ TEST_F(TemplateRendererTest, ReadsTheFormsOfData) {
                                            "weight": 0.5}]})"),
               HasSubstr("`weight` is 0.5; wanted 0 or 1"));
   EXPECT_THAT(Say(roles, "[1"), HasSubstr("JSONDecodeError"));
+  // Bridge's key; and keys of which nothing would be read.
+  EXPECT_EQ(Say(roles, R"({"conversation": [{"role": "user",
+                                             "content": "q"}]})"),
+            "user=q;null");
+  EXPECT_THAT(Say(roles, R"({"conversation": [{"role": "u"}],
+                             "messages": [{"role": "u"}]})"),
+              HasSubstr("wanted one of the two"));
+  EXPECT_THAT(Say(roles, R"({"messages": [{"role": "system", "content": "a"}],
+                             "system": "b"})"),
+              HasSubstr("another than the first turn"));
+  EXPECT_THAT(Say(roles, R"({"messages": [{"role": "u", "content": "a"}],
+                             "functions": [{"name": "f"}]})"),
+              HasSubstr("wanted `tools`"));
+}
+
+TEST_F(TemplateRendererTest, SaysWhatATemplateLeavesOut) {
+  const auto left_out = [](const std::string& text, absl::string_view json) {
+    const auto rendered = Make(text)->Render({json});
+    EXPECT_TRUE(rendered.ok()) << rendered.status();
+    return rendered.ok() ? rendered->left_out : "";
+  };
+  const std::string plain =
+      "{% for m in messages if m.role != 'narrator' %}{{ m.role }}="
+      "{{ m.content if m.content is string else m.content[0].text }};"
+      "{% endfor %}";
+  const std::string agent = R"({"messages": [{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "tool_calls": [
+          {"type": "function", "function": {"name": "f", "arguments": {}}}]}],
+      "tools": [{"type": "function", "function": {"name": "f"}}]})";
+  EXPECT_EQ(left_out(plain, kOneQuestion), "");
+  EXPECT_EQ(left_out(plain, agent), "`tools`");
+  EXPECT_EQ(left_out(plain + "{{ tools | tojson }}", agent),
+            "turn 2: `tool_calls`");
+  EXPECT_EQ(
+      left_out(plain + "{{ tools | tojson }}{{ messages | tojson }}", agent),
+      "");
+  EXPECT_EQ(left_out(plain, R"({"messages": [
+                {"role": "assistant", "content": "a", "thinking": "t"}]})"),
+            "turn 1: `reasoning_content`");
+  EXPECT_EQ(left_out(plain, R"({"system": "s", "messages": [
+                {"role": "user", "content": "q"},
+                {"role": "narrator", "content": "n"}]})"),
+            "turn 2: the turn, of role 'narrator'");
+  EXPECT_EQ(left_out(plain, R"({"messages": [{"role": "user", "content": [
+                {"type": "text", "text": "q"}, {"type": "audio"}]}]})"),
+            "turn 1: a part of type 'audio'");
+  EXPECT_EQ(left_out(plain, R"({"messages": [{"role": "user", "content": "q"}],
+                                "documents": [{"text": "d"}]})"),
+            "`documents`");
+}
+
+TEST_F(TemplateRendererTest, TextsBecomePartsWhereNothingElseIsWritten) {
+  EXPECT_EQ(Say("{% for m in messages %}{% for p in m.content %}"
+                "{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}"
+                "{% endfor %}"),
+            "Why?");
+}
+
+TEST_F(TemplateRendererTest, ToolsHaveATemplateOfTheirOwn) {
+  const auto renderer = TemplateRenderer::Create(
+      {.text = "plain", .tool_use = "{{ tools | tojson }}"}, {});
+  ASSERT_TRUE(renderer.ok()) << renderer.status();
+  EXPECT_EQ((*renderer)->Render({kOneQuestion})->text, "plain");
+  EXPECT_EQ((*renderer)
+                ->Render({R"({"messages": [{"role": "user", "content": "q"}],
+                              "tools": ["t"]})"})
+                ->text,
+            R"(["t"])");
+  const auto mixed = TemplateRenderer::Create(
+      {.text = "a", .tool_use = "{% generation %}{% endgeneration %}"}, {});
+  EXPECT_TRUE(absl::IsInvalidArgument(mixed.status())) << mixed.status();
+}
+
+TEST_F(TemplateRendererTest, ThoughtsGoWithPartsAndToolResponses) {
+  const std::string whole = "{{ messages | map(attribute='content') | list }}";
+  // The answer of a tool is no question.
+  const std::string json = R"({"messages": [
+      {"role": "user", "content": "q"},
+      {"role": "assistant", "content": "<think>a</think>\n\nb"},
+      {"role": "user", "content": "<tool_response>x</tool_response>"},
+      {"role": "assistant", "content": "c</think>d"}]})";
+  EXPECT_EQ(Say(whole, json, {.reasoning = "last"}),
+            "['q', '<think>a</think>\\n\\nb', "
+            "'<tool_response>x</tool_response>', 'c</think>d']");
+  EXPECT_EQ(Say(whole, json, {.reasoning = "drop"}),
+            "['q', 'b', '<tool_response>x</tool_response>', 'd']");
+  EXPECT_EQ(
+      Say("{{ messages | tojson }}", R"({"messages": [{"role": "assistant",
+          "content": [{"type": "thinking", "thinking": "t"},
+                      {"type": "text", "text": "a"}]}]})",
+          {.reasoning = "drop"}),
+      R"([{"role": "assistant", "content": [{"type": "text", "text": "a"}]}])");
 }
 
 TEST_F(TemplateRendererTest, MarksOfImagesAreParts) {
@@ -142,6 +234,16 @@ TEST_F(TemplateRendererTest, MarksOfImagesAreParts) {
             R"([{"type": "image", "url": "a.png"}]}])");
   const auto without = renderer->Render({json});
   EXPECT_THAT(without->text, HasSubstr(R"("content": "<image>\nWhy?")"));
+  const std::string both =
+      R"({"messages": [{"role": "user", "content": "<video><image>"}]})";
+  EXPECT_THAT(
+      renderer->Render({.json = both, .has_images = true, .has_videos = true})
+          ->text,
+      HasSubstr(R"([{"type": "video"}, {"type": "image"}])"));
+  EXPECT_THAT(renderer->Render({.json = both, .has_videos = true})->text,
+              HasSubstr(R"([{"type": "video"}, {"type": "video"}])"));
+  EXPECT_THAT(renderer->Render({.json = both, .has_images = true})->text,
+              HasSubstr(R"("text": "<video>"}, {"type": "image"})"));
 }
 
 TEST_F(TemplateRendererTest, ThreadsShareAProcess) {
@@ -203,9 +305,10 @@ TEST_F(TemplateRendererTest, TheProcessIsInABox) {
 }
 
 TEST_F(TemplateRendererTest, ProcessorTimeThatNoHandlerStopsEndsTheProcess) {
-  const auto renderer =
-      Make("{{ (7 ** ((messages[0].content | length) ** 9)).bit_length() }}",
-           {.seconds = 0.1, .processes = 1});
+  const auto renderer = Make(
+      "{% set count = messages[0].content | length %}{{ (7 ** (count ** "
+      "9)).bit_length() if count in (1, 17) else messages[0].content }}",
+      {.seconds = 0.1, .processes = 1});
   const auto json = [](absl::string_view said) {
     return absl::StrCat(R"({"messages": [{"role": "u", "content": ")", said,
                         R"("}]})");

@@ -1,0 +1,37 @@
+#ifndef BALLAST_SERVER_CORPUS_JSONL_DOCUMENT_JSON_H_
+#define BALLAST_SERVER_CORPUS_JSONL_DOCUMENT_JSON_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <simdjson.h>
+
+#include "absl/status/statusor.h"
+
+namespace ballast {
+
+// A document with images at their places.
+struct JsonDocument {
+  std::string text;  // with a mark `<image>` for each image
+  // Their paths, unchecked; nullopt: the document says nothing of images.
+  std::optional<std::vector<std::string>> images;
+};
+
+// The document that an object without turns is, in one of three forms:
+//
+//   plain text  {"text": "…"}
+//   OBELICS     {"texts": ["…", null, …], "images": [null, PATH, …]}, also
+//               OmniCorpus: of each place one is null; nothing is added between
+//   MMC4        {"text_list": ["…", …], "image_info": [{"image_name": PATH,
+//               "matched_text_index": 0, …}, …]}: each image before its text,
+//               in the order of image_info; a space between texts
+//
+// nullopt: none of them. Errors: a data fault (values of other types, lists of
+// other lengths, a text and an image at one place, an index that no text has).
+absl::StatusOr<std::optional<JsonDocument>> ReadDocument(
+    const simdjson::dom::object& root);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_JSONL_DOCUMENT_JSON_H_
