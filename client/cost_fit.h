@@ -56,7 +56,7 @@ struct CostFit {
   // Terms set to 0 because a coefficient would be negative with them, or
   // because they explain nothing further.
   std::vector<CostTerm> left_out;
-  // Terms that the data cannot tell apart: the times are explained as well
+  // Terms that the data cannot separate: the times are explained as well
   // without any one of them (within four times the noise, about 95 %), but not
   // without all of them. Their single coefficients mean little. Two or three
   // terms, or none.

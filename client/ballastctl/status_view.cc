@@ -120,8 +120,8 @@ void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
 
 namespace {
 
-// The sizes of a job's modules as a table and, where `now` has it, the balance
-// of training's current step. `now` may be null. Pure.
+// The sizes of a job's modules as a table, with the balance of training's
+// current step if `now` has it. `now` may be null. Pure.
 std::string ModuleTable(const v1::Job& job, const Snapshot* now) {
   const bool even = now != nullptr && now->balance.has_value();
   std::vector<Table::Column> columns = {
