@@ -62,8 +62,7 @@ inline std::string ProgressBar(absl::string_view what, double done,
 }
 
 // The time until the work is done, as `done` of it (0..1) took `elapsed`
-// seconds: "3 min left", "40 s left". Empty before the first of it is done.
-// Pure.
+// seconds: "3 min left", "40 s left". Empty before any of it is done. Pure.
 inline std::string TimeLeft(double done, double elapsed) {
   if (!(done > 0) || done >= 1) return "";
   const double seconds = elapsed / done * (1 - done);
