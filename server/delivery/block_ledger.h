@@ -53,14 +53,15 @@ struct BlockKey {
 //
 // `memory` (serve.memory) is divided into one share for each rank that the
 // server serves, of each split: streams of one split that are not read for a
-// while, as those of validation, cannot keep another's from their shares. All
-// streams of a role have its share together, however many a client opens. A
+// while, such as validation's, cannot take the shares of another split. All
+// streams of a role use its share together, however many a client opens. A
 // stream may hold
 //   - any block, while it holds nothing or all that it holds is lent (in its
 //     client's hands): no setting, no neighbour and no client that keeps its
 //     blocks can stop it;
 //   - more, while the blocks of its role, lent ones included, stay within one
-//     share, those of all roles within `memory`, and the arena has a place.
+//     share, the blocks of all roles within `memory`, and the arena has a
+//     place.
 // A block that a stream may hold by the first rule alone cannot be lent, so it
 // is released as soon as it has been sent. Without room in `memory` or a place
 // in the arena, its memory is outside the arena, and it is gone once released.

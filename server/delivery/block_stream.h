@@ -179,7 +179,7 @@ struct LoaderStream {
   std::deque<QueuedBlock> queue;  // in order
   absl::Status plan_error;        // follows the queued blocks
   // Whether the consumer has asked for a block's checksum: workers then compute
-  // those of later blocks, ahead of demand.
+  // the checksums of later blocks, ahead of demand.
   bool asks_checksums = false;
   bool waits_for_memory = false;
   bool waits_for_encoders = false;
