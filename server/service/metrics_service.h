@@ -91,8 +91,8 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
       const v1::GetHistoryRequest* request,
       v1::GetHistoryResponse* response) override;
 
-  // What GetHistory answers from; not owned. To be called before the service is
-  // registered; without it there is no history.
+  // Sets the history that GetHistory reads; not owned. Call it before the
+  // service is registered; without it there is no history.
   void KeepHistory(const StateHistory* history) { history_ = history; }
 
   // Ends the watches with UNAVAILABLE.

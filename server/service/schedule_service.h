@@ -35,8 +35,8 @@ class OrderServiceImpl final : public v1::OrderService::CallbackService {
   // Most samples of one answer.
   static constexpr uint32_t kMaxSamples = 4096;
 
-  // `scheduler` is that of train. It and `loader` are not owned and must
-  // outlive this.
+  // `scheduler` is the scheduler of train. It and `loader` are not owned and
+  // must outlive this.
   OrderServiceImpl(const Scheduler* scheduler, Loader* loader,
                    SampleLocator locate)
       : scheduler_(scheduler), loader_(loader), locate_(std::move(locate)) {}

@@ -43,7 +43,7 @@ struct ServerParts {
   std::shared_ptr<Loader> loader;
   FileSampleBuilder* builder = nullptr;  // the loader's
   std::unique_ptr<StallWatch> stall_watch;
-  // Null: nothing lies in a store.
+  // Null: no source is in a store.
   std::unique_ptr<AheadFetcher> ahead_fetcher;
   std::shared_ptr<BalanceBoard> balance;
 };
@@ -55,9 +55,9 @@ ReadPolicy GetReadPolicy(const v1::Serve& serve);
 void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
                   OpenedJob* job);
 
-// What a server keeps to, in bytes (docs/deployment.md, "Memory"):
-// serve.memory, `decode_memory`, the memory of row groups and of stores where
-// sources have them, and the rest.
+// The memory that a server limits itself to, in bytes (docs/deployment.md,
+// "Memory"): serve.memory, `decode_memory`, the memory of row groups and of
+// stores where sources have them, and the rest.
 uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory);
 
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
@@ -157,7 +157,7 @@ class LoaderServer {
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
   std::unique_ptr<AheadFetcher>
-      ahead_fetcher_;  // null: nothing lies in a store
+      ahead_fetcher_;  // null: no source is in a store
   const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
   const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here
