@@ -20,7 +20,7 @@ std::string HistoryJson(const v1::GetHistoryResponse& history) {
   Json points = Json::array();
   for (int i = 0; i < history.seconds_size(); ++i) {
     Json row = Json::array({history.seconds(i)});
-    // A number that is none becomes null.
+    // NaN becomes null.
     for (const auto& column : history.columns()) {
       row.push_back(column.values(i));
     }

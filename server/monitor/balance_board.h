@@ -62,7 +62,7 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   // The last steps that training has reached, in ascending order.
   std::vector<Shared> History() const;
 
-  // Sums over the steps that training has reached since the server began.
+  // Sums over the steps that training has reached since the server started.
   struct Sums {
     uint64_t samples = 0;
     uint64_t bytes = 0;
