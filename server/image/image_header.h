@@ -30,8 +30,8 @@ absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes);
 // takes beyond a row of pixels for its caller: for a JPEG that is progressive
 // or has several scans 2 bytes a coefficient (3 to 6 a pixel), for an
 // interlaced PNG 3 bytes a pixel, for a WebP 7; for all others some rows.
-// `bytes` may be cut after the header, of a JPEG after that of its first scan.
-// Errors: as ReadImageHeader.
+// `bytes` may be cut after the header; for a JPEG, after the header of its
+// first scan. Errors: as ReadImageHeader.
 absl::StatusOr<uint64_t> ReadDecoderBytes(absl::string_view bytes,
                                           const ImageHeader& header);
 

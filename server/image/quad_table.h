@@ -31,7 +31,8 @@ enum class QuadFormat {
   // first, for instructions that multiply bytes.
   kDigits,
   // Four words of two int16: the high parts (weight >> kLowBits) of pixels 0
-  // and 2, those of pixels 1 and 3, then the low parts in the same order.
+  // and 2, then the high parts of pixels 1 and 3, then the low parts in the
+  // same order.
   kHalves,
 };
 
