@@ -16,8 +16,8 @@ enum class DatasetFormat { kWebDataset, kParquet, kEnergon, kJsonl };
 // "tar", "parquet" or "jsonl".
 const char* ShardExtension(DatasetFormat format);
 
-// The configuration file written beside a drawn dataset: a server on a loopback
-// port for a job of dp 4, four samples a rank in each micro-batch.
+// The configuration file written next to a generated dataset: a server on a
+// loopback port for a job of dp 4, four samples a rank in each micro-batch.
 std::string DatasetConfigText(DatasetFormat format);
 
 struct DatasetOptions {

@@ -37,7 +37,7 @@ Statement MakeStatement(Random* random, bool foreign);
 std::string MakeTitle(Random* random);
 
 // Breaks `text` at spaces into lines of at most `columns` bytes; a longer word
-// gets a line of its own. `columns` is at least 1.
+// gets a separate line. `columns` is at least 1.
 std::vector<std::string> WrapText(absl::string_view text, int columns);
 
 }  // namespace ballast

@@ -47,7 +47,7 @@ inline constexpr int kReceiptColumns = 32;
 Receipt MakeReceipt(int items, Random* random);
 
 // The lines from top to bottom, `columns` (at least kReceiptColumns) characters
-// wide: one for each item, and ten others besides the title.
+// wide: one for each item, and ten others in addition to the title.
 std::vector<ReceiptLine> PrintReceipt(const Receipt& receipt, int columns);
 
 // Questions about a receipt: first for the total, then for a transcription,
