@@ -32,7 +32,7 @@ namespace ballast {
 // FAILED_PRECONDITION if the primary is away and two others have different
 // fingerprints, naming both addresses, both fingerprints and the first
 // differing key, if two servers of one fingerprint differ in balance.delivery,
-// or if another rank of the module pulls from one of `servers` and asks for
+// or if another rank of the module pulls from one of `servers` and requests
 // another Role.delivery (ranks whose lists share no server are not compared);
 // INVALID_ARGUMENT if there are no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(

@@ -68,7 +68,7 @@ struct FetchRequest {
   // A BatchStream shares one among all its fetchers. Null: the fetcher creates
   // its own.
   std::shared_ptr<HeldBytes> held;
-  // Most bytes of one block, far above any rank's shard of a micro-batch. A
+  // Limit of bytes of one block, far above any rank's shard of a micro-batch. A
   // server that announces more is at fault; no memory is allocated for it.
   uint64_t max_block_bytes = uint64_t{16} << 30;
   // Whether blocks may be in the server's shared memory, if it can be mapped;

@@ -122,7 +122,7 @@ class ThreadedBatchStream final : public BatchStream {
 
   void Run();    // the thread that fetches
   void Guard();  // a thread that ends a Fetch from a server that hangs
-  // Moves position_ back to the block that FetchAgain asked for, if it did.
+  // Moves position_ back to the block that FetchAgain requested, if it did.
   bool MoveBack();
   // Returns the error that the stream ends with.
   absl::Status FetchAll();

@@ -62,7 +62,7 @@ class BatchStream {
 
   // Returns the next block; blocks until it has arrived. At most
   // request.max_bytes of blocks (or one block) are held at a time, including
-  // those that the caller has not destroyed, and one block more while a block
+  // blocks that the caller has not destroyed, and one block more while a block
   // from before a failover is held. A caller that keeps blocks while it waits
   // needs a max_bytes that covers them and the next. Blocks may outlive the
   // stream. Errors come after all earlier blocks, are final and are repeated at
@@ -73,8 +73,8 @@ class BatchStream {
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() = 0;
 
   // Takes back the block that Next returned last, which is not intact: Next
-  // will return the same block anew, from whichever server. Never blocks.
-  // Errors, also of Next: as OverwriteCount::Note.
+  // will return the same block again, from any server. Never blocks. Errors,
+  // also of Next: as OverwriteCount::Note.
   virtual absl::Status FetchAgain(std::unique_ptr<FetchedBlock> block) = 0;
 
   // Ends a blocked Next, and every later one, with CANCELLED.

@@ -66,10 +66,10 @@ struct CostFit {
 inline constexpr size_t kMinObservations = 8;
 
 // Non-negative least squares: takes the set of terms with the least residual
-// among those whose least-squares coefficients are all non-negative. If terms
-// depend on each other exactly, it takes the fewest terms with that residual,
-// linear before quadratic before constant. Errors: INVALID_ARGUMENT (fewer than
-// kMinObservations, values that are negative or not finite).
+// among the sets whose least-squares coefficients are all non-negative. If
+// terms depend on each other exactly, it takes the fewest terms with that
+// residual, linear before quadratic before constant. Errors: INVALID_ARGUMENT
+// (fewer than kMinObservations, values that are negative or not finite).
 absl::StatusOr<CostFit> FitCost(absl::Span<const CostObservation> observations);
 
 }  // namespace ballast

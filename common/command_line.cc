@@ -211,7 +211,7 @@ std::string Explain(CLI::App* app, CLI::App* given,
   return error.what();
 }
 
-// Whether a command line that cannot be parsed asks for a JSON log.
+// Whether a command line that cannot be parsed requests a JSON log.
 bool WantsJson(int argc, char** argv) {
   bool json = CurrentLogFormat() == LogFormat::kJson;  // from the environment
   for (int i = 1; i < argc; ++i) {

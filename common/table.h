@@ -28,7 +28,7 @@ class Table {
 
   explicit Table(std::vector<Column> columns);
 
-  // Missing cells at the end of a row are blank; those past the last column are
+  // Missing cells at the end of a row are blank; cells past the last column are
   // dropped. UTF-8; every code point counts as one column wide.
   void AddRow(std::vector<std::string> cells);
   // A line of dashes, such as above a row of sums.

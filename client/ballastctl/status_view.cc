@@ -240,7 +240,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Most lines of each list; --json has all.
+// Limit of lines of each list; --json has all.
 constexpr int kMostClients = 8;
 constexpr int kMostProblems = 10;
 
@@ -551,7 +551,7 @@ std::string StatusJson(const ServerReport& report) {
   if (report.now.has_value()) {
     AddState(*report.now, GetFigures(*report.now, BeforeOf(report)), &json);
   }
-  // A server's strings may hold any bytes; those that are not UTF-8 are
+  // A server's strings may hold any bytes; bytes that are not UTF-8 are
   // replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
