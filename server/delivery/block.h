@@ -46,7 +46,7 @@ class Block {
     // The whole block (docs/block.md), from a multiple of 256. Constant while
     // the hold lasts.
     absl::Span<const uint8_t> bytes;
-    // Answers the block's XXH3-64. The first call may read the whole block.
+    // Returns the block's XXH3-64. The first call may read the whole block.
     std::function<uint64_t()> checksum;
     // Absent if the block may not be lent to a client in place.
     std::optional<ArenaPlace> place;
@@ -103,8 +103,8 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              const DeliveryRule& delivery,
                                              const BlockGeometry& geometry);
 
-// What the builder gets for sample `item` of the plan, whose payload is
-// `payload`, record.payload_bytes long. Points into `planned`.
+// The request that the builder gets for sample `item` of the plan, whose
+// payload is `payload`, record.payload_bytes long. Points into `planned`.
 SampleRequest GetRequest(const PlannedBlock& planned, uint32_t item,
                          absl::Span<uint8_t> payload);
 

@@ -31,7 +31,7 @@ constexpr uint64_t kSpareStreams = 3;
 constexpr uint64_t kLeastStreamsOfRole = 8;
 constexpr uint64_t kLeastStreams = 64;
 
-// Schedules cached beyond those that prefetching spans.
+// Schedules cached in addition to the schedules of the prefetched steps.
 constexpr size_t kSpareSchedules = 4;
 
 // The path of the first Unix socket that the server listens at, if any.

@@ -21,7 +21,6 @@ struct SampleRequest {
   absl::Span<const ImageGrid> grids;
   // For each grid: the length of its image's file if it passes through encoded,
   // else 0. Empty: all images are sent as pixels.
-  // 0. Empty: all images travel as pixels.
   absl::Span<const uint32_t> encoded_bytes;
   // Only for a module of images: the place of each crop, from the payload's
   // start.

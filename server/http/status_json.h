@@ -13,7 +13,7 @@
 
 namespace ballast {
 
-// Most points of an answer: more than a chart has pixels for.
+// Limit of points of an answer: more than a chart has pixels for.
 inline constexpr size_t kMostPoints = 360;
 
 // The page's figures over the last `range`, one object:

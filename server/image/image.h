@@ -30,7 +30,7 @@ struct ImageOptions {
   // unaffected.
   bool fast = false;
   // Applies the EXIF orientation, as Pillow's ImageOps.exif_transpose does; all
-  // sizes are then those after turning. The Hugging Face processors do not do
+  // sizes are then sizes after turning. The Hugging Face processors do not do
   // this.
   bool apply_exif_orientation = false;
   // Limit of the memory that work on one image may take, beyond its result. The

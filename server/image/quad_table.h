@@ -71,7 +71,7 @@ class QuadTable {
   const uint32_t* words(const QuadTaps& taps) const {
     return words_.data() + taps.words;
   }
-  // The most quads of one output pixel.
+  // The largest number of quads of an output pixel.
   uint32_t most_quads() const { return most_quads_; }
   // Memory held, in bytes.
   size_t bytes() const;

@@ -52,7 +52,7 @@ class HuffmanTable {
     for (int bits = 1; bits <= kMostBits; ++bits) {
       code <<= 1;
       const uint32_t count = Byte(counts, bits - 1);
-      // The index of the first code's symbol, less the code.
+      // The index of the first code's symbol, minus the code.
       offset_[bits] = static_cast<int32_t>(next) - static_cast<int32_t>(code);
       for (uint32_t i = 0; i < count; ++i, ++code, ++next) {
         if (code + 1 >= uint32_t{1} << bits) return false;

@@ -98,8 +98,8 @@ uint32_t StripResampler::QuadsNeeded(uint32_t y) const {
   return std::min<uint32_t>(end, (vertical_->source() + 3) / 4);
 }
 
-// The most lines between the last one computed and the first one that some
-// output row still needs.
+// The largest number of lines between the last one computed and the first one
+// that some output row still needs.
 uint64_t StripResampler::RingSize() const {
   uint64_t made = 0;
   uint64_t size = kStripQuads;

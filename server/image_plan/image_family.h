@@ -76,7 +76,7 @@ struct TileShape {
   uint32_t width = 0;
 };
 
-// The most tiles that a family may have: more crops than any model takes.
+// Limit of a family's tiles: more crops than any model takes.
 inline constexpr uint32_t kMaxFamilyTiles = 1024;
 
 // The text that represents an image in every text of a family, in UTF-8: runs
@@ -183,8 +183,8 @@ bool ReadsNumber(ImageRule rule, absl::string_view key);
 // Whether every crop of the family is tile x tile pixels.
 bool HasSquareCrops(const ImageFamily& family);
 
-// What is wanted in place of `axes` axes of a position id; "" if positions of
-// the family's images can have so many axes (0 means 1).
+// The number of axes of a position id that is wanted instead of `axes`; "" if
+// positions of the family's images can have so many axes (0 means 1).
 std::string FindAxesFault(const ImageFamily& family, uint32_t axes);
 
 }  // namespace ballast

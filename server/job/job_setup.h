@@ -28,7 +28,7 @@ namespace ballast {
 IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer);
 
 // A configuration with its tokenizer, sources and scheduler opened: everything
-// that serving or planning needs. Each part refers to those before it.
+// that serving or planning needs. Each part refers to the parts before it.
 // Move-only.
 struct OpenedJob {
   v1::Config config;

@@ -55,7 +55,7 @@ class FamilyList {
 // Holds each lock that it needs only for a moment.
 class ServerState {
  public:
-  // Most clients that Status lists.
+  // Limit of clients that Status lists.
   static constexpr size_t kListed = 1024;
 
   // The objects that the state is read from. Nothing is owned; all must outlive
@@ -86,7 +86,7 @@ class ServerState {
 
   v1::GetStatusResponse Status() const;
 
-  // Every family of docs/metrics.md, in its order, except those that have no
+  // Every family of docs/metrics.md, in its order, except families that have no
   // metrics now.
   std::vector<v1::MetricFamily> Metrics() const;
 

@@ -50,7 +50,7 @@ class HistoryRing {
   static constexpr size_t kEach = 12;      // a minute
   static constexpr size_t kCoarse = 1440;  // a day
 
-  // Adds a point, later than those before it.
+  // Adds a point, later than the points before it.
   void Add(const HistoryPoint& point);
 
   // At most `most` points of the last `range`, counted from the last point, in

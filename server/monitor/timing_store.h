@@ -28,7 +28,7 @@ namespace ballast {
 class TimingStore {
  public:
   static constexpr size_t kMaxTimings = 65536;
-  // Most timings of one Add.
+  // Limit of timings in one Add.
   static constexpr size_t kMaxReported = 4096;
 
   explicit TimingStore(const v1::Job& job);
@@ -46,8 +46,8 @@ class TimingStore {
   std::vector<v1::StepTiming> Latest() const;
 
   // The times of each phase over all ranks of `module`, of every timing ever
-  // added, including those that were replaced; null for a module that does not
-  // exist.
+  // added, including timings that were replaced; null for a module that does
+  // not exist.
   enum Phase { kTrain, kWait, kCopy, kExchange, kDecode, kPack, kPhases };
   const std::array<DurationHistogram, kPhases>* phases(v1::Module module) const;
 

@@ -143,7 +143,7 @@ Groups NumberGroups(Groups groups, uint32_t slots,
 
 namespace {
 
-// Of 64 bytes, a line of a processor's cache.
+// Slots of a cache line of 64 bytes.
 constexpr uint64_t kSlotsOfLine = 4;
 constexpr uint64_t kPrefetchedSlots = 8 * kSlotsOfLine;
 

@@ -58,7 +58,7 @@ class SampleOrder {
   // does not fit.
   uint64_t GetEnd(uint32_t epochs) const;
 
-  // What a range of positions draws from one source.
+  // The samples that a range of positions draws from one source.
   struct Drawn {
     uint64_t samples = 0;
     double wanted = 0;  // as its weights require

@@ -40,8 +40,8 @@ class ComparedServers {
   ComparedServers(std::vector<std::string> addresses, Call call, Clock* clock);
 
   // One object:
-  //   history: the history of `server`, which counts from 0 (status_json.h);
-  //   null: none is known yet
+  //   addresses ["HOST:PORT"...]: all of them
+  //   history: of server number `server`, from 0 (status_json.h); null: none
   //     is known yet
   //   age: seconds since it was fetched; null without it
   //   error: why the last call failed, "" if it did not

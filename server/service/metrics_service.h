@@ -56,10 +56,10 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
  public:
   static constexpr uint32_t kMaxSteps = 256;
   static constexpr uint64_t kMaxRankEntries = uint64_t{1} << 20;
-  // Most GetBalance calls in progress; more end with RESOURCE_EXHAUSTED.
+  // Limit of GetBalance calls in progress; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 16;
   static constexpr size_t kMaxPrefix = 128;
-  // Most points of GetHistory.
+  // Limit of points in GetHistory.
   static constexpr size_t kMaxHistory = 360;
 
   // `calls` counts open WatchBalance calls. Neither `state` nor `calls` is

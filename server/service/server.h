@@ -36,7 +36,8 @@
 
 namespace ballast {
 
-// The parts of a server that read, build and watch. Each needs those before it.
+// The parts of a server that read, build and watch. Each needs the parts before
+// it.
 struct ServerParts {
   std::unique_ptr<BuildInstruments> build;
   std::unique_ptr<ActiveSamples> board;
@@ -145,7 +146,7 @@ class LoaderServer {
   absl::Status WatchIndexes();
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Each member needs those before it.
+  // Each member needs the members before it.
   const OpenedJob job_;
   const LivePolicy read_policy_;  // of job_.sources
   ServerSecurity security_;

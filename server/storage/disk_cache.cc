@@ -30,7 +30,7 @@
 namespace ballast {
 namespace {
 
-// Of the file DIR/usage.
+// In the file DIR/usage.
 constexpr char kMagic[8] = {'B', 'L', 'S', 'T', 'S', 'P', 'A', '1'};
 constexpr char kUnfinished[] = "new-";
 // Follows the names of entries: the version of their format (entry_file.h).

@@ -68,7 +68,7 @@ class DiskCache {
   // Whether an entry of `bytes` fits now.
   bool HasRoom(uint64_t bytes) const;
   // Removes entries by ChooseVictims so that one of `bytes`, needed at
-  // `needed_at`, fits. `next_uses` answers a position for each owner
+  // `needed_at`, fits. `next_uses` returns a position for each owner
   // (NextUses). False if it does not fit then, or another process makes room
   // just now.
   using NextUsesOf =

@@ -21,7 +21,7 @@
 
 namespace ballast {
 
-// What a process read of its stores, see GetStatusResponse.Storage.
+// Counts of what a process read from its stores; see GetStatusResponse.Storage.
 struct StorageCounters {
   Counter requests;
   Counter fetched_bytes;

@@ -48,8 +48,8 @@ class ObjectStore {
                             uint64_t offset, uint64_t size, char* out) = 0;
 };
 
-// Whether so many bytes may be fetched ahead; makes room for them if needed.
-// Called before anything is read, from any thread.
+// Whether `bytes` may be fetched ahead; makes room for them if needed. Called
+// before anything is read, from any thread.
 using MakeRoom = std::function<bool(uint64_t bytes)>;
 
 // One version of an object of a store, opened for reading. Thread-safe.

@@ -54,7 +54,7 @@ class Storage {
   void AddStore(const std::string& scheme, std::unique_ptr<ObjectStore> store);
 
   // The files that `pattern` names, as ExpandPath; globs of a store are matched
-  // against its objects, a "/" only by itself. Names without a glob are not
+  // against its objects; only "/" matches "/". Names without a glob are not
   // looked up in a store. Errors: as ExpandPath and ParseStoreUrl; the store's
   // errors; UNIMPLEMENTED and FAILED_PRECONDITION (as MakeArrowStore).
   absl::StatusOr<std::vector<std::string>> ListFiles(

@@ -29,11 +29,11 @@ struct Statement {
   Question question;     // "How many apples did the old baker count?"
 };
 
-// Draws a statement: in ASCII, which the font can draw, unless `foreign`; then
-// places may be spelt in any script, as UTF-8.
+// Generates a statement: in ASCII, which the font can draw, unless `foreign`;
+// then places may be spelt in any script, as UTF-8.
 Statement MakeStatement(Random* random, bool foreign);
 
-// Draws a title: two or three capitalised words in ASCII.
+// Generates a title: two or three capitalised words in ASCII.
 std::string MakeTitle(Random* random);
 
 // Breaks `text` at spaces into lines of at most `columns` bytes; a longer word

@@ -43,7 +43,7 @@ struct ReceiptLine {
 // The fewest columns into which every line fits.
 inline constexpr int kReceiptColumns = 32;
 
-// Draws a receipt; `items` is at least 1.
+// Generates a receipt; `items` is at least 1.
 Receipt MakeReceipt(int items, Random* random);
 
 // The lines from top to bottom, `columns` (at least kReceiptColumns) characters

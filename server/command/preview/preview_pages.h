@@ -54,9 +54,9 @@ struct RankSamples {
   std::vector<uint64_t> trains_on;
 };
 
-// The samples of the micro-batch that the rank reads, and those that it trains
-// on. Errors: OUT_OF_RANGE (the step has no such micro-batch), NOT_FOUND (the
-// job has no such module), as Scheduler::Schedule.
+// The samples of the micro-batch that the rank reads, and the samples that it
+// trains on. Errors: OUT_OF_RANGE (the step has no such micro-batch), NOT_FOUND
+// (the job has no such module), as Scheduler::Schedule.
 absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
                                           const RankPlace& place);
 

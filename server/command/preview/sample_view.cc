@@ -146,7 +146,7 @@ absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
   }
   BALLAST_ASSIGN_OR_RETURN(place.schedule, place.scheduler->Schedule(*step));
   for (auto& columns : *place.schedule.mutable_micro_batches()) {
-    // All images as pixels.
+    // Removes passthrough: all images become pixels.
     columns.clear_encoded_bytes();
   }
   for (; place.micro_batch <
@@ -216,7 +216,7 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
   return absl::OkStatus();
 }
 
-// Adds what is known of the sample as it is stored.
+// Adds facts about the sample as it is stored.
 void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   const SampleSource& source = *job_->sources[place.source()];
   view->location = source.Locate(place.ordinal());
