@@ -32,7 +32,7 @@ class JpegEngineQueue {
   // may be begun and not yet waited for.
   explicit JpegEngineQueue(std::vector<std::unique_ptr<JpegEngine>> engines,
                            size_t of_engine = kBatchesOfEngine);
-  // Waits for the batches that engines are decoding; those not yet taken are
+  // Waits for the batches that engines are decoding; batches not yet taken are
   // dropped. No thread may be in Wait.
   ~JpegEngineQueue();
   JpegEngineQueue(const JpegEngineQueue&) = delete;
@@ -40,8 +40,8 @@ class JpegEngineQueue {
 
   using Ticket = uint64_t;
 
-  // Queues a batch; engines take batches in order. Never blocks. What the
-  // images refer to must stay valid until Wait returns. Errors:
+  // Queues a batch; engines take batches in order. Never blocks. The memory to
+  // which the images refer must stay valid until Wait returns. Errors:
   // RESOURCE_EXHAUSTED (the limit of begun batches is reached).
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedJpeg> images);
 

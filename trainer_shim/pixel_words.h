@@ -12,8 +12,8 @@ namespace ballast {
 // share the functions.
 
 // Whether every line of a crop begins at a word, given that the launch's pixels
-// do. `pixel_offset`: bytes from the launch's pixels to the crop's. A line is 3
-// * width bytes, which is whole words only if the width is a multiple of 4.
+// do. `pixel_offset`: bytes from the launch's pixels to the crop's. A line is
+// 3*width bytes, which is whole words only if the width is a multiple of 4.
 BALLAST_HOST_DEVICE inline bool LinesAreWords(uint64_t pixel_offset,
                                               uint32_t width) {
   return pixel_offset % 4 == 0 && width % 4 == 0;

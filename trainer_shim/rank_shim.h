@@ -124,7 +124,7 @@ class RankShim {
   // moves their gradients back. `batch`: this shim's batch of vision. `rows`:
   // in the shim's kind of memory. All ranks of the module's group must call it
   // at the same place among their calls of Next, and with the same row_bytes
-  // and direction, also those that move no row. Goes over `communicator`, and
+  // and direction, also ranks that move no row. Goes over `communicator`, and
   // needs one whatever the delivery, unless there is one rank or the placement
   // is `paired`: then rows are copied from one array to the other.
   //
@@ -143,8 +143,8 @@ class RankShim {
 
   // Returns the number of micro-batches of `step`, the same on every rank: a
   // pipeline schedule needs it before the step's first batch. With
-  // packing.mode `scheduled` it differs from step to step. Takes no batch. Any
-  // step may be asked for. Known at once if the shim has fetched the step's
+  // packing.mode `scheduled` it differs from step to step. Takes no batch.
+  // `step` may be any step. Known at once if the shim has fetched the step's
   // schedule for its batches, as it does ahead of demand. Otherwise blocks
   // until a server has computed it, at most as long as Next waits for servers.
   // From any thread.
@@ -230,7 +230,7 @@ class RankShim {
 };
 
 // Enough for a 1F1B pipeline of the job's deepest module: one micro-batch for
-// each of its stages, one that a plain loop still holds when it asks for the
+// each of its stages, one that a plain loop still holds when it requests the
 // next, and one that autograd has saved. At least 4.
 uint32_t DefaultBatchesHeld(const v1::Job& job);
 

@@ -52,7 +52,7 @@ enum class Join {
 };
 absl::string_view JoinName(Join join);  // such as "tokens"
 
-// Who writes a tensor, and where it is.
+// The writer of a tensor, and its place.
 enum class Memory {
   // The backend, from the samples' payload, in the batch's memory: by kernels
   // if that is a GPU's memory. Tensor peers may receive it from tensor rank 0.

@@ -207,7 +207,7 @@ BALLAST_API int ballast_shim_next(ballast_shim* shim, void* stream,
                                   const ballast_batch** batch);
 
 /* With a tensor_communicator, tensor rank 0 calls ballast_shim_next and then
- * ballast_shim_send_to_tensor_peers, once for each batch and before it asks for
+ * ballast_shim_send_to_tensor_peers, once for each batch and before it requests
  * the next. The other tensor ranks call ballast_shim_receive_from_tensor_peer
  * instead of ballast_shim_next. All call at the same place among their
  * collectives. Streams, references, blocking and errors: as ballast_shim_next.
@@ -226,13 +226,13 @@ BALLAST_API int ballast_shim_batches_held(const ballast_shim* shim,
 
 /* Returns the number of micro-batches of `step`, the same on every rank, for a
  * pipeline schedule that must know it before the step's first batch. With
- * packing.mode `scheduled` it differs from step to step. Takes no batch. Any
- * step may be asked for. Blocks only if the shim has not fetched the step's
- * schedule yet, at most as long as ballast_shim_next waits for servers. From
- * any thread, also during other calls except _destroy. Errors leave the shim
- * usable: OUT_OF_RANGE (the step is not before the end of the steps or of the
- * data), UNAVAILABLE, DEADLINE_EXCEEDED, DATA_LOSS (the server's configuration
- * has changed), CANCELLED. */
+ * packing.mode `scheduled` it differs from step to step. Takes no batch. `step`
+ * may be any step. Blocks only if the shim has not fetched the step's schedule
+ * yet, at most as long as ballast_shim_next waits for servers. From any thread,
+ * also during other calls except _destroy. Errors leave the shim usable:
+ * OUT_OF_RANGE (the step is not before the end of the steps or of the data),
+ * UNAVAILABLE, DEADLINE_EXCEEDED, DATA_LOSS (the server's configuration has
+ * changed), CANCELLED. */
 BALLAST_API int ballast_shim_num_micro_batches(ballast_shim* shim,
                                                uint64_t step, uint32_t* number);
 

@@ -59,8 +59,8 @@ typedef struct ballast_nccl_options {
   uint32_t struct_size;
   /* CUDA device of this rank; no two ranks of a group may share one. */
   int32_t device;
-  /* Most thread blocks (CTAs) that an exchange takes from the device; the rest
-   * stay free for the trainer's kernels. 0: NCCL decides. */
+  /* Limit of thread blocks (CTAs) that an exchange takes from the device; the
+   * rest stay free for the trainer's kernels. 0: NCCL decides. */
   uint32_t max_ctas;
   uint32_t reserved;
 } ballast_nccl_options;

@@ -64,7 +64,7 @@ namespace ballast {
 // Device memory: up to max_batches_held batches, one more with overlap, one
 // landing buffer, and the communicator's memory. A batch's memory is allocated
 // when first needed: a loop that holds one batch at a time allocates two, or
-// three if it still holds one when it asks for the next. Pinned memory: four
+// three if it still holds one when it requests the next. Pinned memory: four
 // blocks, and 4 KiB for each batch of the pool. docs/gpu_shim.md says what
 // images that pass through encoded need in addition: one more batch, landing
 // buffer and planes.

@@ -22,8 +22,8 @@ namespace ballast {
 // The device's part of one micro-batch: copies the block in, exchanges, checks
 // and packs, all on one stream. Owns the landing buffers; the batch's memory
 // belongs to the entry. Buffers grow to twice the largest micro-batch seen, and
-// are kept. Thread-compatible, but for Finish; its device must be the calling
-// thread's current one.
+// are kept. Thread-compatible, except for Finish; its device must be the
+// calling thread's current one.
 class DeviceStage {
  public:
   // `stream` is the shim's. `communicator` is not owned; it may be null if

@@ -52,8 +52,8 @@ absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
                         absl::string_view what);
 
 struct NcclOptions {
-  // Most thread blocks (CTAs) that an exchange takes from the device; the rest
-  // stay free for the trainer's kernels. 0: NCCL decides.
+  // Limit of thread blocks (CTAs) that an exchange takes from the device; the
+  // rest stay free for the trainer's kernels. 0: NCCL decides.
   int max_ctas = 0;
   // Bounds the wait for the other ranks to connect.
   absl::Duration connect_timeout = absl::Minutes(5);

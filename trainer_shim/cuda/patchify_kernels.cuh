@@ -267,7 +267,7 @@ __device__ inline void StoreFrame(const T* staged, int tp, int lane, T* out) {
 // ---- Kernels ----------------------------------------------------------------
 
 // The optimised kernel for patches of channels. A token is kDown x kSide
-// patches: those that merge or, in raster order, one or two side by side. A
+// patches, which merge or, in raster order, are one or two side by side. A
 // block takes `tokens_of_block` consecutive tokens, a warp one group of patches
 // at a time: it converts pixels to values in shared memory, then writes them in
 // whole chunks of 16 bytes, neighbouring lanes to neighbouring addresses. A

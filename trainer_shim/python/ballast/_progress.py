@@ -83,12 +83,12 @@ class Progress(ABC):
     def report(self) -> Dict[str, Figure]:
         """Figures for a trainer's log, all numbers: `wandb.log(loader.report())`.
 
-        Of the last batch: `step`, `micro_batch`, `wait_ms` (how long `next` took: near
-        0 if data are ahead of the trainer). Since the loader was made, of this rank:
-        `batches`, `samples`, `tokens`, `label_tokens`, `images`, `patches`,
+        About the last batch: `step`, `micro_batch`, `wait_ms` (how long `next` took:
+        near 0 if data are ahead of the trainer). Since the loader was made, of this
+        rank: `batches`, `samples`, `tokens`, `label_tokens`, `images`, `patches`,
         `bytes_read`, `bytes_moved` (sent to other ranks), `seconds` since the first
-        `next`, `wait_seconds` in `next`, `samples_per_second`, `tokens_per_second`. Of
-        the last batch's step, for each module: `vision_load_before`,
+        `next`, `wait_seconds` in `next`, `samples_per_second`, `tokens_per_second`.
+        About the last batch's step, for each module: `vision_load_before`,
         `vision_load_after`, …: the load of the heaviest rank over the mean, summed over
         its micro-batches, as read and as balanced. Waits for nothing.
         """
@@ -106,7 +106,7 @@ class Progress(ABC):
         return figures
 
     def _restart(self, first_step: int) -> None:
-        """The next batch is of `first_step`; the sums go on."""
+        """The next batch is of `first_step`; the sums continue."""
         self._first_step = first_step
         self._step = None
 

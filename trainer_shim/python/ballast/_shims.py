@@ -112,7 +112,7 @@ class Shims:
             _destroy(list(made.values()))
 
     def cancel(self) -> None:
-        """Ends `open` and `next`, those that block and all later ones."""
+        """Ends `open` and `next`: calls that block now and all later ones."""
         with self._lock:
             self._cancelled = True
             for handle in self._handles.values():

@@ -58,7 +58,7 @@ class Communicator:
         Args:
             group: name of the group, unique in the job.
             device: this rank's GPU; None to exchange in host memory, over Gloo.
-            max_ctas: most thread blocks that an exchange takes from the device.
+            max_ctas: limit of thread blocks that an exchange takes from the device.
         """
         connection = Connection.of(servers).raw()
         if device is None:

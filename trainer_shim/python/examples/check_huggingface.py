@@ -4,7 +4,7 @@
     PYTHONPATH=trainer_shim/python check_huggingface.py \\
         --ballast-server ballast-server --tokenizer tokenizer.json --device cuda
 
-For Qwen2.5-VL and Qwen3-VL (small, random weights), draws receipts, starts a loader
+For Qwen2.5-VL and Qwen3-VL (small, random weights), generates receipts, starts a loader
 server, and feeds the same samples to the same model in three ways:
   - prepared by Hugging Face's processor, one by one;
   - prepared by Ballast, unpacked: inputs and loss must be equal bit by bit;

@@ -97,8 +97,8 @@ class PackedAttention(MegatronModule):
 
 
 class WholeSequence(torch.autograd.Function):
-    """[S/cp, ...] of each context rank -> [S, ...]. Of 2·cp equal pieces of the sequence,
-    rank r has r and 2·cp - 1 - r."""
+    """[S/cp, ...] of each context rank -> [S, ...]. The sequence is cut into 2·cp equal
+    pieces; rank r has pieces r and 2·cp - 1 - r."""
 
     @staticmethod
     def forward(ctx, local, group):
