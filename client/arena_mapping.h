@@ -15,8 +15,8 @@
 namespace ballast {
 
 // A server's arena (proto/block/block_layout.h), mapped for reading. Keeps the
-// mapping but no open file, so nothing is left behind however the client ends,
-// and the pages stay valid while mapped, even if the server is gone. Trusts the
+// mapping but no open file, so no file is left, however the client ends, and
+// the pages stay valid while mapped, even if the server is gone. Trusts the
 // server not to shorten the file.
 class ArenaMapping final : public MemoryRegion {
  public:
@@ -35,7 +35,7 @@ class ArenaMapping final : public MemoryRegion {
   const std::string& nonce() const { return nonce_; }
 
   // The `bytes` bytes at `offset`. Errors: INTERNAL, naming both, if no block
-  // can lie there.
+  // can be there.
   absl::StatusOr<absl::Span<const uint8_t>> Block(uint64_t offset,
                                                   uint64_t bytes) const;
   // The stamp of a block that Block returned.

@@ -57,8 +57,8 @@ absl::Status CheckSameDelivery(const v1::AttachResponse& a,
       v1::Delivery_Name(b.job().delivery()), " at server ", b_address));
 }
 
-// The first server of those with the fingerprint that most answers have. Among
-// equally many the earlier one, so that two servers follow the primary.
+// The first server whose fingerprint most answers have. A tie goes to the
+// earlier fingerprint, so that two servers follow the primary.
 size_t MostAgreeWith(const std::vector<Answer>& answers) {
   size_t best = 0;
   int most = 0;
@@ -76,7 +76,7 @@ size_t MostAgreeWith(const std::vector<Answer>& answers) {
   return best;
 }
 
-// FAILED_PRECONDITION if a server of the job says that another rank asks for
+// FAILED_PRECONDITION if a server of the job says that another rank requests
 // another delivery.
 absl::Status CheckAskAlike(absl::Span<LoaderClient* const> servers,
                            const std::vector<Answer>& answers,
@@ -103,7 +103,7 @@ absl::Status NoneAnswers(absl::Span<LoaderClient* const> servers,
   return absl::UnavailableError(AllAway(servers, answers));
 }
 
-// AttachAll without patience.
+// One attempt of AttachAll, without `patience`.
 absl::StatusOr<v1::AttachResponse> AttachNow(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected) {

@@ -16,15 +16,15 @@ namespace ballast {
 // `expected` is the part of the job's fingerprint that the caller knows, for
 // example from a checkpoint; it may be empty.
 //
-// A rank can start once its primary answers. Another server that is away, fails
-// or has another fingerprint (a server of another job on a reused port) is
-// skipped and logged; a later Pull from it is refused. So is the primary if
-// more of the others agree on another fingerprint: then it is the primary that
-// belongs to another job. With two servers nobody can tell, and the primary
-// counts, unless `expected` says more. If the primary is away
+// A rank can start once its primary answers. Another server that does not
+// answer, fails or has another fingerprint (a server of another job on a reused
+// port) is skipped and logged; a later Pull from it is refused. So is the
+// primary if more of the others agree on another fingerprint: then it is the
+// primary that belongs to another job. With two servers there is no majority:
+// the primary counts, unless `expected` decides. If the primary is away
 // (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED), the others that answer
 // must agree. If none answers, all are asked again every second for `patience`,
-// timed by `clock`; 0: not again. Blocks for that time, and for as long as the
+// timed by `clock`; 0: only once. Blocks for that time, and for as long as the
 // slowest Attach takes.
 //
 // Errors: as LoaderClient::Attach to the primary, or to the first that failed
@@ -32,7 +32,7 @@ namespace ballast {
 // FAILED_PRECONDITION if the primary is away and two others have different
 // fingerprints, naming both addresses, both fingerprints and the first
 // differing key, if two servers of one fingerprint differ in balance.delivery,
-// or if another rank of the module pulls from one of `servers` and asks for
+// or if another rank of the module pulls from one of `servers` and requests
 // another Role.delivery (ranks whose lists share no server are not compared);
 // INVALID_ARGUMENT if there are no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(

@@ -27,16 +27,16 @@ class FetchedBlock {
   // overwrite a block in its shared memory: see intact().
   virtual absl::Span<const uint8_t> bytes() const = 0;
 
-  // Whether everything read from bytes() until now was the block. Ask after
-  // reading has ended (for a copy to a device: after the copy is done) and
-  // before trusting the result, including any error in its format. False:
+  // Whether everything read from bytes() so far belonged to this block. Call it
+  // after the reads have ended (for a copy to a device: after the copy is done)
+  // and before the result is trusted, including any error in its format. False:
   // discard the result and fetch the block again. Never blocks. Always true for
   // blocks in the client's own memory. From any thread.
   virtual bool intact() const { return true; }
 
-  // Whether intact() may ever be false. Such a block's bytes must not be given
-  // away, to another rank for example, before intact() has been asked: copy
-  // them first.
+  // Whether intact() may ever be false. Copy the bytes of such a block before
+  // they go anywhere else, for example to another rank, and check intact()
+  // after the copy.
   virtual bool may_be_overwritten() const { return false; }
 
   // The memory that holds bytes() and other blocks; null if the block has its
@@ -68,10 +68,10 @@ struct FetchRequest {
   // A BatchStream shares one among all its fetchers. Null: the fetcher creates
   // its own.
   std::shared_ptr<HeldBytes> held;
-  // Most bytes of one block, far above any rank's shard of a micro-batch. A
+  // Limit of bytes of one block, far above any rank's shard of a micro-batch. A
   // server that announces more is at fault; no memory is allocated for it.
   uint64_t max_block_bytes = uint64_t{16} << 30;
-  // Whether blocks may lie in the server's shared memory, if it can be mapped;
+  // Whether blocks may be in the server's shared memory, if it can be mapped;
   // otherwise they come over the stream.
   bool accept_shared_memory = true;
   // Whether Fetch verifies the checksum of blocks in shared memory, at the cost

@@ -120,9 +120,9 @@ class ThreadedBatchStream final : public BatchStream {
     uint32_t micro_batch;
   };
 
-  void Run();    // the thread
+  void Run();    // the thread that fetches
   void Guard();  // a thread that ends a Fetch from a server that hangs
-  // Moves position_ back to the block that FetchAgain asked for, if it did.
+  // Moves position_ back to the block that FetchAgain requested, if it did.
   bool MoveBack();
   // Returns the error that the stream ends with.
   absl::Status FetchAll();
@@ -198,8 +198,8 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
       if (queue_.empty()) return end_;
       block = std::move(queue_.front());
       queue_.pop_front();
-      // Only a full queue has a waiter that this can help. Waking the thread
-      // that has fetched all blocks would cost each Next a context switch.
+      // Only a full queue has a thread that waits for room. Waking that thread
+      // after it has fetched all blocks would cost each Next a context switch.
       if (static_cast<int>(queue_.size()) == options_.max_queued - 1) {
         changed_.NotifyAll();
       }

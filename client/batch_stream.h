@@ -48,8 +48,8 @@ class BatchStream {
     // The servers' names in messages, in order of preference. At least one.
     std::vector<std::string> servers = {"the server"};
     FailoverOptions failover;
-    // Most blocks fetched ahead: bytes alone would not bound blocks that hold
-    // no samples.
+    // Maximum number of blocks fetched ahead: a bound on bytes alone would not
+    // bound blocks that hold no samples.
     int max_queued = 64;
     Clock* clock = Clock::Real();  // outlives the stream
   };
@@ -62,28 +62,28 @@ class BatchStream {
 
   // Returns the next block; blocks until it has arrived. At most
   // request.max_bytes of blocks (or one block) are held at a time, including
-  // those that the caller has not destroyed, and one block more while some date
-  // from before a failover. A caller that keeps blocks while it waits needs a
-  // max_bytes that covers them and the next. Blocks may outlive the stream.
-  // Errors come after all earlier blocks, are final and are repeated at every
-  // further call: OUT_OF_RANGE (all steps are done), CANCELLED, as
+  // blocks that the caller has not destroyed, and one block more while a block
+  // from before a failover is held. A caller that keeps blocks while it waits
+  // needs a max_bytes that covers them and the next. Blocks may outlive the
+  // stream. Errors come after all earlier blocks, are final and are repeated at
+  // every further call: OUT_OF_RANGE (all steps are done), CANCELLED, as
   // Failover::OnFailure for the fetchers' errors, and INTERNAL, naming both,
   // for a block that is not the next in order or whose header is not of this
   // version or names another split.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() = 0;
 
   // Takes back the block that Next returned last, which is not intact: Next
-  // will return the same block anew, from whichever server. Never blocks.
-  // Errors, also of Next: as OverwriteCount::Note.
+  // will return the same block again, from any server. Never blocks. Errors,
+  // also of Next: as OverwriteCount::Note.
   virtual absl::Status FetchAgain(std::unique_ptr<FetchedBlock> block) = 0;
 
   // Ends a blocked Next, and every later one, with CANCELLED.
   virtual void Cancel() = 0;
 };
 
-// Detects a server that hangs or is too slow. A server without credit does not
-// count: a client that holds its whole allowance waits for itself. Pure;
-// thread-compatible.
+// Detects a server that hangs or is too slow. Time in which the server has no
+// credit does not count: a client that holds its whole allowance waits for
+// itself. Pure; thread-compatible.
 class HangTimer {
  public:
   // See FailoverOptions.
@@ -101,7 +101,7 @@ class HangTimer {
   // Begins the wait for a block.
   void Start(absl::Time now);
 
-  // Call regularly during the wait. OK, or DEADLINE_EXCEEDED saying what was
+  // Call regularly during the wait. OK, or DEADLINE_EXCEEDED saying what it
   // waited for and how long. Accurate to the time between two calls.
   absl::Status Check(absl::Time now, const Wait& wait);
 

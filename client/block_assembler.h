@@ -70,11 +70,11 @@ class BlockAssembler {
   bool complete_ = false;
 };
 
-// Bounds how often a block that keeps being overwritten is fetched.
+// Limits how often a block that is overwritten again and again is fetched.
 // Thread-compatible.
 class OverwriteCount {
  public:
-  // Most times that one block is fetched.
+  // Maximum number of fetches of one block.
   static constexpr int kMostFetches = 8;
 
   // Call for each block that is not intact. OK: fetch it again. Errors, final:

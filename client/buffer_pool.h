@@ -14,31 +14,32 @@
 namespace ballast {
 
 // Host memory that holds many blocks over time: the server's arena, mapped, or
-// the client's own. It lives as long as it is held; its blocks hold it. Code
-// that pins memory for a GPU can therefore pin a region once instead of each
-// block, and must hold the region while it is pinned. Thread-safe.
+// the client's own. It lives as long as anything refers to it, and each of its
+// blocks does. Code that pins memory for a GPU can therefore pin a region once
+// instead of each block, and must keep a reference while the region is pinned.
+// Thread-safe.
 class MemoryRegion {
  public:
   virtual ~MemoryRegion() = default;
 
-  // Whole pages, page-aligned. Blocks may lie anywhere in it.
+  // Whole pages, page-aligned. Blocks may be anywhere in it.
   virtual absl::Span<const uint8_t> bytes() const = 0;
 
   // Whether it is mapped read-only: pinning it needs cudaHostRegisterReadOnly.
   virtual bool read_only() const = 0;
 };
 
-// Memory for blocks that come in chunks. Buffers are places in one region,
-// which is mapped for the first buffer and kept, since fresh memory costs a
-// page fault every 4 KiB and pinning costs more. A buffer that does not fit
-// there gets its own memory, which is freed with it. Thread-safe. Must outlive
-// its buffers; the region may outlive it.
+// Memory for blocks that come in chunks. Buffers are parts of one region. It is
+// mapped for the first buffer and kept, since new memory costs a page fault
+// every 4 KiB, and pinning costs more. A buffer that does not fit gets its own
+// memory, which is freed with it. Thread-safe. Must outlive its buffers; the
+// region may outlive it.
 class BufferPool {
  public:
   struct Buffer {
     // The requested number of bytes, uninitialised; begin at a multiple of 256.
     absl::Span<uint8_t> bytes;
-    AlignedBuffer own;  // holds them outside the region
+    AlignedBuffer own;  // the bytes, if they are outside the region
   };
 
   // `region_bytes` is rounded up to whole pages; at most 1 TiB is used.
@@ -67,8 +68,8 @@ class BufferPool {
 
 // The pools of one client's fetchers. A released pool passes to the next
 // fetcher that needs a region of its size, so that a rank that reconnects, or
-// whose trainer opens a stream for each task, need not fault in and pin its
-// pages again. Thread-safe; pools may outlive it.
+// whose trainer opens a stream for each task, need not fault in and pin pages
+// again. Thread-safe; pools may outlive it.
 class BufferPools {
  public:
   BufferPools();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMostSeconds = 1'000'000;
 
-// Adds a flag of whole seconds from `least` on, which `store` receives.
+// Adds a flag of whole seconds, at least `least`; `store` receives the value.
 void AddSeconds(Command* command, const char* flag, const char* help,
                 uint64_t least, const char* shown_default,
                 std::function<void(absl::Duration)> store) {

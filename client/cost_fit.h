@@ -56,7 +56,7 @@ struct CostFit {
   // Terms set to 0 because a coefficient would be negative with them, or
   // because they explain nothing further.
   std::vector<CostTerm> left_out;
-  // Terms that the data cannot tell apart: the times are explained as well
+  // Terms that the data cannot separate: the times are explained as well
   // without any one of them (within four times the noise, about 95 %), but not
   // without all of them. Their single coefficients mean little. Two or three
   // terms, or none.
@@ -66,10 +66,10 @@ struct CostFit {
 inline constexpr size_t kMinObservations = 8;
 
 // Non-negative least squares: takes the set of terms with the least residual
-// among those whose least-squares coefficients are all non-negative. If terms
-// depend on each other exactly, it takes the fewest terms with that residual,
-// linear before quadratic before constant. Errors: INVALID_ARGUMENT (fewer than
-// kMinObservations, values that are negative or not finite).
+// among the sets whose least-squares coefficients are all non-negative. If
+// terms depend on each other exactly, it takes the fewest terms with that
+// residual, linear before quadratic before constant. Errors: INVALID_ARGUMENT
+// (fewer than kMinObservations, values that are negative or not finite).
 absl::StatusOr<CostFit> FitCost(absl::Span<const CostObservation> observations);
 
 }  // namespace ballast

@@ -45,11 +45,11 @@ enum class Fault {
   // this one may come back. UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED,
   // RESOURCE_EXHAUSTED.
   kPassing,
-  // This server cannot do it and will not be able to soon, but another might:
-  // its disk or build is at fault, or it belongs to another job or
-  // configuration. DATA_LOSS, INTERNAL, UNKNOWN, FAILED_PRECONDITION.
+  // This server fails and will go on failing, but another may succeed: its disk
+  // or build is at fault, or it belongs to another job or configuration.
+  // DATA_LOSS, INTERNAL, UNKNOWN, FAILED_PRECONDITION.
   kLasting,
-  // No server can: the request is wrong. All other codes.
+  // No server can succeed: the request is wrong. All other codes.
   kFinal,
 };
 Fault GetFault(const absl::Status& status);
@@ -82,7 +82,8 @@ class Failover {
                                            const absl::Status& why);
 
   // HangTimer's limits for server(). Doubled after each round in which no
-  // server was fast enough, since then the limit is at fault, not the servers.
+  // server was fast enough: then the limit is too short, not the servers too
+  // slow.
   absl::Duration silent_after() const;
   absl::Duration slow_after() const;
 

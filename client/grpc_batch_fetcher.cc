@@ -25,7 +25,7 @@ class Connection {
                   ? request.held
                   : std::make_shared<HeldBytes>(request.max_bytes)),
         number_(held_->NextFetcher()),
-        // More than the blocks that may be held, to allow for holes between
+        // More than the outstanding blocks need, to allow for holes between
         // them.
         pool_(pools->Take(std::min(request.max_bytes, UINT64_MAX / 2) / 4 * 5)),
         stream_(PullStream::Open(channel, First(request, lanes))) {}
@@ -168,12 +168,13 @@ class GrpcBatchFetcher final : public BatchFetcher {
   }
 
  private:
-  // The next message, from the lane that it comes over.
+  // The next message, from the lane that carries it.
   absl::Status Read(grpc::ByteBuffer* bytes);
   absl::Status OnBegin(const v1::PullResponse::Begin& begin);
   // Reads until a block is complete.
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Receive();
-  // Maps the arena that the server offers, and tells the server the result.
+  // Maps the arena that the server offers, and reports the result to the
+  // server.
   absl::Status OnArena(const v1::PullResponse::Arena& arena);
   absl::StatusOr<std::unique_ptr<FetchedBlock>> OnShared(
       const v1::PullResponse::Shared& shared);

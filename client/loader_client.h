@@ -60,9 +60,9 @@ class LoaderClient {
   // because of TLS returns UNAUTHENTICATED with the reason; one whose token is
   // refused returns UNAUTHENTICATED or PERMISSION_DENIED. `streams`: number of
   // connections, 1 to 8, that carry the chunks of blocks outside shared memory;
-  // other numbers count as the nearest of these. One connection moves as much
-  // as one of gRPC's threads can, some 2 to 4 GB/s, or less over a long
-  // distance; docs/flow_control.md says how to choose.
+  // other numbers are clamped to this range. One connection moves as much as
+  // one of gRPC's threads can, some 2 to 4 GB/s, or less over a long distance;
+  // docs/flow_control.md says how to choose.
   static std::unique_ptr<LoaderClient> CreateSecure(
       const std::string& address, const ChannelSecurity& security,
       uint32_t streams = 1);
@@ -75,7 +75,7 @@ class LoaderClient {
   virtual absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) = 0;
 
-  // See proto/schedule_service.proto. Without `split`: of train.
+  // See proto/schedule_service.proto. Without `split`: the schedule of train.
   virtual absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
                                                        v1::Split split) = 0;
   absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) {
@@ -95,9 +95,9 @@ class LoaderClient {
   // Blocks until all `size` ranks of `group` wait at the same time, and returns
   // rank 0's id. `id` is read from rank 0 only. `run` names this start of the
   // job (proto/loader_service.proto); empty: no name. Retries for up to
-  // `timeout` while the server, or the one where groups meet, is away or busy.
-  // Errors: as the RPC; DEADLINE_EXCEEDED after `timeout`, with the server's
-  // last error, if any.
+  // `timeout` while the server, or the server that holds the rendezvous, is
+  // away or busy. Errors: as the RPC; DEADLINE_EXCEEDED after `timeout`, with
+  // the server's last error, if any.
   virtual absl::StatusOr<std::string> Rendezvous(const std::string& group,
                                                  uint32_t rank, uint32_t size,
                                                  const std::string& id,
@@ -110,8 +110,8 @@ class LoaderClient {
     return Rendezvous(group, rank, size, id, timeout, /*run=*/"");
   }
 
-  // Tells the server how long ranks took for micro-batches, 1 to 4096 timings.
-  // Waits at most a second. Errors: see proto/loader_service.proto.
+  // Reports to the server how long ranks took for micro-batches, 1 to 4096
+  // timings. Waits at most a second. Errors: see proto/loader_service.proto.
   virtual absl::Status Report(absl::Span<const v1::StepTiming> timings,
                               const std::string& fingerprint) = 0;
 

@@ -18,12 +18,12 @@ namespace ballast {
 
 // The connections of one address's Pulls: one for the Pull itself, and one for
 // each further lane. The lanes go to the server that the Pull has reached,
-// since a name can stand for several servers (a headless Service) and only that
-// one knows the Pull. Thread-safe.
+// since a name can resolve to several servers (a headless Service) and only
+// that one knows the Pull. Thread-safe.
 class PullChannels {
  public:
   // Does not connect yet. `count`: connections in all, 1 to kMaxLanes; other
-  // numbers count as the nearest of these.
+  // numbers are clamped to this range.
   PullChannels(const std::string& address, const ChannelSecurity& security,
                uint32_t count);
 
@@ -49,7 +49,8 @@ class PullChannels {
 using PullClientReactor =
     grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// One Pull RPC, beside its reactor. Must live until the reactor's OnDone.
+// One Pull RPC, to call into; its events go to its reactor. Must live until the
+// reactor's OnDone.
 class PullRpc {
  public:
   virtual ~PullRpc() = default;
@@ -61,9 +62,9 @@ class PullRpc {
   virtual std::string peer() const = 0;
 };
 
-// The seam between a Pull and the network: a connection to a server, and those
-// of its further lanes. Implementations: gRPC, and tests/simulation.
-// Thread-safe.
+// The seam between a Pull and the network: a connection to a server, and the
+// connections of its further lanes. Implementations: gRPC, and
+// tests/simulation. Thread-safe.
 class PullChannel {
  public:
   virtual ~PullChannel() = default;

@@ -18,7 +18,7 @@ namespace ballast {
 
 namespace {
 
-// Most messages that wait for Read; one more may be in flight.
+// Limit of messages that wait for Read; one more may be in flight.
 constexpr size_t kReadAhead = 2;
 
 }  // namespace

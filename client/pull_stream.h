@@ -27,8 +27,9 @@ v1::PullRequest OpenRequest(const FetchRequest& request);
 
 // One Pull RPC: messages in, credit out. Thread-safe, but Read must be called
 // from one thread. Uses gRPC's callback interface, in which a write never
-// blocks: the thread that destroys a block grants credit, and it may be the
-// trainer's. Messages are read as bytes, so that parsing does not copy chunks.
+// blocks: the thread that destroys a block grants credit, and that may be the
+// trainer's thread. Messages are read as bytes, so that parsing does not copy
+// chunks.
 //
 // Blocks that the server has lent in its shared memory stay unchanged while the
 // RPC lives, so the RPC is kept until all are returned: a cancelled stream asks
@@ -102,7 +103,7 @@ class PullStream final : private PullClientReactor {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  bool in_read_ ABSL_GUARDED_BY(mutex_) = false;  // and waits there
+  bool in_read_ ABSL_GUARDED_BY(mutex_) = false;  // a thread waits in Read
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   bool read_all_ ABSL_GUARDED_BY(mutex_) =
       false;  // there is no further message

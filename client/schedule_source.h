@@ -33,8 +33,8 @@ class ScheduleSource {
 
   // The schedule of `step`, valid until the next call. Asks a server only when
   // the step differs from the last call's; blocks until one answers, going from
-  // server to server as Failover does. Errors: as Failover::OnFailure for those
-  // of LoaderClient::GetSchedule; DATA_LOSS (every server has another
+  // server to server as Failover does. Errors: as Failover::OnFailure for the
+  // errors of LoaderClient::GetSchedule; DATA_LOSS (every server has another
   // fingerprint: its configuration or index changed); CANCELLED.
   absl::StatusOr<const v1::StepSchedule*> Get(uint64_t step);
 

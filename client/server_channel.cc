@@ -25,7 +25,7 @@ constexpr int kMaxControlMessage = 256 << 20;
 // A chunk and its framing.
 constexpr int kMaxPullMessage = static_cast<int>(kMaxChunkBytes) + 1024;
 
-// Longest search for a fault of TLS.
+// Longest search for a TLS fault.
 constexpr absl::Duration kDiagnosis = absl::Seconds(2);
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,

@@ -64,8 +64,8 @@ class ServerChannel {
   }
 
   // Explains a call's status to people: names server and call. UNAUTHENTICATED
-  // if TLS is at fault; UNAVAILABLE also if the server shuts down; otherwise
-  // the server's own code.
+  // for a TLS fault; UNAVAILABLE also if the server shuts down; otherwise the
+  // server's own code.
   absl::Status Explain(const CallOptions& options,
                        const grpc::Status& status) const;
   // `status` with "server ADDRESS: CALL: " before its message.

@@ -18,8 +18,8 @@
 namespace ballast {
 
 // Reports a rank's timings to the first of its servers that takes them, and
-// stays with that one. A server that has not answered kTolerated times in a row
-// is skipped for 10 s, doubled with each further failure up to 5 minutes: a
+// keeps to that server. A server that has not answered kTolerated times in a
+// row is skipped for 10 s, doubled with each further failure up to 5 minutes: a
 // trainer's step waits for reports, and hung servers must not cost it a second
 // each time. Thread-safe.
 class TimingReporter {

@@ -9,13 +9,13 @@
 
 namespace ballast {
 
-// Finds the fault of TLS that keeps a client with `security` from a server,
-// since gRPC only says that it cannot connect. Opens another connection to
+// Finds the TLS fault that keeps a client with `security` from a server, since
+// gRPC only reports that it cannot connect. Opens another connection to
 // `address` (`host:port`) and tries. Returns UNAUTHENTICATED with the reason
 // and what to do: a certificate of another CA, expired or for another host; a
-// client certificate that is missing or refused; TLS on one side only. OK: TLS
-// is not at fault, or the server is away or does not answer within `timeout`.
-// Blocks for at most `timeout`, plus the look-up of the host's name.
+// client certificate that is missing or refused; TLS on one side only. OK:
+// there is no TLS fault, or the server is away or does not answer within
+// `timeout`. Blocks for at most `timeout`, plus the look-up of the host's name.
 absl::Status DiagnoseTls(const std::string& address,
                          const ChannelSecurity& security,
                          absl::Duration timeout);

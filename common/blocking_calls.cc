@@ -104,7 +104,7 @@ void BlockingCalls::Work(const std::shared_ptr<State>& state) {
       task->begun = true;
     }
     task->call();
-    task->call = nullptr;  // outside the lock: it may own much
+    task->call = nullptr;  // destroyed outside the lock, since it may own much
     {
       MutexLock lock(&state->mutex);
       task->done = true;

@@ -13,9 +13,8 @@ namespace ballast {
 
 // Runs calls that may never return (a read from a disk that hangs) in its own
 // threads, so that the caller's wait has an end. A call cannot be ended from
-// outside: it occupies its thread until it returns by itself. At most
-// `max_stuck` calls may be stuck. Threads are kept for later calls.
-// Thread-safe.
+// outside: it occupies its thread until it returns. At most `max_stuck` calls
+// may be stuck. Threads are kept for later calls. Thread-safe.
 class BlockingCalls {
  public:
   // `clock` times the waits; outlives this.

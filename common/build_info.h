@@ -13,7 +13,7 @@ inline constexpr char kVersion[] = "0.9.0";
 //   commit 0123456789ab of a clean tree
 //   built by g++ 12.2.0, optimised
 // Builds with --stamp (implied by --config=opt) from a git checkout know the
-// commit; others say that they do not. A new commit recompiles one small file,
+// commit; others report it as unknown. A new commit recompiles one small file,
 // in stamped builds only.
 std::string VersionText(const std::string& program);
 

@@ -12,7 +12,8 @@
 
 namespace ballast {
 
-// The files by which client and servers authenticate each other. Empty: none.
+// The files by which client and servers authenticate each other. Empty: no
+// file.
 struct SecurityFiles {
   // PEM: the CAs of the servers' certificates. If given, TCP uses TLS; Unix
   // sockets never do.
@@ -28,7 +29,7 @@ struct SecurityFiles {
   std::string token_file;
 };
 
-// The contents of those files. A plain value; the default is no security.
+// The contents of SecurityFiles. A plain value; the default is no security.
 struct ChannelSecurity {
   std::string ca;  // empty: no TLS
   std::string cert;

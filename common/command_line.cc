@@ -82,8 +82,8 @@ std::string OptionUsage(const CLI::Option* option) {
   return absl::StrCat(name, " ", option->get_type_name(), dots);
 }
 
-// The options that `app` accepts, in order: its parents', its own, those that
-// every program has, positional ones.
+// The options that `app` accepts, in order: its parents' options, its own, the
+// options that every program has, positional ones.
 std::vector<const CLI::Option*> GetOptions(const CLI::App* app) {
   std::vector<const CLI::App*> chain;
   for (; app != nullptr; app = app->get_parent()) chain.push_back(app);
@@ -211,7 +211,7 @@ std::string Explain(CLI::App* app, CLI::App* given,
   return error.what();
 }
 
-// Whether a command line that cannot be parsed asks for a JSON log.
+// Whether a command line that cannot be parsed requests a JSON log.
 bool WantsJson(int argc, char** argv) {
   bool json = CurrentLogFormat() == LogFormat::kJson;  // from the environment
   for (int i = 1; i < argc; ++i) {

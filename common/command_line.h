@@ -44,7 +44,8 @@ class Option {
   // Makes --help say "(default X)": the variable's present value, or `text`.
   Option ShowDefault() const;
   Option ShowDefault(const std::string& text) const;
-  // Lists it after a command's own options, with those that every program has.
+  // Lists it after a command's own options, with the options that every program
+  // has.
   Option Common() const;
   // The allowed values; --help shows them in place of a type.
   Option OneOf(const std::vector<std::string>& choices) const;

@@ -13,9 +13,9 @@ namespace ballast {
 
 // Counters and histograms that cost the counting thread a few nanoseconds: each
 // thread adds to its shard with relaxed atomics, and a reader sums the shards.
-// No locks, no allocation. A value read during counting may miss additions in
-// progress (some of several related values and not others), but never
-// decreases. Thread-safe.
+// No locks, no allocation. A value that is read during counting may miss
+// additions in progress, also for only some of several related values, but
+// never decreases. Thread-safe.
 
 // Index of the shard, of `shards`, that this thread adds to.
 size_t ShardOfThread(size_t shards);

@@ -36,8 +36,8 @@ void Log(LogLevel level, absl::string_view message);
 // Both override all earlier settings. Thread-safe, as are all functions below.
 void SetLogLevel(LogLevel lowest);
 void SetLogFormat(LogFormat format);
-// The level of a configuration file: applies unless SetLogLevel or
-// BALLAST_LOG_LEVEL sets another, before or after.
+// The level from a configuration file: applies unless SetLogLevel or
+// BALLAST_LOG_LEVEL sets a level, before or after this call.
 void SuggestLogLevel(LogLevel lowest);
 
 LogLevel CurrentLogLevel();

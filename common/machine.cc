@@ -36,7 +36,7 @@ uint64_t ReadNumber(const std::string& path) {
 }
 
 // The least limit of `group` below `mount` and of the groups above it. In a
-// container, which sees its own group as the mount, only that one is there.
+// container, which sees its own group as the mount, only this group is visible.
 uint64_t LeastLimit(const std::string& mount, absl::string_view group,
                     const std::string& name) {
   uint64_t least = kNone;

@@ -9,7 +9,7 @@
 namespace ballast {
 
 // The memory that this process may use, in bytes: the machine's, or the least
-// limit of its memory cgroup (of either version) and those above it. 0 if
+// limit of its memory cgroup (of either version) and the cgroups above it. 0 if
 // unknown. Reads files of /proc and /sys below `root`.
 uint64_t MachineMemory(const std::string& root = "");
 

@@ -11,9 +11,9 @@
 
 namespace ballast {
 
-// Fields of any message as values. Whatever reads, compares, prints or hashes a
-// message by its descriptor walks it with these functions. All are pure; values
-// point into the message.
+// Fields of any message as values. All code that reads, compares, prints or
+// hashes a message by its descriptor walks it with these functions. All are
+// pure; values point into the message.
 
 // int32 is int64_t, uint32 is uint64_t, float is double, bytes are std::string.
 using FieldValue = std::variant<bool, int64_t, uint64_t, double, std::string,
@@ -28,26 +28,27 @@ struct FieldElement {
   FieldValue value;
 };
 
-// The values of a field, set or not: one of a single field, those of a list in
-// order, those of a map by key.
+// The values of a field, set or not: one value of a single field, the items of
+// a list in order, the entries of a map by key.
 std::vector<FieldElement> FieldElements(
     const google::protobuf::Message& message,
     const google::protobuf::FieldDescriptor& field);
 
 // Sets a single field, or appends to a list. `value` has the field's type, and
-// is no message.
+// is not a message.
 void SetField(google::protobuf::Message* message,
               const google::protobuf::FieldDescriptor& field,
               const FieldValue& value);
 
-// Whether the field knows that it is not set: a section or an `optional` one.
+// Whether the field has presence and is not set: a section, or an `optional`
+// field.
 bool IsAbsent(const google::protobuf::Message& message,
               const google::protobuf::FieldDescriptor& field);
 
 bool IsMessage(const google::protobuf::FieldDescriptor& field);
 
 // An enum's value as files and messages name it: "exchange" of
-// DELIVERY_EXCHANGE. The prefix is that of the enum's first value, which is
+// DELIVERY_EXCHANGE. The prefix comes from the enum's first value, which is
 // X_UNSPECIFIED, or X_ and another single word.
 std::string EnumWord(const google::protobuf::EnumValueDescriptor& value);
 
@@ -55,12 +56,12 @@ std::string EnumWord(const google::protobuf::EnumValueDescriptor& value);
 std::vector<std::string> EnumWords(
     const google::protobuf::EnumDescriptor& type);
 
-// The value of that word; nullptr without one, and for "unspecified".
+// The value of that word; nullptr if there is none, and for "unspecified".
 const google::protobuf::EnumValueDescriptor* FindEnumWord(
     const google::protobuf::EnumDescriptor& type, const std::string& word);
 
-// A value that is no message as text: true, 12, 0.5, a text as it is, the word
-// of an enum.
+// A value that is not a message, as text: true, 12, 0.5, a text unchanged, the
+// word of an enum.
 std::string ValueText(const FieldValue& value);
 
 }  // namespace ballast

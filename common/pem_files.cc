@@ -41,7 +41,8 @@ Owned<BIO> Reader(const std::string& bytes) {
       BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size())));
 }
 
-// Password callback; without it OpenSSL asks for a password on the terminal.
+// Password callback that refuses; without it OpenSSL asks for a password on the
+// terminal.
 int NoPassword(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return 0;

@@ -28,7 +28,7 @@ struct TlsIdentity {
 // Both functions block on the disk. Their errors begin with the name and the
 // path: as ReadSmallFile; INVALID_ARGUMENT (not PEM, no certificate or key in
 // it, a key with a password or of another certificate, a certificate that is
-// not valid at `now` or that TLS refuses, such as one with a short key).
+// not valid at `now` or that TLS rejects, such as one with a short key).
 absl::StatusOr<TlsIdentity> ReadTlsIdentity(const NamedFile& cert,
                                             const NamedFile& key,
                                             absl::Time now);

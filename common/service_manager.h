@@ -21,8 +21,8 @@ void NotifyServiceManager(absl::string_view state);
 void NotifyReloading();
 
 // Time without a WATCHDOG=1 after which the service manager considers the
-// process hung ($WATCHDOG_USEC, if meant for this process); absent if it does
-// not watch.
+// process hung ($WATCHDOG_USEC, if meant for this process); absent if it has no
+// watchdog.
 std::optional<absl::Duration> WatchdogTimeout();
 
 }  // namespace ballast

@@ -28,7 +28,7 @@ class Table {
 
   explicit Table(std::vector<Column> columns);
 
-  // Missing cells at the end of a row are blank; those past the last column are
+  // Missing cells at the end of a row are blank; cells past the last column are
   // dropped. UTF-8; every code point counts as one column wide.
   void AddRow(std::vector<std::string> cells);
   // A line of dashes, such as above a row of sums.
@@ -62,8 +62,7 @@ inline std::string ProgressBar(absl::string_view what, double done,
 }
 
 // The time until the work is done, as `done` of it (0..1) took `elapsed`
-// seconds: "3 min left", "40 s left". Empty before the first of it is done.
-// Pure.
+// seconds: "3 min left", "40 s left". Empty before any of it is done. Pure.
 inline std::string TimeLeft(double done, double elapsed) {
   if (!(done > 0) || done >= 1) return "";
   const double seconds = elapsed / done * (1 - done);

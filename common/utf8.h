@@ -50,8 +50,9 @@ inline bool IsWhiteSpace(uint32_t code) {
 // Appends a character to `text`. UTF-8 must be able to hold `code`.
 void AppendCharacter(uint32_t code, std::string* text);
 
-// The offset of the first byte of `text` that is not UTF-8 (nor are surrogates,
-// overlong forms and characters above U+10FFFF); text.size() if all is valid.
+// The offset of the first byte of `text` that is not valid UTF-8 (surrogates,
+// overlong forms and characters above U+10FFFF are not valid); text.size() if
+// all is valid.
 size_t FirstInvalidUtf8(absl::string_view text);
 
 // OK, or INVALID_ARGUMENT with the offset and value of the first bad byte.

@@ -13,7 +13,7 @@ namespace ballast {
 
 namespace {
 
-// Far above any model. They keep sums of sizes inside 64 bits.
+// Far above any model. These limits keep sums of sizes within 64 bits.
 constexpr uint64_t kMaxAlign = 1 << 20;
 constexpr uint64_t kMaxRowLength = uint64_t{1} << 30;
 
@@ -24,7 +24,7 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
       "job: ", field, " is ", value, ", wanted ", least, " to ", most));
 }
 
-// An EmbeddingPlan takes merge * merge patches for a row. Other families have
+// An EmbeddingPlan counts merge * merge patches as one row. Other families have
 // newlines among an image's tokens, or drop padding.
 absl::Status CheckSplit(const v1::Model& model) {
   if (model.has_video()) {

@@ -30,15 +30,16 @@ namespace ballast {
 struct JobShape {
   uint32_t dp = 1;     // data-parallel ranks of the module
   uint32_t align = 1;  // tokens
-  // The padding that totals count, on ranks of any module: that of the language
-  // module if there is one, since it is what is trained on. Language ranks lay
-  // out their samples by it.
+  // The padding that totals count, on ranks of any module: the language
+  // module's if there is one, since its samples are what is trained on.
+  // Language ranks lay out their samples with this padding.
   SamplePadding padding;
   DeliveryRule delivery;
   BlockGeometry block;
   uint32_t merge = 1;  // patches on a side that make one image token
   CropForm crops;
-  // Images may travel encoded (model.decode `device`), and are then resized so.
+  // Images may pass through encoded (model.decode `device`); the rank then
+  // resizes them with this.
   bool encoded_images = false;
   Resampling resampling;
   std::array<double, 3> mean = {};
@@ -80,7 +81,7 @@ struct PackedSample {
   bool placeholder = false;
 };
 
-// A packed batch apart from the memory of its tensors, the same for host and
+// A packed batch without the memory of its tensors, the same for host and
 // device memory. n samples.
 struct BatchInfo {
   uint64_t step = 0;
@@ -100,8 +101,8 @@ struct BatchInfo {
   uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
   int32_t max_seqlen = 0;      // longest padded length of a whole sample
   TextLayout text;             // of whole samples; empty if no text is received
-  // Each sample is a row of its own, of max_seqlen tokens, and there are no
-  // bounds (packing.mode `padded`).
+  // Each sample is a separate row of max_seqlen tokens, and there are no bounds
+  // (packing.mode `padded`).
   bool padded = false;
 
   // Vision.
@@ -113,13 +114,13 @@ struct BatchInfo {
   // Longest attention segment of images and videos, in patches.
   int32_t vision_max_seqlen = 0;
   // The last image belongs to no sample: one small crop, mid-grey. It
-  // lets a rank that has too few images of its own take part in the vision
-  // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:
-  // multiply the tower's output for it by zero instead of dropping it, so that
-  // gradients flow on every rank. No totals count it.
+  // lets a rank without images take part in the vision tower's collectives
+  // (ModuleSchedule.dummy_rank). No token refers to it: multiply the tower's
+  // output for it by zero instead of dropping it, so that gradients flow on
+  // every rank. No totals count it.
   bool dummy_image = false;
 
-  // Either module, with placement `split`: the same on both batches of a
+  // For either module, with placement `split`: the same in both batches of a
   // process.
   EmbeddingPlan embeddings;
 
@@ -167,7 +168,7 @@ struct BatchLayout {
   VideoLayout videos;
   // The last image belongs to no sample (PackedBatch::dummy_image).
   bool dummy_image = false;
-  // Of ranks that receive pixels or input ids, with placement `split`.
+  // For ranks that receive pixels or input ids, with placement `split`.
   EmbeddingPlan embeddings;
 };
 

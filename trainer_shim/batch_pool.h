@@ -117,7 +117,7 @@ class BatchRef {
   BatchEntry* entry_ = nullptr;
 };
 
-// Casts the reference to its batch's own type, which the caller must know.
+// Casts the reference to its batch's actual type, which the caller must know.
 template <typename Batch>
 absl::StatusOr<BatchRef<Batch>> CastBatch(
     absl::StatusOr<BatchRef<BatchInfo>> batch) {
@@ -127,9 +127,9 @@ absl::StatusOr<BatchRef<Batch>> CastBatch(
 
 // The memory of a shim's batches. Each held batch (at most `max_held`) and each
 // batch in preparation has an entry. Take prefers used entries, the one
-// released longest ago first, so that only as many fill with memory as a loop
-// needs; it makes a new entry only if none is free. So there are never more
-// entries than `max_held` plus those in preparation.
+// released longest ago first, so that only as many entries as a loop needs fill
+// with memory; it makes a new entry only if none is free. So there are never
+// more entries than `max_held` plus the entries in preparation.
 //
 // Only the shim's thread calls it, except through BatchEntry::Release. Held
 // entries outlive the shim: each keeps the pool alive.
@@ -147,8 +147,8 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
 
   uint32_t max_held() const { return max_held_; }
 
-  // Makes `count` entries for later calls of Take, when making them then would
-  // wait for a device. Errors: as MakeEntry.
+  // Makes `count` entries for later calls of Take, for use when making them
+  // there would wait for a device. Errors: as MakeEntry.
   absl::Status Prepare(uint32_t count);
 
   // Returns an entry to prepare a batch in. Errors: as MakeEntry.
@@ -230,11 +230,11 @@ class BatchMaker {
   // The first error found so far on a device or with a peer; OK if there is
   // none.
   virtual absl::Status Found() const { return absl::OkStatus(); }
-  // Ends waiting calls and device work with `reason`. The shim also gives it to
-  // the communicators and, for Cancel, to the source.
+  // Ends waiting calls and device work with `reason`. The shim also passes
+  // `reason` to the communicators and, for Cancel, to the source.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual void Cancel() {}
-  // The images that travelled encoded, by what decoded them.
+  // Counts of the images that passed through encoded, by what decoded them.
   virtual JpegEngineCounts decoded() const { return {}; }
   // Passes newly known times of batches to the source.
   virtual void NoteTimes() {}

@@ -11,9 +11,10 @@
 
 namespace ballast {
 
-// The first of `servers`, at least one, that serves: ranks meet through it,
-// over NCCL and over Gloo. If none does, the first, which Rendezvous then waits
-// for. Asks one server after the other; one that hangs takes 10 s.
+// The first of `servers`, at least one, that serves: the rendezvous of ranks,
+// over NCCL and over Gloo, is at this server. If none serves, the first, which
+// Rendezvous then waits for. Asks one server after the other; a server that
+// hangs takes 10 s.
 LoaderClient* MeetingServer(
     const std::vector<std::unique_ptr<LoaderClient>>& servers);
 
@@ -70,10 +71,10 @@ class Communicator {
                                  absl::Span<const ReceiveSlice> receives,
                                  StreamHandle stream) = 0;
 
-  // Copies the slices of rank `root` into those of every other rank; all ranks
-  // give the same root, and the same number and lengths of slices. Rank `root`
-  // only reads its slices. The default implementation calls AllToAllV. Errors:
-  // as AllToAllV; INVALID_ARGUMENT also if the root does not exist.
+  // Copies the slices of rank `root` into the slices of every other rank; all
+  // ranks give the same root, and the same number and lengths of slices. Rank
+  // `root` only reads its slices. The default implementation calls AllToAllV.
+  // Errors: as AllToAllV; INVALID_ARGUMENT also if the root does not exist.
   virtual absl::Status Broadcast(uint32_t root,
                                  absl::Span<const absl::Span<uint8_t>> slices,
                                  StreamHandle stream);
@@ -84,7 +85,7 @@ class Communicator {
 
   // Ends calls and device work that wait for peers, and every later call, with
   // `reason`, which must not be OK; the first reason given counts. Host memory:
-  // ends those of all ranks of the group. From any thread.
+  // ends the calls of all ranks of the group. From any thread.
   virtual void Abort(const absl::Status& reason) = 0;
 };
 

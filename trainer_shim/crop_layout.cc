@@ -15,8 +15,8 @@ namespace {
 
 using Model = v1::Model;
 
-// Far above any model. These limits keep sums of sizes inside 64 bits, and keep
-// a dummy image small, which is made without a block.
+// Far above any model. These limits keep sums of sizes within 64 bits, and keep
+// a dummy image, which is made without a block, small.
 constexpr uint64_t kMaxPatch = 1024;
 constexpr uint64_t kMaxMerge = 64;
 constexpr uint64_t kMaxTokenSide = 1024;  // pixels: patch times merge
@@ -78,14 +78,15 @@ bool HasTiles(const Model& model) {
          model.image_form() == Model::IMAGE_FORM_TILES;
 }
 
-// Whether frames of videos are crops as those of images are (InternVL). Those
-// of LLaVA-OneVision are tiles apart.
+// Whether frames of videos are crops in the same way as images' (InternVL).
+// LLaVA-OneVision's frames are separate tiles.
 bool FramesAreCrops(const Model& model) {
   return HasTiles(model) &&
          model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS;
 }
 
-// Videos are packed as the Qwen family's models take them, or as tiles.
+// Checks that videos are packed as the Qwen family's models take them, or as
+// tiles.
 absl::Status CheckVideo(const Model& model, const CropForm& form) {
   if (!model.has_video()) return absl::OkStatus();
   if (form.lists_crops && !HasTiles(model)) {
@@ -119,7 +120,7 @@ void ListCrops(absl::Span<const ImageRecord> crops, CropLayout* layout) {
       layout->imgs_sizes.insert(layout->imgs_sizes.end(),
                                 {crop.height, crop.width});
     }
-    // Each sample's first crop lies where its payload begins.
+    // Each sample's first crop begins where its payload begins.
     if (i == 0 || crop.data == 0 || crop.image != crops[i - 1].image) {
       layout->crops_per_image.push_back(0);
       if (layout->lists_images) {
@@ -254,13 +255,13 @@ uint64_t GetStride(const ImageRecord& frame) {
 }
 
 // Whether `frame` is of the video of the record before. A sample's first record
-// has data 0, and its images lie before its videos, so a video of the next
-// sample is told from this one.
+// has data 0, and its images come before its videos, so a video of the next
+// sample is not taken for this one.
 bool Continues(const ImageRecord& before, const ImageRecord& frame) {
   return IsFrame(before) && frame.image == before.image && frame.data != 0;
 }
 
-// Far above any model: a table of frames holds strides in 32 bits.
+// Far above any model: a table of frames has strides of 32 bits.
 constexpr uint64_t kMaxFrameBytes = uint64_t{1} << 31;
 
 absl::Status CheckFirst(const ImageRecord& frame, size_t number,

@@ -13,22 +13,27 @@
 
 namespace ballast {
 
-// How a job's crops become tensors: a plain value that follows from the job.
+// The form in which a job's crops become tensors: a plain value derived from
+// the job.
 struct CropForm {
-  // Rows of pixel_values. For tiles without their sides, which are a batch's.
+  // Rows of pixel_values. For tiles without their sides, which each batch has.
   PatchShape rows;
-  // model.image_form `tiles`. `tile`: the side of every crop; 0: they differ.
+  // model.image_form is `tiles`. `tile`: the side of every crop; 0: crops
+  // differ.
   bool tiles = false;
   uint32_t tile = 0;
-  // Batches say which crops are of one image: jobs with a model.image_family.
+  // Batches list which crops belong to one image: jobs with a
+  // model.image_family.
   bool lists_crops = false;
-  // Beside them, how large crops are: every form but merge order. What takes
-  // patches in merge order knows by their absence that it has them.
+  // In addition, batches list the size of each crop: in every form except merge
+  // order. If the list is absent, a consumer of batches knows that patches are
+  // in merge order.
   bool lists_sizes = false;
-  // Beside them, how large the images were before resizing: rule `pinpoints`.
+  // In addition, batches list the size of each image before resizing: rule
+  // `pinpoints`.
   bool lists_images = false;
-  // The job's model takes videos (model.video) apart from its images: in merge
-  // order or, if `tiles`, a frame a tile of `tile` pixels.
+  // The job's model takes videos (model.video) separately from its images: in
+  // merge order or, if `tiles`, with one frame for each tile of `tile` pixels.
   bool videos = false;
   // The size of a dummy image, in patches and in pixels.
   CropSides dummy = {2, 2, 28, 28};
@@ -36,7 +41,7 @@ struct CropForm {
 
 // The form of a job's crops. Errors: INVALID_ARGUMENT (a number out of its
 // range or an unknown form, naming the field, the value and the range; a model
-// of videos in another form than merge order, or with images that travel
+// of videos in another form than merge order, or with images that pass through
 // encoded).
 absl::StatusOr<CropForm> GetCropForm(const v1::Job& job);
 
@@ -60,8 +65,8 @@ struct CropLayout {
   std::vector<int64_t> imgs_sizes;
   // [images]: crops of each image, of which a dummy image is the last.
   std::vector<int64_t> crops_per_image;
-  // [images, 2]: height and width before resizing, if lists_images.
-  // Those of a dummy image are its crop's.
+  // [images, 2]: height and width before resizing, if lists_images. For a dummy
+  // image, its crop's.
   std::vector<int64_t> image_sizes;
   // Padded patches. [n, 2]: height and width in patches.
   std::vector<int64_t> spatial_shapes;
@@ -75,16 +80,16 @@ struct CropLayout {
 };
 
 // Lays out crops, given in packing order; their grids have no side of 0. The
-// first crop of each sample lies at the start of its payload (ImageRecord.data
-// 0), which tells it from the crops of the sample before. Errors:
-// INVALID_ARGUMENT, naming the crop, the value found and the one wanted: a grid
-// that is not a multiple of the merge size, more patches than a padded crop
-// has, more than 2^31-1 rows.
+// first crop of each sample is at the start of its payload (ImageRecord.data
+// 0), which separates it from the crops of the sample before. Errors:
+// INVALID_ARGUMENT, naming the crop, the value found and the value wanted: a
+// grid that is not a multiple of the merge size, more patches than a padded
+// crop has, more than 2^31-1 rows.
 absl::StatusOr<CropLayout> LayOutCrops(absl::Span<const ImageRecord> crops,
                                        const CropForm& form);
 
-// Consecutive frames of a video that become patches together: as many as
-// model.temporal_patch or, at the end of a video, fewer, the last of which is
+// Consecutive frames of a video that become patches together:
+// model.temporal_patch of them or, at the end of a video, fewer; the last is
 // then repeated.
 struct TemporalPatch {
   uint32_t first = 0;  // its first frame, as a number among the rank's frames
@@ -93,13 +98,14 @@ struct TemporalPatch {
   int64_t first_row = 0;  // in pixel_values_videos
 };
 
-// The videos of a rank, in packing order, and the tensors that list them. Apart
-// from the images of the same samples, as the models take them. A plain value.
+// The videos of a rank, in packing order, and the tensors that list them.
+// Separate from the images of the same samples, as the models take them. A
+// plain value.
 struct VideoLayout {
   // The job's model takes videos: batches list them, even if there are none.
   // The rest is empty if not.
   bool listed = false;
-  // As of images: image_grid_thw is video_grid_thw, cu_seqlens has a segment
+  // As for images: image_grid_thw is video_grid_thw, cu_seqlens has a segment
   // for each temporal patch.
   VisionLayout vision;
   // [videos + 1]: row of pixel_values_videos in which each video begins; ends
@@ -115,14 +121,14 @@ struct VideoLayout {
   int64_t rows() const { return listed ? row_offsets.back() : 0; }
 };
 
-// Lays out the videos among `records`, those of all images and frames of the
-// rank's samples in packing order. The first record of each sample lies at the
-// start of its payload (ImageRecord.data 0). Errors: INVALID_ARGUMENT, naming
-// the frame, the value found and the one wanted: a job whose model takes no
-// videos, a frame that travelled encoded, frames of a video that differ or do
-// not lie one after the other, a number of frames that is not that of its
-// temporal patches, a grid that is not a multiple of the merge size, or of a
-// tile's; as LayOutVision.
+// Lays out the videos among `records`, which are the records of all images and
+// frames of the rank's samples in packing order. The first record of each
+// sample is at the start of its payload (ImageRecord.data 0). Errors:
+// INVALID_ARGUMENT, naming the frame, the value found and the value wanted: a
+// job whose model takes no videos, a frame that passed through encoded, frames
+// of a video that differ or are not one after the other, a number of frames
+// that does not fit its temporal patches, a grid that is not a multiple of the
+// merge size, or does not fit a tile; as LayOutVision.
 absl::StatusOr<VideoLayout> LayOutVideos(absl::Span<const ImageRecord> records,
                                          const CropForm& form);
 

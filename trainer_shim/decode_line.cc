@@ -60,7 +60,7 @@ void DecodeLine::Complete() {
     absl::Status status;
     {
       MutexLock lock(&mutex_);
-      // What is begun will be fed.
+      // Every batch that is begun will be fed.
       while (fed_ == batch && !(ending_ && begun_ == batch)) {
         changed_.Wait(&mutex_);
       }

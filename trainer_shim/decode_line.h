@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// Runs batches through two steps, each in a thread of its own: while a batch is
+// Runs batches through two steps, each in its own thread: while a batch is
 // completed, the next ones are fed. Batches take each step in the order in
 // which they were begun. Begin, Finish and the destructor must be called from
 // one thread.
@@ -25,8 +25,8 @@ class DecodeLine {
   class Steps {
    public:
     virtual ~Steps() = default;
-    // Called once in each of the two threads before anything else. An error is
-    // that of every batch.
+    // Called once in each of the two threads before anything else. An error
+    // becomes the error of every batch.
     virtual absl::Status Prepare() = 0;
     // Gives the batch to the engines. May wait for the files to arrive.
     virtual absl::Status Feed(size_t place) = 0;
@@ -58,7 +58,7 @@ class DecodeLine {
   Steps* const steps_;
   mutable Mutex mutex_;
   CondVar changed_;
-  // Numbers of batches that have come so far.
+  // Numbers of batches that have reached each stage so far.
   uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t fed_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -30,7 +30,7 @@ enum class EmbeddingDirection {
   kToTower,  // gradients: reads `text`, writes all of `tower`
 };
 
-// What an exchange of embeddings does on one rank: an all-to-all, copies of
+// The work of an exchange of embeddings on one rank: an all-to-all, copies of
 // rows that stay, and the row of the dummy image. A plain value.
 struct EmbeddingMoves {
   struct Copy {
@@ -44,7 +44,7 @@ struct EmbeddingMoves {
 };
 
 // Lists the moves for a vision batch. Each run of the plan is a slice, so rows
-// arrive where they belong. With placement `paired` all rows stay. Pure;
+// arrive in their final places. With placement `paired` all rows stay. Pure;
 // replaces `moves` and reuses its memory; O(samples). Errors: INVALID_ARGUMENT
 // (a batch of language; numbers of rows other than the plan's; rows of no
 // bytes; memory that is missing or overlaps).

@@ -76,9 +76,9 @@ void AddRun(uint32_t peer, int64_t rows, bool grow,
   runs->push_back({peer, first, rows});
 }
 
-// Adds a sample of `rows` rows, at least 1. A sample that stays joins the one
-// before if that stays too; elsewhere the two ranks of a run would have to know
-// what lies between at the other.
+// Adds a sample of `rows` rows, at least 1. A sample that stays joins the run
+// before if that run stays too. Other samples are not joined: both ranks of a
+// run would have to know which rows are between the samples at the other rank.
 void AddRuns(uint32_t rank, uint32_t encoder, uint32_t language, int64_t rows,
              EmbeddingPlan* plan) {
   const auto ends_here = [rank](const std::vector<EmbeddingPlan::Run>& runs) {
@@ -129,7 +129,7 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
     }
   }
 
-  // Where the next rows from each rank lie.
+  // The place of the next rows from each rank.
   std::vector<int64_t> next(ranks);
   std::exclusive_scan(plan->receive.begin(), plan->receive.end(), next.begin(),
                       int64_t{0});

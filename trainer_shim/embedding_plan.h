@@ -23,12 +23,11 @@ struct EmbeddingPlan {
   std::vector<int64_t> send;
   std::vector<int64_t> receive;
   // Entry i: the received row that belongs to the i-th image placeholder of
-  // this rank's packed text. Received rows are those of rank 0, then of rank 1,
-  // ….
+  // this rank's packed text. Received rows are rank 0's, then rank 1's, ….
   std::vector<int64_t> order;
 
-  // The same sample by sample, for an exchange that writes rows where they
-  // belong (embedding_moves.h): rows `first` to `first + rows - 1` go to or
+  // The same sample by sample, for an exchange that writes rows to their final
+  // places (embedding_moves.h): rows `first` to `first + rows - 1` go to or
   // come from `peer`, which may be this rank.
   struct Run {
     uint32_t peer = 0;
@@ -37,7 +36,7 @@ struct EmbeddingPlan {
   };
   // Rows of the tower, and image placeholders of the text, in ascending order
   // without gaps. The k-th run that rank a sends to b is the k-th that b
-  // receives from a, and as long. Runs have at least one row.
+  // receives from a, and has the same length. Runs have at least one row.
   std::vector<Run> sent_runs;
   std::vector<Run> received_runs;
 

@@ -80,8 +80,8 @@ void PlanSends(uint32_t me, ExchangePlan* plan) {
   }
 }
 
-// Places in the receive buffer what each of `peers` (their blocks, ascending)
-// sends to `me`.
+// Places in the receive buffer the data that each of `peers` (their blocks,
+// ascending) sends to `me`.
 void PlanReceives(uint32_t me, const std::vector<BlockPlan>& peers,
                   ExchangePlan* plan, std::vector<Candidate>* owned) {
   uint64_t records = 0;

@@ -21,11 +21,11 @@ struct ByteRun {
   uint64_t bytes = 0;
 };
 
-// The bytes that pass between this rank and one peer. Samples lie in a block in
+// The bytes that pass between this rank and one peer. Samples are in a block in
 // destination order, so everything for one peer is one run of records (rows of
-// the sample table) and one run of payload. Records travel too: they carry what
-// only the reader knows (kSampleIsPlaceholder), and let the owner check that it
-// received the samples that the schedule lists.
+// the sample table) and one run of payload. Records are sent too: they carry a
+// flag that only the reader knows (kSampleIsPlaceholder), and let the owner
+// check that it received the samples that the schedule lists.
 struct PeerSlice {
   uint32_t peer = 0;  // data-parallel rank of the same module
   ByteRun records;
@@ -68,7 +68,7 @@ struct ExchangePlan {
 
   // Checks that the plan is consistent: the bytes sent and kept add up to the
   // block's payload, the bytes received add up to the receive buffer, and every
-  // owned sample and its images lie inside their buffer. Errors: INTERNAL with
+  // owned sample and its images are inside their buffer. Errors: INTERNAL with
   // both numbers.
   absl::Status Validate() const;
 };

@@ -87,7 +87,7 @@ void JpegEngineQueue::Run(size_t engine) {
       while (!ending_ && (batch = Next()) == nullptr) changed_.Wait(&mutex_);
       if (ending_) return;
       batch->stage = Stage::kTaken;
-      // Nobody changes the images of a taken batch.
+      // No other thread changes the images of a taken batch.
       images = batch->images;
     }
     absl::Status status = engines_[engine]->Decode(images);
@@ -182,7 +182,7 @@ absl::Status JpegChunks::FailLocked(const absl::Status& status) {
       if (ended_ == begun_) return failure_;
       ticket = tickets_[ended_++ % slots_];
     }
-    // Reports a ticket that was waited for before; nothing is lost.
+    // Reports a ticket that was waited for before, which loses nothing.
     queue_.Wait(ticket).IgnoreError();
   }
 }

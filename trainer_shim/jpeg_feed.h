@@ -19,7 +19,7 @@
 
 namespace ballast {
 
-// Runs JPEG engines on threads of their own, so that nobody waits for the
+// Runs JPEG engines in their own threads, so that callers do not wait for the
 // hardware and, with two engines or more, one batch is prepared while another
 // is decoded. Thread-safe.
 class JpegEngineQueue {
@@ -32,25 +32,25 @@ class JpegEngineQueue {
   // may be begun and not yet waited for.
   explicit JpegEngineQueue(std::vector<std::unique_ptr<JpegEngine>> engines,
                            size_t of_engine = kBatchesOfEngine);
-  // Waits for the batches that engines are decoding; those not yet taken are
-  // dropped. Nobody may be in Wait.
+  // Waits for the batches that engines are decoding; batches not yet taken are
+  // dropped. No thread may be in Wait.
   ~JpegEngineQueue();
   JpegEngineQueue(const JpegEngineQueue&) = delete;
   JpegEngineQueue& operator=(const JpegEngineQueue&) = delete;
 
   using Ticket = uint64_t;
 
-  // Queues a batch; engines take batches in order. Never blocks. What the
-  // images refer to must stay valid until Wait returns. Errors:
-  // RESOURCE_EXHAUSTED (as many batches as may be are begun).
+  // Queues a batch; engines take batches in order. Never blocks. The memory to
+  // which the images refer must stay valid until Wait returns. Errors:
+  // RESOURCE_EXHAUSTED (the limit of begun batches is reached).
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedJpeg> images);
 
-  // Blocks until the batch is decoded, and answers its status: as
+  // Blocks until the batch is decoded, and returns its status: as
   // JpegEngine::Decode. Each ticket is waited for once; else
   // FAILED_PRECONDITION.
   absl::Status Wait(Ticket ticket);
 
-  // Of all engines together, as of their last finished batches.
+  // Sums over all engines, up to their last finished batches.
   JpegEngineCounts counts() const;
 
  private:
@@ -83,14 +83,14 @@ class JpegEngineQueue {
 class JpegChunks {
  public:
   // Called for each decoded chunk, in order, by the thread in Finish or
-  // Reserve, one at a time: enqueues what is to be done with the slot's planes.
+  // Reserve, one at a time: enqueues the work on the slot's planes.
   using OnDecoded = std::function<absl::Status(size_t slot)>;
 
   // Engines of `engines` work at the same time, each with `of_engine` slots.
   JpegChunks(std::vector<std::unique_ptr<JpegEngine>> engines,
              OnDecoded on_decoded,
              size_t of_engine = JpegEngineQueue::kBatchesOfEngine);
-  // Waits for the engines. Nobody may be in a call.
+  // Waits for the engines. No thread may be in a call.
   ~JpegChunks() = default;
   JpegChunks(const JpegChunks&) = delete;
   JpegChunks& operator=(const JpegChunks&) = delete;
@@ -98,9 +98,9 @@ class JpegChunks {
   // Chunks that may be begun and not ended.
   size_t slots() const { return slots_; }
 
-  // Returns the slot of the next chunk, whose last chunk has ended. Ends older
-  // chunks, and so waits for engines, while all slots are taken. Errors: as
-  // Finish.
+  // Returns a slot for the next chunk, whose previous chunk has ended. While
+  // all slots are taken, ends older chunks, and so waits for engines. Errors:
+  // as Finish.
   absl::StatusOr<size_t> Reserve();
 
   // Gives the reserved slot's images to the engines; never blocks. They and
@@ -108,7 +108,7 @@ class JpegChunks {
   // Errors: as Finish.
   absl::Status Begin(absl::Span<const EncodedJpeg> images);
 
-  // The number of chunks begun so far: to be finished. From the thread that
+  // The number of chunks begun so far, to pass to Finish. From the thread that
   // begins them.
   uint64_t begun() const;
 
@@ -142,10 +142,10 @@ class JpegChunks {
 };
 
 // Gathers images into full chunks, also of several batches: JPEG engines decode
-// a fixed number of images at a time and take as long for fewer. A chunk that
-// is not full waits for images of the next batch only while the engines have
-// another chunk to decode. `Image` has a member `memory`, the bytes that it
-// takes while it is decoded.
+// a fixed number of images at a time and take as long for a smaller number. A
+// chunk that is not full waits for images of the next batch only while the
+// engines have another chunk to decode. `Image` has a member `memory`, the
+// bytes that it takes while it is decoded.
 //
 //   JpegFeed<Image> feed({.images = 7, .memory = most}, &chunks, fill);
 //   const uint64_t first = *feed.Begin(images_of_a_batch);
@@ -158,17 +158,18 @@ class JpegFeed {
  public:
   struct Limits {
     size_t images = 1;  // of a chunk
-    // Times that a chunk holds as many, in a batch of at least two such chunks
-    // and where memory allows it: each call of an engine takes time of its own.
+    // Factor by which a chunk may hold more images, in a batch of at least two
+    // such chunks and where memory allows it: each call of an engine has a
+    // fixed cost.
     size_t together = 1;
     uint64_t memory = 0;  // of a chunk of several images
   };
-  // Makes a slot ready for a chunk; answers what the engines decode, valid
-  // until the next call. One call at a time.
+  // Makes a slot ready for a chunk; returns the engines' inputs, valid until
+  // the next call. One call at a time.
   using Fill = std::function<absl::StatusOr<absl::Span<const EncodedJpeg>>(
       size_t slot, absl::Span<const Image> images)>;
 
-  // `chunks`, not owned, outlives the feed; nobody else begins or ends any.
+  // `chunks`, not owned, outlives the feed; no other caller begins or ends any.
   JpegFeed(const Limits& limits, JpegChunks* chunks, Fill fill)
       : limits_(limits), chunks_(chunks), fill_(std::move(fill)) {}
   JpegFeed(const JpegFeed&) = delete;
@@ -237,8 +238,8 @@ class JpegFeed {
     return absl::OkStatus();
   }
 
-  // Returns whether the open chunk is to be begun. Engines take as long for a
-  // few images more as for limits_.images more.
+  // Returns whether the open chunk should be begun. Engines take as long for a
+  // few more images as for limits_.images more.
   bool IsFull(size_t most) const {
     if (open_.size() >= most) return true;
     if (open_.size() % limits_.images != 0) return false;
@@ -263,7 +264,8 @@ class JpegFeed {
   const Limits limits_;
   JpegChunks* const chunks_;
   const Fill fill_;
-  // Of the thread that entered: images of no chunk yet, fewer than a chunk's.
+  // Used by the thread that entered: images that are in no chunk yet, fewer
+  // than a chunk's.
   std::vector<Image> open_;
   uint64_t memory_ = 0;  // of these
   Mutex mutex_;

@@ -12,17 +12,17 @@ namespace ballast {
 // share the functions.
 
 // Whether every line of a crop begins at a word, given that the launch's pixels
-// do. `pixel_offset`: bytes from these to the crop's. A line is 3 * width
-// bytes, which is whole words only if the width is a multiple of 4.
+// do. `pixel_offset`: bytes from the launch's pixels to the crop's. A line is
+// 3*width bytes, which is whole words only if the width is a multiple of 4.
 BALLAST_HOST_DEVICE inline bool LinesAreWords(uint64_t pixel_offset,
                                               uint32_t width) {
   return pixel_offset % 4 == 0 && width % 4 == 0;
 }
 
-// The word of a crop, counted from its first, that is word `word` of patch
-// `number`. Patches are counted in raster order, the words of a patch of kP
-// pixels a side likewise. The lines of a crop of `width` pixels may be longer
-// than its `grid_w` patches. Wants LinesAreWords().
+// Index, among a crop's words, of word `word` of patch `number`. Patches are
+// counted in raster order, the words of a patch of kP pixels a side likewise.
+// The lines of a crop of `width` pixels may be longer than its `grid_w`
+// patches. Wants LinesAreWords().
 template <int kP>
 BALLAST_HOST_DEVICE inline uint64_t WordOfPatch(uint64_t number, uint32_t word,
                                                 uint32_t grid_w,

@@ -13,10 +13,11 @@ namespace ballast {
 // libjpeg repeats samples instead if a row of chroma is this short.
 inline constexpr uint32_t kMostRepeatedWidth = 2;
 
-// A value of chroma at a pixel, from the sample that covers it and those that
-// are next to it on the pixel's side; at an edge that is the sample itself.
+// A value of chroma at a pixel, from the sample that covers it and the samples
+// next to that on the pixel's side; at an edge these are the covering sample
+// itself.
 //
-// 4:2:2: `near` covers the pixel, `far` is beside it.
+// 4:2:2: `near` covers the pixel, `far` is next to it.
 BALLAST_HOST_DEVICE inline int UpsampledAcross(int near, int far, bool right) {
   return (3 * near + far + (right ? 2 : 1)) >> 2;
 }

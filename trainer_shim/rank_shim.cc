@@ -15,8 +15,8 @@ RankShim::RankShim(Options options, std::unique_ptr<BatchMaker> maker)
       next_step_(options_.source.start_step) {}
 
 RankShim::~RankShim() {
-  // After the last step all ranks leave their groups in good order. Before it,
-  // abort: the others would wait for this rank.
+  // After the last step all ranks leave their groups in good order. Before
+  // that, abort: the others would wait for this rank.
   if (source_ != nullptr && !absl::IsOutOfRange(end_)) {
     maker_->Cancel();
     source_->Cancel();

@@ -32,7 +32,7 @@ namespace ballast {
 // memory of a held batch, whichever thread holds it, and held batches outlive
 // the shim. The memory returns to the shim's pool when the last reference is
 // released. Device memory is reused only after the work enqueued by then on the
-// batch's streams: the stream given to Next and those given to
+// batch's streams: the stream given to Next and the streams given to
 // BatchRef::RecordStream.
 //
 // A rank that receives no field (a pipeline stage of vision after the first)
@@ -41,8 +41,9 @@ namespace ballast {
 // other ranks.
 //
 // Without a tensor_communicator, every tensor rank pulls and packs its own
-// batches. With one, tensor rank 0 does and sends its batches to its tensor
-// peers. These are two calls, so that a trainer can place each where it fits:
+// batches. With one, tensor rank 0 pulls, packs and sends its batches to its
+// tensor peers. These are two calls, so that a trainer can place each where it
+// fits:
 //
 //   tensor rank 0: batch = Next(), SendToTensorPeers()
 //   the others:    batch = ReceiveFromTensorPeer()
@@ -66,9 +67,9 @@ class RankShim {
     // rank pulls for itself.
     std::unique_ptr<Communicator> tensor_communicator;
     // Batches that may be held at a time. 0: DefaultBatchesHeld of the job. The
-    // pool never has more batches than these plus those in preparation: none in
-    // host memory, in device memory with overlap one, or two where images
-    // travel encoded.
+    // pool never has more batches than these plus the batches in preparation:
+    // none in host memory; in device memory with overlap one, or two if images
+    // pass through encoded.
     uint32_t max_batches_held = 0;
   };
 
@@ -103,7 +104,7 @@ class RankShim {
 
   // Tensor rank 0 only: sends the batch that Next returned last to the tensor
   // peers. Call it once for each batch; all peers must receive. Until this call
-  // or the next Next, the shim holds a reference of its own to the batch. Does
+  // or the next Next, the shim holds its own reference to the batch. Does
   // nothing if the rank has no peers. Errors: as Communicator::Broadcast; they
   // are final and abort both communicators. FAILED_PRECONDITION leaves the shim
   // usable: there is no tensor_communicator, no unsent batch, or this is not
@@ -119,18 +120,18 @@ class RankShim {
       StreamHandle stream);
 
   // With placement `split`, moves the embeddings of one micro-batch's images
-  // from the ranks that made them to those that train on their text, or their
-  // gradients back. `batch`: this shim's batch of vision. `rows`: in the shim's
-  // kind of memory. All ranks of the module's group must call it at the same
-  // place among their calls of Next, and with the same row_bytes and direction,
-  // also those that move no row. Goes over `communicator`, and needs one
-  // whatever the delivery, unless there is one rank or the placement is
-  // `paired`: then rows are copied from one array to the other.
+  // from the ranks that made them to the ranks that train on their text, or
+  // moves their gradients back. `batch`: this shim's batch of vision. `rows`:
+  // in the shim's kind of memory. All ranks of the module's group must call it
+  // at the same place among their calls of Next, and with the same row_bytes
+  // and direction, also ranks that move no row. Goes over `communicator`, and
+  // needs one whatever the delivery, unless there is one rank or the placement
+  // is `paired`: then rows are copied from one array to the other.
   //
   // Host memory: blocks until this rank's rows are in place. Device memory:
-  // enqueues the work on `stream`, behind which the rows may be read, and
-  // blocks for nothing; both arrays must stay valid until that work is done.
-  // The exchange then also waits for the exchange of the batch made ahead.
+  // enqueues the work on `stream`, after which the rows may be read, and does
+  // not block; both arrays must stay valid until that work is done. The
+  // exchange then also waits for the exchange of the batch made ahead.
   //
   // Errors: INVALID_ARGUMENT (as ListEmbeddingMoves; a batch of another job's
   // size) and FAILED_PRECONDITION (no communicator) leave the shim usable, but
@@ -142,8 +143,8 @@ class RankShim {
 
   // Returns the number of micro-batches of `step`, the same on every rank: a
   // pipeline schedule needs it before the step's first batch. With
-  // packing.mode `scheduled` it differs from step to step. Takes no batch. Any
-  // step may be asked for. Known at once if the shim has fetched the step's
+  // packing.mode `scheduled` it differs from step to step. Takes no batch.
+  // `step` may be any step. Known at once if the shim has fetched the step's
   // schedule for its batches, as it does ahead of demand. Otherwise blocks
   // until a server has computed it, at most as long as Next waits for servers.
   // From any thread.
@@ -182,8 +183,8 @@ class RankShim {
   uint64_t next_step() const { return next_step_; }
   // Whether calls take a stream.
   bool on_device() const { return maker_->on_device(); }
-  // The images that travelled encoded and were decoded here so far, by what
-  // decoded them. Call from the thread that calls Next.
+  // Counts of the images that passed through encoded and were decoded here so
+  // far, by what decoded them. Call from the thread that calls Next.
   JpegEngineCounts decoded() const { return maker_->decoded(); }
   // Number of held batches. From any thread.
   uint32_t batches_held() const { return pool_->held(); }
@@ -229,7 +230,7 @@ class RankShim {
 };
 
 // Enough for a 1F1B pipeline of the job's deepest module: one micro-batch for
-// each of its stages, one that a plain loop still holds when it asks for the
+// each of its stages, one that a plain loop still holds when it requests the
 // next, and one that autograd has saved. At least 4.
 uint32_t DefaultBatchesHeld(const v1::Job& job);
 

@@ -16,7 +16,7 @@
 namespace ballast {
 
 // The seam to pinning memory for a device. Implementations: CudaPinner
-// (cuda/cuda_pinner.h), a fake. Thread-safe; both calls may wait for the
+// (cuda/cuda_handles.h), a fake. Thread-safe; both calls may wait for the
 // device.
 class MemoryPinner {
  public:
@@ -30,7 +30,7 @@ class MemoryPinner {
 // Regions that hold blocks. Each is pinned at its first block, so that devices
 // copy blocks from where the server wrote them. A region is unpinned and
 // released once nothing else holds it: the connection to its server has ended,
-// and so has every block that lay in it. Until then its memory stays in use,
+// and so has every block that was in it. Until then its memory stays in use,
 // also if the server is dead. A thread looks for such regions at each
 // `interval`. A region that cannot be pinned is remembered as such and logged
 // once.
@@ -45,8 +45,8 @@ class RegionPins {
 
   // `pinner` is not owned and outlives this.
   RegionPins(MemoryPinner* pinner, const Options& options);
-  // Joins the thread and unpins every region; by then no device may copy from
-  // any.
+  // Joins the thread and unpins every region; before this, all device copies
+  // from the regions must have ended.
   ~RegionPins();
   RegionPins(const RegionPins&) = delete;
   RegionPins& operator=(const RegionPins&) = delete;

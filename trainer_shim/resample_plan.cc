@@ -20,7 +20,8 @@ uint64_t NarrowPitch(const ResampleRequest& request) {
 
 absl::Status Check(absl::Span<const ResampleRequest> requests,
                    const Resampling& resampling) {
-  // The filter reaches as far to either side, in samples of the longer side.
+  // The filter reaches this number of samples of the longer side, in both
+  // directions together.
   const auto reach =
       static_cast<uint64_t>(2 * FilterRadius(resampling.filter)) + 1;
   uint64_t rows = 0;
@@ -70,8 +71,8 @@ void ResamplePlanner::Compute(uint32_t source, uint32_t output,
   axis->weights.clear();
   axis->taps.reserve(output);
   if (source == output) {
-    // Libraries omit a pass that changes nothing; one with this weight changes
-    // nothing either.
+    // Libraries omit a pass that changes nothing; a pass with this weight
+    // changes nothing either.
     for (uint32_t i = 0; i < output; ++i) axis->taps.push_back({i, 1, 0});
     axis->weights.push_back(1 << kWeightBits);
     return;
@@ -97,7 +98,7 @@ ResamplePlanner::Axis& ResamplePlanner::Find(uint32_t source, uint32_t output) {
   const std::pair<uint32_t, uint32_t> lengths = {source, output};
   const auto found = axes_.find(lengths);
   if (found != axes_.end()) return found->second;
-  // Memory that is used again need not come from the system.
+  // Reused memory need not come from the system.
   Axes::node_type forgotten;
   while (kept_ > kMostKept) {
     const auto oldest = std::min_element(axes_.begin(), axes_.end(),

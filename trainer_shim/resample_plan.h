@@ -25,9 +25,9 @@ struct ResampleRequest {
 };
 
 // The source samples that contribute to an output sample of an axis. Weights of
-// neighbouring output samples lie beside each other, since neighbouring threads
-// read them together: those of one output sample are as far apart as the axis
-// has output samples.
+// neighbouring output samples are adjacent, since neighbouring threads read
+// them together. Consecutive weights of one output sample are as many entries
+// apart as the axis has output samples.
 struct AxisTaps {
   uint32_t first = 0;    // source sample
   uint32_t count = 0;    // at least 1
@@ -53,9 +53,9 @@ struct ResampleImage {
 };
 static_assert(sizeof(ResampleImage) == 104);
 
-// What a batch's two passes need, beside planes and memory. Weights are those
-// of a filter as a library has them (proto/image/resample_weights.h), computed
-// on the host.
+// The inputs of a batch's two passes, in addition to planes and memory. Weights
+// are a filter's, as a library computes them (proto/image/resample_weights.h),
+// computed on the host.
 struct ResamplePlan {
   std::vector<ResampleImage> images;
   std::vector<AxisTaps> taps;
@@ -71,16 +71,17 @@ struct ResamplePlan {
 uint64_t DecodeMemory(const ResampleRequest& request);
 
 // Plans batches, along the width first; images that a library resizes along
-// the height first travel as pixels (proto/image/model_resampling.h). Weights
+// the height first are sent as pixels (proto/image/model_resampling.h). Weights
 // of an axis are computed once for each pair of lengths and kept, since
 // photographs come in few sizes. Plans reuse their memory. Thread-compatible.
 class ResamplePlanner {
  public:
   // Bytes of kept weights above which a new axis takes the memory of the one
-  // that was used longest ago. Those of the plan in the making stay beyond it.
+  // that was used longest ago. Axes of the current plan are kept even beyond
+  // this limit.
   static constexpr size_t kMostKept = size_t{8} << 20;
 
-  // `resampling` of all images.
+  // `resampling` is for all images.
   explicit ResamplePlanner(const Resampling& resampling = {})
       : resampling_(resampling) {}
 

@@ -10,8 +10,8 @@ namespace ballast {
 
 // The place of a trainer's rank in its module's layout, in addition to its
 // data-parallel rank (v1::Role). All ranks that share a data-parallel rank have
-// the same block; their place decides what each keeps of the batch
-// (role_fields.h).
+// the same block; their place decides which part of the batch each keeps
+// (BatchFields).
 struct TrainerPlace {
   uint32_t tp_rank = 0;  // tensor
   uint32_t pp_rank = 0;  // pipeline
@@ -41,7 +41,7 @@ struct BatchFields {
   // position_ids, cu_seqlens, cu_seqlens_padded and max_seqlen.
   bool positions = true;
   // pixel_values, image_grid_thw, vision_cu_seqlens and vision_max_seqlen, and
-  // those of videos.
+  // the tensors of videos.
   bool pixels = true;
 
   bool any() const { return input_ids || labels || positions || pixels; }
@@ -66,11 +66,11 @@ PipelineStage GetStage(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
 //   images, first stage     pixels
 //   images, others          nothing
 //
-// "images" is an encoder of images. A language stage also receives what `place`
-// says that it needs. Language stages never receive pixels: a process that is
-// also an encoder's rank (FeedsEncoders) gets them from that shim. tp_rank and
-// cp_rank make no difference: tensor peers receive the same tensors, context
-// peers the same fields of other tokens.
+// "images" is an encoder of images. A language stage also receives the tensors
+// that `place` requests. Language stages never receive pixels: a process that
+// is also an encoder's rank (FeedsEncoders) gets them from that shim. tp_rank
+// and cp_rank make no difference: tensor peers receive the same tensors,
+// context peers the same fields of other tokens.
 BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
                           const TrainerPlace& place);
 
@@ -81,7 +81,7 @@ BatchFields GetFields(v1::Module module, const TrainerPlace& place,
                       const ModuleLayout& layout);
 
 // Whether the process of the language rank at `place` also runs the encoders,
-// and so has shims of theirs too: true if `colocated` and on the first pipeline
+// and so has shims for them, too: true if `colocated` and on the first pipeline
 // stage, where embeddings replace their tokens.
 bool FeedsEncoders(const TrainerPlace& place, bool colocated);
 

@@ -36,15 +36,15 @@ namespace ballast {
 
 // Time spent in each phase between a micro-batch's block and its packed batch
 // (StepTiming in proto/timing.proto). Absent: there is no such phase, or its
-// time is not known.
+// time is unknown.
 struct BatchTimes {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   std::optional<absl::Duration> copy;  // from host to device
   // Between ranks; includes other ranks' delays.
   std::optional<absl::Duration> exchange;
-  // Of images that travelled encoded, with resizing and waiting for the
-  // engines.
+  // For images that passed through encoded: includes resizing and the wait for
+  // the engines.
   std::optional<absl::Duration> decode;
   std::optional<absl::Duration> pack;
 };
@@ -94,8 +94,8 @@ struct ServerOptions {
   // Messages name the fields as options of the command lines.
   SecurityFiles security;
   // Number of connections, 1 to 8, that carry blocks outside shared memory;
-  // other numbers count as the nearest of these. docs/flow_control.md says how
-  // to choose.
+  // other numbers are clamped to this range. docs/flow_control.md says how to
+  // choose.
   uint32_t streams = 1;
 };
 
@@ -119,7 +119,7 @@ class RoleSource {
     // The checkpoint's fingerprint: its data must be the servers'
     // (CheckSameData). Empty: there is no checkpoint.
     v1::Fingerprint checkpoint;
-    uint64_t steps = 0;  // 0: as long as there are data
+    uint64_t steps = 0;  // 0: until the data end
     // The job's fingerprint must be this one in every part. May be empty.
     v1::Fingerprint fingerprint;
     // Bytes of blocks that may be held or in flight. One block is always
@@ -160,7 +160,7 @@ class RoleSource {
   void Cancel();
 
   // Keeps how long a micro-batch's packed batch took to make, for ReportTiming,
-  // beside the time that Next waited for its block. Kept for the last
+  // in addition to the time that Next waited for its block. Kept for the last
   // kKnownTimes micro-batches for which Next returned a block. From any thread.
   static constexpr size_t kKnownTimes = 64;
   void NoteTimes(const BatchTimes& times);
@@ -211,7 +211,7 @@ class RoleSource {
   uint64_t next_step_ = 0;
   uint32_t next_micro_batch_ = 0;
   std::optional<uint64_t> steps_left_;  // empty: no end
-  // The first step after those that were asked for, and the error that says so.
+  // The first step after the requested steps, and the error that says so.
   uint64_t end_step_ = std::numeric_limits<uint64_t>::max();
   absl::Status end_of_steps_;
   std::atomic<bool> cancelled_{false};
@@ -226,7 +226,7 @@ absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
     const ServerOptions& servers);
 
 // OK if `communicator`, which may be null, fits a role of `shape`. Errors:
-// INVALID_ARGUMENT with its rank and size and those wanted.
+// INVALID_ARGUMENT with its rank and size and the rank and size wanted.
 absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
                                const Communicator* communicator);
 

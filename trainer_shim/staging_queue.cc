@@ -84,7 +84,7 @@ void StagingQueue::DropRead() {
     if (batch->block == nullptr) continue;
     const absl::StatusOr<bool> done = batch->HasBeenRead();
     if (done.ok() && !*done) continue;
-    // Noted before the block is gone: DropRest asks for it.
+    // Noted before the block is gone: DropRest reads it.
     const absl::Status fault =
         done.ok() ? CheckIntact(*batch->block) : done.status();
     if (!fault.ok()) Fail(fault);

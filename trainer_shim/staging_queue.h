@@ -32,8 +32,8 @@ class StagedBlock {
 // consumer, and free again while the device still reads its block. A block is
 // kept until the device has read it, and no longer: also if no further batch is
 // staged, at the end of the steps or while no server answers. A block that was
-// overwritten until then (FetchedBlock::intact) ends the batches, after those
-// that are ready. Thread-safe.
+// overwritten until then (FetchedBlock::intact) ends the batches, after the
+// batches that are ready. Thread-safe.
 class StagingQueue {
  public:
   // Adds a batch, which is free. Call before anything else. Not owned; outlives
@@ -41,12 +41,12 @@ class StagingQueue {
   void Add(StagedBlock* batch);
 
   // For the stager's thread. Returns a free batch without a block, once the
-  // device has read the one that it had. Blocks until then. Errors: CANCELLED;
+  // device has read its previous block. Blocks until then. Errors: CANCELLED;
   // as CheckIntact, of any block that was dropped, and HasBeenRead.
   absl::StatusOr<StagedBlock*> TakeFree();
   // Hands a batch that was taken to the consumer.
   void PutReady(StagedBlock* batch);
-  // Nothing further will be taken, because of `why`.
+  // Ends the queue's input, because of `why`.
   void End(const absl::Status& why);
 
   // For the consumer's thread. Returns the next ready batch, in order; blocks

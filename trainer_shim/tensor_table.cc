@@ -18,7 +18,7 @@ constexpr uint64_t kTensorAlignment = 256;
 using Value = std::optional<TensorValue>;
 using E = ElementType;
 
-// A list of values, in rows of `width` unless that is 0.
+// A list of values, in rows of `width`; 0: not in rows.
 template <typename T>
 Value List(const std::vector<T>& values, int64_t width = 0) {
   const int64_t count = values.size();
@@ -73,8 +73,8 @@ bool HasPaddedCrops(const BatchInfo& info) {
   return info.crops.lists_crops && info.crops.shape.padded_rows != 0;
 }
 
-// Every row is here. A row of kPacked also has code that fills it in
-// host/packed_batch.cc and cuda/device_stage.cc.
+// Every row is here. For a row of kPacked, host/packed_batch.cc and
+// cuda/device_stage.cc also have code that fills it.
 TensorTable BuiltInRows() {
   constexpr auto kIds = &BatchFields::input_ids;
   constexpr auto kLabels = &BatchFields::labels;

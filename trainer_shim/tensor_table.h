@@ -18,12 +18,12 @@ namespace ballast {
 struct BatchInfo;
 
 // The tensors of batches, one row each. The layout, both backends, the digest,
-// the C interface, Python and docs/thd_format.md read the table, so a tensor is
-// a row and the code that computes its values.
+// the C interface, Python and docs/thd_format.md read the table, so a new
+// tensor needs a row and the code that computes its values.
 
 // The numbers of ballast_dtype (c_api_base.h).
 enum class ElementType {
-  kPixels = 0,  // in rows alone: float32 or bfloat16, as the rank asked
+  kPixels = 0,  // only in rows: float32 or bfloat16, as the rank requests
   kInt32 = 2,
   kInt64 = 3,
   kFloat32 = 4,
@@ -45,17 +45,17 @@ enum class Join {
   // Entries of the samples' items (images, crops, videos, patches) one after
   // the other, in the order of the samples.
   kItems,
-  // The same, each item padded to the largest of the batch or of the model.
+  // Likewise, each item padded to the largest of the batch or of the model.
   kPaddedItems,
   // An entry for each data-parallel rank.
   kRanks,
 };
 absl::string_view JoinName(Join join);  // such as "tokens"
 
-// Who writes a tensor, and where it is.
+// The writer of a tensor, and its place.
 enum class Memory {
-  // The backend, from the samples' payload, in the batch's memory: kernels
-  // where that is a GPU's. Tensor peers may receive it from tensor rank 0.
+  // The backend, from the samples' payload, in the batch's memory: by kernels
+  // if that is a GPU's memory. Tensor peers may receive it from tensor rank 0.
   kPacked,
   // The host, from the schedule alone: in the batch's memory, with a copy in
   // host memory under the name NAME_host.
@@ -105,7 +105,7 @@ struct TensorRow {
 // In the order in which batches list their tensors.
 using TensorTable = std::vector<TensorRow>;
 
-// The rows of the library, then those of AddTensorRow.
+// The rows of the library, then the rows of AddTensorRow.
 std::shared_ptr<const TensorTable> MakeTensorTable();
 
 // Adds a row to all tables made from now on: for code that is linked to the
@@ -121,9 +121,9 @@ struct BatchTensor {
   const TensorRow* row = nullptr;          // of BatchInfo::table
   ElementType type = ElementType::kInt64;  // never kPixels
   TensorShape shape;
-  // Place, at a multiple of 256: of a kPacked tensor in the batch's packed
-  // memory, of a kListed or kListedOnce one among the batch's lists, which the
-  // host backend leaves where the layouts have them.
+  // Place, at a multiple of 256: for a kPacked tensor in the batch's packed
+  // memory, for a kListed or kListedOnce one among the batch's lists, which the
+  // host backend leaves in the layouts.
   uint64_t offset = 0;
 
   uint64_t bytes() const { return shape.elements() * ElementBytes(type); }
@@ -139,7 +139,7 @@ inline constexpr int kHostMemory = -1;
 
 // A dense, row-major array. Owns nothing.
 struct TensorView {
-  const char* name = "";  // of the table
+  const char* name = "";  // as in the table
   ElementType type = ElementType::kInt64;
   const void* data = nullptr;
   int device = kHostMemory;  // or CUDA's number

@@ -99,7 +99,7 @@ BALLAST_HOST_DEVICE inline uint64_t ContextOffset(uint64_t i, uint64_t local,
 absl::Status CheckContextAlign(uint32_t size, uint32_t align);
 
 // Indices of the rank's tokens in the whole sequence, in order, for trainers
-// that slice tensors of their own. `cu_seqlens_padded`: TextLayout's. Errors:
+// that slice their own tensors. `cu_seqlens_padded`: TextLayout's. Errors:
 // INVALID_ARGUMENT (the rank does not exist; bounds that do not begin with 0,
 // that decrease, or, with size above 1, that are not multiples of 2*size; no
 // token).

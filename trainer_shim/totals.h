@@ -9,7 +9,7 @@
 
 namespace ballast {
 
-// How many tokens the language module pads each sample to: a multiple of
+// The length to which the language module pads each sample: a multiple of
 // `align`, or, with packing.mode `padded`, the length of a row, which all
 // samples of a micro-batch share. A plain value.
 struct SamplePadding {
@@ -45,9 +45,9 @@ struct PackedTotals {
   bool operator==(const PackedTotals& other) const = default;
 };
 
-// Sums over all samples of a micro-batch or, with `owner`, over those it trains
-// on. Pure; O(samples). `micro_batch` must have passed CheckColumns. An owner
-// whose module is not configured owns nothing.
+// Sums over all samples of a micro-batch or, with `owner`, over the samples
+// that it trains on. Pure; O(samples). `micro_batch` must have passed
+// CheckColumns. An owner whose module is not configured owns nothing.
 PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
                        const SamplePadding& padding,
                        const std::optional<v1::Role>& owner = std::nullopt);

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Most steps per call; more steps take several calls.
+// Limit of steps per call; more steps take several calls.
 constexpr uint64_t kStepsACall = 16;
 
 constexpr char kExamples[] =

@@ -12,7 +12,8 @@
 #include "proto/loader_service.pb.h"
 
 namespace ballast {
-// What `ballastctl doctor` saw of this machine. Sizes in bytes; 0: unknown.
+// Facts about this machine that `ballastctl doctor` looks at. Sizes in bytes;
+// 0: unknown.
 struct NodeFacts {
   // /dev/shm.
   uint64_t shared_memory = 0;
@@ -20,7 +21,7 @@ struct NodeFacts {
   // Memory of the first server: its stated sum, and the limit of its machine.
   uint64_t server_memory = 0;
   uint64_t server_machine_memory = 0;
-  // Limits of this process, the most it may raise them to.
+  // Limits of this process, as high as it may raise them.
   uint64_t open_files = 0;
   uint64_t locked_memory = 0;
   uint64_t gpus = 0;
@@ -29,11 +30,11 @@ struct NodeFacts {
   bool has_nvjpeg = false;
   // Whether the kernel can filter the system calls of helpers (seccomp).
   bool has_seccomp = false;
-  // Whether the kernel says that a time service keeps the clock.
+  // Whether the kernel reports that a time service keeps the clock.
   bool clock_is_kept = false;
 };
 
-// An answer of one server, or why there is none.
+// One server's answer, or the reason why there is none.
 struct ServerFacts {
   std::string address;
   absl::Status status;        // of Attach
@@ -41,7 +42,7 @@ struct ServerFacts {
   absl::Status health;
 };
 
-// One line of the doctor's.
+// One line of the doctor's report.
 struct Finding {
   enum class Grade { kGood, kWarning, kFault };
   Grade grade = Grade::kGood;

@@ -52,7 +52,7 @@ struct Fits {
   uint64_t first_step = 0;
   uint64_t last_step = 0;
   std::map<v1::Module, ModuleFit> modules;  // with timings
-  std::vector<v1::Module> absent;           // that the job does not have
+  std::vector<v1::Module> absent;           // that the job lacks
 };
 
 std::vector<std::string> Names(const std::vector<CostTerm>& terms) {

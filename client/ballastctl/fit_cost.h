@@ -23,8 +23,8 @@ struct FitCostOptions {
   bool json = false;
 };
 
-// Fits every module for which the server keeps enough timings, using the
-// schedules of their steps. Writes one line of JSON (keys: the command's
+// Fits every module for which the server keeps enough timings. Uses the
+// schedules of the timings' steps. Writes one line of JSON (keys: the command's
 // --help), or a table, warnings and the lines for the configuration. Errors: as
 // LoaderClient and AddObservations; NOT_FOUND (no such timing);
 // INVALID_ARGUMENT (too few timings for every module).

@@ -47,8 +47,8 @@ struct Options {
   bool json = false;
 };
 
-// The step up to which this server's clients have trained: the one that they
-// are at counts as not trained.
+// The step that this server's clients train now: its samples do not count as
+// trained yet.
 absl::StatusOr<uint64_t> CurrentStep(const ServerOption& server) {
   BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(server));
   BALLAST_ASSIGN_OR_RETURN(const v1::GetStatusResponse status,

@@ -10,7 +10,7 @@
 
 namespace ballast {
 
-// `mixture`: what training has drawn from each source.
+// `mixture`: the number of samples that training has taken from each source.
 void AddMixture(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // One JSON object, or a table with a line above it.

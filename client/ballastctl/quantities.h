@@ -30,7 +30,7 @@ std::string Printable(absl::string_view text);
 std::string MetricName(const v1::MetricFamily& family,
                        const v1::MetricFamily::Metric& metric);
 
-// A histogram from the wire; one with other bounds gives an empty one.
+// Converts a histogram message; an empty histogram if its bounds are not ours.
 DurationHistogram::Snapshot GetSnapshot(
     const v1::MetricFamily::Histogram& histogram);
 

@@ -22,7 +22,7 @@ namespace ballast {
 // does not know the service; as LoaderClient's for address, TLS and token.
 class QueryClient {
  public:
-  // Does not connect yet.
+  // Connects at the first call.
   explicit QueryClient(const std::string& address,
                        const ChannelSecurity& security = {});
   ~QueryClient();

@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// `samples`: the samples of steps and where they lie.
+// `samples`: the samples of steps and their places.
 void AddSamples(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // Writes the samples of steps `first` to `first + steps - 1` to `out`, one line

@@ -121,8 +121,8 @@ void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
 
 namespace {
 
-// The sizes of a job's modules as a table and, where `now` has it, the balance
-// of training's current step. `now` may be null. Pure.
+// The sizes of a job's modules as a table, with the balance of training's
+// current step if `now` has it. `now` may be null. Pure.
 std::string ModuleTable(const v1::Job& job, const Snapshot* now) {
   const bool even = now != nullptr && now->balance.has_value();
   std::vector<Table::Column> columns = {
@@ -220,7 +220,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Most lines of each list; --json has all.
+// Limit of lines of each list; --json has all.
 constexpr int kMostClients = 8;
 constexpr int kMostProblems = 10;
 
@@ -501,7 +501,7 @@ std::string StatusJson(const ServerReport& report) {
   if (report.now.has_value()) {
     AddState(*report.now, GetFigures(*report.now, BeforeOf(report)), &json);
   }
-  // A server's strings may hold any bytes; those that are not UTF-8 are
+  // A server's strings may hold any bytes; bytes that are not UTF-8 are
   // replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -30,9 +30,9 @@ struct StatusOptions {
   bool json = false;
 };
 
-// Writes the state to `out` (status_view.h). Blocks for the interval. Errors:
-// as LoaderClient::Attach, GetStatus, GetStats and GetBalance. A server without
-// GetBalance is not an error.
+// Writes the state to `out`, as StatusText or StatusJson. Blocks for the
+// interval. Errors: as LoaderClient::Attach, GetStatus, GetStats and
+// GetBalance. A server without GetBalance is not an error.
 absl::Status PrintStatus(LoaderClient* client, QueryClient* metrics,
                          const StatusOptions& options, Clock* clock,
                          std::ostream* out);

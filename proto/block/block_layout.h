@@ -76,7 +76,7 @@ struct BlockGeometry {
 
 // The block as bytes: header, sample table, image table, payload. docs/block.md
 // is its specification. All numbers are little-endian; the structs below are
-// written and read as they lie in memory, so hosts must be little-endian too.
+// written and read as they are in memory, so hosts must be little-endian too.
 
 inline constexpr uint32_t kBlockMagic = 0x54534C42;  // "BLST"
 inline constexpr uint16_t kBlockVersion = 4;
@@ -126,8 +126,8 @@ struct SampleRecord {
 static_assert(sizeof(SampleRecord) == 64);
 
 // Set if the sample could not be read: only its size is right. Its images are
-// grey: those that travel as pixels hold that, and whoever unpacks those that
-// travel encoded makes it.
+// grey: pixels in the block are grey already; an image that passes through
+// encoded is made grey by its owner.
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
 // A crop of an image; an image of Qwen's families is one crop. Or a frame of a
@@ -139,11 +139,12 @@ struct ImageRecord {
   uint32_t grid_w;
   uint32_t height;  // in pixels
   uint32_t width;
-  // The image travels encoded: the data are a JPEG file of this length, not
-  // pixels. 0: the data are pixels, H*W*3 bytes of RGB.
+  // The image passes through encoded: the data are a JPEG file of this length,
+  // not pixels. 0: the data are pixels, H*W*3 bytes of RGB.
   uint32_t encoded_bytes;
-  // Number of the image in its sample. Videos follow the images; those of
-  // models that take them in the order of the text (InternVL) stand among them.
+  // Number of the image in its sample. Videos follow the images; with models
+  // that take both in the order of the text (InternVL), videos are among the
+  // images.
   uint32_t image;
   // Sides of that image before resizing, in pixels, where the schedule has them
   // (MicroBatchSchedule.image_height); else 0.
@@ -189,8 +190,9 @@ LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes);
 
 // How many of the `steps` steps (0: no end) from step number `step` on have
 // data. Returns 0, no end, only if neither `steps` nor the data end. All ranks
-// of a job know where the data end, so each stops by itself before the same
-// step. Errors: OUT_OF_RANGE (no step has data: DataEnd's status).
+// of a job know where the data end, so they all stop before the same step
+// without communication. Errors: OUT_OF_RANGE (no step has data: DataEnd's
+// status).
 absl::StatusOr<uint64_t> StepsWithData(const v1::Job& job, uint64_t step,
                                        uint64_t steps);
 

@@ -66,7 +66,7 @@ void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
       record.image_height = row.image_height[image];
       record.image_width = row.image_width[image];
     }
-    // Without seconds the frames of a video are crops as an image's are.
+    // Without seconds, the frames of a video are crops like an image's.
     if (!row.grid_t.empty() && row.seconds_per_patch[image] > 0) {
       record.grid_t = row.grid_t[image];
       record.seconds_per_patch = row.seconds_per_patch[image];

@@ -23,24 +23,24 @@ struct PayloadRow {
   // For each crop: its size in patches.
   absl::Span<const uint32_t> grid_h;
   absl::Span<const uint32_t> grid_w;
-  // For each crop: the length of its file if it travels encoded, else 0.
-  // Empty: all travel as pixels.
+  // For each crop: the length of its file if it passes through encoded, else 0.
+  // Empty: all are pixels.
   absl::Span<const uint32_t> encoded_bytes;
   // For each image: number of its crops. Empty: one each.
   absl::Span<const uint32_t> crops = {};
-  // For each image: its sides before resizing. Empty: the model asks not for
-  // them.
+  // For each image: its sides before resizing. Empty: the model does not
+  // request them.
   absl::Span<const uint32_t> image_height = {};
   absl::Span<const uint32_t> image_width = {};
-  // For each image: temporal patches of a video, 0 of an image, and the seconds
-  // between two, 0 of an image and of a video whose frames are an image's crops
-  // to the model. Empty: no video.
+  // For each image: temporal patches of a video, 0 for an image, and the
+  // seconds between two, 0 for an image and for a video whose frames the model
+  // takes as an image's crops. Empty: no video.
   absl::Span<const uint32_t> grid_t = {};
   absl::Span<const float> seconds_per_patch = {};
 };
 
 // The row of sample `sample` of a micro-batch that passed CheckColumns.
-// `first` is GetFirstEntries that micro-batch. The spans point into
+// `first` is GetFirstEntries of that micro-batch. The spans point into
 // `micro_batch`.
 PayloadRow GetRow(const v1::MicroBatchSchedule& micro_batch,
                   const FirstEntries& first, uint32_t sample);
@@ -55,7 +55,7 @@ uint64_t PayloadBytes(const PayloadRow& row, Media media,
 std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
                                    Media media, const BlockGeometry& geometry);
 
-// Appends the records of a row's crops: those of its first image, then those of
+// Appends the records of a row's crops: the crops of its first image, then of
 // the second, …, each at its offset in the payload of images.
 void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
                  std::vector<ImageRecord>* crops);
@@ -74,8 +74,8 @@ struct BlockPlan {
   BlockHeader header;
   // In destination order: ascending (owner, place).
   std::vector<PlannedSample> samples;
-  // Crops of the images of samples[0], then of samples[1], …; empty of a module
-  // that does not take images.
+  // Crops of the images of samples[0], then of samples[1], …; empty for a
+  // module that does not take images.
   std::vector<ImageRecord> images;
 
   // Length of the whole block.

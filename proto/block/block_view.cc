@@ -18,7 +18,7 @@ absl::Status Wrong(absl::string_view field, uint64_t found,
       absl::StrCat("block: ", field, " is ", found, ", wanted ", wanted));
 }
 
-// Returns whether [offset, offset + count * size) lies inside `limit` bytes.
+// Returns whether [offset, offset + count * size) is inside `limit` bytes.
 bool Fits(uint64_t offset, uint64_t count, uint64_t size, uint64_t limit) {
   return offset <= limit && count <= (limit - offset) / size;
 }
@@ -227,8 +227,8 @@ std::string ChunkPrefix(uint64_t length) {
 
 std::optional<size_t> ReadChunkPrefix(absl::Span<const uint8_t> first,
                                       uint64_t message_bytes) {
-  // ChunkPrefix always writes the shortest framing whose lengths fit, so it is
-  // enough to compare with it.
+  // ChunkPrefix always writes the shortest framing whose lengths fit, so a
+  // comparison with it is enough.
   for (size_t size = 4; size <= first.size() && size <= message_bytes; ++size) {
     const std::string prefix = ChunkPrefix(message_bytes - size);
     if (prefix.size() != size) continue;

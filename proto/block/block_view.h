@@ -23,7 +23,7 @@ absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes);
 // at a multiple of 16. Thread-compatible; every accessor is O(1).
 class BlockView {
  public:
-  // Checks magic, version and that every table, sample and image lies inside
+  // Checks magic, version and that every table, sample and image is inside
   // `bytes` without overflow. Any bytes are safe to pass. Errors:
   // INVALID_ARGUMENT naming the field, the value found and the value wanted.
   static absl::StatusOr<BlockView> Parse(absl::Span<const uint8_t> bytes);
@@ -66,8 +66,8 @@ void MarkPlaceholder(const BlockPlan& plan, uint32_t index,
                      absl::Span<uint8_t> block);
 
 // A PullResponse with a chunk as bytes on the wire: a few bytes of protobuf
-// framing, then the data. A server sends the data from where it lies, and a
-// client copies it to its place.
+// framing, then the data. A server sends the data from where they are, and a
+// client copies them to their place.
 
 // Length of the longest framing of any chunk.
 inline constexpr size_t kMaxChunkPrefix = 2 * (1 + 10);

@@ -7,7 +7,7 @@
 
 namespace ballast {
 
-// Where the taps of four output pixels lie.
+// The places of the taps of four output pixels.
 struct TapsOfFour {
   std::array<double, 4> center;
   std::array<double, 4> first;  // source pixel
@@ -20,7 +20,8 @@ bool HasCubicWeightsAvx2();
 
 // Row t of `rows` gets each pixel's bicubic weight of its source pixel `first`
 // + t, or 0 from its `count` on. A pixel's weights add up to 1. The operations
-// and their order are those of FilterWeights' plain code, so the bits are.
+// and their order are the same as in FilterWeights' plain code, so the bits are
+// the same.
 void CubicWeightsAvx2(const TapsOfFour& taps, double narrowing, size_t num_rows,
                       std::array<double, 4>* rows);
 

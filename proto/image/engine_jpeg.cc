@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
 
-// Reads a JPEG's segments more strictly than libjpeg does: of two readings of
-// an odd header an engine may choose the other one.
+// Reads a JPEG's segments more strictly than libjpeg does: if an odd header has
+// two readings, an engine may choose the other one.
 
 namespace ballast {
 
@@ -156,7 +156,7 @@ class Header {
     return Refusal::kNone;
   }
 
-  // The judgement on all of it, once the scan is reached.
+  // The verdict on the whole header, once the scan is reached.
   EngineJudgement Judge() {
     if (!HasColours()) return {Refusal::kColours, {}};
     if (!FindSampling()) return {Refusal::kSampling, {}};

@@ -42,9 +42,9 @@ struct PlaneLayout {
 };
 PlaneLayout LayOutPlanes(const PlaneForm& form);
 
-// Why a file is not for the GPU's JPEG engines. An engine must make libjpeg's
-// planes of it, to the bit, and an engine reports no damage: whatever is
-// unusual is left to the host.
+// Why a file is not for the GPU's JPEG engines. An engine must make the same
+// planes of it as libjpeg, to the bit, and an engine reports no damage. So
+// everything unusual is left to the host.
 enum class EngineRefusal : uint8_t {
   kNone,      // the engines take it
   kNotJpeg,   // another format
@@ -56,7 +56,7 @@ enum class EngineRefusal : uint8_t {
   kTables,    // quantisation of 16 bits or by 0; tables missing
   kScan,      // more than one scan, or a part of the coefficients
   kSize,      // a side or an area out of bounds, too tall
-  // Not of a header; JudgeForEngines does not answer these.
+  // Not decided by a header; JudgeForEngines does not return these.
   kEnd,     // no end marker, or no scan
   kLength,  // the file is longer than an encoded image may be
   kTurned,  // model.exif_orientation turns the picture
@@ -66,8 +66,8 @@ inline constexpr int kEngineRefusals = 12;
 // "not baseline of 8 bits": for messages and tables.
 absl::string_view EngineRefusalText(EngineRefusal refusal);
 
-// Bounds of what the engines are given. The area bounds the memory of planes:
-// at most kMostEnginePixels * 3 bytes and the padding of rows.
+// Bounds of the images that the engines get. The area bounds the memory of
+// planes: at most kMostEnginePixels * 3 bytes and the padding of rows.
 inline constexpr uint32_t kMostEngineSide = 16384;
 inline constexpr uint64_t kMostEnginePixels = uint64_t{1} << 25;
 // Pillow resamples still taller images in another order: vertically first.

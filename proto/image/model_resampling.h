@@ -8,7 +8,7 @@
 
 namespace ballast {
 
-// The library of model.resample. `fast` and an unset value stand for Pillow 12.
+// The library of model.resample. `fast` and an unset value mean Pillow 12.
 constexpr ResampleLibrary GetLibrary(v1::Model::Resample resample) {
   switch (resample) {
     case v1::Model::RESAMPLE_PILLOW13:
@@ -20,7 +20,7 @@ constexpr ResampleLibrary GetLibrary(v1::Model::Resample resample) {
   }
 }
 
-// The filter of model.image_family.filter. An unset value stands for bicubic.
+// The filter of model.image_family.filter. An unset value means bicubic.
 constexpr ResampleFilter GetFilter(v1::ImageFamily::Filter filter) {
   switch (filter) {
     case v1::ImageFamily::FILTER_BILINEAR:
@@ -34,8 +34,8 @@ constexpr ResampleFilter GetFilter(v1::ImageFamily::Filter filter) {
   }
 }
 
-// How the images of a job's model are resized. Qwen's have no family, and are
-// bicubic.
+// How the images of a job's model are resized. Qwen's models have no family;
+// their images use bicubic.
 inline Resampling GetResampling(const v1::Model& model) {
   return {GetFilter(model.image_family().filter()),
           GetLibrary(model.resample())};
@@ -44,8 +44,8 @@ inline Resampling GetResampling(const v1::Model& model) {
 // True if the library resizes along y before x. The order matters because
 // pixels are rounded in between. Pillow 12 begins with y for images over a
 // hundred times as high as wide whose height shrinks. Pillow 13 begins with y
-// if the height shrinks by more than twice the pixels by which the width does;
-// a width that grows shrinks by less than 0. torchvision always begins with x.
+// if the height shrinks by more than twice as many pixels as the width; a width
+// that grows counts as a negative shrinkage. torchvision always begins with x.
 constexpr bool IsResizedAlongYFirst(ResampleLibrary library, uint32_t width,
                                     uint32_t height, uint32_t new_width,
                                     uint32_t new_height) {

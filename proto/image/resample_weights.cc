@@ -39,8 +39,8 @@ double FilterValue(ResampleFilter filter, double x) {
   return 0.0;
 }
 
-// Fraction bits with which torchvision rounds weights of which `largest` is the
-// largest: as many as 16 bits can hold.
+// Fraction bits to which torchvision rounds weights whose largest is `largest`:
+// as many as fit 16 bits.
 int TorchvisionBits(double largest) {
   int bits = 0;
   while (bits < kWeightBits &&

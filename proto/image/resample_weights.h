@@ -8,15 +8,15 @@
 
 namespace ballast {
 
-// Fraction bits of a weight: 32 less 8 for the pixel and 2 that keep sums of
-// negative and above-one weights from overflowing.
+// Fraction bits of a weight: 32 minus 8 for the pixel, minus 2 so that sums
+// with weights below 0 or above 1 do not overflow.
 inline constexpr int kWeightBits = 32 - 8 - 2;
 
 enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
 
 // The library whose pixels are reproduced, bit for bit. Pillow 12 and 13 have
 // the same weights and differ in the order of their passes
-// (proto/image/model_resampling.h). torchvision has PyTorch's kernel for
+// (proto/image/model_resampling.h). torchvision uses PyTorch's kernel for
 // antialiased uint8: weights of 16 bits.
 enum class ResampleLibrary { kPillow12, kPillow13, kTorchvision };
 
@@ -47,11 +47,11 @@ struct ResampleWeights {
 
 // Computes a filter's weights, bit for bit as the library does. torchvision's
 // weights are multiplied by a power of two, so that sums in units of
-// 2^-kWeightBits have its bits, too. Bicubic has a = -0.5 in all libraries.
-// Uses AVX2 for bicubic where there is one. Thread-compatible.
+// 2^-kWeightBits also have the library's bits. Bicubic has a = -0.5 in all
+// libraries. Uses AVX2 for bicubic if the processor has it. Thread-compatible.
 class FilterWeights {
  public:
-  // Output pixels whose weights are computed side by side.
+  // Number of output pixels whose weights are computed together.
   static constexpr uint32_t kGroup = 4;
   struct Group {
     std::array<uint32_t, kGroup> first;  // source pixel
@@ -65,15 +65,15 @@ class FilterWeights {
   FilterWeights(uint32_t source, uint32_t output,
                 const Resampling& resampling = {});
 
-  // Taps that no output pixel has more of.
+  // Upper bound on the taps of an output pixel.
   uint32_t most_taps() const { return static_cast<uint32_t>(2 * support_) + 2; }
 
   // Without AVX2. For tests.
   void UsePlainCode() { has_avx2_ = false; }
 
-  // The weights of the output pixels from `begin` on, a multiple of kGroup.
-  // What it has of pixels behind the last one means nothing. Valid until the
-  // next call.
+  // The weights of the output pixels from `begin` on, a multiple of kGroup. Its
+  // entries after the last output pixel mean nothing. Valid until the next
+  // call.
   const Group& WeightsOfGroup(uint32_t begin);
 
   // The weights of output pixel `i`, for the source pixels from `first` on.

@@ -14,7 +14,7 @@ namespace ballast {
 
 // Makes the fingerprint of `entries` (key -> value): the XXH3-128 over all keys
 // and values in ascending order of key, each preceded by its length, the same
-// over only the data keys of `split`, and for train that of the data before
+// over only the data keys of `split`, and for train the hash of the data before
 // each step of a FromStepKey. Equal on every machine.
 v1::Fingerprint MakeFingerprint(
     const std::map<std::string, std::string>& entries,
@@ -23,9 +23,9 @@ v1::Fingerprint MakeFingerprint(
 // Returns whether `key` belongs to the data of `split`: it determines which
 // sample has which position there or what the sample contains. The other keys
 // are layout: dp sizes, servers, the micro-batch, balance, packing, which
-// images travel encoded, rules of a release, and where the data end (topology,
-// balance, packing, delivery, batch.micro, order.epochs); or they name sources
-// of another split ("splits.valid.index.chat"; those of train are
+// images pass through encoded, rules of a release, and where the data end
+// (topology, balance, packing, delivery, batch.micro, order.epochs); or they
+// name sources of another split ("splits.valid.index.chat"; train's keys are
 // "sources.0000" and "index.chat").
 bool IsDataKey(absl::string_view key, v1::Split split = v1::SPLIT_TRAIN);
 
@@ -65,8 +65,8 @@ absl::Status CheckSameFingerprint(const v1::Fingerprint& a,
 // before are the same, so the step begins at the same position; the layout and
 // the data of later steps may differ. Returns OK also if either is empty,
 // otherwise FAILED_PRECONDITION with both data hashes and, if the checkpoint
-// has entries, the first differing data key; where that alters a step before
-// `next_step`, with what to do. Both are fingerprints of `split`. By default
+// has entries, the first differing data key; if that key alters a step before
+// `next_step`, also what to do. Both are fingerprints of `split`. By default
 // the data of all steps must be the same.
 absl::Status CheckSameData(
     const v1::Fingerprint& checkpoint, const v1::Fingerprint& server,

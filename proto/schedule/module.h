@@ -12,13 +12,13 @@ namespace ballast {
 
 // The modules of a model are a list: encoders, each for one kind of media, and
 // the language model, which trains on the text of every sample. Messages and
-// block headers hold a module's number (v1::Module); all else about it follows
-// from its row in kModuleKinds. Code asks for the kind of media that a module
-// takes, or walks the list, and never compares names.
+// block headers hold a module's number (v1::Module); everything else about it
+// follows from its row in kModuleKinds. Code asks for the kind of media that a
+// module takes, or walks the list, and never compares names.
 
 // The media of a sample that a module takes.
 enum class Media {
-  kNone,    // no module has this: of a number that is in no row
+  kNone,    // no module takes this: for a number without a row
   kText,    // tokens of every sample: the language model alone
   kImages,  // images and videos: an encoder
 };

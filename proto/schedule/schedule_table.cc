@@ -86,7 +86,7 @@ absl::Status CheckPlaces(const v1::StepSchedule& schedule) {
 }
 
 // A video's entries agree with each other and with its frames, which are of one
-// size and travel as pixels. Precondition: the columns have their lengths.
+// size and are sent as pixels. Precondition: the columns have their lengths.
 absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
   uint32_t crop = 0;
   for (int i = 0; i < micro_batch.grid_t_size(); ++i) {
@@ -121,7 +121,7 @@ absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
   return absl::OkStatus();
 }
 
-// An image that travels encoded is one crop.
+// An image that passes through encoded is one crop.
 absl::Status CheckEncodedCrops(const v1::MicroBatchSchedule& micro_batch) {
   int crop = 0;
   for (int i = 0; i < micro_batch.crops_size(); ++i) {

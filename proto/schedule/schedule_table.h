@@ -12,11 +12,11 @@ namespace ballast {
 
 // Checks that a micro-batch can be read column by column: each column has one
 // entry for each sample (or image, or crop), each side of a crop is 1 to 65535
-// patches, no file that travels encoded is above kMostEncodedBytes, every
-// reader and owner is a rank of its module, and every slot is a micro-batch of
-// the step. A schedule from the wire must pass this once before anything
-// indexes it. O(samples). Errors: INVALID_ARGUMENT, naming the column, the
-// value found and what was wanted.
+// patches, no file that passes through encoded is above kMostEncodedBytes,
+// every reader and owner is a rank of its module, and every slot is a
+// micro-batch of the step. A schedule from the wire must pass this once before
+// anything indexes it. O(samples). Errors: INVALID_ARGUMENT, naming the column,
+// the value found and what was wanted.
 absl::Status CheckColumns(const v1::StepSchedule& schedule,
                           const v1::MicroBatchSchedule& micro_batch);
 
@@ -24,8 +24,8 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
 // 0, 1, 2, … once each.
 absl::Status CheckColumns(const v1::StepSchedule& schedule);
 
-// The places of images and crops in the columns of a micro-batch: those of
-// sample i are the entries first[i] to first[i + 1], exclusive.
+// The places of images and crops in the columns of a micro-batch: sample i has
+// the entries first[i] to first[i + 1], exclusive.
 struct FirstEntries {
   // Places in crops, image_height, image_width, grid_t and seconds_per_patch.
   // One entry a sample, and the number of images.
@@ -42,12 +42,12 @@ inline uint32_t GetCrops(const v1::MicroBatchSchedule& micro_batch,
   return micro_batch.crops().empty() ? 1 : micro_batch.crops(image);
 }
 
-// Largest file that travels encoded: bounds the memory of an image on its way,
-// whatever the size of its pixels.
+// Largest file that passes through encoded: bounds the memory of an image in
+// transit, whatever the size of its pixels.
 inline constexpr uint32_t kMostEncodedBytes = (uint32_t{1} << 26) - 1;
 
-// Length of the file of entry `crop` of the columns of crops if it travels
-// encoded; 0 if it travels as pixels.
+// Length of the file of entry `crop` of the columns of crops if it passes
+// through encoded; 0 if it is sent as pixels.
 inline uint32_t EncodedBytes(const v1::MicroBatchSchedule& micro_batch,
                              uint32_t crop) {
   return micro_batch.encoded_bytes().empty() ? 0
@@ -61,17 +61,17 @@ inline uint32_t GridT(const v1::MicroBatchSchedule& micro_batch,
   return micro_batch.grid_t().empty() ? 0 : micro_batch.grid_t(image);
 }
 
-// Patches of entry `crop` of the columns of crops; of a frame of a video those
-// of one temporal patch.
+// Patches of entry `crop` of the columns of crops; for a frame of a video, the
+// patches of one temporal patch.
 inline uint64_t CropPatches(const v1::MicroBatchSchedule& micro_batch,
                             uint32_t crop) {
   return uint64_t{micro_batch.grid_h(crop)} * micro_batch.grid_w(crop);
 }
 
-// Calls add(patches, count) for the stretches of patches of sample `sample`
-// within which vision towers attend: each crop of an image, and each temporal
-// patch of a video, all `count` of which have as many. `first` is
-// GetFirstEntries the micro-batch.
+// Calls add(patches, count) for the attention segments of sample `sample`: the
+// ranges of patches within which vision towers attend. A segment is a crop of
+// an image, or one of `count` temporal patches of a video, which all have the
+// same number of patches. `first` is GetFirstEntries of the micro-batch.
 template <typename Add>
 void ForEachSegment(const v1::MicroBatchSchedule& micro_batch,
                     const FirstEntries& first, uint32_t sample, Add add) {
@@ -94,7 +94,7 @@ std::vector<uint32_t> SampleVideos(const v1::MicroBatchSchedule& micro_batch);
 
 // Formats a step for people: one line for each micro-batch and module with the
 // load of its ranks before and after balancing (smallest, largest, largest over
-// mean) and the number of samples that change their rank; then the step's
+// mean) and the number of samples that move to another rank; then the step's
 // totals. `ballast-server plan` and `ballastctl schedule` print it without
 // --json.
 std::string ScheduleToTable(const v1::StepSchedule& schedule);

@@ -85,7 +85,8 @@ std::optional<uint64_t> StepOfPosition(const v1::Job& job, uint64_t position) {
   if (position < range.first_position()) return std::nullopt;
   const uint64_t step = range.first_step() +
                         (position - range.first_position()) / range.samples();
-  // The range's last steps may be followed by positions that are left out.
+  // The range's last steps may be followed by positions that order.skips leaves
+  // out.
   if (step >= end) return std::nullopt;
   return step;
 }

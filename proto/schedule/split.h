@@ -31,7 +31,7 @@ absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step);
 // The step that consumes the position; nullopt if order.skips leaves it out.
 std::optional<uint64_t> StepOfPosition(const v1::Job& job, uint64_t position);
 
-// Number of steps whose positions all lie before `position`.
+// Number of steps whose positions are all before `position`.
 uint64_t StepsBefore(const v1::Job& job, uint64_t position);
 
 // Positions from `first` to `end` - 1.
@@ -55,8 +55,8 @@ absl::string_view SplitName(v1::Split split);
 // The split of that name, or nullopt.
 std::optional<v1::Split> ParseSplit(absl::string_view name);
 
-// "valid " in front of what a message says of another split than train; empty
-// for train, which goes without saying.
+// "valid ", to begin a message about any split but train; empty for train, the
+// default.
 std::string SplitWord(v1::Split split);
 
 // OK if the job has the split. Otherwise INVALID_ARGUMENT naming the key that

@@ -40,7 +40,8 @@ std::vector<AheadSample> SamplesToRead(
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(100);
-// After a failure of the store, which its readers will see, too.
+// Pause after a failure of the store. Readers of the store get the failure,
+// too.
 constexpr absl::Duration kPause = absl::Seconds(5);
 // How far the future is searched for the next use of a cached range.
 constexpr uint64_t kHorizon = uint64_t{16} << 20;
@@ -81,7 +82,7 @@ void AheadFetcher::Follow(
   while (!Stopped(std::exchange(wait, kLook))) {
     const std::optional<uint64_t> current = current_step();
     if (!current.has_value()) continue;
-    // Training began anew at an earlier step.
+    // Training restarted at an earlier step.
     if (last.has_value() && *current < *last) {
       fetched_to_ = 0;
       Pass(UINT64_MAX);
@@ -98,7 +99,7 @@ void AheadFetcher::Follow(
       wait = absl::ZeroDuration();
       continue;
     }
-    // The end of the data, or no room until training has gone on.
+    // The end of the data, or no room until training advances.
     if (absl::IsOutOfRange(status) || absl::IsResourceExhausted(status)) {
       continue;
     }

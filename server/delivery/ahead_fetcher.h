@@ -45,9 +45,9 @@ std::vector<AheadSample> SamplesToRead(
     const v1::StepSchedule& schedule,
     const std::map<v1::Module, ServedModule>& served);
 
-// Fetches from stores what the next steps of train need, in the order in which
-// they need it, and gives up for it what the cache needs last (entry_pool.h).
-// Without a cache it fetches into memory, as far as `memory` goes.
+// Fetches from stores what the next steps of train need, in the order of need,
+// and evicts from the cache what is needed last (entry_pool.h). Without a cache
+// it fetches into memory, up to `memory` bytes.
 class AheadFetcher {
  public:
   struct Settings {
@@ -68,16 +68,16 @@ class AheadFetcher {
   AheadFetcher(const AheadFetcher&) = delete;
   AheadFetcher& operator=(const AheadFetcher&) = delete;
 
-  // Follows training from a thread of its own until the destructor: keeps the
-  // steps after `current_step()`, which is called a few times a second, up to
-  // `ahead_steps` further fetched. nullopt: nobody trains.
+  // Follows training in its own thread until the destructor: keeps the steps
+  // after `current_step()`, up to `ahead_steps` further, fetched.
+  // `current_step` is called a few times a second; nullopt: nobody trains.
   void Start(std::function<std::optional<uint64_t>()> current_step);
 
   // Fetches the samples of steps `first` to `end` - 1 and returns when they are
-  // there. `progress` is called with the number of steps done and the bytes
+  // fetched. `progress` is called with the number of steps done and the bytes
   // that came from the store so far. Errors: as SampleSource::FetchAhead,
-  // naming the sample; RESOURCE_EXHAUSTED (the cache is full of what is needed
-  // earlier); as the scheduler. Not beside Start.
+  // naming the sample; RESOURCE_EXHAUSTED (the cache is full of data that is
+  // needed earlier); as the scheduler. Must not be used together with Start.
   absl::Status Fetch(
       uint64_t first, uint64_t end,
       const std::function<void(uint64_t steps, uint64_t bytes)>& progress);
@@ -85,7 +85,8 @@ class AheadFetcher {
   // The first step whose samples have not all been fetched; 0: unknown.
   uint64_t fetched_to_step() const { return fetched_to_; }
 
-  // Threads that have been started beside Start's: none while all is here.
+  // Number of threads started in addition to Start's: 0 while nothing has to be
+  // fetched.
   size_t threads_started() const { return threads_.started(); }
 
  private:
@@ -94,7 +95,7 @@ class AheadFetcher {
   absl::Status FetchStep(uint64_t step);
   absl::Status FetchSample(uint64_t step, const AheadSample& sample);
   bool MakeRoomFor(uint64_t step, uint64_t position, uint64_t bytes);
-  // The first position that is still needed, at most `position`.
+  // The first position that is still needed; at most `position`.
   uint64_t NextPosition(uint64_t position);
   // Forgets the steps up to `step`.
   void Pass(uint64_t step);
@@ -107,8 +108,8 @@ class AheadFetcher {
   Mutex mutex_;
   CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of the steps that have been fetched and are not passed: the position from
-  // which on they and all later ones draw.
+  // For each step that has been fetched and not passed: the first position that
+  // it or a later step reads.
   std::map<uint64_t, uint64_t> first_positions_ ABSL_GUARDED_BY(mutex_);
   // Bytes fetched ahead into memory, by step.
   std::map<uint64_t, uint64_t> ahead_ ABSL_GUARDED_BY(mutex_);

@@ -72,7 +72,7 @@ bool Names(const std::string& path, int descriptor) {
          open_file.st_ino == named.st_ino;
 }
 
-// Checks the size of the file system, not what is free of it: clients may still
+// Checks the size of the file system, not its free space: clients may still
 // hold the arena of a server that this one replaces.
 absl::Status CheckSize(const std::string& directory, uint64_t bytes) {
   struct statvfs file_system;

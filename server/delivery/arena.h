@@ -37,12 +37,12 @@ struct ArenaIdentity {
 class Arena {
  public:
   // Creates a file in `directory`, after removing the files that dead servers
-  // left there. `bytes` is rounded down to whole pages. A file system that is
-  // large enough need not have the room yet: clients keep the memory of a dead
-  // server's arena until they are done with its last block. Errors:
+  // left there. `bytes` is rounded down to whole pages. The file system must be
+  // large enough, but its space need not be free yet: clients keep the memory
+  // of a dead server's arena until they are done with its last block. Errors:
   // RESOURCE_EXHAUSTED (the file system is too small), PERMISSION_DENIED,
-  // NOT_FOUND (no such directory), UNAVAILABLE (the file system is wholly full,
-  // or the system refuses something else); each names the directory.
+  // NOT_FOUND (no such directory), UNAVAILABLE (the file system has no space at
+  // all, or another system call fails); each names the directory.
   static absl::StatusOr<std::unique_ptr<Arena>> CreateShared(
       const std::string& directory, uint64_t bytes);
 
@@ -92,8 +92,8 @@ int RemoveStaleArenas(const std::string& directory);
 // Makes the arena that `setting` (serve.arena: `off`, `auto` or a directory)
 // requests. `socket` is the path of the server's Unix socket, or empty. `auto`
 // tries the socket's directory if that is in memory, then /dev/shm. If both
-// fail, or the given directory does with UNAVAILABLE, it logs why and creates a
-// private arena: a server that serves over the stream is better than none.
+// fail, or the given directory fails with UNAVAILABLE, it logs why and creates
+// a private arena: a server that serves over the stream is better than none.
 // Errors: otherwise as CreateShared for a directory; as CreatePrivate.
 absl::StatusOr<std::unique_ptr<Arena>> MakeArena(absl::string_view setting,
                                                  absl::string_view socket,

@@ -46,7 +46,7 @@ class Block {
     // The whole block (docs/block.md), from a multiple of 256. Constant while
     // the hold lasts.
     absl::Span<const uint8_t> bytes;
-    // Answers the block's XXH3-64. The first call may read the whole block.
+    // Returns the block's XXH3-64. The first call may read the whole block.
     std::function<uint64_t()> checksum;
     // Absent if the block may not be lent to a client in place.
     std::optional<ArenaPlace> place;
@@ -73,7 +73,7 @@ class Block {
   const std::optional<ArenaPlace>& place() const { return content_.place; }
 
   // Lends the block, which must have a place, to the client until the hold
-  // ends: the block no longer keeps its stream from the next one.
+  // ends: the block then no longer delays its stream's next one.
   void Lend() {
     if (on_lend_) std::exchange(on_lend_, nullptr)();
   }
@@ -87,12 +87,12 @@ class Block {
 // A block whose size is known but that is not in memory yet.
 struct PlannedBlock {
   BlockPlan plan;
-  // The grids of all samples' crops, in the plan's order, for either module.
-  // Those of sample i are [first_grid[i], first_grid[i+1]).
+  // The grids of all samples' crops, in the plan's order, for every module.
+  // Sample i has the grids [first_grid[i], first_grid[i+1]).
   std::vector<ImageGrid> grids;
   std::vector<uint32_t> first_grid;
-  // For each grid: the length of the image's file if it travels encoded, else
-  // 0.
+  // For each grid: the length of the image's file if it passes through encoded,
+  // else 0.
   std::vector<uint32_t> encoded_bytes;
 };
 
@@ -103,8 +103,8 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              const DeliveryRule& delivery,
                                              const BlockGeometry& geometry);
 
-// What the builder gets for sample `item` of the plan, whose payload is
-// `payload`, record.payload_bytes long. Points into `planned`.
+// The request that the builder gets for sample `item` of the plan, whose
+// payload is `payload`, record.payload_bytes long. Points into `planned`.
 SampleRequest GetRequest(const PlannedBlock& planned, uint32_t item,
                          absl::Span<uint8_t> payload);
 

@@ -53,19 +53,20 @@ struct BlockKey {
 //
 // `memory` (serve.memory) is divided into one share for each rank that the
 // server serves, of each split: streams of one split that are not read for a
-// while, as those of validation, cannot keep another's from their shares. All
-// streams of a role have its share together, however many a client opens. A
+// while, such as validation's, cannot take the shares of another split. All
+// streams of a role use its share together, however many a client opens. A
 // stream may hold
 //   - any block, while it holds nothing or all that it holds is lent (in its
 //     client's hands): no setting, no neighbour and no client that keeps its
 //     blocks can stop it;
 //   - more, while the blocks of its role, lent ones included, stay within one
-//     share, those of all roles within `memory`, and the arena has a place.
+//     share, the blocks of all roles within `memory`, and the arena has a
+//     place.
 // A block that a stream may hold by the first rule alone cannot be lent, so it
 // is released as soon as it has been sent. Without room in `memory` or a place
 // in the arena, its memory is outside the arena, and it is gone once released.
 // A block counts once for its role, from the first Acquire until the last
-// Release, and once in total, also while it is in work.
+// Release, and once in total, also while it is being built.
 //
 // Worst case: memory + S·B bytes for S open streams and a largest block of B.
 // The bound is `memory` itself if no block is larger than a share, the streams
@@ -103,7 +104,7 @@ class BlockLedger {
   // Ends the stream's hold on the block. Returns the block's fate:
   enum class Fate {
     kStays,     // held by others, or idle
-    kUnwanted,  // in work, and nobody holds it
+    kUnwanted,  // being built, and nobody holds it
     kGone,      // the caller forgets it
   };
   Fate Release(uint64_t stream, uint64_t block);
@@ -114,7 +115,7 @@ class BlockLedger {
 
   bool IsHeld(uint64_t block) const;
 
-  // Bytes of blocks that are held or in work, and of idle blocks.
+  // Bytes of blocks that are held or being built, and of idle blocks.
   uint64_t in_use() const { return in_use_; }
   uint64_t idle() const { return idle_bytes_; }
   uint64_t share() const { return share_; }

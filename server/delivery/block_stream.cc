@@ -12,8 +12,8 @@ constexpr uint64_t kLastStep = std::numeric_limits<uint64_t>::max();
 
 StreamProgress::StreamProgress(const BlockRange& range, uint32_t prefetch_steps)
     : prefetch_steps_(prefetch_steps), to_begin_(range.first) {
-  // A range that runs past the last representable step has no end of its own:
-  // the schedule refuses such steps first.
+  // A range past the last representable step needs no end here: the schedule
+  // refuses such steps first.
   if (range.steps != 0 && range.steps <= kLastStep - range.first.step) {
     end_step_ = range.first.step + range.steps;
   }

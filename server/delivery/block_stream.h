@@ -18,8 +18,8 @@
 namespace ballast {
 
 // A role's blocks in order of (step, micro-batch), built ahead of demand.
-// Created by Loader::OpenStream. Thread-safe, but for one consumer. May outlive
-// the loader, and its blocks may outlive both.
+// Created by Loader::OpenStream. Thread-safe, for one consumer. May outlive the
+// loader, and its blocks may outlive both.
 class BlockStream {
  public:
   // Calls Close().
@@ -46,9 +46,9 @@ class BlockStream {
   virtual absl::Status status() const = 0;
 
   // Ends the stream and frees its blocks; a block that is being built is freed
-  // once its samples in work are done. `ready` may still be running on another
-  // thread when this returns, but is not called again: the caller must wake a
-  // consumer that waits for it.
+  // once the samples that workers are building are done. `ready` may still be
+  // running on another thread when this returns, but is not called again: the
+  // caller must wake a consumer that waits for it.
   virtual void Close() = 0;
 };
 
@@ -178,8 +178,8 @@ struct LoaderStream {
   std::optional<PlannedBlock> planned;
   std::deque<QueuedBlock> queue;  // in order
   absl::Status plan_error;        // follows the queued blocks
-  // Whether the consumer has asked for a block's checksum: workers then compute
-  // those of later blocks, ahead of demand.
+  // Whether the consumer has requested a block's checksum: workers then compute
+  // the checksums of later blocks, ahead of demand.
   bool asks_checksums = false;
   bool waits_for_memory = false;
   bool waits_for_encoders = false;

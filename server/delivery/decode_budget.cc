@@ -19,7 +19,7 @@ absl::StatusOr<DecodeBudget::Lease> DecodeBudget::Take(uint64_t bytes) {
   }
   in_use_ += bytes;
   ++first_;
-  // What is left may do for the next one.
+  // The rest may be enough for the next caller.
   if (first_ != next_) changed_.NotifyAll();
   return Lease(this, bytes);
 }

@@ -11,10 +11,11 @@
 namespace ballast {
 
 // The memory for decoding that all threads and helper processes of a server
-// share (serve.decode_memory). Whoever decodes takes what the header says that
-// it needs, in the order of asking: a large image waits for those before it,
-// and those after it wait for the large one, so none waits for ever. A holder
-// takes nothing else meanwhile that it could wait for, so there is no deadlock.
+// share (serve.decode_memory). Before decoding, a caller takes the memory that
+// the file's header calls for. Callers are served in the order of their calls:
+// a large image waits for the callers before it, and the callers after it wait
+// for the large one, so none waits forever. While a caller holds memory, it
+// takes nothing else that it could wait for, so there is no deadlock.
 // Thread-safe.
 class DecodeBudget {
  public:
@@ -43,14 +44,14 @@ class DecodeBudget {
     uint64_t waiting = 0;  // callers of Take
   };
 
-  // `bytes`: of all leases together.
+  // `bytes`: limit on all leases together.
   explicit DecodeBudget(uint64_t bytes) : bytes_(bytes) {}
 
-  // Takes `bytes`, or the whole budget if they are more. Blocks until they are
-  // free. Errors: CANCELLED (Close).
+  // Takes `bytes`, or the whole budget if `bytes` is more. Blocks until they
+  // are free. Errors: CANCELLED (Close).
   absl::StatusOr<Lease> Take(uint64_t bytes);
 
-  // Ends all waits; later ones fail at once. Leases are not affected.
+  // Ends all waits; later calls of Take fail at once. Leases are not affected.
   void Close();
 
   uint64_t bytes() const { return bytes_; }
@@ -64,7 +65,7 @@ class DecodeBudget {
   CondVar changed_;
   uint64_t in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;   // number of the next caller
-  uint64_t first_ ABSL_GUARDED_BY(mutex_) = 0;  // of the one to be served
+  uint64_t first_ ABSL_GUARDED_BY(mutex_) = 0;  // the next to serve
   bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

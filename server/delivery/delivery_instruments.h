@@ -9,7 +9,7 @@
 
 namespace ballast {
 
-// What was decoded for one use.
+// Counts of media decoded for one purpose.
 struct DecodedCounters {
   Counter images;
   Counter videos;
@@ -31,8 +31,8 @@ struct BuildInstruments {
   // Time from a sample's text to token ids, labels and positions.
   DurationHistogram tokenise;
 
-  // Decoded for vision, and what language decoded to check that it can be
-  // decoded (LanguageBuilder).
+  // Media decoded for vision, and media that language decoded only to check
+  // that they can be decoded (LanguageBuilder).
   DecodedCounters vision;
   DecodedCounters check;
   Counter images_encoded;  // sent as files, for their owners to decode

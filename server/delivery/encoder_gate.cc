@@ -75,7 +75,7 @@ EncoderGate::Ranks EncoderGate::GetRanks() const {
 bool EncoderGate::MustWait(const BlockId& block, const Progress& encoder,
                            uint64_t encoder_begun, uint32_t prefetch_steps) {
   if (block < encoder.first_unbuilt) return false;
-  // A block that is being built ends by itself, built or failed.
+  // A block that is being built always ends, built or failed.
   if (block < encoder.to_begin) return true;
   if (!encoder.goes_on || encoder_begun >= kEncoderBlocksPerBlock) return false;
   if (encoder.looks_still >= kStalledLooks) return false;

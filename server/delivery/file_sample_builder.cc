@@ -191,8 +191,8 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   SampleWork work{&scope, ""};
   const absl::StatusOr<std::optional<DataFault>> built =
       BuildPayload(request, &work);
-  // What the index said of the sample, if anything has written to it, may be of
-  // another one.
+  // If the index file has been written to, its entry may belong to another
+  // sample.
   BALLAST_RETURN_IF_ERROR(
       reader_.source(request.record.source).index().CheckUnchanged());
   if (built.ok() && !built->has_value()) return SampleOutcome::kBuilt;

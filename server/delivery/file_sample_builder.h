@@ -37,8 +37,8 @@ namespace ballast {
 // so that every other sample stays where the schedule places it. Both functions
 // write every byte of request.payload.
 
-// Fills in grey images (kGreyPixel). The places of images that travel encoded
-// are zeroed: the owner makes them grey (kSampleIsPlaceholder).
+// Fills in grey images (kGreyPixel). The places of images that pass through
+// encoded are zeroed: the owner makes them grey (kSampleIsPlaceholder).
 void FillVisionPlaceholder(const SampleRequest& request);
 
 // Fills in the placeholders of the sample's images and videos, of these sides,
@@ -88,9 +88,9 @@ class BadSamples {
 };
 
 // Builds vision payloads: reads the images, and decodes and resizes them
-// straight into the payload; files of those that travel encoded are read there.
-// Records for language whether all of them are good.
-// Thread-safe.
+// straight into the payload. Files of images that pass through encoded are read
+// straight into it. Records for language whether all images of the sample are
+// good. Thread-safe.
 class VisionBuilder {
  public:
   // Neither is owned.
@@ -102,7 +102,7 @@ class VisionBuilder {
   absl::StatusOr<std::optional<DataFault>> Build(const SampleRequest& request,
                                                  SampleWork* work);
 
-  // Images with faults that were skipped, as Pillow does.
+  // Images whose faults were skipped, as Pillow does.
   uint64_t images_with_warnings() const { return images_with_warnings_; }
 
  private:
@@ -135,14 +135,14 @@ class FileSampleBuilder : public SampleBuilder {
 
   // The memory of serve.decode_memory.
   const DecodeBudget& decode_budget() const { return decode_budget_; }
-  // Ends waits for it; a Build that would need more fails.
+  // Ends all waits for this memory; a Build that takes more of it fails.
   void EndWaits() { decode_budget_.Close(); }
 
   const BadSamples& bad_samples() const { return bad_samples_; }
   // Changes serve.max_bad_samples from now on.
   void SetMaxBadSamples(uint32_t most) { bad_samples_.SetMost(most); }
 
-  // Images with faults that were skipped, as Pillow does; they count as good.
+  // Images whose faults were skipped, as Pillow does; they count as good.
   uint64_t images_with_warnings() const {
     return vision_.images_with_warnings();
   }

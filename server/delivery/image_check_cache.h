@@ -23,7 +23,7 @@ struct SampleCheck {
 };
 
 // Remembers, for the last kMost positions of each split, whether their images
-// are good: if not, the sample's text is not supervised. Thread-safe;
+// are good. If not, the sample's text is not supervised. Thread-safe;
 // threads at different positions rarely share a lock.
 class ImageCheckCache {
  public:

@@ -18,21 +18,20 @@
 #include "proto/schedule/split.h"
 #include "server/delivery/worker_pool.h"
 
-// Tasks of a Loader's workers: plan blocks, find memory for them and build
-// them.
-// Streams of a Loader: the blocks that each begins, hands out and releases.
+// A Loader has two parts: streams, which begin, hand out and release blocks,
+// and tasks of workers, which plan blocks, find memory for them and build them.
 
 namespace ballast {
 
 namespace {
 
-// Streams that a rank may have open besides those of its peers: attempts whose
-// end the server has not noticed yet, and a tool's stream.
+// Streams that a rank may have open in addition to its peers' streams: attempts
+// whose end the server has not noticed yet, and a tool's stream.
 constexpr uint64_t kSpareStreams = 3;
 constexpr uint64_t kLeastStreamsOfRole = 8;
 constexpr uint64_t kLeastStreams = 64;
 
-// Schedules cached beyond those that prefetching spans.
+// Schedules cached in addition to the schedules of the prefetched steps.
 constexpr size_t kSpareSchedules = 4;
 
 // The path of the first Unix socket that the server listens at, if any.
@@ -393,8 +392,8 @@ void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
     return;
   }
   stream->progress.Stop();
-  // OUT_OF_RANGE would mean the normal end of a stream, which a step that does
-  // not exist is not.
+  // OUT_OF_RANGE would mean the normal end of a stream, but this step does not
+  // exist.
   stream->plan_error =
       absl::IsOutOfRange(planned.status())
           ? absl::InvalidArgumentError(planned.status().message())
@@ -770,7 +769,7 @@ std::unique_ptr<Block> Loader::MakeHold(const LoaderStream& stream,
 
 void Loader::Abandon(const std::shared_ptr<LoaderBlock>& block,
                      Deferred* deferred) {
-  // Without a build yet, the task that is to create it finds out by itself.
+  // If there is no build yet, the task that would create it checks for this.
   if (block->build == nullptr) return;
   if (workers_->RemoveIfUntouched(block->build.get())) {
     deferred->builds.push_back(std::move(block->build));

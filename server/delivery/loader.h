@@ -60,7 +60,7 @@ struct LoaderStats {
 // stream of its role wants it, and once for all streams that do: they share the
 // block (block_ledger.h). All streams share `serve.threads` workers, whose unit
 // of work is one sample, and `serve.memory` (block_ledger.h states its bound),
-// which is where `serve.arena` says. Each stream is prepared up to
+// which is in the place that `serve.arena` names. Each stream is prepared up to
 // `serve.prefetch_steps` steps ahead of the block that its client takes next.
 // Thread-safe.
 //
@@ -82,9 +82,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   // `config` is a loaded one. `ranks` is the number of ranks that this server
   // serves, over all modules: the memory is divided into as many shares for
-  // each split of the job. `scheduler`, that of train, and `clock` are not
-  // owned and outlive the loader, and so does `active`, which lists the
-  // schedules that are being computed; may be null.
+  // each split of the job. `scheduler` is the scheduler of train. `active`
+  // lists the schedules that are being computed; it may be null. `scheduler`,
+  // `clock` and `active` are not owned and outlive the loader.
   //
   // The loader stops when the last copy of the returned pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited
@@ -111,9 +111,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // A role may have a stream for each peer and three more, 8 at least. One that
   // is opened beyond that ends the idle stream of the role whose consumer has
   // taken no block for the longest time, with ABORTED; a stream is idle while
-  // its consumer does not wait for a block. All roles together may have as many
-  // for each rank of each split, 64 at least; beyond that, the role with the
-  // most streams gives way to one that has fewer.
+  // its consumer does not wait for a block. All roles together may have this
+  // number for each rank of each split, 64 at least; beyond that, the role with
+  // the most streams gives way to one that has fewer.
   //
   // Errors: INVALID_ARGUMENT (no such module, rank or split), OUT_OF_RANGE (the
   // data end before the step), UNAVAILABLE (the loader drains),
@@ -124,7 +124,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready);
 
-  // FAILED_PRECONDITION, as of OpenStream, if another rank of the module with
+  // FAILED_PRECONDITION, as from OpenStream, if another rank of the module with
   // an open stream does not request the same delivery as `role`.
   absl::Status CheckAskAlike(const v1::Role& role) const;
 
@@ -202,7 +202,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   absl::Status CheckAskAlikeLocked(const v1::Role& role) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Ends another stream if that is what a new stream of `role` needs. Errors:
+  // Ends another stream if a new stream of `role` needs its place. Errors:
   // RESOURCE_EXHAUSTED.
   absl::Status MakeRoomFor(const v1::Role& role, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

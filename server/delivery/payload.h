@@ -55,8 +55,8 @@ LanguageArrays OpenLanguagePayload(const SampleRequest& request,
 
 // Builds language payloads: reads the text, tokenises it and lays out ids,
 // labels and positions. If ChecksImages(config), a sample whose images have a
-// data fault has it here too; images that vision has not read are read and
-// decoded, or compared with their hash, into memory that is dropped.
+// data fault has the same fault here; images that vision has not read are read
+// and decoded, or compared with their hash, into memory that is dropped.
 // Thread-safe.
 class LanguageBuilder {
  public:
@@ -72,7 +72,7 @@ class LanguageBuilder {
  private:
   absl::StatusOr<std::optional<DataFault>> CheckImages(
       const SampleRequest& request, SampleWork* work) const;
-  // `sides`: of the sample's images.
+  // `sides`: the sides of the sample's images.
   absl::StatusOr<FaultOr<TextSample>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
       absl::Span<const TileShape> sides, const SampleVideoText& videos) const;

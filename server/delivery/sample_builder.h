@@ -19,10 +19,10 @@ struct SampleRequest {
   SampleRecord record = {};
   // The grids of all crops of the sample; set for every module.
   absl::Span<const ImageGrid> grids;
-  // For each grid: the length of its image's file if it travels encoded, else
-  // 0. Empty: all images travel as pixels.
+  // For each grid: the length of its image's file if it passes through encoded,
+  // else 0. Empty: all images are sent as pixels.
   absl::Span<const uint32_t> encoded_bytes;
-  // Only of a module of images: the place of each crop, from the payload's
+  // Only for a module of images: the place of each crop, from the payload's
   // start.
   absl::Span<const ImageRecord> images;
   // record.payload_bytes long, at a multiple of 256; uninitialised.

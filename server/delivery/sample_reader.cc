@@ -55,14 +55,15 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
   return *decoder;
 }
 
-// The content hashes of a sample whose images the index has marks of.
+// The content hashes of a sample for whose images the index has marks.
 absl::StatusOr<absl::Span<const uint64_t>> GetHashes(
     const SourceIndex& index, uint64_t ordinal, const IndexedSample& indexed) {
   if (indexed.marks.empty()) return absl::Span<const uint64_t>();
   return index.content_hashes(ordinal);
 }
 
-// The fault of a file that is not for engines although the index marks it.
+// The fault of a file that JPEG engines cannot decode although the index marks
+// it for them.
 std::optional<DataFault> FindHeaderFault(absl::string_view file,
                                          const ImageSize& size) {
   const auto judged = JudgeForEngines(file);
@@ -85,10 +86,10 @@ std::optional<DataFault> FindHeaderFault(absl::string_view file,
       "); has the file changed? index the source again, with --check"));
 }
 
-// The fault of image `i`'s file if it is not the one that the index knows. An
+// The fault of image `i`'s file if it is not the file that was indexed. An
 // image that a check has found clean, or any if the index has all hashes, is
-// compared however it travels, so that model.decode makes no difference.
-// `encoded`: SampleRequest::EncodedBytes.
+// compared whether it passes through or not, so that model.decode makes no
+// difference. `encoded`: SampleRequest::EncodedBytes.
 std::optional<DataFault> FindFileFault(absl::string_view file, size_t i,
                                        const IndexedSample& indexed,
                                        absl::Span<const uint64_t> hashes,
@@ -107,14 +108,14 @@ std::optional<DataFault> FindFileFault(absl::string_view file, size_t i,
 // The crops of one image.
 struct ImageCrops {
   uint32_t count = 1;
-  // More than the whole image resized once: `plan` says how they are made.
+  // True if the crops are more than the whole image resized once: `plan` says
+  // how to make them.
   bool is_cut = false;
   ImagePlan plan;
 };
 
-// The crops of an image of these sides, which must be those of the request from
-// `first` on. Errors: INTERNAL (the schedule was made
-// by another plan).
+// The crops of an image of these sides. The request must have as many crops
+// from `first` on. Errors: INTERNAL (the schedule was made by another plan).
 absl::StatusOr<ImageCrops> PlanCrops(const ImagePlanner* planner,
                                      const ImageSize& size, size_t images,
                                      const SampleRequest& request,
@@ -132,9 +133,10 @@ absl::StatusOr<ImageCrops> PlanCrops(const ImagePlanner* planner,
                    request.grids.size(), " for the whole sample"));
 }
 
-// The place to read image `image` of `images` to; nullptr if it has none, or
-// does not travel encoded. An image's number is that of its crop where each is
-// one crop, which all others of its sample must then be, too.
+// The place to read the file of image `image` to; nullptr if it has none, or
+// the image does not pass through encoded. `images`: number of images of the
+// sample. Only if each image of the sample is one crop, is an image's number
+// also its crop's number.
 char* PlaceOfFile(const SampleRequest& request, size_t image, size_t images,
                   uint64_t size, SampleReader::Place place) {
   if (image >= images || images != request.grids.size() || size == 0 ||
@@ -282,7 +284,7 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   if (raw->images.size() != sizes.size()) {
     return CountDiffers("images", raw->images.size(), sizes.size());
   }
-  // Each has a crop or more.
+  // Each image has at least one crop.
   if (sizes.size() > request.grids.size()) {
     return CountDiffers("images", sizes.size(), request.grids.size());
   }
@@ -304,7 +306,7 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
         work->active->Stage("checking a video's file");
         BALLAST_ASSIGN_OR_RETURN(const uint64_t found,
                                  HashVideo(raw->videos[i]));
-        // Of another version the hash says nothing.
+        // The hash says nothing about another version of the file.
         BALLAST_RETURN_IF_ERROR(CheckUnchanged(raw->videos[i]));
         if (auto fault = FindContentFault(found, video_hashes[i])) {
           return fault->In(absl::StrCat("video ", i));

@@ -23,8 +23,8 @@
 
 namespace ballast {
 
-// Returns the fault of an image's file if it is not the one that the index
-// knows: `bytes` has another length than `encoded_bytes`
+// Returns the fault of an image's file if it is not the file that was indexed:
+// `bytes` has another length than `encoded_bytes`
 // (IndexedSample::encoded_bytes), or another hash than `content_hash`
 // (SourceIndex::content_hashes; nullopt: the image has not been checked). Pure.
 std::optional<DataFault> FindEncodedImageFault(
@@ -62,12 +62,12 @@ class SampleReader {
 
   // Reads the images and videos of the sample. Writes crop i, as the model's
   // processor makes it, to `place(i)`, its height*width*3 bytes; counts
-  // images, videos and frames in `decoded`, which may be null. If crop i
-  // travels encoded (request.EncodedBytes), its image's file is there instead,
-  // read straight from the source where it can be, and known to be the one that
-  // was indexed; where `place(i)` is empty it is compared only. Returns how
-  // many images had faults that were skipped. Blocks on the disk. Non-OK
-  // statuses are transient faults.
+  // images, videos and frames in `decoded`, which may be null. If crop i passes
+  // through encoded (request.EncodedBytes), writes its image's file there
+  // instead, read straight from the source where possible, and checks that it
+  // is the file that was indexed. If `place(i)` is empty, the file is only
+  // checked. Returns how many images had faults that were skipped. Blocks on
+  // the disk. Non-OK statuses are transient faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
   absl::StatusOr<FaultOr<uint32_t>> ReadImages(const SampleRequest& request,
                                                Place place,
@@ -91,7 +91,7 @@ class SampleReader {
 
  private:
   // Decodes a video, the sample's `number`-th; its frames are the crops from
-  // `crop` on, which is moved behind them. `decoded` may be null.
+  // `crop` on, which is moved past them. `decoded` may be null.
   absl::StatusOr<std::optional<DataFault>> ReadVideo(
       const RawVideo& raw, const IndexedVideo& indexed, uint64_t number,
       const SampleRequest& request, Place place, DecodedCounters* decoded,

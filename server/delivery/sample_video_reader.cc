@@ -16,7 +16,7 @@ std::string SizeOf(const IndexedVideo& video) {
                       video.height, " pixels at ", video.fps, " a second");
 }
 
-// Everything that the plan follows from is as it was.
+// Whether everything that the plan depends on is equal.
 bool IsSame(const IndexedVideo& a, const IndexedVideo& b) {
   return a.frames == b.frames && a.width == b.width && a.height == b.height &&
          a.fps == b.fps && a.rotation == b.rotation &&
@@ -58,7 +58,8 @@ absl::Status ReadList(const RawVideo& raw, const IndexedVideo& indexed,
 
 uint64_t VideoDecodeBytes(const IndexedVideo& video) {
   constexpr uint64_t kProcess = uint64_t{64} << 20;
-  // The most that a codec refers to, and the one being decoded.
+  // Maximum number of frames that a codec refers to, plus the one being
+  // decoded.
   constexpr uint64_t kKept = 17;
   // Planes of 4:2:0 in two bytes a value; the RGB slots, and a turned frame.
   constexpr uint64_t kPixelBytes = kKept * 3 + 3 * 3 + 3;
@@ -121,8 +122,8 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
                          "; has the file changed? index the source again"));
       },
       plan.frames, form, place);
-  // The decoder read the file after its sample was checked. Of a file that
-  // changed meanwhile, damage says nothing either.
+  // The decoder read the file after its sample was checked. If the file changed
+  // meanwhile, damage says nothing about the sample.
   BALLAST_RETURN_IF_ERROR(CheckUnchanged(raw));
   return read;
 }

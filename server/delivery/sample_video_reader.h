@@ -33,7 +33,7 @@ struct SampleVideoText {
 };
 
 // The videos of samples: their plans from the index, their texts, and their
-// frames, which processes of their own decode (VideoReader). Thread-safe.
+// frames, which separate processes decode (VideoReader). Thread-safe.
 class SampleVideoReader {
  public:
   // `model` is complete. At most `processes` videos are decoded at a time; no
@@ -51,10 +51,10 @@ class SampleVideoReader {
       absl::Span<const IndexedVideo> videos) const;
 
   // Decodes the planned frames, resizes each and writes it to place(i).
-  // `pictures` decodes those of a list, and may be null for any other video.
-  // Blocks on the file and the process. Errors: a data fault (damaged, or
-  // another video than the index has), and as VideoReader::ReadFrames and
-  // DecodeBudget::Take.
+  // `pictures` decodes the pictures of a video that is a list of them, and may
+  // be null for any other video. Blocks on the file and the process. Errors: a
+  // data fault (damaged, or another video than the index has), and as
+  // VideoReader::ReadFrames and DecodeBudget::Take.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
   absl::Status Read(const RawVideo& raw, const IndexedVideo& indexed,
                     const VideoPlan& plan, ImageDecoder* pictures,

@@ -90,8 +90,8 @@ class ActiveSamples {
 std::vector<ActiveSample> Stalled(absl::Span<const ActiveSample> work,
                                   absl::Time now, absl::Duration after);
 
-// Whether nothing goes on any more: something has stalled, and no stage has
-// begun for `after`, the last one at `last_begun`. Pure.
+// Whether all work has stopped: something has stalled, and no stage has begun
+// for `after`, the last one at `last_begun`. Pure.
 inline bool NothingGoesOn(absl::Span<const ActiveSample> stalled,
                           absl::Time last_begun, absl::Time now,
                           absl::Duration after) {
@@ -122,9 +122,9 @@ class StallWatch {
       const ActiveSamples* samples, absl::Duration after, Describe describe,
       Clock* clock);
 
-  // Calls `on_change` with true once nothing goes on (NothingGoesOn), and with
-  // false once something does again: from the watch's thread. Replaces the
-  // function before, whose last call has then returned; null for none.
+  // Calls `on_change` with true once all work has stopped (NothingGoesOn), and
+  // with false once it goes on, from the watchdog's thread. Replaces the
+  // previous function, whose last call has then returned; null: none.
   void WatchStandstill(std::function<void(bool stands_still)> on_change);
 
   // Changes `after` from now on. The thread notices when its present sleep, a

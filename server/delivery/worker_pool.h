@@ -99,9 +99,9 @@ class WorkQueue {
   uint64_t items_ = 0;  // in by_turn_, not popped
 };
 
-// Threads that help the caller with work that waits for others, such as
-// requests to a store. They are started when there is something to do for them,
-// and kept until the destructor.
+// Threads that help the caller with work that waits for something else, such as
+// requests to a store. They are started when there is work for them, and kept
+// until the destructor.
 class KeptThreads {
  public:
   // At most `most` threads work at the same time, with the caller's.
@@ -139,9 +139,9 @@ class KeptThreads {
   size_t busy_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Executes Loader's work: a thread pool (worker_pool.h), or a test. The order
-// of work is WorkQueue's. Thread-safe. Added work never runs on the calling
-// thread before the call returns.
+// Executes Loader's work: a thread pool (WorkerPool), or a test. The order of
+// work is WorkQueue's. Thread-safe. Added work never runs on the calling thread
+// before the call returns.
 class Workers {
  public:
   virtual ~Workers() = default;

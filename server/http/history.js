@@ -1,14 +1,14 @@
-// The figures over time, of this server and, beside it, of a saved file or of a
-// server of another job.
+// The figures over time: of this server and, next to it, of a saved file or of
+// a server of another job.
 const RANGES = [['900', '15 minutes'], ['3600', '1 hour'], ['21600', '6 hours'], ['86400', '24 hours']];
 const DAY = 86400;
-const MOST_BYTES = 4 << 20;  // of a file to compare with
+const MOST_BYTES = 4 << 20;  // limit of a file to compare with
 let ours = null;
 let theirs = null;
-let live = null;  // of a server: its address, and what is wrong with it
+let live = null;  // of a server to compare with: address, error
 
-// A function of two consecutive points: the growth of a column, by seconds or by
-// the growth of others. null: unknown.
+// A function of two consecutive points: the growth of a column, per second or
+// per the growth of others. null: unknown.
 function growth(a, b, name) {
   const by = a[name] === null || b[name] === null ? null : b[name] - a[name];
   return by === null || by < 0 ? null : by;  // it falls when a server restarts
@@ -45,8 +45,8 @@ function history_of(json) {
   return {name: String(json.server), start: json.start, points: points.filter(p => p.seconds !== null)};
 }
 
-// Where a point stands. Time is counted from each server's start if two are
-// compared.
+// The place of a point on the time axis. Time is counted from each server's
+// start if two are compared.
 function place(past, p) {
   if ($('axis').value === 'step') return p.step;
   return theirs ? p.seconds - past.start : p.seconds;
@@ -93,7 +93,8 @@ function chart([heading, of, unit], from, to) {
     el('figcaption', {}, heading + ' ', el('b', {}, now(own)), theirs ? [' beside ', now(other)].join('') : '', el('span', {}, 'up to ' + unit(top))), svg);
 }
 
-// The name of what stands beside: of a server, and where it was called.
+// The name of the other history: of its server, and the address that was
+// called.
 function shown(past) {
   const name = past.name.slice(0, 80);
   if (!live) return name + ', saved';
@@ -106,7 +107,7 @@ function charts() {
   const xs = [ours, theirs].filter(Boolean).flatMap(past => past.points.slice(1).map(p => place(past, p))).filter(x => x !== null);
   const from = Math.min(...xs), to = Math.max(...xs);
   $('charts').replaceChildren(...CHARTS.map(one => chart(one, from, to)).filter(Boolean));
-  $('alone').hidden = !theirs || live;  // `beside` takes a server away
+  $('alone').hidden = !theirs || live;  // the select `beside` removes a server
   $('beside').replaceChildren(...(theirs
     ? [el('i', {class: 'key after'}), ours.name, el('i', {class: 'key before'}), `${shown(theirs)}; time is counted from the start of each server`]
     : $('charts').children.length ? [] : ['The first points come within ten seconds.']));
@@ -121,8 +122,8 @@ async function ask(path) {
 }
 const recent = seconds => ask('api/history?seconds=' + seconds);
 
-// Fetches what stands beside, if that is a server of serve.compare_with. `null`:
-// nothing has been chosen yet, and the first one is.
+// Fetches the other history if it is of a server of serve.compare_with. `null`:
+// nothing has been chosen yet, and the first server is.
 let chosen = null;
 async function compare() {
   if (chosen === '') return;
@@ -152,7 +153,7 @@ async function follow() {
   try {
     ours = history_of(await recent($('range').value));
     charts();
-    // After it: a server that is silent must not hold this one's charts back.
+    // Last: a server that is silent must not delay this one's charts.
     await compare();
     if (live) charts();
   } catch (error) {

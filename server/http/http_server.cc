@@ -146,7 +146,8 @@ HttpResponse Answer(const Parser::value_type& message,
   if (!target.has_value()) {
     return Fault(400, "the path cannot be decoded; wanted /PATH?NAME=VALUE");
   }
-  // RFC 9112, 3.2: a proxy before this server may heed another one than we do.
+  // RFC 9112, 3.2: a proxy in front of this server may use another one than we
+  // do.
   for (const http::field name :
        {http::field::host, http::field::authorization}) {
     if (message.count(name) <= 1) continue;
@@ -164,7 +165,7 @@ HttpResponse Answer(const Parser::value_type& message,
 }
 
 // One connection. Every operation holds a reference to it, and there is one at
-// a time; the stream ends them when time is up.
+// a time. The stream ends operations when their time is up.
 template <typename Stream>
 class Connection : public std::enable_shared_from_this<Connection<Stream>> {
  public:
@@ -225,8 +226,8 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
         error != http::error::partial_message) {
       return Write(stream_, Fault(400, "this is no request of HTTP/1.1"), true);
     }
-    if (error) return;  // gone, or out of time
-    // The handler may take longer than a client had to ask.
+    if (error) return;  // the client is gone, or out of time
+    // The handler may take longer than the client's time limit for its request.
     Tcp().expires_never();
     const auto& message = parser_.get();
     Write(stream_, Answer(message, *handler_),
@@ -267,7 +268,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
   std::string answer_;
 };
 
-// Starts it where the socket's other work is done.
+// Starts the connection on the socket's executor.
 template <typename Stream>
 void Begin(std::shared_ptr<Connection<Stream>> connection,
            const net::ip::tcp::socket::executor_type& executor) {
@@ -275,10 +276,10 @@ void Begin(std::shared_ptr<Connection<Stream>> connection,
 }
 
 // Answers one request at `socket` by `handler` and closes the connection,
-// within the bounds of HttpServer. With `tls`, which may be null, over TLS; who
-// then asks in plain HTTP is told so. Returns at once: the socket's executor
-// does the work, one piece after the other. `handler` is not owned. Releases
-// `place` once the connection is closed.
+// within the bounds of HttpServer. With `tls`, which may be null, over TLS; a
+// client that sends plain HTTP then gets an answer that says so. Returns at
+// once: the socket's executor does the work, one piece after the other.
+// `handler` is not owned. Releases `place` once the connection is closed.
 void ServeConnection(net::ip::tcp::socket socket,
                      std::shared_ptr<net::ssl::context> tls,
                      const HttpServer::Handler* handler,
@@ -305,7 +306,7 @@ absl::Status Refused(absl::string_view what,
 }
 
 // OpenSSL's context for connections that are accepted with `material`: TLS 1.2
-// or later; with a client_ca, clients show a certificate by one of its
+// or later; with a client_ca, clients must show a certificate of one of its
 // authorities. Sessions are not resumed, so that each connection is checked
 // against the material of its time. Errors: INVALID_ARGUMENT (OpenSSL refuses
 // the material, which ReadTlsIdentity prevents).
@@ -341,7 +342,7 @@ using Error = boost::system::error_code;
 constexpr int kThreads = 16;
 constexpr int kMostConnections = 48;
 constexpr int kBacklog = 64;
-// Until the next attempt to accept, after one that failed.
+// Pause after a failed attempt to accept.
 constexpr std::chrono::milliseconds kAfterFault(100);
 
 absl::StatusOr<tcp::endpoint> Resolve(const std::string& address) {
@@ -383,8 +384,9 @@ absl::StatusOr<tcp::endpoint> Resolve(const std::string& address) {
 absl::Status Listen(const tcp::endpoint& endpoint, tcp::acceptor* acceptor) {
   Error error;
   acceptor->open(endpoint.protocol(), error);
-  // A restarted server takes its port again at once. Where the system chooses,
-  // this would let it choose one that another socket is about to listen at.
+  // A restarted server takes its port again at once. If the system chooses the
+  // port, this would let it choose one at which another socket is about to
+  // listen.
   if (!error && endpoint.port() != 0) {
     acceptor->set_option(tcp::acceptor::reuse_address(true), error);
   }
@@ -409,7 +411,7 @@ std::string GetText(const tcp::endpoint& endpoint) {
 
 }  // namespace
 
-// The threads and what they work on.
+// The threads and the state that they share.
 struct HttpServer::Core {
   Core(Handler answer, std::shared_ptr<const LiveTlsMaterial> material)
       : handler(std::move(answer)), live_tls(std::move(material)) {}
@@ -429,7 +431,8 @@ struct HttpServer::Core {
   void OnAccept(const Error& error, tcp::socket* socket) {
     if (error == net::error::operation_aborted) return;
     if (error) {
-      // Such as a process without descriptors: waits for some to be closed.
+      // For example, the process has no descriptors left: waits until some are
+      // closed.
       pause.expires_after(kAfterFault);
       pause.async_wait([this](Error ended) {
         if (!ended) Accept();
@@ -446,7 +449,7 @@ struct HttpServer::Core {
     if (open < kMostConnections) Accept();
   }
 
-  // Is released when its connection is closed.
+  // Released when its connection is closed.
   std::shared_ptr<void> Place() {
     return std::shared_ptr<void>(nullptr, [this](void*) {
       if (stopping) return;
@@ -456,7 +459,7 @@ struct HttpServer::Core {
     });
   }
 
-  // Follows the material if it has changed.
+  // Makes a new TLS context if the material has changed.
   absl::Status RenewTls() {
     if (live_tls == nullptr) return absl::OkStatus();
     std::shared_ptr<const TlsMaterial> now = live_tls->Get();
@@ -469,7 +472,7 @@ struct HttpServer::Core {
   const Handler handler;
   const std::shared_ptr<const LiveTlsMaterial> live_tls;  // null: no TLS
   std::atomic<bool> stopping{false};
-  // Connections hold what is above; those left end with it.
+  // Connections hold the members above; open connections end with `io`.
   net::io_context io{kThreads};
   // The rest belongs to the acceptor's strand.
   tcp::acceptor acceptor{net::make_strand(io)};

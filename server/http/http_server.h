@@ -13,24 +13,24 @@
 
 namespace ballast {
 
-// What a request asks for, as its first line writes it (RFC 3986).
+// An HTTP request target, from the request's first line (RFC 3986).
 struct RequestTarget {
   std::string path;  // decoded: "/a b"
-  // Decoded; of a name given twice, the last value. A parameter without a name
-  // is left out, and one that cannot be decoded is empty.
+  // Decoded. If a name is given twice, its last value. A parameter without a
+  // name is left out, and one that cannot be decoded is empty.
   std::map<std::string, std::string> query;
 };
 
-// Parses "/a%20b?x=1&y=2". In the query, a plus is a blank. nullopt: it begins
-// with no slash, holds a percent sign without two hexadecimal digits in its
-// path, or a zero byte. Pure.
+// Parses "/a%20b?x=1&y=2". In the query, a plus is a blank. nullopt: it does
+// not begin with a slash, or has a percent sign without two hexadecimal digits
+// in its path, or a zero byte. Pure.
 std::optional<RequestTarget> ParseRequestTarget(absl::string_view text);
 
 struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // "/metrics": decoded, without its query
-  // Behind the path's question mark: "a=1&b=x%20y" as {"a": "1", "b": "x y"}.
-  // Of a name given twice, the last value.
+  // The query after the path's question mark: "a=1&b=x%20y" as {"a": "1", "b":
+  // "x y"}. If a name is given twice, its last value.
   std::map<std::string, std::string> query;
   std::optional<std::string> authorization;
   std::optional<std::string> host;  // as the client wrote it
@@ -40,28 +40,29 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
-  // Headers besides those of every answer, each "Name: value\r\n".
+  // Headers in addition to the headers of every answer, each "Name: value\r\n".
   std::string headers;
 };
 
 // Serves small answers over HTTP/1.1 to browsers and scrapers, one request per
 // connection. Uses Boost.Beast (docs/decisions/0047). Bounds: 48 connections at
-// a time, of which 16 are being handled, and 64 held by the system; 16 KiB of a
-// request before its body, which is not read; 3 seconds from the connection to
-// the request's last byte, whatever the client does meanwhile, and 30 to take
-// the answer. Thread-safe.
+// a time, of which 16 are being handled, and 64 queued by the system; 16 KiB of
+// a request before its body, which is not read; 3 seconds from the connection
+// to the request's last byte, whatever the client does meanwhile, and 30 to
+// take the answer. Thread-safe.
 class HttpServer {
  public:
   // Answers a request. Called on several threads at once. Must not throw.
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
   // Listens at `address`, `host:port` with a name, an IPv4 address or an IPv6
-  // address in brackets; `[::]` accepts IPv4, too. Of a name with both, the
-  // IPv4 address. Port 0 lets the system choose. May ask the name service. With
-  // `tls` over TLS: every connection uses the content at its start. Errors:
-  // INVALID_ARGUMENT (no such address; OpenSSL refuses `tls`), NOT_FOUND (no
-  // such host), UNAVAILABLE (the system refuses, or the address is taken),
-  // RESOURCE_EXHAUSTED (no threads); each but that of `tls` names the address.
+  // address in brackets; `[::]` accepts IPv4, too. If a name has both, the IPv4
+  // address. Port 0 lets the system choose. May ask the name service. With
+  // `tls`, over TLS: every connection uses the content of `tls` at its start.
+  // Errors: INVALID_ARGUMENT (no such address; OpenSSL refuses `tls`),
+  // NOT_FOUND (no such host), UNAVAILABLE (the system refuses, or the address
+  // is taken), RESOURCE_EXHAUSTED (no threads); each except the error of `tls`
+  // names the address.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
       const std::string& address, Handler handler,
       std::shared_ptr<const LiveTlsMaterial> tls = nullptr);

@@ -50,7 +50,7 @@ function tiles(json, rate) {
   const n = json.numbers;
   const frames = rate('ballast_video_frames_total use=vision') + rate('ballast_video_frames_total use=check');
   const videos = finite(n['ballast_videos_total use=vision']) + finite(n['ballast_videos_total use=check']);
-  // Decoders that ended by themselves or by a fault: others were told to.
+  // Decoders that ended on their own or by a fault: others were stopped.
   const ended = ['crash', 'processor_time', 'silence', 'answer', 'killed', 'libraries']
     .map(why => [why.replace('_', ' '), finite(n['ballast_video_decoder_ends_total reason=' + why])]).filter(e => e[1] > 0);
   const encoded = rate('ballast_images_total use=encoded');

@@ -83,8 +83,7 @@ HttpResponse Refuse(const absl::Status& why) {
   return response;
 }
 
-// The range of /api/history and /api/compared; nullopt: none that can be
-// answered.
+// The range of /api/history and /api/compared; nullopt: missing or invalid.
 std::optional<absl::Duration> GetRange(const HttpRequest& request) {
   const auto found = request.query.find("seconds");
   uint32_t seconds = 0;
@@ -96,8 +95,8 @@ std::optional<absl::Duration> GetRange(const HttpRequest& request) {
   return absl::Seconds(seconds);
 }
 
-// The server of /api/compared; the first if none is named, and beyond all of
-// them if what is named is no number.
+// The server of /api/compared; the first if none is named; a number past the
+// last server if the name is no number.
 size_t GetServer(const HttpRequest& request) {
   const auto found = request.query.find("server");
   if (found == request.query.end()) return 0;

@@ -24,7 +24,7 @@ std::string PagePolicy(absl::string_view page);
 // The answer to a request that no page of ours takes: 405 for methods other
 // than GET and HEAD; 421 if `is_local` and the request's host is neither a
 // numeric address nor localhost, so that no page of another site can read ours
-// under a name of its own (DNS rebinding). nullopt: it may pass.
+// under that site's name (DNS rebinding). nullopt: it may pass.
 std::optional<HttpResponse> RefuseAtDoor(const HttpRequest& request,
                                          bool is_local);
 
@@ -53,7 +53,7 @@ struct PageSources {
   std::function<absl::Status(const std::optional<std::string>&)> check;
   // True if only this machine can reach the server. Then a request's host must
   // be a numeric address or localhost, so that no page of another site can read
-  // this one under a name of its own (DNS rebinding).
+  // this one under that site's name (DNS rebinding).
   bool is_local = true;
 };
 

@@ -13,12 +13,12 @@
 
 namespace ballast {
 
-// Most points of an answer: more than a chart has pixels for.
+// Limit of points of an answer: more than a chart has pixels for.
 inline constexpr size_t kMostPoints = 360;
 
 // The page's figures over the last `range`, one object:
-//   ballast_history 1: the version of this format, which a page that compares
-//     jobs reads out of a file
+//   ballast_history 1: the version of this format, for a page that compares
+//     jobs and reads a file
 //   server (its name), start (seconds since 1970: the first point)
 //   columns ["seconds", HistoryPoint::kColumns...]
 //   points [[..]]: one number for each column, or null; in ascending order
@@ -27,7 +27,7 @@ std::string HistoryJson(const std::string& server, const StateHistory& history,
                         absl::Duration range);
 
 // The page's data. Its size is bounded for any job: in larger modules one bar
-// stands for several consecutive ranks, with the largest of their loads.
+// covers several consecutive ranks and shows the largest of their loads.
 inline constexpr int kMostBars = 256;
 inline constexpr int kMostListed = 100;  // clients, bad samples, stalls
 

@@ -92,7 +92,7 @@ uint64_t CropBytes(const ImagePlan& plan, const Resampling& resampling) {
   };
   uint64_t total = 0;
   for (const PlanStage& stage : plan.stages) {
-    // The part that is resized, the part resized, and the canvas.
+    // The part that is resized, the resized part, and the canvas.
     total +=
         bytes(stage.from.height, stage.from.width) +
         bytes(stage.place.height, stage.place.width) +

@@ -21,16 +21,15 @@ uint64_t CropBytes(const ImagePlan& plan, const Resampling& resampling);
 
 // The crops of a decoded image, in the plan's order, bit for bit as the
 // family's processor makes them with the library of `resampling`. `plan` is for
-// an image of this size. Holds the canvases of the plan at once: three bytes a
-// pixel. Errors: a data fault (a canvas of more than
-// kMaxImagePixels); INVALID_ARGUMENT (`plan` is for another size); otherwise as
-// Resize.
+// an image of this size. Holds all canvases of the plan at the same time: three
+// bytes a pixel. Errors: a data fault (a canvas of more than kMaxImagePixels);
+// INVALID_ARGUMENT (`plan` is for another size); otherwise as Resize.
 absl::StatusOr<std::vector<RgbImage>> MakeCrops(const RgbImage& image,
                                                 const ImagePlan& plan,
                                                 const Resampling& resampling);
 
-// Decoded RGB in memory that another owns: rows of width*3 bytes, `stride`
-// bytes apart.
+// Decoded RGB in memory of another owner: rows of width*3 bytes, `stride` bytes
+// apart.
 struct RgbRows {
   const uint8_t* rows;
   uint32_t stride;
@@ -43,7 +42,7 @@ struct RgbRows {
 // Thread-compatible.
 class FrameResizer {
  public:
-  // `max_memory`: most working memory for one picture.
+  // `max_memory`: limit of working memory for one picture.
   explicit FrameResizer(uint64_t max_memory = uint64_t{1} << 30)
       : arena_(max_memory, kKeptMemory) {}
 

@@ -56,7 +56,7 @@ absl::StatusOr<Stored> ReadWholeFile(absl::string_view bytes,
   return OfWholeFile(ReadStored(bytes, options));
 }
 
-// The memory for turning a picture, and with `is_kept` for its pixels.
+// The memory for turning a picture and, with `is_kept`, for its pixels.
 uint64_t PixelBytes(const Stored& stored, bool is_kept) {
   const uint64_t pixels =
       uint64_t{stored.header.width} * stored.header.height * kChannels;
@@ -64,7 +64,8 @@ uint64_t PixelBytes(const Stored& stored, bool is_kept) {
          ((stored.orientation == kUpright ? 0 : 1) + (is_kept ? 1 : 0));
 }
 
-// `decoder`, that of the decoder, with `more`. Errors: a data fault.
+// Checks the limit: `decoder` (the decoder's memory) plus `more`. Errors: a
+// data fault.
 absl::StatusOr<uint64_t> WithinLimit(const Stored& stored, uint64_t decoder,
                                      uint64_t more,
                                      const ImageOptions& options) {
@@ -91,7 +92,8 @@ struct ImageDecoder::State {
   explicit State(const ImageOptions& o)
       : options(o), arena(o.max_memory, kKeptMemory), jpeg(&arena) {}
 
-  // What decoding takes; resizing and a result that is kept take `more`.
+  // Memory that decoding takes; `more` is for resizing, and for a result that
+  // is kept.
   absl::StatusOr<uint64_t> Needs(absl::string_view bytes, const Stored& stored,
                                  uint64_t more) const {
     BALLAST_ASSIGN_OR_RETURN(
@@ -104,7 +106,7 @@ struct ImageDecoder::State {
     return WithinLimit(stored, decoder + tables, more, options);
   }
 
-  // What resizing takes.
+  // Memory that resizing takes.
   uint64_t ResizeBytes(const Stored& stored, uint32_t width,
                        uint32_t height) const {
     if (width == stored.width() && height == stored.height()) return 0;
@@ -236,7 +238,7 @@ absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
                                           bool is_kept) {
   BALLAST_ASSIGN_OR_RETURN(const Stored stored, ReadStored(bytes, options));
   const uint64_t more = PixelBytes(stored, is_kept);
-  // Few images are so large that more of their header matters.
+  // Only a few images are so large that more of their header matters.
   if (MostDecoderBytes(stored.header) + more > options.max_memory) {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t decoder,
                              ReadDecoderBytes(bytes, stored.header));

@@ -17,11 +17,11 @@
 
 namespace ballast {
 
-// The least that serve.decode_memory may be.
+// The least valid value of serve.decode_memory.
 inline constexpr uint64_t kMaxImageMemory = uint64_t{1} << 30;
 
 struct ImageOptions {
-  // The filter and whose pixels DecodeResized gives.
+  // The filter, and the library whose pixels DecodeResized reproduces.
   Resampling resampling;
   // Decodes a JPEG at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
   // smaller than the wanted size, with plain instead of smooth chroma, and
@@ -30,12 +30,12 @@ struct ImageOptions {
   // unaffected.
   bool fast = false;
   // Applies the EXIF orientation, as Pillow's ImageOps.exif_transpose does; all
-  // sizes are then those after turning. The Hugging Face processors do not do
+  // sizes are then sizes after turning. The Hugging Face processors do not do
   // this.
   bool apply_exif_orientation = false;
-  // Most memory that work on one image may take, beyond its result. What an
-  // image needs follows from its bytes (ImageDecoder::Needs); more than this
-  // is a data fault. The same on every server.
+  // Limit of the memory that work on one image may take, beyond its result. The
+  // need follows from its bytes (ImageDecoder::Needs); more than this is a data
+  // fault. The same on every server.
   uint64_t max_memory = kMaxImageMemory;
 
   friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
@@ -72,7 +72,7 @@ struct RgbImage {
 };
 
 // The size of an image under `options`; `bytes` may be cut after its header.
-// `is_kept`: Decode will be asked for all its pixels. Errors: as
+// `is_kept`: the caller will call Decode, which keeps all pixels. Errors: as
 // ReadImageHeader; a data fault also if it needs more than options.max_memory;
 // OUT_OF_RANGE also if the orientation is wanted and is beyond `bytes`.
 absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,

@@ -133,11 +133,12 @@ uint64_t RoundUpTo(uint64_t value, uint64_t multiple) {
 // Buffers of some rows, tables and the padding of arrays.
 constexpr uint64_t kSmallBuffers = uint64_t{1} << 20;
 
-// Of at most 4 components of at most 4 rows in 10 groups each.
+// For at most 4 components of at most 4 rows in 10 groups each.
 uint64_t JpegRowBytes(uint64_t width) { return 256 * (width + 256); }
 
-// The coefficients of a JPEG whose frame header begins at `at`, in blocks of 64
-// of 2 bytes; each component is padded to whole units of its sampling factors.
+// The coefficients of a JPEG whose frame header begins at `at`, in blocks of
+// 64, each of 2 bytes. Each component is padded to whole units of its sampling
+// factors.
 absl::StatusOr<uint64_t> CoefficientBytes(absl::string_view bytes, size_t at,
                                           const ImageHeader& header) {
   struct Factors {
@@ -169,7 +170,7 @@ absl::StatusOr<uint64_t> CoefficientBytes(absl::string_view bytes, size_t at,
   uint64_t total = 0;
   for (uint32_t i = 0; i < components; ++i) {
     const uint64_t rows = blocks(header.height, factors[i].y, most.y);
-    // And a pointer to each row.
+    // Plus a pointer to each row.
     total += rows * (blocks(header.width, factors[i].x, most.x) * kBlockBytes +
                      sizeof(void*));
   }
@@ -200,7 +201,7 @@ absl::StatusOr<uint64_t> ReadJpegBytes(absl::string_view bytes,
 
 constexpr uint64_t kPngPixelBytes = 8;
 
-// libpng's rows, each of them allocated twice at most.
+// libpng's rows, each of which is allocated at most twice.
 uint64_t PngRowBytes(uint64_t width) {
   return 4 * kPngPixelBytes * (width + 64);
 }
@@ -254,7 +255,7 @@ absl::StatusOr<uint64_t> ReadDecoderBytes(absl::string_view bytes,
                                           const ImageHeader& header) {
   if (header.format == ImageFormat::kJpeg) return ReadJpegBytes(bytes, header);
   if (header.format == ImageFormat::kPng) {
-    // The last of IHDR: its checksum follows.
+    // The last byte of IHDR: its checksum follows.
     constexpr size_t kInterlace = 28;
     if (bytes.size() <= kInterlace) return CutShort("PNG", bytes.size());
     if (Byte(bytes, kInterlace) == 0) {

@@ -30,9 +30,9 @@ absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes);
 // takes beyond a row of pixels for its caller: for a JPEG that is progressive
 // or has several scans 2 bytes a coefficient (3 to 6 a pixel), for an
 // interlaced PNG 3 bytes a pixel, for a WebP 7; for all others some rows. Of a
-// lossless WebP the header does not say all (ReadWebpTableBytes).
-// `bytes` may be cut after the header, of a JPEG after that of its first scan.
-// Errors: as ReadImageHeader.
+// lossless WebP the header does not say all (ReadWebpTableBytes). `bytes` may be
+// cut after the header; for a JPEG, after the header of its first scan. Errors:
+// as ReadImageHeader.
 absl::StatusOr<uint64_t> ReadDecoderBytes(absl::string_view bytes,
                                           const ImageHeader& header);
 

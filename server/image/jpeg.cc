@@ -16,8 +16,6 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 
-// After <cstdio>: jpeglib.h uses FILE without including it.
-
 namespace ballast {
 
 namespace {
@@ -37,8 +35,8 @@ void LimitScans(j_common_ptr info) {
 }
 
 // Pillow treats every CMYK file as Adobe's, inverted: libjpeg returns 255 minus
-// the ink. Then Pillow's own conversion to RGB follows: 255 - k, less c's share
-// of it.
+// the ink. Then Pillow's own conversion to RGB follows: 255 - k, minus c's
+// share of it.
 void InvertedCmykToRgb(const uint8_t* cmyk, size_t pixels, uint8_t* rgb) {
   for (size_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
     const int white = cmyk[3];
@@ -220,7 +218,7 @@ struct Coefficients {
 // Reached through client_data.
 struct Memory {
   ScratchArena* arena = nullptr;
-  Coefficients* coefficients = nullptr;  // not yet given memory
+  Coefficients* coefficients = nullptr;  // without memory yet
 };
 
 Memory* From(j_common_ptr info) {

@@ -13,8 +13,6 @@
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
 
-// <cstdio> first: jpeglib.h uses FILE without including it.
-
 namespace ballast {
 
 // Decodes JPEGs, one after the other, with one libjpeg decompressor.

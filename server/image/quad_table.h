@@ -31,7 +31,8 @@ enum class QuadFormat {
   // first, for instructions that multiply bytes.
   kDigits,
   // Four words of two int16: the high parts (weight >> kLowBits) of pixels 0
-  // and 2, those of pixels 1 and 3, then the low parts in the same order.
+  // and 2, then the high parts of pixels 1 and 3, then the low parts in the
+  // same order.
   kHalves,
 };
 
@@ -70,7 +71,7 @@ class QuadTable {
   const uint32_t* words(const QuadTaps& taps) const {
     return words_.data() + taps.words;
   }
-  // The most quads of one output pixel.
+  // The largest number of quads of an output pixel.
   uint32_t most_quads() const { return most_quads_; }
   // Memory held, in bytes.
   size_t bytes() const;

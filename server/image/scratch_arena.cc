@@ -65,7 +65,7 @@ void ScratchArena::Reset() {
     blocks_[0].used = 0;
     return;
   }
-  // Replaces several blocks by one that would have held this image.
+  // Replaces several blocks by one that would have been enough for this image.
   blocks_.clear();
   if (wanted > 0 && wanted <= keep_) {
     AddBlock(std::max(wanted, kSmallestBlock));

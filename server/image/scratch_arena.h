@@ -37,7 +37,7 @@ class ScratchArena {
   // Releases everything.
   void Reset();
 
-  // The limit from now on; at most that of the constructor.
+  // Sets the limit from now on; at most the constructor's.
   void SetLimit(uint64_t limit) { limit_ = std::min(limit, most_); }
 
   // Why Allocate returned nullptr for `work`: a data fault if that would exceed

@@ -18,7 +18,7 @@ namespace {
 constexpr int kCoefficients = 64;
 constexpr int kMostDcBits = 11;  // of a difference
 constexpr int kMostAcBits = 10;
-// The cosine transform of 8-bit samples lies in +-1024; rounding to a step of
+// The cosine transform of 8-bit samples is within +-1024; rounding to a step of
 // quantisation adds less than the step.
 constexpr int kMostValue = 1024;
 
@@ -42,8 +42,8 @@ class HuffmanTable {
 
   // `counts`: 16 bytes, the number of codes of each length. `symbols` has as
   // many bytes as all counts together. False if the codes do not fit in their
-  // lengths or leave none unused, as the all-ones code must be, or if a symbol
-  // is not one of its class.
+  // lengths or leave no code unused (the all-ones code must be unused), or if a
+  // symbol does not belong to the table's class.
   bool Build(absl::string_view counts, absl::string_view symbols, bool dc) {
     symbols_ = symbols;
     look_ = {};
@@ -52,7 +52,7 @@ class HuffmanTable {
     for (int bits = 1; bits <= kMostBits; ++bits) {
       code <<= 1;
       const uint32_t count = Byte(counts, bits - 1);
-      // The index of the first code's symbol, less the code.
+      // The index of the first code's symbol, minus the code.
       offset_[bits] = static_cast<int32_t>(next) - static_cast<int32_t>(code);
       for (uint32_t i = 0; i < count; ++i, ++code, ++next) {
         if (code + 1 >= uint32_t{1} << bits) return false;
@@ -79,8 +79,8 @@ class HuffmanTable {
   }
 
  private:
-  // A run of 0 to 15 zeros and a value of 1 to 10 bits, sixteen zeros, or the
-  // end of the block.
+  // Whether the symbol is valid for AC: a run of 0 to 15 zeros and a value of 1
+  // to 10 bits, sixteen zeros, or the end of the block.
   static bool IsOfAc(uint32_t symbol) {
     const uint32_t bits = symbol & 15;
     return bits == 0 ? symbol == 0 || symbol == 0xf0 : bits <= kMostAcBits;
@@ -104,7 +104,7 @@ class BitReader {
  public:
   BitReader(absl::string_view bytes, size_t at) : bytes_(bytes), at_(at) {}
 
-  // The next 16 bits; ones stand for those past the end.
+  // The next 16 bits; past the end they are ones.
   uint32_t Window() {
     if (count_ < 16) Fill();
     return static_cast<uint32_t>(bits_ >> (count_ - 16)) & 0xffff;
@@ -119,8 +119,8 @@ class BitReader {
   }
   // Whether more bits were taken than there are.
   bool overrun() const { return count_ < padding_; }
-  // The offset of the marker after the bits, of which fewer than a byte may be
-  // left; 0 if more are.
+  // The offset of the marker after the bits, of which less than a byte may be
+  // left; 0 if more is left.
   size_t End() {
     Window();
     return ended_ && count_ - padding_ < 8 ? at_ : 0;
@@ -155,7 +155,7 @@ class BitReader {
   size_t at_;          // of the next byte
   uint64_t bits_ = 0;  // the low `count_` bits are to come
   int count_ = 0;
-  int padding_ = 0;  // of these, the last that are not in the file
+  int padding_ = 0;  // of these, padding at the end that is not in the file
   bool ended_ = false;
 };
 
@@ -270,7 +270,7 @@ class ScanChecker {
     return absl::OkStatus();
   }
 
-  // The functions below answer null, or the fault.
+  // The functions below return null, or a description of the fault.
 
   const char* ReadMcu(BitReader* bits) {
     for (size_t i = 0; i < count_; ++i) {

@@ -8,14 +8,15 @@ namespace ballast {
 
 // Checks every bit of a JPEG that JudgeForEngines does not refuse: whether its
 // scan is what a baseline encoder writes. A file that passes has one reading
-// only, so JPEG engines make libjpeg's planes of it. That libjpeg reads a file
-// without a warning is not enough: of a run past the end of a block, for one,
-// it says nothing, and the engines read it differently
+// only, so JPEG engines make libjpeg's planes of it. It is not enough that
+// libjpeg reads a file without a warning: for example, libjpeg accepts a run
+// past the end of a block, and the engines read it differently
 // (docs/decisions/0028-what-jpeg-engines-may-decode.md).
 //
-// Sound means: valid Huffman tables; each block of 64 coefficients or fewer,
-// each within what 8-bit samples can give; restart markers in their order and
-// places; after the last block the end marker, and after that nothing.
+// Valid means: valid Huffman tables; each block of 64 coefficients or fewer,
+// each coefficient within the range of 8-bit samples; restart markers in their
+// order and places; the end marker after the last block, and nothing after
+// that.
 //
 // Takes about as long as libjpeg's entropy decoder and no memory. Errors:
 // INVALID_ARGUMENT with the fault and, in a scan, the number of its MCU

@@ -32,8 +32,9 @@ const QuadTable* TableCache::Find(QuadFormat format,
   return &slot->table;
 }
 
-// The slot used longest ago, among empty and filled ones, or among filled ones
-// only if there are any. Never one of the last two found: they are still valid.
+// The slot used longest ago. With `or_empty` an empty slot may be returned;
+// otherwise one is returned only if no slot is filled. Never one of the last
+// two found: they are still valid.
 TableCache::Slot* TableCache::Oldest(bool or_empty) {
   Slot* oldest = nullptr;
   Slot* empty = nullptr;
@@ -65,7 +66,7 @@ constexpr uint32_t kStripQuads = kStripRows / 4;
 // into the slack of StripStride.
 constexpr size_t kMisalignment = 8;
 
-// Of the larger format, so that the verdict is the same on every machine.
+// For the larger format, so that the verdict is the same on every machine.
 uint64_t TableBytes(ResampleFilter filter, uint32_t width, uint32_t height,
                     uint32_t new_width, uint32_t new_height) {
   return QuadTable::MostBytes(QuadFormat::kHalves, filter, width, new_width) +
@@ -97,8 +98,8 @@ uint32_t StripResampler::QuadsNeeded(uint32_t y) const {
   return std::min<uint32_t>(end, (vertical_->source() + 3) / 4);
 }
 
-// The most lines between the last one computed and the first one that some
-// output row still needs.
+// The largest number of lines between the last one computed and the first one
+// that some output row still needs.
 uint64_t StripResampler::RingSize() const {
   uint64_t made = 0;
   uint64_t size = kStripQuads;

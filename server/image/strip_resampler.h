@@ -22,7 +22,7 @@ namespace ballast {
 // Thread-compatible.
 class TableCache {
  public:
-  // Most bytes that all tables together may hold, except for the two used last.
+  // Limit of the bytes of all tables together, except for the two used last.
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
   // The table for these lengths. Valid until the second Find after this one.

@@ -12,7 +12,8 @@ namespace {
 constexpr double kMostRatio = 200;
 constexpr double kMaxSide = uint32_t{1} << 26;
 
-// std::ceil of numbers from 0 to 2^53, which is a call on plain x86-64.
+// std::ceil for numbers from 0 to 2^53. On plain x86-64, std::ceil is a
+// function call.
 double Ceil(double value) {
   const auto whole = static_cast<double>(static_cast<int64_t>(value));
   return whole < value ? whole + 1 : whole;
@@ -37,7 +38,7 @@ absl::StatusOr<TileShape> Sized(uint32_t height, uint32_t width, double out_h,
   return TileShape{static_cast<uint32_t>(out_h), static_cast<uint32_t>(out_w)};
 }
 
-// smart_resize of sides that may already be enlarged: h and w.
+// smart_resize for sides that may already be enlarged: h and w.
 absl::StatusOr<TileShape> ResizeWithin(uint32_t height, uint32_t width,
                                        double h, double w, double frames,
                                        double factor, double min_pixels,
@@ -60,10 +61,12 @@ absl::StatusOr<TileShape> ResizeWithin(uint32_t height, uint32_t width,
   return Sized(height, width, out_h, out_w);
 }
 
-// The scale beyond which an image of `rows` x `columns` patches, rows at most
-// columns, has more than `most` patches, sides rounded up to whole patches.
+// The scale beyond which an image of `rows` x `columns` patches, with rows at
+// most columns, has more than `most` patches. Sides are rounded up to whole
+// patches.
 double ScaleOfBudget(double rows, double columns, double most) {
-  // Rounding up adds less than a patch to a side: up to this scale all fits.
+  // Rounding up adds less than a patch to a side: up to this scale all patches
+  // fit.
   const double area = rows * columns;
   const double sides = rows + columns;
   const double start =
@@ -151,8 +154,9 @@ TileShape FitBudget(uint32_t height, uint32_t width,
       std::min(h, w) / patch, std::max(h, w) / patch, family.max_patches);
   const double surely_fits = limit * (1 - kMargin);
   const double surely_exceeds = limit * (1 + kMargin);
-  // The bisection ends within kEpsilon below the limit. Mostly the patches of
-  // both sides are the same there, and those of only one change at the limit.
+  // The bisection ends within kEpsilon below the limit. In most cases the
+  // patches of both sides are the same there, and the patches of only one side
+  // change at the limit.
   const double rows = patches(surely_fits, h);
   const double columns = patches(surely_fits, w);
   const double least = surely_fits - 2 * kEpsilon;

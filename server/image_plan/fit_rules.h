@@ -13,14 +13,14 @@
 // refuses or would resize to nothing.
 namespace ballast {
 
-// Multiples of `factor` whose area lies within min_pixels..max_pixels
+// Multiples of `factor` whose area is within min_pixels..max_pixels
 // (smart_resize of the Qwen-VL processors, rounding half to even).
 absl::StatusOr<TileShape> SmartResize(uint32_t height, uint32_t width,
                                       uint64_t factor, uint64_t min_pixels,
                                       uint64_t max_pixels);
 
 // As SmartResize for the area of `frames` frames; first enlarges an image with
-// a side under `factor`.
+// a side below `factor`.
 absl::StatusOr<TileShape> SmartResizeFrames(uint32_t height, uint32_t width,
                                             uint32_t frames, uint32_t factor,
                                             uint64_t min_pixels,

@@ -30,7 +30,7 @@ namespace {
 using enum ImageRule;
 using Fault = std::optional<FamilyFault>;
 
-// Numbers above this would plan more pixels than any model takes.
+// Larger numbers would plan more pixels than any model takes.
 constexpr uint32_t kMaxSideNumber = 1 << 16;
 
 constexpr uint32_t Rules(std::initializer_list<ImageRule> rules) {

@@ -13,8 +13,8 @@
 namespace ballast {
 
 // How a family turns an image's size into crops. Each rule is the arithmetic of
-// one image processor of transformers, in its order of operations; the numbers
-// of ImageFamily that it reads stand behind it.
+// one image processor of transformers, in its order of operations; the fields
+// of ImageFamily that it reads are named with it.
 enum class ImageRule {
   // Both sides multiples of patch*merge, the area within min_pixels..max_pixels
   // (Qwen's smart_resize).
@@ -38,12 +38,12 @@ enum class ImageRule {
   // max_tiles is above 1 (SigLIP; Gemma 3 with pan-and-scan: min_crop,
   // min_ratio).
   kFixedSize,
-  // The shorter side becomes `tile`; the middle is kept (LLaVA 1.5).
+  // The shorter side becomes `tile`; the centre is kept (LLaVA 1.5).
   kCenterCrop,
-  // A square with `background` beside the image, resized to `tile` (LLaVA 1.5).
+  // Padded with `background` to a square, then resized to `tile` (LLaVA 1.5).
   kPadSquare,
-  // A thumbnail, then tiles of the canvas among `canvases` that wastes least,
-  // the image in its middle (LLaVA-NeXT, LLaVA-OneVision: max_patches bounds
+  // A thumbnail, then tiles of the canvas in `canvases` that wastes least, with
+  // the image in its centre (LLaVA-NeXT, LLaVA-OneVision: max_patches bounds
   // the tokens, in tiles; 0: no bound).
   kPinpoints,
   // min_tiles..max_tiles tiles in the grid nearest in shape, then a thumbnail
@@ -60,7 +60,7 @@ enum class ImageRule {
   kSlices,
 };
 
-// In which shape the family's processor returns pixels.
+// The shape in which the family's processor returns pixels.
 enum class PatchLayout {
   kCrops,         // [crops, 3, height, width]
   kMergeOrder,    // [patches, 3*temporal*p*p], patches of a token adjacent
@@ -76,19 +76,20 @@ struct TileShape {
   uint32_t width = 0;
 };
 
-// The most tiles that a family may have: more crops than any model takes.
+// Limit of a family's tiles: more crops than any model takes.
 inline constexpr uint32_t kMaxFamilyTiles = 1024;
 
-// The text that stands for an image in every text of a family, in UTF-8: runs
+// The text that represents an image in every text of a family, in UTF-8: runs
 // of the placeholder and the other texts around them. Most families' processors
-// write all of it. Those of ERNIE, GLM, HunyuanVL and Kimi write the run alone,
-// and the chat template before and after; they belong to the image all the
-// same, also in a document or another chat template. Special tokens are
-// spelled out; a stretch `<...>` or `[...]` without white space is one. Empty
-// texts are not written.
+// write all of it. The processors of ERNIE, GLM, HunyuanVL and Kimi write the
+// run alone, and the chat template writes before and after. These texts still
+// belong to the image, also in a document or another chat template. Special
+// tokens are spelled out; a substring `<...>` or `[...]` without white space is
+// one. Empty texts are not written.
 //
-// A view is the placeholders of the whole image: all of them, or those of the
-// thumbnail beside the tiles of an image that is cut. The image is written as
+// A view is the placeholders of the whole image: all of them or, for an image
+// that is cut into tiles, the placeholders of its thumbnail. The image is
+// written as
 //
 //   uncut   before, view, after
 //   cut     before, cut_before, view and tiles in the order of the crops with
@@ -96,15 +97,16 @@ inline constexpr uint32_t kMaxFamilyTiles = 1024;
 struct ImageMarks {
   std::string placeholder =
       {};  // the token that the model replaces by features
-  // Around the image. `{image}` stands for its number in its sample, from 0.
+  // Around the image. `{image}` is replaced by its number in its sample, from
+  // 0.
   std::string before = {};
   std::string after = {};
-  // Of an uncut image: after each row of placeholders but the last, and after
+  // For an uncut image: after each row of placeholders but the last, and after
   // the last.
   std::string row_end = {};
   std::string last_row_end = {};
   // Around each view, and around each tile. `{row}`, `{column}` and `{tile}`
-  // stand for the tile's row, column and number row by row, from 1.
+  // are replaced by the tile's row, column and row-major number, from 1.
   std::string view_before = {};
   std::string view_after = {};
   std::string tile_before = {};
@@ -116,8 +118,8 @@ struct ImageMarks {
   std::string cut_before = {};     // before an image that is cut
 };
 
-// A model family as far as images go: numbers, and the rule that reads them.
-// Pixels unless said otherwise; 0 where the rule does not read a number.
+// The images of a model family: numbers, and the rule that reads them. Pixels
+// unless said otherwise; 0 where the rule does not read a number.
 struct ImageFamily {
   std::string name;
   ImageRule rule = ImageRule::kSmartResize;
@@ -140,18 +142,18 @@ struct ImageFamily {
   // others become one crop, as by kPadSquare.
   bool cut_alone = false;
   uint32_t min_crop = 0;  // shortest side of a pan-and-scan crop
-  double min_ratio = 0;   // of sides, from which an image is panned
+  double min_ratio = 0;   // of sides; images of at least this ratio are panned
 
-  // Tokens beside those of merged patches, as the processor counts them: one
+  // Tokens in addition to merged patches, as the processor counts them: one
   // after each row of tokens (a newline), and some for each image (start and
-  // end). Those of an image are marks.before and marks.after where these are
-  // set; placeholders where they are not, and beside newlines that are
+  // end). The tokens of an image are the texts marks.before and marks.after if
+  // these are set. They are placeholders if not, and also if newlines are
   // placeholders in the same run.
   uint32_t tokens_a_row = 0;
   uint32_t tokens_an_image = 0;
 
   // The text around the placeholders. Without a placeholder the model is an
-  // encoder whose images stand in no text.
+  // encoder whose images are not in any text.
   ImageMarks marks = {};
 };
 
@@ -175,14 +177,14 @@ struct FamilyFault {
 std::optional<FamilyFault> FindFamilyFault(const ImageFamily& family);
 
 // Whether a rule reads a number (a field of ImageFamily, such as "max_tiles").
-// True for those that every rule reads, and for layout, filter and marks.
+// True for numbers that every rule reads, and for layout, filter and marks.
 bool ReadsNumber(ImageRule rule, absl::string_view key);
 
 // Whether every crop of the family is tile x tile pixels.
 bool HasSquareCrops(const ImageFamily& family);
 
-// What is wanted in place of `axes` axes of a position id; "" if the family's
-// images can be counted on so many (0 stands for 1).
+// The number of axes of a position id that is wanted instead of `axes`; "" if
+// positions of the family's images can have so many axes (0 means 1).
 std::string FindAxesFault(const ImageFamily& family, uint32_t axes);
 
 }  // namespace ballast

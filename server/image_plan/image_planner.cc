@@ -42,8 +42,8 @@ bool IsWholeBesideOthers(const ImageFamily& family, uint32_t images) {
 bool EndsAreText(const ImageFamily& family) {
   const ImageMarks& marks = family.marks;
   if (marks.before.empty() && marks.after.empty()) return false;
-  // A tower that answers a newline after each row answers both ends, too
-  // (HunyuanVL); the texts around them are not counted.
+  // A tower that makes an embedding for each newline makes one for both ends,
+  // too (HunyuanVL); the texts around them are not counted.
   return family.tokens_a_row == 0 || MarksParts(marks);
 }
 

@@ -38,7 +38,7 @@ class ImagePlanner {
                                        uint32_t images) const;
 
   ImageFamily family_;
-  // Of the rule that chooses among them; the others are empty.
+  // For the rule that chooses among them; the others are empty.
   TileGrids tile_grids_;
   Canvases canvases_;
   SliceGrids slice_grids_;

@@ -12,12 +12,12 @@
 
 namespace ballast {
 
-// A part of the text that stands for an image: a run of placeholders, or a
+// A part of the text that represents an image: a run of placeholders, or a
 // text.
 struct ImageTextPiece {
   uint64_t placeholders = 0;  // 0: `text`
   std::string text;           // UTF-8, special tokens spelled out
-  // The placeholders are a video's, which have an id of their own.
+  // The placeholders are a video's, which have another token id.
   bool is_video = false;
 };
 
@@ -25,14 +25,14 @@ struct ImageTextPiece {
 struct ImageTextCounts {
   uint64_t placeholders = 0;
   uint64_t special_tokens = 0;
-  // Bytes of all other text. Their tokens depend on the tokenizer, and at both
-  // ends of the image on the text beside it.
+  // Bytes of all other text. The number of their tokens depends on the
+  // tokenizer and, at both ends of the image, on the adjacent text.
   uint64_t text_bytes = 0;
 };
 
 // The text that the family's processor writes for an image: its placeholders,
 // of which there are plan.placeholders, and the family's marks around them.
-// `plan` is one of this family; `image` is the number of the image in its
+// `plan` is a plan of this family; `image` is the number of the image in its
 // sample, from 0. No two runs and no two texts are adjacent. Empty for a family
 // without a placeholder.
 std::vector<ImageTextPiece> ImageText(const ImageFamily& family,

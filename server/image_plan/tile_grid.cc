@@ -12,8 +12,8 @@ double GetRatio(const TileShape& grid) {
   return static_cast<double>(grid.width) / grid.height;
 }
 
-// The first value of at least `wanted`, or the number of values: std::lower_
-// bound without a branch that depends on the image.
+// Index of the first value that is at least `wanted`, or the number of values:
+// std::lower_bound without a branch that depends on the image.
 size_t FirstFrom(const std::vector<double>& values, double wanted) {
   size_t first = 0;
   size_t left = values.size();
@@ -57,8 +57,8 @@ TileShape TileGrids::Nearest(uint32_t height, uint32_t width) const {
   const double aspect = static_cast<double>(width) / height;
   const double area = static_cast<double>(width) * height;
   const size_t above = FirstFrom(ratios_, aspect);
-  // The nearest ratios: one, or two of which one is as much larger as the other
-  // is smaller.
+  // The nearest ratios: one, or two if one is larger by as much as the other is
+  // smaller.
   size_t first = above;
   size_t last = above;
   if (above == ratios_.size()) {
@@ -117,8 +117,8 @@ TileShape Canvases::Best(uint32_t height, uint32_t width) const {
   const double h = height;
   const double w = width;
   const int64_t whole = int64_t{height} * width;
-  // The image's pixels at a scale: they grow with it, so those that a canvas
-  // keeps are the fewer of its width's and its height's.
+  // The image's pixels at a scale. They grow with the scale, so a canvas keeps
+  // the smaller of the numbers for its width and for its height.
   const auto kept = [&](double scale) {
     return std::min(
         static_cast<int64_t>(w * scale) * static_cast<int64_t>(h * scale),
@@ -139,7 +139,7 @@ TileShape Canvases::Best(uint32_t height, uint32_t width) const {
     column = pixels > most ? i : column;
     most = std::max(most, pixels);
   }
-  // The narrowest and the lowest canvases that keep as many.
+  // The narrowest and the lowest canvases that keep as many pixels.
   size_t row = columns_[column].last_height;
   while (column > 0 && by_width(column - 1) >= most) --column;
   while (row > 0 && by_height(row - 1) >= most) --row;
@@ -161,7 +161,7 @@ SliceGrids::SliceGrids(const ImageFamily& family) {
     }
     starts_.push_back(grids_.size());
   }
-  // As many again for one more slice than the family's.
+  // Grids for one slice more than the family's maximum.
   starts_.push_back(grids_.size());
 }
 

@@ -9,8 +9,8 @@
 #include "absl/container/inlined_vector.h"
 #include "server/image_plan/image_family.h"
 
-// What a family's rule chooses among for each image, prepared once: an image is
-// planned in less time than it takes to look at every grid.
+// The choices of a family's rule, prepared once: planning an image takes less
+// time than looking at every grid.
 
 namespace ballast {
 
@@ -31,7 +31,7 @@ struct PlanStage {
 
   int source = kDecodedImage;  // or an earlier stage
   PixelRect from;              // of the source
-  // Where `from` lies on the canvas, after resizing to this size.
+  // The place of `from` on the canvas, after resizing to this size.
   PixelRect place;
   uint32_t height = 0;  // of the canvas
   uint32_t width = 0;
@@ -46,7 +46,7 @@ struct PlanStage {
 // Crops, patches and tokens of an image of one size: a pure function of the
 // family's numbers and the image's sides (ImagePlanner).
 struct ImagePlan {
-  // The crops are those of the stages in order.
+  // The crops are the stages' crops, in order.
   absl::InlinedVector<PlanStage, 5> stages;
   // The tiles among them; 0 where the image is not cut.
   uint32_t tile_rows = 0;
@@ -70,9 +70,9 @@ class TileGrids {
   TileGrids() = default;
   explicit TileGrids(const ImageFamily& family);
 
-  // The grid whose ratio of columns to rows is nearest to width / height. Of
-  // several the last is taken, in the order of their tiles and then of their
-  // columns, that has fewer than twice the image's pixels; else the first.
+  // The grid whose ratio of columns to rows is nearest to width / height. Among
+  // several, ordered by tiles and then by columns, the last that has fewer than
+  // twice the image's pixels; else the first.
   TileShape Nearest(uint32_t height, uint32_t width) const;
 
  private:
@@ -94,8 +94,8 @@ class Canvases {
   Canvases() = default;
   explicit Canvases(const ImageFamily& family);
 
-  // The canvas that keeps most pixels of the image, the smallest of several,
-  // the first of several as large.
+  // The canvas that keeps the most pixels of the image; among several the
+  // smallest, and among equally large ones the first.
   TileShape Best(uint32_t height, uint32_t width) const;
 
  private:
@@ -116,10 +116,10 @@ class SliceGrids {
   SliceGrids() = default;
   explicit SliceGrids(const ImageFamily& family);
 
-  // Of the grids of slices-1 to slices+1 slices, but not of one and at most the
-  // family's, that whose logarithm of columns / rows is nearest to log_ratio,
-  // the first of several, but with more rows if there is one. `slices` is 2 to
-  // the family's.
+  // Among the grids of slices-1 to slices+1 slices (except one slice, and at
+  // most the family's maximum): the grid whose logarithm of columns / rows is
+  // nearest to log_ratio. Among several the first, or the one with more rows if
+  // there is one. `slices` is 2 to the family's maximum.
   TileShape Nearest(uint32_t slices, double log_ratio) const;
 
  private:

@@ -12,7 +12,7 @@ namespace ballast {
 
 namespace {
 
-// The crops of an image much longer than wide: how many, or 0.
+// The number of crops of an image much longer than wide, or 0.
 uint32_t PanCrops(uint32_t longer, uint32_t shorter,
                   const ImageFamily& family) {
   const double ratio = static_cast<double>(longer) / shorter;
@@ -86,7 +86,7 @@ ImagePlan PlanPadSquare(uint32_t height, uint32_t width,
 
 ImagePlan PlanLongestEdgeTiles(uint32_t height, uint32_t width,
                                const ImageFamily& family) {
-  // The processors allow no longer side than this.
+  // Limit of the longer side in the processors.
   constexpr uint32_t kMostPixels = 4096;
   // Sets the longer side and derives the other from the shape.
   const auto fit = [](TileShape shape, uint32_t longest, bool even) {
@@ -137,7 +137,8 @@ ImagePlan PlanTileGrid(uint32_t height, uint32_t width,
 
 namespace {
 
-// Two ratios are compared as PyTorch compares a float32 tensor with a number.
+// Two ratios are compared in the way in which PyTorch compares a float32 tensor
+// with a number.
 struct Scale {
   double value = 0;  // rounded to a float if is_float
   bool is_float = false;
@@ -156,7 +157,7 @@ uint32_t FloorProduct(uint32_t side, const Scale& scale) {
   return Int(static_cast<float>(side) * static_cast<float>(scale.value));
 }
 
-// The scale at which `tiles` tiles cover a side; the processor has it in a
+// The scale at which `tiles` tiles cover a side; the processor holds it in a
 // tensor of floats.
 float CoverScale(uint32_t tiles, uint32_t tile, uint32_t side) {
   return static_cast<float>(tiles * tile) / static_cast<float>(side);
@@ -172,8 +173,8 @@ uint32_t FewestTiles(float scale, uint32_t tile, uint32_t side) {
 }
 
 // The grid of at most max_tiles tiles that enlarges the image least, or else
-// shrinks it least; of several the one with fewest tiles. A grid's scale is the
-// smaller of its sides', and each side's grows with its tiles.
+// shrinks it least; among several the one with fewest tiles. A grid's scale is
+// the smaller of its sides' scales, and each side's scale grows with its tiles.
 TileShape BestGrid(uint32_t height, uint32_t width, const ImageFamily& family) {
   const uint32_t tile = family.tile;
   const uint32_t most = family.max_tiles;
@@ -187,7 +188,8 @@ TileShape BestGrid(uint32_t height, uint32_t width, const ImageFamily& family) {
   const auto by_columns = [&](uint32_t rows) {
     return CoverScale(most / rows, tile, width);
   };
-  // From these rows on the columns that are left decide, before them the rows.
+  // From this number of rows on, the columns that are left decide; below it,
+  // the rows.
   auto rows = std::max(
       1u, Int(std::min<double>(
               most, std::sqrt(static_cast<double>(most) * height / width))));
@@ -264,8 +266,8 @@ uint64_t PinpointTokens(uint32_t height, uint32_t width,
   const uint64_t base = uint64_t{side} * side;
   uint64_t rows = uint64_t{side} * plan.tile_rows;
   uint64_t columns = uint64_t{side} * plan.tile_columns;
-  // int(round(x, 7)): products that are whole but for their rounding count as
-  // whole.
+  // int(round(x, 7)): products that are whole numbers except for rounding count
+  // as whole.
   constexpr double kHalfUnit = 5e-8;
   const double w = width;
   const double h = height;
@@ -290,13 +292,15 @@ uint64_t PinpointTokens(uint32_t height, uint32_t width,
 namespace {
 
 // The whole number nearest to `value`, half to even; `value` is 0 to 2^51. At
-// 2^52 doubles are whole numbers. As std::nearbyint, which is a call.
+// 2^52 doubles are whole numbers. Equal to std::nearbyint, which is a function
+// call.
 double Nearest(double value) {
   constexpr double kWhole = 0x1p52;
   return (value + kWhole) - kWhole;
 }
 
-// `value` is 0 to 2^52. As std::trunc and std::ceil, which are calls.
+// `value` is 0 to 2^52. Equal to std::trunc and std::ceil, which are function
+// calls.
 double Down(double value) {
   return static_cast<double>(static_cast<int64_t>(value));
 }
@@ -332,7 +336,8 @@ absl::StatusOr<TileShape> ViewSize(double h, double w,
   return TileShape{static_cast<uint32_t>(out_h), static_cast<uint32_t>(out_w)};
 }
 
-// The grid of slices nearest in shape; {0, 0} for an image that is not cut.
+// The grid of slices nearest in aspect ratio; {0, 0} for an image that is not
+// cut.
 TileShape SliceGrid(double h, double w, const ImageFamily& family,
                     const SliceGrids& grids) {
   const double tiles =

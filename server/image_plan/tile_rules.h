@@ -11,7 +11,6 @@
 // and its tile_rows and tile_columns. All are pure, take sides of 1 to
 // ImagePlanner::kMaxSide and repeat the operations of Python's functions in
 // their order, so that every intermediate value is rounded alike.
-// The pieces that the rules build stages of.
 
 namespace ballast {
 
@@ -25,7 +24,7 @@ ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
                         const ImageFamily& family, const Canvases& canvases);
 ImagePlan PlanLongestEdgeTiles(uint32_t height, uint32_t width,
                                const ImageFamily& family);
-// Errors: INVALID_ARGUMENT for an image of which a view would have no height or
+// Errors: INVALID_ARGUMENT for an image if a view of it would have no height or
 // no width.
 absl::StatusOr<ImagePlan> PlanSlices(uint32_t height, uint32_t width,
                                      const ImageFamily& family,

@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<SourceMarks>> CountMarks(
 
 namespace {
 
-// Reads image sizes as the sample builder does, and refuses what it refuses.
+// Reads image sizes as the sample builder does, and refuses the same images.
 ImageSizeReader SizeReader(const v1::Model& model) {
   // Crops are cut out of all pixels.
   return [options = GetImageOptions(model), is_kept = model.has_image_family()](
@@ -121,7 +121,8 @@ ImageSizeReader SizeReader(const v1::Model& model) {
   };
 }
 
-// Judges images as JudgeHeader does; the host also decodes those that it turns.
+// Judges images as JudgeHeader does; the host also decodes images that it
+// turns.
 ImageJudge GetJudge(const v1::Model& model) {
   if (!model.exif_orientation()) return JudgeHeader;
   return [](absl::string_view bytes) -> absl::StatusOr<EngineRefusal> {
@@ -193,12 +194,12 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   return measured;
 }
 
-// The order of images and videos, where the model takes them as one kind.
+// The order of images and videos, if the model takes them as one kind.
 VideoOrder GetOrder(const TextOptions& text) {
   const VideoModel* video = text.text->images().video();
   if (video == nullptr || !video->frames_are_crops) return nullptr;
   return [model = text.text](const RawSample& sample, size_t images) {
-    // Measuring the text reports its faults.
+    // Measuring the text reports these faults.
     return model
         ->ImagesBehind(sample.text, GetForm(sample.text_format), images,
                        sample.video_facts.size())
@@ -233,7 +234,7 @@ bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
   return TextFits(lengths.text_tokens, GetSides(images), text);
 }
 
-// Runs VerifyIndex and reports its progress like that of a build of `samples`
+// Runs VerifyIndex and reports its progress like a build that reads `samples`
 // bytes.
 absl::Status Verify(const v1::Source& source, absl::string_view directory,
                     const IndexKey& key, uint64_t samples,
@@ -248,7 +249,7 @@ absl::Status Verify(const v1::Source& source, absl::string_view directory,
   });
 }
 
-// Samples of which the tokens are too many.
+// The number of samples that have too many tokens.
 uint64_t CountTooLong(const IndexReport& report) {
   return std::count_if(
       report.bad.begin(), report.bad.end(),
@@ -312,7 +313,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       continue;
     }
     const auto opened = OpenSource(source, config.directory, key);
-    absl::Status found;  // state of the existing index
+    absl::Status found;  // status of the existing index
     if (!opened.ok()) {
       found = CheckIndexFresh(source, config.directory, key);
     } else if (options.verify && !options.rebuild) {

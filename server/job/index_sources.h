@@ -24,13 +24,13 @@ struct SourceCheck {
   CheckReport report;  // all 0 after a merge of shards
   // The index holds the results. Otherwise other shards are still to be merged.
   bool is_merged = false;
-  // Of all its images. If it is not merged, those of the index as it was.
+  // Counts of all its images; if not merged, the counts of the index as it was.
   ImageMarkCounts marks;
 };
 
 struct CheckSourcesOptions {
-  // With more than one, the results stay beside the index until they are
-  // merged.
+  // With more than one shard, the results stay in files next to the index until
+  // they are merged.
   Shard shard;
   // Checks nothing, and merges the shards of earlier runs.
   bool merge = false;
@@ -38,14 +38,14 @@ struct CheckSourcesOptions {
   std::function<void(const std::string& source, const IndexProgress&)> progress;
 };
 
-// Checks with CheckScan what the indexes of the sources have marked for JPEG
-// engines, one source after the other, with serve.threads threads each. Every
-// index must be up to date. Errors: as CheckImages and MergeChecks, naming the
-// source; as OpenSource and OpenModelTokenizer.
+// Checks with CheckScan all images that the indexes of the sources mark for
+// JPEG engines, one source after the other, with serve.threads threads each.
+// Every index must be up to date. Errors: as CheckImages and MergeChecks,
+// naming the source; as OpenSource and OpenModelTokenizer.
 absl::StatusOr<std::vector<SourceCheck>> CheckSources(
     const LoadedConfig& config, const CheckSourcesOptions& options);
 
-// What the index of one source that has files says of its images.
+// The marks of images in the index of one source that has files.
 struct SourceMarks {
   std::string source;
   uint64_t samples = 0;
@@ -90,8 +90,8 @@ struct IndexSourcesOptions {
   // only their heads are read.
   bool verify = false;
   // Scans this shard of every source whose index is not up to date, and writes
-  // no index: with `merge` another call does, once all shards are scanned. At
-  // most one of the two.
+  // no index. Another call, with `merge`, writes it once all shards are
+  // scanned. At most one of the two may be set.
   std::optional<Shard> shard;
   bool merge = false;
   // May be empty. `source`: the source's name.

@@ -23,10 +23,10 @@ namespace ballast {
 
 namespace {
 
-// Raised when conversations name media by other rules, or are refused for other
-// reasons.
-//   2: parts of images with bounds or a size of their own are refused, and
-//      clips beside the turns
+// Version of the rules of conversations. Raised when they name media by other
+// rules, or are refused for other reasons.
+//   2: parts of images with their own bounds or size are refused, and clips
+//      next to the turns
 //   3: keys and parts that name different media, and two lists of turns
 constexpr int kConversationRules = 3;
 
@@ -46,7 +46,7 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
   key.sizes =
       absl::StrCat("exif_orientation=", config.model().exif_orientation());
   absl::StrAppend(&key.sizes, "\nconversations=", kConversationRules);
-  // Samples with videos are then bad, and not even measured.
+  // Samples with videos are then bad, and are not measured.
   if (!GetVideoModel(config.model()).has_value()) {
     absl::StrAppend(&key.sizes, "\nvideos=none");
   }
@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
   }
   const v1::Storage& storage = job.config.storage();
   settings.cache = Storage::OfProcess().cache();
-  // The rest is for what readers fetch themselves.
+  // The rest is for ranges that readers fetch on demand.
   settings.memory = storage.memory() / 2;
   settings.ahead_steps = storage.ahead_steps();
   settings.threads = std::max(storage.connections() / 2, 1u);

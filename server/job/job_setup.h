@@ -27,12 +27,12 @@ namespace ballast {
 absl::Status ConfigureProcess(const v1::Config& config);
 
 // The key of everything that the indexes of a loaded `config` depend on.
-// `tokenizer` is the one that its model names; the model's token ids agree with
-// it (OpenModelTokenizer).
+// `tokenizer` is the tokenizer that its model names; the model's token ids
+// agree with it (OpenModelTokenizer).
 IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer);
 
 // A configuration with its tokenizer, sources and scheduler opened: everything
-// that serving or planning needs. Each part refers to those before it.
+// that serving or planning needs. Each part refers to the parts before it.
 // Move-only.
 struct OpenedJob {
   v1::Config config;
@@ -67,12 +67,12 @@ struct ServerIdentity {
 // FindServer).
 absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
 
-// Makes what fetches ahead for the ranks of `identity`; null if no source lies
-// in a store. `job` must outlive it. Errors: as GetRule.
+// Makes the fetcher that reads ahead for the ranks of `identity`; null if no
+// source is in a store. `job` must outlive it. Errors: as GetRule.
 absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
     const OpenedJob& job, const ServerIdentity& identity);
 
-// The address of the server at which the groups of the job's ranks meet
+// The address of the server at which the ranks of each group rendezvous
 // (LoaderService.Rendezvous): topology.meeting, else the first of
 // topology.servers.
 std::string MeetingAddress(const v1::Config& config);

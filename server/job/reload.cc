@@ -16,7 +16,7 @@ namespace {
 v1::Config Adopted(const v1::Config& running, const v1::Config& wanted) {
   v1::Config config = running;
   AdoptReloadable(wanted, &config);
-  // Whether tokens are required at all takes a restart.
+  // A restart is needed to require tokens at all, or to stop requiring them.
   if (running.has_security() && (running.security().tokens_file().empty() ||
                                  wanted.security().tokens_file().empty())) {
     *config.mutable_security() = running.security();
@@ -24,7 +24,8 @@ v1::Config Adopted(const v1::Config& running, const v1::Config& wanted) {
   return config;
 }
 
-// Returns whether `key` gives steps of train another mixture, data or size.
+// Returns whether `key` gives steps of train another mixture, other data or
+// another size.
 bool IsOfSteps(const std::string& key) {
   return absl::StartsWith(key, "order.mixture_changes") ||
          absl::StartsWith(key, "order.skips") ||
@@ -32,7 +33,7 @@ bool IsOfSteps(const std::string& key) {
          absl::StartsWith(key, "batch.changes");
 }
 
-// What the change of a key that the schedule depends on takes.
+// What a change of a key that the schedule depends on requires.
 std::string RestartOfAll(const std::string& key, const v1::Config& running,
                          const v1::Config& wanted) {
   const std::optional<uint64_t> step =

@@ -18,11 +18,11 @@ namespace ballast {
 // in these keys alone. Otherwise FAILED_PRECONDITION with the first
 // other key that differs, both values, and what the change needs: a restart of
 // this server, or of every server and rank, since the schedule's settings must
-// be the same for all. That holds for changes of order and batch at future
-// steps, too: schedules of steps ahead have been sent and cached, and each
+// be the same for all. That is also true of changes of order and batch at
+// future steps: schedules of steps ahead have been sent and cached, and each
 // server and rank holds the fingerprint of all steps. The message names the
-// first step that they alter, up to which a checkpoint goes on. Whether tokens
-// are needed at all is such a key, too. Pure.
+// first step that they alter: checkpoints of earlier steps can resume. Whether
+// tokens are required at all also needs a restart. Pure.
 absl::Status CheckReload(const v1::Config& running, const v1::Config& wanted);
 
 }  // namespace ballast

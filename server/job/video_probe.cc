@@ -22,7 +22,7 @@ namespace {
 // A place in a version of a file.
 using Place = std::array<uint64_t, 7>;
 
-// nullopt: no file has this name any more, so its number may be given away.
+// nullopt: the file was deleted, so another file may get its inode number.
 std::optional<Place> GetPlace(const RawVideo& video) {
   struct stat info = {};
   if (fstat(video.fd->get(), &info) != 0 || info.st_nlink == 0) {
@@ -75,11 +75,11 @@ class Probe {
       if (!work.ok()) return work;
       return GetIndexedVideo(*facts);
     }
-    // A file on which the process is silent is bad, as far as an index goes.
+    // For an index, a file on which the process is silent is bad.
     if (absl::IsDeadlineExceeded(facts.status())) {
       return absl::InvalidArgumentError(facts.status().message());
     }
-    // The machine lacks FFmpeg's libraries: no sample's fault.
+    // The machine lacks FFmpeg's libraries: this is no sample's fault.
     if (absl::IsFailedPrecondition(facts.status())) {
       return absl::UnavailableError(facts.status().message());
     }
@@ -91,7 +91,7 @@ class Probe {
   Mutex mutex_;
   absl::flat_hash_map<Place, absl::StatusOr<IndexedVideo>> known_
       ABSL_GUARDED_BY(mutex_);
-  // From the first remembered to the last.
+  // Oldest first.
   std::deque<Place> order_ ABSL_GUARDED_BY(mutex_);
 };
 

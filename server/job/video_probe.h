@@ -15,12 +15,13 @@ namespace ballast {
 using FactsReader =
     std::function<absl::StatusOr<VideoFacts>(const VideoBytes& video)>;
 
-// Reads facts of videos for indexes. Data sets ask several questions about a
-// video, so the facts of the last `most` files are remembered, or that they are
-// damaged: some 200 bytes each. A file that changes is read again. Videos that
-// only memory holds are not remembered. Errors: as VideoProbe; UNAVAILABLE also
-// if FFmpeg's libraries cannot be loaded, which is no sample's fault. Silence
-// of the decoder is a fault of the file. Thread-safe.
+// Reads facts of videos for indexes. Data sets often refer to the same video
+// several times, so the facts of the last `most` files, or the fact that they
+// are damaged, are remembered: some 200 bytes each. A file that changes is read
+// again. Videos that are only in memory are not remembered. Errors: as
+// VideoProbe; UNAVAILABLE also if FFmpeg's libraries cannot be loaded, which is
+// no sample's fault. If the decoder stays silent, the file is at fault.
+// Thread-safe.
 VideoProbe MakeVideoProbe(FactsReader read, size_t most = 65'536);
 
 }  // namespace ballast

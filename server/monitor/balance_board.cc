@@ -105,8 +105,8 @@ void BalanceBoard::SetListener(std::function<void(uint64_t step)> on_step) {
 }
 
 void BalanceBoard::OnStep(uint64_t step) {
-  // Not queued behind the watchers: the sums count every step as fast as ranks
-  // take them.
+  // Not queued after the watchers' tasks: the sums count every step as fast as
+  // ranks take them.
   loader_->GetSchedule(
       step, Measure([this](const absl::StatusOr<Shared>& balance) {
         if (balance.ok()) {

@@ -37,10 +37,10 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   using Shared = std::shared_ptr<const v1::StepBalance>;
   using Answer = std::function<void(absl::StatusOr<Shared>)>;
 
-  // Most steps in History, without their columns by rank.
+  // Limit of steps in History, without their columns by rank.
   static constexpr size_t kHistory = 256;
-  // Most steps kept for repeated queries, with their columns by rank, and most
-  // entries of these columns in all: some 12 MiB.
+  // Limit of steps kept for repeated queries, with their columns by rank, and
+  // of all entries of these columns: some 12 MiB.
   static constexpr size_t kKept = 64;
   static constexpr uint64_t kKeptRanks = uint64_t{1} << 18;
 
@@ -62,7 +62,7 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   // The last steps that training has reached, in ascending order.
   std::vector<Shared> History() const;
 
-  // Sums over the steps that training has reached since the server began.
+  // Sums over the steps that training has reached since the server started.
   struct Sums {
     uint64_t samples = 0;
     uint64_t bytes = 0;

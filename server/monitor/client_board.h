@@ -64,8 +64,8 @@ class ClientBoard {
   std::list<Place> places_ ABSL_GUARDED_BY(mutex_);
 };
 
-// At most `most` clients for GetStatus: those furthest behind the leading one
-// of their split first; among equals, those longest in their state first.
+// At most `most` clients for GetStatus: largest lag after the leading client of
+// their split first; among equals, longest in their state first.
 std::vector<v1::GetStatusResponse::Client> ByLag(
     const std::vector<ClientBoard::Client>& clients,
     std::chrono::steady_clock::time_point now, size_t most);

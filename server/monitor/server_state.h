@@ -55,10 +55,10 @@ class FamilyList {
 // Holds each lock that it needs only for a moment.
 class ServerState {
  public:
-  // Most clients that Status lists.
+  // Limit of clients that Status lists.
   static constexpr size_t kListed = 1024;
 
-  // The objects that the state comes from. Nothing is owned; all must outlive
+  // The objects that the state is read from. Nothing is owned; all must outlive
   // this.
   struct Sources {
     std::string name;  // the server's name for itself
@@ -70,13 +70,13 @@ class ServerState {
     const BalanceBoard* balance = nullptr;
     const BuildInstruments* build = nullptr;
     const PullInstruments* pull = nullptr;
-    // Null if no source lies in a store.
+    // Null if no source is in a store.
     const Storage* storage = nullptr;
     const AheadFetcher* ahead_fetcher = nullptr;
     uint64_t memory = 0;         // serve.memory
     uint64_t stated_memory = 0;  // StatedMemory of the server's parts
     Clock* clock = nullptr;      // times the stalls
-    // Of the sources whose images may travel encoded.
+    // The sources whose images may pass through encoded.
     std::vector<v1::GetStatusResponse::EncodedImages> encoded_images = {};
   };
   explicit ServerState(Sources sources);
@@ -86,7 +86,7 @@ class ServerState {
 
   v1::GetStatusResponse Status() const;
 
-  // Every family of docs/metrics.md, in its order, except those that have no
+  // Every family of docs/metrics.md, in its order, except families that have no
   // metrics now.
   std::vector<v1::MetricFamily> Metrics() const;
 

@@ -50,15 +50,15 @@ std::vector<HistoryPoint> HistoryRing::Points(absl::Duration range,
 
 namespace {
 
-// The number of a column. A name that no column has does not compile.
+// The number of a column. Does not compile for a name that no column has.
 constexpr size_t Column(absl::string_view name) {
   size_t i = 0;
   while (HistoryPoint::kColumns.at(i) != name) ++i;
   return i;
 }
 
-// Metrics that a column sums: those of a family that have the label, of which
-// an empty name means any.
+// Metrics that a column sums: the metrics of a family that have the label. An
+// empty name means any label.
 struct Part {
   size_t column;
   const char* family;
@@ -93,7 +93,7 @@ bool Has(const v1::MetricFamily::Metric& metric, absl::string_view label,
 }
 
 bool Belongs(const v1::MetricFamily::Metric& metric, const Part& part) {
-  // As read is not what is trained.
+  // The spread as read is not the spread that is trained.
   if (Has(metric, "when", "before")) return false;
   return *part.label == '\0' || Has(metric, part.label, part.value);
 }

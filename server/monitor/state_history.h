@@ -22,11 +22,11 @@ struct HistoryPoint {
   // The columns, in this order. Counters are kept as they are, so that a rate
   // over any two points is exact.
   static constexpr std::array<const char*, 12> kColumns = {
-      "step",          // the furthest of which a client has a block
-      "images",        // decoded or sent encoded, since the start
+      "step",          // furthest step of which a client has a block
+      "images",        // decoded or passed through, since the start
       "tokens",        // since the start
       "sent_bytes",    // since the start
-      "wait_seconds",  // that ranks report to have waited, since the start
+      "wait_seconds",  // time that ranks report to have waited, since the start
       "train_seconds",
       "memory_bytes",  // of blocks, in use
       "workers_busy",
@@ -50,7 +50,7 @@ class HistoryRing {
   static constexpr size_t kEach = 12;      // a minute
   static constexpr size_t kCoarse = 1440;  // a day
 
-  // Adds a point, later than those before it.
+  // Adds a point, later than the points before it.
   void Add(const HistoryPoint& point);
 
   // At most `most` points of the last `range`, counted from the last point, in
@@ -81,7 +81,7 @@ class StateHistory {
                                                              absl::Time start,
                                                              Clock* clock);
 
-  // When it began, in seconds since 1970.
+  // When the history began, in seconds since 1970.
   double start_seconds() const { return start_seconds_; }
 
   // As HistoryRing::Points.

@@ -23,21 +23,21 @@ namespace ballast {
 
 // The last kMaxTimings timings that ranks reported to this server, at most some
 // 12 MiB. A timing replaces an earlier one of the same (role, step,
-// micro-batch); when the store is full, a new one replaces the one that was
-// first reported longest ago. Thread-safe.
+// micro-batch); when the store is full, a new one replaces the one whose first
+// report is oldest. Thread-safe.
 class TimingStore {
  public:
   static constexpr size_t kMaxTimings = 65536;
-  // Most timings of one Add.
+  // Limit of timings in one Add.
   static constexpr size_t kMaxReported = 4096;
 
   explicit TimingStore(const v1::Job& job);
 
   // Keeps all `timings`, or none of them. Errors: INVALID_ARGUMENT (no timing,
-  // or more than kMaxReported; no such role, or one of another split than
-  // train; a step whose positions do not fit
-  // 64 bits; a micro-batch that no step of the job can have, without a check
-  // that this step has it; a time that is negative or not finite).
+  // or more than kMaxReported; no such role, or a role of another split than
+  // train; a step whose positions do not fit 64 bits; a micro-batch that no
+  // step of the job can have, without a check that this step has it; a time
+  // that is negative or not finite).
   absl::Status Add(absl::Span<const v1::StepTiming* const> timings);
 
   // The last timing of each rank that has reported, of at most kMaxRanks ranks,
@@ -46,8 +46,8 @@ class TimingStore {
   std::vector<v1::StepTiming> Latest() const;
 
   // The times of each phase over all ranks of `module`, of every timing ever
-  // added, including those that were replaced; null for a module that does not
-  // exist.
+  // added, including timings that were replaced; null for a module that does
+  // not exist.
   enum Phase { kTrain, kWait, kCopy, kExchange, kDecode, kPack, kPhases };
   const std::array<DurationHistogram, kPhases>* phases(v1::Module module) const;
 

@@ -17,7 +17,7 @@ namespace ballast {
 namespace {
 
 // A lane: a call that carries chunks of another call, its Pull. The Pull writes
-// to the lane and ends it. The lane tells the Pull when a write is over and
+// to the lane and ends it. The lane notifies the Pull when a write is done and
 // when the lane is gone. Thread-safe.
 class LaneSide final : public CallSide {
  public:

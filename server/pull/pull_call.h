@@ -23,7 +23,7 @@ namespace ballast {
 //
 // A call that has ended is done once its last write is. If the client reads
 // nothing, it is cancelled after PullLimits::last_write, so that it does not
-// keep a block for good.
+// keep a block forever.
 class PullCall final : public PullReactor {
  public:
   // Starts the call that `rpc` describes. Never returns null; beyond the limits

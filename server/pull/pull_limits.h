@@ -20,11 +20,11 @@
 namespace ballast {
 
 // Counts open Pulls and bounds them. gRPC bounds the calls of one connection
-// but not the connections. Pulls are what costs a server memory and work, so
-// each counts from its start. Thread-safe.
+// but not the connections. Pulls cost a server memory and work, so each counts
+// from its start. Thread-safe.
 //
 // A Pull is silent until its first message, which its client sends at once.
-// Silent Pulls give way to newer ones, so a client that opens Pulls and says
+// Silent Pulls give way to newer ones, so a client that opens Pulls and sends
 // nothing locks nobody out. Pulls that have spoken belong to a role, and the
 // loader bounds their number for each role (Loader::OpenStream).
 class PullLimits {
@@ -33,17 +33,17 @@ class PullLimits {
     uint32_t most = 65'536;         // serve.max_streams
     uint32_t most_a_client = 4096;  // serve.max_streams_per_client
     uint32_t most_silent = 1024;    // of all clients
-    // How long the last write of a Pull that has ended may take. Infinite: for
-    // ever, and without a timer of gRPC.
+    // Time limit of the last write of a Pull that has ended. Infinite: no
+    // limit, and no gRPC timer.
     absl::Duration last_write = absl::Seconds(5);
   };
 
   explicit PullLimits(const Settings& settings) : settings_(settings) {}
 
   // Counts one more Pull of `client` until End, and returns its number. If too
-  // many Pulls are silent, ends the oldest of them with ABORTED by its `end`,
-  // which must not block and is called with a lock held, until Spoke or End.
-  // Errors: RESOURCE_EXHAUSTED, naming the setting.
+  // many Pulls are silent, ends the oldest of them with ABORTED by its `end`.
+  // `end` must not block and runs with a lock held; it may run until Spoke or
+  // End. Errors: RESOURCE_EXHAUSTED, naming the setting.
   using EndCall = std::function<void(const absl::Status&)>;
   absl::StatusOr<uint64_t> Begin(const std::string& client, EndCall end);
   // Records that the Pull is not silent any more. Once it returns, `end` is not
@@ -62,7 +62,7 @@ class PullLimits {
   std::map<uint64_t, EndCall> silent_ ABSL_GUARDED_BY(mutex_);  // by number
 };
 
-// The client as which a peer is counted: its address without the port. `peer`
+// The name under which a peer is counted: its address without the port. `peer`
 // is as named by gRPC ("ipv4:10.0.0.1:4711"). All peers over Unix sockets are
 // one client.
 std::string GetClient(absl::string_view peer);

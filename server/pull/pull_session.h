@@ -104,7 +104,7 @@ class PullSession {
   uint64_t held() const { return credit_.held(); }
 
   // Records that no block follows. If the client still holds lent blocks, a
-  // message tells it `status`; otherwise the end of the call does.
+  // message carries `status` to it; otherwise the end of the call does.
   void OnEnd(absl::Status status);
   // The status after OnEnd or the client's Stop; nullopt before.
   const std::optional<absl::Status>& end() const { return end_; }

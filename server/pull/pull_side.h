@@ -86,7 +86,7 @@ class CallSide {
   virtual void OnRequest(const absl::StatusOr<v1::PullRequest>& request) = 0;
   // The client sends no further message.
   virtual void OnClientFinished() = 0;
-  // A write is over. May run concurrently with OnRequest.
+  // A write is done. May run concurrently with OnRequest.
   virtual void OnWritten() = 0;
   // The last event: the call must not be used afterwards. Returns whether
   // CallCount still counts the call.
@@ -147,9 +147,9 @@ class PullMeter {
 // open for them: it lingers. CallCount no longer counts it then, so a drain
 // does not wait for it.
 //
-// Thread-safe. Locks are taken in this order: mutex_ of a Pull, then that of a
-// StreamReactor, its own or a lane's. `ready` of the stream holds the Pull
-// weakly.
+// Thread-safe. Locks are taken in this order: mutex_ of a Pull, then mutex_ of
+// a StreamReactor (the Pull's or a lane's). `ready` of the stream holds the
+// Pull weakly.
 class PullSide final : public CallSide,
                        public std::enable_shared_from_this<PullSide> {
  public:

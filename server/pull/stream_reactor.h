@@ -63,7 +63,7 @@ class StreamReactor : public Base {
   void OnCancel() final { End(Left()); }
 
  protected:
-  // Called when a write is over and the next may start; the call may have
+  // Called when a write is done and the next may start; the call may have
   // ended. Runs with no lock held, on one thread at a time.
   virtual void OnWritten() = 0;
 

@@ -19,11 +19,11 @@ namespace {
 
 constexpr int kDigitBits = 11;
 constexpr size_t kDigits = size_t{1} << kDigitBits;
-// Fewer costs are sorted by comparisons.
+// Shorter lists are sorted by comparisons.
 constexpr size_t kFew = 512;
 
 struct Entry {
-  uint64_t below = 0;  // the largest cost less this one
+  uint64_t below = 0;  // the largest cost minus this one
   uint32_t index = 0;
 };
 
@@ -43,7 +43,7 @@ std::vector<uint32_t> CostliestFirst(const std::vector<int64_t>& costs) {
   for (uint32_t i = 0; i < costs.size(); ++i) {
     entries[i] = {static_cast<uint64_t>(*largest - costs[i]), i};
   }
-  // By digits, the lowest first; each pass keeps the order of the last.
+  // Radix sort, lowest digit first; each pass is stable.
   const int bits = std::bit_width(static_cast<uint64_t>(*largest - *least));
   for (int shift = 0; shift < bits; shift += kDigitBits) {
     std::array<uint32_t, kDigits> next = {};
@@ -69,7 +69,7 @@ constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
 // Matches rows to columns at minimal cost, where the cost of a pair is minus
 // its gain and a row may stay unmatched at cost 0. Maintains prices such that
 // no pair's reduced cost (cost - row price - column price) is below -slack and
-// that of every matched pair is between -slack and 0.
+// every matched pair's is between -slack and 0.
 class Matcher {
  public:
   Matcher(const std::vector<std::vector<Benefit>>& rows, int64_t slack)
@@ -128,7 +128,7 @@ class Matcher {
       }
       Assign(row, column);
     }
-    // Rows that have not bid may have any price that their pairs allow.
+    // Rows that have not bid get the highest price that their pairs allow.
     for (const uint32_t row : bidders) {
       for (const Benefit& benefit : rows_[row]) {
         row_price_[row] = std::min(
@@ -258,8 +258,8 @@ std::vector<uint32_t> MaxGainAssignment(
 
 namespace {
 
-// Number of lightest groups always tried as partners of the heaviest one, and
-// the most that are tried while none helps.
+// Number of lightest groups that are always tried as partners of the heaviest
+// one, and the largest number that is tried while none helps.
 constexpr int kFirstPartners = 4;
 constexpr int kMaxPartners = 128;
 // Average number of swaps per group after which the search stops.
@@ -277,7 +277,7 @@ struct Bundle {
   uint32_t count = 0;
 };
 
-// The members that the heavier group gives, and those that it takes.
+// The members that the heavier group gives, and the members that it takes.
 struct Swap {
   Bundle give;
   Bundle take;
@@ -302,13 +302,13 @@ class Search {
     const int64_t mean = sum / static_cast<int64_t>(groups_.size());
     const int64_t bound = std::max(largest, mean);
     close_enough_ = std::max(enough, bound + (bound >> kCloseEnoughShift));
-    // Every load is a multiple of the costs' common divisor.
+    // Each load is a multiple of the costs' greatest common divisor.
     if (unit > 0)
       close_enough_ = std::max(close_enough_, (bound + unit - 1) / unit * unit);
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       for (const uint32_t i : groups_[g]) loads_[g] += costs_[i];
     }
-    // A set takes what is sorted in linear time.
+    // A set built from sorted values takes linear time.
     std::vector<std::pair<int64_t, uint32_t>> sorted;
     sorted.reserve(groups_.size());
     for (uint32_t g = 0; g < groups_.size(); ++g) {
@@ -346,8 +346,9 @@ class Search {
         bundles->push_back({costs_[group[i]] + costs_[group[j]], {i, j}, 2});
       }
     }
-    // Of equal costs the first in the list above first, which all four say.
-    // std::stable_sort would allocate memory for each of these short lists.
+    // Among equal costs the first in the list above comes first: all four
+    // fields say which. std::stable_sort would allocate memory for each of
+    // these short lists.
     const auto before = [](const Bundle& a, const Bundle& b) {
       if (a.cost != b.cost) return a.cost < b.cost;
       if (a.members[0] != b.members[0]) return a.members[0] < b.members[0];
@@ -399,8 +400,8 @@ class Search {
     return true;
   }
 
-  // What `group` may give in a swap; single samples are listed once until the
-  // group changes.
+  // The bundles that `group` may give in a swap; single samples are listed once
+  // until the group changes.
   const std::vector<Bundle>& Takeable(uint32_t group, bool pairs) {
     std::vector<Bundle>* bundles = pairs ? &taken_pairs_ : &taken_[group];
     if (pairs || bundles->empty()) {
@@ -452,7 +453,7 @@ class Search {
     by_load_.emplace(loads_[light], light);
   }
 
-  // The samples of a bundle, as many as it counts.
+  // The samples of a bundle; as many entries as its count are used.
   using Removed = std::array<uint32_t, 2>;
   static Removed Remove(const Bundle& bundle, std::vector<uint32_t>* group) {
     Removed removed = {};

@@ -8,9 +8,8 @@
 
 namespace ballast {
 
-// The indexes of `costs`, the costliest first, and of equal costs the first in
-// `costs` first. Costs are not negative. Linear in their number, unless that is
-// small.
+// The indexes of `costs`, costliest first; equal costs in their order in
+// `costs`. Costs are not negative. Takes linear time, unless there are few.
 std::vector<uint32_t> CostliestFirst(const std::vector<int64_t>& costs);
 
 // The gain of giving a row one column. Pairs that are not listed gain 0.

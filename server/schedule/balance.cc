@@ -88,7 +88,7 @@ struct Swap {
 
 class Search {
  public:
-  // costs[m][i]: of sample i for module m.
+  // costs[m][i]: the cost of sample i for module m.
   Search(std::vector<std::vector<int64_t>> costs, Groups groups,
          bool keep_counts)
       : costs_(std::move(costs)),
@@ -294,8 +294,8 @@ struct GroupLoad {
   }
 };
 
-// Replaces the least entry of a heap: one way down, where a pop and a push go
-// down and up again.
+// Replaces the least entry of a heap in one pass down. A pop and a push would
+// pass down and up again.
 void ReplaceTop(const GroupLoad& with, std::vector<GroupLoad>* heap) {
   const size_t size = heap->size();
   size_t at = 0;
@@ -312,7 +312,7 @@ void ReplaceTop(const GroupLoad& with, std::vector<GroupLoad>* heap) {
 // loads the group with fewer members goes first, so that samples of cost 0
 // spread out and no group stays empty if there are enough samples.
 Groups UncappedLpt(const std::vector<int64_t>& costs, uint32_t groups) {
-  // Every group gets about as many.
+  // Every group gets about the same number.
   Groups result(groups);
   for (auto& group : result) group.reserve(costs.size() / groups + 2);
   std::vector<GroupLoad> by_load;  // a heap, the least on top

@@ -17,8 +17,8 @@ using Groups = std::vector<std::vector<uint32_t>>;
 
 // The reference: longest processing time first with groups of equal count, the
 // rule of Megatron-Bridge. Costs are taken in descending order (ties: ascending
-// index); each goes to the group with the least cost so far among those with
-// fewer than costs.size()/groups members (ties: lowest group). Sums are
+// index); each goes to the group with the least cost so far among the groups
+// with fewer than costs.size()/groups members (ties: lowest group). Sums are
 // computed in that order in IEEE doubles, so every machine gives the same
 // groups. Errors: INVALID_ARGUMENT (no groups; costs that the groups do not
 // divide; a cost that is negative or not finite).

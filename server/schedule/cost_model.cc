@@ -122,7 +122,7 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
       size.grid_t.push_back(0);
       size.seconds_per_patch.push_back(0);
     }
-    // None where every image is one crop.
+    // No entries where every image is one crop.
     if (size.videos != 0 || share.crops != 1 || !size.crops.empty()) {
       if (size.videos == 0) size.crops.resize(i, 1);
       size.crops.push_back(share.crops);

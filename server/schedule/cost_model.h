@@ -27,10 +27,11 @@ struct SampleSize {
   uint32_t tokens = 0;  // real tokens, image placeholders included
   uint32_t label_tokens = 0;
   std::vector<ImageGrid> grids;  // one for each crop
-  // For each crop: the length of its image's file if it travels encoded, which
-  // the index (IndexedSample::encoded_bytes) and the model
-  // (ModelImages::MayTravelEncoded) must both allow; else 0. Empty if all
-  // travel as pixels. DeviceShare may leave some of them to the servers.
+  // For each crop: the length of its image's file if it passes through encoded,
+  // else 0. An image may pass through if both the index
+  // (IndexedSample::encoded_bytes) and the model
+  // (ModelImages::MayTravelEncoded) allow it. Empty if all are sent as pixels.
+  // DeviceShare may leave some of them to the servers.
   std::vector<uint32_t> encoded_bytes;
   uint32_t images = 0;  // and videos, in the order of MediaOrder
   uint32_t videos = 0;
@@ -40,14 +41,14 @@ struct SampleSize {
   // in MicroBatchSchedule. Empty if there is no video.
   std::vector<uint32_t> grid_t;
   std::vector<float> seconds_per_patch;
-  // For each image, if the model asks for them; else empty.
+  // For each image, if the model requests them; else empty.
   std::vector<ImageSize> sides;
 };
 
 // Computes a sample's size from its entry in the index. Errors:
 // INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens;
-// an image of several crops that the index lets travel encoded; a video that
-// cannot be planned, or of a model that takes none).
+// an image of several crops that the index lets pass through encoded; a video
+// that cannot be planned, or of a model that takes none).
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const ModelImages& model);
 
@@ -68,18 +69,19 @@ std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost);
 
 // The sample's cost for a module, by the media that it takes:
 //   images  linear*n + sum over crops of quadratic*m*m; n = patches of the
-//           sample, m = those of the crop, since towers attend within one; a
+//           sample, m = patches of the crop, since towers attend within one; a
 //           video counts its temporal patches as crops
 //   text    linear*n + quadratic*n*n; n = tokens
-// evaluated in that order in IEEE doubles, so every machine gets the same.
+// evaluated in that order in IEEE doubles, so every machine gets the same cost.
 double SampleCost(const SampleSize& size, const ModuleCost& cost);
 
-// The coefficients in effect at step `step`: those of the last entry of
-// cost_changes whose step is at most `step`, or else balance.cost.
+// The coefficients in effect at step `step`: the last entry of cost_changes
+// whose step is at most `step`, or else balance.cost.
 const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step);
 
 // The sum of SampleCost over `costs`, in their order. Schedules sum over all
-// modules, whichever are configured, so that every module derives the same one.
+// modules, whichever are configured, so that every module derives the same
+// cost.
 double JointCost(const SampleSize& size, absl::Span<const ModuleCost> costs);
 
 }  // namespace ballast

@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kMaxShared = 7;
 
 // The least mean load of s ranks, over s up to m - k * ranks, that hold the
-// cheapest m - k * (ranks - s) of the m costliest samples. `sums` are those of
-// the costliest samples.
+// cheapest m - k * (ranks - s) of the m costliest samples. `sums` are the
+// running sums of the costliest samples.
 int64_t LeastMean(const std::vector<int64_t>& sums, size_t m, size_t k,
                   size_t ranks) {
   const size_t excess = m - k * ranks;
@@ -50,7 +50,7 @@ int64_t LeastMean(const std::vector<int64_t>& sums, size_t m, size_t k,
 int64_t SharedBound(const std::vector<int64_t>& costs, uint32_t ranks,
                     int64_t known) {
   if (costs.size() <= ranks) return 0;
-  std::vector<int64_t> sums = {0};  // of the costliest
+  std::vector<int64_t> sums = {0};  // running sums of the costliest
   sums.reserve(costs.size() + 1);
   for (const uint32_t i : CostliestFirst(costs)) {
     sums.push_back(sums.back() + costs[i]);
@@ -68,22 +68,23 @@ int64_t SharedBound(const std::vector<int64_t>& costs, uint32_t ranks,
 
 namespace {
 
-// Less room than 1/2^10 of the limit is not worth a search.
+// A rank with less room than 1/2^10 of the limit is not worth a search.
 constexpr int kLeastRoomShift = 10;
 // Number of lightest ranks that are always tried as takers of a rank's samples,
-// and beside them of ranks of its server.
+// and number of ranks of its own server that are tried in addition.
 constexpr size_t kFirstTakers = 3;
 constexpr uint32_t kMaxNeighbours = 16;
-// Other light ranks are tried until they have been of no help so many times
-// more than they have been of help.
+// Other light ranks are tried until the tries without success exceed the
+// successes by this number.
 constexpr int kMaxUnhelpful = 64;
-// A move takes at least this part of the load above the limit off a rank.
+// A move takes at least this fraction (1/8) of a rank's excess over the limit
+// off the rank.
 constexpr int64_t kLeastRelief = 8;
-// Most that the search looks at: moves, and places to look for a taker.
+// Limit of the search: moves evaluated, plus places searched for a taker.
 constexpr uint64_t kMaxLooks = 6'000'000;
 
-// A sample where it is. A rank's members are in descending order of cost; of
-// equal moves the one of the first members counts.
+// A sample and the rank that owns it. A rank's members are in descending order
+// of cost; among equal moves the one with the first members wins.
 struct Member {
   int64_t cost = 0;
   int64_t tokens = 0;
@@ -98,12 +99,12 @@ using Members = std::vector<Member>;
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// `give` moves from a rank to `taker`, and `take` back unless it is kNone.
+// Moves `give` from a rank to `taker`, and `take` back unless it is kNone.
 struct Move {
   uint32_t taker = 0;
   uint32_t give = 0;  // index into the giver's members, as `take`
   uint32_t take = kNone;
-  // Load above the limit that it takes off the giver; 0: no move.
+  // Load above the limit that the move takes off the giver; 0: no move.
   int64_t relief = 0;
   int64_t weight = 0;  // weighted tokens that it moves in addition
 
@@ -149,7 +150,7 @@ class Search {
     bool all = true;
     for (const uint32_t r : heavy) all = Relieve(r) && all;
     if (all) return true;
-    // Nobody has room: swaps between any ranks, whatever they move.
+    // No rank has room: swaps between any ranks, whatever embeddings move.
     while (!exhausted() && SwapHeaviest()) {
     }
     return *std::max_element(loads_.begin(), loads_.end()) <= limit_;
@@ -200,8 +201,8 @@ class Search {
                ? member.tokens
                : kBetweenServers * member.tokens;
   }
-  // Weighted tokens that its move adds; `share` is that of a token between the
-  // two ranks.
+  // Weighted tokens that the move adds; `share` is the weight of a token
+  // between the two ranks.
   int64_t Weight(const Member& member, uint32_t from, uint32_t to,
                  int64_t share) const {
     if (member.home == from) return share * member.tokens;
@@ -209,13 +210,14 @@ class Search {
     return WeightAt(member, to) - WeightAt(member, from);
   }
 
-  // The least load that a move takes off `rank`, which is above the limit.
+  // The least load that a useful move takes off `rank`, which is above the
+  // limit.
   int64_t LeastRelief(uint32_t rank) const {
     return std::max<int64_t>(1, (loads_[rank] - limit_) / kLeastRelief);
   }
 
   // Gives samples of `rank` away until its load is within the limit. Takers
-  // stay within it. Returns whether that was reached.
+  // stay within the limit. Returns whether `rank` reached it.
   bool Relieve(uint32_t rank) {
     while (loads_[rank] > limit_) {
       if (exhausted()) return false;
@@ -243,8 +245,9 @@ class Search {
     }
   }
 
-  // Tries the ranks with most room. The first few always; others while none
-  // helps, unless that has helped too seldom; then the first that helps.
+  // Tries the ranks with the most room: the first few always, others while none
+  // helps, unless they have helped too seldom. Then stops at the first that
+  // helps.
   void TryLightest(uint32_t rank, Move* best) {
     LightRanks::List takers = light_.Lightest(kFirstTakers);
     for (size_t i = 0; i < takers.count; ++i) Try(rank, takers.ranks[i], best);
@@ -261,8 +264,8 @@ class Search {
     }
   }
 
-  // Tries the lightest rank with which a swap takes off enough. None has more
-  // room than `most_room`.
+  // Tries the lightest rank with which a swap takes enough load off `rank`. No
+  // rank has more room than `most_room`.
   void TryFound(uint32_t rank, int64_t most_room, Move* best) {
     if (!finder_) ListSamples();
     const int64_t least = LeastRelief(rank);
@@ -299,9 +302,9 @@ class Search {
     if (finder_) AddSamples(rank);
   }
 
-  // Looks at the moves to one taker that take off enough and for which it has
-  // room, and lets `best` be the one that takes off most load a token. For each
-  // sample to give, those to take lie next to each other.
+  // Evaluates the moves to one taker that take off enough load and for which it
+  // has room, and sets `best` to the one that takes off the most load per
+  // token. For each sample to give, the samples to take are adjacent.
   void Try(uint32_t rank, uint32_t taker, Move* best) {
     const int64_t excess = loads_[rank] - limit_;
     const int64_t room = limit_ - loads_[taker];
@@ -309,7 +312,7 @@ class Search {
     if (room < least) return;
     const Members& mine = members_[rank];
     const Members& others = members_[taker];
-    // As numbers that multiply without overflow.
+    // Scaled to numbers that multiply without overflow.
     double best_relief = best->relief;
     double best_weight = std::max<int64_t>(1, best->weight);
     const auto consider = [&](uint32_t give, uint32_t take, int64_t amount,
@@ -406,15 +409,15 @@ class Search {
   std::vector<int64_t> loads_;
   std::vector<uint32_t> owners_;        // of each sample
   LightRanks light_;                    // ranks with room
-  std::optional<SampleFinder> finder_;  // of their samples, once it is needed
+  std::optional<SampleFinder> finder_;  // finds the takers' samples; made at
+                                        // first use
   int unhelpful_ = 0;
   uint64_t looks_ = 0;
   std::vector<std::vector<uint32_t>> ranks_of_server_;
 };
 
 // Takes the load above `limit` off every rank, as far as the search finds
-// moves, beginning with every sample at its home. Returns the samples of each
-// rank.
+// moves, beginning with every sample at its home. Returns each rank's samples.
 Groups RelieveRanks(const std::vector<EncoderSample>& samples,
                     const EncoderRanks& ranks, int64_t limit) {
   Search search(samples, ranks, limit);
@@ -426,11 +429,12 @@ Groups RelieveRanks(const std::vector<EncoderSample>& samples,
                         limit);
 }
 
-// Loads within 1/2^10 of the lower bound are even enough: 1.001. Where few
-// large samples share a rank, so that the bound exceeds the mean, within 1/2^7.
+// A largest load within 1/2^10 of the lower bound (1.001 of it) is even enough.
+// Where few large samples share a rank, so that the bound exceeds the mean,
+// within 1/2^7 of it.
 constexpr int kCloseEnoughShift = 10;
 constexpr int kFewSamplesShift = 7;
-// Up to this many ranks the numbering is the best one.
+// Up to this many ranks the numbering is optimal.
 constexpr uint32_t kMaxNumberedRanks = 512;
 
 class Placement {
@@ -499,7 +503,7 @@ class Placement {
     });
     const auto spare = [&](uint32_t i) { return groups_[owner[i]].size() > 1; };
     for (const bool same_server : {true, false}) {
-      // A sample that cannot be spared never can be later.
+      // A sample that cannot be spared now cannot be spared later.
       std::vector<std::vector<uint32_t>> lists(servers());
       for (auto i = order.rbegin(); i != order.rend(); ++i) {
         lists[same_server ? GetServer(owner[*i]) : 0].push_back(*i);

@@ -12,11 +12,11 @@ namespace ballast {
 // where few large samples share a rank; 0 if it is at most `known`, a bound
 // already known, such as the mean load.
 //
-// Of the m costliest samples, m > k * ranks, some ranks hold more than k each.
-// If s ranks do, they hold at least m - k * (ranks - s) of the m together, and
-// the fullest has at least their mean, even if theirs are the cheapest of the
-// m. The number s is not known, so the least value counts; the bound is the
-// largest over k up to 7 and m, in steps. Pure; costs are not negative.
+// If m > k * ranks, some ranks hold more than k of the m costliest samples. If
+// s ranks do, they hold at least m - k * (ranks - s) of the m together, and the
+// fullest has at least the mean of these, even if they are the cheapest of the
+// m. The number s is not known, so the least value over s counts; the bound is
+// the largest over k up to 7 and m, in steps. Pure; costs are not negative.
 int64_t SharedBound(const std::vector<int64_t>& costs, uint32_t ranks,
                     int64_t known);
 
@@ -27,11 +27,11 @@ struct EncoderSample {
   uint32_t home = 0;   // the sample's language owner
 };
 
-// The ranks of an encoder and of language: rank r of either is one process.
+// The ranks of an encoder and of language: rank r of both is the same process.
 struct EncoderRanks {
   uint32_t count = 1;
   ServerOfRank server_of_rank;  // of the encoder; empty: one server
-  // Loads that exceed the mean by at most this fraction of it are even enough
+  // Loads that exceed the mean by at most this fraction are even enough
   // (balance.skip_below).
   double skip_below = 0;
   // Every rank gets a sample if there are enough (balance.align_images).
@@ -39,16 +39,16 @@ struct EncoderRanks {
 };
 
 // Chooses an encoder's owner of each sample (balance.placement `split`). The
-// embeddings of a sample move if that is not its home. Largest loads come
-// first: the largest is within 1/1024 of the lower bound (the mean load or the
-// largest cost) wherever swaps reach it, or within 1/128 of the bound that few
-// large samples a rank impose (SharedBound); the search looks at a bounded
-// number of moves and may end before. Under that, few embeddings move: ranks
-// above the bound give samples away, each time those that take the most load
-// off for the embeddings that they move, where a token that moves between
-// servers counts kBetweenServers times. Finally the ranks' sets of samples are
-// numbered so that the fewest tokens move; up to 512 ranks no other numbering
-// moves fewer.
+// embeddings of a sample move if its owner is not its home. The largest load
+// has priority: the largest is within 1/1024 of the lower bound (the mean load
+// or the largest cost) wherever swaps reach it, or within 1/128 of the bound
+// that applies if few large samples share a rank (SharedBound); the search
+// evaluates a bounded number of moves and may end before. With second priority,
+// few embeddings move: ranks above the bound give samples away, each time the
+// ones that take off the most load per embedding moved. A token that moves
+// between servers counts kBetweenServers times. Finally the ranks' sets of
+// samples are numbered so that the fewest tokens move; up to 512 ranks no other
+// numbering moves fewer.
 //
 // Returns one owner for each sample. Pure and the same on every machine. Costs
 // are not negative and sum to less than 2^60.

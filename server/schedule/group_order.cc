@@ -12,7 +12,7 @@ namespace ballast {
 
 namespace {
 
-// Bound on a group's list of gains, in multiples of its samples, per module.
+// Limit of a group's list of gains, in multiples of its samples, per module.
 constexpr uint32_t kMaxGroupsPerRank = 64;
 // Beyond this many groups, the gain of the result is within 1/512 of a group's
 // best gain, on average.
@@ -66,7 +66,7 @@ class Row {
 
  private:
   std::vector<int64_t> gains_;     // 0: none
-  std::vector<uint32_t> columns_;  // those with a gain
+  std::vector<uint32_t> columns_;  // columns with a gain
 };
 
 // Adds to `row` the gain of each column that spares the sample's bytes a move,
@@ -143,7 +143,7 @@ Groups NumberGroups(Groups groups, uint32_t slots,
 
 namespace {
 
-// Of 64 bytes, a line of a processor's cache.
+// Slots of a cache line of 64 bytes.
 constexpr uint64_t kSlotsOfLine = 4;
 constexpr uint64_t kPrefetchedSlots = 8 * kSlotsOfLine;
 
@@ -152,7 +152,7 @@ uint64_t NextId() {
   return ++last;
 }
 
-// The table that a thread used last of an order.
+// The table of an order that a thread used last.
 struct LastTable {
   uint64_t order = 0;  // its id; 0: none
   uint64_t epoch = 0;
@@ -201,18 +201,18 @@ uint64_t GroupEpoch::At(uint64_t position) const {
   const uint64_t window = GetWindow(position);
   const uint64_t begin = window * open_groups_;
   const uint64_t end = std::min<uint64_t>(begin + open_groups_, slots_.size());
-  // The slots come from far memory while the permutation is computed.
+  // The slots arrive from main memory while the permutation is computed.
   const uint64_t fetched = std::min(end, begin + kPrefetchedSlots);
   for (uint64_t i = begin; i < fetched; i += kSlotsOfLine) {
     __builtin_prefetch(&slots_[i]);
   }
   const uint64_t first = windows_[window];
-  // Windows have keys of their own: those of equal sizes differ.
+  // Each window has its own key: windows of equal sizes differ.
   const Permutation within(windows_[window + 1] - first,
                            Mix64(key_ + Mix64(window + 1)));
   const uint64_t place = first + within(position - first);
-  // The last slot of the window that begins at or before the place. Without
-  // branches, which nobody could foretell.
+  // The last slot of the window that begins at or before the place.
+  // Branch-free, since no branch predictor could guess it.
   const Slot* slot = &slots_[begin];
   for (uint64_t left = end - begin; left > 1;) {
     const uint64_t half = left / 2;

@@ -31,8 +31,8 @@ struct ModuleShards {
   std::vector<uint64_t> bytes;   // per sample: PayloadBytes for the module
 };
 
-// Weight of a byte that moves between ranks of different servers, relative to
-// one that moves between ranks of the same server.
+// Weight of a byte that moves between ranks of different servers, relative to a
+// byte that moves between ranks of the same server.
 inline constexpr int64_t kBetweenServers = 4;
 
 // Reorders the groups so that as few bytes as possible move from readers to
@@ -62,7 +62,7 @@ class GroupEpoch {
              uint32_t open_groups, uint64_t key);
 
   // The ordinal at `position`, which is below the number of samples. O(log
-  // groups); of windows alike in size, O(log open_groups).
+  // groups); O(log open_groups) if windows are of similar size.
   uint64_t At(uint64_t position) const;
 
  private:
@@ -88,13 +88,13 @@ class GroupEpoch {
 
 // The order of all epochs: each permutes the groups and the windows anew. A
 // pure function of the constructor's arguments; keeps the tables of the two
-// epochs asked for last, which take O(groups) to build. A thread keeps the
-// table that it used last, of up to eight orders, so that looking up takes no
-// lock. Thread-safe.
+// epochs used last, which take O(groups) to build. A thread keeps the last
+// table that it used of up to eight orders, so that a look-up takes no lock.
+// Thread-safe.
 class GroupOrder {
  public:
-  // As GroupEpoch; `starts` must outlive the order. Another epoch has another
-  // key, which follows from `key`.
+  // As GroupEpoch; `starts` must outlive the order. Each epoch has its own key,
+  // derived from `key`.
   GroupOrder(absl::Span<const uint64_t> starts, uint64_t size,
              uint32_t open_groups, uint64_t key);
 
@@ -108,7 +108,7 @@ class GroupOrder {
     std::shared_ptr<const GroupEpoch> order;  // null: none
   };
 
-  const uint64_t id_;  // no other order of the process has it
+  const uint64_t id_;  // unique among the orders of the process
   const absl::Span<const uint64_t> starts_;
   const uint64_t size_;
   const uint32_t open_groups_;

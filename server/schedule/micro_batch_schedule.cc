@@ -17,7 +17,7 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   const int images_before =
       static_cast<int>(out->totals().images() + out->totals().videos());
   out->add_images(sample.size.images);
-  // One entry an image, as soon as one has several crops.
+  // One entry for each image, once one has several crops.
   auto& crops = *out->mutable_crops();
   if (!sample.size.crops.empty()) {
     crops.Resize(images_before, 1);
@@ -25,7 +25,7 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   } else if (!crops.empty()) {
     crops.Resize(images_before + static_cast<int>(sample.size.images), 1);
   }
-  // Likewise as soon as one is a video.
+  // Likewise, once one is a video.
   auto& grid_t = *out->mutable_grid_t();
   auto& seconds = *out->mutable_seconds_per_patch();
   if (!sample.size.grid_t.empty()) {
@@ -47,7 +47,7 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
     out->add_grid_h(grid.grid_h);
     out->add_grid_w(grid.grid_w);
   }
-  // One entry a crop, as soon as one travels encoded.
+  // One entry for each crop, once one passes through encoded.
   const std::vector<uint32_t>& encoded = sample.size.encoded_bytes;
   auto& column = *out->mutable_encoded_bytes();
   if (!encoded.empty()) {
@@ -75,8 +75,8 @@ struct PlacedSample {
   uint32_t place;
 };
 
-// All samples of the micro-batch in ascending order of position, which are some
-// of `samples`.
+// All samples of the micro-batch, which are some of `samples`, in ascending
+// order of position.
 std::vector<PlacedSample> PlaceSamples(const Ownership& ownership,
                                        size_t samples) {
   constexpr uint32_t kElsewhere = std::numeric_limits<uint32_t>::max();
@@ -101,7 +101,7 @@ void AddModule(const std::vector<ScheduledSample>& samples,
                const Ownership::OfModule& owned, v1::MicroBatchSchedule* out) {
   const uint32_t groups_per_rank = shape.grid / ranks.dp;
   const ModuleCost& coefficients = FindCost(ranks.module, shape);
-  // Of each sample, if the module's owners are chosen apart.
+  // The rank of each sample, if the module's owners are chosen separately.
   std::vector<uint32_t> rank_of(owned.groups.empty() ? 0 : samples.size());
   for (uint32_t r = 0; r < owned.groups.size(); ++r) {
     for (const uint32_t i : owned.groups[r]) rank_of[i] = r;

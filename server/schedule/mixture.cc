@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kDecimals = 1e6;
 
-// A weight of 0 stays 0, and no other becomes 0.
+// A weight of 0 stays 0; every other weight becomes at least 1.
 uint64_t AtLeastOne(double weight, double integer) {
   return weight > 0 ? std::max<int64_t>(1, integer) : 0;
 }

@@ -28,7 +28,7 @@ class Mixture {
   };
 
   // At least one of `weights` is above 0; sources of weight 0 are not drawn.
-  // There are fewer of them than `max_pattern`. Six decimals of each are exact
+  // There are fewer weights than `max_pattern`. Six decimals of each are exact
   // as long as the pattern fits the table; otherwise they are rounded to shares
   // of 1 / max_pattern.
   explicit Mixture(absl::Span<const double> weights,

@@ -26,7 +26,7 @@ Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
 }
 
 // PayloadBytes of each sample, computed from the row that the schedule will
-// hold, but as if all images travelled as pixels: which rank owns a sample must
+// hold, but as if all images were sent as pixels: which rank owns a sample must
 // not depend on model.decode, so that both modes make the same batches.
 std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
                                    Media media, const BlockGeometry& geometry) {
@@ -59,7 +59,7 @@ ModuleShards MakeShard(const std::vector<ScheduledSample>& samples,
   return module;
 }
 
-// Returns whether the largest load exceeds the mean by at most that fraction of
+// Returns whether the largest load exceeds the mean by at most `skip_below` of
 // the mean.
 bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
                 double skip_below) {
@@ -119,7 +119,7 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
   std::vector<ModuleShards> shards;
   for (const ModuleRanks& ranks : shape.modules) {
     // With split placement most images stay with their text, and their pixels
-    // outweigh it by far.
+    // are far larger than the text.
     if (IsSplit(shape) && ranks.media == Media::kText) continue;
     shards.push_back(MakeShard(samples, shape, ranks));
   }
@@ -144,9 +144,9 @@ MediaOfModules FindMediaOfModules(const std::vector<ScheduledSample>& samples,
   return found;
 }
 
-// Enforces balance.align_images in one micro-batch. With `may_swap` samples are
-// swapped between groups, for one encoder after the other; ranks that have no
-// media for an encoder even then get a dummy.
+// Enforces balance.align_images in one micro-batch. With `may_swap`, samples
+// are swapped between groups, for one encoder after the other. Ranks that still
+// have no media for an encoder get a dummy.
 void AlignEncoders(const std::vector<double>& costs,
                    const MediaOfModules& media, bool may_swap,
                    const MicroBatchShape& shape, Ownership* ownership) {
@@ -162,9 +162,9 @@ void AlignEncoders(const std::vector<double>& costs,
   }
 }
 
-// Chooses an encoder's owners in one micro-batch from its language owners, whom
-// rank r of either module is. Samples without media for it stay with their
-// language owners. Both modules have `grid` ranks.
+// Chooses an encoder's owners in one micro-batch, given its language owners.
+// Rank r of both modules is the same process. Samples without media for it stay
+// with their language owners. Both modules have `grid` ranks.
 Ownership::OfModule PlaceOnRanks(const std::vector<ScheduledSample>& samples,
                                  const Groups& language,
                                  const ModuleRanks& encoder,
@@ -182,7 +182,7 @@ Ownership::OfModule PlaceOnRanks(const std::vector<ScheduledSample>& samples,
     placement.groups[r].reserve(language[r].size() + 2);
     count += language[r].size();
   }
-  std::vector<uint32_t> indexes;  // into `samples`: those with media
+  std::vector<uint32_t> indexes;  // into `samples`, where they have media
   std::vector<double> costs;
   std::vector<EncoderSample> placed;
   indexes.reserve(count);

@@ -50,9 +50,10 @@ std::vector<ModuleShards> MakeShards(
 // The owners of the samples of one micro-batch.
 struct Ownership {
   struct OfModule {
-    // Only of an encoder whose owners are chosen apart: rank r owns groups[r].
+    // Only for an encoder whose owners are chosen separately: rank r owns
+    // groups[r].
     Groups groups;
-    // Only of an encoder: ranks that must add a dummy (sample_finder.h).
+    // Only for an encoder: ranks that must add a dummy (sample_finder.h).
     std::vector<uint32_t> dummy_ranks;
   };
   // `grid` groups of indexes into the samples; rank r of a module with dp d
@@ -68,7 +69,7 @@ struct Ownership {
 //  - Otherwise the balancer partitions all samples of the window by
 //    balance.objective. `refined` then numbers the groups so that few bytes
 //    move; `lpt` always balances the sum of all modules and keeps the
-//    reference's numbers.
+//    reference's numbering.
 //  - balance.align_images is then enforced in each micro-batch.
 //  - With balance.placement `split`, the above balances language alone, leaves
 //    it as read if it is even already, and the encoders' owners are then chosen
@@ -102,11 +103,11 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
     const PackShape& packs);
 
-// Whether encoders' owners are chosen apart from language's: balance.placement
-// is `split`, and samples may move at all.
+// Whether encoders' owners are chosen separately from language's:
+// balance.placement is `split`, and the delivery lets samples move.
 bool IsSplit(const MicroBatchShape& shape);
 
-// Embeddings of a sample that an encoder of `media` makes: one for each of its
+// Embeddings that an encoder of `media` makes of a sample: one for each of its
 // placeholder tokens.
 int64_t EmbeddingTokens(const SampleSize& size, Media media,
                         const MicroBatchShape& shape);

@@ -34,7 +34,7 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
 // Makes as many packs as PackInOrder, under the same limits, but fills them so
 // that their sums of squared lengths (the cost of attention) are even, and
 // orders them so that each `multiple` consecutive packs, which run at the same
-// time, have similar costs. PackedTime is never above that of PackInOrder.
+// time, have similar costs. PackedTime is never above the one of PackInOrder.
 // Members of a pack are in ascending order. Errors: as PackInOrder.
 absl::StatusOr<Groups> PackBalanced(const std::vector<uint32_t>& lengths,
                                     const PackLimits& limits);

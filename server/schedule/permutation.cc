@@ -10,8 +10,9 @@ constexpr int kRounds = 6;
 // well.
 constexpr int kMinHalfBits = 3;
 
-// Mix64 without its last step, which leaves so many upper bits as they are.
-// Rounds wait for each other, so each step of one counts.
+// Mix64 without its last step, which leaves this number of upper bits
+// unchanged. Each round waits for the one before, so each step of a round
+// counts.
 constexpr int kBitsBeforeLastStep = 31;
 inline uint64_t MixBeforeLastStep(uint64_t value) {
   value += 0x9E3779B97F4A7C15u;

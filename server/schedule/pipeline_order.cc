@@ -88,7 +88,7 @@ double Time(const std::vector<StageTimes>& micro_batches,
 }
 
 // Appends the micro-batches of `middle`, which are in descending order of their
-// first stage, each time the one after which the pipeline has idled least.
+// first stage: each time the one after which the pipeline has idled least.
 std::vector<uint32_t> Fit(const std::vector<StageTimes>& micro_batches,
                           std::vector<uint32_t> order,
                           std::vector<uint32_t> middle) {

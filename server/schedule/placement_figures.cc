@@ -38,7 +38,8 @@ void LightRanks::Remove(uint32_t rank) {
 
 LightRanks::List LightRanks::Lightest(size_t most) const {
   List list;
-  // Those that may come next: the top, then the children of those listed.
+  // Candidates for the next entry: the top, then the children of listed
+  // entries.
   std::array<uint32_t, kMostListed + 1> next;
   next[0] = 0;
   size_t open = heap_.empty() ? 0 : 1;
@@ -145,8 +146,8 @@ bool DeviceShare::Has(uint32_t source, uint64_t ordinal, uint32_t crop) const {
   const uint64_t place[2] = {ordinal, crop};
   const uint64_t hash =
       XXH3_64bits_withSeed(place, sizeof(place), sources_[source]);
-  // 53 bits, which a double holds exactly: of a share of 0 none is below, of 1
-  // all are.
+  // 53 bits, which a double holds exactly: for a share of 0 no image is below
+  // it, for a share of 1 every image is.
   return static_cast<double>(hash >> 11) < share_ * 0x1p53;
 }
 

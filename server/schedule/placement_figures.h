@@ -13,15 +13,16 @@
 
 namespace ballast {
 
-// Ranks by load, the lightest first; of equal loads the lower rank. A heap that
-// knows where each rank is: a change takes O(log ranks) and allocates nothing.
+// Ranks by load, the lightest first; among equal loads the lower rank. A heap
+// that knows where each rank is: a change takes O(log ranks) and allocates
+// nothing.
 //
 //   LightRanks light(ranks);
 //   light.Set(3, 700);
 //   light.Lightest(2)  // {{3}, 1}
 class LightRanks {
  public:
-  // None of the `ranks` is in it.
+  // Begins empty; holds ranks below `ranks`.
   explicit LightRanks(uint32_t ranks);
 
   // Adds the rank, or gives it another load.
@@ -41,7 +42,7 @@ class LightRanks {
  private:
   using Entry = std::pair<int64_t, uint32_t>;  // load, rank
 
-  // Puts the entry where it belongs, above or below the free place `at`.
+  // Moves the entry into its place, above or below the free place `at`.
   void Place(uint32_t at, const Entry& entry);
   void Write(uint32_t at, const Entry& entry) {
     heap_[at] = entry;
@@ -49,12 +50,12 @@ class LightRanks {
   }
 
   std::vector<Entry> heap_;
-  std::vector<uint32_t> at_;  // of each rank, in the heap
+  std::vector<uint32_t> at_;  // place of each rank in the heap
 };
 
 // What a schedule costs a trainer, to compare balance.objective and
-// balance.placement. Times are sums of costs (balance.cost), in their unit, and
-// so are predictions only as good as the costs are. Plain values.
+// balance.placement. Times are sums of costs (balance.cost), in their unit, so
+// they predict only as well as the costs do. Plain values.
 struct PlacementFigures {
   uint64_t steps = 0;
   uint64_t micro_batches = 0;
@@ -65,8 +66,8 @@ struct PlacementFigures {
   // of all modules together.
   double time_together = 0;
   // Time if they wait after each module: the sum of the modules' largest loads.
-  // With split placement always so, since the exchange
-  // of embeddings is such a wait.
+  // This always applies with split placement, since the exchange of embeddings
+  // is such a wait.
   double time_by_module = 0;
   // The largest and the mean loads of each module, summed over micro-batches.
   struct Loads {
@@ -74,12 +75,13 @@ struct PlacementFigures {
     double mean = 0;
   };
   std::map<v1::Module, Loads> loads;
-  // Image tokens, and those whose embeddings move.
+  // Image tokens, and image tokens whose embeddings move.
   uint64_t image_tokens = 0;
   uint64_t tokens_within_servers = 0;
   uint64_t tokens_between_servers = 0;
 
-  // The module's largest loads over the mean ones. 1: even; 0: no load.
+  // The sum of the module's largest loads, divided by the sum of the means. 1:
+  // even; 0: no load.
   double spread(v1::Module module) const;
 };
 
@@ -88,22 +90,23 @@ struct PlacementFigures {
 void AddStep(const v1::StepSchedule& schedule, uint32_t patches_a_token,
              PlacementFigures* figures);
 
-// The images of a job that travel encoded, of those that the index and the
-// model allow to: model.device_share of them, the rest being left to the
+// The images of a job that pass through encoded: model.device_share of the
+// images that the index and the model allow to. The rest is left to the
 // servers. A hash of the source's name, the sample's number in its index and
-// the image's in its sample decides, so an image travels one way in all epochs
-// and on all servers, wherever the files are. Immutable.
+// the image's in its sample decides, so an image is sent the same way in all
+// epochs and by all servers, wherever the files are. Immutable.
 class DeviceShare {
  public:
-  // `config` is a loaded one. Without the key all of them do.
+  // `config` is a loaded one. Without the key all images that may pass through
+  // do.
   explicit DeviceShare(const v1::Config& config);
 
-  // Whether crop `crop` of sample `ordinal` of source number `source` is among
-  // them. An image that may travel encoded is one crop.
+  // Whether crop `crop` of sample `ordinal` of source number `source` passes
+  // through encoded. An image that may do so is one crop.
   bool Has(uint32_t source, uint64_t ordinal, uint32_t crop) const;
 
-  // Sets to 0 what is not among them in `encoded_bytes`, one for each crop of
-  // the sample; clears it if nothing is left.
+  // Sets the entries of `encoded_bytes`, one for each crop of the sample, to 0
+  // where the crop does not pass through; clears it if none does.
   void Limit(uint32_t source, uint64_t ordinal,
              std::vector<uint32_t>* encoded_bytes) const;
 

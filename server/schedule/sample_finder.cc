@@ -41,7 +41,7 @@ uint64_t SampleFinder::Find(const Wanted& wanted, std::optional<Found>* best) {
   const int64_t first = FirstBucket(wanted);
   const int64_t last = LastBucket(wanted);
   for (int64_t b = first; b <= last; ++b) {
-    // The costliest of a bucket needs the least room.
+    // The costliest sample of a bucket needs the least room.
     const int64_t room = wanted.give - (((b + 1) << shift_) - 1);
     if (first_loads_[b] > limit_ - room) continue;
     if (*best && first_loads_[b] > (*best)->load) continue;

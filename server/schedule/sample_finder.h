@@ -11,19 +11,19 @@
 
 namespace ballast {
 
-// Finds samples to take: for a sample to give, one that is cheaper by so much,
-// at the lightest rank that has room for the difference. Samples lie in
-// buckets by cost, 1/512 to 1/256 of the limit wide, and in each the one at the
-// lightest rank is looked at first, so that a search seldom passes over ranks.
+// Finds samples to take: for a sample to give, one that is cheaper by a wanted
+// amount, at the lightest rank that has room for the difference. Samples are in
+// buckets by cost, 1/512 to 1/256 of the limit wide. In each bucket the sample
+// at the lightest rank comes first, so that a search seldom passes over ranks.
 //
 // Ranks that hold samples only become heavier. Entries whose sample or load has
-// changed are mended when they come to the top and are wanted: the load that
-// they have is the least that it can be.
+// changed are corrected when they come to the top and are wanted: until then
+// their load is a lower bound.
 class SampleFinder {
  public:
   // Reads `loads`, of each rank, and `owners`, of each sample, which must
-  // outlive it. Ranks with less room under `limit` than `least_room` are none
-  // to find. Costs are at most `largest`.
+  // outlive it. Ranks with less room under `limit` than `least_room` are never
+  // found. Costs are at most `largest`.
   SampleFinder(const std::vector<int64_t>& loads,
                const std::vector<uint32_t>& owners, int64_t limit,
                int64_t least_room, int64_t largest);
@@ -50,9 +50,9 @@ class SampleFinder {
     int64_t least = 1;
     int64_t most = 0;
   };
-  // Lets `best` be a sample to take for the one to give, if one is found that
+  // Sets `best` to a sample to take for the one to give, if one is found that
   // comes before `best`. Looks at the first of each bucket alone, so it may
-  // miss what differs by less than a bucket's width. Returns the number of
+  // miss differences of less than a bucket's width. Returns the number of
   // buckets.
   uint64_t Find(const Wanted& wanted, std::optional<Found>* best);
   // The same among all samples of the buckets. Returns their number.
@@ -73,7 +73,7 @@ class SampleFinder {
     return owners_[found.sample] == found.rank &&
            limit_ - loads_[found.rank] >= least_room_;
   }
-  // Lets `best` be the sample if it may be taken and comes before.
+  // Sets `best` to the sample if it may be taken and comes before `best`.
   void Consider(const Wanted& wanted, const Found& found,
                 std::optional<Found>* best) const;
   // The first of the bucket as it is now, or null.
@@ -85,7 +85,7 @@ class SampleFinder {
   const int64_t least_room_;
   int shift_ = 0;
   std::vector<Bucket> buckets_;
-  // Of each bucket, the load of the first; if there is none, above the limit.
+  // For each bucket, the load of its first; above the limit if it is empty.
   std::vector<int64_t> first_loads_;
 };
 
@@ -95,10 +95,10 @@ class SampleFinder {
 //
 // Rank r owns groups [r*groups_per_rank, (r+1)*groups_per_rank). While one rank
 // has no media and another has at least two samples with media, one of these is
-// swapped with a sample of the first rank: the pair that minimises the larger
-// cost of the two groups (ties: lowest indexes). Group sizes do not change,
-// except that a rank without samples receives the sample with media and gives
-// nothing. Other groups are not changed. Deterministic.
+// swapped with a sample of the rank without media: the pair that minimises the
+// larger cost of the two groups (ties: lowest indexes). Group sizes do not
+// change, except that a rank without samples receives the sample with media and
+// gives nothing. Other groups are not changed. Deterministic.
 //
 // Returns the ranks that still have no media, ascending, which must add a dummy
 // because there are fewer samples with media than ranks. Empty if no sample has

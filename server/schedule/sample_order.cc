@@ -43,7 +43,7 @@ SampleOrder::SampleOrder(std::vector<Source> sources,
   }
   mixtures_.emplace_back(Weights(sources_));
   ranges_.push_back({0, 0, std::vector<uint64_t>(sources_.size(), 0)});
-  // Weights that come back share a table.
+  // Weights that return later share a table.
   std::map<std::vector<double>, uint32_t> known = {{Weights(sources_), 0}};
   for (const Change& change : changes) {
     const auto [mixture, is_new] =

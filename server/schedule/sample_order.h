@@ -44,9 +44,9 @@ class SampleOrder {
   SampleOrder(std::vector<Source> sources, uint64_t seed, bool shuffle)
       : SampleOrder(std::move(sources), {}, seed, shuffle) {}
   // The same with `changes` in ascending order of position. Positions before a
-  // change do not depend on it. From it on each source continues after the
-  // samples that it has given, so that each of them comes once an epoch
-  // whatever the changes.
+  // change do not depend on it. From the change on, each source continues after
+  // the samples that it has given. So each sample comes once an epoch, whatever
+  // the changes.
   SampleOrder(std::vector<Source> sources, const std::vector<Change>& changes,
               uint64_t seed, bool shuffle);
 
@@ -58,10 +58,10 @@ class SampleOrder {
   // does not fit.
   uint64_t GetEnd(uint32_t epochs) const;
 
-  // What a range of positions draws from one source.
+  // The samples that a range of positions draws from one source.
   struct Drawn {
     uint64_t samples = 0;
-    double wanted = 0;  // as its weights ask for
+    double wanted = 0;  // as its weights require
   };
   // Adds to `drawn`, one entry for each source, what the positions from `first`
   // to `end` - 1 draw. O(changes * table).

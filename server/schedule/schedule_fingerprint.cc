@@ -68,10 +68,9 @@ using KeyValues = std::map<std::string, std::string>;
 //   2: vision's quadratic cost is summed over images; placement counts the
 //      bytes of payloads as blocks hold them with decode: host
 constexpr int kScheduleRules = 2;
-// The same for balance.placement `split` alone.
-//   2: vision's search finds who takes a sample by the costs of samples
+// 2: vision's search finds takers by the costs of samples
 constexpr int kSplitRules = 2;
-// The last version of the rules of texts that fingerprints do not tell.
+// The last version of the rules of texts that fingerprints leave out.
 constexpr int kUntoldTextVersion = 3;
 
 // How rows of Parquet are shuffled; "" for other sources.
@@ -81,7 +80,7 @@ std::string GroupsText(const v1::Source& source) {
 }
 
 // Adds the changes of train by step, each under the first step that it alters.
-// A source that step 0 does not draw counts from the first change that draws
+// A source that step 0 does not draw counts from the first change on that draws
 // it.
 void AddChanges(const v1::Config& config,
                 const std::vector<const SourceIndex*>& indexes,
@@ -135,7 +134,8 @@ v1::Fingerprint ScheduleFingerprint(
       entries[SplitPrefix(each) + "batch.global"] = absl::StrCat(own->global());
       entries[SplitPrefix(each) + "batch.micro"] = absl::StrCat(own->micro());
     }
-    // Counted within the split, so that another one's sources may be anywhere.
+    // Counted within the split, so that sources of other splits may be
+    // anywhere.
     int number = 0;
     for (const uint32_t i : SourcesOfSplit(config, each)) {
       const v1::Source& source = config.sources(i);
@@ -148,7 +148,8 @@ v1::Fingerprint ScheduleFingerprint(
           indexes[i]->digest();
     }
   }
-  // What the options of the keys say, and then what follows from several keys.
+  // First the entries of the keys' options, then the entries that follow from
+  // several keys.
   AddFingerprint(config, &entries);
   // Qwen's images, packed in merge order, as before there were families.
   if (!config.model().has_image_family() &&
@@ -188,7 +189,7 @@ v1::Fingerprint ScheduleFingerprint(
   }
   // Servers must make the same tokens of a text. A checkpoint resumes under
   // other rules where the lengths, which the index's digest covers, are equal:
-  // new rules are mostly those of other settings.
+  // new rules mostly concern other settings.
   if (text_version > kUntoldTextVersion) {
     entries["delivery.text_rules"] = absl::StrCat(text_version);
   }

@@ -128,7 +128,7 @@ class ConfiguredScheduler final : public Scheduler {
         device_share_(config) {}
 
   absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override;
-  // As Schedule, of the indexes as they are now.
+  // As Schedule, for the indexes as they are now.
   absl::StatusOr<v1::StepSchedule> Compute(uint64_t step) const;
 
   const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
@@ -195,7 +195,8 @@ SampleOrder::Sample ConfiguredScheduler::SampleAt(uint64_t position) const {
 absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
     uint64_t step) const {
   absl::StatusOr<v1::StepSchedule> schedule = Compute(step);
-  // After the indexes were read: whatever the step found was there then.
+  // Checked after the indexes were read: so everything that the step read was
+  // valid.
   for (const uint32_t source : sources_) {
     BALLAST_RETURN_IF_ERROR(indexes_[source]->CheckUnchanged());
   }

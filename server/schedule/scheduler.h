@@ -24,9 +24,9 @@ absl::StatusOr<v1::GetMixtureResponse> ReportMixture(const SampleOrder& order,
                                                      uint64_t step);
 
 // The limits of packs; nullopt unless packing.mode is `scheduled`. `job` has
-// the sizes of its steps. Errors: INVALID_ARGUMENT (balance.delivery `off`; no
-// language in topology.modules; a step whose samples do not fill the packs of
-// all ranks).
+// its step sizes. Errors: INVALID_ARGUMENT (balance.delivery `off`; no language
+// in topology.modules; a step whose samples do not fill the packs of all
+// ranks).
 absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
                                                        const v1::Job& job);
 
@@ -37,9 +37,9 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
-  // Creates the scheduler of train, which owns those of the other splits.
-  // `config` is a loaded configuration in which model.tokenizer has been
-  // replaced by the tokenizer's digest. `indexes[i]` belongs to
+  // Creates the scheduler of train, which owns the schedulers of the other
+  // splits. `config` is a loaded configuration in which model.tokenizer has
+  // been replaced by the tokenizer's digest. `indexes[i]` belongs to
   // config.sources(i), is not owned and must outlive the scheduler. Errors:
   // INVALID_ARGUMENT (an empty source; no source with `split: train`;
   // packing.mode `scheduled` with settings that rule it out; order.epochs so
@@ -56,7 +56,7 @@ class Scheduler {
   virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;
 
   // The fingerprint of everything that the schedules of all splits depend on,
-  // with that of this split's data.
+  // and of this split's data.
   virtual const v1::Fingerprint& fingerprint() const = 0;
 
   // The settings that clients need to lay out batches of this split.

@@ -166,8 +166,8 @@ class Planner {
     SetWeights(GetPosition(step), WeightsAt(step));
   }
 
-  // Leaves out the data of `count` steps before `step`, with the changes that
-  // lie among them.
+  // Leaves out the data of `count` steps before `step`, with the changes among
+  // them.
   void Skip(uint64_t step, uint64_t count) {
     Change(step);
     const uint64_t end = step + count;

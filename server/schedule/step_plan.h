@@ -36,18 +36,19 @@ void DropRanks(v1::StepBalance* balance);
 // The steps of one split by position, as order and batch change them.
 struct StepPlan {
   std::vector<v1::StepRange> steps;  // not empty; see Job.step_ranges
-  // Of the split's sources, in the order of SourcesOfSplit.
+  // The mixtures of the split's sources, in the order of SourcesOfSplit.
   std::vector<SampleOrder::Change> mixtures;
 };
 
 // Computes the plan of a loaded configuration. Splits other than train have no
-// changes. Pure. A step depends only on what changes at its own step or
-// before, and on what changes among the steps whose data a skip before it
-// leaves out (AltersFrom). Errors: as BatchSizes.
+// changes. Pure. A step depends only on changes at this step or before, and on
+// changes among the steps whose data a skip before it leaves out (AltersFrom).
+// Errors: as BatchSizes.
 absl::StatusOr<StepPlan> PlanSteps(const v1::Config& config, v1::Split split);
 
 // The first step that a change of mixture or size at `step` alters: `step`, or
-// that of the first skip that leaves out data from both sides of the change.
+// the step of the first skip that leaves out data from both sides of the
+// change.
 uint64_t AltersFrom(const v1::Order& order, uint64_t step);
 
 // The first step of train whose data differ between two loaded configurations
@@ -58,9 +59,9 @@ std::optional<uint64_t> FirstAlteredStep(const v1::Config& a,
                                          const v1::Config& b);
 
 // The first step without data of a split with `order`; 0: the data never end,
-// as those of another split than train. An incomplete step is not run. `job`
-// has its split and step_ranges. Errors: INVALID_ARGUMENT (order.epochs so
-// small that no step has data).
+// as for any split but train. An incomplete step is not run. `job` has its
+// split and step_ranges. Errors: INVALID_ARGUMENT (order.epochs so small that
+// no step has data).
 absl::StatusOr<uint64_t> EndStep(const v1::Config& config, const v1::Job& job,
                                  const SampleOrder& order);
 

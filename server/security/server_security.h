@@ -19,7 +19,7 @@
 namespace ballast {
 
 // The certificate that a server shows to its clients, and the CAs by which it
-// verifies theirs. PEM.
+// verifies the clients' certificates. PEM.
 struct TlsMaterial {
   TlsIdentity identity;
   std::string client_ca;  // empty: clients show no certificate
@@ -46,10 +46,10 @@ using LiveTlsMaterial = LiveValue<std::shared_ptr<const TlsMaterial>>;
 std::shared_ptr<grpc::ServerCredentials> ReloadingTlsCredentials(
     std::shared_ptr<const LiveTlsMaterial> material);
 
-// Decides who may talk to a server, according to `security` of the
-// configuration. Load decides whether there are tokens, TLS and client
-// certificates; their files can be read again later. Thread-safe, except Reload
-// and RenewTls, which are for one thread at a time.
+// Decides who may call a server, according to `security` of the configuration.
+// Load decides whether there are tokens, TLS and client certificates; their
+// files can be read again later. Thread-safe, except Reload and RenewTls, which
+// are for one thread at a time.
 //
 //   address   security.tls        security.tokens_file
 //   unix:     none: mode 0660     a token with every call
@@ -71,8 +71,8 @@ class ServerSecurity {
   std::shared_ptr<grpc::ServerCredentials> CredentialsFor(
       absl::string_view address) const;
 
-  // What every handshake uses at its start, gRPC's and others'; null: there is
-  // no TLS. Whether it has a client_ca does not change.
+  // The material that every handshake uses at its start, gRPC's and others';
+  // null: there is no TLS. Whether it has a client_ca does not change.
   std::shared_ptr<const LiveTlsMaterial> tls() const { return tls_; }
 
   // Checks the `Authorization` of an HTTP request, if it has one: OK, or
@@ -81,10 +81,9 @@ class ServerSecurity {
   absl::Status CheckAuthorization(
       const std::optional<std::string>& authorization) const;
 
-  // Reads the files of `security` again: those of TLS and of tokens, if there
-  // were any before. They apply to every later handshake and call; open
-  // connections and streams continue. Errors: as Load; then nothing has
-  // changed.
+  // Reads the files of `security` again: TLS and token files, if there were any
+  // before. They apply to every later handshake and call; open connections and
+  // streams continue. Errors: as Load; then nothing has changed.
   absl::Status Reload(const v1::Security& security);
 
   // Reads the files of `security.tls` again, as named at the last Load or

@@ -12,9 +12,9 @@
 
 namespace ballast {
 
-// The bearer tokens of security.tokens_file. Holds their digests; in full only
-// the token that the server itself shows to the job's other servers. No message
-// contains a token. Immutable; thread-safe.
+// The bearer tokens of security.tokens_file. Holds their digests. Only the
+// token that the server itself shows to the job's other servers is held in
+// full. No message contains a token. Immutable; thread-safe.
 class TokenList {
  public:
   enum class Verdict {

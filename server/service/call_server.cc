@@ -52,7 +52,7 @@ void SetCallLimits(grpc::ServerBuilder* builder) {
 
 // While this object exists, sockets are created for their owner and group only.
 // It affects the whole process, so other files created meanwhile get no more
-// permissions than these.
+// permissions than this either.
 class SocketMode {
  public:
   static constexpr mode_t kMode = 0660;

@@ -23,7 +23,7 @@ struct CallServer {
 
 // Listens at every address of serve.listen for calls of `services`, which
 // `security` admits, within bounds on messages and calls. Sockets are for their
-// owner and group only; one that a killed server left behind is replaced.
+// owner and group only; a socket file that a killed server left is replaced.
 // `services` are not owned and must outlive the server. Errors: as
 // RemoveStaleSocket and TryListen; UNAVAILABLE (gRPC does not listen, and does
 // not say why).

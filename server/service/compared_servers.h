@@ -19,15 +19,15 @@
 
 namespace ballast {
 
-// Whether an answer of a server that may be anything can be drawn: ascending
-// times, a value of each column at each, and the bounds that the message
-// states. INVALID_ARGUMENT, with what it breaks. Pure.
+// Checks whether a history, which may come from any server, can be drawn:
+// ascending times, a value of each column at each time, and the bounds that the
+// message states. INVALID_ARGUMENT names what is wrong. Pure.
 absl::Status CheckHistory(const v1::GetHistoryResponse& history);
 
-// Servers of other jobs (serve.compare_with), whose figures the page draws
-// beside those of its own. They are asked when a page asks, each by one caller
-// at a time and at most once in kKeep; others get the answer before. What is
-// kept is an answer for each server, of at most 1 MiB. Thread-safe.
+// Servers of other jobs (serve.compare_with), whose figures the page draws next
+// to its own. They are asked when a page asks, each by one caller at a time and
+// at most once in kKeep; other callers get the last answer. Keeps one answer of
+// at most 1 MiB for each server. Thread-safe.
 class ComparedServers {
  public:
   static constexpr absl::Duration kKeep = absl::Seconds(4);
@@ -41,13 +41,12 @@ class ComparedServers {
 
   // One object:
   //   addresses ["HOST:PORT"...]: all of them
-  //   history: that of `server`, which counts from 0 (status_json.h); null:
-  //   none
+  //   history: of server number `server`, from 0 (status_json.h); null: none
   //     is known yet
   //   age: seconds since it was fetched; null without it
   //   error: why the last call failed, "" if it did not
-  // Blocks as the call does. Without such a server, history is null and error
-  // "" (no server at all) or says so.
+  // Blocks as the call does. Without such a server, history is null, and error
+  // is "" (no server at all) or says so.
   std::string Json(size_t server, absl::Duration range);
 
  private:
@@ -69,9 +68,9 @@ class ComparedServers {
 };
 
 // Calls MetricsService.GetHistory over gRPC, secured by `security`, on a
-// connection of its own. Blocks for at most two seconds and takes at most 1
-// MiB. Errors: as the call, with advice where a server does not know it or
-// refuses the credentials; as ChannelCredentialsFor. For any number of threads.
+// separate connection. Blocks for at most two seconds and takes at most 1 MiB.
+// Errors: as the call, with advice where a server does not know it or refuses
+// the credentials; as ChannelCredentialsFor. For any number of threads.
 ComparedServers::Call GrpcHistoryCall(ChannelSecurity security);
 
 }  // namespace ballast

@@ -12,8 +12,8 @@
 namespace ballast {
 namespace {
 
-// One Rendezvous call that meets here. Deletes itself when gRPC is done with
-// it.
+// One Rendezvous call whose group meets at this server. Deletes itself when
+// gRPC is done with it.
 class RendezvousCall final : public grpc::ServerUnaryReactor {
  public:
   RendezvousCall(Rendezvous* rendezvous, CallCount* calls,

@@ -32,8 +32,8 @@ class LoaderServiceImpl final
  public:
   // `name` is the server's name for itself. `calls` counts the open Pulls and
   // Rendezvous. `limits` bounds Pulls. `instruments` and `clients` record
-  // Pulls; either may be null. `meeting` passes Rendezvous on to another
-  // server; if null, groups meet here. Nothing is owned; all must outlive this.
+  // Pulls; either may be null. `meeting` forwards Rendezvous to another server;
+  // if null, groups meet here. Nothing is owned; all must outlive this.
   LoaderServiceImpl(std::string name, const Scheduler* scheduler,
                     Loader* loader, CallCount* calls,
                     const PullLimits::Settings& limits = {},
@@ -53,8 +53,8 @@ class LoaderServiceImpl final
 
   // If `why` is not OK, no rank is served until the next call: Attach and Pull
   // return `why`, and open Pulls end with it at their next message. Attach
-  // without a rank still works, so that tools and other servers learn of it. If
-  // `why` is OK, ranks are served.
+  // without a rank still works, so that tools and other servers see the
+  // difference. If `why` is OK, ranks are served.
   void Refuse(absl::Status why) { refusal_.Set(std::move(why)); }
 
   grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,

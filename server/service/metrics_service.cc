@@ -99,7 +99,7 @@ class BalanceWatch final : public BalanceReactor,
   const uint64_t steps_;  // 0: no end
   const bool ranks_;
   Mutex mutex_;
-  // nullopt: the step that training is at, once there is one.
+  // nullopt: training's current step, once there is one.
   std::optional<uint64_t> next_ ABSL_GUARDED_BY(mutex_);
   // True if next_ is still to be sent or requested.
   bool waits_ ABSL_GUARDED_BY(mutex_) = true;

@@ -56,10 +56,10 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
  public:
   static constexpr uint32_t kMaxSteps = 256;
   static constexpr uint64_t kMaxRankEntries = uint64_t{1} << 20;
-  // Most GetBalance calls in progress; more end with RESOURCE_EXHAUSTED.
+  // Limit of GetBalance calls in progress; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 16;
   static constexpr size_t kMaxPrefix = 128;
-  // Most points of GetHistory.
+  // Limit of points in GetHistory.
   static constexpr size_t kMaxHistory = 360;
 
   // `calls` counts open WatchBalance calls. Neither `state` nor `calls` is
@@ -91,8 +91,8 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
       const v1::GetHistoryRequest* request,
       v1::GetHistoryResponse* response) override;
 
-  // What GetHistory answers from; not owned. To be called before the service is
-  // registered; without it there is no history.
+  // Sets the history that GetHistory reads; not owned. Call it before the
+  // service is registered; without it there is no history.
   void KeepHistory(const StateHistory* history) { history_ = history; }
 
   // Ends the watches with UNAVAILABLE.

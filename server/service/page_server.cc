@@ -103,7 +103,7 @@ absl::Status TooLong(const std::string& path) {
                    sizeof(sockaddr_un::sun_path) - 1));
 }
 
-// The system's status for a socket of ours that would listen there.
+// The system's status for an attempt to listen there with a socket of our own.
 absl::Status TryBind(absl::string_view address, int family,
                      const sockaddr* name, socklen_t length) {
   const auto error = [address](int number) {

@@ -17,8 +17,8 @@
 
 namespace ballast {
 
-// What the page and the metrics show, and who may see it. Nothing is owned; all
-// must outlive the server.
+// The sources of the page and the metrics, and the rules of who may see them.
+// Nothing is owned; all must outlive the server.
 struct PageSubjects {
   const ServerSecurity* security = nullptr;
   const ServerState* state = nullptr;
@@ -48,9 +48,9 @@ absl::Status CheckListen(absl::string_view address,
 // messages name serve.listen and the address.
 absl::Status TryListen(absl::string_view address);
 
-// Removes the socket file at `path` that a killed server left behind. OK if
-// there is none. Errors: ALREADY_EXISTS (a server answers there, or the file is
-// no socket), PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
+// Removes the socket file at `path` that a killed server left. OK if there is
+// none. Errors: ALREADY_EXISTS (a server answers there, or the file is no
+// socket), PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
 absl::Status RemoveStaleSocket(const std::string& path);
 
 // `address` with its port replaced by `port`, which the system chose.

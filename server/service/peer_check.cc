@@ -25,7 +25,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
   grpc::ChannelArguments arguments;
   // Failed attempts of other channels must not delay this one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Servers are in the cluster, which no HTTP proxy leads to.
+  // Servers are inside the cluster: an HTTP proxy cannot reach them.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);

@@ -53,7 +53,7 @@ std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security);
 
 // Checks that all servers of a job were started with the same configuration and
 // index. Each server asks every other one when it starts, and from then on a
-// few of them at a time, in turn: one that is started anew with another
+// few of them at a time, in turn: a peer that restarts with another
 // configuration is found even if nobody calls this server. A server that finds
 // a difference serves no rank, since it cannot know which of the two is wrong.
 // It asks that peer again until the difference is gone, and then serves.
@@ -97,7 +97,7 @@ class PeerVerdict {
   void Note(const std::string& peer, const absl::StatusOr<bool>& compared);
   // Ends the round. Returns the wait before the next one. A peer that differs
   // is asked until it is equal or silent; one that has become silent, which may
-  // be starting anew, is asked as often as at the start.
+  // be restarting, is asked as often as at the start.
   absl::Duration EndRound();
 
   // OK, or the error of the first peer, in order, that differs now.
@@ -112,7 +112,7 @@ class PeerVerdict {
   int round_ = 0;
   bool watches_ = false;      // asks peers in turn
   size_t next_ = 0;           // in peers_, to be asked first if watches_
-  bool fell_silent_ = false;  // a peer that had been compared, in this round
+  bool fell_silent_ = false;  // in this round, a peer that had been compared
 };
 
 // Asks the peers, in its own thread. Thread-safe.
@@ -124,10 +124,10 @@ class PeerCheck {
   };
 
   // The thread calls `on_change` whenever the verdict has changed: with
-  // ComparePeer's error, or with OK once no peer differs any more. Peers that
-  // are silent in the first round are logged, in one line, and so is it
-  // whenever all have become equal. `clock` is not owned. Errors:
-  // RESOURCE_EXHAUSTED (no thread).
+  // ComparePeer's error, or with OK once no peer differs any more. Logs the
+  // peers that are silent in the first round, in one line, and logs whenever
+  // all have become equal. `clock` is not owned. Errors: RESOURCE_EXHAUSTED (no
+  // thread).
   static absl::StatusOr<std::unique_ptr<PeerCheck>> Start(
       Self self, std::vector<std::string> peers,
       std::unique_ptr<PeerCaller> caller, Clock* clock,

@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// Set from any thread, awaited by one.
+// An event that any thread sets and one thread awaits.
 class Signal {
  public:
   void Set() {

@@ -9,8 +9,8 @@
 
 namespace ballast {
 
-// `first_ranks`, roles of train, and after them the same roles of the job's
-// other splits. Pure.
+// The roles to rehearse: `first_ranks`, roles of train, then the same roles of
+// the job's other splits. Pure.
 std::vector<v1::Role> RolesToRehearse(const std::vector<v1::Role>& first_ranks,
                                       const v1::Job& job);
 

@@ -98,8 +98,8 @@ void MeetingForwarder::Forget(Call* call) {
 
 absl::Status MeetingForwarder::Annotated(const grpc::Status& status) const {
   absl::Status result = FromGrpcStatus(status);
-  // Cancelled by Drain, or by a server that shuts down: worth another try. A
-  // client that has left does not see the status.
+  // Cancelled by Drain, or by a server that shuts down: the client should
+  // retry. A client that has left does not see the status.
   if (absl::IsCancelled(result)) {
     result = absl::UnavailableError("the meeting was broken off");
   }
@@ -156,8 +156,8 @@ absl::Status Drained() {
       "the server is draining; meet through another server of the job");
 }
 
-// The run of a meeting that was given none. Derived from the meeting's id,
-// which no other meeting has, so that it is the same wherever it is derived.
+// The run of a rendezvous whose ranks named none. Derived from the id, which no
+// other rendezvous has, so that it is the same wherever it is derived.
 std::string GetRun(const std::string& id) {
   return Sha256Hex(absl::MakeSpan(reinterpret_cast<const uint8_t*>(id.data()),
                                   id.size()))

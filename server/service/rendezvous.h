@@ -25,7 +25,7 @@
 namespace ballast {
 
 // Forwards Rendezvous calls to the server where all groups of the job meet, so
-// that ranks of one group meet whichever servers they ask. Thread-safe. Must
+// that the ranks of a group meet whichever servers they call. Thread-safe. Must
 // outlive the gRPC server.
 class MeetingForwarder {
  public:
@@ -67,12 +67,12 @@ class MeetingForwarder {
 //
 // A group meets when all its ranks wait at the same time; all are then answered
 // together. A rank that leaves earlier takes no part, so a start of the job
-// that was aborted leaves nothing behind. Groups with the same name and
-// different runs are different groups.
+// that was aborted leaves no state. Groups with the same name and different
+// runs are different groups.
 //
 // Bounds: kMaxGroups groups and kMaxWaiters waiting ranks; the last kMaxMet
-// meetings, of kMaxMetMembers ranks in all, are kept for ranks whose answer was
-// lost. Thread-safe.
+// rendezvous, of kMaxMetMembers ranks in all, are kept for ranks whose answer
+// was lost. Thread-safe.
 class Rendezvous {
  public:
   static constexpr size_t kMaxGroups = 1024;
@@ -84,8 +84,8 @@ class Rendezvous {
   static constexpr size_t kMaxIdBytes = 4096;
   static constexpr size_t kMaxMemberBytes = 64;
 
-  // Called once, with no lock held, from any thread. Errors besides those of
-  // the RPC: ABORTED (the same rank came again while this one waited),
+  // Called once, with no lock held, from any thread. Errors in addition to the
+  // RPC's: ABORTED (the same rank came again while this one waited),
   // UNAVAILABLE (Drain).
   using Answer = std::function<void(absl::StatusOr<v1::RendezvousResponse>)>;
 
@@ -146,7 +146,7 @@ class Rendezvous {
   std::map<uint64_t, std::pair<Key, uint32_t>> tickets_ ABSL_GUARDED_BY(mutex_);
   std::list<Met> met_ ABSL_GUARDED_BY(mutex_);  // oldest first, one a key
   std::map<Key, std::list<Met>::iterator> met_by_key_ ABSL_GUARDED_BY(mutex_);
-  size_t met_members_ ABSL_GUARDED_BY(mutex_) = 0;  // of met_, in all
+  size_t met_members_ ABSL_GUARDED_BY(mutex_) = 0;  // members of met_, in all
 };
 
 }  // namespace ballast

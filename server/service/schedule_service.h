@@ -30,13 +30,14 @@ using SampleLocator =
 // the gRPC server that it is registered with.
 class OrderServiceImpl final : public v1::OrderService::CallbackService {
  public:
-  // Most GetSamples waiting for a worker; more end with RESOURCE_EXHAUSTED.
+  // Limit of GetSamples calls waiting for a worker; more end with
+  // RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 64;
-  // Most samples of one answer.
+  // Limit of samples in one answer.
   static constexpr uint32_t kMaxSamples = 4096;
 
-  // `scheduler` is that of train. It and `loader` are not owned and must
-  // outlive this.
+  // `scheduler` is the scheduler of train. It and `loader` are not owned and
+  // must outlive this.
   OrderServiceImpl(const Scheduler* scheduler, Loader* loader,
                    SampleLocator locate)
       : scheduler_(scheduler), loader_(loader), locate_(std::move(locate)) {}
@@ -99,7 +100,7 @@ class ScheduleWatches {
 // Thread-safe. Must outlive the gRPC server that it is registered with.
 class ScheduleServiceImpl final : public v1::ScheduleService::CallbackService {
  public:
-  // Most queries waiting for a worker; more end with RESOURCE_EXHAUSTED.
+  // Limit of queries waiting for a worker; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 1024;
 
   // Neither is owned; both must outlive this. `calls` counts open WatchSchedule

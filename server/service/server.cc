@@ -34,7 +34,7 @@ namespace ballast {
 
 namespace {
 
-// Reads that may hang at the same time before further ones are refused.
+// Number of reads that may hang at the same time; further reads are refused.
 constexpr size_t kMaxStuckReads = 64;
 
 // "docs:17 (docs-000.tar at byte 512)"; of a schedule, the index files.
@@ -117,8 +117,8 @@ namespace {
 
 // Time for short calls to end once the long ones have ended.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
-// From a change of an index to NOT_SERVING, at most. Steps and samples look for
-// themselves.
+// Longest time from a change of an index to NOT_SERVING. Steps and samples are
+// checked when they are read.
 constexpr absl::Duration kIndexPeriod = absl::Seconds(1);
 
 absl::Status CheckAddresses(const v1::Config& config) {

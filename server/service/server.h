@@ -36,14 +36,15 @@
 
 namespace ballast {
 
-// The parts of a server that read, build and watch. Each needs those before it.
+// The parts of a server that read, build and watch. Each needs the parts before
+// it.
 struct ServerParts {
   std::unique_ptr<BuildInstruments> build;
   std::unique_ptr<ActiveSamples> board;
   std::shared_ptr<Loader> loader;
   FileSampleBuilder* builder = nullptr;  // the loader's
   std::unique_ptr<StallWatch> stall_watch;
-  // Null: nothing lies in a store.
+  // Null: no source is in a store.
   std::unique_ptr<AheadFetcher> ahead_fetcher;
   std::shared_ptr<BalanceBoard> balance;
 };
@@ -55,9 +56,9 @@ ReadPolicy GetReadPolicy(const v1::Serve& serve);
 void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
                   OpenedJob* job);
 
-// What a server keeps to, in bytes (docs/deployment.md, "Memory"):
-// serve.memory, `decode_memory`, the memory of row groups and of stores where
-// sources have them, and the rest.
+// The memory that a server limits itself to, in bytes (docs/deployment.md,
+// "Memory"): serve.memory, `decode_memory`, the memory of row groups and of
+// stores where sources have them, and the rest.
 uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory);
 
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
@@ -145,7 +146,7 @@ class LoaderServer {
   absl::Status WatchIndexes();
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Each member needs those before it.
+  // Each member needs the members before it.
   const OpenedJob job_;
   const LivePolicy read_policy_;  // of job_.sources
   ServerSecurity security_;
@@ -157,7 +158,7 @@ class LoaderServer {
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
   std::unique_ptr<AheadFetcher>
-      ahead_fetcher_;  // null: nothing lies in a store
+      ahead_fetcher_;  // null: no source is in a store
   const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
   const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here

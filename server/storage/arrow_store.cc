@@ -29,9 +29,9 @@ namespace {
 
 constexpr int kAttempts = 4;
 constexpr double kConnectSeconds = 5;
-// Without a byte.
+// Time without a byte after which a request fails.
 constexpr double kSilentSeconds = 10;
-// Of all attempts of a request, for Google's client.
+// For all attempts of a request, in Google's client.
 constexpr double kRetrySeconds = 15;
 constexpr size_t kMaxKeysFile = 1 << 20;
 
@@ -96,10 +96,11 @@ class ArrowStore final : public ObjectStore {
     return stamp;
   }
 
-  // Arrow's S3 client says that it has read `size` bytes whatever the answer
-  // holds: it counts the room that it was given. So the last byte is set
-  // before, and tells whether it was written. One range in 256 ends with that
-  // byte, and is read again with another one there.
+  // Arrow's S3 client reports that it has read `size` bytes whatever the answer
+  // holds: it counts the size of the buffer. So the last byte of the buffer is
+  // set before the read, and shows whether it was written. If the range ends
+  // with that byte by chance (one in 256), the range is read again with another
+  // one.
   absl::Status Read(const std::string& path, uint64_t object_size,
                     uint64_t offset, uint64_t size, char* out) override {
     if (size == 0) return absl::OkStatus();
@@ -197,8 +198,8 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeS3(const v1::Storage::S3& s3) {
   if (signs_itself) {
     BALLAST_ASSIGN_OR_RETURN(keys, ReadKeys(s3));
   }
-  // Otherwise the library asks the machine's metadata service, which may not be
-  // there, for what the configuration says.
+  // Otherwise the library asks the machine's metadata service, which may not
+  // exist, for values that the configuration gives.
   if (s3.credentials() != "instance") {
     setenv("AWS_EC2_METADATA_DISABLED", "true", /*overwrite=*/1);
   }
@@ -222,8 +223,8 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeS3(const v1::Storage::S3& s3) {
   }
   auto files = arrow::fs::S3FileSystem::Make(options);
   if (!files.ok()) return FromArrow("storage.s3", files.status());
-  // After a client was made: its library's objects that stopping needs must be
-  // destroyed later than this handler runs.
+  // Registered after a client was made: the library's objects that stopping
+  // needs must be destroyed later than this handler runs.
   static const int registered = std::atexit(StopStores);
   (void)registered;
   return std::make_unique<ArrowStore>("s3", *std::move(files), std::move(keys));

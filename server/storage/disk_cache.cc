@@ -30,18 +30,18 @@
 namespace ballast {
 namespace {
 
-// Of DIR/usage.
+// In the file DIR/usage.
 constexpr char kMagic[8] = {'B', 'L', 'S', 'T', 'S', 'P', 'A', '1'};
 constexpr char kUnfinished[] = "new-";
-// Behind the names of entries: the version of their format (entry_file.h).
-// Names of the first version had nothing there.
+// Follows the names of entries: the version of their format (entry_file.h).
+// Names of the first version had no suffix.
 constexpr char kFormat[] = "2";
 // Bytes of the header of an entry of the first version.
 constexpr uint64_t kFirstHeader = 40;
-// Entries that are known at a time; ten megabytes.
+// Limit of known entries; they take ten megabytes.
 constexpr size_t kMostKnown = size_t{1} << 19;
 
-// A descriptor that closes itself.
+// A file descriptor that is closed by the destructor.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -130,7 +130,8 @@ absl::Status DiskCache::Prepare() {
   BALLAST_RETURN_IF_ERROR(open_file("usage", &usage));
   const Descriptor closes_usage(usage);
   const bool alone = flock(lock_, LOCK_EX | LOCK_NB) == 0;
-  // Others hold it shared; while one counts, this waits for it.
+  // Other processes hold it shared; while one counts the entries, this waits
+  // for it.
   if (!alone && flock(lock_, LOCK_SH) != 0) {
     return CacheError(errno, "lock", absl::StrCat(dir_, "/lock"));
   }
@@ -204,7 +205,7 @@ std::vector<DiskCache::Listed> DiskCache::List(bool clean) const {
           ((is_entry && !is_ours) || absl::StartsWith(name, kUnfinished))) {
         unlink(listed.path.c_str());
       } else if (is_entry) {
-        // A process of another version may use the folder beside this one.
+        // A process of another version may use the folder at the same time.
         listed.bytes =
             is_ours ? EntryFile::FileBytes(size) : kFirstHeader + size;
         entries.push_back(std::move(listed));
@@ -230,10 +231,11 @@ std::string DiskCache::GetPath(const SpanKey& key, uint64_t owner,
 }
 
 bool DiskCache::Remove(const std::string& path, uint64_t bytes) const {
-  // Who removes the file accounts for it.
+  // The process that removes the file also accounts for it.
   if (unlink(path.c_str()) != 0) return errno != ENOENT;
   usage_->bytes.fetch_sub(bytes, std::memory_order_relaxed);
-  // After the file has gone: who counts now does not see it any more.
+  // After the removal: a process that counts now does not see the file any
+  // more.
   removals_->count.fetch_add(1, std::memory_order_release);
   return true;
 }
@@ -272,7 +274,7 @@ std::shared_ptr<const EntryFile> DiskCache::OpenEntry(const SpanKey& key,
     if (absl::IsNotFound(file.status())) {
       known_->Drop(NameHash(key, owner));
     } else {
-      // Perhaps for want of descriptors.
+      // The process may have no descriptors left.
       pool_->Clear();
       WarnOnce(file.status().message());
     }
@@ -343,7 +345,7 @@ bool DiskCache::Store(const SpanKey& key, uint64_t owner,
                           RENAME_NOREPLACE) == 0) {
     return true;
   }
-  // Another process may have been faster, which is as good.
+  // Another process may have stored the entry first, which is as good.
   if (stored && errno != EEXIST) {
     WarnOnce(FileError(errno, "rename", unfinished).message());
     stored = false;

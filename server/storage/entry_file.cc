@@ -12,7 +12,7 @@ namespace {
 // Ends with the version of the format.
 constexpr char kMagic[8] = {'B', 'L', 'S', 'T', 'S', 'P', 'A', '2'};
 
-// At the begin of the file.
+// At the beginning of the file.
 struct Header {
   char magic[8];
   SpanKey key;
@@ -21,15 +21,15 @@ struct Header {
 static_assert(sizeof(Header) == 32);
 
 constexpr uint64_t kBlock = EntryFile::kBlock;
-// Checksums that are read at once: of 2 MiB.
+// Checksums that are read together: for 2 MiB.
 constexpr uint64_t kChecksums = 512;
-// Blocks that are read at once: they are still in the processor's cache when
+// Blocks that are read together: they are still in the processor's cache when
 // they are compared.
 constexpr uint64_t kRun = 32;
 
 uint64_t NumBlocks(uint64_t size) { return (size + kBlock - 1) / kBlock; }
 
-// Where the bytes begin in the file.
+// The place in the file where the bytes begin.
 uint64_t BytesBegin(uint64_t size) {
   return sizeof(Header) + NumBlocks(size) * sizeof(uint64_t);
 }
@@ -44,7 +44,7 @@ Header GetHeader(const SpanKey& key, uint64_t size) {
 
 uint64_t BlockChecksum(const SpanKey& key, uint64_t number,
                        absl::string_view block) {
-  // An odd factor, so that every block of an entry has another term.
+  // An odd factor, so that every block of an entry has a different term.
   const uint64_t place = key.low + number * 0x9E3779B97F4A7C15u;
   return SpanChecksum(block) ^ place;
 }
@@ -87,7 +87,7 @@ absl::Status EntryFile::Read(uint64_t offset, uint64_t size, char* out,
                              ReadFrom from) const {
   const absl::Status read = file_.ReadAt(offset, size, out, from);
   if (read.ok() || absl::IsAborted(read)) return read;
-  // Also if the disk fails: the store has the bytes.
+  // Also if the disk fails: the bytes are still in the store.
   return absl::DataLossError(read.message());
 }
 

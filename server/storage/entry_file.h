@@ -24,17 +24,17 @@ namespace ballast {
 //   `size`          the bytes, in blocks of kBlock, of which the last is
 //   shorter
 //
-// A checksum also depends on key and number, so that a block of another place
-// never fits. Immutable; thread-safe.
+// A checksum also depends on key and number, so that a block from another place
+// never matches. Immutable; thread-safe.
 class EntryFile {
  public:
   // Small enough that a few bytes cost little, such as the marks between the
   // pieces of an image in Parquet.
   static constexpr uint64_t kBlock = uint64_t{4} << 10;
 
-  // The bytes of the file of an entry of `size` bytes.
+  // The size of the file of an entry of `size` bytes.
   static uint64_t FileBytes(uint64_t size);
-  // All of the file but `bytes`, which follow.
+  // The whole file before `bytes`.
   static std::string Head(const SpanKey& key, absl::string_view bytes);
 
   // Takes the file of the entry of this key and size. Errors: as
@@ -42,7 +42,7 @@ class EntryFile {
   static absl::StatusOr<std::shared_ptr<const EntryFile>> Open(
       File file, const SpanKey& key, uint64_t size, ReadFrom from);
 
-  // Of the entry.
+  // Size of the entry.
   uint64_t size() const { return size_; }
 
  private:
@@ -77,13 +77,13 @@ class EntryReader {
   void ReadSoon(uint64_t offset, uint64_t size) const;
 
  private:
-  // A block of which a part was read.
+  // A block that was read in part.
   struct KeptBlock {
     std::unique_ptr<char[]> bytes;
     std::optional<uint64_t> number;
   };
   // Enough for the headers of a tar's image and text, and for a text across
-  // blocks: the image then needs none of them again.
+  // blocks: the image then needs no block to be read again.
   static constexpr size_t kKept = 4;
 
   // Null if the block is not kept.
@@ -97,7 +97,7 @@ class EntryReader {
 
   const std::shared_ptr<const EntryFile> file_;
   const ReadFrom from_;
-  // Checksums behind the file's first ones, from block first_checksum_ on.
+  // Checksums after the file's first ones, from block first_checksum_ on.
   std::string checksums_;
   uint64_t first_checksum_ = 0;
   std::array<KeptBlock, kKept> kept_;

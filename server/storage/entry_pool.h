@@ -21,7 +21,7 @@
 
 namespace ballast {
 
-// What a process read of its stores, see GetStatusResponse.Storage.
+// Counts of what a process read from its stores; see GetStatusResponse.Storage.
 struct StorageCounters {
   Counter requests;
   Counter fetched_bytes;
@@ -33,9 +33,10 @@ struct StorageCounters {
   Counter cache_evicted;
 };
 
-// What a cache keeps, given what the schedule needs next. Pure functions.
+// Decides what a cache keeps, given what the schedule needs next. Pure
+// functions.
 
-// The position of a use that does not come.
+// The position of an entry that is not used any more.
 inline constexpr uint64_t kNeverUsed = std::numeric_limits<uint64_t>::max();
 
 // For each of `owners`, the first position from `from` to `end` - 1 at which it
@@ -52,18 +53,18 @@ struct CacheEntry {
   uint64_t next_use = kNeverUsed;  // position
 };
 
-// The entries to remove so that `wanted` bytes fit that are needed at
-// `needed_at`: what is needed last goes first, the larger of equals, and
-// nothing that is needed earlier than `needed_at`. Frees up to `spare` bytes
-// more, so that the next call comes later. Empty if `wanted` bytes cannot be
-// freed so. Numbers of entries, in the order of removal.
+// The entries to remove so that `wanted` bytes, needed at `needed_at`, fit.
+// Entries that are needed last go first, among equals the larger, and never an
+// entry that is needed before `needed_at`. Frees up to `spare` bytes more, so
+// that the next call comes later. Empty if this cannot free `wanted` bytes.
+// Numbers of entries, in the order of removal.
 std::vector<size_t> ChooseVictims(absl::Span<const CacheEntry> entries,
                                   uint64_t wanted, uint64_t spare,
                                   uint64_t needed_at);
 
 // Entries of the cache that were seen, by a hash of each, so that the next
-// epoch asks no disk for them. At most `capacity`; a further one makes all be
-// forgotten. Thread-safe.
+// epoch does not look on the disk for them. At most `capacity`; one more makes
+// it forget all. Thread-safe.
 //
 // `removals` counts the entries that all processes of the node have removed
 // until the call, or until the entry was seen. Once it has grown, all are
@@ -88,20 +89,20 @@ class KnownEntries {
 
 // Entries of the cache that stay open, so that the next module's read opens
 // nothing: at most `capacity` (at least 1) of at most kMostBytes, the last
-// used. What readers hold comes on top. Thread-safe.
+// used. Entries that readers hold are not counted. Thread-safe.
 //
 // `removals` counts the entries that all processes of the node have removed
 // until the call, or until the file was opened. Once it has grown, all are
 // closed: a removed one would keep its place on the disk.
 class EntryPool {
  public:
-  // Opening a larger one costs little beside reading it, and removed files that
-  // are still open shall not take much of the disk.
+  // Opening a larger entry costs little compared with reading it, and removed
+  // files that are still open must not take much of the disk.
   static constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 
   explicit EntryPool(size_t capacity) : capacity_(capacity) {}
 
-  // Null if it is not here.
+  // Null if the entry is not open here.
   std::shared_ptr<const EntryFile> Find(const SpanKey& key, uint64_t removals);
   // Keeps an entry, unless it is too large or something was removed since it
   // was opened.
@@ -110,14 +111,14 @@ class EntryPool {
   void Drop(const SpanKey& key);
   // Closes all if something was removed.
   void Update(uint64_t removals);
-  // Closes all, for a process that has run out of descriptors.
+  // Closes all entries: the process has run out of descriptors.
   void Clear();
 
   size_t size() const;
 
  private:
   using Open = std::pair<SpanKey, std::shared_ptr<const EntryFile>>;
-  // Returns what is to be closed after the lock.
+  // Returns entries, to be closed after the lock is released.
   std::list<Open> UpdateLocked(uint64_t removals)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

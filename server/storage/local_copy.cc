@@ -26,16 +26,16 @@ namespace {
 
 constexpr uint64_t kPart = uint64_t{8} << 20;
 constexpr char kPrefix[] = "ballast-copy";
-// Of a file that no other process removes before it is locked.
+// Attempts to make a file that no other process removes before it is locked.
 constexpr int kAttempts = 20;
 
-// Whether the open file has a name.
+// Whether the open file still has a name.
 bool IsThere(int descriptor) {
   struct stat status;
   return fstat(descriptor, &status) == 0 && status.st_nlink > 0;
 }
 
-// The copy that was asked for last. Destroyed at the end of the process, with
+// The copy that was requested last. Destroyed at the end of the process, with
 // the file.
 struct Last {
   Mutex mutex;
@@ -75,7 +75,8 @@ absl::StatusOr<std::shared_ptr<LocalCopy>> LocalCopy::Create(
     BALLAST_ASSIGN_OR_RETURN(
         File file, File::CreateUnique(absl::StrCat(folder, "/", kPrefix)));
     OwnedFd lock(open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
-    // Where files cannot be locked, nobody takes one for another's.
+    // Where files cannot be locked, no process takes another's copy for its
+    // own.
     const bool is_mine =
         lock.get() >= 0 &&
         (flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
@@ -89,7 +90,7 @@ absl::StatusOr<std::shared_ptr<LocalCopy>> LocalCopy::Create(
     if (lock.get() < 0 && number != ENOENT) {
       return FileError(number, "open", file.path());
     }
-    // Another process took it for a file that was left, and removes it.
+    // Another process took it for a leftover file, and removes it.
   }
   return absl::UnavailableError(
       absl::StrCat(folder, ": other processes removed ", kAttempts,

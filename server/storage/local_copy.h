@@ -17,12 +17,12 @@ namespace ballast {
 
 // A file of the system's folder for temporary files (TMPDIR) that holds one
 // version of an object, for a library that reads files by their path. The
-// destructor removes it. A process that is killed leaves it, until another one
-// makes a copy there: each holds a lock of its own.
+// destructor removes it. If a process is killed, the file stays until another
+// process makes a copy there: each process holds a lock on its own file.
 class LocalCopy {
  public:
   // Makes an empty file in `folder`. Errors: as File::CreateUnique; UNAVAILABLE
-  // (it cannot be opened, or others remove each at once).
+  // (it cannot be opened, or other processes remove every attempt at once).
   static absl::StatusOr<std::shared_ptr<LocalCopy>> Create(
       const std::string& folder);
   ~LocalCopy();
@@ -44,11 +44,11 @@ class LocalCopy {
 // Removes what killed processes have left in `folder`.
 void RemoveLeftCopies(const std::string& folder);
 
-// A copy of the object's present version. Callers share it, also later ones
-// that ask for the same version again before anything else is asked for. Asks
-// the store for the version in each call. Blocks on the store and the disk; one
-// object is fetched at a time. Errors: as Storage::Open and File::ReadAt;
-// UNAVAILABLE also if the object changes meanwhile.
+// A copy of the object's present version. Callers share it, also later callers
+// that request the same version before any other is requested. Asks the store
+// for the version in each call. Blocks on the store and the disk; one object is
+// fetched at a time. Errors: as Storage::Open and File::ReadAt; UNAVAILABLE
+// also if the object changes meanwhile.
 absl::StatusOr<std::shared_ptr<const LocalCopy>> CopyToDisk(
     const std::string& url);
 

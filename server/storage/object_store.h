@@ -42,14 +42,14 @@ class ObjectStore {
   virtual absl::StatusOr<FileStamp> Stat(const std::string& path) = 0;
 
   // Reads exactly `size` bytes at `offset` into `out`, of whatever version the
-  // object has now. `object_size` is that of its stamp. UNAVAILABLE also if the
-  // object is shorter.
+  // object has now. `object_size` is the size in its stamp. UNAVAILABLE also if
+  // the object is shorter.
   virtual absl::Status Read(const std::string& path, uint64_t object_size,
                             uint64_t offset, uint64_t size, char* out) = 0;
 };
 
-// Whether so many bytes may be fetched ahead; makes room for them if need be.
-// Called before anything is read, from any thread.
+// Whether `bytes` may be fetched ahead; makes room for them if needed. Called
+// before anything is read, from any thread.
 using MakeRoom = std::function<bool(uint64_t bytes)>;
 
 // One version of an object of a store, opened for reading. Thread-safe.
@@ -62,7 +62,7 @@ class StoredObject {
   virtual ~StoredObject() = default;
 
   virtual const std::string& path() const = 0;
-  // Of the version that was opened.
+  // Stamp of the version that was opened.
   virtual const FileStamp& stamp() const = 0;
 
   // Reads through a window that grows while reads follow each other
@@ -76,18 +76,18 @@ class StoredObject {
   // A range of the version that was opened, and of no other: from memory, the
   // cache or the store; kMemory: from the cache if its bytes are in the
   // system's memory. `owner` is the sample's or row group's
-  // (SampleSource::OwnerOf), by which the cache knows when it is needed again.
-  // Bytes in the cache are read, and compared with their checksums, by ReadAt
-  // of the result, which is the caller's alone; if they are damaged, it reads
-  // them from the store.
+  // (SampleSource::OwnerOf): the cache derives from it when the range is needed
+  // again. Bytes in the cache are read, and compared with their checksums, by
+  // ReadAt of the result, which is the caller's alone; if they are damaged, it
+  // reads them from the store.
   virtual absl::StatusOr<std::shared_ptr<const StoredRange>> Fetch(
       ByteRange range, uint64_t owner, ReadFrom from) const = 0;
   // Whether the range is in the cache, or in memory if there is no cache. Asks
   // no store, and compares no checksums.
   virtual bool IsHere(ByteRange range, uint64_t owner) const = 0;
   // Makes a later Fetch of the range find it in the cache, or in memory if
-  // there is no cache. Returns the bytes that came from the store. Also
-  // RESOURCE_EXHAUSTED: `make_room` refused; nothing was read then.
+  // there is no cache. Returns the bytes that came from the store. Further
+  // error: RESOURCE_EXHAUSTED (`make_room` refused; nothing was read).
   virtual absl::StatusOr<uint64_t> FetchAhead(
       ByteRange range, uint64_t owner, const MakeRoom& make_room) const = 0;
 };

@@ -9,9 +9,10 @@
 
 namespace ballast {
 
-// What tells an object's versions apart, of the fields that a store answers,
-// (name, value): the ETag; if there is none, or an empty one as of servers that
-// make none (`""`), the time of the last change. Empty if there is neither.
+// The field that distinguishes an object's versions, from the fields (name,
+// value) of a store's answer: the ETag; if there is none, or the empty one
+// (`""`) of servers that make none, the time of the last change. Empty if there
+// is neither.
 std::string VersionOfFields(
     absl::Span<const std::pair<std::string, std::string>> fields);
 

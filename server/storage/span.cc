@@ -21,7 +21,7 @@ absl::StatusOr<SpanMemory::SpanPtr> SpanMemory::Get(const SpanKey& key,
     while (true) {
       if (SpanPtr span = FindLocked(key)) return span;
       if (entries_.try_emplace(key).second) break;
-      // Somebody loads it, and the store's time-outs bound that.
+      // Another caller loads it, and the store's time-outs bound that.
       loaded_.Wait(&mutex_);
     }
   }

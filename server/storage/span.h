@@ -41,13 +41,13 @@ class StoredRange {
  public:
   virtual ~StoredRange() = default;
 
-  // Of the object.
+  // The range, within the object.
   virtual const ByteRange& range() const = 0;
   // Copies bytes within the range, whose place is counted from the object's
   // start. Errors: as StoredObject::Fetch.
   virtual absl::Status ReadAt(uint64_t offset, uint64_t size,
                               char* out) const = 0;
-  // Whether the cache has it, where a later Fetch will find it, too.
+  // Whether the cache has it, so that a later Fetch will also find it there.
   virtual bool IsInCache() const { return false; }
   // Lets the system read a part ahead, without waiting.
   virtual void ReadSoon(ByteRange /*part*/) const {}
@@ -89,7 +89,7 @@ struct SpanKey {
 
 // Spans that were read from a store, of all sources of a process. Holds
 // `capacity` bytes, or one span if that alone is larger, and forgets the least
-// recently used first. Spans that a reader holds or reads come on top.
+// recently used first. Spans that a reader holds or reads are not counted.
 // Thread-safe.
 class SpanMemory {
  public:
@@ -98,13 +98,14 @@ class SpanMemory {
 
   explicit SpanMemory(uint64_t capacity) : capacity_(capacity) {}
 
-  // The span, or null if it is not here. Does not block.
+  // Returns the cached span, or null. Does not block.
   SpanPtr Find(const SpanKey& key);
-  // The span. If it is not here, one caller runs `load` and the others wait for
-  // it; each that waited for a failed load loads anew. Errors: as `load`.
+  // Returns the cached span, or loads it: one caller runs `load` and the others
+  // wait for it. Each caller that waited for a failed load loads anew. Errors:
+  // as `load`.
   absl::StatusOr<SpanPtr> Get(const SpanKey& key, const Load& load);
 
-  // Keeps a span that was read elsewhere, unless it is here or being loaded.
+  // Keeps a span that was read elsewhere, unless it is cached or being loaded.
   void Put(const SpanKey& key, SpanPtr span);
 
   uint64_t capacity() const { return capacity_; }

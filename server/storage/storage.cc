@@ -42,7 +42,7 @@ std::vector<StoreEntry> FolderListing(const std::string& folder,
 
 namespace {
 
-// Errors that are not NOT_FOUND are UNAVAILABLE, as of every store.
+// Errors other than NOT_FOUND become UNAVAILABLE, as for every store.
 absl::Status AsStore(const absl::Status& status) {
   if (status.ok() || absl::IsNotFound(status)) return status;
   return absl::UnavailableError(status.message());
@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<std::string>> Storage::ListFiles(
     } else if (HasGlob(name)) {
       BALLAST_ASSIGN_OR_RETURN(matches, ListObjects(name));
     } else {
-      // Refuses what can never be opened.
+      // Refuses names that can never be opened.
       BALLAST_RETURN_IF_ERROR(Find(name).status());
       matches = {name};
     }
@@ -228,7 +228,7 @@ absl::StatusOr<std::vector<StoreEntry>> Storage::ListFolder(
   BALLAST_ASSIGN_OR_RETURN(
       std::vector<StoreEntry> entries,
       found.first->List(found.second, /*recursive=*/scheme == "gs://"));
-  // Arrow's client for Google passes over the folders that a listing names.
+  // Arrow's client for Google leaves out the folders in a listing.
   if (scheme == "gs://") {
     entries = FolderListing(found.second, std::move(entries));
   }

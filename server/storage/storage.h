@@ -24,19 +24,19 @@
 
 namespace ballast {
 
-// The objects and folders directly in `folder`, of `all` objects below it: for
-// stores that list no folders. Pure.
+// The objects and folders directly in `folder`, derived from `all` objects
+// below it: for stores that list no folders. Pure.
 std::vector<StoreEntry> FolderListing(const std::string& folder,
                                       std::vector<StoreEntry> all);
 
 // Files of a mounted file system as a store: paths file:///FOLDER/NAME. For
-// slow network file systems that shall go through storage.cache. (Paths without
-// a scheme are opened directly, server/corpus/file.h.)
+// slow network file systems that should go through storage.cache. (Paths
+// without a scheme are opened directly, server/corpus/file.h.)
 std::unique_ptr<ObjectStore> MakeLocalStore();
 
-// Where data files lie: the one place that opens them. A path is a file of a
-// mounted file system, or an object of a store (store_url.h). Thread-safe;
-// every call but the trivial ones blocks on the disk or the store.
+// The place of data files: all are opened here. A path is a file of a mounted
+// file system, or an object of a store (store_url.h). Thread-safe; every call
+// but the trivial ones blocks on the disk or the store.
 class Storage {
  public:
   Storage() = default;
@@ -46,43 +46,44 @@ class Storage {
   // The storage of the process, at first with the default settings.
   static Storage& OfProcess();
 
-  // Sets the section `storage` of a loaded configuration. Takes effect for
+  // Sets the section `storage` of a loaded configuration. Takes effect only for
   // stores, memory and cache that are not in use yet: call it before the first
-  // path of a store. Opens the cache. Errors: as DiskCache::Open.
+  // use of a store's path. Opens the cache. Errors: as DiskCache::Open.
   absl::Status Configure(const v1::Storage& settings);
   // Adds a store for a scheme, in place of the one that would be made.
   void AddStore(const std::string& scheme, std::unique_ptr<ObjectStore> store);
 
   // The files that `pattern` names, as ExpandPath; globs of a store are matched
-  // against its objects, a "/" only by itself. Names without a glob are not
-  // looked up in a store. Errors: as ExpandPath and ParseStoreUrl; of the
-  // store; UNIMPLEMENTED and FAILED_PRECONDITION (as MakeArrowStore).
+  // against its objects; only "/" matches "/". Names without a glob are not
+  // looked up in a store. Errors: as ExpandPath and ParseStoreUrl; the store's
+  // errors; UNIMPLEMENTED and FAILED_PRECONDITION (as MakeArrowStore).
   absl::StatusOr<std::vector<std::string>> ListFiles(
       absl::string_view directory, absl::string_view pattern);
 
-  // What lies directly in a folder of a store, `url`: objects and folders,
-  // whose paths are URLs, in the order of their names. A folder that is not
-  // there is empty. Errors: as ListFiles.
+  // The objects and folders directly in a folder of a store, `url`. Their paths
+  // are URLs, in the order of their names. A folder that does not exist is
+  // empty. Errors: as ListFiles.
   absl::StatusOr<std::vector<StoreEntry>> ListFolder(const std::string& url);
 
   // OK if there is a store for `url`: as ListFiles of a name without a glob.
   absl::Status CheckStore(absl::string_view url) { return Find(url).status(); }
 
-  // The stamp that the file has now. Errors: as StampFile; of the store.
+  // The stamp that the file has now. Errors: as StampFile; the store's errors.
   absl::StatusOr<FileStamp> Stamp(const std::string& path);
-  // The same of each of `paths`, of several objects at a time. The error of the
-  // first path that has one.
+  // The stamps of all `paths`; several objects at a time. Returns the error of
+  // the first path that has one.
   absl::StatusOr<std::vector<FileStamp>> StampAll(
       const std::vector<std::string>& paths);
 
   // Opens a file for reading. An object is opened in the version that was seen
-  // last, without a request if one was: a read finds out whether that is still
-  // there (object_store.h), and the next Open asks then. kMemory: ABORTED if a
-  // request or the disk is needed. Errors: as File::Open; of the store.
+  // last; if one was seen, no request is made. A read detects that this version
+  // is gone (object_store.h), and the next Open then asks the store. kMemory:
+  // ABORTED if a request or the disk is needed. Errors: as File::Open; the
+  // store's errors.
   absl::StatusOr<File> Open(const std::string& path,
                             ReadFrom from = ReadFrom::kDisk);
 
-  // Whether an object of a store has been asked for.
+  // Whether an object of a store has been requested.
   bool in_use() const;
   const StorageCounters& counters() const { return counters_; }
   // Null without storage.cache.

@@ -76,7 +76,8 @@ absl::StatusOr<StoreKeys> ParseKeysFile(absl::string_view path,
 std::string WithoutKeys(absl::string_view message, const StoreKeys& keys) {
   std::string clean(message);
   for (const std::string* key : {&keys.id, &keys.secret, &keys.session_token}) {
-    if (key->size() < 4) continue;  // no real key, and in many words
+    if (key->size() < 4) continue;  // too short for a real key, and part of
+                                    // many words
     clean = absl::StrReplaceAll(clean, {{*key, "***"}});
   }
   return clean;
@@ -87,7 +88,7 @@ namespace {
 constexpr char kAzureKey[] = "storage.azure.credentials";
 constexpr size_t kMaxFile = 1 << 20;
 
-// The account stands in the path behind such an endpoint.
+// With such an endpoint, the account is in the path.
 void SetEndpoint(absl::string_view endpoint, AzureAccess* access) {
   StoreEndpoint split = SplitEndpoint(endpoint);
   access->scheme = std::move(split.scheme);
@@ -227,7 +228,7 @@ constexpr char kGcsKey[] = "storage.gcs.credentials";
 constexpr char kFileVariable[] = "GOOGLE_APPLICATION_CREDENTIALS";
 constexpr size_t kMaxKeyFile = 1 << 20;
 
-// Where Google's libraries look.
+// The places where Google's libraries look.
 absl::Status CheckEnvironment(const GetVariable& get) {
   const std::string named = get(kFileVariable).value_or("");
   if (!named.empty()) {

@@ -42,7 +42,7 @@ absl::StatusOr<StoreKeys> ParseKeysFile(absl::string_view path,
 // `message` with every occurrence of a key replaced by ***.
 std::string WithoutKeys(absl::string_view message, const StoreKeys& keys);
 
-// What a client of Azure Blob Storage is made of.
+// The parameters of a client of Azure Blob Storage.
 struct AzureAccess {
   enum class Kind {
     kAnonymous,
@@ -59,8 +59,8 @@ struct AzureAccess {
   std::string account;
   std::string secret;  // never printed
   std::string scheme = "https";
-  // Where the account's name stands in front of the host, it begins with a dot;
-  // otherwise the name stands in the path.
+  // Begins with a dot if the account's name precedes the host; otherwise the
+  // account's name is in the path.
   std::string blob_authority = ".blob.core.windows.net";
   std::string dfs_authority = ".dfs.core.windows.net";
 };
@@ -78,7 +78,7 @@ absl::StatusOr<AzureAccess> ParseConnectionString(absl::string_view where,
 absl::StatusOr<AzureAccess> ResolveAzureAccess(const v1::Storage::Azure& azure,
                                                const GetVariable& get);
 
-// What a client of Google Cloud Storage is made of.
+// The parameters of a client of Google Cloud Storage.
 struct GcsAccess {
   enum class Kind {
     kAnonymous,
@@ -93,9 +93,10 @@ struct GcsAccess {
 };
 
 // The access that a loaded configuration names. `get` looks up variables.
-// Reads the file of the credentials, and of those of the environment whether
-// they are there. Errors: FAILED_PRECONDITION (none are there, or the file is
-// no key of a service account), without any secret; as ReadSmallFile.
+// Reads the file of the credentials; for credentials of the environment, only
+// checks whether they exist. Errors: FAILED_PRECONDITION (there are none, or
+// the file is not a service account's key), without any secret; as
+// ReadSmallFile.
 absl::StatusOr<GcsAccess> ResolveGcsAccess(const v1::Storage::Gcs& gcs,
                                            const GetVariable& get);
 

@@ -62,7 +62,7 @@ absl::Status StoreFault(absl::string_view action, absl::string_view url,
   if (Says(message, {"REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"})) {
     return absl::UnavailableError(text("; set this machine's clock"));
   }
-  // 60 and 77 of libcurl: the certificate, and the file of CAs.
+  // libcurl's errors 60 and 77: the certificate, and the file of CAs.
   if (Says(message, {"curlCode: 60", "curlCode: 77"})) {
     return absl::UnavailableError(
         text("; does storage.s3.ca name the CA of the endpoint's certificate, "

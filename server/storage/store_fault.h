@@ -6,11 +6,11 @@
 
 namespace ballast {
 
-// `message`, with which a store failed to `action` (list, stat, read) `url`, as
-// a status that says what to do. NOT_FOUND if there is no such bucket or object
-// (`missing`, or the message says so). Else UNAVAILABLE, also if the store
-// refuses the credentials: nothing is known about the bytes then, so nobody may
-// take it for a data fault. Pure.
+// The status for `message`, with which a store failed to `action` (list, stat,
+// read) `url`; says what to do. NOT_FOUND if there is no such bucket or object
+// (`missing`, or the message says so). Otherwise UNAVAILABLE, also if the store
+// refuses the credentials: nothing is known about the bytes then, so this is
+// never a data fault. Pure.
 absl::Status StoreFault(absl::string_view action, absl::string_view url,
                         absl::string_view message, bool missing);
 

@@ -144,7 +144,7 @@ absl::Status CachedRange::ReadAt(uint64_t offset, uint64_t size,
         entry_->ReadAt(offset - place_.range.offset, size, out);
     if (!absl::IsDataLoss(read)) return read;
     if (from_ == ReadFrom::kMemory) return absl::AbortedError(read.message());
-    // Who reads from the disk removes it.
+    // The reader that finds the damage on the disk removes the entry.
     place_.cache->RemoveDamaged(place_.key, place_.owner, place_.range.size);
     BALLAST_ASSIGN_OR_RETURN(again_, fetch_again_());
   }
@@ -193,8 +193,8 @@ class OpenObject final : public StoredObject,
     return absl::OkStatus();
   }
 
-  // A request that begins after the call answers it. Callers that come while
-  // one is under way share the next.
+  // Only a request that begins after the call may answer it. Callers that come
+  // while one is in progress share the next.
   absl::StatusOr<bool> IsUnchanged() const override {
     MutexLock lock(&mutex_);
     const uint64_t wanted = begun_ + 1;
@@ -257,8 +257,8 @@ class OpenObject final : public StoredObject,
     }
     const SpanKey key = GetKey(range);
     uint64_t fetched = 0;
-    // Through memory, so that a reader that wants it now waits for the same
-    // request.
+    // Goes through memory, so that a reader that needs the range now waits for
+    // the same request.
     const auto span = parts_.memory->Get(key, [&] {
       fetched = range.size;
       return Load(range);
@@ -275,8 +275,8 @@ class OpenObject final : public StoredObject,
     return absl::AbortedError(absl::StrCat(url_, ": not in memory"));
   }
 
-  // The range from the store, with one request for all that want it now, to
-  // memory and the cache.
+  // The range from the store, with one request for all callers that want it
+  // now; also put into memory and the cache.
   absl::StatusOr<SpanMemory::SpanPtr> LoadShared(const SpanKey& key,
                                                  ByteRange range,
                                                  uint64_t owner) const {
@@ -310,8 +310,8 @@ class OpenObject final : public StoredObject,
     return span;
   }
 
-  // Neither the endpoint nor the place in memory: another server of the node
-  // finds the same key.
+  // The key leaves out the endpoint and the place in memory, so that another
+  // server of the node finds the same key.
   SpanKey GetKey(ByteRange range) const {
     const std::string name =
         absl::StrCat(url_, "\n", stamp_.size, "\n", stamp_.mtime_ns, "\n",

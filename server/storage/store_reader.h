@@ -22,17 +22,17 @@
 
 namespace ballast {
 
-// Which ranges of an object to request. Pure functions.
+// Decides which ranges of an object to request. Pure functions.
 
-// Bytes of one request: large enough that the time until the first byte hardly
+// Bytes of one request: large enough that the time to the first byte hardly
 // counts, small enough that a row group is read by several requests at once.
 inline constexpr uint64_t kPartBytes = uint64_t{8} << 20;
-// Bytes between two wanted ranges that are rather read than skipped.
+// Largest gap between two wanted ranges that is read rather than skipped.
 inline constexpr uint64_t kGapBytes = uint64_t{256} << 10;
 // A wanted range shorter than this is read with its neighbours, in blocks.
 inline constexpr uint64_t kSmallBytes = uint64_t{64} << 10;
 inline constexpr uint64_t kBlockBytes = uint64_t{256} << 10;
-// A window's least and most bytes.
+// The least and the largest size of a window, in bytes.
 inline constexpr uint64_t kMinWindow = uint64_t{64} << 10;
 inline constexpr uint64_t kMaxWindow = kPartBytes;
 
@@ -48,12 +48,12 @@ std::vector<ByteRange> SplitIntoParts(ByteRange range);
 ByteRange RangeToKeep(ByteRange range, uint64_t object_size);
 
 // The next window, for a read of `wanted` that the window `last` does not
-// cover: twice as long as `last` if it continues where that ended, else the
-// least; never shorter than `wanted`, never past the object's end.
+// cover: twice as long as `last` if it continues where `last` ended, else the
+// least size; never shorter than `wanted`, never past the object's end.
 ByteRange NextWindow(ByteRange last, ByteRange wanted, uint64_t object_size);
 
 // Requests to a store: counted, at most `connections` at the same time, large
-// ranges in parts that are read side by side. Thread-safe.
+// ranges in parts that are read in parallel. Thread-safe.
 class StoreReader {
  public:
   // `store` and `counters` are not owned.
@@ -83,7 +83,7 @@ class StoreReader {
 
 // A range whose bytes are read from its entry in the cache. Once the entry
 // turns out to be damaged, it is removed and the range read from the store.
-// Bytes read before that are of the same version, and were compared.
+// Bytes read before that are of the same version, and their checksums matched.
 // Thread-compatible.
 class CachedRange final : public StoredRange {
  public:
@@ -115,18 +115,18 @@ class CachedRange final : public StoredRange {
   const Place place_;
   const ReadFrom from_;
   const FetchAgain fetch_again_;
-  // The state of a reader, whichever way the bytes take.
+  // The reader's state, whether the bytes come from the cache or the store.
   mutable std::unique_ptr<EntryReader> entry_;
-  mutable SpanMemory::SpanPtr again_;  // null while the entry is whole
+  mutable SpanMemory::SpanPtr again_;  // null while the entry is undamaged
 };
 
-// What opened objects share. Nothing is owned but the cache.
+// State shared by opened objects. Nothing is owned but the cache.
 struct ObjectParts {
   StoreReader* reader = nullptr;
   SpanMemory* memory = nullptr;
   std::shared_ptr<DiskCache> cache;  // may be null
   StorageCounters* counters = nullptr;
-  // Told of the version that the store has now, if it is not the opened one.
+  // Called if the store now has another version than the opened one.
   std::function<void(const std::string& url)> on_change;
 };
 

@@ -26,13 +26,13 @@ namespace {
 
 constexpr absl::Duration kMeeting = absl::Minutes(5);
 
-// How one rank runs.
+// How and where one rank runs.
 struct Place {
   uint32_t rank = 0;  // number among the roles
   v1::Role role;
   int device = 0;
   uint32_t dp = 1;
-  bool nccl = false;  // meets the others
+  bool nccl = false;  // exchanges with the others over NCCL
   std::unique_ptr<Communicator> communicator;
 };
 

@@ -15,9 +15,8 @@ namespace ballast {
 // GPU r modulo the number of GPUs and exchanges over NCCL; ranks meet through
 // the first server. NCCL refuses two ranks on one GPU: if all roles run here
 // and a module has more ranks than there are GPUs, all of its ranks run on GPU
-// 0 and exchange by device copies. Errors: as RunWorld, with those of
-// CudaTrainerShim; UNIMPLEMENTED in a build without CUDA; FAILED_PRECONDITION
-// without a GPU.
+// 0 and exchange by device copies. Errors: as RunWorld and CudaTrainerShim;
+// UNIMPLEMENTED in a build without CUDA; FAILED_PRECONDITION without a GPU.
 absl::Status RunCudaWorld(const v1::AttachResponse& attached,
                           const std::vector<v1::Role>& roles,
                           const WorldOptions& options,

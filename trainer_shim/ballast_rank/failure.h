@@ -21,8 +21,8 @@ class Failure {
  public:
   explicit Failure(size_t ranks) : cancels_(ranks) {}
 
-  // From now until Leave, a failure calls `cancel`; an earlier failure does so
-  // at once.
+  // From now until Leave, a failure calls `cancel`; if a rank has failed
+  // before, calls it at once.
   void Enter(size_t rank, std::function<void()> cancel) {
     MutexLock lock(&mutex_);
     if (!first_.ok()) cancel();

@@ -68,7 +68,7 @@ absl::Status Run(const Arguments& arguments) {
     return absl::InvalidArgumentError(
         "--module and --dp-rank name one rank; --world all runs every rank");
   }
-  v1::Role attach_as;  // none: attaches as a tool until the job is known
+  v1::Role attach_as;  // empty: attaches as a tool until the job is known
   if (!arguments.module.empty()) {
     attach_as.set_module(*ParseModule(arguments.module));
     attach_as.set_dp_rank(arguments.dp_rank);
@@ -98,7 +98,7 @@ absl::Status Run(const Arguments& arguments) {
     LogInfo(DataEnd(attached.job()).message());
   }
 
-  // For their digests.
+  // Digests need the tensors.
   options.tensors = arguments.json || !arguments.history.empty();
   std::unique_ptr<History> history;
   if (!arguments.history.empty()) {

@@ -35,8 +35,8 @@ class Report {
   // Below it: for each module, the heaviest rank's load over the mean; the
   // throughput over `elapsed`; and the throughput and the time of Next over the
   // later half of the batches, which excludes connecting and batches prepared
-  // in advance; and, if images travelled encoded, what decoded them and how
-  // long it took. Ends in a line break.
+  // in advance; and, if images passed through encoded, what decoded them and
+  // how long it took. Ends in a line break.
   std::string ToString(absl::Duration elapsed) const;
 
  private:

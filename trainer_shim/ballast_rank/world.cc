@@ -20,8 +20,8 @@ namespace {
 
 constexpr absl::Duration kMeeting = absl::Minutes(5);
 
-// Meets the processes of the other ranks of the module; null if they exchange
-// nothing.
+// Rendezvous with the processes of the other ranks of the module; null if they
+// exchange nothing.
 absl::StatusOr<std::unique_ptr<Communicator>> MeetOthers(
     const v1::Job& job, const v1::Role& role, const WorldOptions& options,
     const MakeClient& make_client) {
@@ -54,8 +54,8 @@ absl::Status Drain(uint32_t rank, TrainerShim* shim,
     const absl::Status told =
         shim->ReportTiming((*batch)->step, (*batch)->micro_batch,
                            absl::ToDoubleMilliseconds((*batch)->pack_time));
-    // INVALID_ARGUMENT is this program's fault; any other error is the
-    // servers'.
+    // INVALID_ARGUMENT is this program's fault; any other error is the servers'
+    // fault.
     if (absl::IsInvalidArgument(told)) {
       return Annotate(told, "a timing was not taken");
     }
@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<v1::Role>> GetRoles(const v1::Job& job,
   std::vector<v1::Role> roles;
   absl::Status nowhere = absl::InvalidArgumentError("the job has no module");
   for (const v1::Job::ModuleSize& module : job.modules()) {
-    // The modules' layouts differ: one may lack the place.
+    // The modules' layouts differ: a module may lack the place.
     const absl::Status there = CheckPlace(options.place, GetLayout(module));
     if (!there.ok()) {
       nowhere = Annotate(there, ModuleName(module.module()));

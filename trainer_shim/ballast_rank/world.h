@@ -34,8 +34,9 @@ struct WorldOptions {
   v1::Fingerprint checkpoint;               // as TrainerShim's
   uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, per rank
   FailoverOptions failover;
-  // Reports the time of packing each micro-batch, the only work of a rank here.
-  // It has the right shape to try `ballastctl fit-cost` with.
+  // Reports the time of packing each micro-batch, which is the only work of a
+  // rank here. The timings have the right form to try `ballastctl fit-cost`
+  // with.
   bool report_timings = false;
   // Counts the timings that were lost. Not owned; may be null.
   LostReports* lost_reports = nullptr;
@@ -43,9 +44,10 @@ struct WorldOptions {
   // they always do; with CUDA this copies them from the device, which takes
   // longer than everything else.
   bool tensors = true;
-  // Of a single role: names this start of the job, so that its ranks never meet
-  // those of another; may be empty. And the network interface or address at
-  // which it exchanges (ExchangeAddress); empty: chosen by the servers.
+  // For a single role: names this start of the job, so that its ranks never
+  // meet ranks of another start; may be empty. And the network interface or
+  // address at which it exchanges (ExchangeAddress); empty: chosen by the
+  // servers.
   std::string run;
   std::string interface;
   Clock* clock = Clock::Real();
@@ -81,7 +83,8 @@ absl::StatusOr<std::vector<v1::Role>> GetRoles(const v1::Job& job,
 // through the MeetingServer. Blocks until all have done all steps, or the first
 // has failed and the others are stopped. Errors: the first failure, as from
 // TrainerShim and MeetGlooCommunicator. A timing that no server takes is not an
-// error, unless it is rejected as not of this job (INVALID_ARGUMENT).
+// error, unless a server rejects it because it does not belong to this job
+// (INVALID_ARGUMENT).
 absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
                       const std::vector<v1::Role>& roles,
                       const WorldOptions& options,

@@ -65,8 +65,8 @@ extern "C" {
 /* The packed batches of one rank of one module, in order. */
 typedef struct ballast_shim ballast_shim;
 
-/* The ways in which Hugging Face's processors normalise pixels, which differ in
- * the last bits. */
+/* The formulas by which Hugging Face's processors normalise pixels; their
+ * results differ in the last bits. */
 typedef enum ballast_normalisation {
   BALLAST_NORMALISE_TORCHVISION = 0, /* (x - 255*mean) / (255*std) */
   BALLAST_NORMALISE_PIL = 1,         /* (x/255 - mean) / std */
@@ -149,7 +149,7 @@ typedef struct ballast_shim_options {
   uint32_t max_batches_held;
   uint32_t reserved2;
   /* ballast_split. Shims of several splits may be open at the same time; each
-   * needs communicators of its own. */
+   * needs separate communicators. */
   int32_t split;
   uint32_t reserved3;
 } ballast_shim_options;
@@ -207,12 +207,12 @@ BALLAST_API int ballast_shim_next(ballast_shim* shim, void* stream,
                                   const ballast_batch** batch);
 
 /* With a tensor_communicator, tensor rank 0 calls ballast_shim_next and then
- * ballast_shim_send_to_tensor_peers, once for each batch and before it asks for
+ * ballast_shim_send_to_tensor_peers, once for each batch and before it requests
  * the next. The other tensor ranks call ballast_shim_receive_from_tensor_peer
  * instead of ballast_shim_next. All call at the same place among their
  * collectives. Streams, references, blocking and errors: as ballast_shim_next.
- * A rank that receives pulls no block. On rank 0 the shim holds a reference of
- * its own to the batch between the two calls. FAILED_PRECONDITION leaves the
+ * A rank that receives pulls no block. On rank 0 the shim holds its own
+ * reference to the batch between the two calls. FAILED_PRECONDITION leaves the
  * shim usable: the call is for other ranks, or there is no batch to send. */
 BALLAST_API int ballast_shim_send_to_tensor_peers(ballast_shim* shim,
                                                   void* stream);
@@ -226,13 +226,13 @@ BALLAST_API int ballast_shim_batches_held(const ballast_shim* shim,
 
 /* Returns the number of micro-batches of `step`, the same on every rank, for a
  * pipeline schedule that must know it before the step's first batch. With
- * packing.mode `scheduled` it differs from step to step. Takes no batch. Any
- * step may be asked for. Blocks only if the shim has not fetched the step's
- * schedule yet, at most as long as ballast_shim_next waits for servers. From
- * any thread, also during other calls except _destroy. Errors leave the shim
- * usable: OUT_OF_RANGE (the step is not before the end of the steps or of the
- * data), UNAVAILABLE, DEADLINE_EXCEEDED, DATA_LOSS (the server's configuration
- * has changed), CANCELLED. */
+ * packing.mode `scheduled` it differs from step to step. Takes no batch. `step`
+ * may be any step. Blocks only if the shim has not fetched the step's schedule
+ * yet, at most as long as ballast_shim_next waits for servers. From any thread,
+ * also during other calls except _destroy. Errors leave the shim usable:
+ * OUT_OF_RANGE (the step is not before the end of the steps or of the data),
+ * UNAVAILABLE, DEADLINE_EXCEEDED, DATA_LOSS (the server's configuration has
+ * changed), CANCELLED. */
 BALLAST_API int ballast_shim_num_micro_batches(ballast_shim* shim,
                                                uint64_t step, uint32_t* number);
 
@@ -255,10 +255,10 @@ BALLAST_API int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
  * fields of ballast.v1.Job under their names in proto/job.proto: "modules" (a
  * list of {"module": "vision", "dp", "align", ...}), "global_batch",
  * "micro_batch", "delivery", "model" ({"patch", "merge", "temporal_patch",
- * "mean", "std", "token_ids", "position_axes", ...}), "split", "splits" (those
- * that have sources), "end_step", "steps_per_epoch" and "step_ranges" (the
- * steps of other sizes than "global_batch") of the shim's split. Enumeration
- * values are in lower case, as in the configuration. */
+ * "mean", "std", "token_ids", "position_axes", ...}), "split", "splits" (the
+ * splits that have sources), "end_step", "steps_per_epoch" and "step_ranges"
+ * (the steps of other sizes than "global_batch") of the shim's split.
+ * Enumeration values are in lower case, as in the configuration. */
 BALLAST_API int ballast_shim_job(const ballast_shim* shim, ballast_bytes** job);
 
 /* The schedule of the last batch's step, in the JSON of `ballastctl schedule

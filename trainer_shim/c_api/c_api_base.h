@@ -74,7 +74,7 @@ BALLAST_API const char* ballast_bytes_data(const ballast_bytes* bytes);
 BALLAST_API size_t ballast_bytes_size(const ballast_bytes* bytes);
 BALLAST_API void ballast_bytes_free(ballast_bytes* bytes);
 
-/* Types of elements; also those of ballast_shim_options.pixel_type. */
+/* Types of elements; also of ballast_shim_options.pixel_type. */
 typedef enum ballast_dtype {
   BALLAST_UINT8 = 1,
   BALLAST_INT32 = 2,
@@ -124,8 +124,8 @@ typedef struct ballast_connection {
    * in a group. NULL or "": no name. At most 256 bytes. */
   const char* run;
   /* Network interface, or this machine's address, at which a rank with
-   * BACKEND_HOST exchanges with other processes. NULL or "": the one that leads
-   * to the first server on another machine, or 127.0.0.1. */
+   * BACKEND_HOST exchanges with other processes. NULL or "": the interface with
+   * the route to the first server on another machine, or 127.0.0.1. */
   const char* exchange_interface;
 } ballast_connection;
 

@@ -26,10 +26,10 @@ BALLAST_API void ballast_batch_retain(const ballast_batch* batch);
 /* Removes a reference. The last one returns the memory to the shim's pool (or
  * frees it, if the shim is gone). Never waits. From any thread, also after
  * ballast_shim_destroy. BACKEND_CUDA: may be called as soon as the work that
- * reads the batch has been enqueued on its streams (the one of
- * ballast_shim_next and those of ballast_batch_record_stream), all of which
- * must still exist. The memory is reused only after the work enqueued on them
- * by then. */
+ * reads the batch has been enqueued on its streams (the stream of
+ * ballast_shim_next and the streams of ballast_batch_record_stream), all of
+ * which must still exist. The memory is reused only after the work enqueued on
+ * them by then. */
 BALLAST_API void ballast_batch_release(const ballast_batch* batch);
 
 /* Names a further stream whose work reads the batch (a cudaStream_t of the
@@ -105,14 +105,14 @@ BALLAST_API int ballast_batch_get_tensor(const ballast_batch* batch,
                                          ballast_tensor* tensor);
 
 /* Returns the tensor of this name. Errors: NOT_FOUND (the batch has none of
- * this name; names those that it has). */
+ * this name; lists the names that it has). */
 BALLAST_API int ballast_batch_find_tensor(const ballast_batch* batch,
                                           const char* name,
                                           ballast_tensor* tensor);
 
 /* Describes every tensor that a batch can have, in the order in which batches
  * list them, as a JSON list of objects:
- *   "name"       also that of its copy in host memory, less _host
+ *   "name"       also the name of its copy in host memory, without _host
  *   "dtype"      as in docs/thd_format.md, such as "int64"
  *   "shape"      in its letters, such as "[C, 2]"
  *   "receivers"  the module and its pipeline stages, such as "language, first
@@ -156,7 +156,7 @@ typedef enum ballast_totals_of {
 
 /* Exact sums over samples, for loss scaling and throughput without a
  * collective. Padded sums use each sample's length with padding (with
- * packing.mode `padded` that of its row), the others its real length. */
+ * packing.mode `padded` the length of its row), the others its real length. */
 typedef struct ballast_totals {
   uint32_t struct_size;
   uint32_t reserved;

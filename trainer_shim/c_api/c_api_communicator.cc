@@ -74,14 +74,14 @@ absl::Status MakeInProcess(int backend, uint32_t size,
   return absl::OkStatus();
 }
 
-// What ranks meet with, over Gloo and over NCCL.
+// The arguments of a rendezvous, over Gloo and over NCCL.
 struct Meeting {
   Connection connection;
   std::vector<std::unique_ptr<LoaderClient>> clients;
   absl::Duration timeout;
 };
 
-// Checks the arguments that both kinds of meeting share.
+// Checks the arguments that both kinds of rendezvous share.
 absl::StatusOr<Meeting> GetMeeting(const ballast_connection* connection,
                                    const char* group, uint32_t rank,
                                    uint32_t size, double timeout_s,

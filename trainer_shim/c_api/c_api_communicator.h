@@ -59,8 +59,8 @@ typedef struct ballast_nccl_options {
   uint32_t struct_size;
   /* CUDA device of this rank; no two ranks of a group may share one. */
   int32_t device;
-  /* Most thread blocks (CTAs) that an exchange takes from the device; the rest
-   * stay free for the trainer's kernels. 0: NCCL decides. */
+  /* Limit of thread blocks (CTAs) that an exchange takes from the device; the
+   * rest stay free for the trainer's kernels. 0: NCCL decides. */
   uint32_t max_ctas;
   uint32_t reserved;
 } ballast_nccl_options;
@@ -69,9 +69,9 @@ typedef struct ballast_nccl_options {
 #define BALLAST_NCCL_ID_BYTES 128
 
 /* Creates the id of a new group in `id`, the caller's BALLAST_NCCL_ID_BYTES
- * bytes. One rank of the group calls this and passes the id to the others by
- * its own means. Errors: UNIMPLEMENTED (a library without CUDA),
- * FAILED_PRECONDITION (no NCCL, or one before 2.18), INTERNAL (NCCL's own). */
+ * bytes. One rank of the group calls this and hands the id to the others in its
+ * own way. Errors: UNIMPLEMENTED (a library without CUDA), FAILED_PRECONDITION
+ * (no NCCL, or one before 2.18), INTERNAL (NCCL's own). */
 BALLAST_API int ballast_nccl_id(void* id);
 
 /* Joins the group with that id as rank `rank` of `size`. This and the next two

@@ -44,8 +44,8 @@ typedef struct ballast_embedding_rows {
   uint64_t width;
   /* [tower_rows, width]: a row for each image token of this rank's images, in
    * the order of the vision batch; the dummy image's (ballast_batch_info) last.
-   * Without the dummy's that is the sum of embedding_send_host. May be NULL if
-   * tower_rows is 0. */
+   * Without the dummy's row, tower_rows is the sum of embedding_send_host. May
+   * be NULL if tower_rows is 0. */
   void* tower;
   uint64_t tower_rows;
   /* [text_rows, width]: a row for each image placeholder in this rank's text,
@@ -68,9 +68,9 @@ typedef struct ballast_embedding_rows {
  *
  * BACKEND_HOST: `stream` must be NULL. Blocks until `text` is filled.
  * BACKEND_CUDA: enqueues the work on `stream`, a stream of the shim's device,
- * and waits for nothing: work behind it on `stream` may read `text`. Both
- * arrays must stay valid until then. To overlap the look-up of the text's
- * embeddings, give a stream of its own. An exchange that is not done after
+ * and waits for nothing: later work on `stream` may read `text`. Both arrays
+ * must stay valid until then. To overlap the look-up of the text's embeddings,
+ * give a separate stream. An exchange that is not done after
  * ballast_shim_options.timeout_s ends the shim with DEADLINE_EXCEEDED, because
  * a peer is gone.
  *

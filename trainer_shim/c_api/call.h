@@ -69,7 +69,7 @@ absl::StatusOr<T> ReadStruct(const T* given, const char* what) {
   return known;
 }
 
-// Fills the fields that the caller has; those that this library does not know
+// Fills the fields that the caller has; fields that this library does not know
 // become 0. `struct_size` stays the caller's. Errors: INVALID_ARGUMENT (null,
 // an impossible size).
 template <typename T>

@@ -27,16 +27,16 @@ std::string CheckpointBytes(const v1::Checkpoint& checkpoint);
 absl::StatusOr<v1::Checkpoint> ParseCheckpoint(absl::string_view bytes);
 
 // One line of JSON: "fingerprint", "data_fingerprint" and every field of the
-// job, those that are not set as well, under their names in proto/job.proto.
+// job, also fields that are not set, under their names in proto/job.proto.
 // Values of enumerations are written as in the configuration ("vision",
 // "exchange"), whole numbers as numbers.
 std::string JobToJson(const v1::Job& job, const v1::Fingerprint& fingerprint);
 
 // Options of the C interface, checked and with defaults filled in. Pure.
-// Errors: INVALID_ARGUMENT naming the field, the value found and the one
+// Errors: INVALID_ARGUMENT naming the field, the value found and the value
 // wanted.
 
-// ballast_connection's.
+// From a ballast_connection.
 struct Connection {
   ServerOptions servers;
   FailoverOptions failover;
@@ -44,7 +44,7 @@ struct Connection {
   std::string exchange_interface;  // likewise
 };
 
-// ballast_shim_options'. Fields for one backend only say so.
+// From ballast_shim_options. Fields for one backend only say so.
 struct ShimOptions {
   RankShim::Options shim;  // without communicators
   ballast_backend backend = BALLAST_BACKEND_HOST;

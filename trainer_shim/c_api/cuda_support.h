@@ -29,7 +29,7 @@ absl::StatusOr<std::string> NcclId();
 absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
     const std::string& id, uint32_t rank, uint32_t size,
     const NcclEndOptions& options);
-// Meets through the MeetingServer of `servers`; `run` may be empty.
+// Rendezvous through the MeetingServer of `servers`; `run` may be empty.
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
     const std::vector<std::unique_ptr<LoaderClient>>& servers,
     const std::string& group, uint32_t rank, uint32_t size,

@@ -38,7 +38,7 @@ inline const ballast_batch* GetHandle(BatchEntry* entry) {
   return reinterpret_cast<const ballast_batch*>(entry);
 }
 
-// INVALID_ARGUMENT for a null shim, or a stream where there is none.
+// INVALID_ARGUMENT for a null shim, or a stream with a backend that takes none.
 inline absl::Status CheckStream(const ballast_shim* shim, const void* stream) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
   if (stream == nullptr || shim->shim->on_device()) return absl::OkStatus();

@@ -76,7 +76,8 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   BALLAST_ASSIGN_OR_RETURN(
       options.shim.tensor_communicator,
       TakeEnd(tensor.get(), options.backend, "tensor_communicator"));
-  // A tensor peer that receives its batches pulls none, so it asks for nothing.
+  // A tensor peer that receives its batches pulls none, so it does not request
+  // direct delivery.
   const bool receives = options.shim.tensor_communicator != nullptr &&
                         options.shim.source.place.tp_rank != 0;
   if (options.backend == BALLAST_BACKEND_HOST &&

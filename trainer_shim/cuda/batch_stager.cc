@@ -66,8 +66,8 @@ std::optional<BatchTimes> StagingTimer::Take() {
 
 namespace {
 
-// Whether the block is as planned. An overwritten one may look damaged in any
-// way, so that is the error where both are true. Errors: as CheckIntact,
+// Whether the block is as planned. An overwritten block may look damaged in any
+// way, so the overwrite is the error if both are true. Errors: as CheckIntact,
 // BlockView::Parse and Matches.
 absl::Status CheckBlock(const FetchedBlock& block, const BlockPlan& plan) {
   const absl::StatusOr<BlockView> view = BlockView::Parse(block.bytes());
@@ -133,7 +133,7 @@ void BatchStager::Run() {
 
 absl::Status BatchStager::StageNext() {
   BALLAST_ASSIGN_OR_RETURN(StagedBlock * free, queue_.TakeFree());
-  NoteTimes();  // before it is another micro-batch's
+  NoteTimes();  // first, since its timer will be used for another micro-batch
   auto* staged = static_cast<StagedBatch*>(free);
   const absl::Status filled = Fill(staged);
   if (filled.ok()) {

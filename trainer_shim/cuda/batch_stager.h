@@ -31,10 +31,10 @@ namespace ballast {
 // per phase.
 //
 // By the device's clock, a phase lasts from the end of the phase before until
-// its own last work is done, including what the stream waits for in between. So
-// the exchange includes waiting for peers that are behind, decoding includes
-// waiting for the JPEG engines, and every phase includes the time that other
-// streams take of the device.
+// its own last work is done, including the stream's waits in between. So the
+// exchange includes the wait for late peers, decoding includes the wait for the
+// JPEG engines, and every phase includes the time during which other streams
+// use the device.
 //
 // Begin and End must be called from one thread at a time. Take may be called
 // from any thread whose current device is this one or not set.
@@ -65,8 +65,8 @@ class StagingTimer {
 
   // Used by the thread that enqueues work while `ended_` is false, and with
   // `mutex_` held while it is true. `mutex_` is not held while recording:
-  // recording waits when the device's queue is full, that is for peers, and
-  // other threads must not.
+  // recording waits if the device's queue is full, and so may wait for peers,
+  // which other threads must not.
   Event begun_;
   Event ends_[kPhases];
   bool has_[kPhases] = {};
@@ -85,8 +85,8 @@ struct StagedBatch final : StagedBlock {
   ExchangePlan exchange;
   BatchLayout layout;
   StagingPlan plan;
-  // Everything known about the batch without the device; its pointers are null.
-  // Moved to the pool's entry at the launch.
+  // Everything that is known about the batch without the device; its pointers
+  // are null. Moved to the pool's entry at the launch.
   DeviceBatch batch;
   // The block, in pinned memory: where the server wrote it (StagedBlock::block
   // then keeps it), or in `host`. Null if the rank receives no tensor, or
@@ -94,10 +94,10 @@ struct StagedBatch final : StagedBlock {
   const uint8_t* block_bytes = nullptr;
   // Space for the block, then (at plan.landing.received) for the upload.
   PinnedBuffer host;
-  // Copy of what the rank receives, if that contains encoded images: JPEG
-  // engines read files in host memory.
+  // Copy of the bytes that the rank receives, if they contain encoded images:
+  // JPEG engines read files in host memory.
   PinnedBuffer received;
-  // Where it lands on the device, from DeviceStage::Launch on.
+  // Address of its landing buffer on the device, set by DeviceStage::Launch.
   uint8_t* landing = nullptr;
   // Done once `received` is complete and the pixels of the landing buffer may
   // be written; recorded for a batch with encoded images.
@@ -112,8 +112,8 @@ struct StagedBatch final : StagedBlock {
 
 // Stages batches ahead of demand, in its own thread: pulls the block, plans,
 // checks the block against the plan, and copies it into pinned memory unless it
-// already lies there. Next, Return and CheckRest must be called from one
-// thread; Cancel, NoteTimes and DropReadBlocks may be called from any.
+// is there already. Next, Return and CheckRest must be called from one thread;
+// Cancel, NoteTimes and DropReadBlocks may be called from any.
 class BatchStager {
  public:
   struct Options {
@@ -160,8 +160,8 @@ class BatchStager {
   // the stager's.
   void NoteTimes();
 
-  // Lets go of the blocks that the device has read (StagingQueue::DropRead),
-  // and so of the memory of a server that is gone. From any thread whose
+  // Releases the blocks that the device has read (StagingQueue::DropRead), and
+  // with them the memory of a server that is gone. From any thread whose
   // current device is the stager's.
   void DropReadBlocks() { queue_.DropRead(); }
 
@@ -176,7 +176,8 @@ class BatchStager {
   // Stages one batch. The error ends the staging.
   absl::Status StageNext();
   absl::Status Fill(StagedBatch* staged);
-  // All leave the block in place if they fail, so that it can be fetched again.
+  // All of these leave the block in place if they fail, so that it can be
+  // fetched again.
   absl::Status FillFrom(RoleSource::Block* from, StagedBatch* staged);
   absl::Status Stage(std::unique_ptr<FetchedBlock>* block, StagedBatch* staged);
   absl::Status StageBlock(std::unique_ptr<FetchedBlock>* block,

@@ -221,7 +221,7 @@ void CudaBatchMaker::Cancel() {
 
 void CudaBatchMaker::NoteTimes() {
   // Querying another device's events creates a context on the current device,
-  // which may be another process's. In that case only the watch looks.
+  // which may belong to another process. In that case only the watchdog looks.
   int current = 0;
   if (cudaGetDevice(&current) == cudaSuccess && current == options_.device) {
     stager_->NoteTimes();

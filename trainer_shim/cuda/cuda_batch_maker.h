@@ -23,8 +23,8 @@
 namespace ballast {
 
 // Makes DeviceBatches: a BatchStager pulls and plans ahead, a DeviceStage
-// enqueues the device work, a DecodeStage decodes images that travel encoded,
-// and a DeviceWatch looks for errors on the device.
+// enqueues the device work, a DecodeStage decodes images that pass through
+// encoded, and a DeviceWatch looks for errors on the device.
 class CudaBatchMaker : public BatchMaker {
  public:
   // See CudaTrainerShim::Options.
@@ -33,14 +33,14 @@ class CudaBatchMaker : public BatchMaker {
     PixelType pixel_type = PixelType::kBfloat16;
     Normalisation normalisation = Normalisation::kTorchvision;
     // Next also enqueues the device work of the following batch, which then
-    // overlaps the trainer's step; of the following three where images travel
-    // encoded, so that the JPEG engines need not rest between batches. Off:
-    // Next makes only the batch that it returns.
+    // overlaps the trainer's step; of the following three if images pass
+    // through encoded, so that the JPEG engines are not idle between batches.
+    // Off: Next makes only the batch that it returns.
     bool overlap = true;
     // A batch whose device work is unfinished this long after it was enqueued
     // counts as hung: a peer is gone or far behind.
     absl::Duration timeout = absl::Minutes(10);
-    // How images that travelled encoded are decoded.
+    // Options for decoding images that passed through encoded.
     DeviceImageDecoder::Options decoder;
   };
 
@@ -64,10 +64,11 @@ class CudaBatchMaker : public BatchMaker {
   void NoteTimes() override;
 
  private:
-  // A batch whose device work is enqueued, but for what follows its decoding.
+  // A batch whose device work is enqueued, except for the work after its
+  // decoding.
   struct Launched {
     DeviceEntry* entry = nullptr;
-    StagedBatch* staged = nullptr;  // to be given back; null: it was
+    StagedBatch* staged = nullptr;  // to be given back; null: done
     bool decodes = false;           // has been given to decode_
   };
 
@@ -78,8 +79,8 @@ class CudaBatchMaker : public BatchMaker {
   // Waits for the JPEG engines if the oldest launched batch has encoded images,
   // until all its device work is enqueued. OK if none is launched.
   absl::Status FinishOldest();
-  // An event whose recorded work is done. Makes one if there is none: as many
-  // as the device is exchanges behind.
+  // An event whose recorded work is done. Makes one if there is none: there are
+  // as many as exchanges that the device has not finished.
   absl::StatusOr<const Event*> FreeMoved();
 
   const Options options_;
@@ -95,8 +96,9 @@ class CudaBatchMaker : public BatchMaker {
   // Declared after everything their threads use.
   std::unique_ptr<BatchStager> stager_;
   std::unique_ptr<DeviceWatch> watch_;
-  std::unique_ptr<DecodeStage> decode_;  // null: no image travels encoded
-  std::deque<Launched> launched_;        // not handed out, in order
+  std::unique_ptr<DecodeStage> decode_;  // null: no image passes through
+                                         // encoded
+  std::deque<Launched> launched_;        // not handed out; in order
   // The error to return after these, once launching has failed.
   absl::Status after_;
 };

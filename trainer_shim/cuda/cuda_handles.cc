@@ -59,8 +59,8 @@ absl::Status LoadKernels(std::initializer_list<const void*> kernels) {
 
 namespace {
 
-// A destructor cannot return an error. The call that met the device's error
-// first has reported it.
+// A destructor cannot return an error. The call that first got the device's
+// error has reported it.
 void LogFailure(cudaError_t error, absl::string_view what) {
   const absl::Status status = CudaStatus(error, what);
   if (!status.ok()) LogError(status.message());
@@ -220,8 +220,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(uint64_t size) {
 void DeviceBuffer::Free::operator()(uint8_t* data) const {
   const absl::Status status =
       CudaStatus(cudaFree(data), "release of device memory");
-  // A destructor cannot return an error. The call that met the device's error
-  // first has reported it.
+  // A destructor cannot return an error. The call that first got the device's
+  // error has reported it.
   if (!status.ok()) LogError(status.message());
 }
 

@@ -48,8 +48,8 @@ class CurrentDevice {
 
 // Loads kernels, given by the addresses of their host functions, onto the
 // current device; null is skipped. Otherwise a kernel's first launch loads it,
-// which may wait for all work on the device, and without end if that work waits
-// for a peer. Errors: as CudaStatus.
+// which may wait for all work on the device, and forever if that work waits for
+// a peer. Errors: as CudaStatus.
 absl::Status LoadKernels(std::initializer_list<const void*> kernels);
 
 // RAII types for CUDA's events, streams and memory. All are movable; a
@@ -112,7 +112,7 @@ class CudaStream {
 };
 
 // Device memory that is allocated and freed in stream order. Unlike cudaFree
-// this never waits: waiting for a device that itself waits for a peer may never
+// this never waits: a wait for a device that itself waits for a peer may never
 // end. Its stream must outlive it.
 class StreamBuffer {
  public:
@@ -123,7 +123,7 @@ class StreamBuffer {
 
   // Makes it hold at least `size` bytes for work enqueued on `stream` from now
   // on. If it must grow, it grows to twice `size` and loses its contents. Work
-  // on other streams that reads it must be done, or waited for by `stream`.
+  // on other streams that reads it must be done, or `stream` must wait for it.
   // Must always be given the same stream. Errors: as CudaStatus.
   absl::Status Reserve(uint64_t size, cudaStream_t stream);
 

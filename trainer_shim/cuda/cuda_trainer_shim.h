@@ -45,9 +45,9 @@ namespace ballast {
 // thread.
 //
 // Threads. One thread calls Next, and its calls enqueue all of the shim's
-// device work, NCCL's included, in one order that is the same on every rank.
-// The shim therefore also runs beside the trainer's own collectives with
-// CUDA_DEVICE_MAX_CONNECTIONS=1. Two threads of the shim's own pull and plan
+// device work, NCCL's included, in one order that is the same on every rank. So
+// the shim also runs together with the trainer's own collectives under
+// CUDA_DEVICE_MAX_CONNECTIONS=1. Two more threads of the shim pull and plan
 // ahead, and watch for errors on the device. With model.decode `device` a
 // vision rank has four more: one gives files to the JPEG engines, one completes
 // batches from there to the pack, and two drive the engines. Only Create
@@ -64,9 +64,10 @@ namespace ballast {
 // Device memory: up to max_batches_held batches, one more with overlap, one
 // landing buffer, and the communicator's memory. A batch's memory is allocated
 // when first needed: a loop that holds one batch at a time allocates two, or
-// three if it still holds one when it asks for the next. Pinned memory: four
+// three if it still holds one when it requests the next. Pinned memory: four
 // blocks, and 4 KiB for each batch of the pool. docs/gpu_shim.md says what
-// images that travel encoded take: one more batch, landing buffer and planes.
+// images that pass through encoded need in addition: one more batch, landing
+// buffer and planes.
 class CudaTrainerShim : public RankShim {
  public:
   // CudaBatchMaker::Options has the options of the device.
@@ -85,12 +86,12 @@ class CudaTrainerShim : public RankShim {
   // host memory and, with overlap, the next one's too, since every rank must
   // enqueue the same device work in the same order. In the steady state both
   // are already there. A vision rank with model.decode `device` needs the block
-  // after that, too. A batch with encoded images is also waited for until they
-  // are decoded: with overlap that was begun two calls before. Before it
-  // returns OUT_OF_RANGE it waits until the device has read the last blocks.
-  // Further errors: as DeviceStage::Launch and DecodeStage::Finish;
-  // DEADLINE_EXCEEDED (Options::timeout). An error on the device is noticed
-  // within a fraction of a second and returned by the next call.
+  // after that, too. With encoded images it also blocks until they are decoded:
+  // with overlap, decoding began two calls before. Before it returns
+  // OUT_OF_RANGE it waits until the device has read the last blocks. Further
+  // errors: as DeviceStage::Launch and DecodeStage::Finish; DEADLINE_EXCEEDED
+  // (Options::timeout). An error on the device is noticed within a fraction of
+  // a second and returned by the next call.
   absl::StatusOr<BatchRef<DeviceBatch>> Next(cudaStream_t stream);
 
   // As in RankShim; tensors go from GPU to GPU. Both enqueue work on `stream`

@@ -51,7 +51,7 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
   }
 
  private:
-  // A batch that is begun, until both steps are taken.
+  // A batch between its begin and the end of both steps.
   struct Job {
     DeviceEntry* entry = nullptr;
     StagedBatch* staged = nullptr;
@@ -72,8 +72,8 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
     return absl::OkStatus();
   }
 
-  // The cause of an error in decoding, which may lie in any batch in flight: a
-  // chunk may hold images of two.
+  // The cause of an error in decoding, which may be in any batch in flight: a
+  // chunk may hold images of two batches.
   absl::Status Explain(const absl::Status& decoded) {
     if (decoded.ok()) return decoded;
     // An overwritten block may look damaged in any way.
@@ -99,7 +99,7 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
   }
 
   // Begins to decode the images that were received, or the others, and enqueues
-  // the grey of those of placeholders.
+  // the grey pixels of placeholders' images.
   absl::StatusOr<DeviceImageDecoder::Ticket> Begin(const StagedBatch& staged,
                                                    bool received);
 
@@ -110,7 +110,7 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
   Mutex mutex_;
   Job jobs_[kBatches] ABSL_GUARDED_BY(mutex_);
   DeviceImageDecoder::Ticket tickets_[kBatches] = {};  // fed, then completed
-  std::vector<EncodedImage> images_;  // of the thread that feeds; reused
+  std::vector<EncodedImage> images_;  // used by the thread that feeds; reused
 };
 
 DecodeStage::DecodeStage(std::unique_ptr<Steps> steps)
@@ -152,8 +152,8 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Steps::Begin(
         owned.received ? staged.received.data() : staged.block_bytes;
     SampleRecord record;
     std::memcpy(&record, bytes + owned.record, sizeof(record));
-    // Not decoded either: what a peer sent by mistake. The check of records
-    // reports it.
+    // An image that a peer sent by mistake is not decoded either. The check of
+    // records reports it.
     if (std::memcmp(&record, &owned.expected, sizeof(record)) != 0) {
       BALLAST_RETURN_IF_ERROR(
           CudaStatus(cudaMemsetAsync(staged.landing + source.pixels, kGreyPixel,

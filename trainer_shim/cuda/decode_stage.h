@@ -18,20 +18,20 @@ namespace ballast {
 
 // Decodes the encoded images of batches between the two parts of a DeviceStage:
 // JPEG engines are driven by the host, which must wait until the files have
-// arrived. Threads of its own do that, so that the trainer's does not. Three
-// batches are in flight: while one is resampled and packed, the engines have
-// the next ones' files. Files of the rank's own block are read where it lies,
-// in pinned memory or the server's arena, while the exchange goes on; received
-// ones in StagedBatch::received. Begin, Finish and the destructor must be
-// called from one thread.
+// arrived. The stage's own threads do that, so that the trainer's thread does
+// not. Three batches are in flight: while one is resampled and packed, the
+// engines have the next ones' files. Files of the rank's own block are read in
+// place, in pinned memory or the server's arena, while the exchange goes on;
+// received files are read in StagedBatch::received. Begin, Finish and the
+// destructor must be called from one thread.
 class DecodeStage {
  public:
   // Batches that may be begun and not finished; the DeviceStage needs as many
   // landing buffers.
   static constexpr size_t kBatches = DecodeLine::kBatches;
 
-  // Called with each batch whose device work is all enqueued, in order, from a
-  // thread of the stage. Must not wait.
+  // Called for each batch once all its device work is enqueued, in order, from
+  // a thread of the stage. Must not wait.
   using OnEnqueued = std::function<void(const DeviceEntry& entry)>;
 
   // For `device`, which must be current here and at the end. `stage` is not
@@ -49,13 +49,14 @@ class DecodeStage {
   // valid until then. Never blocks.
   void Begin(DeviceEntry* entry, StagedBatch* staged);
 
-  // Blocks until all device work of the oldest batch that is not finished is
-  // enqueued, which takes the engines' part; OK at once if none is. Errors:
-  // DATA_LOSS (an image that cannot be decoded), UNAVAILABLE (the server
-  // overwrote the block), as CudaStatus and DeviceStage::Finish.
+  // Blocks until all device work of the oldest unfinished batch is enqueued,
+  // and so until the engines have done their part; OK at once if there is none.
+  // Errors: DATA_LOSS (an image that cannot be decoded), UNAVAILABLE (the
+  // server overwrote the block), as CudaStatus and DeviceStage::Finish.
   absl::Status Finish() { return line_->Finish(); }
 
-  // What engines and host have decoded so far. From any thread.
+  // Counts of the images that engines and host have decoded so far. From any
+  // thread.
   JpegEngineCounts counts() const;
   // OK if JPEG engines decode; else FAILED_PRECONDITION with the reason.
   const absl::Status& hardware() const;

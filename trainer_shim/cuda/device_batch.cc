@@ -52,8 +52,8 @@ namespace {
 
 constexpr uint64_t kPlaceholders = 4096;  // initial capacity, in samples
 
-// Pinned memory of destroyed entries, for later ones. Never destroyed: entries
-// may be released while the process ends.
+// Pinned memory of destroyed entries, for reuse. Never destroyed: entries may
+// be released while the process ends.
 struct Retired {
   Mutex mutex;
   std::vector<PinnedBuffer> buffers ABSL_GUARDED_BY(mutex);

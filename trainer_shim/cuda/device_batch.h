@@ -76,7 +76,7 @@ class DeviceEntry : public BatchEntry {
 
   // Makes the shim's stream wait for all readers of the entry's previous batch.
   // Call it before the memory is used for another batch. Errors: as CudaStatus,
-  // including those of the release.
+  // including the errors of the release.
   absl::Status WaitUntilFree();
 
   // Makes space for `samples` placeholders; new space is zeroed. Errors: as

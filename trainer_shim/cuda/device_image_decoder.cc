@@ -153,11 +153,11 @@ namespace {
 
 constexpr uint64_t kTableAlignment = 16;
 constexpr size_t kOnHost = 8;  // images of a chunk that the host decodes
-// Times that the engines decode as many images as they can in a call, where
-// there are many: above 2 the calls spin.
+// Factor by which a chunk of a large batch exceeds the number of images that
+// the engines decode in a call. Above 2 the calls spin.
 constexpr size_t kTogether = 2;
 
-// Where a plan's tables lie in one buffer.
+// The places of a plan's tables in one buffer.
 struct TableLayout {
   explicit TableLayout(const ResamplePlan& plan)
       : taps(AlignUp(plan.images.size() * sizeof(ResampleImage),
@@ -231,8 +231,9 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
     images_.push_back({image, memory, out, free});
   }
   if (options_.by_size) {
-    // A chunk takes as long as its largest image. The end of this batch meets
-    // the beginning of the next one, which is of like size.
+    // A chunk takes as long as its largest image. Sizes rise in one batch and
+    // fall in the next, so that the end of this batch and the beginning of the
+    // next one have similar sizes.
     falling_ = !falling_;
     std::stable_sort(images_.begin(), images_.end(),
                      [falling = falling_](const Image& a, const Image& b) {
@@ -245,8 +246,8 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
 
 absl::Status DeviceImageDecoder::Finish(Ticket ticket, cudaStream_t stream) {
   BALLAST_RETURN_IF_ERROR(feed_->Finish(ticket));
-  // Chunks end in order on one stream. Where a later chunk has the slot by now,
-  // its kernels are waited for too.
+  // Chunks end in order on one stream. If a later chunk uses the slot by now,
+  // this also waits for that chunk's kernels.
   if (ticket == 0) return absl::OkStatus();
   return StreamWait(stream, slots_[(ticket - 1) % slots_.size()].done.get());
 }

@@ -22,9 +22,9 @@
 namespace ballast {
 
 // Decodes to planes in device memory: on the GPU's JPEG engines through
-// nvJPEG's hardware backend, and on the host (CpuJpegEngine, then a copy) the
-// images that they refuse, or all of them where there are no engines or no
-// nvJPEG. Work on the device runs on a stream of high priority of its own:
+// nvJPEG's hardware backend, and on the host (CpuJpegEngine, then a copy) for
+// images that they refuse, or for all images if there are no engines or no
+// nvJPEG. Work on the device runs on a separate stream of high priority:
 // nvJPEG's conversion kernels would otherwise wait for free multiprocessors.
 // Thread-compatible: give each batch in flight its own engine and thread.
 class DeviceJpegEngine final : public JpegEngine {
@@ -44,8 +44,7 @@ class DeviceJpegEngine final : public JpegEngine {
 
   // Blocks, without spinning, until the planes are complete: work that is
   // enqueued on any stream afterwards may read them. If the engines fail on a
-  // batch, the host decodes all of it. Errors beside JpegEngine's: as
-  // CudaStatus.
+  // batch, the host decodes all of it. Further errors: as CudaStatus.
   absl::Status Decode(absl::Span<const EncodedJpeg> images) override;
 
   JpegEngineCounts counts() const override;
@@ -62,10 +61,10 @@ class DeviceJpegEngine final : public JpegEngine {
   const std::unique_ptr<Impl> impl_;
 };
 
-// An encoded image and where its pixels go.
+// An encoded image and the place of its pixels.
 struct EncodedImage {
   absl::string_view bytes;  // a JPEG that JudgeForEngines does not refuse
-  PlaneForm form;           // as it answers
+  PlaneForm form;           // as JudgeForEngines returns it
   uint32_t out_width = 0;
   uint32_t out_height = 0;
   uint64_t out = 0;  // bytes from the first pixel; [out_height, out_width, 3]
@@ -74,28 +73,28 @@ struct EncodedImage {
 
 // Decodes and resizes batches of encoded images to 8-bit RGB in device memory:
 // JPEG engines, then the kernels of plane_kernels.h, to the bit as the server
-// does. Work goes in chunks of as many images as the engines decode at a time,
-// and of bounded memory; a chunk may hold the end of one batch and the
-// beginning of the next (JpegFeed). Several chunks are in flight, so that the
-// engines do not rest between two of them. Holds on the device at most
-// `options.memory` bytes, or what the largest image needs for each slot
-// (DecodeMemory), twice that while buffers grow, the tables, and what nvJPEG
-// holds. One thread may begin batches while another finishes earlier ones; else
-// thread-compatible.
+// does. Work is divided into chunks of bounded memory, each of as many images
+// as the engines decode at a time. A chunk may hold the end of one batch and
+// the beginning of the next (JpegFeed). Several chunks are in flight, so that
+// the engines are not idle between them. Device memory: at most
+// `options.memory` bytes, or the need of the largest image for each slot
+// (DecodeMemory) if that is more; twice that while buffers grow; the tables;
+// and nvJPEG's own memory. One thread may begin batches while another finishes
+// earlier ones; else thread-compatible.
 class DeviceImageDecoder {
  public:
   struct Options {
-    // JPEG engines work on as many chunks at a time, each prepared by a thread
-    // of its own.
+    // Number of JPEG engines, each of which works on one chunk at a time,
+    // prepared by a separate thread.
     size_t engines = 2;
     // Images of a chunk; 0: as many as the engines decode at a time, and twice
-    // as many of large batches.
+    // that in large batches.
     size_t images = 0;
     // Chunks of each engine that may be begun and not done: one that it
-    // decodes, the others on the way to it or from it.
+    // decodes, and chunks on the way to it or from it.
     size_t chunks = JpegEngineQueue::kBatchesOfEngine;
     uint64_t memory = uint64_t{1} << 30;  // bytes on the device, all slots
-    // Whether images of like sizes are decoded together.
+    // Whether images of similar sizes are decoded together.
     bool by_size = true;
     DeviceJpegEngine::Hardware hardware = DeviceJpegEngine::Hardware::kIfThere;
     Resampling resampling = {};  // of all images, as ResamplePlanner's
@@ -114,12 +113,12 @@ class DeviceImageDecoder {
 
   // Begins a batch. The files' bytes, in host memory, must stay valid until
   // Finish returns, or any call fails; `out`, in device memory, must be free to
-  // write, or be once `free` is done, which is recorded and stays so until
-  // Finish returns. Engines do not wait for `free`. The last images may wait
-  // for those of the next batch, until Finish. Blocks while more chunks are
-  // begun than there are slots. Errors: as JpegEngine::Decode, of this or an
-  // earlier batch; as ResamplePlanner::Plan; as CudaStatus. After an error
-  // every later call answers it, and no engine reads a file.
+  // write once `free` is done; `free` is recorded and stays so until Finish
+  // returns. Engines do not wait for `free`. The last images may wait for
+  // images of the next batch, until Finish. Blocks while more chunks are begun
+  // than there are slots. Errors: as JpegEngine::Decode, of this or an earlier
+  // batch; as ResamplePlanner::Plan; as CudaStatus. After an error every later
+  // call returns it, and no engine reads a file.
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedImage> images,
                                uint8_t* out, cudaEvent_t free = nullptr);
 
@@ -141,7 +140,7 @@ class DeviceImageDecoder {
     Event done;  // the kernels of the slot's last chunk
     std::vector<ResampleRequest> requests;
     ResamplePlan plan;
-    uint8_t* out = nullptr;         // what the requests' pixels count from
+    uint8_t* out = nullptr;         // base of the requests' offsets
     std::vector<cudaEvent_t> free;  // Begin's, of each batch in the chunk
   };
   // An image on its way to a chunk.
@@ -155,7 +154,7 @@ class DeviceImageDecoder {
   explicit DeviceImageDecoder(const Options& options)
       : options_(options), planner_(options.resampling) {}
   // Makes a slot ready for a chunk and plans its kernels, while the engines
-  // have earlier chunks; answers the chunk's files and planes.
+  // have earlier chunks; returns the chunk's files and planes.
   absl::StatusOr<absl::Span<const EncodedJpeg>> Fill(
       size_t slot, absl::Span<const Image> images);
   // Enqueues the kernels of a chunk that the engines have decoded.
@@ -167,7 +166,7 @@ class DeviceImageDecoder {
   std::unique_ptr<PlaneKernels> kernels_;
   absl::Status hardware_;
   std::vector<EncodedJpeg> jpegs_;  // used by one Fill at a time
-  std::vector<Image> images_;       // of the thread that begins
+  std::vector<Image> images_;       // used by the thread that begins
   bool falling_ = false;     // whether its last batch began with the largest
   ResamplePlanner planner_;  // likewise
   std::unique_ptr<JpegChunks> chunks_;

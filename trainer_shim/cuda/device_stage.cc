@@ -11,8 +11,8 @@ namespace ballast {
 namespace {
 
 // Largest group in which all ranks exchange headers with all others, so that
-// every rank sees one that follows another schedule. In larger groups only
-// ranks that exchange samples do.
+// every rank detects a rank that follows another schedule. In larger groups
+// only ranks that exchange samples compare headers.
 constexpr uint32_t kMostHeaders = 32;
 
 template <typename T>
@@ -20,7 +20,8 @@ T* At(const StreamBuffer& buffer, uint64_t offset) {
   return reinterpret_cast<T*>(buffer.data() + offset);
 }
 
-// Where the kernels write a tensor; null if the batch has none of this name.
+// The address at which the kernels write a tensor; null if the batch has none
+// of this name.
 template <typename T>
 T* GetOutput(const DeviceEntry& entry, absl::string_view tensor) {
   return const_cast<T*>(entry.batch.Get<T>(tensor));

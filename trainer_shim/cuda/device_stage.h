@@ -22,8 +22,8 @@ namespace ballast {
 // The device's part of one micro-batch: copies the block in, exchanges, checks
 // and packs, all on one stream. Owns the landing buffers; the batch's memory
 // belongs to the entry. Buffers grow to twice the largest micro-batch seen, and
-// are kept. Thread-compatible, but for Finish; its device must be the calling
-// thread's current one.
+// are kept. Thread-compatible, except for Finish; its device must be the
+// calling thread's current one.
 class DeviceStage {
  public:
   // `stream` is the shim's. `communicator` is not owned; it may be null if
@@ -40,19 +40,18 @@ class DeviceStage {
   // staged->timer: the copy from the host, without earlier work; the exchange,
   // with the comparison of headers, if `shape` exchanges; checking records and
   // packing. Does not wait for the device. A micro-batch without a block gets
-  // only its pointers and what the host knows of it, and is not timed. Errors:
-  // as CudaStatus, Communicator::AllToAllV and the kernel launches.
+  // only its pointers and the values that the host knows, and is not timed.
+  // Errors: as CudaStatus, Communicator::AllToAllV and the kernel launches.
   //
   // A batch with encoded images (staged->plan.encoded) gets only the copies and
-  // the exchange, and staged->arrived is recorded behind them. Its images are
+  // the exchange, and staged->arrived is recorded after them. Its images are
   // then to be decoded into the landing buffer, and Finish enqueues the rest.
   absl::Status Launch(DeviceEntry* entry, StagedBatch* staged);
 
   // Enqueues the rest of Launch for a batch whose encoded images are decoded,
-  // or are by work that the stream waits for. May be called from another thread
-  // than Launch, also at the same time as the launch of a later batch, but
-  // before that of the batch that takes the same landing buffer. Errors: as
-  // Launch.
+  // or will be by work for which the stream waits. May be called from another
+  // thread than Launch, also during the launch of a later batch, but before the
+  // launch of the batch that takes the same landing buffer. Errors: as Launch.
   absl::Status Finish(DeviceEntry* entry, StagedBatch* staged);
 
   cudaStream_t stream() const { return stream_->get(); }
@@ -89,7 +88,8 @@ class DeviceStage {
   absl::Status Pack(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status PackText(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status PackImages(const StagedBatch& staged, const DeviceEntry& entry);
-  // A launch of its own: that of still images stays as fast as without videos.
+  // A separate launch, so that the launch of still images stays as fast as
+  // without videos.
   absl::Status PackVideos(const StagedBatch& staged, const DeviceEntry& entry);
   // `count` images, whose descriptions are at `upload`, become the rows of
   // `tensor`.
@@ -103,8 +103,9 @@ class DeviceStage {
   Finding* const finding_;
   const CudaPatchifier patchifier_;
   const std::shared_ptr<const CudaStream> stream_;  // outlives the buffers
-  std::vector<StreamBuffer> landings_;              // taken in turn
-  uint64_t landed_ = 0;                             // batches that took one
+  std::vector<StreamBuffer> landings_;              // used in turn
+  uint64_t landed_ = 0;                             // batches that have used
+                                                    // one
   StreamBuffer headers_;                            // one from each peer
   std::vector<uint32_t> peers_;  // ranks to exchange headers with
   ExchangeSlices slices_;

@@ -66,8 +66,8 @@ DeviceWatch::~DeviceWatch() {
 
 void DeviceWatch::Begin(std::string name, const Event* done) {
   MutexLock lock(&mutex_);
-  // Looks are rare: an event may be reused before a look saw it done. Work on
-  // other streams may not be done yet.
+  // Looks are infrequent: an event may be reused before a look saw it done.
+  // Work on other streams may not be done yet.
   const auto former =
       std::find_if(works_.begin(), works_.end(),
                    [done](const Work& work) { return work.done == done; });

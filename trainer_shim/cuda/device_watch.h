@@ -24,10 +24,9 @@ namespace ballast {
 // and micro-batch.
 absl::Status StatusOf(const Finding& finding, const std::string& batch);
 
-// Watches, in its own thread, device work that may never end by itself: an
-// exchange whose peer is gone waits on the device without end, and the host
-// would wait for it. The first error aborts the communicators, which ends that
-// work. Thread-safe.
+// Watches, in its own thread, device work that may never end: an exchange whose
+// peer is gone waits on the device forever, and the host would wait for it. The
+// first error aborts the communicators, which ends that work. Thread-safe.
 class DeviceWatch {
  public:
   struct Options {
@@ -48,12 +47,12 @@ class DeviceWatch {
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // Call before work is enqueued, on any stream. `name` names it, and `done`
-  // will be recorded at its end. `done` outlives the watch and may be reused
-  // for later work once its work is done.
+  // Call before work is enqueued, on any stream. `name` describes the work, and
+  // `done` will be recorded at its end. `done` outlives the watchdog and may be
+  // reused for later work once its work is done.
   void Begin(std::string name, const Event* done);
-  // Call once `done` has been recorded for its latest work. Until then it is not
-  // looked at, and the work counts as unfinished.
+  // Call once `done` has been recorded for its latest work. Until then it is
+  // not looked at, and the work counts as unfinished.
   void Given(const Event* done);
 
   // The first error found; OK if there is none.

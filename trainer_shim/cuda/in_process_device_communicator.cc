@@ -26,7 +26,7 @@ absl::Span<uint8_t> GetBytes(Note* note) {
   return {reinterpret_cast<uint8_t*>(note), sizeof(*note)};
 }
 
-// An in-process host communicator carries the notes and implements meeting,
+// An in-process host communicator carries the notes and implements joining,
 // leaving and aborting.
 class InProcessDeviceCommunicator : public Communicator {
  public:
@@ -47,7 +47,7 @@ class InProcessDeviceCommunicator : public Communicator {
     return status;
   }
 
-  // Between threads every error shows in the call itself.
+  // Between threads every error is returned by the call itself.
   absl::Status Check() override { return absl::OkStatus(); }
 
   void Abort(const absl::Status& reason) override { control_->Abort(reason); }

@@ -15,7 +15,7 @@ namespace ballast {
 // GPUs, which NCCL refuses.
 //
 // An exchange is a barrier of all ranks' threads, after which each receiver
-// enqueues one device copy per slice behind the senders' work, and a second
+// enqueues one device copy per slice after the senders' work, and a second
 // barrier, after which each sender's stream waits for the copies. Unlike with
 // NCCL, the calling thread therefore waits for its peers' threads, but never
 // for the device. Lengths that differ are INVALID_ARGUMENT for the whole group,

@@ -152,7 +152,7 @@ class NcclCommunicator : public Communicator {
   const NcclApi* const nccl_;
   const uint32_t rank_;
   const uint32_t size_;
-  // Taken after mutex_, where both are.
+  // Lock order: mutex_, parent_mutex_.
   Mutex parent_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
   // Null once aborted, and if the group was borrowed.
   ncclComm_t parent_ ABSL_GUARDED_BY(parent_mutex_);

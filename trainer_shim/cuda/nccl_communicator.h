@@ -18,7 +18,7 @@ namespace ballast {
 
 // Creates the id that Rendezvous carries: the bytes of an ncclUniqueId. One
 // rank of a group calls it. Errors, also of the functions below: as LoadNccl
-// and NcclStatus (nccl_api.h).
+// and NcclStatus (nccl_connect.h).
 absl::StatusOr<std::string> MakeNcclId();
 
 // Creates a communicator on the calling thread's current device. Blocks until
@@ -30,26 +30,27 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     const std::string& id, uint32_t rank, uint32_t size,
     const NcclOptions& options);
 
-// Wraps communicators that exist, and owns them. `nccl` is not owned and
-// outlives the result.
+// Wraps and owns communicators that exist. `nccl` is not owned and outlives the
+// result.
 std::unique_ptr<Communicator> NcclCommunicatorOver(const NcclApi* nccl,
                                                    const NcclPair& pair,
                                                    uint32_t rank,
                                                    uint32_t size);
 
-// Creates one whose ranks meet through a server (LoaderService.Rendezvous),
-// without MPI and without an address. `group` names the group, uniquely in the
-// job; `run` names this start of the job and may be empty. Any server of the
-// job may be used. `timeout` bounds the meeting, and replaces
-// options.connect_timeout. Further errors: as LoaderClient::Rendezvous and
-// ConnectNccl; DEADLINE_EXCEEDED (not all ranks came).
+// Creates a communicator whose ranks meet through a server
+// (LoaderService.Rendezvous), without MPI and without an address. `group` names
+// the group, uniquely in the job; `run` names this start of the job and may be
+// empty. Any server of the job may be used. `timeout` bounds the rendezvous,
+// and replaces options.connect_timeout. Further errors: as
+// LoaderClient::Rendezvous and ConnectNccl; DEADLINE_EXCEEDED (not all ranks
+// came).
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
     LoaderClient* server, const std::string& group, uint32_t rank,
     uint32_t size, absl::Duration timeout, const NcclOptions& options,
     const std::string& run = "");
 
-// Splits one off the trainer's own communicator of the same ranks, which stays
-// the trainer's and intact: the shim only ever aborts the split one. A
+// Splits a communicator off the trainer's own, which has the same ranks, stays
+// the trainer's and stays intact: the shim only ever aborts the split one. A
 // collective call, as it calls ncclCommSplit; bounded only if the trainer's
 // communicator is non-blocking. Further errors: as SplitNccl.
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(

@@ -116,8 +116,9 @@ ncclConfig_t GetConfig(const NcclOptions& options, bool blocking) {
   return config;
 }
 
-// Waits until what `communicator`, which is non-blocking, has begun is done:
-// until NCCL says so and `done` is true. Errors: as ConnectNccl.
+// Waits until the operation that `communicator`, which is non-blocking, has
+// begun is done: until NCCL reports it and `done` is true. Errors: as
+// ConnectNccl.
 absl::Status Await(const NcclApi& nccl, ncclComm_t communicator,
                    const std::string& what, const std::function<bool()>& done,
                    const NcclOptions& options) {
@@ -166,8 +167,8 @@ absl::StatusOr<ncclComm_t> SplitNccl(const NcclApi& nccl, ncclComm_t from,
                                      int rank, const NcclOptions& options) {
   const std::string what = "splitting a communicator";
   ncclConfig_t config = GetConfig(options, /*blocking=*/true);
-  // A thread of NCCL writes it if `from` is non-blocking, also after the wait
-  // has been given up: it is kept then until the process ends.
+  // If `from` is non-blocking, a thread of NCCL writes it, also after this wait
+  // has been given up: then it is kept until the process ends.
   auto own_it = std::make_unique<ncclComm_t>(nullptr);
   ncclComm_t* const own = own_it.get();
   const ncclResult_t begun =
@@ -176,7 +177,7 @@ absl::StatusOr<ncclComm_t> SplitNccl(const NcclApi& nccl, ncclComm_t from,
   const auto is_made = [own] {
     return std::atomic_ref<ncclComm_t>(*own).load() != nullptr;
   };
-  // NCCL may answer success before its thread has begun.
+  // NCCL may return success before its thread has begun.
   if (status.ok() && (begun == ncclInProgress || !is_made())) {
     status = Await(nccl, from, what, is_made, options);
     if (!status.ok()) Keep(std::move(own_it));

@@ -52,20 +52,20 @@ absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
                         absl::string_view what);
 
 struct NcclOptions {
-  // Most thread blocks (CTAs) that an exchange takes from the device; the rest
-  // stay free for the trainer's kernels. 0: NCCL decides.
+  // Limit of thread blocks (CTAs) that an exchange takes from the device; the
+  // rest stay free for the trainer's kernels. 0: NCCL decides.
   int max_ctas = 0;
   // Bounds the wait for the other ranks to connect.
   absl::Duration connect_timeout = absl::Minutes(5);
   Clock* clock = Clock::Real();  // outlives the call
 };
 
-// Two communicators of the same ranks. NCCL cannot connect without blocking and
-// then exchange in blocking calls with one: `parent` is non-blocking and
-// connects, `exchange` is split off it and blocking, since a call of a
-// non-blocking communicator costs a thread. They share resources, so that
-// aborting `parent` also ends calls and device work of `exchange`, while
-// another thread is inside such a call. Destroy `exchange` first.
+// Two communicators of the same ranks. With one communicator, NCCL cannot
+// connect without blocking and then exchange in blocking calls. So `parent` is
+// non-blocking and connects; `exchange` is split off it and is blocking, since
+// a call of a non-blocking communicator costs a thread. They share resources,
+// so that aborting `parent` also ends calls and device work of `exchange`,
+// while another thread is inside such a call. Destroy `exchange` first.
 struct NcclPair {
   ncclComm_t parent = nullptr;
   ncclComm_t exchange = nullptr;
@@ -73,7 +73,7 @@ struct NcclPair {
 
 // Connects rank `rank` of `size` under `id`, on the calling thread's current
 // device. Blocks until all ranks have done the same, for at most twice
-// options.connect_timeout, and leaves nothing behind if it fails. Errors: as
+// options.connect_timeout, and keeps nothing if it fails. Errors: as
 // NcclStatus; DEADLINE_EXCEEDED (not all ranks came).
 absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
                                      const ncclUniqueId& id, uint32_t rank,

@@ -102,7 +102,8 @@ const unsigned char* GetData(const EncodedJpeg& image) {
   return reinterpret_cast<const unsigned char*>(image.bytes.data());
 }
 
-// The length of a file up to its first scan's data; all of it if it is no JPEG.
+// The length of a file up to its first scan's data; the whole length if it is
+// not a JPEG.
 size_t HeaderBytes(absl::string_view bytes) {
   constexpr uint8_t kStartOfScan = 0xDA;
   const auto byte = [&](size_t at) { return static_cast<uint8_t>(bytes[at]); };
@@ -115,9 +116,9 @@ size_t HeaderBytes(absl::string_view bytes) {
   return bytes.size();
 }
 
-// CUDA may answer memory that work on another stream still uses, and let
-// `stream` wait for that work. JPEG engines write in no stream's order, so the
-// host waits. Only growth comes here.
+// CUDA may return memory that work on another stream still uses, and make
+// `stream` wait for that work. JPEG engines write outside any stream's order,
+// so the host waits. This happens only when memory grows.
 cudaError_t MakeOnDevice(void** memory, size_t size, cudaStream_t stream) {
   const cudaError_t made = cudaMallocAsync(memory, size, stream);
   return made == cudaSuccess ? cudaStreamSynchronize(stream) : made;
@@ -227,7 +228,7 @@ bool NvjpegDecoder::Parse(absl::string_view bytes) {
 }
 
 bool NvjpegDecoder::Takes(const EncodedJpeg& image) {
-  // nvJPEG reads all that it is given, and the header is all that it needs.
+  // nvJPEG reads all bytes that it gets, and needs only the header.
   if (!Parse(image.bytes.substr(0, HeaderBytes(image.bytes))) &&
       !Parse(image.bytes)) {
     return false;
@@ -252,7 +253,7 @@ void NvjpegDecoder::Prepare(absl::Span<const EncodedJpeg* const> images,
   width_ = width;
   height_ = height;
   most_ = most;
-  // A refusal is no error: the engines then allocate as they go.
+  // A refusal is not an error: the engines then allocate as needed.
   api_->DecodeBatchedPreAllocate(
       handle_, state_, static_cast<int>(most), static_cast<int>(width),
       static_cast<int>(height), options_.prepare, nvjpeg::kOutputYuv);

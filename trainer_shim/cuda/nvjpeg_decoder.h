@@ -18,7 +18,7 @@ namespace ballast {
 // The part of nvJPEG's C interface that the shim calls, declared here: a CUDA
 // toolkit need not have nvJPEG's header, and the library is found at run time
 // (docs/decisions/0027-nvjpeg-without-its-header.md). nvjpeg_api_test compares
-// these with NVIDIA's header where there is one.
+// these with NVIDIA's header if there is one.
 namespace nvjpeg {
 
 using Status = int;  // nvjpegStatus_t
@@ -39,7 +39,7 @@ struct Image {  // nvjpegImage_t
 };
 
 // Memory in stream order: nvjpegDevAllocatorV2_t, nvjpegPinnedAllocatorV2_t.
-// Both functions answer 0 if they succeed.
+// Both functions return 0 if they succeed.
 struct Allocator {
   int (*allocate)(void* context, void** memory, size_t size,
                   cudaStream_t stream);
@@ -66,7 +66,7 @@ struct NvjpegApi {
                                           const unsigned char* data,
                                           size_t length,
                                           nvjpeg::Stream* stream) = nullptr;
-  // Answers 0 in `is_supported` if the backend decodes the image.
+  // Sets `is_supported` to 0 if the backend decodes the image.
   nvjpeg::Status (*DecodeBatchedSupported)(nvjpeg::Handle* handle,
                                            nvjpeg::Stream* stream,
                                            int* is_supported) = nullptr;
@@ -93,7 +93,7 @@ struct NvjpegApi {
 };
 
 // Finds nvJPEG 13: the libnvjpeg.so.13 that the process has loaded, wherever it
-// came from; else the one that is linked into the program; else the system's,
+// came from; else the copy that is linked into the program; else the system's,
 // which is then loaded. The search runs at the first call; its result is kept
 // until the process ends. Thread-safe. Errors: FAILED_PRECONDITION (there is
 // none, or it lacks a function).
@@ -106,12 +106,12 @@ absl::Status NvjpegStatus(nvjpeg::Status status, absl::string_view what);
 // Thread-compatible.
 class NvjpegDecoder {
  public:
-  // As nvJPEG's own; benchmarks try others than the defaults.
+  // Defaults as nvJPEG's own; benchmarks try other values.
   struct Options {
     int backend = nvjpeg::kBackendHardware;
     unsigned flags = nvjpeg::kFlagsDefault;
-    // Chroma sampling that Prepare makes memory ready for; negative: it does
-    // nothing.
+    // Chroma sampling for which Prepare makes memory ready; negative: Prepare
+    // does nothing.
     int prepare = nvjpeg::kCss444;
   };
 
@@ -137,7 +137,7 @@ class NvjpegDecoder {
   bool Takes(const EncodedJpeg& image);
 
   // Enqueues the decoding of `images`, at least one. Blocks while nvJPEG reads
-  // the files; they must stay valid until the stream is done. Errors: INTERNAL
+  // the files, which must stay valid until the stream is done. Errors: INTERNAL
   // (nvJPEG's status), after which the stream's other work is unharmed.
   absl::Status Enqueue(absl::Span<const EncodedJpeg* const> images);
 
@@ -152,9 +152,9 @@ class NvjpegDecoder {
   // each time (docs/performance.md).
   void Prepare(absl::Span<const EncodedJpeg* const> images, size_t batch);
 
-  // Memory of one kind for nvJPEG. What it gives back is kept for its next
-  // request: freeing page-locked memory waits for the device, and memory that
-  // is freed in stream order is mapped anew after every wait.
+  // Memory of one kind for nvJPEG. Memory that it gives back is kept for its
+  // next request: freeing page-locked memory waits for the device, and memory
+  // that is freed in stream order is mapped anew after every wait.
   class Memory {
    public:
     using Make = cudaError_t (*)(void** memory, size_t size,

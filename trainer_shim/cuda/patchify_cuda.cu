@@ -59,7 +59,7 @@ bool InWords(const PatchifyBatch& batch) {
 template <typename T>
 using TokenKernel = void (*)(Arguments<T>, uint32_t);
 
-// An optimised kernel for patches of channels; null: none for the shape.
+// An optimised kernel for patches of channels; null if the shape has none.
 template <typename T>
 struct TokenChoice {
   TokenKernel<T> kernel = nullptr;
@@ -67,7 +67,8 @@ struct TokenChoice {
   uint32_t side = 1;
 };
 
-// `frames`: of temporal patches that may have as many frames as they span.
+// `frames`: the kernel for temporal patches that may have as many frames as
+// they span.
 template <typename T, bool kComputed>
 TokenChoice<T> GetTokenChoice(const PatchShape& shape, bool frames) {
   if (shape.channels_last || shape.padded_rows != 0) return {};
@@ -130,7 +131,7 @@ bool Fits(const TokenChoice<T>& choice, const PatchifyBatch& batch,
 template <typename T>
 using PixelKernel = void (*)(Arguments<T>);
 
-// The optimised kernel for channels that lie side by side, or null.
+// The optimised kernel for interleaved channels, or null.
 template <typename T>
 PixelKernel<T> ChoosePixels(const PatchShape& shape) {
   if (!shape.channels_last || shape.merge != 1) return nullptr;

@@ -22,7 +22,7 @@ enum class PatchifyKernel {
 };
 
 // The images that one launch patchifies. All device memory belongs to the
-// caller, lies on the patchifier's device, and stays valid until the launch is
+// caller, is on the patchifier's device, and stays valid until the launch is
 // done.
 struct PatchifyBatch {
   // Device: [pixel_bytes] 8-bit RGB, each image [height, width, 3] at its

@@ -133,7 +133,7 @@ __device__ inline typename Four<T>::Vector ValuesOf(const uint32_t (&words)[3],
 }
 
 // The start of a token's pixels, the bytes from one row of pixels to the next,
-// and those from one frame to the next: 0 if there is one.
+// and the bytes from one frame to the next (0 if there is one frame).
 struct Corner {
   const uint8_t* first;
   uint64_t stride;
@@ -153,9 +153,9 @@ __device__ inline Corner FindCorner(const Arguments<T>& a, uint64_t token) {
           stride, image.frames > 1 ? image.frame_stride : 0};
 }
 
-// A group: the patches of a token, side by side, that a warp takes at a time.
-// There are enough of them that their rows of pixels are whole words, and they
-// are consecutive rows of the output.
+// A group: the patches of a token, side by side, that a warp takes at a time. A
+// group has enough patches that their rows of pixels are whole words. The
+// patches are consecutive rows of the output.
 template <int kP, int kSide>
 struct Group {
   static constexpr int kAcross = kP % 4 == 0 ? 1 : kSide;
@@ -168,7 +168,7 @@ struct Group {
 };
 
 // Puts the values of four pixels of channel `c`, which begin at (y, x) of a
-// group, in their places in [patches, 3, kPlane]. Each pair of them lies in one
+// group, in their places in [patches, 3, kPlane]. Each pair of pixels is in one
 // patch.
 template <typename T, int kP>
 __device__ inline void PutFour(typename Four<T>::Vector four, int c, int y,
@@ -267,7 +267,7 @@ __device__ inline void StoreFrame(const T* staged, int tp, int lane, T* out) {
 // ---- Kernels ----------------------------------------------------------------
 
 // The optimised kernel for patches of channels. A token is kDown x kSide
-// patches: those that merge or, in raster order, one or two side by side. A
+// patches, which merge or, in raster order, are one or two side by side. A
 // block takes `tokens_of_block` consecutive tokens, a warp one group of patches
 // at a time: it converts pixels to values in shared memory, then writes them in
 // whole chunks of 16 bytes, neighbouring lanes to neighbouring addresses. A
@@ -365,7 +365,7 @@ __global__ void __launch_bounds__(kThreads)
     const uint64_t c = shape.channels_last
                            ? column % 3
                            : column / (shape.temporal_patch * p * p);
-    // Those with channels_last have one frame.
+    // Patches with channels_last have one frame.
     const uint64_t tp = column / (p * p) % shape.temporal_patch;
     const uint64_t frame = tp < image.frames ? tp : image.frames - 1;
     const uint64_t y = (token / across * m + within / m) * p + pixel / p;

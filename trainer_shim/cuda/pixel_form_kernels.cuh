@@ -28,10 +28,11 @@ __device__ inline void LoadValues(const Values& all, T (*values)[256]) {
 // ---- Kernels ----------------------------------------------------------------
 
 // The optimised kernel for tiles. A thread takes eight pixels of a line at a
-// time and writes as many neighbouring values of each channel, zeros beside and
-// below the crop. `width`, that of a tile, is a multiple of 8, as are all
-// crops'. If all crops are as large as the tile, the caller may give it as one
-// line (`flat`), whose pixels are a multiple of 8.
+// time and writes as many neighbouring values of each channel, and zeros to the
+// right of the crop and below it. `width`, the tile's, is a multiple of 8, as
+// are all crops' widths. If all crops are as large as the tile, the caller may
+// pass the tile as one line (`flat`), whose number of pixels is a multiple of
+// 8.
 template <typename T, bool kComputed>
 __global__ void __launch_bounds__(kThreads)
     PatchifyTiles(const Arguments<T> a, uint32_t height, uint64_t width,
@@ -108,9 +109,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The optimised kernel for patches whose channels lie side by side: a thread
-// turns four bytes into four values, or writes four zeros of padding. The lines
-// of all crops are words (LinesAreWords).
+// The optimised kernel for patches with interleaved channels: a thread turns
+// four bytes into four values, or writes four zeros of padding. The lines of
+// all crops are words (LinesAreWords).
 template <typename T, int kP>
 __global__ void __launch_bounds__(kThreads)
     PatchifyPixels(const Arguments<T> a) {

@@ -37,7 +37,7 @@ __device__ inline uint8_t Clip(int32_t sum) {
   return ClipToByte(sum >> kWeightBits);
 }
 
-// The chroma samples of a column that two pixels are made of.
+// The chroma samples of a column from which two pixels are made.
 __device__ inline int ColumnAt(const uint8_t* near, const uint8_t* far,
                                uint32_t at) {
   return far == nullptr ? near[at] : ColumnSum(near[at], far[at]);

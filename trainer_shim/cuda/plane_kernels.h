@@ -26,8 +26,8 @@ struct PlaneBatch {
 
 // Planes to resized RGB pixels on the GPU: upsampling, colours and the
 // horizontal pass in one kernel, which keeps full-size RGB in shared memory,
-// then the vertical pass. To the bit what trainer_shim/host/plane_pixels.h
-// makes. Thread-safe.
+// then the vertical pass. Equal to the bit to trainer_shim/host/plane_pixels.h.
+// Thread-safe.
 class PlaneKernels {
  public:
   // Loads the kernels onto the current device. Errors: as CudaStatus.

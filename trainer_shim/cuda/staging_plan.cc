@@ -37,8 +37,8 @@ bool LaysOutImages(const BatchLayout& layout) {
   return !layout.images.empty() || !layout.videos.patches.empty();
 }
 
-// Lists the images that travelled encoded, and places their pixels. Returns the
-// end of the pixels.
+// Lists the images that passed through encoded, and places their pixels.
+// Returns the end of the pixels.
 uint64_t PlanEncoded(const ExchangePlan& exchange, const BatchLayout& layout,
                      StagingPlan* plan) {
   uint64_t end = plan->landing.decoded;
@@ -107,7 +107,7 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
 
 namespace {
 
-// What patchify reads: still crops, and temporal patches of videos.
+// The tables that patchify reads: still crops, and temporal patches of videos.
 struct PatchifyTables {
   std::vector<PatchifyImage> images;
   std::vector<PatchifyImage> frames;

@@ -15,8 +15,8 @@ namespace ballast {
 // The places of all parts of one micro-batch in a rank's device memory. Plain
 // values and pure functions, without CUDA.
 
-// Header that two ranks send each other before the samples that they exchange.
-// If their headers differ, they follow different schedules.
+// Header that two ranks send to each other before the samples that they
+// exchange. If their headers differ, they follow different schedules.
 struct ExchangeHeader {
   uint64_t fingerprint =
       0;               // its first 11 digits; below them the sender's rank
@@ -44,20 +44,20 @@ struct RecordCheck {
 };
 static_assert(sizeof(RecordCheck) == 72);
 
-// An image that travelled encoded: its file as it arrives, and the place of its
-// pixels.
+// An image that passed through encoded: its file as it arrives, and the place
+// of its pixels.
 struct EncodedSource {
   uint32_t sample = 0;  // index into ExchangePlan::owned
   uint32_t image = 0;   // index into ExchangePlan::images
-  // Offset in the rank's block or, if the sample is received, in what it
-  // receives.
+  // Offset in the rank's block or, if the sample is received, in the received
+  // bytes.
   uint64_t file = 0;
   uint64_t pixels = 0;  // offset in the landing buffer
 };
 
 // The landing buffer: the rank's block as pulled, the received bytes, the
-// pixels of images that travelled encoded, and those of a dummy image. Parts
-// begin at multiples of 256.
+// pixels of images that passed through encoded, and the pixels of a dummy
+// image. Parts begin at multiples of 256.
 struct LandingLayout {
   uint64_t received = 0;  // offset
   uint64_t decoded = 0;   // offset
@@ -83,8 +83,8 @@ struct UploadLayout {
   uint64_t bytes = 0;
 };
 
-// The memory that the kernels write: the batch's packed tensors and what the
-// broadcast to tensor peers also takes.
+// The memory that the kernels write: the batch's packed tensors and the other
+// data that a broadcast to tensor peers sends.
 struct OutputLayout {
   // uint8 [samples]: device copy of DeviceBatch::placeholders.
   uint64_t placeholders = 0;

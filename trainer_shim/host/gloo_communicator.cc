@@ -69,7 +69,7 @@ absl::StatusOr<std::string> AddressOfInterface(const std::string& interface) {
     if (text.empty() || (interface != one->ifa_name && interface != text)) {
       continue;
     }
-    // IPv4 first: an IPv6 address may be valid on the link only.
+    // IPv4 first: an IPv6 address may be valid only on the link.
     if (found.empty() || one->ifa_addr->sa_family == AF_INET) found = text;
   }
   if (!found.empty()) return found;
@@ -234,7 +234,7 @@ void SliceSizes::Add(uint64_t slice_bytes) {
   if (slice_bytes == 0) return;
   ++slices;
   bytes += slice_bytes;
-  // FNV-1a, a length at a time.
+  // FNV-1a over lengths, one length at a time.
   hash = (hash ^ slice_bytes) * 0x100000001b3;
 }
 
@@ -327,7 +327,8 @@ std::optional<TcpConnection> GetConnection(int fd) {
 }
 
 void SetOption(int fd, int level, int option, int value) {
-  // Failure leaves the kernel's default, which only finds lost peers later.
+  // If this fails, the kernel's default stays, which only detects lost peers
+  // later.
   setsockopt(fd, level, option, &value, sizeof(value));
 }
 
@@ -367,7 +368,7 @@ constexpr uint64_t kHeaderSlot = 0;
 constexpr uint64_t kSliceSlot = 1;
 
 // Gloo writes to sockets without MSG_NOSIGNAL: keeps SIGPIPE from this thread
-// for as long as it lives, and removes one that came.
+// for as long as this lives, and removes one that has arrived.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -390,7 +391,8 @@ class WithoutSigpipe {
   bool was_pending_ = false;
 };
 
-// The part of memory from the first to the last byte of what is added.
+// The part of memory from the first to the last byte of all ranges that are
+// added.
 class Extent {
  public:
   void Add(const void* data, size_t bytes) {
@@ -416,7 +418,7 @@ std::optional<uint32_t> RankIn(const std::string& error,
     const size_t at = error.find(name);
     if (at == std::string::npos) continue;
     const size_t end = at + name.size();
-    // Not the beginning of a longer port.
+    // Not a prefix of a longer port.
     if (end == error.size() || !std::isdigit(error[end])) return rank;
   }
   return std::nullopt;
@@ -463,7 +465,8 @@ class GlooLink::Waiting {
   std::chrono::milliseconds Left() const {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline_ - std::chrono::steady_clock::now());
-    // Rounded up: a wait that ends for lack of time ends after the deadline.
+    // Rounded up: a wait that ends because its time is up ends after the
+    // deadline.
     return std::max(left, std::chrono::milliseconds(0)) +
            std::chrono::milliseconds(1);
   }
@@ -506,7 +509,7 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
       const auto& own = static_cast<const gloo::transport::tcp::Address&>(
                             link->pairs_->createPair(peer)->address())
                             .getSockaddr();
-      // The port lies at the same place in both families.
+      // The port is at the same place in both families.
       link->ports_.ports[peer] =
           ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);
     }
@@ -532,7 +535,8 @@ absl::Status GlooLink::Connect(const std::vector<PeerPorts>& peers) {
     BALLAST_ASSIGN_OR_RETURN(const sockaddr_storage address,
                              SocketAddress(peers[peer].ip, port, &unused));
     const gloo::transport::tcp::Address listens(address);
-    // Gloo names a peer by where it listens or by its end of the connection.
+    // Gloo names a peer by its listening address or by its end of the
+    // connection.
     names_[listens.str()] = peer;
     try {
       pairs_->getPair(peer)->connect(listens.bytes());
@@ -552,7 +556,7 @@ void GlooLink::Watch(const std::vector<PeerPorts>& peers) {
   for (const TcpConnection& connection : TcpConnections()) {
     for (uint32_t peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
-      // One of the two listened for the other.
+      // One of the two ranks listened for the other.
       const TcpEnd here = {ports_.ip, ports_.ports[peer]};
       const TcpEnd there = {peers[peer].ip, peers[peer].ports[rank_]};
       if (!(connection.own == here) && !(connection.peer == there)) continue;
@@ -610,7 +614,8 @@ absl::Status GlooLink::Move(absl::Span<const PeerHeader> headers,
   for (const SendSlice& slice : sends) {
     if (slice.bytes.empty()) continue;
     posting_ = slice.peer;
-    // Leaves once the peer has checked this rank's header and asks for it.
+    // Sent once the peer has checked this rank's header and is ready for the
+    // data.
     buffer->send(slice.peer, kSliceSlot, extent.GetOffset(slice.bytes.data()),
                  slice.bytes.size());
     moves_[slice.peer] = true;
@@ -649,7 +654,7 @@ absl::Status GlooLink::StatusOf(const char* error, bool late) const {
     return absl::UnavailableError(
         absl::StrCat("rank ", rank_, ": the exchange failed: ", error));
   }
-  // Gloo does not say which peers' samples have come.
+  // Gloo does not report which peers' samples have arrived.
   std::vector<uint32_t> missing, halfway;
   for (uint32_t other = 0; other < size_; ++other) {
     if (other == rank_) continue;
@@ -688,14 +693,14 @@ void GlooLink::Close() {
     try {
       pairs_->getPair(peer)->close();
     } catch (const std::exception&) {
-      // It is closed, which was wanted.
+      // It is closed already, as wanted.
     }
   }
 }
 
 namespace {
 
-// Bound of each wait once all ranks have met for the first time.
+// Limit of each wait once all ranks have met for the first time.
 constexpr absl::Duration kConnecting = absl::Minutes(1);
 
 class GlooCommunicator : public Communicator {
@@ -734,7 +739,7 @@ class GlooCommunicator : public Communicator {
     return end();
   }
 
-  // Every error shows in the call itself.
+  // Every error is returned by the call itself.
   absl::Status Check() override { return end(); }
 
   void Abort(const absl::Status& reason) override {
@@ -774,10 +779,11 @@ class GlooCommunicator : public Communicator {
   absl::Status end_ ABSL_GUARDED_BY(mutex_);  // final once not OK
 };
 
-// Learns the ports of all ranks. Rendezvous carries the bytes of one rank, so
-// the group meets once for each, with that rank in the first place. The first
-// meeting also carries the number that rank 0 drew for the group; it is part of
-// the later meetings' names, so that ranks of another start take no part.
+// Collects the ports of all ranks. Rendezvous carries the bytes of one rank, so
+// the group has one rendezvous for each rank, with that rank in the first
+// place. The first rendezvous also carries the number that rank 0 chose for the
+// group; it is part of the later ones' names, so that ranks of another start
+// take no part.
 absl::StatusOr<std::vector<PeerPorts>> SharePorts(LoaderClient* server,
                                                   const std::string& group,
                                                   uint32_t rank, uint32_t size,
@@ -845,7 +851,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetGlooCommunicator(
   BALLAST_RETURN_IF_ERROR(link->Connect(ports));
   auto end = std::make_unique<GlooCommunicator>(
       std::move(link), ports[0].run, rank, size, options.exchange_timeout);
-  // Nothing moves: every peer proves that it is of this run.
+  // Nothing is moved: every peer proves that it belongs to this run.
   BALLAST_RETURN_IF_ERROR(end->Exchange({}, {}, kConnecting));
   return end;
 }

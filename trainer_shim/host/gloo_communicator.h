@@ -30,9 +30,9 @@ namespace ballast {
 //
 // `interface` names a network interface or is one of the machine's addresses.
 // Empty: the address from which this machine reaches the first of `servers`
-// that other machines can reach, which is then how other nodes reach this one.
-// If only this machine reaches the servers (Unix sockets, localhost),
-// 127.0.0.1: all ranks run here.
+// that other machines can reach. Other nodes then reach this machine at the
+// same address. If only this machine reaches the servers (Unix sockets,
+// localhost), 127.0.0.1: all ranks run here.
 //
 // Sends nothing. May resolve a host name. Errors: INVALID_ARGUMENT (no such
 // interface, or it has no address), UNAVAILABLE (the server's name is not
@@ -40,13 +40,14 @@ namespace ballast {
 absl::StatusOr<std::string> ExchangeAddress(
     const std::vector<std::string>& servers, const std::string& interface);
 
-// Where one rank listens for every other rank of its group: one address, and a
-// port for each peer.
+// The addresses at which one rank listens for every other rank of its group:
+// one IP address, and a port for each peer.
 struct PeerPorts {
-  // The most ranks whose ports fit into what a Rendezvous carries.
+  // Largest number of ranks whose ports fit into the bytes that a Rendezvous
+  // carries.
   static constexpr uint32_t kMaxRanks = 2000;
 
-  uint64_t run = 0;             // drawn by rank 0 for this group
+  uint64_t run = 0;             // chosen by rank 0 for this group
   std::string ip;               // text
   std::vector<uint16_t> ports;  // by peer; 0 for the rank itself
 
@@ -75,19 +76,19 @@ struct SliceSizes {
   }
 };
 
-// What a rank tells each peer before the slices of an exchange, so that ranks
-// which disagree fail instead of waiting or writing past a slice. Sent as it
-// lies in memory: all ranks run on little-endian machines of one kind.
+// The header that a rank sends to each peer before the slices of an exchange,
+// so that ranks which disagree fail instead of waiting or writing past a slice.
+// Sent as it is in memory: all ranks run on little-endian machines of one kind.
 struct PeerHeader {
   static constexpr uint64_t kMagic = 0x31'68'63'78'65'6c'6c'62;  // "bllexch1"
 
   uint64_t magic = 0;   // 0: nothing has arrived
-  uint64_t run = 0;     // drawn by rank 0 for this group
+  uint64_t run = 0;     // chosen by rank 0 for this group
   uint64_t number = 0;  // of the exchange, from 0
   uint32_t from = 0;
   uint32_t to = 0;
   SliceSizes sends;     // from -> to
-  SliceSizes receives;  // what `from` expects of `to`
+  SliceSizes receives;  // what `from` expects from `to`
 };
 static_assert(sizeof(PeerHeader) == 80);
 
@@ -122,8 +123,8 @@ struct TcpConnection {
   sockaddr_storage peer_address = {};
 };
 
-// All TCP connections of this process, for a library that keeps its sockets to
-// itself. Sockets that other threads open or close meanwhile may be missing or
+// All TCP connections of this process, for a library that does not expose its
+// sockets. Sockets that other threads open or close meanwhile may be missing or
 // gone.
 std::vector<TcpConnection> TcpConnections();
 
@@ -142,10 +143,10 @@ class GlooLink {
   static absl::StatusOr<std::unique_ptr<GlooLink>> Listen(
       const std::string& address, uint32_t rank, uint32_t size,
       absl::Duration connect_timeout, absl::Duration silent_after);
-  // Leaves: bytes that were sent still arrive.
+  // Leaves the group: bytes that were sent still arrive.
   ~GlooLink();
 
-  // Where this rank listens; `run` is 0.
+  // The ports at which this rank listens; `run` is 0.
   const PeerPorts& ports() const { return ports_; }
 
   // Connects to all peers. `peers[r]` are rank r's ports. Errors: UNAVAILABLE,
@@ -174,10 +175,10 @@ class GlooLink {
   absl::Status Move(absl::Span<const PeerHeader> headers,
                     absl::Span<const SendSlice> sends,
                     absl::Span<const ReceiveSlice> receives, Time deadline);
-  // Finds the sockets of the connections, which Gloo keeps to itself: a peer
-  // whose machine is silent is then lost, and errors name their rank.
+  // Finds the sockets of the connections, which Gloo does not expose. A peer
+  // whose machine is silent is then detected as lost, and errors name its rank.
   void Watch(const std::vector<PeerPorts>& peers);
-  // `error`, of Gloo, as a status.
+  // Converts `error`, from Gloo, to a status.
   absl::Status StatusOf(const char* error, bool late) const;
   bool closed() const;
 
@@ -193,7 +194,7 @@ class GlooLink {
   std::optional<uint32_t> posting_;  // the peer that a message is for
   mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of the current exchange; null between exchanges.
+  // The current exchange's; null between exchanges.
   gloo::transport::UnboundBuffer* waiting_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
@@ -207,22 +208,22 @@ struct GlooOptions {
   // seconds, at least 2.
   absl::Duration silent_after = absl::Seconds(30);
 
-  // The bounds that fit a rank's: twice its patience with servers, and the time
+  // The limits that fit a rank's: twice its patience with servers, and the time
   // after which it leaves a silent server.
   static GlooOptions For(const FailoverOptions& failover, std::string address);
 };
 
 // Creates a communicator for host memory whose ranks are processes, on one or
-// more machines. They meet through a server (LoaderService.Rendezvous) and then
+// more machines. They meet through a server (LoaderService.Rendezvous), then
 // connect to each other over TCP: n-1 connections and one thread a rank.
 //
 // `group` names the group, uniquely in the job, in at most 200 bytes. `run`
 // names this start of the job and may be empty. Any server of the job may be
 // used. Blocks until all ranks have called it and are connected, at most
-// `timeout` for the first meeting and a minute for each further wait.
+// `timeout` for the first rendezvous and a minute for each further wait.
 //
-// Connections are neither encrypted nor authenticated, as NCCL's are not:
-// whoever can reach the ports of a rank can end its exchange.
+// Connections are neither encrypted nor authenticated, like NCCL's: anyone who
+// can reach the ports of a rank can end its exchange.
 //
 // Errors of creation: as LoaderClient::Rendezvous; INVALID_ARGUMENT (a rank
 // outside the group, more than PeerPorts::kMaxRanks ranks, an address that is

@@ -23,7 +23,7 @@ absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch) {
   for (const PackedSample& sample : batch->samples) {
     placeholders.push_back(sample.placeholder);
   }
-  // One region has all that the schedule does not give.
+  // One region has all data that do not follow from the schedule.
   std::vector<absl::Span<uint8_t>> slices;
   for (const absl::Span<uint8_t> slice :
        {absl::MakeSpan(batch->packed).first(batch->packed_bytes),

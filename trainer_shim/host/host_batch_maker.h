@@ -35,9 +35,9 @@ namespace ballast {
 absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch);
 
 // Makes a rank's packed batches from its blocks in host memory: plan, verify,
-// exchange, decode what travelled encoded, pack. A vision rank that the
-// schedule lists in dummy_rank packs a dummy image after its own images.
-// Internal buffers grow to the largest micro-batch seen and are reused.
+// exchange, decode the images that passed through encoded, pack. A vision rank
+// that the schedule lists in dummy_rank packs a dummy image after its own
+// images. Internal buffers grow to the largest micro-batch seen and are reused.
 // Thread-compatible.
 class BatchAssembler {
  public:
@@ -56,14 +56,14 @@ class BatchAssembler {
   // Errors: as PlanExchange and Communicator::AllToAllV; INVALID_ARGUMENT (a
   // schedule that cannot be packed; bytes that are not a block), DATA_LOSS (a
   // block, or a sample from a peer, that does not match the schedule; an image
-  // that travelled encoded and cannot be decoded), RESOURCE_EXHAUSTED (no
+  // that passed through encoded and cannot be decoded), RESOURCE_EXHAUSTED (no
   // memory for the received bytes or for decoding). The contents of `batch` are
   // then undefined.
   absl::Status Assemble(const StepInfo& step, uint32_t micro_batch,
                         absl::Span<const uint8_t> block, PackedBatch* batch);
 
-  // Fills in everything that follows from the schedule alone, which is all that
-  // a rank without tensors gets. Tensors that the rank receives from a tensor
+  // Fills in everything that follows from the schedule alone; a rank without
+  // tensors gets nothing else. Tensors that the rank receives from a tensor
   // peer (BroadcastBatch) get their sizes, not their contents. Leaves
   // PackedSample::placeholder false. Errors: INVALID_ARGUMENT, as Assemble.
   absl::Status Describe(const StepInfo& step, uint32_t micro_batch,
@@ -81,13 +81,13 @@ class BatchAssembler {
   absl::Status Exchange(const ExchangePlan& plan,
                         absl::Span<const uint8_t> block);
   // Compares the records that the readers wrote with the plan's, and notes
-  // which are placeholders.
+  // which samples are placeholders.
   absl::Status CheckRecords(const ExchangePlan& plan,
                             absl::Span<const uint8_t> block,
                             PackedBatch* batch);
   void PackLanguage(const Plan& plan, absl::Span<const uint8_t> block,
                     PackedBatch* batch);
-  // Decodes the images that travelled encoded first.
+  // Also decodes the images that passed through encoded, first.
   absl::Status PackImages(const Plan& plan, absl::Span<const uint8_t> block,
                           PackedBatch* batch);
   // The buffer that the offsets of `sample` refer to.
@@ -113,7 +113,7 @@ class BatchAssembler {
   std::vector<uint8_t> grey_;
 };
 
-// Makes PackedBatches in host memory, within the call that asks for them.
+// Makes PackedBatches in host memory, within the call that requests them.
 class HostBatchMaker : public BatchMaker {
  public:
   HostBatchMaker(PixelType pixel_type, Normalisation normalisation)
@@ -129,14 +129,14 @@ class HostBatchMaker : public BatchMaker {
   JpegEngineCounts decoded() const override {
     return assembler_ ? assembler_->decoded() : JpegEngineCounts();
   }
-  // Nothing to do: all waiting is for the source or a communicator.
+  // Does nothing: the only waits are in the source and the communicators.
   void Abort(const absl::Status&) override {}
 
  private:
   absl::Status Assemble(const RoleSource::Block& next, PackedBatch* batch);
-  // Copies a block that may be overwritten, for an exchange: peers cannot tell
-  // that what they receive is no longer the block. Errors: as CheckIntact;
-  // RESOURCE_EXHAUSTED (no memory for the copy).
+  // Copies a block that may be overwritten, for an exchange: peers cannot
+  // detect that the bytes which they receive are no longer the block. Errors:
+  // as CheckIntact; RESOURCE_EXHAUSTED (no memory for the copy).
   absl::StatusOr<absl::Span<const uint8_t>> CheckedCopy(
       const FetchedBlock& block);
 

@@ -69,7 +69,7 @@ struct CpuJpegEngine::State {
     return true;
   }
 
-  // Lets libjpeg write whole blocks where the planes lie: a row's pitch has
+  // Lets libjpeg write whole blocks directly into the planes: a row's pitch has
   // room for them. Rows of blocks below the picture go to `below`.
   Outcome ReadPlanes(const EncodedJpeg& image, const PlaneLayout& layout) {
     std::array<std::array<JSAMPROW, kMostRows>, 3> rows;

@@ -16,15 +16,15 @@
 namespace ballast {
 
 // The engine without hardware: libjpeg-turbo's raw planes, one image after the
-// other, in host memory. Used where a GPU has no JPEG engines, for images that
-// they refuse, and as their oracle. libjpeg allocates a few rows for each
-// image.
+// other, in host memory. Used if a GPU has no JPEG engines, for images that
+// engines refuse, and as the engines' oracle. libjpeg allocates a few rows for
+// each image.
 class CpuJpegEngine final : public JpegEngine {
  public:
   CpuJpegEngine();
   ~CpuJpegEngine() override;
 
-  // Errors beside JpegEngine's: RESOURCE_EXHAUSTED (libjpeg has no memory).
+  // Further errors: RESOURCE_EXHAUSTED (libjpeg has no memory).
   absl::Status Decode(absl::Span<const EncodedJpeg> images) override;
   // Decodes one image. Errors: as Decode, without naming the image.
   absl::Status DecodeOne(const EncodedJpeg& image);
@@ -38,11 +38,11 @@ class CpuJpegEngine final : public JpegEngine {
 
 // Decodes and resizes encoded images on the CPU, one after the other, in the
 // steps of the GPU: planes, the horizontal pass, the vertical pass. Makes the
-// same pixels as the server's ImageDecoder::DecodeResized. Holds the memory of
-// the largest image so far: DecodeMemory of it. Thread-compatible.
+// same pixels as the server's ImageDecoder::DecodeResized. Holds memory for the
+// largest image so far: its DecodeMemory. Thread-compatible.
 class HostImageDecoder {
  public:
-  // `resampling` of all images, as ResamplePlanner's.
+  // `resampling` is for all images, as ResamplePlanner's.
   explicit HostImageDecoder(const Resampling& resampling = {})
       : planner_(resampling) {}
 
@@ -69,7 +69,7 @@ class HostImageDecoder {
 // Thread-compatible.
 class EncodedUnpacker {
  public:
-  // `resampling` of all images, as ResamplePlanner's.
+  // `resampling` is for all images, as ResamplePlanner's.
   explicit EncodedUnpacker(const Resampling& resampling)
       : decoder_(resampling) {}
 

@@ -23,8 +23,8 @@ absl::Status CheckPeer(uint32_t rank, absl::string_view verb, uint32_t peer,
                    ", wanted another rank below ", size));
 }
 
-// Fills `receives` of `rank` from what all ranks send, after checking that the
-// two fit.
+// Fills `receives` of `rank` from all ranks' sends, after a check that the two
+// fit.
 absl::Status CopySlices(uint32_t rank, const Sends& sends,
                         absl::Span<const ReceiveSlice> receives) {
   const uint32_t size = sends.size();
@@ -156,7 +156,7 @@ class InProcessCommunicator : public Communicator {
     return group_->Exchange(rank_, sends, receives);
   }
 
-  // Between threads every error shows in the call itself.
+  // Between threads every error is returned by the call itself.
   absl::Status Check() override { return absl::OkStatus(); }
 
   void Abort(const absl::Status& reason) override { group_->Abort(reason); }

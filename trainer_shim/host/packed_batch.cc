@@ -63,14 +63,14 @@ void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
   add("pixel_values_videos_bf16", batch.Get<uint16_t>("pixel_values_videos"));
 }
 
-// Crops and videos of a sample. Frames that a model takes as it takes an
-// image's crops are crops: they lie in pixel_values.
+// Crops and videos of a sample. Frames that a model takes like an image's crops
+// are crops, and are in pixel_values.
 struct Items {
   uint32_t crops = 0;
   uint32_t videos = 0;
 };
 
-// Of every sample of the step, by position.
+// The items of every sample of the step, by position.
 std::map<uint64_t, Items> GetItems(const v1::StepSchedule& schedule) {
   std::map<uint64_t, Items> all;
   for (const auto& micro_batch : schedule.micro_batches()) {
@@ -90,8 +90,8 @@ std::map<uint64_t, Items> GetItems(const v1::StepSchedule& schedule) {
   return all;
 }
 
-// The values of crop `crop`, without what a tile has beside and below it, which
-// follows from the other crops of the batch.
+// The values of crop `crop`, without the padding to its right and below it in
+// its tile, which follows from the other crops of the batch.
 template <typename T>
 void AddCrop(const PackedBatch& batch, absl::string_view name,
              absl::Span<const T> pixels, uint64_t crop, Digest* digest) {
@@ -187,7 +187,7 @@ struct Run {
   uint64_t place = 0;  // of its first token, in the sample
   uint64_t out = 0;    // of its first token, in the rank's tensors
   uint64_t tokens = 0;
-  uint64_t real = 0;  // the first of `tokens`; the rest are padding
+  uint64_t real = 0;  // the first of `tokens`; the rest is padding
 };
 
 // Writes the tokens of `run` from one array of a sample, then `pad`.
@@ -196,7 +196,8 @@ void CopyRun(const int32_t* sample, const Run& run, int64_t pad, int64_t* out) {
   std::fill(out + run.out + run.real, out + run.out + run.tokens, pad);
 }
 
-// Payload arrays begin at multiples of 16 within a block that begins at one.
+// Payload arrays begin at multiples of 16 within a block, which begins at one,
+// too.
 const int32_t* Int32s(const uint8_t* payload, uint64_t offset) {
   return reinterpret_cast<const int32_t*>(payload + offset);
 }

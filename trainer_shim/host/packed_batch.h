@@ -36,7 +36,7 @@ struct PackedBatch : BatchInfo {
     return {reinterpret_cast<const T*>(Data(*tensor)),
             static_cast<size_t>(tensor->shape.elements())};
   }
-  // Likewise, of a kPacked tensor.
+  // Likewise, for a kPacked tensor.
   template <typename T>
   absl::Span<T> Mutable(absl::string_view name) {
     const absl::Span<const T> values = Get<T>(name);
@@ -57,7 +57,8 @@ struct PackedBatch : BatchInfo {
 
   // Time of packing, without exchange, decoding and waiting.
   absl::Duration pack_time;
-  // Time of decoding the images that travelled encoded. 0: none did.
+  // Time of decoding the images that passed through encoded. 0: there were
+  // none.
   absl::Duration decode_time;
   // Time of the exchange, including other ranks' delays. 0: no exchange.
   absl::Duration exchange_time;
@@ -70,9 +71,9 @@ struct PackedBatch : BatchInfo {
 std::string ComputeDigest(const PackedBatch& batch);
 
 // XXH3-128 over each sample's part of the tensors, in packing order: the digest
-// of a sample does not depend on the samples beside it. Language: this context
-// rank's part of its ids, labels, mask and positions. Vision: its images' grids
-// and pixels. As ComputeDigest, in 32 hexadecimal digits.
+// of a sample does not depend on the batch's other samples. Language: this
+// context rank's part of its ids, labels, mask and positions. Vision: its
+// images' grids and pixels. As ComputeDigest, in 32 hexadecimal digits.
 std::vector<std::string> SampleDigests(const PackedBatch& batch);
 
 // Packing in host memory, for the host backend and as the reference for the
@@ -103,8 +104,8 @@ void PackVision(absl::Span<const ImagePiece> pieces,
                 const NormaliseTable& table, PackedBatch* batch);
 
 // Fills the pixels of batch->videos, if `batch` has them. `frames[i]` are the
-// pixels of the rank's frame number i, [height, width, 3]; the frames of a
-// temporal patch lie as far apart as batch->videos says.
+// pixels of the rank's frame number i, [height, width, 3]; the distance between
+// the frames of a temporal patch is as in batch->videos.
 void PackVideos(absl::Span<const uint8_t* const> frames,
                 const NormaliseTable& table, PackedBatch* batch);
 

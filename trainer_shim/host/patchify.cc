@@ -19,7 +19,7 @@ T* CopyPlane(const uint8_t* corner, uint64_t stride, uint32_t patch,
   return out;
 }
 
-// One patch with its channels side by side: p rows of p pixels.
+// One patch with interleaved channels: p rows of p pixels.
 template <typename T, typename Values>
 T* CopyPixels(const uint8_t* corner, uint64_t stride, uint32_t patch,
               const Values& values, T* out) {
@@ -88,7 +88,7 @@ CropSides Covered(uint32_t grid_h, uint32_t grid_w, const PatchShape& shape) {
   return {grid_h, grid_w, grid_h * shape.patch, grid_w * shape.patch};
 }
 
-// The nearest bfloat16, as a float.
+// Rounds to the nearest bfloat16, as a float.
 float Rounded(float value) {
   return std::bit_cast<float>(uint32_t{ToBfloat16(value)} << 16);
 }
@@ -252,7 +252,7 @@ absl::Status CheckFrames(const PatchifyImage& image, const PatchShape& shape) {
   return absl::OkStatus();
 }
 
-// Checks that [first, first + size) lies within [0, all), without overflow.
+// Checks that [first, first + size) is within [0, all), without overflow.
 absl::Status CheckRange(absl::string_view what, uint64_t first, uint64_t size,
                         uint64_t all) {
   if (first <= all && size <= all - first) return absl::OkStatus();

@@ -48,7 +48,8 @@ class NormaliseTable {
   std::array<std::array<uint16_t, 256>, 3> bfloat16s_;
 };
 
-// How a crop becomes rows of pixel_values, as the model's processor has them:
+// The form in which a crop becomes rows of pixel_values, as the model's
+// processor makes them:
 //
 //   merge order     {patch, merge, temporal}           Qwen, GLM
 //   raster order    {patch, 1, temporal}               RADIO, Kimi, HunyuanVL
@@ -61,10 +62,10 @@ struct PatchShape {
   // The values of a row are in the order (y, x, c) instead of (c, tp, y, x);
   // temporal_patch is 1.
   bool channels_last = false;
-  // Rows of each crop, of which those behind its patches are zeros. 0: a crop
-  // has as many rows as patches.
+  // Rows of each crop; rows after its patches are zeros. 0: a crop has as many
+  // rows as patches.
   uint32_t padded_rows = 0;
-  // Not 0: a row is a whole crop, in the corner of a tile of zeros. The numbers
+  // Not 0: a row is a whole crop, in the corner of a tile of zeros. The fields
   // above are not read.
   uint32_t tile_h = 0;
   uint32_t tile_w = 0;
@@ -84,8 +85,8 @@ struct PatchShape {
   friend bool operator==(const PatchShape&, const PatchShape&) = default;
 };
 
-// Sides of a crop: in patches, and in pixels, which are at least as many as the
-// patches cover. What they do not cover is part of tiles alone.
+// Sides of a crop: in patches, and in pixels, at least as many as the patches
+// cover. Pixels that no patch covers are part of tiles only.
 struct CropSides {
   uint32_t grid_h = 0;
   uint32_t grid_w = 0;
@@ -93,8 +94,8 @@ struct CropSides {
   uint32_t width = 0;
 };
 
-// The frames of one temporal patch, equal in size, `stride` bytes apart: of a
-// video at most temporal_patch of them, of a still image one. The last is
+// The frames of one temporal patch, equal in size, `stride` bytes apart: at
+// most temporal_patch frames of a video, or one still image. The last is
 // repeated until there are temporal_patch.
 struct FrameRun {
   uint32_t count = 1;
@@ -120,7 +121,7 @@ void PatchifyBfloat16(const uint8_t* rgb, const CropSides& crop,
                       const PatchShape& shape, const NormaliseTable& table,
                       uint16_t* out);
 
-// Likewise, of one temporal patch of a video, in the order of
+// Likewise, for one temporal patch of a video, in the order of
 // Qwen2VLVideoProcessor: frame tp of `frames` has the columns (c, tp, y, x).
 // `rgb` is the first frame. Tiles and channels_last have one frame.
 void Patchify(const uint8_t* rgb, const FrameRun& frames, const CropSides& crop,
@@ -129,7 +130,7 @@ void PatchifyBfloat16(const uint8_t* rgb, const FrameRun& frames,
                       const CropSides& crop, const PatchShape& shape,
                       const NormaliseTable& table, uint16_t* out);
 
-// Likewise, of a crop that its patches cover.
+// Likewise, for a crop that its patches cover.
 void Patchify(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
               const PatchShape& shape, const NormaliseTable& table, float* out);
 void PatchifyBfloat16(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
@@ -158,7 +159,7 @@ static_assert(sizeof(PatchifyImage) == 40);
 // any row. `pixel_bytes` and `out_rows` are the sizes of the memory that holds
 // the images' pixels and of the memory that the rows are written to.
 //
-// Errors: INVALID_ARGUMENT, naming the image, the value found and the one
+// Errors: INVALID_ARGUMENT, naming the image, the value found and the value
 // wanted: a side of the shape is 0 or absurdly large, a side of a grid is 0 or
 // not a multiple of the merge size, an image has more patches than padded_rows
 // or its pixels, or is larger than a tile, no frame, more frames than a patch

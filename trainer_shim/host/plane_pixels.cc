@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 
-// A chroma plane's rows that a row of pixels is made of.
+// The rows of a chroma plane from which a row of pixels is made.
 struct ChromaRows {
   const uint8_t* near;
   const uint8_t* far;  // 4:2:0: the next row on the pixels' side

@@ -9,7 +9,7 @@
 namespace ballast {
 
 // The kernels of trainer_shim/cuda/plane_kernels.h on the CPU, and their
-// oracle. Together they make the pixels of the server's decode and resize.
+// oracle. Together they make the same pixels as the server's decode and resize.
 
 // Row `y` of a picture as 8-bit RGB, `image.width` pixels: upsampled chroma and
 // colours.

@@ -7,7 +7,7 @@
     wheel.py --out ballast-1.2.3-py3-none-manylinux_2_34_x86_64.whl --wheel WHEEL \\
         --licences DIR
 
-FILEs lie below --root and keep their relative paths. The library goes to ballast/lib,
+FILEs are below --root and keep their relative paths. The library goes to ballast/lib,
 the programs to ballast/bin, both without their symbols; each program gets a console
 script of its name. The models' files go to ballast/models. The wheel uses the libraries
 of the machine that it was built on: deploy/wheel.sh makes one for other machines of it.

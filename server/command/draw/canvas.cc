@@ -14,8 +14,8 @@
 namespace ballast {
 namespace {
 
-// OpenCV takes points in 1/16 pixel, of which (0, 0) is the centre of the
-// first.
+// OpenCV takes points in units of 1/16 pixel; (0, 0) is the centre of the first
+// pixel.
 constexpr int kShift = 4;
 
 // A point of `box`, in halves of its width and height from its top left corner.

@@ -18,7 +18,7 @@ struct Box {
   int x, y, width, height;
 };
 
-// A triangle stands upright.
+// The base of a triangle is at the bottom.
 enum class Form { kEllipse, kTriangle, kRectangle, kLozenge };
 
 // The grid on which pages are laid out, in units of a `scale` in pixels: a
@@ -37,9 +37,9 @@ struct Type {
 };
 
 // An 8-bit RGB picture that OpenCV draws on. (0, 0) is the top left pixel;
-// whatever lies outside is clipped, and edges are smooth. Uses only OpenCV's
-// integer arithmetic on the calling thread, so that equal calls give equal
-// pixels on every processor. Thread-compatible.
+// anything outside is clipped, and edges are smooth. Uses only OpenCV's integer
+// arithmetic on the calling thread, so that equal calls give equal pixels on
+// every processor. Thread-compatible.
 class Canvas {
  public:
   // Both sides are at least 1.
@@ -60,7 +60,7 @@ class Canvas {
   // Draws a line from the top left to the bottom right of `box`; its width may
   // be negative.
   void DrawLine(const Box& box, int thickness, Rgb color);
-  // Fills the largest such form in `box`.
+  // Fills the largest such form that fits in `box`.
   void FillForm(Form form, const Box& box, Rgb color);
   // Fills the whole picture with a gradient from `top` to `bottom`.
   void FillGradient(Rgb top, Rgb bottom);

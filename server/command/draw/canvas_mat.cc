@@ -8,8 +8,8 @@
 namespace ballast {
 namespace {
 
-// Runs loops where they are. OpenCV's own way without threads still asks TBB
-// for their number.
+// Runs loops on the calling thread. OpenCV's own setting for one thread still
+// asks TBB for its number of threads.
 class OneThread final : public cv::parallel::ParallelForAPI {
  public:
   void parallel_for(int tasks, FN_parallel_for_body_cb_t body,

@@ -8,8 +8,8 @@
 namespace ballast {
 
 // Makes OpenCV run each call on the thread that makes it, in the whole program.
-// Whoever calls OpenCV without a canvas calls this first. Safe to repeat, from
-// any thread.
+// Code that calls OpenCV without a canvas must call this first. Safe to repeat,
+// from any thread.
 void KeepOpenCvOnOneThread();
 
 // The pixels of a canvas for OpenCV, in the order R, G, B. Valid as long as the

@@ -55,8 +55,8 @@ const char* SourceText(DatasetFormat format) {
 }  // namespace
 
 std::string DatasetConfigText(DatasetFormat format) {
-  // Four images of max_pixels take 4096 tokens, and the words of a drawn sample
-  // at most 5000, or 3500 with images: max_tokens is never reached.
+  // Four images of max_pixels take 4096 tokens, and the words of a generated
+  // sample at most 5000, or 3500 with images: max_tokens is never reached.
   return absl::StrCat(
       R"(# A Ballast job on this dataset; written by make-corpus, yours to change.
 # Paths are relative to this file.
@@ -77,7 +77,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of samples drawn, and held in memory, before any is written: a row
+// Number of samples generated, and held in memory, before any is written: a row
 // group of Parquet.
 constexpr uint64_t kChunk = 32;
 // The number in a shard's name has six digits.
@@ -87,7 +87,7 @@ std::string ShardName(uint64_t shard, DatasetFormat format) {
   return absl::StrFormat("docs-%06d.%s", shard, ShardExtension(format));
 }
 
-// Draws samples [begin, end) on all cores.
+// Generates samples [begin, end) on all cores.
 std::vector<absl::StatusOr<DrawnSample>> DrawChunk(
     const DatasetOptions& options, uint64_t begin, uint64_t end) {
   std::vector<absl::StatusOr<DrawnSample>> samples(end - begin);

@@ -10,14 +10,14 @@
 
 namespace ballast {
 
-// The format of a drawn dataset's shards.
+// The format of a generated dataset's shards.
 enum class DatasetFormat { kWebDataset, kParquet, kEnergon, kJsonl };
 
 // "tar", "parquet" or "jsonl".
 const char* ShardExtension(DatasetFormat format);
 
-// The configuration file written beside a drawn dataset: a server on a loopback
-// port for a job of dp 4, four samples a rank in each micro-batch.
+// The configuration file written next to a generated dataset: a server on a
+// loopback port for a job of dp 4, four samples a rank in each micro-batch.
 std::string DatasetConfigText(DatasetFormat format);
 
 struct DatasetOptions {
@@ -42,18 +42,18 @@ struct DatasetReport {
   bool wrote_config = false;
 };
 
-// Draws a dataset. As a WebDataset: `directory`/docs-000000.tar and following,
-// whose members are KEY.json and KEY.jpg (.png, .webp), or KEY.0.jpg,
-// KEY.1.jpg, … if a sample has several images; keys are consecutive numbers
-// from 000000. As Parquet: docs-000000.parquet and following, in row groups of
-// 32 samples (ParquetWriter says how). As Energon: tars as of a WebDataset, and
-// .nv-meta, with the last of several shards for `val`. As JSON lines:
-// docs-000000.jsonl and following, and images/. Also writes ballast.yaml, a
-// configuration that serves them to a job of dp 4. Creates the directory if
-// needed. Equal options give equal bytes.
+// Generates a dataset. As a WebDataset: `directory`/docs-000000.tar and
+// following, whose members are KEY.json and KEY.jpg (.png, .webp), or
+// KEY.0.jpg, KEY.1.jpg, … if a sample has several images; keys are consecutive
+// numbers from 000000. As Parquet: docs-000000.parquet and following, in row
+// groups of 32 samples (ParquetWriter says how). As Energon: tars as of a
+// WebDataset, and .nv-meta, with the last of several shards for `val`. As JSON
+// lines: docs-000000.jsonl and following, and images/. Also writes
+// ballast.yaml, a configuration that serves them to a job of dp 4. Creates the
+// directory if needed. Equal options give equal bytes.
 //
 // A shard appears under its name when it is complete, and replaces an older
-// one. Blocks on the disk; draws with one thread a core. Errors:
+// one. Blocks on the disk; generates with one thread a core. Errors:
 // INVALID_ARGUMENT (no samples, over a million shards); FAILED_PRECONDITION
 // (the directory contains shards that this dataset would not overwrite: both
 // would be read as one); UNIMPLEMENTED (this build has no Parquet); as the file

@@ -19,7 +19,7 @@ namespace ballast {
 
 Passage MakePassage(Random* random) {
   const size_t length = random->Lognormal(800, 0.8, 60, 3900);
-  // The most trailing sentences that a question asks to repeat.
+  // Limit of the trailing sentences that a question asks to repeat.
   constexpr size_t kCopied = 8;
   std::vector<Statement> statements;
   Passage passage;
@@ -106,7 +106,7 @@ std::string PlaceMarks(size_t images, const std::string& words,
 
 using Turns = std::vector<std::pair<std::string, std::string>>;
 
-// Draws the conversation. `topics` are the questions about each picture, or
+// Generates the conversation. `topics` are the questions about each picture, or
 // about the passage; `opening` precedes the first question.
 Turns Converse(size_t images, std::vector<std::vector<Question>> topics,
                const std::string& opening, Random* random) {

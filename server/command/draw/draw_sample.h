@@ -20,10 +20,10 @@ struct Passage {
   std::vector<Question> questions;  // three
 };
 
-// Draws a passage. The text's length is lognormal, 60 to about 4000 bytes.
+// Generates a passage. The text's length is lognormal, 60 to about 4000 bytes.
 Passage MakePassage(Random* random);
 
-// The kind of dataset to draw.
+// The kind of dataset to generate.
 enum class Preset {
   kReceipts,  // receipts as JPEG: one a sample, sometimes two
   kMixed,     // receipts, pages, tables and scenes in three file formats, 0..4
@@ -56,7 +56,7 @@ struct DrawnSample {
   std::string conversation;
 };
 
-// Draws sample `number` of the dataset of `seed`: a pure function of its
+// Generates sample `number` of the dataset of `seed`: a pure function of its
 // arguments. Errors: INTERNAL (an encoder failed).
 absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
                                        uint64_t number);

@@ -60,7 +60,7 @@ std::vector<int> DrawWithoutReturn(int count, int bound, Random* random) {
   return numbers;
 }
 
-// Draws a pale colour, on which every shape and the black names stand out.
+// Draws a pale colour that contrasts with every shape and with the black names.
 Rgb PaleColor(Random* random) {
   const auto channel = [&] {
     return static_cast<uint8_t>(random->Between(150, 225));
@@ -98,7 +98,7 @@ void DrawRoom(Rgb wall_top, Rgb wall_bottom, int floor, Random* look,
                   Darker(wall_bottom, 93));
   LightForm(Form::kRectangle, {0, floor, width, height - floor}, -22, 14,
             canvas);
-  // The camera looks at what stands before the wall.
+  // The camera focuses on the objects before the wall.
   Blur(std::clamp(width / 400, 1, 4), canvas);
 }
 
@@ -141,7 +141,7 @@ std::vector<Shape> PlaceShapes(Random* random, Canvas* canvas) {
       CastShadow(form, {box.x + blur, box.y + blur, width, height}, 90, blur,
                  canvas);
     } else {
-      // It stands on the floor.
+      // It is on the floor.
       CastShadow(Form::kEllipse,
                  {box.x - width / 20, box.y + height - height / 16,
                   width + width / 10, height / 8},

@@ -17,7 +17,7 @@ constexpr int kLights = 4;
 // Parts of a pixel that remap knows.
 constexpr int kParts = cv::INTER_TAB_SIZE;
 
-// 255 parts are all of it.
+// 255 parts are the whole value.
 uint8_t Scale(uint8_t value, uint8_t parts) {
   return static_cast<uint8_t>((value * parts + 127) / 255);
 }
@@ -71,7 +71,7 @@ Projection FromSquare(const std::array<Place, 4>& to) {
           1};
 }
 
-// The other way round, but for a factor that projections do not have.
+// The inverse, up to a factor, which does not change a projection.
 Projection Inverse(const Projection& p) {
   return {p[4] * p[8] - p[5] * p[7], p[2] * p[7] - p[1] * p[8],
           p[1] * p[5] - p[2] * p[4], p[5] * p[6] - p[3] * p[8],

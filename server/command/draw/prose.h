@@ -29,15 +29,15 @@ struct Statement {
   Question question;     // "How many apples did the old baker count?"
 };
 
-// Draws a statement: in ASCII, which the font can draw, unless `foreign`; then
-// places may be spelt in any script, as UTF-8.
+// Generates a statement: in ASCII, which the font can draw, unless `foreign`;
+// then places may be spelt in any script, as UTF-8.
 Statement MakeStatement(Random* random, bool foreign);
 
-// Draws a title: two or three capitalised words in ASCII.
+// Generates a title: two or three capitalised words in ASCII.
 std::string MakeTitle(Random* random);
 
 // Breaks `text` at spaces into lines of at most `columns` bytes; a longer word
-// gets a line of its own. `columns` is at least 1.
+// gets a separate line. `columns` is at least 1.
 std::vector<std::string> WrapText(absl::string_view text, int columns);
 
 }  // namespace ballast

@@ -9,15 +9,15 @@ namespace ballast {
 
 // Random numbers that are the same on every platform: xoshiro256** seeded by
 // SplitMix64, and distributions that use only IEEE additions and
-// multiplications (those of <random> and the functions of libm differ between
-// libraries). Thread-compatible.
+// multiplications (the distributions of <random> and the functions of libm
+// differ between libraries). Thread-compatible.
 class Random {
  public:
   // Starts stream `stream` of `seed`; streams are independent.
   Random(uint64_t seed, uint64_t stream);
 
-  // Another generator, which follows from the state of this one and leaves it
-  // as it is: what it draws does not change what this one draws next.
+  // Another generator, derived from this one's state, which does not change:
+  // numbers that the other draws do not affect what this one draws next.
   Random Fork() const;
 
   // Uniform over all 64-bit values.

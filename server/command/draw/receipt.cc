@@ -143,8 +143,8 @@ constexpr Rgb kPaper = {246, 244, 240};
 constexpr Rgb kDesks[] = {
     {92, 68, 48}, {58, 60, 66}, {120, 116, 108}, {40, 58, 70}};
 
-// Lines of a receipt besides its items: margins, logo, title, the ten other
-// lines, bar code.
+// Lines of a receipt in addition to its items: margins, logo, title, the ten
+// other lines, bar code.
 constexpr int kFixedLines = 25;
 
 void DrawLogo(const Box& box, Random* random, Canvas* canvas) {

@@ -43,11 +43,11 @@ struct ReceiptLine {
 // The fewest columns into which every line fits.
 inline constexpr int kReceiptColumns = 32;
 
-// Draws a receipt; `items` is at least 1.
+// Generates a receipt; `items` is at least 1.
 Receipt MakeReceipt(int items, Random* random);
 
 // The lines from top to bottom, `columns` (at least kReceiptColumns) characters
-// wide: one for each item, and ten others besides the title.
+// wide: one for each item, and ten others in addition to the title.
 std::vector<ReceiptLine> PrintReceipt(const Receipt& receipt, int columns);
 
 // Questions about a receipt: first for the total, then for a transcription,

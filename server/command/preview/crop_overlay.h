@@ -38,8 +38,8 @@ absl::StatusOr<RgbImage> DrawCropsOn(RgbImage image, const v1::Model& model,
 // "jpeg", "png" or "webp".
 const char* ImageFormatName(ImageFormat format);
 
-// The preview page's data, one JSON object each. Bytes that are not UTF-8 stand
-// as U+FFFD.
+// The preview page's data, one JSON object each. Bytes that are not UTF-8
+// become U+FFFD.
 
 // model (the profile's name), splits [{name, positions (the first without data;
 // null: they never end), sources [{name, samples}]}].

@@ -17,7 +17,7 @@
 
 namespace ballast {
 
-// A sample whose name was looked for.
+// A sample found by its name.
 struct NamedSample {
   std::string source;
   uint64_t ordinal = 0;  // in the source's index
@@ -26,14 +26,14 @@ struct NamedSample {
 
 struct NameSearch {
   std::vector<NamedSample> found;
-  uint64_t looked_at = 0;  // samples
+  uint64_t looked_at = 0;  // samples searched
   bool complete = false;   // every sample of the split was looked at
 };
 
 // The samples of a split's sources whose names contain `text`, in the order of
 // the indexes, at most `most` of them. The index holds no names, so each
-// sample's text is read: ends after `longest` with what was found until then.
-// Samples that cannot be read are passed over. Blocks on the disk. Errors:
+// sample's text is read: ends after `longest` and returns the matches so far.
+// Samples that cannot be read are skipped. Blocks on the disk. Errors:
 // INVALID_ARGUMENT (no text).
 absl::StatusOr<NameSearch> SearchNames(const OpenedJob& job, v1::Split split,
                                        absl::string_view text, size_t most,
@@ -54,9 +54,9 @@ struct RankSamples {
   std::vector<uint64_t> trains_on;
 };
 
-// The samples of the micro-batch that the rank reads, and those that it trains
-// on. Errors: OUT_OF_RANGE (the step has no such micro-batch), NOT_FOUND (the
-// job has no such module), as Scheduler::Schedule.
+// The samples of the micro-batch that the rank reads, and the samples that it
+// trains on. Errors: OUT_OF_RANGE (the step has no such micro-batch), NOT_FOUND
+// (the job has no such module), as Scheduler::Schedule.
 absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
                                           const RankPlace& place);
 
@@ -72,8 +72,8 @@ absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
 //   /api/crop?split=train&position=17&crop=0            a PNG file
 //   /api/image?split=train&position=17&image=0          the file as stored
 //   /api/crops?split=train&position=17&image=0          a PNG file: DrawCropsOn
-// Data that cannot be had are {"error": why} with status 400 (a parameter is
-// missing or wrong), 404 (no such sample), 504 (not found in 20 s) or 500.
+// Data that are not available are {"error": why} with status 400 (a parameter
+// is missing or wrong), 404 (no such sample), 504 (not found in 20 s) or 500.
 // Keeps the pictures of the last 4 samples. `job` and `viewer` must outlive the
 // handler, which is thread-safe.
 HttpServer::Handler MakePreviewPages(const OpenedJob* job,

@@ -43,8 +43,8 @@ std::string GetText(absl::Span<const int32_t> ids, const v1::TokenIds& special,
                     const Tokenizer& tokenizer) {
   std::string text;
   if (tokenizer.Decode(ids, &text).ok()) return text;
-  // One by one would cut characters of several tokens: known ids are decoded
-  // together.
+  // Decoding ids one by one would cut characters of several tokens, so known
+  // ids are decoded together.
   text.clear();
   size_t first = 0;
   for (size_t i = 0; i <= ids.size(); ++i) {
@@ -146,7 +146,7 @@ absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
   }
   BALLAST_ASSIGN_OR_RETURN(place.schedule, place.scheduler->Schedule(*step));
   for (auto& columns : *place.schedule.mutable_micro_batches()) {
-    // All images as pixels.
+    // Removes passthrough: all images become pixels.
     columns.clear_encoded_bytes();
   }
   for (; place.micro_batch <
@@ -216,12 +216,12 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
   return absl::OkStatus();
 }
 
-// Adds what is known of the sample as it is stored.
+// Adds facts about the sample as it is stored.
 void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   const SampleSource& source = *job_->sources[place.source()];
   view->location = source.Locate(place.ordinal());
   const auto read = source.Read(place.ordinal(), ReadParts());
-  if (!read.ok() || !read->ok()) return;  // the fault is the builder's to tell
+  if (!read.ok() || !read->ok()) return;  // the builder reports the fault
   const RawSample& raw = **read;
   view->name = raw.name;
   for (const std::string& file : raw.images) {
@@ -237,7 +237,7 @@ void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   }
 }
 
-// Names the frames among the crops, which lie as the schedule has them.
+// Names the frames among the crops, which are in the schedule's order.
 absl::Status SampleViewer::NameFrames(const Place& place,
                                       SampleView* view) const {
   BALLAST_ASSIGN_OR_RETURN(
@@ -258,11 +258,11 @@ absl::Status SampleViewer::NameFrames(const Place& place,
                              PlanIndexedVideo(*model, video));
     const auto number = static_cast<uint32_t>(view->videos.size());
     const bool is_list = video.flags & IndexedVideo::kIsList;
-    // Pictures of a list lie as far apart as the plan takes them to.
+    // The pictures of a list have the interval that the plan assumes.
     const double fps =
         is_list ? model->temporal / plan.seconds_per_patch : video.fps;
     for (size_t i = 0; i < plan.frames.size(); ++i) {
-      // Without crops there is a fault.
+      // Crops are missing only if there is a fault.
       if (first + i >= view->crops.size()) break;
       const uint32_t frame = plan.frames[i];
       view->crops[first + i].frame = {number, frame, frame / fps};

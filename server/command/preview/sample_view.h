@@ -21,7 +21,7 @@
 
 namespace ballast {
 
-// Consecutive tokens of a sample that a reader of its text sees as one.
+// Consecutive tokens of a sample that belong together for a reader of its text.
 struct TokenRun {
   uint32_t first = 0;   // of the sample's tokens
   uint32_t tokens = 0;  // at least 1
@@ -30,7 +30,7 @@ struct TokenRun {
   // The loss counts these tokens: the model is to predict them.
   bool supervised = false;
   // The tokens' text, special tokens spelled out. Ids that the tokenizer does
-  // not know stand as the model's names for them, "<|im_start|>", or as
+  // not know are written as the model's names for them, "<|im_start|>", or as
   // "<|17|>". Empty for placeholders.
   std::string text;
 };
@@ -44,7 +44,7 @@ std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
                                     const v1::TokenIds& special,
                                     const Tokenizer& tokenizer);
 
-// What a trainer gets of one sample, with its place in the schedule.
+// A sample as the trainer gets it, with its place in the schedule.
 struct SampleView {
   // A sampled frame of a video.
   struct Frame {
@@ -113,8 +113,8 @@ class SampleViewer {
   explicit SampleViewer(const OpenedJob* job);
 
   // The sample at a position of a split's order. Images are decoded here, also
-  // those that would travel encoded (model.decode): the bytes are the same.
-  // Blocks on the disk. Errors: NOT_FOUND (no step has the position), as
+  // images that would pass through encoded (model.decode): the bytes are the
+  // same. Blocks on the disk. Errors: NOT_FOUND (no step has the position), as
   // Scheduler::Schedule. A sample that cannot be built is no error: see
   // SampleView::fault.
   absl::StatusOr<SampleView> View(v1::Split split, uint64_t position) const;
@@ -126,7 +126,7 @@ class SampleViewer {
 
   // The first position that holds the sample. Errors: NOT_FOUND (no such source
   // in the split, no such sample), DEADLINE_EXCEEDED (not among the positions
-  // looked at within `most`), as Scheduler::Schedule.
+  // searched within `most`), as Scheduler::Schedule.
   absl::StatusOr<uint64_t> FindSample(v1::Split split,
                                       const std::string& source,
                                       uint64_t ordinal,

@@ -30,14 +30,14 @@ _ARRAYS: Dict[str, ToArray] = {
 
 
 def number_of(key: str, value: str, numbers: Mapping[str, int]) -> int:
-    """The number that a name stands for."""
+    """The number that a name means."""
     if value not in numbers:
         raise InvalidArgument("%s: found %r; wanted one of %s" % (key, value, list(numbers)))
     return numbers[value]
 
 
 def is_encoder(module: str) -> bool:
-    """Whether a module is an encoder: all are but the language model."""
+    """Whether a module is an encoder: every module except the language model is."""
     return module != "language"
 
 
@@ -105,7 +105,7 @@ def ends_of(key: str, ends: Ends, modules: Sequence[str]) -> Dict[str, Communica
 
 
 def whole(key: str, value: Any) -> int:
-    """A number from 0 on; what NumPy and torch count with is one, too."""
+    """A number from 0 on; NumPy's and torch's integers are accepted, too."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -116,8 +116,8 @@ def whole(key: str, value: Any) -> int:
 
 
 def check_not_one_of_workers() -> None:
-    """Raises FailedPrecondition in a process that torch's DataLoader made beside others:
-    each would deliver all of this rank's batches."""
+    """Raises FailedPrecondition in one of several worker processes of torch's
+    DataLoader: each of them would deliver all of this rank's batches."""
     data = sys.modules.get("torch.utils.data")
     worker = data.get_worker_info() if data is not None else None
     if worker is not None and worker.num_workers > 1:
@@ -140,8 +140,8 @@ _LAUNCHERS = (
 
 
 def world() -> Optional[Tuple[int, int]]:
-    """(rank, size) of this process among the trainer's: torch.distributed's, else what
-    torchrun and other launchers set. None if there is neither."""
+    """(rank, size) of this process among the trainer's: torch.distributed's, else the
+    values that torchrun and other launchers set. None if there is neither."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -166,8 +166,8 @@ class Place:
                 self.rank(key, module)
 
     def settle(self, connection: Connection, modules: Sequence[str]) -> None:
-        """Finds a data-parallel rank that the caller left out, and looks whether the
-        trainer has a process for each rank and each process a part of its own. May ask a
+        """Finds a data-parallel rank that the caller left out, and checks that the
+        trainer has a process for each rank and that each process has a part. May ask a
         server."""
         processes = world()
         if self._settled or processes is None:
@@ -207,8 +207,8 @@ class Place:
         self._settled = True
 
     def warn_if_alone(self, modules: Sequence[str], job_of: Callable[[], Dict[str, Any]]) -> None:
-        """Warns once of a process that knows of no others and has the first of several
-        ranks by default."""
+        """Warns once if a process knows of no others and has, by default, the first of
+        several ranks."""
         if self._may_be_alone:
             self._may_be_alone = False
             shapes = [m for m in job_of()["modules"] if m["module"] in modules]

@@ -18,9 +18,9 @@ def step_of(data: bytes) -> int:
 
 
 def check_asker(frame: FrameType) -> None:
-    """Refuses Lightning's functions the state of a loader without an end: Lightning holds a
-    batch of it that no step has trained on yet, and a run that continued from the state would
-    skip it."""
+    """Refuses Lightning's functions the state of a loader without an end: Lightning
+    holds a batch of it that no step has trained on yet, and a run that continued from
+    the state would skip that batch."""
     if frame.f_globals.get("__name__", "").startswith(_FETCHES_AHEAD):
         raise FailedPrecondition(
             "state_dict: Lightning fetches a batch ahead of a loader without an end, and its "
@@ -39,8 +39,8 @@ def state_of(data: bytes) -> Dict[str, Any]:
 
 
 def data_of(state: Mapping[str, Any], split: str) -> bytes:
-    """The checkpoint in what `Loader.state_dict` returned. Raises if there is none, or
-    one of another split."""
+    """The checkpoint in a result of `Loader.state_dict`. Raises if there is none, or if
+    it is another split's."""
     data = state.get(_KEY)
     if not isinstance(data, (bytes, bytearray)):
         raise InvalidArgument(

@@ -51,8 +51,8 @@ class _ManagedTensor(ctypes.Structure):
     ]
 
 
-# The data, by address, that the consumer of a capsule may read until it calls the deleter. The last
-# element is the function to call then.
+# For each address: the data that the consumer of a capsule may read until it calls the
+# deleter. The last element is the function to call then.
 _alive: Dict[int, Tuple[Any, ...]] = {}
 
 
@@ -80,7 +80,8 @@ _NAME = b"dltensor"
 
 
 def _destroy(capsule: int) -> None:
-    # A consumer renames the capsule. Under the old name, there was none.
+    # A consumer renames the capsule. If it still has the old name, there was no
+    # consumer.
     if _is_valid(capsule, _NAME):
         _delete(_get_pointer(capsule, _NAME))
 

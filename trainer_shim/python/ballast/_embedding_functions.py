@@ -11,7 +11,8 @@ from .errors import InvalidArgument
 
 
 def check_group(group: Any, ranks: int, rank: int) -> None:
-    """Raises InvalidArgument if the group is not that of the data-parallel ranks."""
+    """Raises InvalidArgument if the group is not the group of the data-parallel
+    ranks."""
     size, own = dist.get_world_size(group), dist.get_rank(group)
     if size != ranks or rank not in (-1, own):
         raise InvalidArgument(
@@ -35,8 +36,8 @@ class Plan:
 def start(rows: Any, plan: Plan, frozen: bool) -> Any:
     """Starts the exchange; its result may be read only by `finish`."""
     if torch.is_grad_enabled() and not frozen and not rows.requires_grad:
-        # This rank's tower needs no gradient, for want of images perhaps. Others'
-        # towers do, so it takes part in the reverse exchange.
+        # This rank's tower needs no gradient, for example because it has no images.
+        # Others' towers do, so it takes part in the reverse exchange.
         rows = rows.detach().requires_grad_()
     return _Start.apply(rows, plan)
 

@@ -1,4 +1,4 @@
-"""Communicators that a loader makes itself: which groups meet, under which names."""
+"""Communicators that a loader makes itself: the groups that meet, and their names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .connection import Connection
 
 
 class Meeting:
-    """The groups of one rank, met through the job's servers: over NCCL on a GPU, else
-    over Gloo."""
+    """The groups of one rank, which meet through the job's servers: over NCCL on a GPU,
+    else over Gloo."""
 
     def __init__(
         self, connection: Connection, place: Place, device: Optional[int], max_ctas: int, split: str
     ) -> None:
-        # Loaders of two splits meet in groups of their own.
+        # Loaders of two splits meet in separate groups.
         self._prefix = "python" if split == "train" else "python/" + split
         self._connection = connection
         self._place = place

@@ -1,4 +1,4 @@
-"""The wheel's programs: where they lie, and their console scripts."""
+"""The wheel's programs: their places, and their console scripts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def path_of(name: str) -> str:
 
 
 def _nvidia_folders() -> List[str]:
-    """Folders of the libraries that pip's nvidia packages bring."""
+    """Folders of the libraries in pip's nvidia packages."""
     folders = []
     for place in sys.path:
         root = os.path.join(place, "nvidia")

@@ -1,4 +1,4 @@
-"""How far a loader is: its length, its step, and figures for a trainer's log."""
+"""The progress of a loader: its length, its step, and figures for a trainer's log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
 
 
 class Progress(ABC):
-    """What `Loader` says of its progress."""
+    """The progress that `Loader` reports."""
 
     _first_step: int = 0  # where the loader began
     _steps: int = 0  # as the option
@@ -67,7 +67,8 @@ class Progress(ABC):
         return batches_between(self.job, self._first_step, end)
 
     def _check_asker(self, next_step: Optional[int], frame: FrameType) -> None:
-        """Checks who asks for a state that ends with the last batch returned."""
+        """Refuses some callers (`_checkpoint.check_asker`) the state after the last
+        batch returned, if the loader has no end."""
         if next_step is None and not self._steps and not self.job["end_step"]:
             _checkpoint.check_asker(frame)
 
@@ -76,18 +77,18 @@ class Progress(ABC):
 
     @property
     def step(self) -> int:
-        """The step of the last batch; before the first batch, the step that comes."""
+        """The step of the last batch; before the first batch, the next step."""
         return self._first_step if self._step is None else self._step
 
     def report(self) -> Dict[str, Figure]:
         """Figures for a trainer's log, all numbers: `wandb.log(loader.report())`.
 
-        Of the last batch: `step`, `micro_batch`, `wait_ms` (how long `next` took: near
-        0 if data are ahead of the trainer). Since the loader was made, of this rank:
-        `batches`, `samples`, `tokens`, `label_tokens`, `images`, `patches`,
+        About the last batch: `step`, `micro_batch`, `wait_ms` (how long `next` took:
+        near 0 if data are ahead of the trainer). Since the loader was made, of this
+        rank: `batches`, `samples`, `tokens`, `label_tokens`, `images`, `patches`,
         `bytes_read`, `bytes_moved` (sent to other ranks), `seconds` since the first
-        `next`, `wait_seconds` in `next`, `samples_per_second`, `tokens_per_second`. Of
-        the last batch's step, for each module: `vision_load_before`,
+        `next`, `wait_seconds` in `next`, `samples_per_second`, `tokens_per_second`.
+        About the last batch's step, for each module: `vision_load_before`,
         `vision_load_after`, …: the load of the heaviest rank over the mean, summed over
         its micro-batches, as read and as balanced. Waits for nothing.
         """
@@ -105,7 +106,7 @@ class Progress(ABC):
         return figures
 
     def _restart(self, first_step: int) -> None:
-        """The next batch is of `first_step`; the sums go on."""
+        """The next batch is of `first_step`; the sums continue."""
         self._first_step = first_step
         self._step = None
 

@@ -19,8 +19,8 @@ def mode() -> Optional[str]:
 
 
 def batches_held(job: Mapping[str, Any]) -> int:
-    """`max_batches_held` for a trainer that keeps the micro-batches of a step: the most
-    that a step of the job may have, and those of the pipeline besides.
+    """`max_batches_held` for a trainer that keeps the micro-batches of a step: the
+    largest number in any step of the job, plus the pipeline's batches.
 
     A scheduled step has at most a micro-batch for each sample of a language rank, in whole
     groups of `packing.virtual_pipeline_group`. Only a bound: memory is taken for the

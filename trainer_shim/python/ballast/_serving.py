@@ -36,9 +36,9 @@ class Server:
         ...
         server.stop()
 
-    The server is a process of its own. It ends at `stop`, at the end of the `with`
-    block, when the object is collected, and when this process ends, however it does.
-    Ctrl-C does not reach it. `ballast.serve` makes objects of this class.
+    The server is a separate process. It ends at `stop`, at the end of the `with` block,
+    when the object is collected, and when this process ends in any way. Ctrl-C does not
+    reach it. `ballast.serve` makes objects of this class.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Server:
         timeout: float = 600.0,
     ) -> None:
         self.config = os.path.abspath(os.fspath(config))
-        #: Where the server listens, for `Loader(server.address)`: the first of
-        #: `addresses`.
+        #: The address at which the server listens, for `Loader(server.address)`: the
+        #: first of `addresses`.
         self.address = ""
         self.addresses: List[str] = []
         program = path_of("ballast-server")
@@ -109,8 +109,8 @@ class Server:
     def stop(self) -> None:
         """Drains and ends the server. Safe to repeat.
 
-        Raises Unavailable, with the server's log, if it had ended by itself or did not
-        drain.
+        Raises Unavailable, with the server's log, if the server had already ended or
+        did not drain.
         """
         if self._log.closed:
             return
@@ -153,7 +153,7 @@ def serve(
     index: bool = True,
     timeout: float = 600.0,
 ) -> Server:
-    """Starts a loader server in the background, and indexes first if need be.
+    """Starts a loader server in the background; indexes first if needed.
 
     Returns when the server is ready: a `Server`, whose `with` block begins with the
     address. Blocks while the data are indexed, once; `ballast-server index` does the
@@ -177,7 +177,7 @@ def serve(
 
 
 def _run(command: List[str]) -> None:
-    """Runs a program to its end; its output is part of the error."""
+    """Runs a program to its end; an error contains its output."""
     with tempfile.TemporaryFile() as log:
         status = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False

@@ -40,7 +40,7 @@ class Shims:
         self._modules = list(modules)
         self._receives = set(receives)
         self._sends = set(sends)
-        self._process: Optional[int] = None  # that opened
+        self._process: Optional[int] = None  # process that opened the shims
         self._worker = Worker()
         # Reentrant: a signal handler may cancel while its thread holds the lock.
         self._lock = threading.RLock()
@@ -50,7 +50,7 @@ class Shims:
         self._opening: Optional[Call[None]] = None
         self._asking: Optional[Call[bool]] = None
         self._counting: Optional[Call[int]] = None  # the last one
-        self._stream: Optional[int] = None  # that _asking was begun with
+        self._stream: Optional[int] = None  # stream with which _asking was begun
         self._parts: List[Part] = []  # of the micro-batch that is being collected
         self._held: weakref.WeakSet[Part] = weakref.WeakSet()  # by the trainer
 
@@ -112,7 +112,7 @@ class Shims:
             _destroy(list(made.values()))
 
     def cancel(self) -> None:
-        """Ends `open` and `next`, those that block and all later ones."""
+        """Ends `open` and `next`: calls that block now and all later ones."""
         with self._lock:
             self._cancelled = True
             for handle in self._handles.values():
@@ -146,7 +146,7 @@ class Shims:
         """Returns all modules' parts of the next micro-batch; None at the end.
 
         Until `commit`, a further call returns the same parts. After an error that is
-        not final it asks only the modules that have not answered yet.
+        not final it asks only the modules that have not returned a part yet.
         """
         if self._asking is None:
             self._stream = stream
@@ -181,7 +181,7 @@ class Shims:
         return list(self._parts)
 
     def commit(self) -> None:
-        """The micro-batch that `next` returned is the caller's now."""
+        """Confirms that the caller has the micro-batch that `next` returned."""
         self._held.update(self._parts)
         self._parts = []
         self._asking = None
@@ -262,7 +262,7 @@ class Shims:
 
 
 def _advised(error: BallastError) -> BallastError:
-    """The error; where there is no GPU to use, with what to do."""
+    """The error; if there is no GPU to use, with advice."""
     text = str(error)
     if "asking for the device" not in text and "BACKEND_CUDA" not in text:
         return error

@@ -62,7 +62,8 @@ class Call(Generic[T]):
         return self._result
 
 
-# A function of its own, so that an error's traceback does not refer to the Call that keeps it.
+# A separate function, so that an error's traceback does not refer to the Call that
+# keeps it.
 def _outcome(function: Callable[[], T]) -> Tuple[Optional[T], Optional[BaseException]]:
     try:
         return function(), None
@@ -78,7 +79,7 @@ class Worker:
         self._thread: Optional[threading.Thread] = None
 
     def begin(self, call: Call[Any]) -> None:
-        """Runs `call` after those begun before. Harmless if repeated."""
+        """Runs `call` after the calls begun before. Harmless if repeated."""
         if self._thread is None:
             # A daemon, so that a call that does not end cannot keep the process.
             self._thread = threading.Thread(

@@ -2,9 +2,9 @@
 
     python -I _watched.py PROGRAM ARGUMENT...
 
-Standard input is a pipe from the process that wants the program: however that one
-ends, the pipe does, too. Ends as the program did. Standard library only; imports
-nothing of the package, since it runs by its path.
+Standard input is a pipe from the process that needs the program: the pipe ends with
+that process, however that ends. Ends with the program's status. Standard library only;
+imports nothing of the package, since it runs by its path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 
 def main() -> int:
     process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-    # The pipe's end must be seen by its reader only: this process writes nothing.
+    # Only the pipe's reader must see its end: this process writes nothing.
     os.close(1)
 
     def watch() -> None:
@@ -29,7 +29,7 @@ def main() -> int:
     threading.Thread(target=watch, daemon=True).start()
     status = process.wait()
     if status < 0:
-        # As the program, so that the caller sees the signal.
+        # Ends like the program, so that the caller sees the signal.
         if status != -signal.SIGKILL:
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)

@@ -17,12 +17,12 @@ else:
 class Batch(_Base):
     """A dictionary of tensors, with numbers about the batch as attributes.
 
-    A rank has the tensors of its place: with `language` those of the text and
-    `max_seqlen` (an int), with `vision` those of images and videos and
+    A rank has the tensors of its place: with `language` the tensors of the text and
+    `max_seqlen` (an int), with `vision` the tensors of images and videos and
     `vision_max_seqlen` (an int), with both all of them. `tensor_table` lists every
     tensor with its type, its shape and the ranks that receive it; docs/thd_format.md
-    explains each. Small tensors also exist in host memory, named `cu_seqlens_host`
-    and so on.
+    explains each. Small tensors also exist in host memory, named `cu_seqlens_host` and
+    so on.
 
     **Lifetime.** The tensors are views of the loader's memory, which stays unchanged
     as long as anything refers to it: this object, a tensor, or what autograd saved.
@@ -122,7 +122,7 @@ class Batch(_Base):
         """Names another CUDA stream, by its address, whose work reads the tensors.
 
         That stream must wait for the stream of `next`. The memory is reused only after
-        the work that has been enqueued on the stream when the last tensor is dropped.
+        the work that is on the stream when the last tensor is dropped.
         """
         for part in self._parts:
             part.record_stream(stream or None)

@@ -16,9 +16,10 @@ class Communicator:
     """A rank's end of the group of all data-parallel ranks of its module.
 
     A module with more than one rank needs it if the job's delivery is `exchange` or
-    `hybrid`. A loader that exchanges makes its own through the job's servers; make one
-    here to connect in another way. The loader takes it over. All ranks of a group that
-    meet must make theirs at the same time: the calls wait for each other.
+    `hybrid`. A loader that exchanges makes its own communicator through the job's
+    servers; make one here to connect in another way. The loader takes it over. All
+    ranks of a group that meet must make theirs at the same time: the calls wait for
+    each other.
     """
 
     def __init__(self, handle: c_void_p, rank: int, size: int) -> None:
@@ -57,7 +58,7 @@ class Communicator:
         Args:
             group: name of the group, unique in the job.
             device: this rank's GPU; None to exchange in host memory, over Gloo.
-            max_ctas: most thread blocks that an exchange takes from the device.
+            max_ctas: limit of thread blocks that an exchange takes from the device.
         """
         connection = Connection.of(servers).raw()
         if device is None:

@@ -44,7 +44,8 @@ class Connection:
     run: Optional[str] = None
     #: Network interface, or this machine's address, at which ranks on a CPU exchange
     #: with other processes. None: the environment's BALLAST_EXCHANGE_INTERFACE, if set,
-    #: else the one that leads to the first server on another machine, or 127.0.0.1.
+    #: else the interface with the route to the first server on another machine, or
+    #: 127.0.0.1.
     exchange_interface: Optional[str] = None
 
     @staticmethod

@@ -1,5 +1,5 @@
-"""Moves the embeddings of images from the ranks that made them to those that need them
-(`balance.placement: split`)."""
+"""Moves the embeddings of images from the ranks that made them to the ranks that need
+them (`balance.placement: split`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def exchange_embeddings(
         rows = ballast.exchange_embeddings(tower(batch["pixel_values"], ...), batch, group)
         hidden = hidden.masked_scatter(is_image[..., None], rows)
 
-    One all-to-all over torch.distributed. The sizes are those of the batch, so nothing
+    One all-to-all over torch.distributed. The sizes follow from the batch, so nothing
     is negotiated. The gradient goes back by the reverse all-to-all. With `balance.
     placement: paired` the rows are the tower's own, and nothing is sent.
 
@@ -46,7 +46,8 @@ def exchange_embeddings(
 
 
 class EmbeddingExchange:
-    """An exchange of embeddings on its way. Arguments are those of `exchange_embeddings`.
+    """An exchange of embeddings in progress. Takes the arguments of
+    `exchange_embeddings`.
 
     exchange = ballast.EmbeddingExchange(rows, batch, group)
     hidden = model.embed_tokens(batch["input_ids"])
@@ -114,7 +115,7 @@ def _order(batch: Mapping[str, Any], key: str, like: Any) -> Any:
 
 
 def _rank_of(batch: Any) -> int:
-    """The batch's data-parallel rank; -1 if it is a copy that does not know."""
+    """The batch's data-parallel rank; -1 for a copy that does not know it."""
     ranks = {int(part.info.dp_rank) for part in getattr(batch, "_parts", [])}
     if len(ranks) > 1:
         raise InvalidArgument(

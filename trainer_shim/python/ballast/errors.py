@@ -55,7 +55,7 @@ class PermissionDenied(BallastError):
 class ResourceExhausted(BallastError):
     """A bounded resource, such as memory, is used up.
 
-    Of a loader's `next`: `max_batches_held` batches are held. This ends nothing;
+    From a loader's `next`: `max_batches_held` batches are held. This ends nothing;
     drop some and call again.
     """
 

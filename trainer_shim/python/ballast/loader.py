@@ -39,9 +39,10 @@ class Loader(Progress, Iterator[Batch]):
             for batch in loader:
                 loss = model(**ballast.adapters.huggingface.packed(batch)).loss
 
-    The tensors lie on the trainer's device and are not copied on the way. They stay
-    valid as long as anything refers to them (see `Batch`). While the trainer works on
-    one batch, the next is fetched, exchanged with the other ranks and packed.
+    The tensors are on the trainer's device; they are views of the loader's memory,
+    without a copy. They stay valid as long as anything refers to them (see `Batch`).
+    While the trainer works on one batch, the next is fetched, exchanged with the other
+    ranks and packed.
 
     The loader opens at `open`, `with` or the first batch, and must be opened after
     fork(). One thread uses it; `cancel` may be called from any.
@@ -52,7 +53,7 @@ class Loader(Progress, Iterator[Batch]):
 
     A process with several loaders on one GPU must open all of them before the first
     batch of any, and must ask them in the same order as every other process. One loader
-    for both modules does this by itself.
+    for both modules does this automatically.
 
     Args:
         servers: `unix:/path` or `host:port`, several separated by commas or in a
@@ -70,13 +71,13 @@ class Loader(Progress, Iterator[Batch]):
             objects. Default: "torch" if it is imported or the device is a GPU, else
             "numpy".
         communicator: this rank's end of the group of its module's data-parallel ranks
-            (those with the same tensor, pipeline and context rank), or one for each
-            module. Default: on a GPU, or with `exchange`, ranks meet through the
-            servers where delivery is `exchange` or `hybrid`.
+            (with the same tensor, pipeline and context rank), or one for each module.
+            Default: on a GPU, or with `exchange`, ranks meet through the servers where
+            delivery is `exchange` or `hybrid`.
         exchange: on a CPU, exchange samples with the processes of the module's other
             ranks, over Gloo, where the job's delivery is `exchange` or `hybrid`. All
-            ranks of the module choose alike. Default: the servers deliver `direct`,
-            which gives the same batches.
+            ranks of the module must choose the same. Default: the servers deliver
+            `direct`, which gives the same batches.
         tensor: "pull": each tensor rank pulls its own batches. "broadcast": tensor
             rank 0 pulls and sends to the others, over NCCL or Gloo.
         tensor_communicator: with "broadcast", this rank's end of the group of tensor
@@ -89,10 +90,10 @@ class Loader(Progress, Iterator[Batch]):
             computes in that type.
         split: "train", "valid" or "test": whose samples (`sources[].split`). Each split
             has its own steps, from 0 on. Loaders of several splits may be open at the
-            same time; each holds up to `max_bytes` of its own. Those of "valid" and
-            "test" never end by themselves: `job["steps_per_epoch"]` is the number of
+            same time; each holds up to its own `max_bytes`. Loaders of "valid" and
+            "test" never end without `steps`: `job["steps_per_epoch"]` is the number of
             steps in which no sample occurs twice.
-        start_step: first step. Not together with a state_dict, which says it.
+        start_step: first step. Not together with a state_dict, which contains it.
         steps: number of steps. 0: until the data end.
         state_dict: the result of `state_dict`, to continue from there.
         fingerprint: the fingerprint that the job must have. "": any.
@@ -101,7 +102,7 @@ class Loader(Progress, Iterator[Batch]):
         overlap: make the next batch on the GPU while the trainer's step runs.
         timeout: seconds after which unfinished work of the GPU counts as hung.
             0: 600.
-        max_ctas: most thread blocks that an exchange takes from the GPU. 0: NCCL
+        max_ctas: limit of thread blocks that an exchange takes from the GPU. 0: NCCL
             decides.
         max_batches_held: batches that may be held at a time, by their tensors or by
             what autograd saved of them. 0: enough for 1F1B at the job's pipeline
@@ -187,7 +188,7 @@ class Loader(Progress, Iterator[Batch]):
             self.load_state_dict(state_dict)
 
     def _renew(self) -> None:
-        """Makes the shims, which are yet to be opened."""
+        """Makes the shims, which are opened later."""
         passive: List[str] = []
         active: List[str] = []
         if self._broadcast:
@@ -345,7 +346,7 @@ class Loader(Progress, Iterator[Batch]):
         return self._shims.schedule()
 
     def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> bool:
-        """Tells the servers how long forward and backward of a batch took.
+        """Reports to the servers how long forward and backward of a batch took.
 
         `ballastctl fit-cost` uses it, so only a loader of "train" may report. The
         servers' metrics also receive how long the shim waited for the batch, copied,

@@ -1,6 +1,6 @@
 """`python -m ballast.server --config ballast.yaml`: a server of this installation.
 
-Indexes if need be, then serves in the foreground until SIGTERM or Ctrl-C, and prints
+Indexes if needed, then serves in the foreground until SIGTERM or Ctrl-C, and prints
 `ready ADDRESS...` once it accepts. `ballast.serve` does the same in the background.
 """
 

@@ -22,8 +22,8 @@ class Sample:
     source: int  #: number of the source in the configuration
     ordinal: int  #: number of the sample in the source's index
     position: int  #: place in the global order
-    #: The sample could not be read. Grey images and unsupervised tokens stand in
-    #: for it. On a GPU this is known only after the device has packed the batch.
+    #: The sample could not be read. Grey images and unsupervised tokens replace it. On
+    #: a GPU this is known only after the device has packed the batch.
     placeholder: bool
 
 
@@ -61,8 +61,8 @@ class Part:
         self.info = _abi.fill(_structs.BatchInfo, "ballast_batch_get_info", handle)
 
     def hold(self, name: str) -> Callable[[], None]:
-        """Notes an array over the part's memory. Calling the result ends that; it keeps
-        the part alive until then."""
+        """Notes an array over the part's memory. Call the result when the array is
+        gone; it keeps the part alive until then."""
         key = next(self._keys)
         self.held[key] = name
 
@@ -90,8 +90,9 @@ class Part:
         ]
 
     def bounds(self) -> Tuple[int, ...]:
-        """The number of samples and the first's and the last's positions. Samples lie in the
-        order of the schedule, so those of two modules are the same if these are."""
+        """The number of samples, and the positions of the first and the last. Samples
+        are in the order of the schedule, so two modules have the same samples if these
+        are equal."""
         count = self.info.num_samples
         ends = (0, count - 1) if count else ()
         return (count, *(self._sample(i).position for i in ends))
@@ -126,7 +127,7 @@ class Part:
 
 
 def check_same_samples(parts: Sequence[Part]) -> None:
-    """Refuses parts of vision and of language that are not of the same samples."""
+    """Refuses parts of vision and of language that have different samples."""
     if len(parts) == 2 and parts[0].bounds() != parts[1].bounds():
         vision, language = (part.info for part in parts)
         raise FailedPrecondition(
@@ -145,7 +146,8 @@ class TensorRow:
     dtype: str  #: such as "int64"; "float32 or bfloat16" for pixels
     shape: str  #: in the letters of docs/thd_format.md, such as "[C, 2]"
     receivers: str  #: module and pipeline stages, such as "language, first stage"
-    #: How samples form it: "tokens", "sums", "items", "padded items" or "ranks".
+    #: How samples form the tensor: "tokens", "sums", "items", "padded items" or
+    #: "ranks".
     joins: str
     #: "packed", "listed" (with a copy in host memory, NAME_host), "listed once"
     #: (without), or "host" (in host memory alone).
@@ -162,8 +164,8 @@ class Tensor:
     """One named tensor of a batch, for any library that understands DLPack.
 
     `torch.from_dlpack(tensor)` and `cupy.from_dlpack(tensor)` make no copy. The
-    tensor is dense, row-major and read-only. It lies on the GPU; names that end in
-    `_host`, and all tensors of a loader with `device="cpu"`, lie in host memory.
+    tensor is dense, row-major and read-only. It is on the GPU; tensors whose names end
+    in `_host`, and all tensors of a loader with `device="cpu"`, are in host memory.
     """
 
     def __init__(self, raw: _structs.Tensor, part: Part) -> None:

@@ -4,16 +4,17 @@
     PYTHONPATH=trainer_shim/python check_huggingface.py \\
         --ballast-server ballast-server --tokenizer tokenizer.json --device cuda
 
-For Qwen2.5-VL and Qwen3-VL (small, random weights), draws receipts, starts a loader
+For Qwen2.5-VL and Qwen3-VL (small, random weights), generates receipts, starts a loader
 server, and feeds the same samples to the same model in three ways:
   - prepared by Hugging Face's processor, one by one;
   - prepared by Ballast, unpacked: inputs and loss must be equal bit by bit;
   - prepared by Ballast, packed in one row: the loss must be the mean of the samples'
     losses, weighted by supervised tokens, within the rounding of the number type.
-The pixels are those of the job's `--resample`, a value of `model.resample`, and of this
-environment's Pillow, or with `--backend torchvision` of its torchvision. Where they
-differ, the output names the library, its version and the value that belongs to it.
-Prints one JSON object for each model and type. Exits with 1 if anything differs.
+Compares the pixels of the job's `--resample`, a value of `model.resample`, with the
+pixels of this environment's Pillow or, with `--backend torchvision`, of its
+torchvision. If they differ, the output names the library, its version and the value
+that belongs to it. Prints one JSON object for each model and type. Exits with 1 if
+anything differs.
 Needs torch, torchvision, transformers 5 and Pillow.
 """
 

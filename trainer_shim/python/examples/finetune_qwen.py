@@ -24,8 +24,8 @@ import torch.distributed as dist
 import transformers
 from frameworks.small_qwen import model_for
 
-# Of the small model: bytes as tokens, small images and the first words of each text, so
-# that a laptop's step takes seconds.
+# For the small model: bytes as tokens, small images and the first words of each text,
+# so that a step takes seconds on a laptop.
 SMALL = """\
 sources: [{name: receipts, format: webdataset, path: "receipts/docs-*.tar"}]
 model: {profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 25088,
@@ -90,7 +90,7 @@ def open_model(arguments, job):
 
 
 def save(arguments, model, optimizer, loader, losses):
-    """Checkpoint and loss curve, each whole at any moment."""
+    """Writes checkpoint and loss curve; each file is complete at any moment."""
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(),
              "data": loader.state_dict(), "losses": losses}  # fmt: skip
     path = os.path.join(arguments.out, "checkpoint.pt")

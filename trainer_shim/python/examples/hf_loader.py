@@ -11,7 +11,7 @@ class MicroBatches(torch.utils.data.Dataset):
     """Item `i` is the packed batch of this rank in step `i`.
 
     `reads[i]` are the ordinals of the samples that this rank reads and decodes,
-    `keeps[i]` those of them that it trains on.
+    `keeps[i]` the ones among them that it trains on.
     """
 
     def __init__(self, folder, tokenizer, profile, min_pixels, max_pixels, reads, keeps):

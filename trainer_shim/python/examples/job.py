@@ -1,4 +1,4 @@
-"""A loader server over drawn receipts, for the examples. Standard library only."""
+"""A loader server over generated receipts, for the examples. Standard library only."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import textwrap
 
 
 class Job:
-    """A folder with a drawn dataset, and the servers over it."""
+    """A folder with a generated dataset, and the servers over it."""
 
     def __init__(self, folder, program, samples, seed=1, preset="receipts"):
         self.folder = folder

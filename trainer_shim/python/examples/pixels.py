@@ -6,7 +6,7 @@ import importlib.metadata
 #: Distribution that resizes for each backend of transformers' image processors
 #: (`processor.image_processor.backend`).
 LIBRARIES = {"pil": "pillow", "torchvision": "torchvision"}
-#: Whose pixels each value of `model.resample` has.
+#: The library whose pixels each value of `model.resample` reproduces.
 PIXELS = {
     "pillow12": "Pillow up to 12.3",
     "pillow13": "Pillow 13",
@@ -15,7 +15,8 @@ PIXELS = {
 
 
 def versions():
-    """{distribution: version} of what makes or checks pixels here; None: not installed."""
+    """{distribution: version} of the libraries that make or check pixels here; None:
+    not installed."""
     found = {}
     for name in ("transformers", *LIBRARIES.values()):
         try:
@@ -33,7 +34,8 @@ def resample_of(backend, version):
 
 
 def difference(count, images, resample, backend, version):
-    """What to say where the pixels of `count` of `images` images differ from a processor's.
+    """A message for the case that the pixels of `count` of `images` images differ from
+    a processor's.
 
     Args:
         resample: the job's `model.resample`.

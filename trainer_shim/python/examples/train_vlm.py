@@ -56,7 +56,8 @@ CONFIG = """
         language: {{linear: {token_cost}}}
     serve: {{memory: {memory}, prefetch_steps: 4}}
 """
-# Delivery, objective and placement of each mode; those of PyTorch's modes give the shards.
+# Delivery, objective and placement of each mode; PyTorch's modes use theirs for the
+# shards.
 BALANCE = {
     "off": ("off", "sum", "paired"),
     "sync": ("exchange", "sum", "paired"),
@@ -123,7 +124,8 @@ class Trainer:
         return fully_shard(model)
 
     def mark(self):
-        """Marks the time on the device; it can be read once the device is there."""
+        """Records the time on the device; it can be read once the device has reached
+        it."""
         if not self.cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)

@@ -5,7 +5,7 @@ import transformers
 
 
 def model_for(job, seed=7):
-    """A model whose image tokens and patches are those of `loader.job`.
+    """A model with the image tokens and patches of `loader.job`.
 
     With `tokenizer: bytes` and the profile's token ids the vocabulary is Qwen's, of
     which only the bytes and the special tokens occur.

@@ -27,8 +27,8 @@ def main():
     ) as loader:
         model = model_for(loader.job).to(arguments.device)
         # Every rank gathers every layer, so each must call the tower in each
-        # micro-batch: `balance.align_images: true`, the default, sees to that where
-        # there are samples with images for all (docs/pytorch.md).
+        # micro-batch: `balance.align_images: true`, the default, ensures that if there
+        # are samples with images for all (docs/pytorch.md).
         for layer in [*model.model.language_model.layers, *model.model.visual.blocks]:
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)

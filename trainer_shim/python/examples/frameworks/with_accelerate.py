@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Hugging Face Accelerate. The loader is not prepared: its batches are this rank's, on
-its device, already.
+"""Hugging Face Accelerate. The loader is not prepared: its batches are already this
+rank's, on its device.
 
     torchrun --nproc-per-node 2 with_accelerate.py --server 127.0.0.1:7070 --steps 20
 """

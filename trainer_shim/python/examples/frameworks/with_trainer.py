@@ -25,7 +25,7 @@ class Packed:
 
     def __iter__(self):
         for batch in self.loader:
-            # Else the Trainer's steps would not be the loader's.
+            # Otherwise the Trainer's steps would not be the loader's.
             assert batch.num_micro_batches == self.accumulation, (
                 "step %d has %d micro-batches, and the Trainer takes %d a step: it cannot "
                 "take steps of several sizes, nor packing.mode: scheduled"
@@ -38,8 +38,8 @@ class Trainer(transformers.Trainer):
     def __init__(self, loader, **options):
         super().__init__(**options)
         self.loader = loader
-        # The forward of the Qwen models takes num_items_in_batch, though they do not say
-        # so; without it the Trainer takes the mean of the micro-batches' means.
+        # The forward of the Qwen models takes num_items_in_batch, though they do not
+        # declare it; without it the Trainer takes the mean of the micro-batches' means.
         self.model_accepts_loss_kwargs = True
 
     def get_train_dataloader(self):

@@ -5,10 +5,10 @@
 
 Four processes over Gloo: two data-parallel ranks of two context ranks each. MimoModel
 cuts a batch for its context ranks itself, so each of them loads the whole padded batch
-(packing.mode: padded). The sums of the losses and gradients of all processes are compared
-with those of Hugging Face's Qwen2.5-VL over the same samples. Prints one JSON object and
-exits with 1 if they differ by more than `--noise`. Needs torch, transformers and
-megatron-core; runs on a CPU, without Transformer Engine.
+(packing.mode: padded). Compares the sums of the losses and gradients of all processes
+with the sums for Hugging Face's Qwen2.5-VL over the same samples. Prints one JSON
+object and exits with 1 if they differ by more than `--noise`. Needs torch, transformers
+and megatron-core; runs on a CPU, without Transformer Engine.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def compare(rank, address, steps):
         source = models.hugging_face(token_ids, data.VOCABULARY)
         model = models.mimo_model(source, token_ids["image"], rows=True, context=CP)
         total = torch.zeros(1)
-        batches = [0, 0]  # all, and with padding
+        batches = [0, 0]  # all batches, and batches with padding
         for batch in loader:
             total += single.backward(model, batch)
             batches[0] += 1

@@ -1,4 +1,4 @@
-"""A loader server over drawn documents, for the training examples."""
+"""A loader server over generated documents, for the training examples."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ CONFIG = """
 def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, cp=1,
            packing="shard", max_pixels=50176, dataset=64, preset="mixed",
            colocated=None, balance="", name=None):  # fmt: skip
-    """Yields the address of a server over `dataset` drawn samples, until the block
+    """Yields the address of a server over `dataset` generated samples, until the block
     ends.
 
     Args:

@@ -6,10 +6,10 @@ parallelism, once for each way of delivery.
         --ballast-server ballast-server --device cuda --world 2 --out losses.json
 
 Both modules are on every rank. Each way begins with the same weights and trains on the
-same samples: its global loss of each step must be that of `off`, but for rounding. `split`
-is placement `split`, over `accept_split_placement`. Prints one JSON object per way and
-exits with 1 if a loss differs by more than `--noise` of it. Without GPUs: `--device cpu`,
-over Gloo. Needs torch, transformers and megatron-core.
+same samples: its global loss of each step must equal the loss of `off`, except for
+rounding. `split` is placement `split`, over `accept_split_placement`. Prints one JSON
+object per way and exits with 1 if a loss differs by more than `--noise` of it. Without
+GPUs: `--device cpu`, over Gloo. Needs torch, transformers and megatron-core.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def build(token_ids, device, dtype, split):
     if split:
         tower = model.modality_submodules[models.MODALITY].encoders[models.ENCODER]
         megatron_bridge.accept_split_placement(tower, parallel_state.get_data_parallel_group())
-    # Sums: each rank's loss is divided by the whole step's number of tokens already.
+    # Sums: each rank's loss is already divided by the whole step's number of tokens.
     config = DistributedDataParallelConfig(
         grad_reduce_in_fp32=True, overlap_grad_reduce=False, use_distributed_optimizer=False,
     )  # fmt: skip

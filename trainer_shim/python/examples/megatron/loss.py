@@ -4,10 +4,10 @@
     PYTHONPATH=trainer_shim/python python3 loss.py --ballast-server ballast-server
 
 Two models of the same random weights train on the same samples: MimoModel on packed
-batches, Hugging Face's Qwen2.5-VL on each sample by itself; with `--packing padded` both
-on the loader's padded batches, the latter with its attention mask. Prints one JSON object per
-step and exits with 1 if the losses differ by more than `--noise` of their size. Needs
-torch, transformers and megatron-core; runs on a CPU.
+batches, Hugging Face's Qwen2.5-VL on each sample alone; with `--packing padded` both on
+the loader's padded batches, the latter with the batch's attention mask. Prints one JSON
+object per step and exits with 1 if the losses differ by more than `--noise` of their
+size. Needs torch, transformers and megatron-core; runs on a CPU.
 """
 
 import argparse

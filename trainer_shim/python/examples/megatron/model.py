@@ -97,8 +97,8 @@ class PackedAttention(MegatronModule):
 
 
 class WholeSequence(torch.autograd.Function):
-    """[S/cp, ...] of each context rank -> [S, ...]. Of 2·cp equal pieces of the sequence,
-    rank r has r and 2·cp - 1 - r."""
+    """[S/cp, ...] of each context rank -> [S, ...]. The sequence is cut into 2·cp equal
+    pieces; rank r has pieces r and 2·cp - 1 - r."""
 
     @staticmethod
     def forward(ctx, local, group):
@@ -254,7 +254,7 @@ def layer_weights(theirs, text):
     groups = text.num_key_value_heads
 
     def interleaved(kind):
-        """Each group's queries, key and value side by side."""
+        """Each group's queries, key and value, concatenated."""
         parts = [getattr(x, kind) for x in (attention.q_proj, attention.k_proj, attention.v_proj)]
         rows = [part.view(groups, part.shape[0] // groups, *part.shape[1:]) for part in parts]
         return torch.cat(rows, dim=1).flatten(0, 1)

@@ -7,8 +7,8 @@ One process for the vision tower and one for each stage of the language model, o
 or over NCCL on as many GPUs (`--device cuda`), with MultiModulePipelineCommunicator
 between them. Each loads its own part of the batches,
 holds as many as the schedule has in flight, and compares the gradients of its weights
-with those of the whole model. Prints one JSON object per process and exits with 1 if
-they differ by more than `--noise`. Needs torch, transformers and megatron-core.
+with the whole model's. Prints one JSON object per process and exits with 1 if they
+differ by more than `--noise`. Needs torch, transformers and megatron-core.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def loss_of(loss_mask, label_tokens, losses):
 
 
 def options(arguments, rank):
-    """A loader's, on this process's device."""
+    """A loader's arguments, for this process's device."""
     cuda = arguments.device == "cuda"
     return {"device": "cuda:%d" % rank if cuda else "cpu", "array": "torch",
             "steps": arguments.steps,

@@ -10,7 +10,7 @@ import json
 import sys
 
 COLOURS = ("#8856a7", "#e6550d", "#31a354", "#3182bd")
-WIDTHS = (5, 3, 1.2, 1)  # curves that agree lie on each other
+WIDTHS = (5, 3, 1.2, 1)  # equal curves are on top of each other
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 820, 400, 60, 120, 20, 50
 
 

@@ -1,7 +1,7 @@
 """All data-parallel ranks of a job in one process: one thread and one loader each.
 
-A model that runs over every rank's batch and adds up the gradients trains on one GPU as
-that many processes with a reduction would.
+A model that runs over every rank's batch and adds up the gradients trains on one GPU
+like that many processes with a reduction.
 """
 
 import concurrent.futures

@@ -8,9 +8,9 @@ Each way begins with the same weights and trains on the same samples. The global
 of a step is the sum over all ranks' supervised tokens, divided by their number. One
 rank's loss cannot be compared, since the ranks have different samples in each way. All
 ranks are in this process, one after the other on one GPU. Prints one JSON object per
-way, and exits with 1 if a step's loss differs from that of `off` by more than `--noise`
-of it, or if the loss has not fallen. `--out` is written after each way; plot_losses.py
-draws it. Needs torch, transformers and megatron-core.
+way, and exits with 1 if a step's loss differs from the loss of `off` by more than
+`--noise` of it, or if the loss has not fallen. `--out` is written after each way;
+plot_losses.py draws it. Needs torch, transformers and megatron-core.
 """
 
 import argparse
@@ -37,7 +37,7 @@ NOISE = {"cpu": 1e-4, "cuda": 3e-2}
 
 class Optimizer:
     """AdamW over float32 copies of the weights, with gradients added up in float32, as
-    Megatron-Core's own optimizer has them beside bfloat16."""
+    in Megatron-Core's own optimizer for bfloat16."""
 
     def __init__(self, model):
         self._weights = list(model.parameters())
