@@ -29,7 +29,7 @@ time.localtime()
 
 LOAD = 2
 NO_PACKAGE = 2
-CONVERSATION, DOCUMENT, LEFT_OUT, FAULT = range(4)
+CONVERSATION, DOCUMENT, LEFT_OUT, FAULT, TOO_LONG = range(5)
 NONE = 0xFFFFFFFF
 FORMATS = ("jsonl", "tar", "parquet")
 MOST_FRAMES = 3
@@ -72,7 +72,7 @@ class Cooker:
             f"{self.name}, line {frame.lineno}, in {frame.name}: `{frame.line}`: " for frame in frames[-MOST_FRAMES:]
         )
         if isinstance(error, TooLong):
-            return where + "it takes more processor time than any sound record; does it end?"
+            return where + "it takes more processor time than a record may; does it end?"
         if isinstance(error, MemoryError):
             return where + "it takes more memory than a record may"
         if isinstance(error, Refusal):
@@ -98,7 +98,8 @@ class Cooker:
                 raise Refusal(f"cook gave {len(text) + len(media)} bytes; wanted at most {self.most_bytes}")
             return DOCUMENT if sample.key == "text" else CONVERSATION, text, media
         except (Exception, TooLong, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-            return FAULT, to_reason(self.explain(error)), b""
+            kind = TOO_LONG if isinstance(error, TooLong) else FAULT
+            return kind, to_reason(self.explain(error)), b""
 
 
 def read_records(request):

@@ -34,11 +34,17 @@ struct Part {
 };
 inline constexpr uint32_t kNone = 0xFFFFFFFF;
 
-enum OutcomeKind : uint32_t { kConversation, kDocument, kLeftOut, kFault };
+enum OutcomeKind : uint32_t {
+  kConversation,
+  kDocument,
+  kLeftOut,
+  kFault,
+  kTooLong,  // it took more processor time than a record may
+};
 
 struct Outcome {
   uint32_t kind;
-  uint32_t text;   // bytes; of kFault the reason
+  uint32_t text;   // bytes; of kFault and kTooLong the reason
   uint32_t media;  // bytes
 };
 

@@ -144,9 +144,15 @@ struct Recipe::Waiting : HelperPool::Job {
       case recipe_helper::kLeftOut:
         return all.empty();
       case recipe_helper::kFault:
+      case recipe_helper::kTooLong: {
         if (!CheckUtf8(text).ok() || head.media > 0) return false;
-        status = DataFaultError(absl::StrCat("the recipe: ", text));
+        const std::string why = absl::StrCat("the recipe: ", text);
+        // Another machine may be faster.
+        status = head.kind == recipe_helper::kFault
+                     ? DataFaultError(why)
+                     : absl::UnavailableError(why);
         return true;
+      }
       case recipe_helper::kConversation:
       case recipe_helper::kDocument:
         break;
