@@ -111,9 +111,10 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // A role may have a stream for each peer and three more, 8 at least. One that
   // is opened beyond that ends the idle stream of the role whose consumer has
   // taken no block for the longest time, with ABORTED; a stream is idle while
-  // its consumer does not wait for a block. All roles together may have this
-  // number for each rank of each split, 64 at least; beyond that, the role with
-  // the most streams gives way to one that has fewer.
+  // its consumer does not wait for a block. All roles together may have a
+  // stream for each peer and three more for each rank of each split, 64 at
+  // least; beyond that, the role with the most streams gives way to one that
+  // has fewer.
   //
   // Errors: INVALID_ARGUMENT (no such module, rank or split), OUT_OF_RANGE (the
   // data end before the step), UNAVAILABLE (the loader drains),

@@ -41,14 +41,14 @@ struct EncoderRanks {
 // Chooses an encoder's owner of each sample (balance.placement `split`). The
 // embeddings of a sample move if its owner is not its home. The largest load
 // has priority: the largest is within 1/1024 of the lower bound (the mean load
-// or the largest cost) wherever swaps reach it, or within 1/128 of the bound
-// that applies if few large samples share a rank (SharedBound); the search
-// evaluates a bounded number of moves and may end before. With second priority,
-// few embeddings move: ranks above the bound give samples away, each time the
-// ones that take off the most load per embedding moved. A token that moves
-// between servers counts kBetweenServers times. Finally the ranks' sets of
-// samples are numbered so that the fewest tokens move; up to 512 ranks no other
-// numbering moves fewer.
+// or the largest cost), or within skip_below of the mean, wherever swaps reach
+// it, or within 1/128 of the bound that applies if few large samples share a
+// rank (SharedBound); the search evaluates a bounded number of moves and may
+// end before. With second priority, few embeddings move: ranks above the bound
+// give samples away, each time the ones that take off the most load per
+// embedding moved. A token that moves between servers counts kBetweenServers
+// times. Finally the ranks' sets of samples are numbered so that the fewest
+// tokens move; up to 512 ranks no other numbering moves fewer.
 //
 // Returns one owner for each sample. Pure and the same on every machine. Costs
 // are not negative and sum to less than 2^60.

@@ -21,8 +21,7 @@ namespace ballast {
 //
 //   32 bytes        magic with the version of this format, key, size
 //   8 for each      checksums of the blocks
-//   `size`          the bytes, in blocks of kBlock, of which the last is
-//   shorter
+//   `size`          the bytes, in blocks of kBlock, the last may be shorter
 //
 // A checksum also depends on key and number, so that a block from another place
 // never matches. Immutable; thread-safe.

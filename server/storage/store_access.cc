@@ -76,8 +76,7 @@ absl::StatusOr<StoreKeys> ParseKeysFile(absl::string_view path,
 std::string WithoutKeys(absl::string_view message, const StoreKeys& keys) {
   std::string clean(message);
   for (const std::string* key : {&keys.id, &keys.secret, &keys.session_token}) {
-    if (key->size() < 4) continue;  // too short for a real key, and part of
-                                    // many words
+    if (key->size() < 4) continue;  // not a real key; part of many words
     clean = absl::StrReplaceAll(clean, {{*key, "***"}});
   }
   return clean;
