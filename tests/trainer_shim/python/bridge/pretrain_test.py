@@ -62,8 +62,12 @@ def source_of(job):
     return models.hugging_face(job["model"]["token_ids"], VOCABULARY, hidden=64, layers=2)
 
 
-def configuration(source, address, step="vlm_step"):
-    """Bridge's configuration of a run, as a recipe makes it."""
+def configuration(source, address, step="vlm_step", steps=STEPS, checkpoint=None):
+    """Bridge's configuration of a run, as a recipe makes it.
+
+    Args:
+        checkpoint: folder to begin from, if there is something in it, and to save into.
+    """
     import torch.nn.functional as F
     from megatron.bridge.models.qwen_vl.qwen25_vl_provider import Qwen25VLModelProvider
     from megatron.bridge.training.config import (
@@ -112,7 +116,7 @@ def configuration(source, address, step="vlm_step"):
     return ConfigContainer(
         model=model,
         train=TrainingConfig(
-            train_iters=STEPS, global_batch_size=GLOBAL, micro_batch_size=MICRO // RANKS
+            train_iters=steps, global_batch_size=GLOBAL, micro_batch_size=MICRO // RANKS
         ),
         validation=ValidationConfig(
             eval_interval=STEPS, eval_iters=EVALUATE, eval_global_batch_size=8,
@@ -135,24 +139,29 @@ def configuration(source, address, step="vlm_step"):
         ),
         logger=LoggerConfig(log_interval=1, tensorboard_dir=None),
         tokenizer=TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=VOCABULARY - 1),
-        checkpoint=CheckpointConfig(save=None, load=None, ckpt_format="torch_dist"),
+        checkpoint=CheckpointConfig(
+            save=checkpoint, load=checkpoint, save_interval=1, ckpt_format="torch_dist",
+            async_save=False, async_strategy="mcore", use_persistent_ckpt_worker=False,
+            fully_parallel_save=False, save_optim=False, load_optim=False, save_rng=False,
+            load_rng=False,
+        ),
         rng=RNGConfig(seed=1),
         dist=DistributedInitConfig(distributed_backend="gloo", use_gloo_process_groups=False),
     )  # fmt: skip
 
 
-def run(rank, address, folder, step):
+def run(rank, address, folder, step, steps=STEPS, checkpoint=None):
     """One process of the job; writes what its steps gave."""
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), CUDA_DEVICE_MAX_CONNECTIONS="1"
     )
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=RANKS
+        "gloo", init_method="file://%s/meeting%d" % (folder, steps), rank=rank, world_size=RANKS
     )
     with ballast.Loader(address, dp_rank=rank, device="cpu") as loader:
         source = source_of(loader.job)
-    cfg = configuration(source, address, step)
+    cfg = configuration(source, address, step, steps, checkpoint)
     from megatron.bridge.training.callbacks import Callback
     from megatron.bridge.training.pretrain import pretrain
 
@@ -262,6 +271,23 @@ class PretrainTest(tools.ToolTest):
 
     def test_vlm_step(self):
         self.compare("vlm_step")
+
+    def test_a_resumed_run_goes_on(self):
+        config = self.write("resumed.yaml", CONFIG % JOB)
+        checkpoint = self.path("checkpoint")
+        losses = []
+        with self.server(config, "unix:%s/resumed.sock" % self.folder) as (address,):
+            for steps in (1, 2):
+                processes.start_processes(
+                    run, (address, self.folder, "vlm_step", steps, checkpoint), RANKS,
+                    start_method="fork",
+                )  # fmt: skip
+                seen = torch.load(self.folder + "/seen.pt")
+                losses += [found["lm loss"] for found in seen["losses"]]
+            wanted, _ = apart(reference, address, "train", 2)
+        self.assertEqual(len(losses), 2)
+        for found, loss in zip(losses, wanted):
+            self.assertAlmostEqual(found, loss, delta=1e-5 * loss)
 
     def test_qwen3_vl_step(self):
         self.compare("qwen3_vl_step", equal="true", packing="mode: padded")

@@ -32,7 +32,7 @@ class Names(type):
 
 
 class Empty(types.ModuleType):
-    """A module in which every name is a class, or a function if it begins with `get_`."""
+    """A module in which every name is a class, or a function by its first word."""
 
     __path__ = []
     __version__ = "0"
@@ -44,7 +44,7 @@ class Empty(types.ModuleType):
 def _class_of(owner, name):
     if name.startswith("_"):
         raise AttributeError(name)
-    if name.startswith("get_"):
+    if name.startswith(("get_", "has_", "restore_", "save_")):
         return lambda *_, **__: None
     made = Names(name, (torch.nn.Module,), {"__module__": owner.__name__})
     setattr(owner, name, made)

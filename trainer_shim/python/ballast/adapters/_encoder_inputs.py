@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..errors import FailedPrecondition, InvalidArgument
@@ -66,10 +67,9 @@ def radio(images: Mapping[str, Any]) -> Dict[str, Any]:
             "pixel_values: found %s; RADIO takes %s or %s: set model.image_form"
             % (form, RASTER, TILES)
         )
-    from megatron.core.packed_seq_params import PackedSeqParams
-
+    module = importlib.import_module("megatron.core.packed_seq_params")
     bounds, longest = images["vision_cu_seqlens"], int(images["vision_max_seqlen"])
-    params = PackedSeqParams(
+    params = module.PackedSeqParams(
         qkv_format="thd", cu_seqlens_q=bounds, cu_seqlens_kv=bounds,
         max_seqlen_q=longest, max_seqlen_kv=longest,
     )  # fmt: skip

@@ -104,7 +104,7 @@ def data_iterators(
             loader.close()
             raise
         splits = {} if valid is None else {"valid": valid}
-        train = Batches(loader, inputs, splits=splits, micro_batches=_micro_batches(cfg, "train"))
+        train = Batches(loader, inputs, splits=splits, micro_batches=micro_batches(cfg, "train"))
         return _wrapped(train), None if valid is None else _wrapped(valid)
 
     return build
@@ -275,7 +275,7 @@ def _iterator(
     split = options["split"]
     try:
         check_sizes(cfg, split, loader.job, options.get("start_step", 0))
-        return Batches(loader, adapter(loader), micro_batches=_micro_batches(cfg, split))
+        return Batches(loader, adapter(loader), micro_batches=micro_batches(cfg, split))
     except BaseException:
         loader.close()
         raise
@@ -335,12 +335,16 @@ def counted(cfg: Any, split: str, key: str) -> Tuple[str, Optional[int]]:
     return "train." + key, getattr(getattr(cfg, "train", None), key, None)
 
 
-def _micro_batches(cfg: Any, split: str) -> Optional[int]:
-    """Micro-batches that the trainer takes of each step of a split, if it says so."""
+def micro_batches(cfg: Any, split: str, ranks: int = 1) -> Optional[int]:
+    """Micro-batches that the trainer takes of each step of a split, if it says so.
+
+    Args:
+        ranks: as `check_sizes` takes it.
+    """
     size, micro = (
         counted(cfg, split, key)[1] for key in ("global_batch_size", "micro_batch_size")
     )
-    return None if size is None or micro is None else size // micro
+    return None if size is None or micro is None else size // (micro * ranks)
 
 
 def check_sizes(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
-
-from megatron.bridge.data.base import DatasetProvider
 
 from ..connection import Connection
 from ..errors import FailedPrecondition, InvalidArgument
@@ -14,6 +13,7 @@ from . import bridge_iterators, bridge_qwen3_vl, bridge_vlm
 from .bridge_iterators import Iterators
 from .megatron_hooks import Batches
 
+DatasetProvider: Any = importlib.import_module("megatron.bridge.data.base").DatasetProvider
 _STEPS = ("vlm_step", "qwen3_vl_step")
 _LOADERS = "megatron.bridge.data.loaders"
 
@@ -112,14 +112,13 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
             bridge_iterators.check_sizes(cfg, split, loader.job, step, dp)
             _check_model(cfg.model, groups, loader.job, self.step)
             micro = bridge_iterators.counted(cfg, split, "micro_batch_size")[1]
-            size = bridge_iterators.counted(cfg, split, "global_batch_size")[1]
-            return Batches(loader, self._adapter(loader, cfg, micro),
-                           micro_batches=size // (micro * dp))  # fmt: skip
+            count = bridge_iterators.micro_batches(cfg, split, dp)
+            return Batches(loader, self._adapter(loader, cfg, micro), micro_batches=count)
         except BaseException:
             loader.close()
             raise
 
-    def _adapter(self, loader: Any, cfg: Any, micro: int) -> Any:
+    def _adapter(self, loader: Any, cfg: Any, micro: Optional[int]) -> Any:
         if self.step == "vlm_step":
             return bridge_vlm.Vlm(loader, self.model)
         return bridge_qwen3_vl.Qwen3VlStep(

@@ -288,7 +288,7 @@ def _check_model(
             "special_token_ids[%r] of the model: found %s; wanted the job's image token, %d"
             % (modality, found, image)
         )
-    if video in tokens.values():
+    if video is not None and video in tokens.values():
         raise InvalidArgument(
             "special_token_ids of the model: found %s, with the job's video token, %d, for a "
             "modality that would get no input; wanted one encoder of images and videos, with the "
