@@ -235,8 +235,11 @@ bool AnswerNext(std::unique_ptr<Listing>* kept) {
   memcpy(&request, body.data(), sizeof(request));
   std::vector<uint32_t> wanted((body.size() - sizeof(request)) /
                                sizeof(uint32_t));
-  memcpy(wanted.data(), body.data() + sizeof(request),
-         wanted.size() * sizeof(uint32_t));
+  // Of facts there are none, and memcpy wants no null.
+  if (!wanted.empty()) {
+    memcpy(wanted.data(), body.data() + sizeof(request),
+           wanted.size() * sizeof(uint32_t));
+  }
   LimitTime(request.cpu_seconds);
   Fault fault;
   bool done = false;
