@@ -146,6 +146,18 @@ class MimoTest(unittest.TestCase):
         # A language rank's ids are its own.
         self.assertEqual(adapter(text())["input_ids"].shape, (1, TOTAL))
 
+    def test_a_split_batch_needs_both_modules(self):
+        vision = {key: numbers()[key] for key in ("pixel_values", "image_grid_thw")}
+        for given, said in ((text(), "with text alone"), (batch_of(vision), "with images alone")):
+            given["embedding_send_host"] = numpy.zeros(1)
+            with self.assertRaisesRegex(FailedPrecondition, said):
+                megatron_bridge.forward_inputs(given)
+        given = whole()
+        given.update(embedding_send_host=numpy.zeros(1), embedding_order=numpy.zeros(5))
+        fields = self.fields(given)
+        self.assertEqual(fields["split"][1:], ("hidden_states", "grid_thw"))
+        self.assertIs(fields["split"][0].batch, given)
+
     def test_vision_ranks_of_one_language_rank(self):
         def loader(micro_batches):
             return FakeLoader(

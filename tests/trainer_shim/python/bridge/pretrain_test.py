@@ -9,6 +9,7 @@ import copy
 import importlib
 import os
 import tempfile
+import types
 import unittest
 
 import torch
@@ -22,7 +23,8 @@ without_gpu.install()
 import megatron.bridge.training.pretrain  # noqa: E402  once, for all processes
 
 import model as models  # noqa: E402
-from ballast.adapters import huggingface  # noqa: E402
+from ballast import FailedPrecondition, InvalidArgument  # noqa: E402
+from ballast.adapters import bridge_provider, huggingface  # noqa: E402
 
 RANKS, STEPS, GLOBAL, MICRO, EVALUATE = 2, 2, 16, 4, 1
 JOB = {
@@ -135,7 +137,8 @@ def configuration(source, address, step="vlm_step", steps=STEPS, checkpoint=None
             average_in_collective=False,
         ),
         dataset=BallastDatasetProvider(
-            servers=address, model="qwen2_5_vl", step=step, loader={"device": "cpu", "array": "torch"}
+            servers=address, model="qwen2_5_vl", step=step,
+            loader={"device": "cpu", "array": "torch"},
         ),
         logger=LoggerConfig(log_interval=1, tensorboard_dir=None),
         tokenizer=TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=VOCABULARY - 1),
@@ -242,6 +245,57 @@ def largest_difference(found, wanted):
     """Of gradients, relative to each one's norm."""
     assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
     return max(float((found[name] - of).norm() / of.norm()) for name, of in wanted.items())
+
+
+class ProviderTest(unittest.TestCase):
+    def groups(self, **sizes):
+        return types.SimpleNamespace(**{
+            key: types.SimpleNamespace(size=lambda n=size: n, rank=lambda n=size: n - 1)
+            for key, size in dict({"dp": 1, "tp": 1, "pp": 1, "cp": 1}, **sizes).items()
+        })  # fmt: skip
+
+    def job(self, vision, language):
+        return {"modules": [dict(module="vision", **vision), dict(module="language", **language)]}
+
+    def test_place(self):
+        place = bridge_provider._place
+        first = place(self.groups(dp=2, tp=2), self.job({"dp": 2}, {"dp": 2, "tp": 2}))
+        self.assertEqual(first["modules"], ("vision", "language"))
+        self.assertEqual((first["dp_rank"], first["tp_rank"]), (1, {"vision": 0, "language": 1}))
+        later = place(self.groups(pp=2), self.job({"dp": 1}, {"dp": 1, "pp": 2}))
+        self.assertEqual((later["modules"], later["pp_rank"]), ("language", 1))
+        # Context ranks of a model that cuts whole batches are the job's tensor ranks.
+        whole = place(self.groups(tp=2, cp=2), self.job({"dp": 1}, {"dp": 1, "tp": 4}))
+        self.assertEqual((whole["tp_rank"]["language"], whole["cp_rank"]["language"]), (3, 0))
+        cut = place(self.groups(cp=2), self.job({"dp": 1}, {"dp": 1, "cp": 2}))
+        self.assertEqual(cut["cp_rank"]["language"], 1)
+        with self.assertRaisesRegex(FailedPrecondition, "found dp 4; .*language.dp is 2"):
+            place(self.groups(dp=4), self.job({"dp": 2}, {"dp": 2}))
+
+    def test_models_that_would_train_on_something_else(self):
+        check, model = bridge_provider._check_model, types.SimpleNamespace
+        one, stages = self.groups(), self.groups(pp=2)
+        check(model(calculate_per_token_loss=True), one, {"padded": False}, "vlm_step")
+        for given, groups, job, step, said in (
+            (model(calculate_per_token_loss=False), one, {}, "vlm_step",
+             "per_token_loss: found false"),
+            (model(transformer=model(calculate_per_token_loss=False)), one, {}, "vlm_step",
+             "per_token_loss: found false"),
+            (model(variable_seq_lengths=False), stages, {}, "vlm_step", "variable_seq_lengths"),
+            (model(), one, {"padded": False}, "qwen3_vl_step", "packing.mode: padded"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(FailedPrecondition, said):
+                check(given, groups, job, step)
+        check(model(variable_seq_lengths=False), stages, {"padded": True}, "vlm_step")
+
+    def test_options_and_other_callers_are_refused(self):
+        provider = bridge_provider.BallastDatasetProvider
+        with self.assertRaisesRegex(InvalidArgument, "step: found 'gpt_step'"):
+            provider(servers="unix:/nowhere", step="gpt_step")
+        with self.assertRaisesRegex(InvalidArgument, "dataloader_type: found 'single'"):
+            provider(servers="unix:/nowhere", dataloader_type="single")
+        with self.assertRaisesRegex(FailedPrecondition, "found no build_train_valid_test_data_l"):
+            provider(servers="unix:/nowhere").build_datasets(None)
 
 
 class PretrainTest(tools.ToolTest):

@@ -81,6 +81,35 @@ class MimoTest(unittest.TestCase):
         torch.testing.assert_close(loss, dropped)
         self.assertEqual(set(self.tower(found).values()), {None})
 
+    def test_videos_beside_images(self):
+        # Against Hugging Face's model, which runs its tower over images and over videos.
+        given = batch(GRIDS)
+        video = [IDS["vision_start"], *[IDS["video"]] * 8, IDS["vision_end"]]  # of 2 x 4 x 4
+        row = given["input_ids"][0].tolist()
+        middle = row.index(3) + 1  # after the first image
+        row = row[:middle] + video + row[middle:]
+        given["input_ids"] = torch.tensor([row])
+        given["labels"] = torch.tensor([row[1:] + [-100]])
+        given["loss_mask"] = torch.tensor([[1.0] * (len(row) - 1) + [0.0]])
+        given["position_ids"] = torch.arange(len(row)).expand(3, 1, -1)
+        given["cu_seqlens"] = given["cu_seqlens_padded"] = torch.tensor([0, len(row)]).int()
+        given["max_seqlen"] = len(row)
+        given["pixel_values_videos"] = torch.randn(
+            32, VALUES, generator=torch.Generator().manual_seed(9)
+        )
+        given["video_grid_thw"] = torch.tensor([[2, 4, 4]])
+        loader = types.SimpleNamespace(job=consumers.job(), schedule=None)
+        loader.job["model"].update(
+            token_ids={"image": IDS["image"], "video": IDS["video"]}, video={"fps": 2.0}
+        )
+        inputs = megatron_bridge.Mimo(loader, model=self.model)(given)
+        loss = single.loss_sum(self.model, inputs)
+        keys = ("input_ids", "position_ids", "pixel_values", "image_grid_thw",
+                "pixel_values_videos", "video_grid_thw")  # fmt: skip
+        logits = self.source(**{key: given[key] for key in keys}).logits
+        wanted = torch.nn.functional.cross_entropy(logits[0], given["labels"][0], reduction="sum")
+        torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=0)
+
     def test_text_alone(self):
         given = batch([])
         self.assertIsNone(megatron_bridge.forward_inputs(given)["modality_inputs"])

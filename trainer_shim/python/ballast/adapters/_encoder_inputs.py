@@ -92,9 +92,14 @@ def images_of(batch: Mapping[str, Any], *, dummy: bool) -> Optional[Dict[str, An
         return None
     packed = form_of(found) in (MERGED, RASTER)
     found["pixel_values"] = found["pixel_values"][: -patches if packed else -1]
-    for key in (*_OF_IMAGES, *_OF_CROPS, "vision_cu_seqlens"):
+    for key in (*_OF_CROPS, "vision_cu_seqlens"):
         if key in found:
             found[key] = found[key][:-1]
+    if "crops_per_image" in found:
+        real = found["crops_per_image"].shape[0] - 1
+        for key in _OF_IMAGES:
+            if key in found:
+                found[key] = found[key][:real]
     return found
 
 

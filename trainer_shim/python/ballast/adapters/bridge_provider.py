@@ -185,6 +185,7 @@ def _place(groups: Any, job: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _check_model(model: Any, groups: Any, job: Mapping[str, Any], step: str) -> None:
+    model = getattr(model, "transformer", model)  # Bridge's newer configurations nest it
     if not getattr(model, "calculate_per_token_loss", True):
         raise FailedPrecondition(
             "model.calculate_per_token_loss: found false; wanted true: the mean of each "

@@ -219,12 +219,13 @@ def _inputs(
             )
         require_patches(batch, "balance.placement `split`")
         require_no_videos(batch, "balance.placement `split`")
+        tower = TowerBatch(batch)
         fields = [arguments_of(batch, each) for each in by_name(encoders).values()]
         values, grid = (
             next(name for name, value in fields[0].items() if value is batch[key])
             for key in ("pixel_values", "image_grid_thw")
         )
-        fields[0]["split"] = (TowerBatch(batch), values, grid)
+        fields[0]["split"] = (tower, values, grid)
         inputs["modality_inputs"] = {modality: dict(zip(by_name(encoders), fields))}
         return inputs
     found = images_of(batch, dummy=dummy_image == "zero")
