@@ -219,7 +219,8 @@ absl::Status Build(const LoadedConfig& config, const Options& options,
   return absl::FailedPreconditionError(absl::StrCat(
       "source ", empty,
       ": its index holds no sample: either all are bad, skipped or left out by "
-      "filters, as said above, or `path` names the wrong files"));
+      "filters, as said above, or `path` names the wrong files; records of "
+      "another form become samples by a recipe (docs/recipes.md)"));
 }
 
 absl::Status VerifyRecipe(const LoadedConfig& config, uint64_t samples) {

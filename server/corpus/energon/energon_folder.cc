@@ -145,19 +145,14 @@ absl::Status RefuseClass(absl::string_view name) {
         name,
         ": its samples are made by a cooker, which is Python: write it as a "
         "recipe (docs/recipes.md). If each sample is KEY.json or KEY.txt with "
-        "its images beside "
-        "it, "
-        "`energon: {crude: webdataset}` on the source reads it so; or give the "
-        "folder a sample_type and field_map"));
+        "its images beside it, `energon: {crude: webdataset}` on the source "
+        "reads it so; or give the folder a sample_type and field_map"));
   }
   return absl::UnimplementedError(absl::StrCat(
       "sample_type ", name,
       " makes no conversation that is known here; wanted CaptioningSample, "
       "OCRSample, TextSample, VQASample, VidQASample or ChatMLWebdataset. "
-      "Write the samples as "
-      "KEY.json with "
-      "`conversations` and the images beside it, and read them with format: "
-      "webdataset"));
+      "Make conversations of its samples by a recipe (docs/recipes.md)"));
 }
 
 }  // namespace
