@@ -200,9 +200,10 @@ void ForbidForks() {
 void LimitResources(uint64_t memory) {
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  setrlimit(RLIMIT_FSIZE, &none);
-  // Sanitizers reserve terabytes of address space.
+  // Sanitizers reserve terabytes of address space, and report to stderr, which
+  // may be a file.
   if (kSanitized) return;
+  setrlimit(RLIMIT_FSIZE, &none);
   const rlimit space = {memory, memory};
   setrlimit(RLIMIT_AS, &space);
 }
