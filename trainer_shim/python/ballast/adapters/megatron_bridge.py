@@ -15,6 +15,7 @@ from ._arrays import (
     on_first_stage,
     require_images,
     require_no_videos,
+    require_paired,
     require_patches,
     require_whole,
     where,
@@ -228,6 +229,7 @@ def _inputs(
         fields[0]["split"] = (tower, values, grid)
         inputs["modality_inputs"] = {modality: dict(zip(by_name(encoders), fields))}
         return inputs
+    require_paired(batch)
     found = images_of(batch, dummy=dummy_image == "zero")
     if videos is None:
         require_no_videos(batch, "the model")
