@@ -98,9 +98,8 @@ def main(source, target):
     for tick in range(5):
         step = last * tick / 4
         out.append(label(across(step), TOPS[1] + PLOT_H + 18, f"{step:.0f}", "middle"))
-    out.append(
-        label(LEFT + PLOT_W, HEIGHT - 12, "by step; grey: a server is killed")
-    )
+    killed = "; grey: a server is killed" if any(s["kill"] for s in steps) else ""
+    out.append(label(LEFT + PLOT_W, HEIGHT - 12, "by step" + killed))
     out.append("</svg>")
     with open(target, "w", encoding="utf-8") as svg:
         svg.write("\n".join(out) + "\n")
