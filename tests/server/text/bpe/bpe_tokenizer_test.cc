@@ -77,7 +77,7 @@ TEST(BpeTokenizerTest, APrefixedSpaceBelongsToTheFirstToken) {
 
 TEST(BpeTokenizerTest, KnowsItsAddedTokens) {
   json file = SmallTokenizerJson();
-  file["added_tokens"] = {AddedTokenJson(256, "<x>")};
+  file["added_tokens"] = json::array({AddedTokenJson(256, "<x>")});
   const auto tokenizer = Make(file);
   EXPECT_EQ(tokenizer->SpecialTokenId("<x>"), 256);
   EXPECT_EQ(tokenizer->SpecialTokenId("a"), std::nullopt);
