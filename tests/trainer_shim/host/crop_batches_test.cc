@@ -64,7 +64,7 @@ TEST_P(CropBatchesTest, DeliveriesAreByteIdentical) {
 class Oracle {
  public:
   Oracle(const PackedBatch& batch, uint64_t crop)
-      : batch_(batch), shape_(batch.crops.shape), crop_(crop) {
+      : batch_(batch), shape_(batch.crops.shape) {
     grid_w_ = batch.vision.image_grid_thw[3 * crop + 2];
     patches_ = batch.vision.image_grid_thw[3 * crop + 1] * grid_w_;
     height_ = batch.crops.imgs_sizes[2 * crop];
@@ -98,7 +98,6 @@ class Oracle {
  private:
   const PackedBatch& batch_;
   const PatchShape& shape_;
-  uint64_t crop_;
   uint64_t patches_;
   uint32_t grid_w_;
   uint32_t height_;
