@@ -6,10 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,25 @@
 #include "common/small_file.h"
 
 namespace ballast {
+
+// The bytes of a struct of a helper's protocol, which stays owned by the
+// caller.
+template <typename T>
+absl::string_view GetBytes(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+// Moves such a struct from the front of an answer to `value`. False, and
+// nothing is taken: the answer is too short.
+template <typename T>
+bool Take(absl::string_view* from, T* value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  if (from->size() < sizeof(T)) return false;
+  std::memcpy(value, from->data(), sizeof(T));
+  from->remove_prefix(sizeof(T));
+  return true;
+}
 
 // Why a helper ended before its HelperProcess did.
 enum class HelperEnd {
@@ -66,7 +87,8 @@ struct HelperProgram {
   // If `image` is null: the program's file, and its arguments.
   std::string path = {};
   std::vector<std::string> arguments = {};
-  // Of its environment, beside those of ours that it may have: "NAME=VALUE".
+  // Variables of its environment, "NAME=VALUE", in addition to the inherited
+  // ones that a helper may have.
   std::vector<std::string> variables = {};
 };
 

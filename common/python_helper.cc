@@ -82,9 +82,7 @@ absl::Status CloseBox(HelperProcess* helper, uint64_t memory) {
   uint32_t kind = 0;
   std::string answer;
   BALLAST_RETURN_IF_ERROR(helper->Send(
-      kCloseBox, {absl::string_view(reinterpret_cast<const char*>(numbers),
-                                    sizeof(numbers)),
-                  GetBoxFilter(helper->process())}));
+      kCloseBox, {GetBytes(numbers), GetBoxFilter(helper->process())}));
   return helper->Receive(kMostReasonBytes, &kind, &answer);
 }
 

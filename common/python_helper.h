@@ -30,7 +30,7 @@ struct PythonModule {
 };
 
 // Starts `python`, an interpreter of FindPythons, with the order of its sets
-// and the threads of its libraries fixed. `name` is that of the process. The
+// and the threads of its libraries fixed. `name` is the name of the process. The
 // files beside it are not on its path, nor are packages of the user's home.
 // Errors: as StartHelper.
 absl::StatusOr<HelperChild> StartPython(const char* name,

@@ -1,6 +1,5 @@
 #include "server/recipe/recipe.h"
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -35,19 +34,6 @@ constexpr int kRules = 1;
 constexpr char kNoPython[] =
     "recipes need a python3 with what they import: the first of PATH counts, "
     "or Debian's";
-
-template <typename T>
-absl::string_view GetBytes(const T& value) {
-  return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-template <typename T>
-bool Take(absl::string_view* from, T* value) {
-  if (from->size() < sizeof(T)) return false;
-  std::memcpy(value, from->data(), sizeof(T));
-  from->remove_prefix(sizeof(T));
-  return true;
-}
 
 bool ReadMedium(const Json& json, CookedSample::Medium* medium) {
   if (json.is_string()) {

@@ -29,11 +29,6 @@ constexpr char kNoLibrary[] =
     "loaded here";
 
 template <typename T>
-absl::string_view GetBytes(const T& value) {
-  return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-template <typename T>
 void Take(size_t count, absl::string_view* from, std::vector<T>* values) {
   values->resize(count);
   std::memcpy(values->data(), from->data(), count * sizeof(T));

@@ -1,7 +1,6 @@
 #include "server/text/template/template_renderer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,19 +32,6 @@ constexpr char kNoJinja[] =
     "the checkpoint's template; install Debian's python3-jinja2, or `pip "
     "install jinja2` for the first python3 of PATH, or name a template of "
     "docs/text.md";
-
-template <typename T>
-absl::string_view GetBytes(const T& value) {
-  return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-template <typename T>
-bool Take(absl::string_view* from, T* value) {
-  if (from->size() < sizeof(T)) return false;
-  std::memcpy(value, from->data(), sizeof(T));
-  from->remove_prefix(sizeof(T));
-  return true;
-}
 
 size_t ProcessesOf(const TemplateRenderer::Options& options) {
   if (options.processes > 0) return options.processes;

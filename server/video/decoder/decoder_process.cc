@@ -31,10 +31,6 @@ constexpr uint64_t kMostAnswer =
 // Beside a reason, in an answer.
 constexpr uint64_t kMostContext = 256;
 
-absl::string_view GetBytes(const Request& request) {
-  return {reinterpret_cast<const char*>(&request), sizeof(request)};
-}
-
 // Processor time of a request: generous, since it only has to end what would
 // never end.
 constexpr uint64_t kBaseSeconds = 60;
