@@ -71,12 +71,33 @@ struct Record {
   std::shared_ptr<const void> bytes;
 };
 
+// Places of the records of a data file: the base of both kinds of parsers.
+class RecordPlaces {
+ public:
+  virtual ~RecordPlaces() = default;
+
+  // Whether images are in the data file itself.
+  virtual bool HoldsImages() const { return true; }
+  // The folder of media that records name; null: they name none.
+  virtual const MediaRoot* media() const { return nullptr; }
+
+  // The ranges of an object of a store that Read and the reading of its media
+  // need; `images`: also of images. Errors: as Read.
+  virtual absl::StatusOr<std::vector<ByteRange>> Ranges(
+      const IndexSampleRecord& entry, FileView file, bool /*images*/) const {
+    return std::vector<ByteRange>{
+        RangeToKeep({entry.offset, entry.length}, file.size())};
+  }
+  // Drops what Read keeps of the record in memory: the file may have been
+  // another one.
+  virtual void Forget(const IndexSampleRecord& /*entry*/,
+                      const FileView& /*file*/) const {}
+};
+
 // The parser of one format, for building an index and for serving alike: both
 // make the same Record of the same bytes. Thread-safe; blocks on the disk.
-class RecordParser {
+class RecordParser : public RecordPlaces {
  public:
-  virtual ~RecordParser() = default;
-
   // Finds the records of a whole data file and passes them to the scanner, in
   // the order of the index. Errors, which end the build: as File; of the
   // scanner; FAILED_PRECONDITION and UNIMPLEMENTED (the file is not what the
@@ -93,28 +114,12 @@ class RecordParser {
                                       const ReadParts& parts,
                                       bool lists) const = 0;
 
-  // Whether images are in the data file itself.
-  virtual bool HoldsImages() const { return true; }
-  // The folder of media that records name; null: they name none.
-  virtual const MediaRoot* media() const { return nullptr; }
-
-  // The ranges of an object of a store that Read and the reading of its media
-  // need; `images`: also of images. Errors: as Read.
-  virtual absl::StatusOr<std::vector<ByteRange>> Ranges(
-      const IndexSampleRecord& entry, FileView file, bool /*images*/) const {
-    return std::vector<ByteRange>{
-        RangeToKeep({entry.offset, entry.length}, file.size())};
-  }
   // Paths of media in a store that the record names, as far as it can be read.
   // Errors: as FileView.
   virtual absl::StatusOr<std::vector<std::string>> StoredMedia(
       const IndexSampleRecord& /*entry*/, FileView /*file*/) const {
     return std::vector<std::string>();
   }
-  // Drops what Read keeps of the record in memory: the file may have been
-  // another one.
-  virtual void Forget(const IndexSampleRecord& /*entry*/,
-                      const FileView& /*file*/) const {}
 };
 
 // A record of a source with a recipe, before the recipe makes a sample of it.
@@ -143,22 +148,12 @@ class RawRecordSink {
 };
 
 // As RecordParser, for the records that a recipe is given. Thread-safe.
-class RawRecordParser {
+class RawRecordParser : public RecordPlaces {
  public:
-  virtual ~RawRecordParser() = default;
   virtual absl::Status Scan(const File& file, RawRecordSink& sink) const = 0;
   virtual absl::StatusOr<RawRecord> Read(const IndexSampleRecord& entry,
                                          FileView file,
                                          absl::string_view file_name) const = 0;
-  virtual bool HoldsImages() const { return true; }
-  virtual const MediaRoot* media() const { return nullptr; }
-  virtual absl::StatusOr<std::vector<ByteRange>> Ranges(
-      const IndexSampleRecord& entry, FileView file, bool /*images*/) const {
-    return std::vector<ByteRange>{
-        RangeToKeep({entry.offset, entry.length}, file.size())};
-  }
-  virtual void Forget(const IndexSampleRecord& /*entry*/,
-                      const FileView& /*file*/) const {}
 };
 
 // A format of sources, as its folder describes it. `directory` is that of the

@@ -293,12 +293,37 @@ absl::StatusOr<Record> GetRecord(const RowReader::Place& place,
   return record;
 }
 
-class ParquetParser final : public RecordParser {
+// The base of both parsers of rows.
+template <typename Parser>
+class RowParser : public Parser {
+ public:
+  RowParser(ParquetColumns columns, MediaRoot media,
+            std::shared_ptr<RowGroupCache> row_groups)
+      : reader_(std::move(columns), std::move(row_groups)),
+        media_(std::move(media)) {}
+
+  const MediaRoot* media() const override { return &media_; }
+  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
+                                                FileView file,
+                                                bool images) const override {
+    return reader_.Ranges(entry, file, images);
+  }
+  void Forget(const IndexSampleRecord& entry,
+              const FileView& file) const override {
+    reader_.Forget(entry, file);
+  }
+
+ protected:
+  const RowReader reader_;
+  const MediaRoot media_;  // of videos that a row names by path
+};
+
+class ParquetParser final : public RowParser<RecordParser> {
  public:
   ParquetParser(ParquetColumns columns, MediaRoot media,
                 std::shared_ptr<RowGroupCache> row_groups)
-      : reader_(std::move(columns), std::move(row_groups)),
-        media_(std::move(media)) {}
+      : RowParser(std::move(columns), std::move(media), std::move(row_groups)) {
+  }
 
   absl::Status Scan(const File& file, FileScanner& scanner) const override {
     // As ProbeImages: what this reads is all that the images are looked at.
@@ -334,17 +359,6 @@ class ParquetParser final : public RecordParser {
     return Annotate(record.status(), absl::StrCat("row ", entry.line));
   }
 
-  const MediaRoot* media() const override { return &media_; }
-  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
-                                                FileView file,
-                                                bool images) const override {
-    return reader_.Ranges(entry, file, images);
-  }
-  void Forget(const IndexSampleRecord& entry,
-              const FileView& file) const override {
-    reader_.Forget(entry, file);
-  }
-
  private:
   // Adds the row to the scan, or returns why it is bad.
   absl::Status AddRow(const RowReader::Place& place, const File& file,
@@ -354,17 +368,14 @@ class ParquetParser final : public RecordParser {
     BALLAST_RETURN_IF_ERROR(NameClips(&record));
     return scanner.AddRecord(std::move(record), file, &media_);
   }
-
-  const RowReader reader_;
-  const MediaRoot media_;  // of videos that a row names by path
 };
 
 // Rows with all their columns, for a recipe. Their bytes are in memory.
-class RawParquetParser final : public RawRecordParser {
+class RawParquetParser final : public RowParser<RawRecordParser> {
  public:
   RawParquetParser(ParquetColumns columns, MediaRoot media)
-      : reader_(std::move(columns), RowGroupCache::OfProcess()),
-        media_(std::move(media)) {}
+      : RowParser(std::move(columns), std::move(media),
+                  RowGroupCache::OfProcess()) {}
 
   absl::Status Scan(const File& file, RawRecordSink& sink) const override {
     return reader_.ScanRows(
@@ -391,17 +402,6 @@ class RawParquetParser final : public RawRecordParser {
     return Annotate(raw.status(), absl::StrCat("row ", entry.line));
   }
 
-  const MediaRoot* media() const override { return &media_; }
-  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
-                                                FileView file,
-                                                bool images) const override {
-    return reader_.Ranges(entry, file, images);
-  }
-  void Forget(const IndexSampleRecord& entry,
-              const FileView& file) const override {
-    reader_.Forget(entry, file);
-  }
-
  private:
   static absl::StatusOr<RawRecord> GetRawRecord(const RowReader::Place& place,
                                                 absl::string_view file_name) {
@@ -417,9 +417,6 @@ class RawParquetParser final : public RawRecordParser {
     }
     return raw;
   }
-
-  const RowReader reader_;
-  const MediaRoot media_;
 };
 
 absl::StatusOr<MediaRoot> GetMediaRoot(const v1::Source& source,
