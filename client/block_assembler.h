@@ -75,17 +75,17 @@ class BlockAssembler {
 class OverwriteCount {
  public:
   // Maximum number of fetches of one block.
-  static constexpr int kMostFetches = 8;
+  static constexpr int kMaxFetches = 8;
 
   // Call for each block that is not intact. OK: fetch it again. Errors, final:
-  // as CheckIntact, if the same block was overwritten kMostFetches times in a
+  // as CheckIntact, if the same block was overwritten kMaxFetches times in a
   // row.
   absl::Status Note(const FetchedBlock& block) {
     if (!status_.ok()) return status_;
     const std::pair<uint64_t, uint32_t> id(block.step(), block.micro_batch());
     count_ = last_ == id ? count_ + 1 : 1;
     last_ = id;
-    if (count_ == kMostFetches) status_ = CheckIntact(block);
+    if (count_ == kMaxFetches) status_ = CheckIntact(block);
     return status_;
   }
 

@@ -15,10 +15,10 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
-constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 
 uint64_t RegionBytes(uint64_t wanted) {
-  return AlignUp(std::min(wanted, kMostBytes), kPage);
+  return AlignUp(std::min(wanted, kMaxBytes), kPage);
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ std::shared_ptr<BufferPool> BufferPools::Take(uint64_t region_bytes) {
             if (idle == nullptr) return;
             MutexLock lock(&idle->mutex);
             idle->pools.push_back(std::move(back));
-            if (idle->pools.size() <= kMostIdle) return;
+            if (idle->pools.size() <= kMaxIdle) return;
             oldest = std::move(idle->pools.front());
             idle->pools.pop_front();
           }};

@@ -75,9 +75,9 @@ class BufferPools {
   BufferPools();
 
   // Returns an unused pool. It comes back when its last owner releases it; all
-  // its buffers must have been returned by then. The latest kMostIdle unused
+  // its buffers must have been returned by then. The latest kMaxIdle unused
   // pools are kept with their regions.
-  static constexpr size_t kMostIdle = 2;
+  static constexpr size_t kMaxIdle = 2;
   std::shared_ptr<BufferPool> Take(uint64_t region_bytes);
 
  private:

@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMostSeconds = 1'000'000;
+constexpr uint64_t kMaxSeconds = 1'000'000;
 
 // Adds a flag of whole seconds, at least `least`; `store` receives the value.
 void AddSeconds(Command* command, const char* flag, const char* help,
@@ -21,7 +21,7 @@ void AddSeconds(Command* command, const char* flag, const char* help,
           [store = std::move(store)](uint64_t seconds) {
             store(absl::Seconds(seconds));
           },
-          help, least, kMostSeconds)
+          help, least, kMaxSeconds)
       .ShowDefault(shown_default);
 }
 

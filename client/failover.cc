@@ -9,7 +9,7 @@ namespace ballast {
 namespace {
 
 // A rank's patience ends before 2^6 times the limit.
-constexpr int kMostDoublings = 6;
+constexpr int kMaxDoublings = 6;
 
 std::string Duration(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
@@ -101,7 +101,7 @@ absl::Duration Failover::slow_after() const {
 }
 
 int Failover::HangDoublings() const {
-  return std::min(hangs_ / static_cast<int>(servers_.size()), kMostDoublings);
+  return std::min(hangs_ / static_cast<int>(servers_.size()), kMaxDoublings);
 }
 
 absl::Duration Failover::Backoff(int failures) {

@@ -18,11 +18,11 @@
 namespace ballast {
 namespace {
 
-constexpr size_t kLeastToken = 16;
-constexpr size_t kMostToken = 4096;
+constexpr size_t kMinToken = 16;
+constexpr size_t kMaxToken = 4096;
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  auto bytes = ReadSmallFile(path, 2 * kMostToken);
+  auto bytes = ReadSmallFile(path, 2 * kMaxToken);
   if (!bytes.ok()) return Annotate(bytes.status(), "--token-file");
   absl::string_view line = *bytes;
   line = absl::StripAsciiWhitespace(line.substr(0, line.find('\n')));
@@ -34,10 +34,10 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
 }  // namespace
 
 absl::Status CheckToken(absl::string_view token) {
-  if (token.size() < kLeastToken || token.size() > kMostToken) {
+  if (token.size() < kMinToken || token.size() > kMaxToken) {
     return absl::InvalidArgumentError(
         absl::StrCat("found a token of ", token.size(), " bytes; wanted ",
-                     kLeastToken, " to ", kMostToken));
+                     kMinToken, " to ", kMaxToken));
   }
   const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
     return absl::ascii_isalnum(c) ||

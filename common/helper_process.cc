@@ -28,7 +28,7 @@ namespace ballast {
 namespace {
 
 // Crashes of new processes that make a request at fault.
-constexpr int kMostCrashes = 2;
+constexpr int kMaxCrashes = 2;
 // A killed process is gone within milliseconds, unless the kernel waits for a
 // file system that hangs.
 constexpr absl::Duration kKillTime = absl::Seconds(1);
@@ -341,7 +341,7 @@ absl::Status HelperProcess::Judge(HelperEnd end, int code, int status,
     case HelperEnd::kMemoryLimit:
       return InputFault("takes more memory than an input may");
     case HelperEnd::kCrash:
-      if (++*crashes < kMostCrashes) return absl::OkStatus();
+      if (++*crashes < kMaxCrashes) return absl::OkStatus();
       return InputFault(
           absl::StrCat("ended on it twice (", GetHow(code, status), ")"));
     case HelperEnd::kSilence:
@@ -420,7 +420,7 @@ bool HelperProcess::Await(short events) {
 
 bool HelperProcess::Write(const char* from, size_t size,
                           absl::Span<const int> fds) {
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int) * kMostPassedFds)] = {};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int) * kMaxPassedFds)] = {};
   while (size > 0) {
     iovec bytes = {const_cast<char*>(from), size};
     msghdr message = {};

@@ -146,8 +146,8 @@ struct Filter {
   }
 
  private:
-  static constexpr size_t kMost = 2 * kAllowedCount + 64;
-  sock_filter code_[kMost];
+  static constexpr size_t kMaxCount = 2 * kAllowedCount + 64;
+  sock_filter code_[kMaxCount];
   size_t count_ = 0;
 };
 
@@ -325,7 +325,7 @@ bool ReadRequest(uint32_t* kind, std::string* body, int* fds, size_t most,
                  size_t* count) {
   HelperFrame frame = {};
   iovec bytes = {&frame, sizeof(frame)};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int) * kMostPassedFds)];
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int) * kMaxPassedFds)];
   msghdr message = {};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;

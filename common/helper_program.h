@@ -45,7 +45,7 @@ inline constexpr int kExitNoMemory = 121;     // the machine has too little
 inline constexpr int kExitMemoryLimit = 122;  // the helper's own limit
 
 // The most descriptors that travel with a frame.
-inline constexpr size_t kMostPassedFds = 4;
+inline constexpr size_t kMaxPassedFds = 4;
 
 // Whether this kernel can put a helper into its box.
 bool CanBoxHelpers();

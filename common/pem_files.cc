@@ -20,7 +20,7 @@
 namespace ballast {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr size_t kMaxBytes = size_t{1} << 20;
 
 struct Free {
   void operator()(BIO* bio) const { BIO_free(bio); }
@@ -49,7 +49,7 @@ int NoPassword(char*, int, int, void* asked) {
 }
 
 absl::StatusOr<std::string> Read(const NamedFile& file) {
-  auto bytes = ReadSmallFile(file.path, kMostBytes);
+  auto bytes = ReadSmallFile(file.path, kMaxBytes);
   return bytes.ok() ? bytes : Annotate(bytes.status(), file.name);
 }
 

@@ -35,7 +35,7 @@ while True:
     exec(compile(text, name + ".py", "exec"), module.__dict__)
 )";
 
-constexpr uint64_t kMostReasonBytes = 1 << 16;
+constexpr uint64_t kMaxReasonBytes = 1 << 16;
 
 }  // namespace
 
@@ -83,7 +83,7 @@ absl::Status CloseBox(HelperProcess* helper, uint64_t memory) {
   std::string answer;
   BALLAST_RETURN_IF_ERROR(helper->Send(
       kCloseBox, {GetBytes(numbers), GetBoxFilter(helper->process())}));
-  return helper->Receive(kMostReasonBytes, &kind, &answer);
+  return helper->Receive(kMaxReasonBytes, &kind, &answer);
 }
 
 }  // namespace ballast

@@ -11,7 +11,7 @@ namespace ballast {
 // upsampling, a triangle filter, and its colour conversion. Pure.
 
 // libjpeg repeats samples instead if a row of chroma is this short.
-inline constexpr uint32_t kMostRepeatedWidth = 2;
+inline constexpr uint32_t kMaxRepeatedWidth = 2;
 
 // A value of chroma at a pixel, from the sample that covers it and the samples
 // next to that on the pixel's side; at an edge these are the covering sample

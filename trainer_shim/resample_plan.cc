@@ -11,7 +11,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMostCount = uint64_t{1} << 31;
+constexpr uint64_t kMaxCount = uint64_t{1} << 31;
 constexpr uint64_t kPixelBytes = 3;
 
 uint64_t NarrowPitch(const ResampleRequest& request) {
@@ -49,11 +49,11 @@ absl::Status Check(absl::Span<const ResampleRequest> requests,
     weights += reach * (uint64_t{form.width} + form.height + request.out_width +
                         request.out_height);
   }
-  if (rows >= kMostCount || weights >= kMostCount) {
+  if (rows >= kMaxCount || weights >= kMaxCount) {
     return absl::InvalidArgumentError(
         absl::StrCat(requests.size(), " images of ", rows,
                      " rows are too many to resample at once; fewer than ",
-                     kMostCount, " rows and weights are possible"));
+                     kMaxCount, " rows and weights are possible"));
   }
   return absl::OkStatus();
 }
@@ -100,7 +100,7 @@ ResamplePlanner::Axis& ResamplePlanner::Find(uint32_t source, uint32_t output) {
   if (found != axes_.end()) return found->second;
   // Reused memory need not come from the system.
   Axes::node_type forgotten;
-  while (kept_ > kMostKept) {
+  while (kept_ > kMaxKept) {
     const auto oldest = std::min_element(axes_.begin(), axes_.end(),
                                          [](const auto& a, const auto& b) {
                                            return a.second.plan < b.second.plan;

@@ -79,7 +79,7 @@ class ResamplePlanner {
   // Bytes of kept weights above which a new axis takes the memory of the one
   // that was used longest ago. Axes of the current plan are kept even beyond
   // this limit.
-  static constexpr size_t kMostKept = size_t{8} << 20;
+  static constexpr size_t kMaxKept = size_t{8} << 20;
 
   // `resampling` is for all images.
   explicit ResamplePlanner(const Resampling& resampling = {})

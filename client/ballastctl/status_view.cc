@@ -221,8 +221,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Limit of lines of each list; --json has all.
-constexpr int kMostClients = 8;
-constexpr int kMostProblems = 10;
+constexpr int kMaxClients = 8;
+constexpr int kMaxProblems = 10;
 
 std::string GetName(v1::Module module) {
   return std::string(ModuleName(module));
@@ -387,15 +387,15 @@ void AddEncodedImages(const v1::GetStatusResponse& status, View* view) {
 
 // Adds a line with the number of `all` that are not shown.
 void AddRest(int all, View* view) {
-  if (all <= kMostProblems) return;
-  view->Add(absl::StrFormat("  and %d more: see --json", all - kMostProblems));
+  if (all <= kMaxProblems) return;
+  view->Add(absl::StrFormat("  and %d more: see --json", all - kMaxProblems));
 }
 
 void AddProblems(const v1::GetStatusResponse& status, View* view) {
   view->AddField("bad samples",
                  absl::StrCat(status.bad_samples_size(), " of at most ",
                               status.max_bad_samples()));
-  const int bad_samples = std::min(status.bad_samples_size(), kMostProblems);
+  const int bad_samples = std::min(status.bad_samples_size(), kMaxProblems);
   for (int i = 0; i < bad_samples; ++i) {
     const auto& bad = status.bad_samples(i);
     view->AddWrapped(4, absl::StrFormat("  %s, %s at byte %d, %d times: %s",
@@ -404,7 +404,7 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
   }
   AddRest(status.bad_samples_size(), view);
   view->AddField("stalls", absl::StrCat(status.stalls_size()));
-  const int stalls = std::min(status.stalls_size(), kMostProblems);
+  const int stalls = std::min(status.stalls_size(), kMaxProblems);
   for (int i = 0; i < stalls; ++i) {
     const auto& stall = status.stalls(i);
     if (stall.file().empty()) {
@@ -545,7 +545,7 @@ std::string StatusText(const ServerReport& report) {
     }
     view.AddField("clients", clients);
     if (!status.clients().empty()) view.Add("");
-    AddClients(status, kMostClients, &view);
+    AddClients(status, kMaxClients, &view);
   }
   return absl::StrCat(
       std::move(view).Take(), "\n",

@@ -20,7 +20,7 @@ namespace ballast {
 namespace {
 
 constexpr int kBarWidth = 24;
-constexpr int kMostRanks = 8;  // bars for each module
+constexpr int kMaxRanksShown = 8;  // bars for each module
 
 constexpr char kExamples[] =
     "  ballastctl --server 127.0.0.1:7070 top\n"
@@ -74,15 +74,15 @@ void AddBalance(const v1::StepBalance& balance, View* view) {
     for (int r = 0; r < ranks; ++r) {
       most = std::max({most, module.load_before(r), module.load_after(r)});
     }
-    for (int r = 0; r < std::min(ranks, kMostRanks); ++r) {
+    for (int r = 0; r < std::min(ranks, kMaxRanksShown); ++r) {
       view->Add(absl::StrFormat(
           "%6d  %-24s %8s  %-24s %8s", r, Bar(module.load_before(r), most),
           CountText(module.load_before(r)), Bar(module.load_after(r), most),
           CountText(module.load_after(r))));
     }
-    if (ranks > kMostRanks) {
+    if (ranks > kMaxRanksShown) {
       view->Add(
-          absl::StrFormat("        and %d more ranks", ranks - kMostRanks));
+          absl::StrFormat("        and %d more ranks", ranks - kMaxRanksShown));
     }
   }
 }

@@ -57,7 +57,7 @@ struct Component {
   uint32_t quantisation = 0;
 };
 
-constexpr size_t kMostComponents = 3;
+constexpr size_t kMaxComponents = 3;
 
 // The facts of a header, gathered segment by segment. Each function takes a
 // segment's payload.
@@ -125,7 +125,7 @@ class Header {
     form_.height = Big16(payload, 1);
     form_.width = Big16(payload, 3);
     count_ = Byte(payload, 5);
-    if (count_ != 1 && count_ != kMostComponents) return Refusal::kColours;
+    if (count_ != 1 && count_ != kMaxComponents) return Refusal::kColours;
     if (payload.size() != 6 + 3 * count_) return Refusal::kMarkers;
     for (size_t i = 0; i < count_; ++i) {
       const size_t at = 6 + 3 * i;
@@ -163,9 +163,9 @@ class Header {
     const uint64_t width = form_.width;
     const uint64_t height = form_.height;
     if (width == 0 || height == 0 ||
-        std::max(width, height) > kMostEngineSide ||
-        width * height > kMostEnginePixels ||
-        height > kMostEngineTallness * width) {
+        std::max(width, height) > kMaxEngineSide ||
+        width * height > kMaxEnginePixels ||
+        height > kMaxEngineTallness * width) {
       return {Refusal::kSize, {}};
     }
     return {Refusal::kNone, form_};
@@ -210,7 +210,7 @@ class Header {
   std::array<bool, 4> quantised_ = {};
   std::array<std::array<bool, 2>, 2> coded_ = {};  // [DC, AC][table]
   size_t count_ = 0;
-  std::array<Component, kMostComponents> components_ = {};
+  std::array<Component, kMaxComponents> components_ = {};
   PlaneForm form_;
 };
 

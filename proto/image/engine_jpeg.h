@@ -67,11 +67,11 @@ inline constexpr int kEngineRefusals = 12;
 absl::string_view EngineRefusalText(EngineRefusal refusal);
 
 // Bounds of the images that the engines get. The area bounds the memory of
-// planes: at most kMostEnginePixels * 3 bytes and the padding of rows.
-inline constexpr uint32_t kMostEngineSide = 16384;
-inline constexpr uint64_t kMostEnginePixels = uint64_t{1} << 25;
+// planes: at most kMaxEnginePixels * 3 bytes and the padding of rows.
+inline constexpr uint32_t kMaxEngineSide = 16384;
+inline constexpr uint64_t kMaxEnginePixels = uint64_t{1} << 25;
 // Pillow resamples still taller images in another order: vertically first.
-inline constexpr uint32_t kMostEngineTallness = 100;  // height / width
+inline constexpr uint32_t kMaxEngineTallness = 100;  // height / width
 
 struct EngineJudgement {
   EngineRefusal refusal = EngineRefusal::kNone;

@@ -188,7 +188,7 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
   }
   BALLAST_RETURN_IF_ERROR(CheckRange("encoded_bytes",
                                      micro_batch.encoded_bytes(), 0,
-                                     uint64_t{kMostEncodedBytes} + 1));
+                                     uint64_t{kMaxEncodedBytes} + 1));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("grid_h", micro_batch.grid_h(), 1, kMaxGridSide + 1));
   BALLAST_RETURN_IF_ERROR(

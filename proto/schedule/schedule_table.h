@@ -12,7 +12,7 @@ namespace ballast {
 
 // Checks that a micro-batch can be read column by column: each column has one
 // entry for each sample (or image, or crop), each side of a crop is 1 to 65535
-// patches, no file that passes through encoded is above kMostEncodedBytes,
+// patches, no file that passes through encoded is above kMaxEncodedBytes,
 // every reader and owner is a rank of its module, and every slot is a
 // micro-batch of the step. A schedule from the wire must pass this once before
 // anything indexes it. O(samples). Errors: INVALID_ARGUMENT, naming the column,
@@ -44,7 +44,7 @@ inline uint32_t GetCrops(const v1::MicroBatchSchedule& micro_batch,
 
 // Largest file that passes through encoded: bounds the memory of an image in
 // transit, whatever the size of its pixels.
-inline constexpr uint32_t kMostEncodedBytes = (uint32_t{1} << 26) - 1;
+inline constexpr uint32_t kMaxEncodedBytes = (uint32_t{1} << 26) - 1;
 
 // Length of the file of entry `crop` of the columns of crops if it passes
 // through encoded; 0 if it is sent as pixels.

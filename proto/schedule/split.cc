@@ -12,12 +12,12 @@ namespace ballast {
 
 namespace {
 
-constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 
 // A range and the first step after it.
 struct Found {
   v1::StepRange range;
-  uint64_t end = kMost;
+  uint64_t end = kUnbounded;
 };
 
 Found At(const v1::Job& job, int index) {
@@ -28,7 +28,7 @@ Found At(const v1::Job& job, int index) {
   }
   return {job.step_ranges(index),
           index + 1 == job.step_ranges_size()
-              ? kMost
+              ? kUnbounded
               : job.step_ranges(index + 1).first_step()};
 }
 
@@ -72,7 +72,7 @@ uint32_t MostSamplesOfAStep(const v1::Job& job) {
 absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step) {
   const v1::StepRange range = OfStep(job, step).range;
   const uint64_t steps = step - range.first_step();
-  if (steps >= (kMost - range.first_position()) / range.samples()) {
+  if (steps >= (kUnbounded - range.first_position()) / range.samples()) {
     return absl::OutOfRangeError(
         absl::StrCat("step ", step, ": its positions do not fit 64 bits at ",
                      range.samples(), " samples a step"));

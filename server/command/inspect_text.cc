@@ -457,7 +457,7 @@ std::string CheckText(const SourceCheck& check, const Shard& shard) {
   for (const UncleanImage& image : report.unclean) {
     absl::StrAppend(&text, "  left to the server: ", image.reason, "\n");
   }
-  if (report.unclean.size() == CheckReport::kMostListed) {
+  if (report.unclean.size() == CheckReport::kMaxListed) {
     absl::StrAppend(&text, "  and perhaps more\n");
   }
   if (check.is_merged) return text + MarksText(check.marks);

@@ -39,7 +39,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Bytes of frames that are held at a time.
-constexpr size_t kMostBytes = size_t{256} << 20;
+constexpr size_t kMaxBytes = size_t{256} << 20;
 
 // A picture's pixels are bounded, and so is what `inspect` holds.
 absl::Status CheckPixels(uint32_t height, uint32_t width) {
@@ -92,7 +92,7 @@ absl::Status AddHashes(const InspectVideoOptions& options,
   const size_t frame_bytes = size_t{plan.width} * plan.height * 3;
   std::vector<std::string> hashes;
   std::vector<uint8_t> pixels;
-  const size_t at_once = std::max<size_t>(1, kMostBytes / frame_bytes);
+  const size_t at_once = std::max<size_t>(1, kMaxBytes / frame_bytes);
   for (size_t i = 0; i < plan.frames.size(); i += at_once) {
     const auto some = absl::MakeConstSpan(plan.frames).subspan(i, at_once);
     pixels.resize(some.size() * frame_bytes);

@@ -21,11 +21,11 @@
 namespace ballast {
 namespace {
 
-constexpr size_t kMostBytes = size_t{16} << 20;
-constexpr size_t kMostFolders = 10'000;
-constexpr size_t kMostKeys = 1000;
+constexpr size_t kMaxBytes = size_t{16} << 20;
+constexpr size_t kMaxFolders = 10'000;
+constexpr size_t kMaxKeys = 1000;
 // Metadatasets inside one another.
-constexpr int kMostDepth = 16;
+constexpr int kMaxDepth = 16;
 
 bool IsMetadataset(absl::string_view path) {
   return absl::EndsWith(path, ".yaml") || absl::EndsWith(path, ".yml");
@@ -85,12 +85,12 @@ class MetadatasetReader {
   // Appends the folders of `path`, whose shares sum to `weight`.
   absl::Status Read(const std::string& path, const std::string& split_part,
                     double weight, int depth) {
-    if (depth > kMostDepth) {
+    if (depth > kMaxDepth) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": more than ", kMostDepth,
+          absl::StrCat(path, ": more than ", kMaxDepth,
                        " metadatasets inside one another"));
     }
-    BALLAST_ASSIGN_OR_RETURN(const std::string text, read_(path, kMostBytes));
+    BALLAST_ASSIGN_OR_RETURN(const std::string text, read_(path, kMaxBytes));
     const absl::StatusOr<YAML::Node> root = ParseYaml(text);
     if (!root.ok()) return Annotate(root.status(), path);
     return Annotate(ReadRoot(*root, path, split_part, weight, depth), path);
@@ -103,7 +103,7 @@ class MetadatasetReader {
                         const std::string& split_part, double weight,
                         int depth) {
     const YAML::Node splits = FindKey(root, "splits");
-    BALLAST_RETURN_IF_ERROR(GetKeys(splits, "splits", kMostKeys).status());
+    BALLAST_RETURN_IF_ERROR(GetKeys(splits, "splits", kMaxKeys).status());
     const std::string key = absl::StrCat("splits.", split_part);
     const YAML::Node split = FindKey(splits, split_part);
     if (!split.IsDefined() || !split.IsMap()) {
@@ -128,7 +128,7 @@ class MetadatasetReader {
       return absl::InvalidArgumentError(
           absl::StrCat(key, ": wanted a list of datasets"));
     }
-    if (list.size() > kMostFolders) return TooMany();
+    if (list.size() > kMaxFolders) return TooMany();
     std::vector<double> weights;
     double sum = 0;
     for (const auto& entry : list) {
@@ -196,7 +196,7 @@ class MetadatasetReader {
     if (IsMetadataset(folder.path)) {
       return Read(folder.path, folder.split_part, weight, depth + 1);
     }
-    if (folders.size() == kMostFolders) return TooMany();
+    if (folders.size() == kMaxFolders) return TooMany();
     folder.weight = weight;
     folders.push_back(std::move(folder));
     return absl::OkStatus();
@@ -204,14 +204,14 @@ class MetadatasetReader {
 
   static absl::Status TooMany() {
     return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMostFolders, " datasets"));
+        absl::StrCat("over ", kMaxFolders, " datasets"));
   }
 
   // Refuses keys other than `known`.
   static absl::Status CheckKeys(const YAML::Node& node, absl::string_view key,
                                 std::initializer_list<const char*> known) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> keys,
-                             GetKeys(node, key, kMostKeys));
+                             GetKeys(node, key, kMaxKeys));
     for (const std::string& each : keys) {
       if (const char* instead = InsteadOf(each)) {
         return absl::UnimplementedError(

@@ -39,16 +39,16 @@ class Section {
   bool Has(const char* key) const { return values_.contains(key); }
 
   double Get(const char* key) {
-    constexpr uint64_t kMost = uint64_t{1} << 32;
+    constexpr uint64_t kMaxCount = uint64_t{1} << 32;
     const auto found = values_.find(key);
     if (found != values_.end() && found->is_number_unsigned() &&
-        found->get<uint64_t>() > 0 && found->get<uint64_t>() <= kMost) {
+        found->get<uint64_t>() > 0 && found->get<uint64_t>() <= kMaxCount) {
       return static_cast<double>(found->get<uint64_t>());
     }
     status_.Update(absl::InvalidArgumentError(
         absl::StrCat(name_, key, ": found ",
                      found == values_.end() ? "nothing" : found->dump(),
-                     "; wanted a whole number from 1 to ", kMost)));
+                     "; wanted a whole number from 1 to ", kMaxCount)));
     return 1;
   }
 

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 using Values = google::protobuf::RepeatedField<double>;
 
 // Real ones have a few KB.
-constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr size_t kMaxBytes = size_t{1} << 20;
 
 // Three numbers, or one for all three channels.
 std::optional<std::vector<double>> GetThree(const Json& json) {
@@ -114,7 +114,7 @@ std::vector<std::string> ModelWarnings(const v1::Model& model) {
     for (const char* name :
          {"preprocessor_config.json", "processor_config.json"}) {
       const std::string file = absl::StrCat(GetFolder(model.tokenizer()), name);
-      const auto text = ReadSmallFile(file, kMostBytes);
+      const auto text = ReadSmallFile(file, kMaxBytes);
       if (!text.ok()) continue;
       warnings = NormWarnings(*text, file, model);
       break;

@@ -88,10 +88,10 @@ absl::StatusOr<RowFilter> ParseRowFilter(absl::string_view filter) {
     return wanted("a number, or a text in double quotes, as the value");
   }
   // Values are compared as doubles: neighbours of a larger one are equal to it.
-  constexpr double kMostExact = 0x1p53;
+  constexpr double kMaxExact = 0x1p53;
   const bool is_equality = parsed.op == RowFilter::Operator::kEqual ||
                            parsed.op == RowFilter::Operator::kUnequal;
-  if (is_equality && std::abs(parsed.number) >= kMostExact) {
+  if (is_equality && std::abs(parsed.number) >= kMaxExact) {
     return wanted(
         "a number of less than 2^53 behind == and !=, as others are not told "
         "apart from their neighbours");

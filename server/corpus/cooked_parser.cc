@@ -18,8 +18,8 @@ namespace ballast {
 namespace {
 
 // Records that a scan gives the recipe at once.
-constexpr size_t kMostRecords = 64;
-constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr size_t kMaxRecords = 64;
+constexpr size_t kMaxBytes = size_t{1} << 20;
 
 using Answer = absl::StatusOr<std::optional<CookedSample>>;
 
@@ -100,7 +100,7 @@ class CookedScan final : public RawRecordSink {
     record.given.name = record.record.name;
     bytes_ += record.given.bytes();
     records_.push_back(std::move(record));
-    if (records_.size() < kMostRecords && bytes_ < kMostBytes) {
+    if (records_.size() < kMaxRecords && bytes_ < kMaxBytes) {
       return absl::OkStatus();
     }
     return Flush();

@@ -15,7 +15,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kMostShards = 65536;
+constexpr uint32_t kMaxShards = 65536;
 
 constexpr uint64_t kMagic = 0x4C4E524A4C4C42;  // "BLLJRNL"
 
@@ -81,12 +81,12 @@ absl::StatusOr<Shard> ParseShard(absl::string_view text) {
   Shard shard;
   if (!absl::SimpleAtoi(parts.first, &shard.number) ||
       !absl::SimpleAtoi(parts.second, &shard.count) || shard.number < 1 ||
-      shard.number > shard.count || shard.count > kMostShards) {
+      shard.number > shard.count || shard.count > kMaxShards) {
     return absl::InvalidArgumentError(
         absl::StrCat("shard ", text,
                      ", wanted I/N with I from 1 to N and N of "
                      "at most ",
-                     kMostShards));
+                     kMaxShards));
   }
   return shard;
 }

@@ -25,7 +25,7 @@
 #include "server/delivery/payload.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/model_text.h"
 #include "server/text/positions.h"

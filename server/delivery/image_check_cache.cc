@@ -12,7 +12,7 @@ void ImageCheckCache::Put(v1::Split split, uint64_t position,
       shard.checks.insert_or_assign(position, std::move(check));
   if (!added) return;
   shard.positions.push_back(position);
-  if (shard.positions.size() <= kMost / kShards) return;
+  if (shard.positions.size() <= kMaxCount / kShards) return;
   shard.checks.erase(shard.positions.front());
   shard.positions.pop_front();
 }

@@ -22,12 +22,12 @@ struct SampleCheck {
   friend bool operator==(const SampleCheck&, const SampleCheck&) = default;
 };
 
-// Remembers, for the last kMost positions of each split, whether their images
-// are good. If not, the sample's text is not supervised. Thread-safe;
+// Remembers, for the last kMaxCount positions of each split, whether their
+// images are good. If not, the sample's text is not supervised. Thread-safe;
 // threads at different positions rarely share a lock.
 class ImageCheckCache {
  public:
-  static constexpr size_t kMost = size_t{1} << 16;
+  static constexpr size_t kMaxCount = size_t{1} << 16;
 
   // Replaces an earlier result.
   void Put(v1::Split split, uint64_t position, SampleCheck check);

@@ -28,8 +28,8 @@ namespace {
 // Streams that a rank may have open in addition to its peers' streams: attempts
 // whose end the server has not noticed yet, and a tool's stream.
 constexpr uint64_t kSpareStreams = 3;
-constexpr uint64_t kLeastStreamsOfRole = 8;
-constexpr uint64_t kLeastStreams = 64;
+constexpr uint64_t kMinStreamsOfRole = 8;
+constexpr uint64_t kMinStreams = 64;
 
 // Schedules cached in addition to the schedules of the prefetched steps.
 constexpr size_t kSpareSchedules = 4;
@@ -163,9 +163,9 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
               (splits_.size() -
                std::count(splits_.begin(), splits_.end(), nullptr))),
       max_streams_of_role_(
-          std::max(kLeastStreamsOfRole, settings.peers + kSpareStreams)),
+          std::max(kMinStreamsOfRole, settings.peers + kSpareStreams)),
       max_streams_(
-          std::max(kLeastStreams, (settings.peers + kSpareStreams) * shares_)),
+          std::max(kMinStreams, (settings.peers + kSpareStreams) * shares_)),
       builder_(std::move(builder)),
       arena_(std::move(arena)),
       next_generation_(FirstGeneration(*arena_)),

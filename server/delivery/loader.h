@@ -27,7 +27,7 @@
 #include "server/delivery/encoder_gate.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 #include "server/delivery/worker_pool.h"
 #include "server/schedule/scheduler.h"
 

@@ -17,7 +17,7 @@
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_video_reader.h"
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 #include "server/image/image.h"
 #include "server/image_plan/image_planner.h"
 

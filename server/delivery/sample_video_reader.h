@@ -69,7 +69,7 @@ class SampleVideoReader {
 
 // Memory that decoding a video of such frames takes, in its process and here:
 // an estimate from the frames that a decoder keeps, with two bytes a value. A
-// process is ended at video_decoder::kMostMemory.
+// process is ended at video_decoder::kMaxMemory.
 uint64_t VideoDecodeBytes(const IndexedVideo& video);
 
 }  // namespace ballast

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {

@@ -103,7 +103,7 @@ using Error = boost::system::error_code;
 
 constexpr std::chrono::seconds kToAsk(3);      // handshake and request together
 constexpr std::chrono::seconds kToAnswer(30);  // to take the answer
-constexpr uint32_t kMostRequestBytes = 16 << 10;
+constexpr uint32_t kMaxRequestBytes = 16 << 10;
 
 absl::string_view ViewOf(boost::string_view text) {
   return absl::string_view(text.data(), text.size());
@@ -177,7 +177,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
       : place_(std::move(place)),
         handler_(handler),
         stream_(std::move(socket), context...) {
-    parser_.header_limit(kMostRequestBytes);
+    parser_.header_limit(kMaxRequestBytes);
   }
 
   void Start() {
@@ -263,7 +263,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
   const std::shared_ptr<void> place_;  // released last
   const HttpServer::Handler* const handler_;
   Stream stream_;
-  beast::flat_buffer buffer_{kMostRequestBytes};
+  beast::flat_buffer buffer_{kMaxRequestBytes};
   Parser parser_;
   std::string answer_;
 };
@@ -340,7 +340,7 @@ using tcp = net::ip::tcp;
 using Error = boost::system::error_code;
 
 constexpr int kThreads = 16;
-constexpr int kMostConnections = 48;
+constexpr int kMaxConnections = 48;
 constexpr int kBacklog = 64;
 // Pause after a failed attempt to accept.
 constexpr std::chrono::milliseconds kAfterFault(100);
@@ -446,7 +446,7 @@ struct HttpServer::Core {
       ++open;
       ServeConnection(std::move(*socket), tls, &handler, Place());
     }
-    if (open < kMostConnections) Accept();
+    if (open < kMaxConnections) Accept();
   }
 
   // Released when its connection is closed.
@@ -454,7 +454,7 @@ struct HttpServer::Core {
     return std::shared_ptr<void>(nullptr, [this](void*) {
       if (stopping) return;
       net::post(acceptor.get_executor(), [this] {
-        if (open-- == kMostConnections) Accept();
+        if (open-- == kMaxConnections) Accept();
       });
     });
   }

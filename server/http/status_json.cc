@@ -35,7 +35,7 @@ std::string HistoryJson(const v1::GetHistoryResponse& history) {
 
 std::string HistoryJson(const std::string& server, const StateHistory& history,
                         absl::Duration range) {
-  return HistoryJson(HistoryOf(server, history, range, kMostPoints));
+  return HistoryJson(HistoryOf(server, history, range, kMaxPoints));
 }
 
 namespace {
@@ -84,7 +84,7 @@ Json BalanceJson(const v1::StepBalance& balance) {
   Json modules = Json::array();
   for (const v1::ModuleBalance& module : balance.modules()) {
     const int ranks = module.load_after_size();
-    const int ranks_a_bar = std::max((ranks + kMostBars - 1) / kMostBars, 1);
+    const int ranks_a_bar = std::max((ranks + kMaxBars - 1) / kMaxBars, 1);
     modules.push_back({{"module", GetName(module.module())},
                        {"ranks", ranks},
                        {"ranks_a_bar", ranks_a_bar},
@@ -115,7 +115,7 @@ Json HistoryJson(const v1::StepBalance& balance) {
 Json ClientsJson(const v1::GetStatusResponse& status) {
   Json clients = Json::array();
   for (const auto& client : status.clients()) {
-    if (clients.size() == kMostListed) break;
+    if (clients.size() == kMaxListed) break;
     Json& json = clients.emplace_back(ToJson(client));
     json.erase("role");
     json["module"] = GetName(client.role().module());
@@ -129,7 +129,7 @@ template <typename Messages>
 Json ListJson(const Messages& messages) {
   Json list = Json::array();
   for (const auto& message : messages) {
-    if (list.size() == kMostListed) break;
+    if (list.size() == kMaxListed) break;
     list.push_back(ToJson(message));
   }
   return list;

@@ -14,7 +14,7 @@
 namespace ballast {
 
 // Limit of points of an answer: more than a chart has pixels for.
-inline constexpr size_t kMostPoints = 360;
+inline constexpr size_t kMaxPoints = 360;
 
 // The page's figures over the last `range`, one object:
 //   ballast_history 1: the version of this format, for a page that compares
@@ -28,8 +28,8 @@ std::string HistoryJson(const std::string& server, const StateHistory& history,
 
 // The page's data. Its size is bounded for any job: in larger modules one bar
 // covers several consecutive ranks and shows the largest of their loads.
-inline constexpr int kMostBars = 256;
-inline constexpr int kMostListed = 100;  // clients, bad samples, stalls
+inline constexpr int kMaxBars = 256;
+inline constexpr int kMaxListed = 100;  // clients, bad samples, stalls
 
 // `current` may be null; `history` holds steps in ascending order. Returns one
 // object:

@@ -20,15 +20,15 @@ namespace {
 constexpr int kLiterals = 256;
 constexpr int kLengths = 24;
 constexpr int kDistances = 40;
-constexpr int kMostCacheBits = 11;
-constexpr int kMostCodeBits = 15;
+constexpr int kMaxCacheBits = 11;
+constexpr int kMaxCodeBits = 15;
 
 // Sizes in libwebp: an entry of a table, the struct of a group of five codes
 // (568 bytes), and the most entries of a group, by the bits of its colour
 // cache: kTableSize.
 constexpr uint64_t kEntryBytes = 4;
 constexpr uint64_t kGroupBytes = 576;
-constexpr std::array<uint64_t, kMostCacheBits + 1> kGroupEntries = {
+constexpr std::array<uint64_t, kMaxCacheBits + 1> kGroupEntries = {
     2954, 2956, 2958, 2962, 2970, 2986, 3018, 3082, 3212, 3468, 3980, 5004};
 
 absl::Status Damaged(absl::string_view what) {
@@ -72,7 +72,7 @@ class PrefixCode {
  public:
   // False: `lengths` are those of no code.
   bool Set(const std::vector<uint8_t>& lengths) {
-    std::array<uint32_t, kMostCodeBits + 2> counts = {};
+    std::array<uint32_t, kMaxCodeBits + 2> counts = {};
     uint32_t last = 0, used = 0;
     for (uint32_t symbol = 0; symbol < lengths.size(); ++symbol) {
       if (lengths[symbol] == 0) continue;
@@ -86,11 +86,11 @@ class PrefixCode {
       table_.assign(1, {0, static_cast<uint16_t>(last)});
       return true;
     }
-    for (int bits = 1; bits <= kMostCodeBits; ++bits) {
+    for (int bits = 1; bits <= kMaxCodeBits; ++bits) {
       if (counts[bits] > 0) bits_ = bits;
     }
     // The first code of each length.
-    std::array<uint32_t, kMostCodeBits + 2> next = {};
+    std::array<uint32_t, kMaxCodeBits + 2> next = {};
     for (int bits = 1; bits <= bits_; ++bits) {
       next[bits + 1] = (next[bits] + counts[bits]) << 1;
       if (next[bits] + counts[bits] > uint32_t{1} << bits) return false;
@@ -195,7 +195,7 @@ bool ReadCacheBits(Bits* bits, int* cache_bits) {
   *cache_bits = 0;
   if (bits->Read(1) == 0) return true;
   *cache_bits = static_cast<int>(bits->Read(4));
-  return *cache_bits >= 1 && *cache_bits <= kMostCacheBits;
+  return *cache_bits >= 1 && *cache_bits <= kMaxCacheBits;
 }
 
 // Of a length or a distance.

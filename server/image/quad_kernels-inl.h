@@ -45,7 +45,7 @@ void ResampleTileImpl(const uint8_t* tile, const QuadTable& table,
         for (size_t quad = taps.first; quad < taps.first + taps.count; ++quad) {
           sum += DotQuad(tile + ((quad * kChannels + c) * kStripRows + row) * 4,
                          words);
-          words += kMostQuadWords;
+          words += kMaxQuadWords;
         }
         lines[row / 4][(x * kChannels + c) * 4 + row % 4] =
             ClipWeightedSum(sum);
@@ -59,7 +59,7 @@ void ResampleLinesImpl(const uint8_t* const* lines, const QuadTaps& taps,
   for (size_t i = 0; i < values; ++i) {
     int32_t sum = kHalf;
     for (size_t quad = 0; quad < taps.count; ++quad) {
-      sum += DotQuad(lines[quad] + i * 4, words + quad * kMostQuadWords);
+      sum += DotQuad(lines[quad] + i * 4, words + quad * kMaxQuadWords);
     }
     out[i] = ClipWeightedSum(sum);
   }

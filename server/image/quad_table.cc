@@ -20,9 +20,9 @@ uint64_t MostWords(QuadFormat format, ResampleFilter filter, uint32_t source,
 
 }  // namespace
 
-std::array<uint32_t, kMostQuadWords> CutQuad(
+std::array<uint32_t, kMaxQuadWords> CutQuad(
     QuadFormat format, const std::array<int32_t, 4>& weights) {
-  std::array<uint32_t, kMostQuadWords> words = {};
+  std::array<uint32_t, kMaxQuadWords> words = {};
   if (format == QuadFormat::kHalves) {
     std::array<int32_t, 4> high, low;
     for (int i = 0; i < 4; ++i) {

@@ -36,7 +36,7 @@ enum class QuadFormat {
   kHalves,
 };
 
-inline constexpr size_t kMostQuadWords = 4;
+inline constexpr size_t kMaxQuadWords = 4;
 inline constexpr int kLowBits = 12;
 
 constexpr size_t QuadWords(QuadFormat format) {
@@ -45,7 +45,7 @@ constexpr size_t QuadWords(QuadFormat format) {
 
 // The words of four weights, each at most 127 * (2^16 + 2^8 + 1) in magnitude:
 // twice the filter's maximum.
-std::array<uint32_t, kMostQuadWords> CutQuad(
+std::array<uint32_t, kMaxQuadWords> CutQuad(
     QuadFormat format, const std::array<int32_t, 4>& weights);
 
 // A filter (resample_weights.h) between two lengths, in quads.

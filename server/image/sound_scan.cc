@@ -16,11 +16,11 @@ namespace ballast {
 namespace {
 
 constexpr int kCoefficients = 64;
-constexpr int kMostDcBits = 11;  // of a difference
-constexpr int kMostAcBits = 10;
+constexpr int kMaxDcBits = 11;  // of a difference
+constexpr int kMaxAcBits = 10;
 // The cosine transform of 8-bit samples is within +-1024; rounding to a step of
 // quantisation adds less than the step.
-constexpr int kMostValue = 1024;
+constexpr int kMaxValue = 1024;
 
 absl::Status Unsound(absl::string_view fault) {
   return DataFaultError(absl::StrCat("JPEG: ", fault));
@@ -34,7 +34,7 @@ uint32_t Byte(absl::string_view bytes, size_t at) {
 class HuffmanTable {
  public:
   static constexpr int kLookBits = 9;
-  static constexpr int kMostBits = 16;
+  static constexpr int kMaxBits = 16;
   struct Code {
     uint8_t symbol = 0;
     uint8_t bits = 0;  // 0: no such code
@@ -49,7 +49,7 @@ class HuffmanTable {
     look_ = {};
     uint32_t code = 0;
     size_t next = 0;
-    for (int bits = 1; bits <= kMostBits; ++bits) {
+    for (int bits = 1; bits <= kMaxBits; ++bits) {
       code <<= 1;
       const uint32_t count = Byte(counts, bits - 1);
       // The index of the first code's symbol, minus the code.
@@ -57,21 +57,21 @@ class HuffmanTable {
       for (uint32_t i = 0; i < count; ++i, ++code, ++next) {
         if (code + 1 >= uint32_t{1} << bits) return false;
         const uint32_t symbol = Byte(symbols, next);
-        if (dc ? symbol > kMostDcBits : !IsOfAc(symbol)) return false;
+        if (dc ? symbol > kMaxDcBits : !IsOfAc(symbol)) return false;
         if (bits <= kLookBits) Fill(code, bits, static_cast<uint8_t>(symbol));
       }
-      limit_[bits] = code << (kMostBits - bits);
+      limit_[bits] = code << (kMaxBits - bits);
     }
     return true;
   }
 
   // The code that `window`, the next 16 bits, begins with.
   Code Find(uint32_t window) const {
-    const Code found = look_[window >> (kMostBits - kLookBits)];
+    const Code found = look_[window >> (kMaxBits - kLookBits)];
     if (found.bits != 0) return found;
-    for (int bits = kLookBits + 1; bits <= kMostBits; ++bits) {
+    for (int bits = kLookBits + 1; bits <= kMaxBits; ++bits) {
       if (window >= limit_[bits]) continue;
-      const int32_t code = static_cast<int32_t>(window >> (kMostBits - bits));
+      const int32_t code = static_cast<int32_t>(window >> (kMaxBits - bits));
       return {static_cast<uint8_t>(symbols_[code + offset_[bits]]),
               static_cast<uint8_t>(bits)};
     }
@@ -83,7 +83,7 @@ class HuffmanTable {
   // to 10 bits, sixteen zeros, or the end of the block.
   static bool IsOfAc(uint32_t symbol) {
     const uint32_t bits = symbol & 15;
-    return bits == 0 ? symbol == 0 || symbol == 0xf0 : bits <= kMostAcBits;
+    return bits == 0 ? symbol == 0 || symbol == 0xf0 : bits <= kMaxAcBits;
   }
 
   void Fill(uint32_t code, int bits, uint8_t symbol) {
@@ -94,8 +94,8 @@ class HuffmanTable {
   }
 
   std::array<Code, 1 << kLookBits> look_ = {};
-  std::array<uint32_t, kMostBits + 1> limit_ = {};
-  std::array<int32_t, kMostBits + 1> offset_ = {};
+  std::array<uint32_t, kMaxBits + 1> limit_ = {};
+  std::array<int32_t, kMaxBits + 1> offset_ = {};
   absl::string_view symbols_;
 };
 
@@ -288,7 +288,7 @@ class ScanChecker {
         "a coefficient is larger than 8-bit samples can give";
     const auto is_large = [&](int value, int k) {
       const int step = component->steps[k];
-      return std::abs(value) * step > kMostValue + step;
+      return std::abs(value) * step > kMaxValue + step;
     };
     HuffmanTable::Code code = component->dc->Find(bits->Window());
     if (code.bits == 0) return kNoCode;

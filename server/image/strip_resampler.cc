@@ -21,10 +21,10 @@ const QuadTable* TableCache::Find(QuadFormat format,
     }
   }
   // Reuses the memory of other tables well before the limit is reached.
-  Slot* slot = Oldest(bytes() < kMostBytes / 2);
+  Slot* slot = Oldest(bytes() < kMaxBytes / 2);
   slot->table.Build(format, resampling, source, output);
   slot->last_use = uses_;
-  while (bytes() > kMostBytes) {
+  while (bytes() > kMaxBytes) {
     Slot* oldest = Oldest(false);
     if (oldest->last_use == 0) break;
     *oldest = Slot();

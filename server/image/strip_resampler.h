@@ -23,7 +23,7 @@ namespace ballast {
 class TableCache {
  public:
   // Limit of the bytes of all tables together, except for the two used last.
-  static constexpr size_t kMostBytes = size_t{1} << 20;
+  static constexpr size_t kMaxBytes = size_t{1} << 20;
 
   // The table for these lengths. Valid until the second Find after this one.
   // Neither length is 0.

@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-constexpr double kMostRatio = 200;
+constexpr double kMaxRatio = 200;
 constexpr double kMaxSide = uint32_t{1} << 26;
 
 // std::ceil for numbers from 0 to 2^53. On plain x86-64, std::ceil is a
@@ -25,7 +25,7 @@ absl::Status Refused(uint32_t height, uint32_t width, absl::string_view why) {
 }
 
 bool IsTooLong(double h, double w) {
-  return std::max(h, w) / std::min(h, w) > kMostRatio;
+  return std::max(h, w) / std::min(h, w) > kMaxRatio;
 }
 
 absl::StatusOr<TileShape> Sized(uint32_t height, uint32_t width, double out_h,
@@ -149,7 +149,7 @@ TileShape FitBudget(uint32_t height, uint32_t width,
   // The processor bisects for the scale from which there are too many patches,
   // to within kEpsilon. That scale is computed here, to within rounding.
   constexpr double kMargin = 1e-9;
-  constexpr double kMostScale = 100.0;
+  constexpr double kMaxScale = 100.0;
   const double limit = ScaleOfBudget(
       std::min(h, w) / patch, std::max(h, w) / patch, family.max_patches);
   const double surely_fits = limit * (1 - kMargin);
@@ -160,7 +160,7 @@ TileShape FitBudget(uint32_t height, uint32_t width,
   const double rows = patches(surely_fits, h);
   const double columns = patches(surely_fits, w);
   const double least = surely_fits - 2 * kEpsilon;
-  if (least > kEpsilon && surely_exceeds < kMostScale &&
+  if (least > kEpsilon && surely_exceeds < kMaxScale &&
       patches(least, h) == rows && patches(least, w) == columns &&
       (patches(surely_exceeds, h) == rows) !=
           (patches(surely_exceeds, w) == columns)) {
@@ -169,7 +169,7 @@ TileShape FitBudget(uint32_t height, uint32_t width,
   }
   const double most = family.max_patches;
   double low = kEpsilon / 10;
-  double high = kMostScale;
+  double high = kMaxScale;
   while (high - low >= kEpsilon) {
     const double scale = (low + high) / 2;
     const bool fits =

@@ -87,7 +87,7 @@ ImagePlan PlanPadSquare(uint32_t height, uint32_t width,
 ImagePlan PlanLongestEdgeTiles(uint32_t height, uint32_t width,
                                const ImageFamily& family) {
   // Limit of the longer side in the processors.
-  constexpr uint32_t kMostPixels = 4096;
+  constexpr uint32_t kMaxPixels = 4096;
   // Sets the longer side and derives the other from the shape.
   const auto fit = [](TileShape shape, uint32_t longest, bool even) {
     const double aspect = static_cast<double>(shape.width) / shape.height;
@@ -101,8 +101,8 @@ ImagePlan PlanLongestEdgeTiles(uint32_t height, uint32_t width,
   };
   const uint32_t tile = family.tile;
   TileShape first = fit({height, width}, family.longest_edge, true);
-  if (std::max(first.height, first.width) > kMostPixels) {
-    first = fit(first, kMostPixels, false);
+  if (std::max(first.height, first.width) > kMaxPixels) {
+    first = fit(first, kMaxPixels, false);
   }
   TileShape canvas =
       fit(first, CeilTo(std::max(first.height, first.width), tile), false);
@@ -327,8 +327,8 @@ absl::StatusOr<TileShape> ViewSize(double h, double w,
   const double factor = static_cast<double>(family.patch) * family.merge;
   const double out_h = Divisible(h, factor);
   const double out_w = Divisible(w, factor);
-  constexpr double kMost = uint32_t{1} << 26;
-  if (out_h > kMost || out_w > kMost) {
+  constexpr double kMaxCount = uint32_t{1} << 26;
+  if (out_h > kMaxCount || out_w > kMaxCount) {
     return absl::InvalidArgumentError(
         absl::StrCat("a view of ", out_h, "x", out_w,
                      " pixels; the image is too long for its model"));

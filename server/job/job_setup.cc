@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
   return std::make_unique<AheadFetcher>(std::move(settings));
 }
 
-std::string MeetingAddress(const v1::Config& config) {
+std::string RendezvousAddress(const v1::Config& config) {
   const v1::Topology& topology = config.topology();
   if (!topology.meeting().empty()) return topology.meeting();
   return topology.servers_size() > 0 ? topology.servers(0).address() : "";

@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
 // The address of the server at which the ranks of each group rendezvous
 // (LoaderService.Rendezvous): topology.meeting, else the first of
 // topology.servers.
-std::string MeetingAddress(const v1::Config& config);
+std::string RendezvousAddress(const v1::Config& config);
 
 }  // namespace ballast
 

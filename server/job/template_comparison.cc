@@ -55,8 +55,8 @@ std::unique_ptr<TemplateComparison> TemplateComparison::Create(
 void TemplateComparison::Look(const RawSample& sample, size_t images) {
   if (sample.text_format != RawSample::TextFormat::kConversation ||
       !sample.video_facts.empty() ||
-      looked_at_.load(std::memory_order_relaxed) >= kMost ||
-      looked_at_.fetch_add(1) >= kMost) {
+      looked_at_.load(std::memory_order_relaxed) >= kMaxCount ||
+      looked_at_.fetch_add(1) >= kMaxCount) {
     return;
   }
   const absl::StatusOr<std::string> built_in =

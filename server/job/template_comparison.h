@@ -30,7 +30,7 @@ class TemplateComparison {
                                                     const Tokenizer* tokenizer);
 
   // Compares a sample that the built-in template takes, if it is a conversation
-  // without videos and among the first kMost. Blocks.
+  // without videos and among the first kMaxCount. Blocks.
   void Look(const RawSample& sample, size_t images);
 
   // The difference in one of the samples since the last call, with what to do;
@@ -38,7 +38,7 @@ class TemplateComparison {
   std::string TakeDifference();
 
  private:
-  static constexpr size_t kMost = 32;
+  static constexpr size_t kMaxCount = 32;
 
   TemplateComparison(const ModelText* built_in,
                      std::unique_ptr<const ModelText> own)

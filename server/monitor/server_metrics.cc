@@ -19,10 +19,10 @@ namespace {
 using Client = v1::GetStatusResponse::Client;
 
 // Ranks of a module that have their own metrics; larger modules are summed up.
-constexpr int kMostRanks = 64;
+constexpr int kMaxRanks = 64;
 // Sources that have their own metric; bad samples of further ones count as
 // "other".
-constexpr size_t kMostSources = 32;
+constexpr size_t kMaxSources = 32;
 
 std::string GetName(v1::Module module) {
   return std::string(ModuleName(module));
@@ -196,7 +196,7 @@ void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,
   for (const auto& bad : status.bad_samples()) {
     const std::string source = bad.sample().substr(0, bad.sample().find(':'));
     const bool own =
-        by_source.count(source) != 0 || by_source.size() < kMostSources;
+        by_source.count(source) != 0 || by_source.size() < kMaxSources;
     ++by_source[own ? source : "other"];
   }
   list->Begin("ballast_bad_samples", FamilyList::kGauge,
@@ -316,7 +316,7 @@ void AddBalance(const v1::StepBalance& balance, FamilyList* list) {
   list->Begin("ballast_rank_load", FamilyList::kGauge,
               "The same of each rank, of modules of up to 64 ranks.");
   for (const v1::ModuleBalance& module : balance.modules()) {
-    if (module.load_after_size() > kMostRanks) continue;
+    if (module.load_after_size() > kMaxRanks) continue;
     for (int r = 0; r < module.load_after_size(); ++r) {
       for (const bool after : {false, true}) {
         list->Add(after ? module.load_after(r) : module.load_before(r),

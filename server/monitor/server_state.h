@@ -15,7 +15,7 @@
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 #include "server/monitor/balance_board.h"
 #include "server/monitor/client_board.h"
 #include "server/monitor/timing_store.h"
@@ -64,7 +64,7 @@ class ServerState {
     std::string name;  // the server's name for itself
     const Loader* loader = nullptr;
     const FileSampleBuilder* builder = nullptr;
-    const StallWatch* stalls = nullptr;
+    const StallWatchdog* stalls = nullptr;
     const ClientBoard* clients = nullptr;
     const TimingStore* timings = nullptr;
     const BalanceBoard* balance = nullptr;

@@ -53,8 +53,8 @@ inline constexpr double kBaseSeconds = 20;
 inline constexpr double kBytesPerSecond = 100'000;
 inline constexpr double kLoadSeconds = 300;
 // The most memory of a process, and bytes of what it makes of a record.
-inline constexpr uint64_t kMostMemory = uint64_t{4} << 30;
-inline constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxMemory = uint64_t{4} << 30;
+inline constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
 }  // namespace ballast::recipe_helper
 

@@ -24,10 +24,10 @@ namespace {
 using Json = nlohmann::json;
 using recipe_helper::Outcome;
 
-constexpr size_t kMostRecipeBytes = size_t{4} << 20;
-constexpr uint64_t kMostReasonBytes = 1 << 16;
-constexpr uint64_t kMostAnswerBytes =
-    2 * recipe_helper::kMostBytes + (uint64_t{64} << 20);
+constexpr size_t kMaxRecipeBytes = size_t{4} << 20;
+constexpr uint64_t kMaxReasonBytes = 1 << 16;
+constexpr uint64_t kMaxAnswerBytes =
+    2 * recipe_helper::kMaxBytes + (uint64_t{64} << 20);
 // Raised when the same recipe makes other samples of the same records.
 constexpr int kRules = 1;
 
@@ -160,7 +160,7 @@ Recipe::Recipe(std::string path, std::string text, const Options& options)
 absl::StatusOr<std::shared_ptr<const Recipe>> Recipe::Open(
     const std::string& path, const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(std::string text,
-                           ReadSmallFile(path, kMostRecipeBytes));
+                           ReadSmallFile(path, kMaxRecipeBytes));
   if (const absl::Status utf8 = CheckUtf8(text); !utf8.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": ", utf8.message(), "; wanted UTF-8"));
@@ -209,13 +209,13 @@ absl::Status Recipe::Prepare(HelperProcess* helper) const {
                          {"seconds", options_.seconds},
                          {"bytes_a_second", recipe_helper::kBytesPerSecond},
                          {"load_seconds", recipe_helper::kLoadSeconds},
-                         {"most_bytes", recipe_helper::kMostBytes}};
+                         {"most_bytes", recipe_helper::kMaxBytes}};
   uint32_t kind = 0;
   std::string answer;
   BALLAST_RETURN_IF_ERROR(helper->Send(
       recipe_helper::kLoad,
       {settings.dump(-1, ' ', false, Json::error_handler_t::replace)}));
-  BALLAST_RETURN_IF_ERROR(helper->Receive(kMostReasonBytes, &kind, &answer));
+  BALLAST_RETURN_IF_ERROR(helper->Receive(kMaxReasonBytes, &kind, &answer));
   if (kind == recipe_helper::kNoPackage) {
     return absl::FailedPreconditionError(answer);
   }
@@ -224,7 +224,7 @@ absl::Status Recipe::Prepare(HelperProcess* helper) const {
     return absl::InvalidArgumentError(
         absl::StrCat("the recipe is refused: ", answer));
   }
-  BALLAST_RETURN_IF_ERROR(CloseBox(helper, recipe_helper::kMostMemory));
+  BALLAST_RETURN_IF_ERROR(CloseBox(helper, recipe_helper::kMaxMemory));
   const XXH128_hash_t hash =
       XXH3_128bits_withSeed(text_.data(), text_.size(), kRules);
   const std::string name = absl::StrFormat(
@@ -281,7 +281,7 @@ absl::Status Recipe::AskFor(HelperPool::Worker* worker,
     BALLAST_RETURN_IF_ERROR(
         helper->Send(recipe_helper::kCook, {worker->request}));
     BALLAST_RETURN_IF_ERROR(
-        helper->Receive(kMostAnswerBytes, &kind, &worker->answer));
+        helper->Receive(kMaxAnswerBytes, &kind, &worker->answer));
     absl::string_view answer = worker->answer;
     bool is_sound = kind == recipe_helper::kDone;
     for (size_t i = 0; is_sound && i < jobs.size(); ++i) {
@@ -306,7 +306,7 @@ void Recipes::SetProcesses(size_t processes) {
 absl::StatusOr<std::shared_ptr<const Recipe>> Recipes::Get(
     const std::string& path) {
   BALLAST_ASSIGN_OR_RETURN(const std::string text,
-                           ReadSmallFile(path, kMostRecipeBytes));
+                           ReadSmallFile(path, kMaxRecipeBytes));
   // Held while it is opened, so that it is opened once.
   MutexLock lock(&mutex_);
   for (const auto& [known, recipe] : recipes_) {

@@ -30,7 +30,7 @@ std::vector<int64_t> FixedPoint(absl::Span<const double> costs, double bound) {
   return fixed;
 }
 
-static_assert(ImageMark::kMostBytes <= kMostEncodedBytes);
+static_assert(ImageMark::kMaxBytes <= kMaxEncodedBytes);
 
 namespace {
 

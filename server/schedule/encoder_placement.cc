@@ -69,7 +69,7 @@ int64_t SharedBound(const std::vector<int64_t>& costs, uint32_t ranks,
 namespace {
 
 // A rank with less room than 1/2^10 of the limit is not worth a search.
-constexpr int kLeastRoomShift = 10;
+constexpr int kMinRoomShift = 10;
 // Number of lightest ranks that are always tried as takers of a rank's samples,
 // and number of ranks of its own server that are tried in addition.
 constexpr size_t kFirstTakers = 3;
@@ -79,7 +79,7 @@ constexpr uint32_t kMaxNeighbours = 16;
 constexpr int kMaxUnhelpful = 64;
 // A move takes at least this fraction (1/8) of a rank's excess over the limit
 // off the rank.
-constexpr int64_t kLeastRelief = 8;
+constexpr int64_t kMinRelief = 8;
 // Limit of the search: moves evaluated, plus places searched for a taker.
 constexpr uint64_t kMaxLooks = 6'000'000;
 
@@ -169,7 +169,7 @@ class Search {
 
  private:
   bool exhausted() const { return looks_ > kMaxLooks; }
-  int64_t least_room() const { return (limit_ >> kLeastRoomShift) + 1; }
+  int64_t least_room() const { return (limit_ >> kMinRoomShift) + 1; }
   bool HasRoom(uint32_t rank) const {
     return limit_ - loads_[rank] >= least_room();
   }
@@ -213,7 +213,7 @@ class Search {
   // The least load that a useful move takes off `rank`, which is above the
   // limit.
   int64_t LeastRelief(uint32_t rank) const {
-    return std::max<int64_t>(1, (loads_[rank] - limit_) / kLeastRelief);
+    return std::max<int64_t>(1, (loads_[rank] - limit_) / kMinRelief);
   }
 
   // Gives samples of `rank` away until its load is within the limit. Takers
@@ -253,7 +253,7 @@ class Search {
     for (size_t i = 0; i < takers.count; ++i) Try(rank, takers.ranks[i], best);
     if (best->found() || takers.count < kFirstTakers) return;
     if (unhelpful_ <= kMaxUnhelpful) {
-      takers = light_.Lightest(LightRanks::kMostListed);
+      takers = light_.Lightest(LightRanks::kMaxListed);
       for (size_t i = kFirstTakers; i < takers.count && !best->found(); ++i) {
         Try(rank, takers.ranks[i], best);
       }

@@ -71,8 +71,8 @@ Mixture::Draw Mixture::At(uint64_t position) const {
 }
 
 uint64_t Mixture::GetPosition(uint32_t source, uint64_t number) const {
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  if (weights_[source] == 0) return kMost;
+  constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
+  if (weights_[source] == 0) return kUnbounded;
   const uint64_t rounds = number / weights_[source];
   const auto found = std::find_if(
       pattern_.begin(), pattern_.end(), [&](const PatternDraw& candidate) {
@@ -80,7 +80,7 @@ uint64_t Mixture::GetPosition(uint32_t source, uint64_t number) const {
                candidate.number == number % weights_[source];
       });
   const uint64_t offset = found - pattern_.begin();
-  if (rounds > (kMost - offset) / pattern_.size()) return kMost;
+  if (rounds > (kUnbounded - offset) / pattern_.size()) return kUnbounded;
   return rounds * pattern_.size() + offset;
 }
 

@@ -40,7 +40,7 @@ LightRanks::List LightRanks::Lightest(size_t most) const {
   List list;
   // Candidates for the next entry: the top, then the children of listed
   // entries.
-  std::array<uint32_t, kMostListed + 1> next;
+  std::array<uint32_t, kMaxListed + 1> next;
   next[0] = 0;
   size_t open = heap_.empty() ? 0 : 1;
   while (list.count < most && open > 0) {

@@ -30,11 +30,11 @@ class LightRanks {
   // Does nothing if the rank is not in it.
   void Remove(uint32_t rank);
 
-  // The lightest ranks in order: `most` of them, at most kMostListed, or all if
+  // The lightest ranks in order: `most` of them, at most kMaxListed, or all if
   // there are fewer. Takes O(most^2).
-  static constexpr size_t kMostListed = 16;
+  static constexpr size_t kMaxListed = 16;
   struct List {
-    std::array<uint32_t, kMostListed> ranks;
+    std::array<uint32_t, kMaxListed> ranks;
     size_t count = 0;
   };
   List Lightest(size_t most) const;

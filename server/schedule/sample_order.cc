@@ -14,7 +14,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 
 // Bounds the tables of all changes together.
 constexpr uint64_t kMaxPatternOfChange = uint64_t{1} << 16;
@@ -68,7 +68,7 @@ const SampleOrder::Range& SampleOrder::GetRange(uint64_t position) const {
 }
 
 uint64_t SampleOrder::EndOfRange(const Range& range) const {
-  return &range == &ranges_.back() ? kMost : (&range + 1)->first_position;
+  return &range == &ranges_.back() ? kUnbounded : (&range + 1)->first_position;
 }
 
 SampleOrder::Sample SampleOrder::At(uint64_t position) const {
@@ -88,7 +88,7 @@ SampleOrder::Sample SampleOrder::At(uint64_t position) const {
 }
 
 uint64_t SampleOrder::GetEnd(uint32_t epochs) const {
-  uint64_t end = kMost;
+  uint64_t end = kUnbounded;
   for (uint32_t s = 0; s < sources_.size(); ++s) {
     if (sources_[s].size > end / std::max(epochs, 1u)) continue;
     const uint64_t number = epochs * sources_[s].size;

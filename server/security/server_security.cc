@@ -145,7 +145,7 @@ std::shared_ptr<grpc::ServerCredentials> ReloadingTlsCredentials(
 
 namespace {
 
-constexpr size_t kMostTokenBytes = size_t{4} << 20;
+constexpr size_t kMaxTokenBytes = size_t{4} << 20;
 
 void WarnOfReaders(absl::string_view key, const std::string& path) {
   if (!AnyoneMayRead(path)) return;
@@ -225,7 +225,7 @@ class TokenGate final : public grpc::AuthMetadataProcessor {
 
 // Errors name the key and the file.
 absl::StatusOr<TokenList> ReadTokens(const v1::Security& security) {
-  const auto text = ReadSmallFile(security.tokens_file(), kMostTokenBytes);
+  const auto text = ReadSmallFile(security.tokens_file(), kMaxTokenBytes);
   if (!text.ok()) return Annotate(text.status(), "security.tokens_file");
   auto tokens = TokenList::Parse(*text, security.tokens_file(), security.job());
   if (!tokens.ok()) return Annotate(tokens.status(), "security.tokens_file");

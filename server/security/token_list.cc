@@ -15,7 +15,7 @@
 namespace ballast {
 namespace {
 
-constexpr size_t kMostEntries = 4096;
+constexpr size_t kMaxEntries = 4096;
 
 // Digests have one length, so comparing them does not reveal the tokens'
 // lengths either.
@@ -56,9 +56,9 @@ absl::StatusOr<TokenList> TokenList::Parse(absl::string_view text,
       }
       allowed = allowed || words[i] == job;
     }
-    if (list.entries_.size() == kMostEntries) {
+    if (list.entries_.size() == kMaxEntries) {
       return absl::InvalidArgumentError(absl::StrCat(
-          place, ": more than ", kMostEntries, " tokens, which is the most"));
+          place, ": more than ", kMaxEntries, " tokens, which is the most"));
     }
     list.entries_.push_back({ComputeDigest(words[0]), allowed});
     if (allowed && list.own_.empty()) list.own_ = std::string(words[0]);

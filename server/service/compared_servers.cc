@@ -18,8 +18,8 @@
 namespace ballast {
 namespace {
 
-constexpr int kMostColumns = 64;
-constexpr size_t kMostName = 512;
+constexpr int kMaxColumns = 64;
+constexpr size_t kMaxName = 512;
 
 absl::Status Strange(absl::string_view what) {
   return absl::InvalidArgumentError(
@@ -29,15 +29,15 @@ absl::Status Strange(absl::string_view what) {
 }  // namespace
 
 absl::Status CheckHistory(const v1::GetHistoryResponse& history) {
-  if (history.seconds_size() > static_cast<int>(kMostPoints)) {
+  if (history.seconds_size() > static_cast<int>(kMaxPoints)) {
     return Strange(absl::StrCat(history.seconds_size(), " points, wanted ",
-                                kMostPoints, " at most"));
+                                kMaxPoints, " at most"));
   }
-  if (history.columns_size() > kMostColumns) {
+  if (history.columns_size() > kMaxColumns) {
     return Strange(absl::StrCat(history.columns_size(), " columns, wanted ",
-                                kMostColumns, " at most"));
+                                kMaxColumns, " at most"));
   }
-  if (history.server().size() > kMostName || !std::isfinite(history.start())) {
+  if (history.server().size() > kMaxName || !std::isfinite(history.start())) {
     return Strange("a server without a name or a start");
   }
   for (int i = 0; i < history.seconds_size(); ++i) {
@@ -47,7 +47,7 @@ absl::Status CheckHistory(const v1::GetHistoryResponse& history) {
     }
   }
   for (const auto& column : history.columns()) {
-    if (column.name().empty() || column.name().size() > kMostName ||
+    if (column.name().empty() || column.name().size() > kMaxName ||
         column.values_size() != history.seconds_size()) {
       return Strange(
           "a column without a name, or not of one value for each "
@@ -119,7 +119,7 @@ std::string ComparedServers::Json(size_t server, absl::Duration range) {
 namespace {
 
 constexpr std::chrono::seconds kDeadline(2);
-constexpr int kMostBytes = 1 << 20;
+constexpr int kMaxBytes = 1 << 20;
 
 absl::string_view Advice(absl::StatusCode code) {
   switch (code) {
@@ -144,7 +144,7 @@ ComparedServers::Call GrpcHistoryCall(ChannelSecurity security) {
              const std::string& address,
              uint32_t seconds) -> absl::StatusOr<v1::GetHistoryResponse> {
     BALLAST_ASSIGN_OR_RETURN(const auto channel,
-                             MakePeerChannel(address, security, kMostBytes));
+                             MakePeerChannel(address, security, kMaxBytes));
     const auto stub = v1::MetricsService::NewStub(channel);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kDeadline);

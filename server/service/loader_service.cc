@@ -63,7 +63,7 @@ LoaderServiceImpl::LoaderServiceImpl(std::string name,
                                      const PullLimits::Settings& limits,
                                      PullInstruments* instruments,
                                      ClientBoard* clients,
-                                     MeetingForwarder* meeting)
+                                     RendezvousForwarder* meeting)
     : name_(std::move(name)),
       scheduler_(scheduler),
       calls_(calls),

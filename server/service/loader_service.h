@@ -39,7 +39,7 @@ class LoaderServiceImpl final
                     const PullLimits::Settings& limits = {},
                     PullInstruments* instruments = nullptr,
                     ClientBoard* clients = nullptr,
-                    MeetingForwarder* meeting = nullptr);
+                    RendezvousForwarder* meeting = nullptr);
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
                                    const v1::AttachRequest* request,
@@ -75,7 +75,7 @@ class LoaderServiceImpl final
   const std::string name_;
   const Scheduler* const scheduler_;
   CallCount* const calls_;
-  MeetingForwarder* const meeting_;  // null: groups meet here
+  RendezvousForwarder* const meeting_;  // null: groups meet here
   Refusal refusal_;
   ballast::Rendezvous rendezvous_;
   TimingStore timings_;

@@ -14,9 +14,9 @@
 namespace ballast {
 
 // One forwarded call. Deletes itself when gRPC is done with it.
-class MeetingForwarder::Call final : public grpc::ServerUnaryReactor {
+class RendezvousForwarder::Call final : public grpc::ServerUnaryReactor {
  public:
-  Call(MeetingForwarder* forwarder, grpc::CallbackServerContext* context,
+  Call(RendezvousForwarder* forwarder, grpc::CallbackServerContext* context,
        const v1::RendezvousRequest& request)
       : forwarder_(forwarder),
         // Adopts the caller's deadline.
@@ -42,12 +42,12 @@ class MeetingForwarder::Call final : public grpc::ServerUnaryReactor {
   }
 
  private:
-  MeetingForwarder* const forwarder_;
+  RendezvousForwarder* const forwarder_;
   const std::unique_ptr<grpc::ClientContext> context_;
   v1::RendezvousRequest request_;
 };
 
-MeetingForwarder::MeetingForwarder(std::string address,
+RendezvousForwarder::RendezvousForwarder(std::string address,
                                    const ChannelSecurity& security,
                                    std::string fingerprint, CallCount* calls)
     : address_(std::move(address)),
@@ -58,9 +58,9 @@ MeetingForwarder::MeetingForwarder(std::string address,
   if (channel.ok()) stub_ = v1::LoaderService::NewStub(*channel);
 }
 
-MeetingForwarder::~MeetingForwarder() = default;
+RendezvousForwarder::~RendezvousForwarder() = default;
 
-grpc::ServerUnaryReactor* MeetingForwarder::Open(
+grpc::ServerUnaryReactor* RendezvousForwarder::Open(
     grpc::CallbackServerContext* context, const v1::RendezvousRequest& request,
     v1::RendezvousResponse* response) {
   auto* call = new Call(this, context, request);
@@ -84,19 +84,19 @@ grpc::ServerUnaryReactor* MeetingForwarder::Open(
   return call;
 }
 
-void MeetingForwarder::Drain() {
+void RendezvousForwarder::Drain() {
   MutexLock lock(&mutex_);
   draining_ = true;
   // No call is deleted while the lock is held, because Forget takes it.
   for (Call* call : open_) call->Cancel();
 }
 
-void MeetingForwarder::Forget(Call* call) {
+void RendezvousForwarder::Forget(Call* call) {
   MutexLock lock(&mutex_);
   open_.erase(call);
 }
 
-absl::Status MeetingForwarder::Annotated(const grpc::Status& status) const {
+absl::Status RendezvousForwarder::Annotated(const grpc::Status& status) const {
   absl::Status result = FromGrpcStatus(status);
   // Cancelled by Drain, or by a server that shuts down: the client should
   // retry. A client that has left does not see the status.

@@ -27,14 +27,14 @@ namespace ballast {
 // Forwards Rendezvous calls to the server where all groups of the job meet, so
 // that the ranks of a group meet whichever servers they call. Thread-safe. Must
 // outlive the gRPC server.
-class MeetingForwarder {
+class RendezvousForwarder {
  public:
   // `address` is the server where groups meet. `fingerprint` is the hash of
   // this server's fingerprint, which the other server compares with its own.
   // `calls` counts the open calls; it is not owned and must outlive this.
-  MeetingForwarder(std::string address, const ChannelSecurity& security,
+  RendezvousForwarder(std::string address, const ChannelSecurity& security,
                    std::string fingerprint, CallCount* calls);
-  ~MeetingForwarder();
+  ~RendezvousForwarder();
 
   // Never returns null. The call ends with the other server's answer, at its
   // own deadline, or when the client leaves; or with UNAVAILABLE, naming the

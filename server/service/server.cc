@@ -101,8 +101,8 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
       Loader::Create(job.config, ranks, job.scheduler.get(), std::move(builder),
                      Clock::Real(), parts.board.get()));
   BALLAST_ASSIGN_OR_RETURN(
-      parts.stall_watch,
-      StallWatch::Start(
+      parts.stall_watchdog,
+      StallWatchdog::Start(
           parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
           [builder = parts.builder,
            index_files =
@@ -135,17 +135,17 @@ absl::Status CheckAddresses(const v1::Config& config) {
 }
 
 // Returns null if groups meet at this server, whose address is `own`.
-std::unique_ptr<MeetingForwarder> MakeForwarder(const OpenedJob& job,
+std::unique_ptr<RendezvousForwarder> MakeForwarder(const OpenedJob& job,
                                                 const std::string& own,
                                                 const ServerSecurity& security,
                                                 CallCount* calls) {
-  const std::string address = MeetingAddress(job.config);
+  const std::string address = RendezvousAddress(job.config);
   const auto& listen = job.config.serve().listen();
   if (address == own ||
       std::find(listen.begin(), listen.end(), address) != listen.end()) {
     return nullptr;
   }
-  return std::make_unique<MeetingForwarder>(
+  return std::make_unique<RendezvousForwarder>(
       address, security.to_peers(), job.scheduler->fingerprint().hash(), calls);
 }
 
@@ -213,7 +213,7 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
       board_(std::move(parts.board)),
       loader_(std::move(parts.loader)),
       builder_(parts.builder),
-      stall_watch_(std::move(parts.stall_watch)),
+      stall_watchdog_(std::move(parts.stall_watchdog)),
       ahead_fetcher_(std::move(parts.ahead_fetcher)),
       balance_(std::move(parts.balance)),
       meeting_(MakeForwarder(job_, identity.name, security_, &calls_)),
@@ -237,7 +237,7 @@ ServerState::Sources LoaderServer::GetSources(
   sources.name = identity.name;
   sources.loader = server.loader_.get();
   sources.builder = builder;
-  sources.stalls = server.stall_watch_.get();
+  sources.stalls = server.stall_watchdog_.get();
   sources.clients = &server.clients_;
   sources.timings = &server.loader_service_.timings();
   sources.balance = server.balance_.get();
@@ -324,7 +324,7 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
 }
 
 void LoaderServer::WatchStandstill() {
-  stall_watch_->WatchStandstill([this](bool stands_still) {
+  stall_watchdog_->WatchStandstill([this](bool stands_still) {
     if (stands_still) {
       LogWarning(
           "nothing goes on: all work has stalled; the health is NOT_SERVING "
@@ -362,7 +362,7 @@ void LoaderServer::UpdateHealth() {
 absl::Status LoaderServer::Reload(const v1::Config& config) {
   BALLAST_RETURN_IF_ERROR(security_.Reload(config.security()));
   read_policy_->Set(GetReadPolicy(config.serve()));
-  stall_watch_->SetAfter(absl::Seconds(config.serve().stall_after()));
+  stall_watchdog_->SetAfter(absl::Seconds(config.serve().stall_after()));
   builder_->SetMaxBadSamples(config.serve().max_bad_samples());
   return absl::OkStatus();
 }
@@ -379,7 +379,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     draining_ = true;
   }
   if (peer_check_ != nullptr) peer_check_->Stop();
-  stall_watch_->WatchStandstill(nullptr);
+  stall_watchdog_->WatchStandstill(nullptr);
   index_watch_.reset();
   if (server_ != nullptr) {
     {

@@ -18,7 +18,7 @@
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
 #include "server/monitor/balance_board.h"
@@ -43,7 +43,7 @@ struct ServerParts {
   std::unique_ptr<ActiveSamples> board;
   std::shared_ptr<Loader> loader;
   FileSampleBuilder* builder = nullptr;  // the loader's
-  std::unique_ptr<StallWatch> stall_watch;
+  std::unique_ptr<StallWatchdog> stall_watchdog;
   // Null: no source is in a store.
   std::unique_ptr<AheadFetcher> ahead_fetcher;
   std::shared_ptr<BalanceBoard> balance;
@@ -63,7 +63,7 @@ uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory);
 
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
 // ranks here. `job` is not owned and must outlive the parts. Errors: as
-// Loader::Create and StallWatch::Start.
+// Loader::Create and StallWatchdog::Start.
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                                             uint32_t ranks);
 
@@ -156,12 +156,13 @@ class LoaderServer {
   const std::unique_ptr<ActiveSamples> board_;
   const std::shared_ptr<Loader> loader_;
   FileSampleBuilder* const builder_;  // the loader's
-  const std::unique_ptr<StallWatch> stall_watch_;
+  const std::unique_ptr<StallWatchdog> stall_watchdog_;
   std::unique_ptr<AheadFetcher>
       ahead_fetcher_;  // null: no source is in a store
   const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
-  const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here
+  const std::unique_ptr<RendezvousForwarder>
+      meeting_;  // null: groups meet here
   LoaderServiceImpl loader_service_;
   ScheduleServiceImpl schedule_service_;
   OrderServiceImpl order_service_;

@@ -39,7 +39,7 @@ constexpr char kFormat[] = "2";
 // Bytes of the header of an entry of the first version.
 constexpr uint64_t kFirstHeader = 40;
 // Limit of known entries; they take ten megabytes.
-constexpr size_t kMostKnown = size_t{1} << 19;
+constexpr size_t kMaxKnown = size_t{1} << 19;
 
 // A file descriptor that is closed by the destructor.
 class Descriptor {
@@ -68,7 +68,7 @@ bool WriteAll(int file, absl::string_view bytes) {
 
 size_t PoolCapacity() {
   return std::clamp<uint64_t>(RaiseDescriptorLimit() / 4, 1,
-                              DiskCache::kMostOpen);
+                              DiskCache::kMaxOpen);
 }
 
 // The name of an entry in KnownEntries.
@@ -99,7 +99,7 @@ DiskCache::DiskCache(std::string dir, uint64_t size, StorageCounters* counters)
       size_(size),
       counters_(counters),
       pool_(std::make_unique<EntryPool>(PoolCapacity())),
-      known_(std::make_unique<KnownEntries>(kMostKnown)) {}
+      known_(std::make_unique<KnownEntries>(kMaxKnown)) {}
 
 absl::StatusOr<std::shared_ptr<DiskCache>> DiskCache::Open(
     const std::string& dir, uint64_t size, StorageCounters* counters) {

@@ -78,7 +78,7 @@ class DiskCache {
 
   // Limit of entries that are open though nobody reads them: also at most a
   // quarter of the descriptors that the process may have.
-  static constexpr size_t kMostOpen = 256;
+  static constexpr size_t kMaxOpen = 256;
   size_t open_entries() const;
 
   // Bytes of all processes' entries; the bound.

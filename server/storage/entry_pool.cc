@@ -105,7 +105,7 @@ std::shared_ptr<const EntryFile> EntryPool::Find(const SpanKey& key,
 
 void EntryPool::Put(const SpanKey& key, std::shared_ptr<const EntryFile> entry,
                     uint64_t removals) {
-  if (entry->size() > kMostBytes) return;
+  if (entry->size() > kMaxBytes) return;
   std::list<Open> closed;  // after the lock
   MutexLock lock(&mutex_);
   closed = UpdateLocked(removals);

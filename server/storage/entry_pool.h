@@ -88,7 +88,7 @@ class KnownEntries {
 };
 
 // Entries of the cache that stay open, so that the next module's read opens
-// nothing: at most `capacity` (at least 1) of at most kMostBytes, the last
+// nothing: at most `capacity` (at least 1) of at most kMaxBytes, the last
 // used. Entries that readers hold are not counted. Thread-safe.
 //
 // `removals` counts the entries that all processes of the node have removed
@@ -98,7 +98,7 @@ class EntryPool {
  public:
   // Opening a larger entry costs little compared with reading it, and removed
   // files that are still open must not take much of the disk.
-  static constexpr uint64_t kMostBytes = uint64_t{1} << 20;
+  static constexpr uint64_t kMaxBytes = uint64_t{1} << 20;
 
   explicit EntryPool(size_t capacity) : capacity_(capacity) {}
 

@@ -61,7 +61,7 @@ ByteRange NextWindow(ByteRange last, ByteRange wanted, uint64_t object_size) {
 namespace {
 
 // Threads that read the parts of one range.
-constexpr size_t kMostThreads = 8;
+constexpr size_t kMaxThreads = 8;
 
 absl::Status StatusOf(const absl::Status& status) { return status; }
 template <typename T>
@@ -118,7 +118,7 @@ absl::Status StoreReader::Read(const std::string& path, uint64_t object_size,
     }
   };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(parts.size(), kMostThreads); ++i) {
+  for (size_t i = 1; i < std::min(parts.size(), kMaxThreads); ++i) {
     threads.emplace_back(work);
   }
   work();

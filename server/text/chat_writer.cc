@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 // tokenizer_config.json lists the added tokens, at most a few MB.
-constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMaxBytes = size_t{16} << 20;
 constexpr char kDefault[] = "default";
 
 // The template of a file in JSON.
@@ -73,7 +73,7 @@ std::vector<std::string> TemplateWarnings(const v1::Model& model) {
   const std::string folder =
       model.tokenizer().substr(0, model.tokenizer().rfind('/') + 1);
   const auto read = [&](const char* name) {
-    return ReadSmallFile(folder + name, kMostBytes).value_or("");
+    return ReadSmallFile(folder + name, kMaxBytes).value_or("");
   };
   if (model.tokenizer() == "bytes") return {};
   const std::string fault = TemplateFault(

@@ -16,7 +16,7 @@ constexpr double kLlavaFps = 1.0;
 constexpr uint32_t kMinFrames = 4;
 constexpr uint32_t kMaxFrames = 768;
 // More than any model takes: of a video that is shorter, frames are repeated.
-constexpr uint32_t kMostForcedFrames = 1 << 16;
+constexpr uint32_t kMaxForcedFrames = 1 << 16;
 constexpr uint32_t kInternMinFrames = 8;
 constexpr uint32_t kInternMaxFrames = 32;
 
@@ -186,11 +186,11 @@ absl::Status SampleLlava(const VideoModel& model, const VideoLength& video,
     }
     return absl::OkStatus();
   }
-  if (model.max_frames > std::max(video.frames, kMostForcedFrames)) {
+  if (model.max_frames > std::max(video.frames, kMaxForcedFrames)) {
     return absl::InvalidArgumentError(absl::StrCat(
         model.name, " with force_sample would sample ", model.max_frames,
         " of ", video.frames, " frames; wanted max_frames of at most ",
-        kMostForcedFrames));
+        kMaxForcedFrames));
   }
   for (const double value : NumpyLinspace(total - 1, model.max_frames)) {
     sampled->frames.push_back(static_cast<uint32_t>(value));

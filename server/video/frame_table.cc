@@ -16,7 +16,7 @@ namespace {
 
 // Key packets that are looked back at for the start of a frame. In sound files
 // it is the last or the one before.
-constexpr size_t kMostLookBack = 32;
+constexpr size_t kMaxLookBack = 32;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ FrameTable OrderFrames(const std::vector<VideoPacket>& packets) {
     if (!packet.is_shown) continue;
     VideoFrame frame = {packet.time, number, 0};
     const size_t last = keys.size();
-    for (size_t back = 1; back <= std::min(last, kMostLookBack); ++back) {
+    for (size_t back = 1; back <= std::min(last, kMaxLookBack); ++back) {
       const uint32_t key = keys[last - back];
       if (packets[key].time <= packet.time) {
         frame.start = key;

@@ -19,7 +19,7 @@ namespace {
 
 // Increase whenever the same facts and limits yield another plan or text.
 constexpr int kPlanVersion = 1;
-constexpr uint32_t kMostGridSide = 65535;  // CheckColumns
+constexpr uint32_t kMaxGridSide = 65535;  // CheckColumns
 
 VideoPool GetPool(const v1::Model::Video& video) {
   return video.pool() == v1::Model::Video::POOL_AVERAGE ||
@@ -62,10 +62,10 @@ absl::Status CheckPlan(const VideoPlan& plan) {
   };
   if (uint64_t{plan.height} * plan.width > kMaxImagePixels ||
       uint64_t{plan.first_height} * plan.first_width > kMaxImagePixels ||
-      plan.grid_h > kMostGridSide || plan.grid_w > kMostGridSide) {
+      plan.grid_h > kMaxGridSide || plan.grid_w > kMaxGridSide) {
     return fault("would be resized to ", plan.width, "x", plan.height,
                  " pixels; at most ", kMaxImagePixels, " are made, and ",
-                 kMostGridSide, " patches a side");
+                 kMaxGridSide, " patches a side");
   }
   if (plan.tokens > std::numeric_limits<uint32_t>::max()) {
     return fault("would take ", plan.tokens,

@@ -20,8 +20,8 @@ constexpr uint64_t kContextTokens = 128000;
 constexpr double kContextShare = 0.9;
 // At least this much above the smallest frame, whatever the total says.
 constexpr double kFloor = 1.05;
-constexpr double kMostRatio = 200;
-constexpr double kMostSide = uint32_t{1} << 26;
+constexpr double kMaxRatio = 200;
+constexpr double kMaxFrameSide = uint32_t{1} << 26;
 
 uint64_t Or(uint64_t value, uint64_t other) { return value ? value : other; }
 
@@ -32,7 +32,7 @@ absl::Status Refused(uint32_t height, uint32_t width, absl::string_view why) {
 
 absl::StatusOr<TileShape> Sized(uint32_t height, uint32_t width, double h,
                                 double w) {
-  if (!(h >= 1 && w >= 1 && h <= kMostSide && w <= kMostSide)) {
+  if (!(h >= 1 && w >= 1 && h <= kMaxFrameSide && w <= kMaxFrameSide)) {
     return Refused(height, width,
                    absl::StrCat("the limits give it the size ", h, "x", w,
                                 "; raise max_pixels or total_pixels"));
@@ -54,7 +54,7 @@ absl::StatusOr<TileShape> UtilsResize(uint32_t height, uint32_t width,
   const double h = height;
   const double w = width;
   BALLAST_RETURN_IF_ERROR(CheckLimits(min_pixels, max_pixels));
-  if (std::max(h, w) / std::min(h, w) > kMostRatio) {
+  if (std::max(h, w) / std::min(h, w) > kMaxRatio) {
     return Refused(height, width, "wanted sides in a ratio of at most 200");
   }
   double out_h = std::max(factor, std::nearbyint(h / factor) * factor);
@@ -87,7 +87,7 @@ absl::StatusOr<TileShape> Qwen3Resize(uint32_t height, uint32_t width,
     h = std::trunc(h * scale);
     w = std::trunc(w * scale);
   }
-  if (std::max(h, w) / std::min(h, w) > kMostRatio) {
+  if (std::max(h, w) / std::min(h, w) > kMaxRatio) {
     return Refused(height, width, "wanted sides in a ratio of at most 200");
   }
   double out_h = std::nearbyint(h / factor) * factor;
@@ -193,7 +193,8 @@ absl::Status AddSize(const VideoModel& model, uint32_t height, uint32_t width,
 }
 
 absl::Status CheckSides(uint32_t height, uint32_t width) {
-  if (height == 0 || width == 0 || height > kMostSide || width > kMostSide) {
+  if (height == 0 || width == 0 || height > kMaxFrameSide ||
+      width > kMaxFrameSide) {
     return Refused(height, width, "wanted sides of 1 to 67108864 pixels");
   }
   return absl::OkStatus();

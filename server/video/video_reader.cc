@@ -42,11 +42,11 @@ absl::Status CheckWanted(const VideoFacts& facts,
 
 absl::Status CheckDecodedPixels(uint64_t packets, const VideoFacts& facts) {
   const uint64_t pixels = packets * facts.width * facts.height;
-  if (pixels <= kMostDecodedPixels) return absl::OkStatus();
+  if (pixels <= kMaxDecodedPixels) return absl::OkStatus();
   return DataFaultError(absl::StrCat(
       packets, " packets of ", facts.width, "x", facts.height,
       " pixels have to be decoded, since key frames are far apart; at most ",
-      kMostDecodedPixels, " pixels are decoded for a video"));
+      kMaxDecodedPixels, " pixels are decoded for a video"));
 }
 
 class VideoReader::Lease {

@@ -32,10 +32,10 @@ struct FrameForm {
 // Most pixels that may be decoded for the frames of one video: 13 minutes of
 // 1080p at 30 frames a second from a single key frame, which take about a
 // minute.
-inline constexpr uint64_t kMostDecodedPixels = 50'000'000'000;
+inline constexpr uint64_t kMaxDecodedPixels = 50'000'000'000;
 
 // Errors: a data fault (decoding `packets` packets of the video takes more than
-// kMostDecodedPixels).
+// kMaxDecodedPixels).
 absl::Status CheckDecodedPixels(uint64_t packets, const VideoFacts& facts);
 
 // Reads the facts and frames of videos in processes of their own, at most

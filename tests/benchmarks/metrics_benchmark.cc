@@ -18,7 +18,7 @@
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
 #include "server/delivery/delivery_instruments.h"
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 
 namespace ballast {
 namespace {

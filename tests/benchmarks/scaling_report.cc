@@ -36,7 +36,7 @@ namespace {
 
 constexpr uint32_t kRanksPerNode = 8;
 constexpr uint32_t kSamplesPerRank = 8;
-constexpr uint32_t kMostNodes = 2048;
+constexpr uint32_t kMaxNodes = 2048;
 constexpr uint64_t kSteps = 4;
 
 // Samples with one tall image each.
@@ -172,7 +172,7 @@ void PrintRow(uint32_t nodes, const FakeSourceIndex& index) {
 }  // namespace ballast
 
 int main(int argc, char** argv) {
-  uint32_t most = ballast::kMostNodes;
+  uint32_t most = ballast::kMaxNodes;
   if (argc > 2 || (argc == 2 && !absl::SimpleAtoi(argv[1], &most))) {
     std::fprintf(stderr, "usage: scaling_report [NODES]\n");
     return 2;

@@ -245,7 +245,7 @@ TEST_F(BatchStreamTest, ABlockThatIsGivenBackComesAnew) {
 TEST_F(BatchStreamTest, ABlockThatIsAlwaysOverwrittenEndsTheStream) {
   FakeBlock overwritten = NumberedBlock(0);
   overwritten.intact = false;
-  for (int i = 0; i < OverwriteCount::kMostFetches; ++i) {
+  for (int i = 0; i < OverwriteCount::kMaxFetches; ++i) {
     server_.AddConnection({overwritten});
   }
   const auto stream = Start(SomeOptions(1, &clock_));
@@ -253,7 +253,7 @@ TEST_F(BatchStreamTest, ABlockThatIsAlwaysOverwrittenEndsTheStream) {
     ExpectError(stream.get(), absl::StatusCode::kUnavailable,
                 "step 0 micro-batch 0 was overwritten");
   }
-  EXPECT_EQ(server_.requests().size(), size_t{OverwriteCount::kMostFetches});
+  EXPECT_EQ(server_.requests().size(), size_t{OverwriteCount::kMaxFetches});
 }
 
 // Overwritten bytes have no valid header, which is not the server's fault.

@@ -102,7 +102,7 @@ TEST(BufferPoolsTest, KeepsTheLatest) {
   BufferPools pools;
   std::vector<std::shared_ptr<BufferPool>> used;
   std::vector<std::weak_ptr<const MemoryRegion>> regions;
-  for (size_t i = 0; i < BufferPools::kMostIdle + 1; ++i) {
+  for (size_t i = 0; i < BufferPools::kMaxIdle + 1; ++i) {
     used.push_back(pools.Take(kMiB));
     auto buffer = Take(used.back().get(), 1);
     regions.push_back(used.back()->GetRegion(buffer));

@@ -43,7 +43,7 @@ void SetTables(const MadeJpeg& made, std::mt19937* random,
     unsigned steps[DCTSIZE2];
     for (unsigned& step : steps) {
       step = made.tables == Tables::kOnes   ? 1
-             : made.tables == Tables::kMost ? 255
+             : made.tables == Tables::kLargest ? 255
                                             : 1 + (*random)() % 255;
     }
     jpeg_add_quant_table(info, table, steps, 100, TRUE);
@@ -157,7 +157,7 @@ std::vector<MadeJpeg> HardJpegs() {
       noise.picture = Picture::kNoise;
     }
     for (const Tables tables :
-         {Tables::kOnes, Tables::kMost, Tables::kRandom}) {
+         {Tables::kOnes, Tables::kLargest, Tables::kRandom}) {
       for (const Picture picture :
            {Picture::kNoise, Picture::kStripes, Picture::kChecks}) {
         MadeJpeg& made = add(93, 75);

@@ -17,7 +17,7 @@ struct MadeJpeg {
     kStripes,  // black and white columns
     kChecks,   // black and white pixels
   };
-  enum class Tables { kOfQuality, kOnes, kMost, kRandom };
+  enum class Tables { kOfQuality, kOnes, kLargest, kRandom };
 
   uint32_t width = 16;
   uint32_t height = 16;

@@ -6,7 +6,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kMostMicroBatches = 3;  // dynamic jobs only
+constexpr uint32_t kMaxMicroBatches = 3;  // dynamic jobs only
 
 bool HasCrops(const SyntheticJob& job) {
   return job.form != v1::Model::IMAGE_FORM_MERGE_ORDER;
@@ -124,7 +124,7 @@ uint32_t MicroBatchOf(const SyntheticJob& job) {
 }
 
 uint32_t MicroBatchesOf(const SyntheticJob& job, uint64_t step) {
-  return job.dynamic ? 1 + step % kMostMicroBatches : job.micro_batches;
+  return job.dynamic ? 1 + step % kMaxMicroBatches : job.micro_batches;
 }
 
 v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
@@ -134,7 +134,7 @@ v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
   schedule.set_fingerprint(kSyntheticFingerprint);
   schedule.add_sources("docs");
   schedule.add_sources("chat");
-  const uint64_t most = job.dynamic ? kMostMicroBatches : job.micro_batches;
+  const uint64_t most = job.dynamic ? kMaxMicroBatches : job.micro_batches;
   for (uint32_t m = 0; m < MicroBatchesOf(job, step); ++m) {
     v1::MicroBatchSchedule* out = schedule.add_micro_batches();
     const uint64_t first = (step * most + m) * samples;

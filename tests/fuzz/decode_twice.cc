@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMostPixels = 1 << 18;
+constexpr uint64_t kMaxPixels = 1 << 18;
 
 ImageOptions Options(bool special) {
   ImageOptions options;
@@ -27,7 +27,7 @@ ImageOptions Options(bool special) {
 
 void Compare(absl::string_view bytes, ImageDecoder& used) {
   const absl::StatusOr<ImageHeader> size = ReadImageSize(bytes, used.options());
-  if (!size.ok() || uint64_t{size->width} * size->height > kMostPixels) return;
+  if (!size.ok() || uint64_t{size->width} * size->height > kMaxPixels) return;
   ImageDecoder fresh(used.options());
   // Shrinks along one side and enlarges along the other.
   const uint32_t width = size->width / 3 + 1;

@@ -33,7 +33,7 @@ class CpuProfile {
   // Prints two JSON objects: the shares of libraries, and of the functions or
   // places of 64 bytes with the most.
   static void Print(const char* what) {
-    const size_t count = std::min(noted_.load(), kMost);
+    const size_t count = std::min(noted_.load(), kMaxCount);
     std::map<std::string, size_t> modules, places;
     for (size_t i = 0; i < count; ++i) {
       Dl_info info = {};
@@ -60,7 +60,7 @@ class CpuProfile {
   }
 
  private:
-  static constexpr size_t kMost = 1 << 16;
+  static constexpr size_t kMaxCount = 1 << 16;
 
   static void PrintShares(const char* what, const char* kind,
                           const std::map<std::string, size_t>& counts,
@@ -79,7 +79,7 @@ class CpuProfile {
 
   static void Note(int, siginfo_t*, void* context) {
     const size_t at = noted_.fetch_add(1);
-    if (at >= kMost) return;
+    if (at >= kMaxCount) return;
     addresses_[at] =
         static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
   }
@@ -93,7 +93,7 @@ class CpuProfile {
     setitimer(ITIMER_PROF, &every, nullptr);
   }
 
-  static inline uintptr_t addresses_[kMost];
+  static inline uintptr_t addresses_[kMaxCount];
   static inline std::atomic<size_t> noted_{0};
 };
 

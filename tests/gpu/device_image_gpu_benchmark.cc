@@ -29,7 +29,7 @@ namespace {
 constexpr int kRounds = 3;
 constexpr size_t kImagesOfRound = 512;
 constexpr uint32_t kFactor = 28;         // patch * merge
-constexpr double kMostPixels = 1003520;  // of a resized image
+constexpr double kMaxPixels = 1003520;  // of a resized image
 constexpr PatchShape kShape = {14, 2, 2};
 
 double Seconds(clockid_t clock) {
@@ -43,9 +43,9 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// A side of the resized image: kMostPixels in the picture's proportions.
+// A side of the resized image: kMaxPixels in the picture's proportions.
 uint32_t SideOf(uint32_t side, uint32_t other) {
-  const double shrunk = side * std::sqrt(kMostPixels / (1.0 * side * other));
+  const double shrunk = side * std::sqrt(kMaxPixels / (1.0 * side * other));
   return std::max(kFactor, static_cast<uint32_t>(shrunk / kFactor) * kFactor);
 }
 

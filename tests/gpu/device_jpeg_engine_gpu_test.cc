@@ -122,9 +122,9 @@ TEST(DeviceJpegEngineGpuTest, TheHostDecodesWithoutEngines) {
 TEST(DeviceJpegEngineGpuTest, LargePictures) {
   std::vector<EngineFile> files;
   for (const auto& [width, height] :
-       {std::pair<uint32_t, uint32_t>{kMostEngineSide, 100},
-        {200, kMostEngineSide},
-        {kMostEngineSide, 2048}}) {
+       {std::pair<uint32_t, uint32_t>{kMaxEngineSide, 100},
+        {200, kMaxEngineSide},
+        {kMaxEngineSide, 2048}}) {
     for (const ChromaSampling sampling :
          {ChromaSampling::k420, ChromaSampling::k422, ChromaSampling::k444,
           ChromaSampling::kGrey}) {

@@ -115,7 +115,7 @@ TEST(PlaneKernelsGpuTest, EveryFilterOfEachLibrary) {
     for (const ResampleLibrary library :
          {ResampleLibrary::kPillow12, ResampleLibrary::kTorchvision}) {
       std::vector<Size> sizes = {{1, 1, 5, 7},
-                                 {kMostEngineSide, 90, 28, 28},
+                                 {kMaxEngineSide, 90, 28, 28},
                                  {3000, 2000, 896, 896},
                                  {28, 28, 1400, 1400, ChromaSampling::k422}};
       for (int i = 0; i < 24; ++i) {
@@ -132,9 +132,9 @@ TEST(PlaneKernelsGpuTest, EveryFilterOfEachLibrary) {
 
 TEST(PlaneKernelsGpuTest, LongAndTallPictures) {
   const PlaneKernels kernels = OrDie(PlaneKernels::Create());
-  ExpectTheTwinsPixels({{kMostEngineSide, 90, 28, 28},
-                        {170, kMostEngineSide, 28, 2800},
-                        {kMostEngineSide, 3, 5600, 28},
+  ExpectTheTwinsPixels({{kMaxEngineSide, 90, 28, 28},
+                        {170, kMaxEngineSide, 28, 2800},
+                        {kMaxEngineSide, 3, 5600, 28},
                         {28, 28, 1400, 1400, ChromaSampling::k422},
                         {3000, 2000, 1148, 868},
                         {3000, 2000, 1148, 868, ChromaSampling::k444}},
@@ -149,7 +149,7 @@ TEST(PlaneKernelsGpuTest, RefusesArgumentsThatWouldCrashAKernel) {
   batch.plan = &planner.plan();
   EXPECT_TRUE(kernels.Launch(batch, nullptr).ok());
   ResampleRequest request;
-  request.form = {kMostEngineSide + 1, 1, ChromaSampling::kGrey};
+  request.form = {kMaxEngineSide + 1, 1, ChromaSampling::kGrey};
   request.out_width = request.out_height = 28;
   ASSERT_TRUE(planner.Plan({&request, 1}).ok());
   EXPECT_EQ(kernels.Launch(batch, nullptr).code(),

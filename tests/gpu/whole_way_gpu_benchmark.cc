@@ -47,7 +47,7 @@ constexpr double kFirst = 4;
 constexpr double kStep = 0.2;         // seconds of matrix products
 constexpr int kSteps = 8;             // of each round beside matrix products
 constexpr double kBetweenChunks = 3;  // ms, as the engines need for one
-constexpr int kLeastRounds = 5;
+constexpr int kMinRounds = 5;
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -340,7 +340,7 @@ int Main(int argc, char** argv) {
   }
   for (const ServerProcess& server : besides) {
     json.push_back(Beside(server, images, stream.get(), packed,
-                          std::max(rounds, kLeastRounds)));
+                          std::max(rounds, kMinRounds)));
   }
   std::printf("{%s}\n", absl::StrJoin(json, ", ").c_str());
   return 0;

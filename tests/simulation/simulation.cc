@@ -20,7 +20,7 @@ namespace ballast {
 namespace {
 
 // Starts of a job beyond which it will not get well.
-constexpr int kMostStarts = 100;
+constexpr int kMaxStarts = 100;
 
 absl::Time VirtualNow() { return SimThreads::Current()->Now(); }
 
@@ -162,7 +162,7 @@ void Simulation::RunJob() {
     const bool refused =
         other_data_ &&
         std::any_of(run.ranks.begin(), run.ranks.end(), WasRefused);
-    if ((run.must_succeed && !refused) || runs_.size() == kMostStarts) return;
+    if ((run.must_succeed && !refused) || runs_.size() == kMaxStarts) return;
     // The last checkpoint may be some steps old. Only a start that has a step
     // to do ends.
     step += threads_->random().Below(reached - step + 1);

@@ -87,13 +87,13 @@ TEST(ResamplePlanTest, KeepsWeightsWithinItsBound) {
     const ResampleRequest request =
         Request(4000 + number, 3000 + number, 1148, 868);
     ASSERT_TRUE(planner.Plan({&request, 1}).ok());
-    EXPECT_LE(planner.kept(), ResamplePlanner::kMostKept + kOfImage);
+    EXPECT_LE(planner.kept(), ResamplePlanner::kMaxKept + kOfImage);
     const ResampleImage& image = planner.plan().images[0];
     ExpectWeights(planner.plan(), image.columns, 4000 + number, 1148);
     ExpectWeights(planner.plan(), image.rows, 3000 + number, 868);
   };
   for (uint32_t number = 0; number < 200; ++number) expect(number);
-  EXPECT_GT(planner.kept(), ResamplePlanner::kMostKept - kOfImage);
+  EXPECT_GT(planner.kept(), ResamplePlanner::kMaxKept - kOfImage);
   // Forgotten long ago, and kept.
   expect(0);
   const size_t kept = planner.kept();
@@ -109,7 +109,7 @@ TEST(ResamplePlanTest, APlanMayNeedMoreThanIsKept) {
   }
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(planner.Plan(requests).ok());
-    EXPECT_GT(planner.kept(), ResamplePlanner::kMostKept);
+    EXPECT_GT(planner.kept(), ResamplePlanner::kMaxKept);
     for (uint32_t i = 0; i < 150; i += 149) {
       const ResampleImage& image = planner.plan().images[i];
       ExpectWeights(planner.plan(), image.columns, 4000 + i, 1148);
@@ -118,7 +118,7 @@ TEST(ResamplePlanTest, APlanMayNeedMoreThanIsKept) {
   }
   const ResampleRequest other = Request(2000, 1000, 100, 50);
   ASSERT_TRUE(planner.Plan({&other, 1}).ok());
-  EXPECT_LE(planner.kept(), ResamplePlanner::kMostKept + (2 << 16));
+  EXPECT_LE(planner.kept(), ResamplePlanner::kMaxKept + (2 << 16));
 }
 
 TEST(ResamplePlanTest, AnUnchangedAxisTakesEachSampleItself) {

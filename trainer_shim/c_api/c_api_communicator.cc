@@ -25,7 +25,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kMostRanks = 65536;
+constexpr uint32_t kMaxRanks = 65536;
 constexpr absl::Duration kMeeting = absl::Minutes(5);
 
 absl::StatusOr<NcclEndOptions> GetOptions(const ballast_nccl_options* given) {
@@ -40,10 +40,10 @@ absl::StatusOr<NcclEndOptions> GetOptions(const ballast_nccl_options* given) {
 }
 
 absl::Status CheckRank(uint32_t rank, uint32_t size) {
-  if (size <= kMostRanks && rank < size) return absl::OkStatus();
+  if (size <= kMaxRanks && rank < size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "rank ", rank, " of a group of ", size,
-      ", wanted a rank below the size and a size up to ", kMostRanks));
+      ", wanted a rank below the size and a size up to ", kMaxRanks));
 }
 
 absl::Status GiveOut(absl::StatusOr<std::unique_ptr<Communicator>> end,

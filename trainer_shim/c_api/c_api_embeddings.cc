@@ -14,7 +14,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMostWidth = uint64_t{1} << 32;
+constexpr uint64_t kMaxWidth = uint64_t{1} << 32;
 
 absl::StatusOr<uint64_t> ElementBytes(int32_t dtype) {
   switch (dtype) {
@@ -38,10 +38,10 @@ absl::StatusOr<EmbeddingRows> GetRows(const ballast_embedding_rows* given) {
                            ReadStruct(given, "rows"));
   EmbeddingRows rows;
   BALLAST_ASSIGN_OR_RETURN(const uint64_t element, ElementBytes(known.dtype));
-  if (known.width == 0 || known.width > kMostWidth) {
+  if (known.width == 0 || known.width > kMaxWidth) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows.width is ", known.width, ", wanted 1 to ",
-                     kMostWidth, " elements"));
+                     kMaxWidth, " elements"));
   }
   rows.row_bytes = element * known.width;
   rows.tower = static_cast<uint8_t*>(known.tower);

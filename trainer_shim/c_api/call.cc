@@ -8,8 +8,8 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kLeastSize = 8;
-constexpr uint32_t kMostSize = 1 << 16;
+constexpr uint32_t kMinSize = 8;
+constexpr uint32_t kMaxSize = 1 << 16;
 
 std::string& LastError() {
   thread_local std::string message;
@@ -31,7 +31,7 @@ int Finish(const absl::Status& status) {
 }
 
 absl::Status CheckStructSize(uint32_t size, const char* what) {
-  if (size >= kLeastSize && size <= kMostSize) return absl::OkStatus();
+  if (size >= kMinSize && size <= kMaxSize) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(what, ".struct_size is ", size,
                    ": set it to sizeof the struct before the call"));

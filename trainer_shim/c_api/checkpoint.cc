@@ -98,9 +98,9 @@ std::string JobToJson(const v1::Job& job, const v1::Fingerprint& fingerprint) {
 
 namespace {
 
-constexpr uint32_t kMostServers = 65536;
-constexpr double kMostSeconds = 1e9;
-constexpr uint32_t kMostBatchesHeld = 65536;
+constexpr uint32_t kMaxServers = 65536;
+constexpr double kMaxSeconds = 1e9;
+constexpr uint32_t kMaxBatchesHeld = 65536;
 
 std::string GetText(const char* text) { return text == nullptr ? "" : text; }
 
@@ -154,7 +154,7 @@ absl::StatusOr<absl::Duration> GetSeconds(double seconds,
                                           absl::Duration otherwise,
                                           const char* what) {
   if (seconds == 0) return otherwise;
-  if (!(seconds > 0 && seconds <= kMostSeconds)) {
+  if (!(seconds > 0 && seconds <= kMaxSeconds)) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " is ", seconds, ", wanted 0 to 1e9 seconds"));
   }
@@ -164,10 +164,10 @@ absl::StatusOr<absl::Duration> GetSeconds(double seconds,
 absl::StatusOr<Connection> GetConnection(const ballast_connection* given) {
   BALLAST_ASSIGN_OR_RETURN(const ballast_connection known,
                            ReadStruct(given, "connection"));
-  if (known.num_servers == 0 || known.num_servers > kMostServers) {
+  if (known.num_servers == 0 || known.num_servers > kMaxServers) {
     return absl::InvalidArgumentError(
         absl::StrCat("connection.num_servers is ", known.num_servers,
-                     ", wanted 1 to ", kMostServers));
+                     ", wanted 1 to ", kMaxServers));
   }
   BALLAST_RETURN_IF_ERROR(CheckGiven(known.servers, "connection.servers"));
   Connection connection;
@@ -278,9 +278,9 @@ absl::StatusOr<ShimOptions> GetShimOptions(const ballast_shim_options& known) {
   BALLAST_RETURN_IF_ERROR(ReadCheckpoint(known, &source));
   source.fingerprint.set_hash(GetText(known.fingerprint));
   if (known.max_bytes != 0) source.max_bytes = known.max_bytes;
-  if (known.max_batches_held > kMostBatchesHeld) {
+  if (known.max_batches_held > kMaxBatchesHeld) {
     return Unwanted("max_batches_held", known.max_batches_held,
-                    absl::StrCat("at most ", kMostBatchesHeld));
+                    absl::StrCat("at most ", kMaxBatchesHeld));
   }
   options.shim.max_batches_held = known.max_batches_held;
   options.overlap = known.no_overlap == 0;

@@ -17,7 +17,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kMostPrepared = 64;  // entries of the pool
+constexpr uint32_t kMaxPrepared = 64;  // entries of the pool
 
 }  // namespace
 
@@ -47,7 +47,7 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
   if (options_.overlap) ahead_ = decodes ? uint32_t{DecodeStage::kBatches} : 1;
   // Pinning memory may wait for the device, so not in Next.
   BALLAST_RETURN_IF_ERROR(setup.pool->Prepare(
-      std::min(setup.pool->max_held() + ahead_, kMostPrepared)));
+      std::min(setup.pool->max_held() + ahead_, kMaxPrepared)));
   BALLAST_ASSIGN_OR_RETURN(finding_, PinnedBuffer::Create(sizeof(Finding)));
   auto* finding = new (finding_.data()) Finding;
   BALLAST_ASSIGN_OR_RETURN(

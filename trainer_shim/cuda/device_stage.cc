@@ -13,7 +13,7 @@ namespace {
 // Largest group in which all ranks exchange headers with all others, so that
 // every rank detects a rank that follows another schedule. In larger groups
 // only ranks that exchange samples compare headers.
-constexpr uint32_t kMostHeaders = 32;
+constexpr uint32_t kMaxHeaders = 32;
 
 template <typename T>
 T* At(const StreamBuffer& buffer, uint64_t offset) {
@@ -152,7 +152,7 @@ absl::Status DeviceStage::CopyIn(const StagedBatch& staged,
 absl::Status DeviceStage::CheckPeers(const StagedBatch& staged,
                                      const DeviceEntry& entry) {
   peers_.clear();
-  if (shape_.dp <= kMostHeaders) {
+  if (shape_.dp <= kMaxHeaders) {
     for (uint32_t peer = 0; peer < shape_.dp; ++peer) {
       if (peer != communicator_->rank()) peers_.push_back(peer);
     }

@@ -19,7 +19,7 @@ namespace ballast {
 namespace {
 
 constexpr char kLibrary[] = "libnccl.so.2";
-constexpr int kLeastVersion = NCCL_VERSION(2, 18, 1);
+constexpr int kMinVersion = NCCL_VERSION(2, 18, 1);
 
 // The library is never closed, since NCCL runs its own threads.
 absl::StatusOr<void*> FindLibrary() {
@@ -64,9 +64,9 @@ absl::StatusOr<NcclApi> Load() {
   status.Update(Resolve(*library, "ncclSend", &api.Send));
   if (!status.ok()) return status;
   int version = 0;
-  if (api.GetVersion(&version) != ncclSuccess || version < kLeastVersion) {
+  if (api.GetVersion(&version) != ncclSuccess || version < kMinVersion) {
     return absl::FailedPreconditionError(
-        absl::StrCat("NCCL's version is ", version, ", wanted ", kLeastVersion,
+        absl::StrCat("NCCL's version is ", version, ", wanted ", kMinVersion,
                      " or later"));
   }
   return api;

@@ -96,7 +96,7 @@ absl::Status NvjpegStatus(nvjpeg::Status status, absl::string_view what) {
 
 namespace {
 
-constexpr size_t kMostAtATime = 64;
+constexpr size_t kMaxAtATime = 64;
 
 const unsigned char* GetData(const EncodedJpeg& image) {
   return reinterpret_cast<const unsigned char*>(image.bytes.data());
@@ -217,7 +217,7 @@ absl::Status NvjpegDecoder::Start() {
   BALLAST_RETURN_IF_ERROR(
       NvjpegStatus(api_->GetHardwareDecoderInfo(handle_, &engines, &cores),
                    "asking nvJPEG for the number of JPEG engines"));
-  at_a_time_ = std::clamp<size_t>(size_t{engines} * cores, 1, kMostAtATime);
+  at_a_time_ = std::clamp<size_t>(size_t{engines} * cores, 1, kMaxAtATime);
   return absl::OkStatus();
 }
 

@@ -47,7 +47,7 @@ __device__ inline int ColumnAt(const uint8_t* near, const uint8_t* far,
 __device__ inline void PairAt(const uint8_t* near, const uint8_t* far,
                               uint32_t at, uint32_t width, int* left,
                               int* right) {
-  if (width <= kMostRepeatedWidth) {
+  if (width <= kMaxRepeatedWidth) {
     *left = *right = near[at];
     return;
   }
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-constexpr uint32_t kMostShared = kMostEngineSide * sizeof(uchar4);
+constexpr uint32_t kMaxShared = kMaxEngineSide * sizeof(uchar4);
 
 }  // namespace
 
@@ -190,7 +190,7 @@ absl::StatusOr<PlaneKernels> PlaneKernels::Create() {
   BALLAST_RETURN_IF_ERROR(CudaStatus(
       cudaFuncSetAttribute(NarrowKernel,
                            cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           kMostShared),
+                           kMaxShared),
       "asking for shared memory"));
   return PlaneKernels();
 }
@@ -204,10 +204,10 @@ absl::Status PlaneKernels::Launch(const PlaneBatch& batch,
       batch.narrow == nullptr || batch.out == nullptr) {
     return absl::InvalidArgumentError("memory of a batch of planes is null");
   }
-  if (plan.most_width > kMostEngineSide) {
+  if (plan.most_width > kMaxEngineSide) {
     return absl::InvalidArgumentError(
         absl::StrCat("a picture is ", plan.most_width,
-                     " pixels wide; the kernels take ", kMostEngineSide));
+                     " pixels wide; the kernels take ", kMaxEngineSide));
   }
   const auto count = static_cast<uint32_t>(plan.images.size());
   const size_t shared = plan.most_width * sizeof(uchar4);

@@ -35,7 +35,7 @@ class PlaneKernels {
 
   // Enqueues two launches for all images; returns at once. The device of Create
   // must be current. Errors: INVALID_ARGUMENT (null memory, a picture wider
-  // than kMostEngineSide); as CudaStatus.
+  // than kMaxEngineSide); as CudaStatus.
   absl::Status Launch(const PlaneBatch& batch, cudaStream_t stream) const;
 
  private:

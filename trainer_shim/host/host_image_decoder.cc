@@ -22,7 +22,7 @@ namespace ballast {
 namespace {
 
 // Rows that one call of jpeg_read_raw_data may write of a plane.
-constexpr int kMostRows = 2 * DCTSIZE;
+constexpr int kMaxRows = 2 * DCTSIZE;
 
 }  // namespace
 
@@ -72,7 +72,7 @@ struct CpuJpegEngine::State {
   // Lets libjpeg write whole blocks directly into the planes: a row's pitch has
   // room for them. Rows of blocks below the picture go to `below`.
   Outcome ReadPlanes(const EncodedJpeg& image, const PlaneLayout& layout) {
-    std::array<std::array<JSAMPROW, kMostRows>, 3> rows;
+    std::array<std::array<JSAMPROW, kMaxRows>, 3> rows;
     JSAMPARRAY planes[3] = {rows[0].data(), rows[1].data(), rows[2].data()};
     const JDIMENSION lines = info.max_v_samp_factor * DCTSIZE;
     for (uint32_t group = 0; info.output_scanline < info.output_height;

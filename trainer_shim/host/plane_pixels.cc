@@ -32,7 +32,7 @@ ChromaRows RowsAt(const ResampleImage& image, const uint8_t* planes, int plane,
 int ChromaAt(const ResampleImage& image, const ChromaRows& rows, uint32_t x) {
   if (image.sampling == ChromaSampling::k444) return rows.near[x];
   const uint32_t near = x / 2;
-  if (image.chroma_width <= kMostRepeatedWidth) return rows.near[near];
+  if (image.chroma_width <= kMaxRepeatedWidth) return rows.near[near];
   const bool right = x % 2 == 1;
   const uint32_t far = right ? std::min(near + 1, image.chroma_width - 1)
                              : (near == 0 ? 0 : near - 1);

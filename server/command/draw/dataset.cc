@@ -81,7 +81,7 @@ namespace fs = std::filesystem;
 // group of Parquet.
 constexpr uint64_t kChunk = 32;
 // The number in a shard's name has six digits.
-constexpr uint64_t kMostShards = 1000000;
+constexpr uint64_t kMaxShards = 1000000;
 
 std::string ShardName(uint64_t shard, DatasetFormat format) {
   return absl::StrFormat("docs-%06d.%s", shard, ShardExtension(format));
@@ -334,10 +334,10 @@ absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options) {
   }
   DatasetReport report;
   report.shards = (options.samples - 1) / options.shard_samples + 1;
-  if (report.shards > kMostShards) {
+  if (report.shards > kMaxShards) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.samples, " samples make ", report.shards, " shards of ",
-        options.shard_samples, "; at most ", kMostShards, " are possible"));
+        options.shard_samples, "; at most ", kMaxShards, " are possible"));
   }
   std::error_code error;
   fs::create_directories(options.directory, error);

@@ -46,7 +46,7 @@ Passage MakePassage(Random* random) {
 
 namespace {
 
-constexpr int kMostTurns = 3;
+constexpr int kMaxTurns = 3;
 // A longer answer appears only as the first of a conversation.
 constexpr size_t kShortAnswer = 120;
 
@@ -114,7 +114,7 @@ Turns Converse(size_t images, std::vector<std::vector<Question>> topics,
   if (random->Chance(10)) {
     turns.emplace_back("system", "Answer from what is shown, briefly.");
   }
-  const int pairs = random->Between(1, kMostTurns);
+  const int pairs = random->Between(1, kMaxTurns);
   for (int pair = 0; pair < pairs; ++pair) {
     const uint32_t topic = random->Below(static_cast<uint32_t>(topics.size()));
     if (topics[topic].empty()) break;

@@ -35,8 +35,8 @@ enum class Preset {
 // three.
 absl::StatusOr<Preset> ParsePreset(absl::string_view name);
 
-inline constexpr int kMostBytesSaid = 5000;
-inline constexpr int kMostBytesSaidOfImages = 3500;
+inline constexpr int kMaxBytesSaid = 5000;
+inline constexpr int kMaxBytesSaidOfImages = 3500;
 
 struct DrawnImage {
   FileFormat format = FileFormat::kJpeg;
@@ -49,7 +49,7 @@ struct DrawnSample {
   std::vector<DrawnImage> images;
   // One to three questions and answers, as `from` (system, human, gpt) and
   // `value`, with an `<image>` mark for each image in the first question. The
-  // values take at most kMostBytesSaid bytes, or kMostBytesSaidOfImages if
+  // values take at most kMaxBytesSaid bytes, or kMaxBytesSaidOfImages if
   // there are images.
   std::vector<std::pair<std::string, std::string>> turns;
   // The same as the JSON of a LLaVA conversation.

@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostFolders = 6;
-constexpr uint64_t kMostEntries = 200000;
-constexpr size_t kMostListings = 1000;
-constexpr size_t kMostRoots = 64;
+constexpr int kMaxFolders = 6;
+constexpr uint64_t kMaxEntries = 200000;
+constexpr size_t kMaxListings = 1000;
+constexpr size_t kMaxRoots = 64;
 constexpr const char* kExtensions[] = {".tar", ".jsonl", ".ndjson", ".parquet",
                                        ".json"};
 constexpr char kEnergonMeta[] = ".nv-meta";
@@ -50,8 +50,8 @@ absl::StatusOr<DataTree> DataTree::Look(std::string root) {
 }
 
 bool DataTree::AddFolder(const std::string& path, int depth) {
-  if (depth == 0 && folders_.size() < kMostRoots) folders_.push_back(path);
-  if (depth + 1 < kMostFolders) return true;
+  if (depth == 0 && folders_.size() < kMaxRoots) folders_.push_back(path);
+  if (depth + 1 < kMaxFolders) return true;
   cut_ = true;
   return false;
 }
@@ -63,7 +63,7 @@ absl::Status DataTree::LookInFolder() {
   uint64_t entries = 0;
   for (; !error && entry != fs::recursive_directory_iterator();
        entry.increment(error)) {
-    if (++entries > kMostEntries) {
+    if (++entries > kMaxEntries) {
       cut_ = true;
       break;
     }
@@ -92,7 +92,7 @@ absl::Status DataTree::LookInStore() {
   std::deque<std::pair<std::string, int>> waiting = {{root_, 0}};
   uint64_t entries = 0;
   while (!waiting.empty()) {
-    if (listed_.size() == kMostListings || entries >= kMostEntries) {
+    if (listed_.size() == kMaxListings || entries >= kMaxEntries) {
       cut_ = true;
       break;
     }

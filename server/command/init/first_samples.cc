@@ -25,13 +25,13 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMostSamples = 256;
+constexpr uint64_t kMaxSamples = 256;
 // Samples of Parquet files, whose row groups are read whole.
-constexpr uint64_t kMostRows = 16;
-constexpr uint64_t kMostCounted = uint64_t{1} << 30;
+constexpr uint64_t kMaxRows = 16;
+constexpr uint64_t kMaxCounted = uint64_t{1} << 30;
 // Of a store, where each sample and each file may be a request.
-constexpr uint64_t kMostSamplesOfStore = 64;
-constexpr uint64_t kMostFilesOfStore = 16;
+constexpr uint64_t kMaxSamplesOfStore = 64;
+constexpr uint64_t kMaxFilesOfStore = 16;
 
 // Collects what the samples of one group of files show.
 class Looker {
@@ -49,7 +49,7 @@ class Looker {
     uint64_t counted = 0;
     uint64_t number = 0;
     for (const std::string& path : files_) {
-      if (counted > 0 && (counted >= kMostCounted || enough(number))) break;
+      if (counted > 0 && (counted >= kMaxCounted || enough(number))) break;
       ++number;
       path_ = path;
       const absl::StatusOr<File> file = Storage::OfProcess().Open(path);
@@ -71,11 +71,11 @@ class Looker {
 
  private:
   bool more() const {
-    return seen_->looked_at < (in_store_ ? kMostSamplesOfStore : kMostSamples);
+    return seen_->looked_at < (in_store_ ? kMaxSamplesOfStore : kMaxSamples);
   }
   // Whether the rest of a store is estimated, after so many files.
   bool enough(uint64_t files) const {
-    return in_store_ && (files == kMostFilesOfStore || !more());
+    return in_store_ && (files == kMaxFilesOfStore || !more());
   }
 
   void Bad(absl::string_view reason) {
@@ -190,7 +190,7 @@ class Looker {
                              in_store_ ? parquet->ReadHeads(file, 0, nothing)
                                        : parquet->ReadPlaces(&file, 0));
     const uint64_t most =
-        std::min(kMostRows, parquet->groups().front().num_rows);
+        std::min(kMaxRows, parquet->groups().front().num_rows);
     for (uint64_t i = 0; i < most; ++i) {
       const absl::StatusOr<ParquetRow> row = rows->Row(i);
       const absl::Status fault = row.ok() && !row->is_document

@@ -182,8 +182,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // JSON files of a store whose beginning is read.
-constexpr uint64_t kMostJsonOfStore = 100;
-constexpr size_t kMostModelFile = 64 << 20;
+constexpr uint64_t kMaxJsonOfStore = 100;
+constexpr size_t kMaxModelFile = 64 << 20;
 constexpr char kGpus[] = "/proc/driver/nvidia/gpus";
 
 // The format of a file of this extension, if a source may be made of it.
@@ -248,14 +248,14 @@ class TreeLooker {
   // lines. Others describe something.
   bool HoldsConversations(const std::string& path) {
     constexpr uint64_t kHead = 65536;
-    if (seen_->in_store && json_files_++ == kMostJsonOfStore) {
+    if (seen_->in_store && json_files_++ == kMaxJsonOfStore) {
       Other(path, absl::StrCat("it and other files .json were not looked at, "
                                "after ",
-                               kMostJsonOfStore,
+                               kMaxJsonOfStore,
                                "; add those that hold conversations as sources "
                                "of format: jsonl"));
     }
-    if (seen_->in_store && json_files_ > kMostJsonOfStore) return false;
+    if (seen_->in_store && json_files_ > kMaxJsonOfStore) return false;
     const absl::StatusOr<File> file = Storage::OfProcess().Open(path);
     if (!file.ok()) return false;
     const absl::StatusOr<std::string> head =
@@ -357,7 +357,7 @@ class TreeLooker {
 };
 
 std::string GetText(const fs::path& file) {
-  return ReadSmallFile(file.string(), kMostModelFile).value_or("");
+  return ReadSmallFile(file.string(), kMaxModelFile).value_or("");
 }
 
 SeenModel LookAtModel(const fs::path& folder, const fs::path& config_folder) {

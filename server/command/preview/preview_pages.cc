@@ -96,7 +96,7 @@ namespace {
 
 constexpr size_t kKept = 4;
 constexpr absl::Duration kLongestSearch = absl::Seconds(20);
-constexpr size_t kMostMatches = 20;
+constexpr size_t kMaxMatches = 20;
 constexpr const char* kPaths[] = {"/api/job",    "/api/find", "/api/image",
                                   "/api/sample", "/api/crop", "/api/crops",
                                   "/api/search", "/api/rank"};
@@ -244,7 +244,7 @@ class PreviewData {
                              Parameter(request, "name"));
     BALLAST_ASSIGN_OR_RETURN(
         const NameSearch search,
-        SearchNames(*job_, split, name, kMostMatches, kLongestSearch));
+        SearchNames(*job_, split, name, kMaxMatches, kLongestSearch));
     nlohmann::ordered_json matches = nlohmann::ordered_json::array();
     for (const NamedSample& one : search.found) {
       matches.push_back({{"source", one.source},

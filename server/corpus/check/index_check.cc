@@ -186,7 +186,7 @@ class Check {
                 const FaultOr<RawSample>& sample, UnitResult* result) const {
     const auto unclean = [&](ImageCheckResult found, std::string reason) {
       result->Add(0, found);
-      if (result->unclean.size() >= CheckReport::kMostListed) return;
+      if (result->unclean.size() >= CheckReport::kMaxListed) return;
       result->unclean.push_back(
           {record, static_cast<uint32_t>(i), std::move(reason)});
     };
@@ -241,7 +241,7 @@ class Check {
       bad += found != ImageCheckResult::kClean;
     }
     for (UncleanImage& image : result->unclean) {
-      if (report_.unclean.size() >= CheckReport::kMostListed) break;
+      if (report_.unclean.size() >= CheckReport::kMaxListed) break;
       report_.unclean.push_back(std::move(image));
     }
     progress_.Add(units_[unit].bytes, result->results.size(), bad);

@@ -70,7 +70,7 @@ struct UncleanImage {
 };
 
 struct CheckReport {
-  static constexpr size_t kMostListed = 100;
+  static constexpr size_t kMaxListed = 100;
 
   // Images of the shard, and of these the ones that an earlier run has checked.
   uint64_t images = 0;
@@ -78,7 +78,7 @@ struct CheckReport {
   uint64_t clean = 0;
   uint64_t unsound = 0;
   uint64_t changed = 0;
-  // Those that this run has found, in order of record; at most kMostListed.
+  // Those that this run has found, in order of record; at most kMaxListed.
   std::vector<UncleanImage> unclean;
 };
 

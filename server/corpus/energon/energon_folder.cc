@@ -27,7 +27,7 @@
 namespace ballast {
 namespace {
 
-constexpr size_t kMostFields = 100;
+constexpr size_t kMaxFields = 100;
 
 // A sample type of Energon whose samples are conversations.
 struct KnownType {
@@ -204,7 +204,7 @@ absl::StatusOr<EnergonFields> ParseDatasetYaml(const std::string& yaml,
   }
   const YAML::Node map = FindKey(root, "field_map");
   BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> fields,
-                           GetKeys(map, "field_map", kMostFields));
+                           GetKeys(map, "field_map", kMaxFields));
   for (const std::string& field : fields) {
     if (field == "answer_weights") {
       return absl::UnimplementedError(
@@ -266,8 +266,8 @@ std::string EnergonFieldsKey(const EnergonFields& fields) {
 
 namespace {
 
-constexpr size_t kMostBytes = size_t{64} << 20;
-constexpr size_t kMostShards = 1'000'000;
+constexpr size_t kMaxBytes = size_t{64} << 20;
+constexpr size_t kMaxShards = 1'000'000;
 
 absl::Status Fault(absl::string_view reason) {
   return absl::InvalidArgumentError(reason);
@@ -293,8 +293,8 @@ absl::StatusOr<absl::flat_hash_map<std::string, EnergonShard>> ParseInfo(
       return Fault(absl::StrCat("shard_counts.", shard.name, ": found ",
                                 Printable(count), "; wanted a number"));
     }
-    if (shards.size() == kMostShards) {
-      return Fault(absl::StrCat("over ", kMostShards, " shards"));
+    if (shards.size() == kMaxShards) {
+      return Fault(absl::StrCat("over ", kMaxShards, " shards"));
     }
     const std::string name = shard.name;
     if (!shards.emplace(name, std::move(shard)).second) {
@@ -307,13 +307,13 @@ absl::StatusOr<absl::flat_hash_map<std::string, EnergonShard>> ParseInfo(
 absl::StatusOr<std::vector<std::string>> ExpandAll(const YAML::Node& list,
                                                    absl::string_view key) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> patterns,
-                           GetTexts(list, key, kMostShards));
+                           GetTexts(list, key, kMaxShards));
   std::vector<std::string> names;
   for (const std::string& pattern : patterns) {
     absl::StatusOr<std::vector<std::string>> more = ExpandBraces(pattern);
     if (!more.ok()) return Annotate(more.status(), key);
-    if (more->size() > kMostShards - names.size()) {
-      return Fault(absl::StrCat(key, ": over ", kMostShards, " entries"));
+    if (more->size() > kMaxShards - names.size()) {
+      return Fault(absl::StrCat(key, ": over ", kMaxShards, " entries"));
     }
     names.insert(names.end(), more->begin(), more->end());
   }
@@ -370,8 +370,8 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
 }
 
 absl::StatusOr<std::string> ReadMeta(const std::string& path) {
-  if (!IsStoreUrl(path)) return ReadSmallFile(path, kMostBytes);
-  return ReadSmallObject(&Storage::OfProcess(), path, kMostBytes);
+  if (!IsStoreUrl(path)) return ReadSmallFile(path, kMaxBytes);
+  return ReadSmallObject(&Storage::OfProcess(), path, kMaxBytes);
 }
 
 // Whether there is a file; of a store the present version.

@@ -286,11 +286,11 @@ absl::StatusOr<std::optional<ImageSize>> EnergonIndex::SizeOf(
   simdjson::dom::element root;
   uint64_t width = 0;
   uint64_t height = 0;
-  constexpr uint64_t kMostPixels = 0xFFFFFFFF;
+  constexpr uint64_t kMaxPixels = 0xFFFFFFFF;
   if (parser.parse(json).get(root) != simdjson::SUCCESS ||
       root["width"].get(width) != simdjson::SUCCESS ||
       root["height"].get(height) != simdjson::SUCCESS || width == 0 ||
-      height == 0 || width > kMostPixels || height > kMostPixels) {
+      height == 0 || width > kMaxPixels || height > kMaxPixels) {
     return Damaged(absl::StrCat("media metadata of ", Printable(part), ": ",
                                 Printable(json),
                                 ", wanted a width and a height"));

@@ -50,14 +50,14 @@ class Reader {
 
   absl::StatusOr<PickledList> Read() {
     // An object takes an opcode and a place in the memo; a list a few more.
-    constexpr size_t kMostOpcodes = size_t{16} * kMaxImages;
-    for (size_t i = 0; i < kMostOpcodes; ++i) {
+    constexpr size_t kMaxOpcodes = size_t{16} * kMaxImages;
+    for (size_t i = 0; i < kMaxOpcodes; ++i) {
       begin_ = at_;
       BALLAST_ASSIGN_OR_RETURN(const uint64_t opcode, Number(1));
       if (opcode == kStop) return Finish();
       BALLAST_RETURN_IF_ERROR(Run(static_cast<uint8_t>(opcode)));
     }
-    return Fault("over ", kMostOpcodes, " opcodes");
+    return Fault("over ", kMaxOpcodes, " opcodes");
   }
 
  private:

@@ -33,7 +33,7 @@ absl::StatusOr<std::optional<ImageSize>> FindSize(
 // `head` holds its first bytes.
 absl::StatusOr<ImageMark> MarkByEnd(ReadImageBytes read, uint64_t size,
                                     absl::string_view head) {
-  if (size > ImageMark::kMostBytes) {
+  if (size > ImageMark::kMaxBytes) {
     return ImageMark::Refused(EngineRefusal::kLength);
   }
   char tail[2];

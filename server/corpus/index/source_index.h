@@ -35,8 +35,8 @@ enum class ImageCheckResult : uint8_t {
 // as pixels.
 struct ImageMark {
   // Length of the longest file that travels encoded. A picture of
-  // kMostEnginePixels is shorter in any ordinary quality.
-  static constexpr uint32_t kMostBytes = (uint32_t{1} << 26) - 1;
+  // kMaxEnginePixels is shorter in any ordinary quality.
+  static constexpr uint32_t kMaxBytes = (uint32_t{1} << 26) - 1;
 
   uint32_t bits = 0;
 
@@ -45,7 +45,7 @@ struct ImageMark {
     return {static_cast<uint32_t>(refusal) << 26};
   }
   // For engines, as far as its header tells. `bytes`, the file's length, is 1
-  // to kMostBytes.
+  // to kMaxBytes.
   static constexpr ImageMark Marked(
       uint32_t bytes, ImageCheckResult check = ImageCheckResult::kUnchecked) {
     return {bytes | static_cast<uint32_t>(check) << 30};
@@ -53,7 +53,7 @@ struct ImageMark {
 
   constexpr bool is_marked() const { return bytes() != 0; }
   // 0 unless marked.
-  constexpr uint32_t bytes() const { return bits & kMostBytes; }
+  constexpr uint32_t bytes() const { return bits & kMaxBytes; }
   // kNone if marked, or not judged.
   constexpr EngineRefusal refusal() const {
     return static_cast<EngineRefusal>(bits >> 26 & 15);

@@ -26,9 +26,9 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kMostTokens = 1u << 24;
+constexpr uint32_t kMaxTokens = 1u << 24;
 
-constexpr size_t kMostLengths = size_t{1} << 28;
+constexpr size_t kMaxLengths = size_t{1} << 28;
 
 // Reads the numbers of one line into `lengths`. Returns the first entry that is
 // not a number, if any.
@@ -38,7 +38,7 @@ std::optional<absl::string_view> ReadLine(absl::string_view line,
     const absl::string_view text = absl::StripAsciiWhitespace(entry);
     uint32_t length = 0;
     if (!absl::SimpleAtoi(text, &length) || length < 1 ||
-        length > kMostTokens) {
+        length > kMaxTokens) {
       return text;
     }
     lengths->push_back(length);
@@ -66,11 +66,11 @@ absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text) {
     if (const auto wrong = ReadLine(line, &lengths)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "line ", number, ": found \"", absl::CHexEscape(wrong->substr(0, 40)),
-          "\"; wanted a whole number from 1 to ", kMostTokens));
+          "\"; wanted a whole number from 1 to ", kMaxTokens));
     }
-    if (lengths.size() > kMostLengths) {
+    if (lengths.size() > kMaxLengths) {
       return absl::InvalidArgumentError(
-          absl::StrCat("more than ", kMostLengths, " lengths"));
+          absl::StrCat("more than ", kMaxLengths, " lengths"));
     }
   }
   if (lengths.empty()) return absl::InvalidArgumentError("holds no length");
@@ -83,10 +83,10 @@ absl::Status CheckLognormalLengths(const LognormalLengths& lengths) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " is ", found, "; wanted ", wanted));
   };
-  if (lengths.min < 1 || lengths.min > kMostTokens) {
+  if (lengths.min < 1 || lengths.min > kMaxTokens) {
     return fault("min", lengths.min, "1 to 2^24 tokens");
   }
-  if (lengths.max < 1 || lengths.max > kMostTokens) {
+  if (lengths.max < 1 || lengths.max > kMaxTokens) {
     return fault("max", lengths.max, "1 to 2^24 tokens");
   }
   if (lengths.min > lengths.max) {
@@ -94,7 +94,7 @@ absl::Status CheckLognormalLengths(const LognormalLengths& lengths) {
                  absl::StrCat("at most max, which is ", lengths.max));
   }
   // Written so that NaN fails.
-  if (!(lengths.mean > 0 && lengths.mean <= kMostTokens)) {
+  if (!(lengths.mean > 0 && lengths.mean <= kMaxTokens)) {
     return fault("mean", lengths.mean, "more than 0, to 2^24 tokens");
   }
   if (!(lengths.sigma >= 0 && lengths.sigma <= 100)) {
@@ -139,7 +139,7 @@ double MockLengths::NextNormal() {
 
 namespace {
 
-constexpr size_t kMostLengthsBytes = size_t{1} << 30;
+constexpr size_t kMaxLengthsBytes = size_t{1} << 30;
 
 // Sizes of the images of draw `number`.
 std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
@@ -189,7 +189,7 @@ absl::StatusOr<std::vector<uint32_t>> GetMockLengths(const v1::Source& source) {
   const v1::Source::Lengths& from = source.lengths();
   if (from.mode() == v1::Source::Lengths::MODE_FILE) {
     const absl::StatusOr<std::string> text =
-        ReadSmallFile(from.path(), kMostLengthsBytes);
+        ReadSmallFile(from.path(), kMaxLengthsBytes);
     BALLAST_RETURN_IF_ERROR(
         Annotate(text.status(), absl::StrCat("source ", source.name())));
     absl::StatusOr<std::vector<uint32_t>> lengths = ParseLengths(*text);

@@ -23,7 +23,7 @@ using ::parquet::Encoding;
 using ::parquet::PageType;
 
 // Below it a page's images cost less if all are read at once.
-constexpr uint64_t kLeastAverage = 4096;
+constexpr uint64_t kMinAverage = 4096;
 
 // A column chunk of which the headers of pages are read. Bodies are passed
 // over: their buffers are not initialised, but differ from the bodies in the
@@ -280,7 +280,7 @@ class PlacedPages final : public parquet::PageReader {
                                                         int64_t count,
                                                         uint64_t levels) {
     // Of rows without images there are no values.
-    const uint64_t most = body.size() / kLeastAverage + 1;
+    const uint64_t most = body.size() / kMinAverage + 1;
     BALLAST_ASSIGN_OR_RETURN(const auto before, Copy(body, levels));
     arrow::BufferBuilder page(pool_);
     if (before == nullptr ||

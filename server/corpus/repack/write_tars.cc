@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostTars = 1'000'000;
+constexpr uint64_t kMaxTars = 1'000'000;
 // Enough of a video to tell its container.
 constexpr uint64_t kVideoHead = 64;
 
@@ -130,10 +130,10 @@ class Repacking {
         next_(range_.begin) {}
 
   absl::StatusOr<RepackReport> Run() {
-    if (tars_ > kMostTars) {
+    if (tars_ > kMaxTars) {
       return absl::InvalidArgumentError(absl::StrCat(
           all_, " samples make ", tars_, " tars of ", options_.samples_per_tar,
-          "; at most ", kMostTars, " are possible"));
+          "; at most ", kMaxTars, " are possible"));
     }
     BALLAST_RETURN_IF_ERROR(CheckManifest());
     const uint64_t tars = range_.end - range_.begin;
@@ -166,8 +166,8 @@ class Repacking {
     const std::string text = absl::StrFormat(
         "{\"samples\": %d, \"samples_per_tar\": %d, \"data\": \"%s\"}\n", all_,
         options_.samples_per_tar, source_.index().digest());
-    constexpr size_t kMost = 4096;
-    const absl::StatusOr<std::string> found = ReadSmallFile(path, kMost);
+    constexpr size_t kMaxCount = 4096;
+    const absl::StatusOr<std::string> found = ReadSmallFile(path, kMaxCount);
     if (absl::IsNotFound(found.status())) {
       return WriteFileAtomically(path, {text});
     }

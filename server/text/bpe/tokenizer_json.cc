@@ -29,11 +29,11 @@ using ::simdjson::dom::object;
 
 // Formats a value for a message, shortened if it is long.
 std::string Shown(element value) {
-  constexpr size_t kMax = 120;
+  constexpr size_t kMaxCount = 120;
   std::string text = simdjson::minify(value);
-  if (text.size() > kMax) {
+  if (text.size() > kMaxCount) {
     // Does not cut within a character.
-    size_t end = kMax;
+    size_t end = kMaxCount;
     while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text = absl::StrCat(absl::string_view(text).substr(0, end), "…");
   }

@@ -95,7 +95,7 @@ bool Fork(int socket, int lifeline) {
 }  // namespace
 
 int main() {
-  ballast::EnterBox({kMostMemory, /*may_fork=*/true});
+  ballast::EnterBox({kMaxMemory, /*may_fork=*/true});
   std::set_new_handler(OnNoMemory);
   Models models;
   std::string request;

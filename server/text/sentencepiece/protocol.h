@@ -47,7 +47,7 @@ struct Stretch {
 inline constexpr uint64_t kBaseSeconds = 60;
 inline constexpr uint64_t kBytesPerSecond = 100'000;
 // The most memory that a process may take.
-inline constexpr uint64_t kMostMemory = uint64_t{16} << 30;
+inline constexpr uint64_t kMaxMemory = uint64_t{16} << 30;
 
 }  // namespace ballast::sentencepiece_helper
 

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kCheckpoint[] = "checkpoint";
 // tokenizer_config.json lists the added tokens, at most a few MB.
-constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMaxBytes = size_t{16} << 20;
 constexpr char kToolUse[] = "tool_use";
 // Raised when renderer.py makes another text or other spans of the same
 // conversation, or refuses others.
@@ -31,7 +31,7 @@ constexpr int kRendererRules = 2;
 
 std::string ReadBeside(const std::string& tokenizer, const char* name) {
   const std::string folder = tokenizer.substr(0, tokenizer.rfind('/') + 1);
-  return ReadSmallFile(folder + name, kMostBytes).value_or("");
+  return ReadSmallFile(folder + name, kMaxBytes).value_or("");
 }
 
 }  // namespace

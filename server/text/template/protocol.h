@@ -52,8 +52,8 @@ struct Span {
 inline constexpr double kBaseSeconds = 20;
 inline constexpr double kBytesPerSecond = 100'000;
 // The most memory that a process may take, and the most bytes of a text.
-inline constexpr uint64_t kMostMemory = uint64_t{4} << 30;
-inline constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxMemory = uint64_t{4} << 30;
+inline constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
 }  // namespace ballast::template_helper
 

@@ -22,9 +22,9 @@ using Json = nlohmann::json;
 using template_helper::Head;
 using template_helper::Outcome;
 
-constexpr uint64_t kMostAnswerBytes =
-    2 * template_helper::kMostBytes + (uint64_t{64} << 20);
-constexpr uint64_t kMostReasonBytes = 1 << 16;
+constexpr uint64_t kMaxAnswerBytes =
+    2 * template_helper::kMaxBytes + (uint64_t{64} << 20);
+constexpr uint64_t kMaxReasonBytes = 1 << 16;
 
 constexpr char kNoJinja[] =
     "model.chat_template: checkpoint needs a python3 with jinja2, which "
@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<TemplateRenderer>> TemplateRenderer::Create(
                       {"date", options.date},
                       {"seconds", options.seconds},
                       {"bytes_a_second", template_helper::kBytesPerSecond},
-                      {"most_bytes", template_helper::kMostBytes}};
+                      {"most_bytes", template_helper::kMaxBytes}};
   renderer->setup_ = setup.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::vector<std::string> failed;
   for (const std::string& python : FindPythons()) {
@@ -147,15 +147,15 @@ absl::Status TemplateRenderer::Prepare(HelperProcess* helper) const {
   const absl::string_view program(reinterpret_cast<const char*>(kRenderer),
                                   kRendererBytes);
   BALLAST_RETURN_IF_ERROR(SendModules(helper, {{"renderer", program}}));
-  BALLAST_RETURN_IF_ERROR(helper->Receive(kMostReasonBytes, &kind, &answer));
+  BALLAST_RETURN_IF_ERROR(helper->Receive(kMaxReasonBytes, &kind, &answer));
   const Json versions = Json::parse(answer, nullptr, false);
   if (!versions.is_object()) {
     return absl::FailedPreconditionError(kNoJinja);
   }
   const std::string version = versions.value("jinja2", "");
-  BALLAST_RETURN_IF_ERROR(CloseBox(helper, template_helper::kMostMemory));
+  BALLAST_RETURN_IF_ERROR(CloseBox(helper, template_helper::kMaxMemory));
   BALLAST_RETURN_IF_ERROR(helper->Send(template_helper::kTemplate, {setup_}));
-  BALLAST_RETURN_IF_ERROR(helper->Receive(kMostReasonBytes, &kind, &answer));
+  BALLAST_RETURN_IF_ERROR(helper->Receive(kMaxReasonBytes, &kind, &answer));
   if (kind != template_helper::kDone) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the chat template is refused by jinja2 ", version, ": ", answer));
@@ -222,7 +222,7 @@ absl::Status TemplateRenderer::AskFor(HelperPool::Worker* worker,
     BALLAST_RETURN_IF_ERROR(
         helper->Send(template_helper::kRender, {worker->request}));
     BALLAST_RETURN_IF_ERROR(
-        helper->Receive(kMostAnswerBytes, &kind, &worker->answer));
+        helper->Receive(kMaxAnswerBytes, &kind, &worker->answer));
     absl::string_view answer = worker->answer;
     uint32_t answered = 0;
     bool is_sound = Take(&answer, &answered) && answered == count;

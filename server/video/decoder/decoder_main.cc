@@ -51,11 +51,11 @@ bool Answer(Outcome outcome, const std::string& body) {
 
 bool SendFault(const Fault& fault) {
   if (fault.outcome == Outcome::kNoMemory) ExitForMemory(kLargestAllocation);
-  return Answer(fault.outcome, fault.reason.substr(0, kMostReasonBytes));
+  return Answer(fault.outcome, fault.reason.substr(0, kMaxReasonBytes));
 }
 
 std::string Cut(std::string name) {
-  name.resize(std::min<size_t>(name.size(), kMostNameBytes));
+  name.resize(std::min<size_t>(name.size(), kMaxFileNameBytes));
   return name;
 }
 
@@ -121,7 +121,7 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
                      : 0;
   head.bytes_read = input->bytes_read();
   std::string answer;
-  answer.reserve(sizeof(head) + 3 * kMostNameBytes +
+  answer.reserve(sizeof(head) + 3 * kMaxFileNameBytes +
                  table.frames.size() * sizeof(FactsFrame));
   Append(head, &answer);
   answer += container + name + scan;
@@ -261,7 +261,7 @@ bool AnswerNext(std::unique_ptr<Listing>* kept) {
 }
 
 int Run() {
-  EnterBox({.memory = kMostMemory});
+  EnterBox({.memory = kMaxMemory});
   av_max_alloc(kLargestAllocation);
   KeepLastError();
   std::unique_ptr<Listing> kept;

@@ -24,23 +24,24 @@ using video_decoder::Request;
 
 constexpr char kName[] = "the video decoder";
 
-constexpr uint64_t kMostAnswer =
-    sizeof(video_decoder::FactsHead) + 3 * video_decoder::kMostNameBytes +
-    uint64_t{video_decoder::kMostFrames} * sizeof(video_decoder::FactsFrame);
+constexpr uint64_t kMaxAnswer = sizeof(video_decoder::FactsHead) +
+                                3 * video_decoder::kMaxFileNameBytes +
+                                uint64_t{video_decoder::kMaxVideoFrames} *
+                                    sizeof(video_decoder::FactsFrame);
 
 // Beside a reason, in an answer.
-constexpr uint64_t kMostContext = 256;
+constexpr uint64_t kMaxContext = 256;
 
 // Processor time of a request: generous, since it only has to end what would
 // never end.
 constexpr uint64_t kBaseSeconds = 60;
 constexpr uint64_t kBytesASecond = 20'000'000;
 constexpr uint64_t kPixelsASecond = 2'000'000;
-constexpr uint64_t kMostSeconds = 4 * 3600;
+constexpr uint64_t kMaxSeconds = 4 * 3600;
 
 uint32_t Seconds(uint64_t work, uint64_t a_second) {
   return static_cast<uint32_t>(
-      std::min(kMostSeconds, kBaseSeconds + work / a_second));
+      std::min(kMaxSeconds, kBaseSeconds + work / a_second));
 }
 
 absl::Status Unavailable(absl::string_view what) {
@@ -101,7 +102,7 @@ absl::Status DecoderProcess::Contradiction(absl::string_view what) {
 absl::Status DecoderProcess::Receive(uint64_t most, std::string* body) {
   uint32_t outcome = 0;
   BALLAST_RETURN_IF_ERROR(helper_.Receive(
-      std::max<uint64_t>(most, video_decoder::kMostReasonBytes + kMostContext),
+      std::max<uint64_t>(most, video_decoder::kMaxReasonBytes + kMaxContext),
       &outcome, body));
   if (outcome == static_cast<uint32_t>(Outcome::kOk)) {
     return body->size() <= most ? absl::OkStatus()
@@ -127,7 +128,7 @@ absl::StatusOr<VideoFacts> DecoderProcess::ReadFacts(const VideoBytes& video) {
   BALLAST_RETURN_IF_ERROR(helper_.Ask([&]() -> absl::Status {
     BALLAST_RETURN_IF_ERROR(
         helper_.Send(video_decoder::kFacts, {GetBytes(request)}, {video.fd}));
-    return Receive(kMostAnswer, &answer);
+    return Receive(kMaxAnswer, &answer);
   }));
   return ParseFacts(answer);
 }

@@ -76,18 +76,18 @@ struct FactsFrame {
   uint32_t start;
 };
 
-inline constexpr uint32_t kMostReasonBytes = 4096;
-inline constexpr uint32_t kMostNameBytes = 256;
+inline constexpr uint32_t kMaxReasonBytes = 4096;
+inline constexpr uint32_t kMaxFileNameBytes = 256;
 // 19 hours at 30 frames a second.
-inline constexpr uint32_t kMostFrames = uint32_t{1} << 21;
+inline constexpr uint32_t kMaxVideoFrames = uint32_t{1} << 21;
 // Pixels of a frame: 8K is half of it.
-inline constexpr uint64_t kMostFramePixels = uint64_t{1} << 26;
+inline constexpr uint64_t kMaxFramePixels = uint64_t{1} << 26;
 // Processor time that one packet may take to decode, and that listing all of
 // them may take; the process is ended above it.
 inline constexpr int kPacketSeconds = 60;
 // The most address space that a process may take.
-inline constexpr uint64_t kMostMemory = uint64_t{4} << 30;
-// The libraries refuse a larger allocation: a frame of kMostFramePixels with 16
+inline constexpr uint64_t kMaxMemory = uint64_t{4} << 30;
+// The libraries refuse a larger allocation: a frame of kMaxFramePixels with 16
 // bits a component takes half of it.
 inline constexpr uint64_t kLargestAllocation = uint64_t{1} << 30;
 // Beside a row and a frame in a slot: vector units write beyond the end.

@@ -18,7 +18,7 @@ using video_decoder::FactsFrame;
 using video_decoder::FactsHead;
 
 // Frames a second beyond which a rate says nothing.
-constexpr double kMostRate = 1e6;
+constexpr double kMaxRate = 1e6;
 
 absl::Status Contradiction(absl::string_view what) {
   return DataFaultError(
@@ -46,7 +46,7 @@ absl::Status ReadFrames(absl::string_view bytes, const FactsHead& head,
     FactsFrame frame;
     std::memcpy(&frame, bytes.data() + at, sizeof(frame));
     if (frame.start > frame.packet ||
-        frame.packet >= video_decoder::kMostFrames) {
+        frame.packet >= video_decoder::kMaxVideoFrames) {
       return Contradiction("a frame before its start");
     }
     if (table->is_timed && (frame.time < last || frame.time == kNoTime)) {
@@ -93,19 +93,20 @@ absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer) {
   absl::string_view rest = answer.substr(sizeof(head));
   for (const uint32_t bytes :
        {head.container_bytes, head.codec_bytes, head.scan_bytes}) {
-    if (bytes > video_decoder::kMostNameBytes) return Contradiction("a name");
+    if (bytes > video_decoder::kMaxFileNameBytes)
+      return Contradiction("a name");
   }
   const uint64_t names =
       uint64_t{head.container_bytes} + head.codec_bytes + head.scan_bytes;
-  if (head.frames == 0 || head.frames > video_decoder::kMostFrames ||
+  if (head.frames == 0 || head.frames > video_decoder::kMaxVideoFrames ||
       rest.size() != names + uint64_t{head.frames} * sizeof(FactsFrame)) {
     return Contradiction("its length");
   }
   if (head.width == 0 || head.height == 0 ||
-      uint64_t{head.width} * head.height > video_decoder::kMostFramePixels) {
+      uint64_t{head.width} * head.height > video_decoder::kMaxFramePixels) {
     return DataFaultError(absl::StrCat(
         "frames of ", head.width, "x", head.height, " pixels; wanted 1 to ",
-        video_decoder::kMostFramePixels, " pixels"));
+        video_decoder::kMaxFramePixels, " pixels"));
   }
   if (head.rotation % 90 != 0 || head.rotation >= 360) {
     return Contradiction("a rotation");
@@ -134,7 +135,7 @@ absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer) {
   } else {
     facts.fps = RateOfTimes(facts);
   }
-  if (!(facts.fps > 0) || facts.fps > kMostRate) {
+  if (!(facts.fps > 0) || facts.fps > kMaxRate) {
     return DataFaultError(
         absl::StrCat("no rate of frames: neither the container nor the times "
                      "of its ",

@@ -88,7 +88,7 @@ bool FrameDecoder::OpenCodec() {
     return false;
   }
   codec_->thread_count = 1;
-  codec_->max_pixels = static_cast<int64_t>(kMostFramePixels);
+  codec_->max_pixels = static_cast<int64_t>(kMaxFramePixels);
   codec_->pkt_timebase = input_->stream()->time_base;
   int status = avcodec_parameters_to_context(codec_.get(), &parameters);
   if (status >= 0) status = avcodec_open2(codec_.get(), codec, nullptr);

@@ -20,7 +20,7 @@ namespace {
 constexpr int kBufferBytes = 1 << 17;
 // All of the file that may be read, in multiples of its length: an index may
 // send a demuxer back and forth.
-constexpr uint64_t kMostReadings = 8;
+constexpr uint64_t kMaxReadings = 8;
 constexpr uint64_t kFreeReading = uint64_t{64} << 20;
 
 // Containers in which people keep videos. Playlists and formats that name other
@@ -229,7 +229,7 @@ int MediaInput::Read(uint8_t* to, int size) {
   if (next_ >= bytes_) return AVERROR_EOF;
   const uint64_t most =
       std::min<uint64_t>(static_cast<uint64_t>(size), bytes_ - next_);
-  const bool is_free = read_ + hidden_ <= kFreeReading + bytes_ * kMostReadings;
+  const bool is_free = read_ + hidden_ <= kFreeReading + bytes_ * kMaxReadings;
   if (!is_free) {
     is_over_limit_ = true;
     return AVERROR_EXIT;

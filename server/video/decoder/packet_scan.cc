@@ -120,10 +120,10 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
   IndexedKeys index(input->format()->streams[input->stream()->index]);
   while (input->ReadPacket(packet.get(), fault)) {
     const auto number = static_cast<uint32_t>(list->packets.size());
-    if (number == kMostFrames) {
+    if (number == kMaxVideoFrames) {
       av_packet_unref(packet.get());
       *fault = {Outcome::kRefused,
-                "more than " + std::to_string(kMostFrames) + " frames"};
+                "more than " + std::to_string(kMaxVideoFrames) + " frames"};
       return false;
     }
     const bool is_indexed_key = has_payload

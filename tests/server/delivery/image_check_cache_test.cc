@@ -28,7 +28,8 @@ TEST(ImageCheckCacheTest, KeepsSplitsApart) {
 
 TEST(ImageCheckCacheTest, RemembersTheLatestPositions) {
   ImageCheckCache cache;
-  for (uint64_t position = 0; position <= ImageCheckCache::kMost; ++position) {
+  for (uint64_t position = 0; position <= ImageCheckCache::kMaxCount;
+       ++position) {
     cache.Put(v1::SPLIT_TRAIN, position, SampleCheck{});
   }
   EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 0), std::nullopt);

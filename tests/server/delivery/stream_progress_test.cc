@@ -110,9 +110,10 @@ TEST(StreamProgressTest, EveryStepHasItsOwnNumberOfMicroBatches) {
 }
 
 TEST(StreamProgressTest, StepsPastTheLastNumberDoNotWrap) {
-  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
-  StreamProgress progress({{kMax - 1, 0}, 100}, 0);
-  EXPECT_THAT(BeginAll(&progress, Always(1)), ElementsAre(Pair(kMax - 1, 0)));
+  constexpr uint64_t kMaxCount = std::numeric_limits<uint64_t>::max();
+  StreamProgress progress({{kMaxCount - 1, 0}, 100}, 0);
+  EXPECT_THAT(BeginAll(&progress, Always(1)),
+              ElementsAre(Pair(kMaxCount - 1, 0)));
   EXPECT_FALSE(progress.AllTaken());
 }
 

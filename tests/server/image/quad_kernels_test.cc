@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(AllTargets, QuadKernelsTest,
                            return hwy::TargetName(info.param);
                          });
 
-constexpr int32_t kMostWeight = 127 * (65536 + 256 + 1);
+constexpr int32_t kMaxWeight = 127 * (65536 + 256 + 1);
 
 TEST(QuadTableTest, WordsAddUpToTheWeights) {
   std::mt19937 random(1);
@@ -136,7 +136,7 @@ TEST(QuadTableTest, WordsAddUpToTheWeights) {
     std::array<int32_t, 4> weights;
     for (int32_t& weight : weights) {
       weight = static_cast<int32_t>(random() % (1 << 24)) - (1 << 23);
-      weight = std::clamp(weight, -kMostWeight, kMostWeight);
+      weight = std::clamp(weight, -kMaxWeight, kMaxWeight);
     }
     const auto digits = CutQuad(QuadFormat::kDigits, weights);
     const auto halves = CutQuad(QuadFormat::kHalves, weights);

@@ -154,9 +154,9 @@ TEST_P(LightRanksSeedTest, IsASortedSet) {
     }
     std::vector<uint32_t> wanted;
     for (const auto& [load, r] : sorted) {
-      if (wanted.size() < LightRanks::kMostListed) wanted.push_back(r);
+      if (wanted.size() < LightRanks::kMaxListed) wanted.push_back(r);
     }
-    ASSERT_EQ(Lightest(light, LightRanks::kMostListed), wanted)
+    ASSERT_EQ(Lightest(light, LightRanks::kMaxListed), wanted)
         << "change " << change;
   }
 }

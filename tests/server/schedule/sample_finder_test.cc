@@ -93,7 +93,7 @@ TEST(AlignPresenceTest, AlignsWheneverThereAreEnoughImages) {
 }
 
 constexpr int64_t kLimit = 10'000;
-constexpr int64_t kLeastRoom = 10;
+constexpr int64_t kMinRoom = 10;
 
 // Samples of ranks, of which some move and some ranks become heavier.
 struct Ranks {
@@ -102,7 +102,7 @@ struct Ranks {
   std::vector<int64_t> loads;
 
   bool HasRoom(uint32_t rank) const {
-    return kLimit - loads[rank] >= kLeastRoom;
+    return kLimit - loads[rank] >= kMinRoom;
   }
   // Whether a rank with room may take `give` for the sample.
   bool MayTake(uint32_t sample, int64_t give, int64_t least) const {
@@ -130,7 +130,7 @@ Ranks Draw(uint32_t ranks, uint32_t samples, std::mt19937* random) {
 TEST(SampleFinderTest, FindsWhatTheLightestRankHas) {
   const std::vector<int64_t> loads = {9000, 8000, 8500};
   const std::vector<uint32_t> owners = {0, 1, 2, 2};
-  SampleFinder finder(loads, owners, kLimit, kLeastRoom, 3000);
+  SampleFinder finder(loads, owners, kLimit, kMinRoom, 3000);
   finder.Add(0, 2000);
   finder.Add(1, 100);
   finder.Add(2, 2050);
@@ -154,7 +154,7 @@ class SampleFinderSeedTest : public ::testing::TestWithParam<uint32_t> {};
 TEST_P(SampleFinderSeedTest, FindsTheLightestThatMayTake) {
   std::mt19937 random(GetParam());
   Ranks ranks = Draw(20, 160, &random);
-  SampleFinder finder(ranks.loads, ranks.owners, kLimit, kLeastRoom, 3100);
+  SampleFinder finder(ranks.loads, ranks.owners, kLimit, kMinRoom, 3100);
   for (uint32_t i = 0; i < ranks.costs.size(); ++i) {
     finder.Add(i, ranks.costs[i]);
   }

@@ -175,12 +175,12 @@ TEST_F(DiskCacheTest, DropsEntriesOfAnotherFormat) {
 // The second of two modules opens nothing: there is no file by then.
 TEST_F(DiskCacheTest, KeepsEntriesOpenWithinABound) {
   const auto cache = Open(1 << 20);
-  constexpr uint64_t kEntries = DiskCache::kMostOpen + 10;
+  constexpr uint64_t kEntries = DiskCache::kMaxOpen + 10;
   for (uint64_t i = 0; i < kEntries; ++i) {
     const std::string bytes = std::to_string(1000 + i);
     ASSERT_TRUE(cache->Store(Key(i), i, bytes));
     EXPECT_EQ(Read(*cache, Key(i), i, 4), bytes);
-    EXPECT_LE(cache->open_entries(), DiskCache::kMostOpen);
+    EXPECT_LE(cache->open_entries(), DiskCache::kMaxOpen);
   }
   for (const fs::path& file : Entries()) fs::remove(file);
   EXPECT_EQ(Read(*cache, Key(kEntries - 1), kEntries - 1, 4),

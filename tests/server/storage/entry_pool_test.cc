@@ -163,8 +163,8 @@ TEST_F(EntryPoolTest, KeepsTheLastUsedWithinItsBound) {
 
 TEST_F(EntryPoolTest, LeavesLargeOnesToTheirReaders) {
   EntryPool pool(3);
-  pool.Put(Key(1), Entry(1, EntryPool::kMostBytes), 0);
-  pool.Put(Key(2), Entry(2, EntryPool::kMostBytes + 1), 0);
+  pool.Put(Key(1), Entry(1, EntryPool::kMaxBytes), 0);
+  pool.Put(Key(2), Entry(2, EntryPool::kMaxBytes + 1), 0);
   EXPECT_NE(pool.Find(Key(1), 0), nullptr);
   EXPECT_EQ(pool.Find(Key(2), 0), nullptr);
   EXPECT_EQ(Descriptors(), 1u);

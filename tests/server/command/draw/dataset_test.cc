@@ -51,8 +51,8 @@ TEST(DatasetConfigTest, HoldsEverySampleThatCanBeDrawn) {
   // two special tokens.
   const uint64_t frames = 7 * (1 + sizeof("assistant\n") + 1 + 1);
   const uint64_t max_tokens = loaded->config.batch().max_tokens();
-  EXPECT_LE(kMostBytesSaid + frames, max_tokens);
-  EXPECT_LE(4 * image + kMostBytesSaidOfImages + frames, max_tokens);
+  EXPECT_LE(kMaxBytesSaid + frames, max_tokens);
+  EXPECT_LE(4 * image + kMaxBytesSaidOfImages + frames, max_tokens);
 }
 
 namespace fs = std::filesystem;

@@ -109,8 +109,8 @@ TEST(DrawSampleTest, ConversationsAlternateAndMarkEveryImage) {
         EXPECT_EQ((*turns)[i].role,
                   (i - first) % 2 == 0 ? Role::kUser : Role::kAssistant);
       }
-      EXPECT_LE(said, sample->images.empty() ? kMostBytesSaid
-                                             : kMostBytesSaidOfImages);
+      EXPECT_LE(said, sample->images.empty() ? kMaxBytesSaid
+                                             : kMaxBytesSaidOfImages);
     }
   }
   EXPECT_EQ(pairs, (std::set<size_t>{1, 2, 3}));

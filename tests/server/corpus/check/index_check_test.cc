@@ -108,8 +108,8 @@ TEST_F(IndexCheckTest, LeavesDamagedFilesToTheServer) {
   EXPECT_EQ(marks.images, 560);
   // Both kinds are there, and the first hundred are listed in order.
   EXPECT_GT(clean, 100);
-  EXPECT_GT(report_.unsound, CheckReport::kMostListed);
-  ASSERT_EQ(report_.unclean.size(), CheckReport::kMostListed);
+  EXPECT_GT(report_.unsound, CheckReport::kMaxListed);
+  ASSERT_EQ(report_.unclean.size(), CheckReport::kMaxListed);
   EXPECT_LT(report_.unclean[0].record, report_.unclean[1].record);
   EXPECT_THAT(report_.unclean[0].reason, HasSubstr("docs.tar: 0"));
   EXPECT_THAT(report_.unclean[0].reason, HasSubstr(": image 0: JPEG: "));

@@ -89,7 +89,7 @@ TEST(ImageProbeTest, RefusesWhatHeaderAndEndRuleOut) {
 TEST(ImageProbeTest, RefusesAFileOfMoreThanAnIndexCanHold) {
   const std::string path = TestFolder() + "/long.jpg";
   WriteFile(path, MakeJpeg({}));
-  const uint64_t length = uint64_t{ImageMark::kMostBytes} + 1;
+  const uint64_t length = uint64_t{ImageMark::kMaxBytes} + 1;
   std::filesystem::resize_file(path, length);  // a hole: it takes no space
   const auto file = File::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();

@@ -72,7 +72,7 @@ TEST(ImageMarkTest, TheRuleAndTheCheckSayWhatTravelsEncoded) {
 
 TEST(ImageMarkTest, HoldsTheLongestFileAndEveryRefusal) {
   const ImageMark longest =
-      ImageMark::Marked(ImageMark::kMostBytes, ImageCheckResult::kChanged);
+      ImageMark::Marked(ImageMark::kMaxBytes, ImageCheckResult::kChanged);
   EXPECT_EQ(longest.bytes(), 0x3ffffff);
   EXPECT_EQ(longest.check(), ImageCheckResult::kChanged);
   EXPECT_EQ(longest.refusal(), EngineRefusal::kNone);

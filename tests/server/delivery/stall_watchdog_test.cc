@@ -1,4 +1,4 @@
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 
 #include <functional>
 #include <memory>
@@ -147,13 +147,13 @@ TEST(ActiveSamplesTest, NeverListsASampleWithoutItsStart) {
   EXPECT_GE(looks, 2);
 }
 
-TEST(StallWatchTest, ChecksPeriodically) {
+TEST(StallWatchdogTest, ChecksPeriodically) {
   ManualClock clock;
   ActiveSamples board(&clock);
   Mutex mutex;
   CondVar changed;
   std::vector<std::string> told;
-  const auto watch = StallWatch::Start(
+  const auto watch = StallWatchdog::Start(
       &board, kAfter,
       [&](const ActiveSample& work) {
         MutexLock lock(&mutex);
@@ -174,10 +174,10 @@ TEST(StallWatchTest, ChecksPeriodically) {
   EXPECT_THAT(told, ElementsAre("reading 7"));
 }
 
-TEST(StallWatchTest, TellsWhenNothingGoesOnAndWhenItDoesAgain) {
+TEST(StallWatchdogTest, TellsWhenNothingGoesOnAndWhenItDoesAgain) {
   ManualClock clock;
   ActiveSamples board(&clock);
-  const auto watch = StallWatch::Start(
+  const auto watch = StallWatchdog::Start(
       &board, kAfter, [](const ActiveSample&) { return "it"; }, &clock);
   ASSERT_TRUE(watch.ok()) << watch.status();
   Mutex mutex;
@@ -242,7 +242,7 @@ class HangingIndex final : public SourceIndex {
 };
 
 // By a stream's plan, a query and a watcher alike.
-TEST(StallWatchTest, AnIndexThatHangsIsAStallOfTheSchedule) {
+TEST(StallWatchdogTest, AnIndexThatHangsIsAStallOfTheSchedule) {
   ManualClock clock;
   ActiveSamples active(&clock);
   HangingIndex index;

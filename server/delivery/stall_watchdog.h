@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_DELIVERY_STALL_WATCH_H_
-#define BALLAST_SERVER_DELIVERY_STALL_WATCH_H_
+#ifndef BALLAST_SERVER_DELIVERY_STALL_WATCHDOG_H_
+#define BALLAST_SERVER_DELIVERY_STALL_WATCHDOG_H_
 
 #include <array>
 #include <cstddef>
@@ -110,7 +110,7 @@ class StallReports {
 
 // Checks the active samples periodically, in its own thread, and logs each
 // stage that lasts too long once, with file and place. Thread-safe.
-class StallWatch {
+class StallWatchdog {
  public:
   // Names the sample: "docs:17 (docs-000.tar at byte 512)"; of a schedule, the
   // files of the index. Reads no file: it may hang.
@@ -118,7 +118,7 @@ class StallWatch {
 
   // `samples` and `clock` are not owned and outlive this. Errors:
   // RESOURCE_EXHAUSTED (no thread).
-  static absl::StatusOr<std::unique_ptr<StallWatch>> Start(
+  static absl::StatusOr<std::unique_ptr<StallWatchdog>> Start(
       const ActiveSamples* samples, absl::Duration after, Describe describe,
       Clock* clock);
 
@@ -135,7 +135,7 @@ class StallWatch {
   std::vector<ActiveSample> Stalls() const;
 
  private:
-  StallWatch(const ActiveSamples* samples, absl::Duration after,
+  StallWatchdog(const ActiveSamples* samples, absl::Duration after,
              Describe describe, Clock* clock);
   void Look();
   void LookForStandstill(bool stands_still);
@@ -153,4 +153,4 @@ class StallWatch {
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_DELIVERY_STALL_WATCH_H_
+#endif  // BALLAST_SERVER_DELIVERY_STALL_WATCHDOG_H_

@@ -1,4 +1,4 @@
-#include "server/delivery/stall_watch.h"
+#include "server/delivery/stall_watchdog.h"
 
 #include <algorithm>
 #include <utility>
@@ -89,11 +89,11 @@ std::vector<ActiveSample> StallReports::New(
   return fresh;
 }
 
-absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
+absl::StatusOr<std::unique_ptr<StallWatchdog>> StallWatchdog::Start(
     const ActiveSamples* samples, absl::Duration after, Describe describe,
     Clock* clock) {
-  std::unique_ptr<StallWatch> watch(
-      new StallWatch(samples, after, std::move(describe), clock));
+  std::unique_ptr<StallWatchdog> watch(
+      new StallWatchdog(samples, after, std::move(describe), clock));
   BALLAST_ASSIGN_OR_RETURN(
       watch->ticker_,
       Ticker::Start(
@@ -102,30 +102,30 @@ absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
   return watch;
 }
 
-StallWatch::StallWatch(const ActiveSamples* samples, absl::Duration after,
+StallWatchdog::StallWatchdog(const ActiveSamples* samples, absl::Duration after,
                        Describe describe, Clock* clock)
     : samples_(samples),
       after_(after),
       describe_(std::move(describe)),
       clock_(clock) {}
 
-std::vector<ActiveSample> StallWatch::Stalls() const {
+std::vector<ActiveSample> StallWatchdog::Stalls() const {
   return Stalled(samples_->List(), clock_->Now(), after_.Get());
 }
 
-void StallWatch::WatchStandstill(std::function<void(bool)> on_change) {
+void StallWatchdog::WatchStandstill(std::function<void(bool)> on_change) {
   MutexLock lock(&mutex_);
   on_change_ = std::move(on_change);
 }
 
-void StallWatch::LookForStandstill(bool stands_still) {
+void StallWatchdog::LookForStandstill(bool stands_still) {
   MutexLock lock(&mutex_);
   if (on_change_ == nullptr || stands_still == stands_still_) return;
   stands_still_ = stands_still;
   on_change_(stands_still);
 }
 
-void StallWatch::Look() {
+void StallWatchdog::Look() {
   const absl::Time now = clock_->Now();
   const absl::Duration after = after_.Get();
   const std::vector<ActiveSample> stalled =
