@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Copies the licences of what a package holds besides our own code into a folder, one
-# file for each Debian package or other origin.
+# file for each Debian package or other origin, and lists these with their versions in
+# the file VERSIONS there (deploy/release.sh makes a bill of materials of it).
 #
 #   deploy/licences.sh DIR [LIBRARY...]
 #
@@ -17,9 +18,13 @@ fi
 folder=$1
 shift
 mkdir -p "$folder"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
+# copy FILE NAME VERSION
 copy() {
   install -m 644 "$1" "$folder/$2"
+  echo "$2 $3" >>"$folder/VERSIONS"
 }
 
 # Compiled into our programs: static libraries, and headers with code.
@@ -43,17 +48,21 @@ for file in "${files[@]}"; do
   whole=$(realpath -e "$file")
   package=${owners[$file]-${owners[$whole]-${owners[${whole#/usr}]-}}}
   if [[ -n $package ]]; then
-    copy "/usr/share/doc/$package/copyright" "$package"
+    copy "/usr/share/doc/$package/copyright" "$package" \
+      "$(dpkg-query --show --showformat '${Version}' "$package")"
   elif licence=$(compgen -G "${whole%/pyarrow/*}/pyarrow-*.dist-info/licenses/LICENSE.txt"); then
-    copy "$licence" arrow
+    version=${licence#*/pyarrow-}
+    copy "$licence" arrow "${version%%.dist-info*}"
   elif [[ $whole == */cuda*/* && -e ${whole%%/cuda*}/cuda/EULA.txt ]]; then
-    copy "${whole%%/cuda*}/cuda/EULA.txt" cuda
+    copy "${whole%%/cuda*}/cuda/EULA.txt" cuda "$(basename "$whole")"
   elif [[ $whole == */cuda*/* ]]; then
     # NVIDIA's packages for containers leave the text out.
-    echo "NVIDIA CUDA Toolkit: https://docs.nvidia.com/cuda/eula/" >"$folder/cuda"
+    echo "NVIDIA CUDA Toolkit: https://docs.nvidia.com/cuda/eula/" >"$work/cuda"
+    copy "$work/cuda" cuda "$(basename "$whole")"
   else
     echo "licences.sh: $file: belongs to no Debian package and not to Arrow or CUDA;" \
       "wanted to know its licence. Install it from a package" >&2
     exit 1
   fi
 done
+sort -u -o "$folder/VERSIONS" "$folder/VERSIONS"

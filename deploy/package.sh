@@ -53,6 +53,9 @@ if [[ -z $programs ]]; then
   programs=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 fi
 
+# Dates in the packages, so that the same sources give the same bytes.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 315532800)}
+export SOURCE_DATE_EPOCH
 version=$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' common/build_info.h)
 arch=$(dpkg --print-architecture)
 work=$(mktemp -d)
@@ -145,8 +148,8 @@ tarball() {
       "\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$top/lib")" "$file"
   done
   file=$(basename "$top").tar.gz
-  tar --create --use-compress-program "gzip -$effort" --file "$work/$file" --directory "$work" \
-    --owner=0 --group=0 --sort=name "$(basename "$top")"
+  tar --create --use-compress-program "gzip -n$effort" --file "$work/$file" --directory "$work" \
+    --owner=0 --group=0 --sort=name --mtime="@$SOURCE_DATE_EPOCH" "$(basename "$top")"
   finish "$file"
 }
 
@@ -187,7 +190,7 @@ deb() {
     echo
     echo "  * Release $version: README.md and docs/ beside this file say what it does."
     echo
-    echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")"
+    echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@$SOURCE_DATE_EPOCH")"
   } | gzip -9n >"$root/usr/share/doc/$name/changelog.gz"
   # Debian has no Arrow.
   mapfile -t brought < <(ldd "$tree/bin/ballast-server" |

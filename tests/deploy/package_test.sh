@@ -88,4 +88,22 @@ for deb in "$work"/dist/*.deb; do
     awk '$1 ~ /^lib(arrow|parquet)/ {print $3}' | grep -v "^$work/root/" || true)
   [[ -z $strays ]] || fail "$deb: Arrow taken from elsewhere: $strays"
 done
+# The same programs give the same bytes, whenever and by whomever they are packed.
+deploy/package.sh --fast --only server --programs "$here" --out "$work/again"
+cmp "$work"/dist/ballast-server_*.deb "$work"/again/*.deb || fail "packed twice: other bytes"
+# The bill of materials has each file, and what each brings with its version.
+deploy/bill_of_materials.py --version 1.2.3 --date 0 "$work"/dist/*.{tar.gz,deb} >"$work/spdx"
+python3 - "$work/spdx" <<'EOF' || fail "the bill of materials is not whole (above)"
+import json, sys
+bill = json.load(open(sys.argv[1]))
+packages = {p["SPDXID"]: p for p in bill["packages"]}
+described = [r["relatedSpdxElement"] for r in bill["relationships"]
+             if r["relationshipType"] == "DESCRIBES"]
+assert len(described) == 3, described
+assert all(len(packages[i]["checksums"][0]["checksumValue"]) == 64 for i in described)
+for file in described:
+    brought = {packages[r["relatedSpdxElement"]]["name"]: packages[r["relatedSpdxElement"]]
+               for r in bill["relationships"] if r["spdxElementId"] == file}
+    assert brought["libopencv-core-dev"]["versionInfo"][0].isdigit(), file
+EOF
 echo "packages: $(cd "$work/dist" && du -h -- * | tr '\n' ' ')"
