@@ -46,14 +46,17 @@ def _precompiled_header_impl(ctx):
     output = ctx.actions.declare_file(
         ctx.label.name + (".h.pch" if "clang" in tool else ".h.gch"),
     )
+    source = ctx.file.src.path
     if "clang" in tool:
         # Clang's form names the file that it was made of, and a sandbox gives that
-        # file another path each time: so it reads the header from its input.
+        # file another path each time: so it reads the header from its input, which
+        # GCC refuses.
+        source = "-"
         options = options + ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp"]
     ctx.actions.run_shell(
         command = 'header=$1 && shift && exec "$@" < "$header"',
         arguments = [ctx.file.src.path, tool] + options +
-                    ["-x", "c++-header", "-c", "-", "-o", output.path],
+                    ["-x", "c++-header", "-c", source, "-o", output.path],
         inputs = depset([ctx.file.src], transitive = [toolchain.all_files]),
         outputs = [output],
         mnemonic = "PrecompileHeader",
