@@ -131,7 +131,7 @@ struct PreviewOptions {
 };
 
 absl::Status Preview(const PreviewOptions& options) {
-  ServeSignals* const signals = ServeSignals::Begin(kPromised);
+  ServeSignals signals(kPromised);
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
@@ -149,7 +149,7 @@ absl::Status Preview(const PreviewOptions& options) {
                         MakePreviewPages(&job, &viewer));
   if (!server.ok()) return Annotate(server.status(), "--port");
   // Whoever reads the address may end the command with a signal.
-  signals->SetPhase(SignalRule::Phase::kServing);
+  signals.SetPhase(SignalRule::Phase::kServing);
   std::cout << "http://" << (*server)->address() << "/#" << options.split << "/"
             << position << std::endl;
   if (!config.config.serve().http().empty()) {
@@ -162,9 +162,9 @@ absl::Status Preview(const PreviewOptions& options) {
   if (!std::cout) {
     return absl::UnavailableError("cannot write to standard output");
   }
-  while (signals->Await(absl::Hours(1)) == 0) {
+  while (signals.Await(absl::Hours(1)) == 0) {
   }
-  signals->SetPhase(SignalRule::Phase::kClosing);
+  signals.SetPhase(SignalRule::Phase::kClosing);
   return absl::OkStatus();
 }
 

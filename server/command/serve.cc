@@ -117,7 +117,7 @@ void RenewTls(LoaderServer* server, std::string* fault) {
 absl::Status Serve(const Options& options) {
   KeepFreedMemory();
   SendLibraryLogsToLog();
-  ServeSignals* const signals = ServeSignals::Begin(kPromised);
+  ServeSignals signals(kPromised);
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
   SuggestLogLevel(GetLogLevel(config.config.serve()));
   LogInfo("ballast-server ", ShortVersion(), " starting with ", options.config);
@@ -132,7 +132,7 @@ absl::Status Serve(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(
       const std::unique_ptr<LoaderServer> server,
       LoaderServer::Start(config, LoaderServer::Rehearsal::kFirstBlocks));
-  signals->SetPhase(SignalRule::Phase::kServing);
+  signals.SetPhase(SignalRule::Phase::kServing);
   const std::string addresses = absl::StrJoin(server->addresses(), " ");
   // Logged first: whoever has read `ready` finds it in the log.
   LogInfo("ready at ", addresses);
@@ -149,7 +149,7 @@ absl::Status Serve(const Options& options) {
   std::string tls_fault;
   int signal = 0;
   while (signal == 0) {
-    signal = signals->Await(patience);
+    signal = signals.Await(patience);
     if (signal == SIGHUP) {
       Reload(options, server.get(), &config.config);
       signal = 0;
@@ -164,13 +164,13 @@ absl::Status Serve(const Options& options) {
     }
   }
 
-  signals->SetPhase(SignalRule::Phase::kDraining);
+  signals.SetPhase(SignalRule::Phase::kDraining);
   LogInfo(SignalName(signal), ": draining, ", server->open_streams(),
           " streams are open");
   NotifyServiceManager("STOPPING=1\nSTATUS=draining");
   const absl::Time start = absl::Now();
   server->Drain(start + kDrainTime);
-  signals->SetPhase(SignalRule::Phase::kClosing);
+  signals.SetPhase(SignalRule::Phase::kClosing);
   LogInfo("drained in ", absl::FormatDuration(absl::Trunc(
                              absl::Now() - start, absl::Milliseconds(1))));
   NotifyServiceManager("STATUS=closing");
@@ -302,10 +302,6 @@ ServeSignals::ServeSignals(absl::Duration promised)
   const sigset_t set = ServeSet();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   std::thread(Run, state_).detach();
-}
-
-ServeSignals* ServeSignals::Begin(absl::Duration promised) {
-  return new ServeSignals(promised);
 }
 
 void ServeSignals::Run(State* state) {

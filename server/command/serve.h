@@ -66,15 +66,14 @@ class SignalRule {
 std::string SignalName(int signal);
 
 // The signals of `serve`. No handler runs for them: they are blocked in every
-// thread, and one thread waits for them from Begin until the process is gone.
-// So a signal acts whatever blocks the other threads, also while objects are
+// thread, and one thread waits for them until the process ends. So a signal acts whatever blocks the other threads, also while objects are
 // being destroyed. Ending the process at once leaves the rest to the kernel;
 // the next server removes the arena's file (docs/operations.md).
 class ServeSignals {
  public:
-  // Call once, before any thread starts. From SIGTERM on the process ends
-  // within `promised`.
-  static ServeSignals* Begin(absl::Duration promised);
+  // Once a process, before any thread starts. From SIGTERM on the process ends
+  // within `promised`, also after this is destroyed.
+  explicit ServeSignals(absl::Duration promised);
 
   void SetPhase(SignalRule::Phase phase);
   // Waits at most `most` for SIGHUP, or the first SIGTERM or SIGINT, and
@@ -83,7 +82,6 @@ class ServeSignals {
 
  private:
   struct State;
-  explicit ServeSignals(absl::Duration promised);
   static void Run(State* state);
 
   State* const state_;  // lives until the process ends

@@ -287,7 +287,7 @@ absl::Status HostBatchMaker::Broadcast(BatchEntry* entry, StreamHandle) {
 absl::Status HostBatchMaker::Move(const BatchInfo&, const EmbeddingMoves& moves,
                                   StreamHandle) {
   for (const EmbeddingMoves::Copy& copy : moves.copies) {
-    std::memcpy(copy.to.data(), copy.from, copy.to.size());
+    std::copy_n(copy.from, copy.to.size(), copy.to.begin());
   }
   std::fill(moves.zero.begin(), moves.zero.end(), 0);
   if (setup_.communicator == nullptr) return absl::OkStatus();

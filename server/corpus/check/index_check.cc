@@ -73,10 +73,10 @@ absl::Status ReadUnit(absl::string_view bytes,
   *unit = head[0];
   result->content_hashes.resize(head[1]);
   result->results.resize(head[1]);
-  std::memcpy(result->content_hashes.data(), bytes.data(),
-              head[1] * sizeof(uint64_t));
-  std::memcpy(result->results.data(), bytes.data() + head[1] * sizeof(uint64_t),
-              head[1]);
+  const size_t hash_bytes = head[1] * sizeof(uint64_t);
+  bytes.copy(reinterpret_cast<char*>(result->content_hashes.data()), hash_bytes);
+  bytes.copy(reinterpret_cast<char*>(result->results.data()), head[1],
+             hash_bytes);
   const bool is_valid = std::all_of(
       result->results.begin(), result->results.end(),
       [](ImageCheckResult r) { return r <= ImageCheckResult::kChanged; });
