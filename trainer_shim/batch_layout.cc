@@ -115,7 +115,8 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.place = place;
   shape.layout = layout;
   shape.fields = GetFields(role.module(), place, layout);
-  shape.tensors = MakeTensorTable();
+  BALLAST_ASSIGN_OR_RETURN(shape.field_table, MakeFieldTable(job));
+  shape.tensors = MakeTensorTable(GetFieldRows(*shape.field_table));
   shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
   if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
   // Media are not sliced: every context rank of an encoder has all of them.
@@ -199,6 +200,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->position_axes = shape.block.position_axes;
   info->max_seqlen = layout.text.max_seqlen;
   info->text = layout.text;
+  info->field_table = shape.field_table;
   info->padded = shape.padding.rows && shape.fields.positions;
   info->pixel_type = pixel_type;
   info->vision = layout.vision;

@@ -17,6 +17,7 @@
 #include "trainer_shim/crop_layout.h"
 #include "trainer_shim/embedding_plan.h"
 #include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/field_table.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/tensor_table.h"
@@ -52,6 +53,9 @@ struct JobShape {
   ModuleLayout layout;
   BatchFields fields;
   ContextSlice context;
+  // The fields of the job's samples; of any module, though only language has
+  // them. Never null from GetShape.
+  std::shared_ptr<const FieldTable> field_table;
   // The tensors that batches may have.
   std::shared_ptr<const TensorTable> tensors;
   // balance.placement is `split`: batches hold an EmbeddingPlan.
@@ -101,6 +105,8 @@ struct BatchInfo {
   uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
   int32_t max_seqlen = 0;      // longest padded length of a whole sample
   TextLayout text;             // of whole samples; empty if no text is received
+  // Null: samples have no fields.
+  std::shared_ptr<const FieldTable> field_table;
   // Each sample is a separate row of max_seqlen tokens, and there are no bounds
   // (packing.mode `padded`).
   bool padded = false;

@@ -31,16 +31,6 @@ Value ListIf(bool has, const std::vector<T>& values, int64_t width = 0) {
   return has ? List(values, width) : std::nullopt;
 }
 
-// [1, L] or, in a padded batch, [n, L / n]; `axes` of them if there are
-// several.
-Value Tokens(const BatchInfo& info, int64_t axes = 1) {
-  if (info.text.cu_seqlens.empty()) return std::nullopt;
-  const int64_t rows = info.padded ? info.samples.size() : 1;
-  const int64_t length = info.text.padded_tokens() / info.context.size / rows;
-  if (axes > 1) return TensorValue{{axes, rows, length}};
-  return TensorValue{{rows, length}};
-}
-
 bool HasImages(const BatchInfo& info) {
   return !info.vision.cu_seqlens.empty();
 }
@@ -83,23 +73,28 @@ TensorTable BuiltInRows() {
   return {
       {"input_ids", E::kInt64, "[1, L]", kIds, Join::kTokens, Memory::kPacked,
        "with image placeholders; the pad id in padding",
-       [](const BatchInfo& info) { return Tokens(info); }},
+       [](const BatchInfo& info) { return GetTokens(info); }},
       {"labels", E::kInt64, "[1, L]", kLabels, Join::kTokens, Memory::kPacked,
        "already shifted: the id of the next token; -100 where unsupervised and "
        "in padding",
-       [](const BatchInfo& info) { return Tokens(info); }},
+       [](const BatchInfo& info) { return GetTokens(info); }},
       {"loss_mask", E::kFloat32, "[1, L]", kLabels, Join::kTokens,
-       Memory::kPacked, "1 where labels is not -100, else 0",
-       [](const BatchInfo& info) { return Tokens(info); }},
+       Memory::kPacked,
+       "1 where labels is not -100, else 0; with a field `weight` the weight "
+       "of "
+       "the label's message in place of 1",
+       [](const BatchInfo& info) { return GetTokens(info); }},
       {"position_ids", E::kInt64, "[3, 1, L] (MRoPE), [4, 1, L] or [1, L]",
        kText, Join::kTokens, Memory::kPacked,
        "start again at each sample; 0 in padding; 4 axes with HunyuanVL",
-       [](const BatchInfo& info) { return Tokens(info, info.position_axes); }},
+       [](const BatchInfo& info) {
+         return GetTokens(info, info.position_axes);
+       }},
       {"attention_mask", E::kBool, "[n, L / n]", kText, Join::kTokens,
        Memory::kPacked,
        "true for tokens of a sample, false in padding; padded batches alone",
        [](const BatchInfo& info) {
-         return info.padded ? Tokens(info) : std::nullopt;
+         return info.padded ? GetTokens(info) : std::nullopt;
        }},
       {"cu_seqlens", E::kInt32, "[n+1]", kText, Join::kSums, Memory::kListed,
        "**how long** each sample is: sums of real lengths; not in padded "
@@ -266,6 +261,8 @@ absl::string_view JoinName(Join join) {
       return "padded items";
     case Join::kRanks:
       return "ranks";
+    case Join::kSamples:
+      return "samples";
   }
   return "";
 }
@@ -302,13 +299,22 @@ int64_t TensorShape::elements() const {
   return count;
 }
 
-std::shared_ptr<const TensorTable> MakeTensorTable() {
+Value GetTokens(const BatchInfo& info, int64_t axes) {
+  if (info.text.cu_seqlens.empty()) return std::nullopt;
+  const int64_t rows = info.padded ? info.samples.size() : 1;
+  const int64_t length = info.text.padded_tokens() / info.context.size / rows;
+  if (axes > 1) return TensorValue{{axes, rows, length}};
+  return TensorValue{{rows, length}};
+}
+
+std::shared_ptr<const TensorTable> MakeTensorTable(const TensorTable& more) {
   auto table = std::make_shared<TensorTable>(BuiltInRows());
   {
     AddedRows& added = Added();
     MutexLock lock(&added.mutex);
     table->insert(table->end(), added.rows.begin(), added.rows.end());
   }
+  table->insert(table->end(), more.begin(), more.end());
   for (TensorRow& row : *table) row.host_name = row.name + "_host";
   return table;
 }

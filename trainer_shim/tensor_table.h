@@ -49,6 +49,8 @@ enum class Join {
   kPaddedItems,
   // An entry for each data-parallel rank.
   kRanks,
+  // An entry for each sample.
+  kSamples,
 };
 absl::string_view JoinName(Join join);  // such as "tokens"
 
@@ -105,8 +107,14 @@ struct TensorRow {
 // In the order in which batches list their tensors.
 using TensorTable = std::vector<TensorRow>;
 
-// The rows of the library, then the rows of AddTensorRow.
-std::shared_ptr<const TensorTable> MakeTensorTable();
+// The rows of the library, then the rows of AddTensorRow, then `more`.
+std::shared_ptr<const TensorTable> MakeTensorTable(
+    const TensorTable& more = {});
+
+// A tensor of a number for each token: [1, L] or, in a padded batch, [n, L /
+// n]; `axes` of them if there are several. nullopt if the rank receives no
+// text.
+std::optional<TensorValue> GetTokens(const BatchInfo& info, int64_t axes = 1);
 
 // Adds a row to all tables made from now on: for code that is linked to the
 // library. The row is not kPacked: nothing would fill it. Returns true, so that

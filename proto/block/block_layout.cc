@@ -8,14 +8,21 @@
 
 namespace ballast {
 
-LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes) {
+LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes,
+                               FieldCounts fields) {
   const uint64_t column = AlignUp(tokens * sizeof(int32_t), kArrayAlignment);
   LanguagePayload payload;
   payload.ids = 0;
   payload.labels = column;
   payload.positions = 2 * column;
-  payload.bytes = AlignUp(2 * column + tokens * sizeof(int32_t) * position_axes,
-                          kSampleAlignment);
+  const uint64_t end =
+      payload.positions + tokens * sizeof(int32_t) * position_axes;
+  payload.values = AlignUp(end, kArrayAlignment);
+  payload.rows = payload.values +
+                 AlignUp(fields.per_sample * sizeof(int32_t), kArrayAlignment);
+  payload.bytes =
+      AlignUp(payload.rows + fields.per_token * tokens * sizeof(int32_t),
+              kSampleAlignment);
   return payload;
 }
 

@@ -66,12 +66,25 @@ inline void SetStamp(ArenaStamp* stamp, uint64_t generation) {
 
 #pragma GCC diagnostic pop
 
+// How many numbers of sources[].fields a language sample has.
+struct FieldCounts {
+  uint32_t per_token = 0;   // arrays with a number for each token
+  uint32_t per_sample = 0;  // numbers of the whole sample
+
+  uint32_t all() const { return per_token + per_sample; }
+};
+// The most fields of a job.
+inline constexpr uint32_t kMaxFields = 16;
+// The field whose numbers, one a turn, scale loss_mask.
+inline constexpr char kWeightField[] = "weight";
+
 // The model's parameters that the size of a block depends on.
 struct BlockGeometry {
   uint32_t patch = 14;         // pixels
   uint32_t position_axes = 3;  // 1, 3 (MRoPE) or 4
   // Pixels of each side of a crop beyond its patches (Job.CropShape.margin).
   uint32_t margin = 0;
+  FieldCounts fields = {};
 };
 
 // The block as bytes: header, sample table, image table, payload. docs/block.md
@@ -80,6 +93,8 @@ struct BlockGeometry {
 
 inline constexpr uint32_t kBlockMagic = 0x54534C42;  // "BLST"
 inline constexpr uint16_t kBlockVersion = 4;
+// Of blocks of language whose samples have fields.
+inline constexpr uint16_t kBlockVersionWithFields = 5;
 
 // Each sample's payload begins at a multiple of this within the block, and its
 // length is rounded up to it, so that slices of several samples keep the
@@ -106,7 +121,10 @@ struct BlockHeader {
   uint64_t total_bytes;
   uint32_t micro_batches;  // count in the step; > micro_batch
   uint32_t split;          // v1::Split
-  uint32_t reserved[10];   // zero
+  // FieldCounts; zero in version 4.
+  uint32_t fields_per_token;
+  uint32_t fields_per_sample;
+  uint32_t reserved[8];  // zero
 };
 static_assert(sizeof(BlockHeader) == 128);
 
@@ -180,13 +198,18 @@ inline uint64_t ImageBytes(const ImageRecord& image) {
 //   ids        int32 [tokens]
 //   labels     int32 [tokens], already shifted; -100 where unsupervised
 //   positions  int32 [axes, tokens]
+//   values     int32 or float32 [per_sample]
+//   rows       int32 or float32 [per_token, tokens]
 struct LanguagePayload {
   uint64_t ids;
   uint64_t labels;
   uint64_t positions;
+  uint64_t values;
+  uint64_t rows;
   uint64_t bytes;  // rounded up to kSampleAlignment
 };
-LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes);
+LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes,
+                               FieldCounts fields = {});
 
 // How many of the `steps` steps (0: no end) from step number `step` on have
 // data. Returns 0, no end, only if neither `steps` nor the data end. All ranks

@@ -102,7 +102,8 @@ uint64_t PayloadBytes(const PayloadRow& row, Media media,
     case Media::kNone:
       return 0;
     case Media::kText:
-      return LayOutLanguage(row.tokens, geometry.position_axes).bytes;
+      return LayOutLanguage(row.tokens, geometry.position_axes, geometry.fields)
+          .bytes;
     case Media::kImages:
       break;
   }
@@ -142,9 +143,24 @@ absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
 
 }  // namespace
 
+std::vector<FieldPlace> PlaceFields(
+    const google::protobuf::RepeatedPtrField<v1::Job::Field>& fields,
+    FieldCounts* counts) {
+  *counts = {};
+  std::vector<FieldPlace> places;
+  for (const v1::Job::Field& field : fields) {
+    const bool per_token = field.per() != v1::Source::Field::PER_SAMPLE;
+    places.push_back(
+        {per_token, per_token ? counts->per_token++ : counts->per_sample++});
+  }
+  return places;
+}
+
 BlockGeometry GetGeometry(const v1::Job& job) {
-  return {job.model().patch(), job.model().position_axes(),
-          job.crop_shape().margin()};
+  BlockGeometry geometry = {job.model().patch(), job.model().position_axes(),
+                            job.crop_shape().margin()};
+  PlaceFields(job.fields(), &geometry.fields);
+  return geometry;
 }
 
 absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
@@ -208,6 +224,11 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
   plan.header.num_samples = plan.samples.size();
 
   const Media media = GetMedia(role.module());
+  if (media == Media::kText && geometry.fields.all() > 0) {
+    plan.header.version = kBlockVersionWithFields;
+    plan.header.fields_per_token = geometry.fields.per_token;
+    plan.header.fields_per_sample = geometry.fields.per_sample;
+  }
   const FirstEntries first = GetFirstEntries(columns);
   for (PlannedSample& sample : plan.samples) {
     const uint32_t i = sample.index;

@@ -82,6 +82,17 @@ struct BlockPlan {
   uint64_t bytes() const { return header.total_bytes; }
 };
 
+// Where the numbers of a field are in a language sample.
+struct FieldPlace {
+  bool per_token = false;  // in `rows`, else in `values`
+  uint32_t number = 0;     // of the row, or of the value
+};
+
+// The places of a job's fields, in their order, and how many there are.
+std::vector<FieldPlace> PlaceFields(
+    const google::protobuf::RepeatedPtrField<v1::Job::Field>& fields,
+    FieldCounts* counts);
+
 // The geometry of a job's blocks, as a server describes the job.
 BlockGeometry GetGeometry(const v1::Job& job);
 

@@ -77,8 +77,19 @@ absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes) {
   if (header.magic != kBlockMagic) {
     return Wrong("magic", header.magic, absl::StrCat(kBlockMagic));
   }
-  if (header.version != kBlockVersion) {
-    return Wrong("version", header.version, absl::StrCat(kBlockVersion));
+  const bool has_fields =
+      header.fields_per_token != 0 || header.fields_per_sample != 0;
+  if (header.version != kBlockVersion &&
+      header.version != kBlockVersionWithFields) {
+    return Wrong("version", header.version,
+                 absl::StrCat(kBlockVersion, " or ", kBlockVersionWithFields));
+  }
+  if (has_fields != (header.version == kBlockVersionWithFields)) {
+    return Wrong("version", header.version,
+                 has_fields ? absl::StrCat(kBlockVersionWithFields,
+                                           ", since its samples have fields")
+                            : absl::StrCat(kBlockVersion,
+                                           ", since no sample has a field"));
   }
   if (header.total_bytes != bytes.size()) {
     return Wrong("total_bytes", header.total_bytes, absl::StrCat(bytes.size()));
@@ -145,6 +156,14 @@ absl::Status BlockView::Matches(const BlockPlan& plan) const {
   }
   if (mine.split != theirs.split) {
     return Differs("split", mine.split, theirs.split);
+  }
+  if (mine.fields_per_token != theirs.fields_per_token) {
+    return Differs("fields_per_token", mine.fields_per_token,
+                   theirs.fields_per_token);
+  }
+  if (mine.fields_per_sample != theirs.fields_per_sample) {
+    return Differs("fields_per_sample", mine.fields_per_sample,
+                   theirs.fields_per_sample);
   }
   if (mine.dp_rank != theirs.dp_rank) {
     return Differs("dp_rank", mine.dp_rank, theirs.dp_rank);

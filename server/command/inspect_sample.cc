@@ -88,7 +88,10 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   const v1::MicroBatchSchedule& columns = found.columns();
   const uint32_t axes = job.config.model().position_axes();
   const uint32_t tokens = columns.tokens(found.index);
-  const LanguagePayload layout = LayOutLanguage(tokens, axes);
+  const v1::Job& shape = job.scheduler->job();
+  FieldCounts counts;
+  const std::vector<FieldPlace> places = PlaceFields(shape.fields(), &counts);
+  const LanguagePayload layout = LayOutLanguage(tokens, axes, counts);
   SampleRequest request;
   request.module = v1::MODULE_LANGUAGE;
   request.split = found.schedule.split();
@@ -120,6 +123,22 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   for (uint32_t axis = 0; axis < axes; ++axis) {
     (*json)["position_ids"].push_back(std::vector<int32_t>(
         positions + axis * tokens, positions + (axis + 1) * tokens));
+  }
+  for (int i = 0; i < shape.fields_size(); ++i) {
+    const FieldPlace& place = places[i];
+    const uint32_t count = place.per_token ? tokens : 1;
+    const uint64_t at = place.per_token
+                            ? layout.rows + 4ull * place.number * tokens
+                            : layout.values + 4ull * place.number;
+    Json& numbers = (*json)["fields"][shape.fields(i).name()];
+    for (uint32_t k = 0; k < count; ++k) {
+      if (shape.fields(i).type() == v1::Source::Field::TYPE_INT32) {
+        numbers.push_back(array(at)[k]);
+      } else {
+        numbers.push_back(reinterpret_cast<const float*>(array(at))[k]);
+      }
+    }
+    if (!place.per_token) numbers = numbers[0];
   }
   return absl::OkStatus();
 }

@@ -239,7 +239,8 @@ std::string TrialTokenizerWarning(const v1::Config& config) {
   const bool has_text =
       std::any_of(config.sources().begin(), config.sources().end(),
                   [](const v1::Source& source) {
-                    return source.format() != v1::Source::FORMAT_MOCK;
+                    return source.format() != v1::Source::FORMAT_MOCK &&
+                           source.format() != v1::Source::FORMAT_MEGATRON;
                   });
   if (config.model().tokenizer() != "bytes" || !has_text) return "";
   return "model.tokenizer is bytes, the default: each byte of text is a token, "

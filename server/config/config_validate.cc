@@ -19,6 +19,7 @@
 #include "server/config/exposure.h"
 #include "server/config/path_pattern.h"
 #include "server/config/row_filter.h"
+#include "server/config/source_fields.h"
 #include "server/config/topology.h"
 #include "server/storage/store_url.h"
 
@@ -452,6 +453,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   if (report->IsFaulty("")) return;
   CheckKeys(config, report);
   ValidateSources(config, report);
+  ValidateFields(config, report);
   ValidateModel(config.model(), report);
   ValidateTopology(config, report);
   ValidateBatch(config, report);

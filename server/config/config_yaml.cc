@@ -85,11 +85,24 @@ class Reader {
       if (node.Scalar() == "off") return;
       return Mistyped(key, node, "a map of keys and values, or off");
     }
-    ReadMessage(node, key,
+    ReadSection(node, key, field,
                 message->GetReflection()->MutableMessage(message, &field));
   }
 
  private:
+  // Reads a section of the field `options`, or what stands for one of its keys
+  // (Setting.shorthand).
+  void ReadSection(const YAML::Node& node, const std::string& key,
+                   const FieldDescriptor& options, Message* section) {
+    const std::string& name = GetSetting(options).shorthand();
+    if (name.empty() || node.IsMap()) return ReadMessage(node, key, section);
+    const FieldDescriptor& field =
+        *section->GetDescriptor()->FindFieldByName(name);
+    const std::string at = ChildKey(key, name);
+    report_.AddKey(at, LocationOf(node));
+    ReadField(node, at, field, section);
+  }
+
   void Fault(const std::string& key, absl::string_view message) {
     report_.AddFault(key, message);
   }
@@ -143,8 +156,8 @@ class Reader {
                    Message* entry = reflection.AddMessage(message, &field);
                    SetField(entry, *entry->GetDescriptor()->map_key(), name);
                    if (IsMessage(type)) {
-                     ReadMessage(
-                         value, at,
+                     ReadSection(
+                         value, at, field,
                          entry->GetReflection()->MutableMessage(entry, &type));
                    } else {
                      ReadScalar(value, at, type, field, entry);

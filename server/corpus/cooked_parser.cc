@@ -277,6 +277,7 @@ absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
     }
   }
   record.text = std::move(cooked.text);
+  record.fields = std::move(cooked.fields);
   return record;
 }
 

@@ -134,7 +134,10 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
     const absl::Status read = ReadMedia(found, record, *file, parts, &sample);
     if (!read.ok()) return Annotate(read, found.where);
   }
-  if (parts.text) sample.text = std::move(found.text);
+  if (parts.text) {
+    sample.text = std::move(found.text);
+    sample.fields = std::move(found.fields);
+  }
   return sample;
 }
 

@@ -4,6 +4,7 @@
 #include "server/corpus/cooked_parser.h"
 #include "server/corpus/energon/energon_parser.h"
 #include "server/corpus/jsonl/jsonl_parser.h"
+#include "server/corpus/megatron/megatron_parser.h"
 #include "server/corpus/parquet/parquet_parser.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/tar/webdataset_parser.h"
@@ -13,10 +14,8 @@ namespace {
 
 // All formats with files. A new one adds a line here.
 constexpr const RecordFormat* kFormats[] = {
-    &kWebDatasetFormat,
-    &kJsonlFormat,
-    &kParquetFormat,
-    &kEnergonFormat,
+    &kWebDatasetFormat, &kJsonlFormat,    &kParquetFormat,
+    &kEnergonFormat,    &kMegatronFormat,
 };
 
 absl::StatusOr<std::shared_ptr<const Recipe>> GetRecipe(
@@ -40,8 +39,8 @@ absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source) {
   }
   return absl::UnimplementedError(absl::StrCat(
       "source ", source.name(),
-      ": only webdataset, jsonl, parquet and energon sources have files to "
-      "read"));
+      ": only webdataset, jsonl, parquet, energon and megatron sources have "
+      "files to read"));
 }
 
 absl::StatusOr<std::unique_ptr<RecordParser>> MakeParser(

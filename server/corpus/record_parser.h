@@ -62,6 +62,8 @@ struct Record {
   std::string key;
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   std::string text;
+  std::string fields;         // RawSample::fields
+  uint64_t known_tokens = 0;  // RawSample::known_tokens
   // `offset`, `length`, `line` and `text_check`, as the index stores them.
   IndexSampleRecord entry = {};
   // In the order in which the text refers to them.

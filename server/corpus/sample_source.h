@@ -29,6 +29,12 @@ struct RawSample {
   std::string name;
   TextFormat text_format = TextFormat::kConversation;
   std::string text;
+  // The JSON object that has the fields of sources[].fields, if there are any
+  // and `text` is not that object.
+  std::string fields;
+  // Of token ids, only while an index is built: their number, if the source's
+  // own index says it; then `text` is empty. 0: `text` tells.
+  uint64_t known_tokens = 0;
   // Encoded image files, in the order in which the text refers to them; nothing
   // in place of those that ReadParts::places took.
   std::vector<std::string> images;

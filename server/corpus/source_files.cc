@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
+#include "server/config/source_fields.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/record_parser.h"
@@ -118,6 +119,7 @@ IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
           RelativeName(directory, ResolvePath(directory, source.media_root()));
     }
     if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
+    absl::StrAppend(&columns, FieldsKey(source));
     if (!source.recipe().empty()) {
       // One that cannot be opened, which making the parser reports, fits no
       // index.

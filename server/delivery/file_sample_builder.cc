@@ -42,11 +42,21 @@ void FillLanguagePlaceholder(const SampleRequest& request,
                              const ModelText& text,
                              absl::Span<const TileShape> sides,
                              absl::Span<const VideoText> videos,
-                             absl::Span<const GridThw> video_grids) {
+                             absl::Span<const GridThw> video_grids,
+                             absl::Span<const FieldSpec> fields) {
   const v1::Model& model = text.model();
   const v1::TokenIds& ids = model.token_ids();
   const LanguageArrays arrays =
-      OpenLanguagePayload(request, model.position_axes());
+      OpenLanguagePayload(request, model.position_axes(), CountFields(fields));
+  auto value = arrays.values.begin();
+  auto row = arrays.rows.begin();
+  for (const FieldSpec& spec : fields) {
+    if (spec.per == v1::Source::Field::PER_SAMPLE) {
+      *value++ = MissingBits(spec);
+    } else {
+      row = std::fill_n(row, arrays.ids.size(), MissingBits(spec));
+    }
+  }
   std::fill(arrays.ids.begin(), arrays.ids.end(), ids.pad());
   std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
   auto at = arrays.ids.begin();
@@ -240,7 +250,8 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
                              reader_.GetVideos(request));
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                              reader_.ImageSides(request));
-    FillLanguagePlaceholder(request, *text_, sides, videos.texts, videos.grids);
+    FillLanguagePlaceholder(request, *text_, sides, videos.texts, videos.grids,
+                            language_.GetFields(source));
   }
   return SampleOutcome::kPlaceholder;
 }

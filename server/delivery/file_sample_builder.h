@@ -45,11 +45,13 @@ void FillVisionPlaceholder(const SampleRequest& request);
 // as far as they fit, so that the language model still finds a token for each
 // image embedding, each run between vision start and end where the model has
 // their ids; then pad ids. Nothing is supervised. Positions as for any sample.
+// Fields have their defaults, or 0.
 void FillLanguagePlaceholder(const SampleRequest& request,
                              const ModelText& text,
                              absl::Span<const TileShape> sides,
                              absl::Span<const VideoText> videos,
-                             absl::Span<const GridThw> video_grids);
+                             absl::Span<const GridThw> video_grids,
+                             absl::Span<const FieldSpec> fields = {});
 
 // The samples in which serving found a data fault: each is listed and logged
 // once. Holds at most `most` of them. Thread-safe.

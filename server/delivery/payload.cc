@@ -6,6 +6,7 @@
 
 #include "common/status_macros.h"
 #include "server/delivery/encoder_gate.h"
+#include "server/text/sample_fields.h"
 
 namespace ballast {
 
@@ -33,20 +34,39 @@ void ClearVisionPadding(const SampleRequest& request) {
 }
 
 LanguageArrays OpenLanguagePayload(const SampleRequest& request,
-                                   uint32_t position_axes) {
+                                   uint32_t position_axes, FieldCounts fields) {
   const uint64_t tokens = request.record.tokens;
-  const LanguagePayload layout = LayOutLanguage(tokens, position_axes);
+  const LanguagePayload layout = LayOutLanguage(tokens, position_axes, fields);
   const uint64_t column = tokens * sizeof(int32_t);
   Clear(request.payload, layout.ids + column, layout.labels);
   Clear(request.payload, layout.labels + column, layout.positions);
   Clear(request.payload, layout.positions + column * position_axes,
+        layout.values);
+  const uint64_t values = fields.per_sample * sizeof(uint32_t);
+  Clear(request.payload, layout.values + values, layout.rows);
+  Clear(request.payload, layout.rows + column * fields.per_token,
         request.payload.size());
   const auto array = [&](uint64_t offset, uint64_t length) {
     return absl::MakeSpan(
         reinterpret_cast<int32_t*>(request.payload.data() + offset), length);
   };
+  const auto numbers = [&](uint64_t offset, uint64_t length) {
+    return absl::MakeSpan(
+        reinterpret_cast<uint32_t*>(request.payload.data() + offset), length);
+  };
   return {array(layout.ids, tokens), array(layout.labels, tokens),
-          array(layout.positions, tokens * position_axes)};
+          array(layout.positions, tokens * position_axes),
+          numbers(layout.values, fields.per_sample),
+          numbers(layout.rows, tokens * fields.per_token)};
+}
+
+FieldCounts CountFields(absl::Span<const FieldSpec> specs) {
+  FieldCounts counts;
+  for (const FieldSpec& spec : specs) {
+    ++(spec.per == v1::Source::Field::PER_SAMPLE ? counts.per_sample
+                                                 : counts.per_token);
+  }
+  return counts;
 }
 
 LanguageBuilder::LanguageBuilder(const v1::Config* config,
@@ -58,7 +78,11 @@ LanguageBuilder::LanguageBuilder(const v1::Config* config,
                     config->batch().on_too_long()},
       checks_images_(ChecksImages(*config)),
       reader_(reader),
-      image_checks_(image_checks) {}
+      image_checks_(image_checks) {
+  for (const v1::Source& source : config->sources()) {
+    fields_.push_back(GetFieldSpecs(source));
+  }
+}
 
 absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
     const SampleRequest& request, SampleWork* work) const {
@@ -80,9 +104,14 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   if (!text.ok()) return text.fault();
   if (instruments != nullptr) instruments->tokens.Add(text->ids.size());
   const LanguageArrays arrays =
-      OpenLanguagePayload(request, model_.position_axes());
+      OpenLanguagePayload(request, model_.position_axes(),
+                          CountFields(GetFields(request.record.source)));
   std::copy(text->ids.begin(), text->ids.end(), arrays.ids.begin());
   std::copy(text->labels.begin(), text->labels.end(), arrays.labels.begin());
+  std::copy(text->field_values.begin(), text->field_values.end(),
+            arrays.values.begin());
+  std::copy(text->field_rows.begin(), text->field_rows.end(),
+            arrays.rows.begin());
   const absl::Status placed = text_options_.text->Place(
       text->ids, sides, videos.grids, arrays.positions);
   if (const auto fault = ToDataFault(placed)) return fault;
@@ -97,7 +126,8 @@ absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<TextSample> text,
       SeparateFault(
-          BuildText(raw.text, form, sides, text_options_, videos.texts)));
+          BuildText(raw.text, form, sides, text_options_, videos.texts,
+                    GetTextFields(raw, GetFields(request.record.source)))));
   if (!text.ok()) return text;
   if (text->ids.size() != request.record.tokens) {
     return CountDiffers("tokens", text->ids.size(), request.record.tokens);

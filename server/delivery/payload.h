@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
 #include "proto/config.pb.h"
+#include "server/config/source_fields.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/image_check_cache.h"
@@ -47,11 +49,27 @@ struct LanguageArrays {
   absl::Span<int32_t> ids;        // [tokens]
   absl::Span<int32_t> labels;     // [tokens]
   absl::Span<int32_t> positions;  // [axes, tokens]
+  absl::Span<uint32_t> values;    // [fields that a sample has one of]
+  absl::Span<uint32_t> rows;      // [fields that a token has one of, tokens]
 };
 
 // Zeroes the bytes between and after the arrays. Returns the arrays.
 LanguageArrays OpenLanguagePayload(const SampleRequest& request,
-                                   uint32_t position_axes);
+                                   uint32_t position_axes,
+                                   FieldCounts fields = {});
+
+// How many fields of each kind.
+FieldCounts CountFields(absl::Span<const FieldSpec> specs);
+
+// The fields that a text is built with. `sample` and `specs` must outlive it.
+inline TextFields GetTextFields(const RawSample& sample,
+                                absl::Span<const FieldSpec> specs) {
+  const bool text_is_object =
+      sample.text_format == RawSample::TextFormat::kConversation ||
+      sample.text_format == RawSample::TextFormat::kPackedJson;
+  const bool from_text = sample.fields.empty() && text_is_object;
+  return {specs, from_text ? sample.text : sample.fields};
+}
 
 // Builds language payloads: reads the text, tokenises it and lays out ids,
 // labels and positions. If ChecksImages(config), a sample whose images have a
@@ -69,6 +87,12 @@ class LanguageBuilder {
   absl::StatusOr<std::optional<DataFault>> Build(const SampleRequest& request,
                                                  SampleWork* work) const;
 
+  // The fields of the source.
+  absl::Span<const FieldSpec> GetFields(uint32_t source) const {
+    return source < fields_.size() ? absl::MakeConstSpan(fields_[source])
+                                   : absl::Span<const FieldSpec>();
+  }
+
  private:
   absl::StatusOr<std::optional<DataFault>> CheckImages(
       const SampleRequest& request, SampleWork* work) const;
@@ -80,6 +104,7 @@ class LanguageBuilder {
   const v1::Model& model_;
   const TextOptions text_options_;
   const bool checks_images_;
+  std::vector<std::vector<FieldSpec>> fields_;  // of each source
   const SampleReader* const reader_;
   ImageCheckCache* const image_checks_;
 };

@@ -12,6 +12,7 @@
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
+#include "server/config/source_fields.h"
 #include "server/corpus/check/index_check.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_builder.h"
@@ -176,9 +177,14 @@ absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
 
 absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
                                            absl::Span<const ImageSize> images,
-                                           const TextOptions& text) {
+                                           const TextOptions& text,
+                                           absl::Span<const FieldSpec> fields) {
   const TextForm form = GetForm(sample.text_format);
   MeasuredSample measured;
+  if (sample.known_tokens > 0) {
+    measured.text = MeasureTokenIds(sample.known_tokens, text);
+    return measured;
+  }
   const std::vector<TileShape> sides = GetSides(images);
   BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
                            text.text->Placeholders(sides));
@@ -186,7 +192,8 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
       const std::vector<VideoText> videos,
       MeasureVideos(sample, text.text->model(), &measured.placeholders));
   BALLAST_ASSIGN_OR_RETURN(measured.text,
-                           MeasureText(sample.text, form, sides, text, videos));
+                           MeasureText(sample.text, form, sides, text, videos,
+                                       GetTextFields(sample, fields)));
   if (form == TextForm::kConversation &&
       !IsCheckpointTemplate(text.text->model().chat_template())) {
     BALLAST_RETURN_IF_ERROR(CheckAllIsRead(sample.text));
@@ -210,9 +217,10 @@ VideoOrder GetOrder(const TextOptions& text) {
 // Measures a sample's text under `text`.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
-                                    const TextOptions& text) {
+                                    const TextOptions& text,
+                                    absl::Span<const FieldSpec> fields) {
   BALLAST_ASSIGN_OR_RETURN(const MeasuredSample both,
-                           MeasureBoth(sample, images, text));
+                           MeasureBoth(sample, images, text, fields));
   const MeasuredText& measured = both.text;
   if (measured.too_long) {
     if (text.on_too_long == v1::Batch::ON_TOO_LONG_SKIP) {
@@ -343,9 +351,10 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
           TemplateComparison::Create(model_text.get(), tokenizer.get());
     }
     IndexOptions index_options;
+    const std::vector<FieldSpec> fields = GetFieldSpecs(source);
     index_options.measure = [&](const RawSample& sample,
                                 absl::Span<const ImageSize> images) {
-      auto lengths = Measure(sample, images, text);
+      auto lengths = Measure(sample, images, text, fields);
       if (comparison != nullptr && lengths.ok()) {
         comparison->Look(sample, images.size());
       }

@@ -28,7 +28,8 @@ namespace {
 //   2: parts of images with their own bounds or size are refused, and clips
 //      next to the turns
 //   3: keys and parts that name different media, and two lists of turns
-constexpr int kConversationRules = 3;
+//   4: preference pairs
+constexpr int kConversationRules = 4;
 
 }  // namespace
 

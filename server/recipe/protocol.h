@@ -14,7 +14,8 @@
 //          Part, its name and its bytes
 //          -> kDone: for each record an Outcome, its text, and its media: JSON
 //          {"images": [R, ...], "videos": [R or [R, ...], ...]} with R the
-//          number of a part or a path; empty without any
+//          number of a part or a path; of a document with fields also
+//          "fields", an object; empty without any
 namespace ballast::recipe_helper {
 
 enum RequestKind : uint32_t { kLoad = 2, kCook };

@@ -53,6 +53,10 @@ bool ReadMedia(absl::string_view text, CookedSample* sample) {
   if (!media.is_object()) return false;
   const auto images = media.find("images");
   const auto videos = media.find("videos");
+  if (const auto fields = media.find("fields"); fields != media.end()) {
+    if (!fields->is_object() || !sample->is_document) return false;
+    sample->fields = fields->dump();
+  }
   if (images == media.end() || !images->is_array() || videos == media.end() ||
       !videos->is_array()) {
     return false;

@@ -59,6 +59,7 @@ struct CookedSample {
   };
   bool is_document = false;  // else `text` is a conversation's JSON
   std::string text;
+  std::string fields;  // of a document: the JSON object of its fields, or ""
   std::vector<Medium> images;
   std::vector<Video> videos;
   uint32_t hash = 0;  // of all the above

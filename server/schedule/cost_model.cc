@@ -153,11 +153,30 @@ bool HasMedia(const SampleSize& size, Media media) {
   return false;
 }
 
+namespace {
+
+// The part of a forward and backward pass that the module takes: forward,
+// gradients of inputs and gradients of weights are a third each.
+double GetScale(v1::Balance::Coefficients::Backward backward) {
+  switch (backward) {
+    case v1::Balance::Coefficients::BACKWARD_INPUTS:
+      return 2.0 / 3;
+    case v1::Balance::Coefficients::BACKWARD_NONE:
+      return 1.0 / 3;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
 std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost) {
   std::vector<ModuleCost> costs;
   for (const ModuleKind& kind : kModuleKinds) {
     const v1::Balance::Coefficients& of = GetCoefficients(cost, kind.module);
-    costs.push_back({kind.module, kind.media, of.linear(), of.quadratic()});
+    const double scale = GetScale(of.backward());
+    costs.push_back(
+        {kind.module, kind.media, scale * of.linear(), scale * of.quadratic()});
   }
   return costs;
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/config/config_keys.h"
+#include "server/config/source_fields.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
 #include "server/video/model_videos.h"
@@ -151,6 +152,7 @@ v1::Fingerprint ScheduleFingerprint(
   // First the entries of the keys' options, then the entries that follow from
   // several keys.
   AddFingerprint(config, &entries);
+  AddFieldEntries(config, &entries);
   // Qwen's images, packed in merge order, as before there were families.
   if (!config.model().has_image_family() &&
       config.model().image_form() == v1::Model::IMAGE_FORM_MERGE_ORDER) {

@@ -12,10 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "proto/block/block_plan.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
+#include "server/config/source_fields.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/micro_batch_schedule.h"
@@ -343,6 +345,11 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   shape.balance.clear_cost();
   shape.geometry = {config.model().patch(), config.model().position_axes(),
                     GetCropShape(config.model()).margin()};
+  v1::Job fields;
+  for (v1::Job::Field& field : GetJobFields(config)) {
+    *fields.add_fields() = std::move(field);
+  }
+  PlaceFields(fields.fields(), &shape.geometry.fields);
   shape.patches_a_token = config.model().merge() * config.model().merge();
   for (const v1::Module module : Modules(config)) {
     BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
@@ -382,6 +389,9 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_padded(config.packing().mode() == v1::Packing::MODE_PADDED);
   job.set_row_length(config.packing().row_length());
   job.set_placement(config.balance().placement());
+  for (v1::Job::Field& field : GetJobFields(config)) {
+    *job.add_fields() = std::move(field);
+  }
   return job;
 }
 

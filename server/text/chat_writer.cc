@@ -263,8 +263,11 @@ absl::Status CheckOrder(absl::Span<const Turn> turns, const v1::Chat& chat,
 class ConversationWriter {
  public:
   ConversationWriter(const v1::Chat& chat, absl::Span<const ImagePieces> images,
-                     TokenWriter* writer)
-      : chat_(chat), images_(images), writer_(*writer) {}
+                     TokenWriter* writer, bool notes_turns)
+      : chat_(chat),
+        images_(images),
+        writer_(*writer),
+        notes_turns_(notes_turns) {}
 
   void AddTurns(absl::Span<const Turn> turns) {
     writer_.AddTemplateText(chat_.begin(), Kind::kContext);
@@ -278,24 +281,32 @@ class ConversationWriter {
         system = turns[0].text;
         continue;
       }
-      const bool ends_answer = i > 0 && turns[i - 1].role == Role::kAssistant;
-      AddTurn(turns[i], i == 0, ends_answer, i >= answers, system);
+      AddTurn(turns[i], i == 0 ? nullptr : &turns[i - 1], i >= answers, system);
       system = {};
     }
   }
 
  private:
-  void AddTurn(const Turn& turn, bool is_first, bool ends_answer, bool answers,
+  // `before`: the turn before; null: there is none.
+  void AddTurn(const Turn& turn, const Turn* before, bool answers,
                absl::string_view system) {
+    const bool is_first = before == nullptr;
+    const bool ends_answer =
+        before != nullptr && before->role == Role::kAssistant;
     const v1::ChatTemplate::Turn& form = GetTurn(chat_, turn.role);
     const bool is_answer = turn.role == Role::kAssistant;
-    const Kind said = form.supervised() ? Kind::kSupervised : Kind::kContext;
+    const bool is_learnt = form.supervised() && turn.weight > 0;
+    const Kind said = is_learnt ? Kind::kSupervised : Kind::kContext;
     absl::string_view prefix = form.prefix();
     if (ends_answer && turn.role == Role::kUser &&
         !chat_.answer_stop().empty() &&
         absl::ConsumePrefix(&prefix, chat_.answer_stop())) {
-      writer_.AddTemplateText(chat_.answer_stop(), Kind::kSupervised);
+      // The answer's end, as the model writes it.
+      writer_.AddTemplateText(chat_.answer_stop(), before->weight > 0
+                                                       ? Kind::kSupervised
+                                                       : Kind::kContext);
     }
+    if (notes_turns_) writer_.SetTurn(turn.number);
     writer_.AddTemplateText(prefix, Kind::kContext);
     if (answers && is_answer) {
       writer_.AddTemplateText(chat_.answer_first(), Kind::kContext);
@@ -381,6 +392,7 @@ class ConversationWriter {
   const v1::Chat& chat_;
   const absl::Span<const ImagePieces> images_;
   TokenWriter& writer_;
+  const bool notes_turns_;
   size_t next_image_ = 0;
   size_t written_ = 0;
 };
@@ -390,14 +402,14 @@ class ConversationWriter {
 absl::Status WriteConversation(absl::Span<const Turn> turns,
                                absl::Span<const ImagePieces> images,
                                const v1::Chat& chat, absl::string_view name,
-                               TokenWriter* writer) {
+                               TokenWriter* writer, bool notes_turns) {
   BALLAST_RETURN_IF_ERROR(CheckOrder(turns, chat, name));
   size_t marks = 0;
   for (const Turn& turn : turns) {
     marks += SplitAtImageMarks(turn.text).size() - 1;
   }
   BALLAST_RETURN_IF_ERROR(CheckMarks(marks, images.size()));
-  ConversationWriter(chat, images, writer).AddTurns(turns);
+  ConversationWriter(chat, images, writer, notes_turns).AddTurns(turns);
   return absl::OkStatus();
 }
 

@@ -72,14 +72,16 @@ absl::string_view StripWhiteSpace(absl::string_view text);
 // supervised, images never. `name` is the template's, for messages.
 //
 // Tokens may span the seam between the template and a message, and a special
-// token spelled out in a message ("<|im_end|>") becomes that token.
+// token spelled out in a message ("<|im_end|>") becomes that token. A turn of
+// weight 0 is not supervised. `notes_turns`: tokens name the turn that wrote
+// them, header and end included.
 //
 // Errors: INVALID_ARGUMENT (turns that the template does not render; as
 // CheckMarks).
 absl::Status WriteConversation(absl::Span<const Turn> turns,
                                absl::Span<const ImagePieces> images,
                                const v1::Chat& chat, absl::string_view name,
-                               TokenWriter* writer);
+                               TokenWriter* writer, bool notes_turns = false);
 
 // INVALID_ARGUMENT if a text has other than one image mark for each image.
 absl::Status CheckMarks(size_t marks, size_t images);

@@ -1,5 +1,6 @@
 #include "server/text/conversation.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <initializer_list>
@@ -97,15 +98,27 @@ absl::StatusOr<std::string> ParseContent(object turn) {
   return text;
 }
 
-// Whether `value`, of a turn's `weight`, `loss` or `train`, says that the turn
-// counts less than others.
-bool CountsLess(absl::string_view key, element value) {
-  bool flag = true;
-  double number = 1;
-  if (value.get(flag) == SUCCESS) return !flag;
-  if (value.get(number) != SUCCESS) return false;
-  // Elsewhere other numbers are figures, such as a loss that was measured.
-  return key == "weight" ? number != 1 : number == 0;
+// The weight that `weight`, `loss` and `train` of a turn give it: OpenAI's,
+// ms-swift's and Axolotl's names.
+absl::StatusOr<float> GetWeight(object turn) {
+  float weight = 1;
+  for (const char* key : {"weight", "loss", "train"}) {
+    element value;
+    if (turn[key].get(value) != SUCCESS) continue;
+    bool flag = true;
+    double number = 1;
+    if (value.get(flag) == SUCCESS) number = flag ? 1 : 0;
+    if (value.get(number) != SUCCESS && number == 1) continue;
+    // Elsewhere other numbers are figures, such as a loss that was measured.
+    const bool is_weight = absl::string_view(key) == "weight";
+    if (!is_weight && number != 0) continue;
+    if (!(number >= 0 && number <= 1)) {
+      return DataFaultError(
+          absl::StrCat("`", key, "` is ", number, "; wanted 0 to 1"));
+    }
+    weight = std::min(weight, static_cast<float>(number));
+  }
+  return weight;
 }
 
 // Refuses a key of a turn that says something.
@@ -124,30 +137,17 @@ absl::Status CheckSilent(object turn, std::initializer_list<const char*> keys) {
   return absl::OkStatus();
 }
 
-// Refuses a turn that says of itself that it is not to be learnt, or has more
-// to be learnt than its text. `turn` is the assistant's.
-absl::Status CheckLearnt(object turn) {
-  // OpenAI's, ms-swift's and Axolotl's names.
-  for (const char* key : {"weight", "loss", "train"}) {
-    element value;
-    if (turn[key].get(value) != SUCCESS || !CountsLess(key, value)) continue;
-    return ForOwnTemplate(
-        "`", key, "` is ", std::string(simdjson::minify(value)).substr(0, 40),
-        ", and every turn of an assistant is learnt whole; name "
-        "model.chat_template: checkpoint, which reads 0 and 1, write the "
-        "sample as token ids with labels, or remove the key");
-  }
-  return CheckSilent(turn,
-                     {"tool_calls", "function_call", "reasoning_content"});
-}
-
 absl::StatusOr<Turn> ParseTurnOfRole(object turn, Role role,
                                      absl::StatusOr<std::string> text) {
   if (!text.ok()) return text.status();
+  Turn parsed = {role, *std::move(text)};
   if (role == Role::kAssistant) {
-    BALLAST_RETURN_IF_ERROR(CheckLearnt(turn));
+    BALLAST_ASSIGN_OR_RETURN(parsed.weight, GetWeight(turn));
+    // It has more to be learnt than its text.
+    BALLAST_RETURN_IF_ERROR(CheckSilent(
+        turn, {"tool_calls", "function_call", "reasoning_content"}));
   }
-  return Turn{role, *std::move(text)};
+  return parsed;
 }
 
 absl::StatusOr<Turn> ParseTurn(element value) {
@@ -266,6 +266,7 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
       return Annotate(turn.status(), absl::StrCat("turn ", turns.size() + 1));
     }
     turns.push_back(*std::move(turn));
+    turns.back().number = static_cast<uint32_t>(turns.size());
   }
   if (turns.empty()) {
     return DataFaultError("the conversation has no turns");

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_TEXT_CONVERSATION_H_
 #define BALLAST_SERVER_TEXT_CONVERSATION_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ absl::string_view RoleName(Role role);
 struct Turn {
   Role role = Role::kUser;
   std::string text;  // UTF-8, including image marks
+  // Of an assistant's: how much its tokens count, from 0, not learnt, to 1.
+  float weight = 1;
+  uint32_t number = 0;  // in the conversation, from 1; 0: not of it
 };
 
 // Parses a conversation: an object with a list of turns, in one of two forms.
@@ -31,10 +35,13 @@ struct Turn {
 //
 // The list may also be `conversation`, or its JSON as a text. Other keys are
 // ignored, but for those that make it another text than it says: `system` and
-// `tools` beside the turns, and of an assistant's turn `weight`, `loss` or
-// `train` of 0 or false, `tool_calls`, `function_call` and `reasoning_content`.
-// Such a conversation is invalid here, and so are turns of tools: the status is
-// of the kind kForOwnTemplate, since a checkpoint's own template may write it.
+// `tools` beside the turns, and of an assistant's turn `tool_calls`,
+// `function_call` and `reasoning_content`. Such a conversation is invalid here,
+// and so are turns of tools: the status is of the kind kForOwnTemplate, since a
+// checkpoint's own template may write it.
+//
+// An assistant's turn of `weight` 0, or of `loss` or `train` 0 or false, has
+// weight 0, else `weight`, from 0 to 1.
 //
 // `from` or `role` is human or user, gpt or assistant, system or developer.
 // `content` may be a list of parts: {"type": "text", "text": "Hi"}, or of type

@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "proto/block/block_layout.h"
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
@@ -208,7 +209,7 @@ std::vector<ImagePieces> ModelText::VideoTexts(
 
 absl::StatusOr<TextTokens> ModelText::Tokenize(
     absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
-    absl::Span<const VideoText> videos) const {
+    absl::Span<const VideoText> videos, bool notes_turns) const {
   BALLAST_ASSIGN_OR_RETURN(std::vector<ImagePieces> images, ImageTexts(sizes));
   const bool is_packed =
       form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
@@ -269,7 +270,8 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
                              MarkTurns(sizes.size(), videos.size(), &turns));
     images = InOrder(std::move(images), VideoTexts(videos), order);
   }
-  return TokenizeConversation(std::move(turns), images);
+  return TokenizeConversation(std::move(turns), images, /*record=*/nullptr,
+                              notes_turns);
 }
 
 absl::StatusOr<SupervisedText> ModelText::Render(absl::string_view json,
@@ -358,7 +360,7 @@ absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
 
 absl::StatusOr<TextTokens> ModelText::TokenizeConversation(
     std::vector<Turn> turns, absl::Span<const ImagePieces> images,
-    std::string* record) const {
+    std::string* record, bool notes_turns) const {
   if (!model_.system_prompt().empty() &&
       (turns.empty() || turns[0].role != Role::kSystem)) {
     turns.insert(turns.begin(), {Role::kSystem, model_.system_prompt()});
@@ -366,9 +368,16 @@ absl::StatusOr<TextTokens> ModelText::TokenizeConversation(
   TokenWriter writer(tokenizer_, &model_.token_ids(),
                      &planner().family().marks);
   writer.RecordTo(record);
-  BALLAST_RETURN_IF_ERROR(
-      WriteConversation(turns, images, chat_, model_.chat_template(), &writer));
-  return std::move(writer).Finish();
+  BALLAST_RETURN_IF_ERROR(WriteConversation(
+      turns, images, chat_, model_.chat_template(), &writer, notes_turns));
+  BALLAST_ASSIGN_OR_RETURN(TextTokens text, std::move(writer).Finish());
+  for (const Turn& turn : turns) {
+    if (turn.weight == 0 || turn.weight == 1) continue;
+    text.weight =
+        absl::StrCat("turn ", turn.number, ": `weight` is ", turn.weight);
+    break;
+  }
+  return text;
 }
 
 absl::StatusOr<TextTokens> ModelText::TokenizeDocument(
@@ -469,24 +478,74 @@ absl::StatusOr<uint64_t> ModelText::Placeholders(
   return total;
 }
 
+namespace {
+
+struct FieldedText {
+  TextTokens text;  // before any limit
+  SampleFields fields;
+};
+
+absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
+                                            TextForm form,
+                                            absl::Span<const TileShape> sizes,
+                                            const TextOptions& options,
+                                            absl::Span<const VideoText> videos,
+                                            const TextFields& fields) {
+  const bool notes_turns = std::any_of(
+      fields.specs.begin(), fields.specs.end(), [](const FieldSpec& spec) {
+        return spec.per == v1::Source::Field::PER_TURN;
+      });
+  FieldedText built;
+  BALLAST_ASSIGN_OR_RETURN(
+      built.text,
+      options.text->Tokenize(text, form, sizes, videos, notes_turns));
+  const bool has_weights = std::any_of(
+      fields.specs.begin(), fields.specs.end(),
+      [](const FieldSpec& spec) { return spec.name == kWeightField; });
+  if (!built.text.weight.empty() && !has_weights) {
+    return DataFaultError(absl::StrCat(
+        built.text.weight,
+        ", which scales loss_mask: name it in the source's fields, `weight: "
+        "{type: float32, per: turn, default: 1}`; without it turns count "
+        "whole, or not with 0"));
+  }
+  if (fields.specs.empty()) return built;
+  BALLAST_ASSIGN_OR_RETURN(built.fields, ReadFields(fields));
+  BALLAST_RETURN_IF_ERROR(CheckFields(fields.specs, built.fields, built.text));
+  return built;
+}
+
+}  // namespace
+
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
                                      absl::Span<const TileShape> sizes,
                                      const TextOptions& options,
-                                     absl::Span<const VideoText> videos) {
-  BALLAST_ASSIGN_OR_RETURN(TextTokens built,
-                           options.text->Tokenize(text, form, sizes, videos));
+                                     absl::Span<const VideoText> videos,
+                                     const TextFields& fields) {
+  BALLAST_ASSIGN_OR_RETURN(
+      FieldedText built,
+      TokenizeFielded(text, form, sizes, options, videos, fields));
+  std::vector<uint32_t> places;
+  if (!fields.specs.empty()) places = GetPlaces(built.text);
   // Checked before anything is expanded: a hostile image count costs no memory.
   BALLAST_RETURN_IF_ERROR(
-      LimitTokens(options.max_tokens, options.on_too_long, &built));
-  return ExpandTokens(built, options.text->model().token_ids());
+      LimitTokens(options.max_tokens, options.on_too_long, &built.text,
+                  fields.specs.empty() ? nullptr : &places));
+  TextSample sample =
+      ExpandTokens(built.text, options.text->model().token_ids());
+  WriteFields(fields.specs, built.fields, built.text, places, &sample);
+  return sample;
 }
 
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          absl::Span<const TileShape> sizes,
                                          const TextOptions& options,
-                                         absl::Span<const VideoText> videos) {
-  BALLAST_ASSIGN_OR_RETURN(TextTokens built,
-                           options.text->Tokenize(text, form, sizes, videos));
+                                         absl::Span<const VideoText> videos,
+                                         const TextFields& fields) {
+  BALLAST_ASSIGN_OR_RETURN(
+      FieldedText fielded,
+      TokenizeFielded(text, form, sizes, options, videos, fields));
+  TextTokens& built = fielded.text;
   const size_t whole = built.tokens.size();
   const absl::Status fits =
       LimitTokens(options.max_tokens, options.on_too_long, &built);
@@ -499,6 +558,18 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
   measured.too_long = !fits.ok();
   measured.limited = built.tokens.size() != whole || !videos.empty() ||
                      (is_packed && !sizes.empty());
+  return measured;
+}
+
+MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options) {
+  MeasuredText measured;
+  measured.too_long =
+      tokens > options.max_tokens &&
+      options.on_too_long != v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT;
+  measured.limited = tokens > options.max_tokens && !measured.too_long;
+  measured.text_tokens =
+      measured.limited ? options.max_tokens : Saturated(tokens);
+  measured.label_tokens = measured.text_tokens - (tokens > 0 ? 1 : 0);
   return measured;
 }
 

@@ -18,6 +18,7 @@
 #include "server/image_plan/image_family.h"
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
+#include "server/text/sample_fields.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
@@ -65,10 +66,12 @@ class ModelText {
   // INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
   // error; turns that the template does not render; another number of marks
   // than images or videos; an image that cannot be planned; a spelled-out
-  // placeholder); the tokenizer's.
-  absl::StatusOr<TextTokens> Tokenize(
-      absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
-      absl::Span<const VideoText> videos = {}) const;
+  // placeholder); the tokenizer's. `notes_turns`: tokens of a conversation name
+  // the turn that wrote them, unless the checkpoint's own template did.
+  absl::StatusOr<TextTokens> Tokenize(absl::string_view text, TextForm form,
+                                      absl::Span<const TileShape> sizes,
+                                      absl::Span<const VideoText> videos = {},
+                                      bool notes_turns = false) const;
 
   // A conversation as the checkpoint's template writes it; of a model with
   // another template FAILED_PRECONDITION. Errors: as RenderSupervised.
@@ -122,7 +125,7 @@ class ModelText {
   std::vector<ImagePieces> VideoTexts(absl::Span<const VideoText> videos) const;
   absl::StatusOr<TextTokens> TokenizeConversation(
       std::vector<Turn> turns, absl::Span<const ImagePieces> images,
-      std::string* record = nullptr) const;
+      std::string* record = nullptr, bool notes_turns = false) const;
   absl::StatusOr<TextTokens> TokenizeDocument(
       absl::string_view text, absl::Span<const ImagePieces> images) const;
   absl::StatusOr<TextTokens> ParsePacked(
@@ -149,12 +152,15 @@ struct TextOptions {
 };
 
 // Builds a sample's text from the sizes of its images, in order, and its
-// videos. Errors: as ModelText::Tokenize; OUT_OF_RANGE (more than max_tokens
-// and on_too_long is not truncate_text, or the image tokens alone exceed it).
+// videos, and lays out its fields. Errors: as ModelText::Tokenize, ReadFields
+// and CheckFields; a data fault (a weight between 0 and 1, and no field for
+// it); OUT_OF_RANGE (more than max_tokens and on_too_long is not truncate_text,
+// or the image tokens alone exceed it).
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
                                      absl::Span<const TileShape> sizes,
                                      const TextOptions& options,
-                                     absl::Span<const VideoText> videos = {});
+                                     absl::Span<const VideoText> videos = {},
+                                     const TextFields& fields = {});
 
 // The lengths of a text, as stored in an index.
 struct MeasuredText {
@@ -174,7 +180,12 @@ struct MeasuredText {
 // BuildText.
 absl::StatusOr<MeasuredText> MeasureText(
     absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
-    const TextOptions& options, absl::Span<const VideoText> videos = {});
+    const TextOptions& options, absl::Span<const VideoText> videos = {},
+    const TextFields& fields = {});
+
+// The measure of as many token ids as they stand (TextForm::kPackedBytes), in a
+// sample without images, all but the first supervised as labels.
+MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options);
 
 // True if a text of `text_tokens` that is not `limited` fits in
 // options.max_tokens with its images: its measure is then unchanged.

@@ -32,7 +32,7 @@ TextCounts CountTokens(const TextTokens& text) {
 }
 
 absl::Status LimitTokens(uint32_t max_tokens, v1::Batch::OnTooLong policy,
-                         TextTokens* text) {
+                         TextTokens* text, std::vector<uint32_t>* places) {
   const TextCounts counts = CountTokens(*text);
   if (counts.total() <= max_tokens) return absl::OkStatus();
   uint64_t runs = 0;
@@ -63,9 +63,17 @@ absl::Status LimitTokens(uint32_t max_tokens, v1::Batch::OnTooLong policy,
     --next;
     if (next->kind == Kind::kImage || next->kind == Kind::kImageText) {
       *--kept = *next;
+      if (places != nullptr) {
+        (*places)[kept - text->tokens.begin()] =
+            (*places)[next - text->tokens.begin()];
+      }
     } else {
       --surplus;
     }
+  }
+  if (places != nullptr) {
+    places->erase(places->begin() + (next - text->tokens.begin()),
+                  places->begin() + (kept - text->tokens.begin()));
   }
   text->tokens.erase(next, kept);
   return absl::OkStatus();

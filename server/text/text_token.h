@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,10 @@ struct TextSample {
   std::vector<int32_t> labels;  // [tokens], labels[i] = ids[i+1] if that token
                                 // is supervised, -100 elsewhere and at the end
   uint32_t label_tokens = 0;    // labels that are not -100
+  // The sample's fields, one after the other (WriteFields): those that have one
+  // number, and [fields, tokens] of those that have one for each token.
+  std::vector<uint32_t> field_values = {};
+  std::vector<uint32_t> field_rows = {};
 };
 
 // One entry of a sample's text before its images are expanded. A run of
@@ -31,8 +36,12 @@ struct TextToken {
     kImageText,   // not supervised, and never cut
   };
   int32_t id = 0;
-  Kind kind = Kind::kContext;
+  Kind kind : 8 = Kind::kContext;
+  // The turn that wrote it, from 1, if the writer was asked to note turns; 0:
+  // no turn did.
+  uint32_t turn : 24 = 0;
 };
+static_assert(sizeof(TextToken) == 8);
 
 // A text before its runs of placeholders are expanded.
 struct TextTokens {
@@ -42,6 +51,9 @@ struct TextTokens {
   // of their own.
   std::vector<uint32_t> runs;
   size_t first_video = SIZE_MAX;
+  // The first weight of a message between 0 and 1, as "turn 3: 0.5"; "" without
+  // one.
+  std::string weight = "";
 };
 
 // The token counts of a text with its images expanded.
@@ -57,9 +69,11 @@ TextCounts CountTokens(const TextTokens& text);
 // Makes the text fit max_tokens. With truncate_text, drops as many entries as
 // needed from the end, but no images. Errors: OUT_OF_RANGE (too long under
 // another `policy`; with truncate_text, the images alone are too long), with
-// the counts and what to change.
+// the counts and what to change. `places`, if not null, has a number for each
+// entry, and keeps those of the entries that stay.
 absl::Status LimitTokens(uint32_t max_tokens, v1::Batch::OnTooLong policy,
-                         TextTokens* text);
+                         TextTokens* text,
+                         std::vector<uint32_t>* places = nullptr);
 
 // Writes the ids, with placeholders, and the labels: labels[i] is ids[i+1] if
 // that token is supervised, -100 elsewhere and at the end.

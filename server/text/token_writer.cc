@@ -31,10 +31,11 @@ void TokenWriter::AddText(absl::string_view text, Kind kind) {
   if (text.empty()) return;
   if (record_ != nullptr) absl::StrAppend(record_, text);
   absl::StrAppend(&pending_, text);
-  if (!stretches_.empty() && stretches_.back().kind == kind) {
+  if (!stretches_.empty() && stretches_.back().kind == kind &&
+      stretches_.back().turn == turn_) {
     stretches_.back().end = pending_.size();
   } else {
-    stretches_.push_back({pending_.size(), kind});
+    stretches_.push_back({pending_.size(), kind, turn_});
   }
 }
 
@@ -61,7 +62,7 @@ void TokenWriter::AddNamed(absl::string_view text,
       AddSpecial(found->text, found->id, kind);
     } else {
       EncodePending();
-      tokens_.push_back({found->id, kind});
+      tokens_.push_back({found->id, kind, turn_});
     }
     i += found->text.size();
     plain = i;
@@ -81,7 +82,7 @@ void TokenWriter::AddSpecial(absl::string_view content, int32_t id, Kind kind) {
   } else {
     if (record_ != nullptr) absl::StrAppend(record_, content);
     EncodePending();
-    tokens_.push_back({id, kind});
+    tokens_.push_back({id, kind, turn_});
   }
 }
 
@@ -95,26 +96,30 @@ void TokenWriter::AddImage(const ImagePieces& pieces) {
       continue;
     }
     EncodePending();
-    tokens_.push_back({static_cast<int32_t>(runs_.size()), Kind::kImage});
+    tokens_.push_back(
+        {static_cast<int32_t>(runs_.size()), Kind::kImage, turn_});
     runs_.push_back(static_cast<uint32_t>(piece.placeholders));
     is_video_.push_back(piece.is_video);
   }
 }
 
-TextToken::Kind TokenWriter::GetKind(size_t begin, size_t end,
-                                     size_t* at) const {
+const TokenWriter::Stretch& TokenWriter::GetStretch(size_t begin, size_t end,
+                                                    size_t* at) const {
   // Some tokens cover no byte of their own: parts of a character that
   // normalising produced. They belong to the previous byte.
   end = std::max<size_t>(end, 1);
   begin = std::min(begin, end - 1);
   while (stretches_[*at].end <= begin) ++*at;
-  Kind kind = Kind::kContext;
+  const Stretch* found = &stretches_[*at];
   for (size_t i = *at; i < stretches_.size(); ++i) {
-    if (stretches_[i].kind == Kind::kSupervised) return Kind::kSupervised;
-    if (stretches_[i].kind == Kind::kImageText) kind = Kind::kImageText;
-    if (stretches_[i].end >= end) break;
+    const Stretch& stretch = stretches_[i];
+    if (stretch.kind == Kind::kSupervised) return stretch;
+    if (stretch.kind == Kind::kImageText && found->kind != Kind::kImageText) {
+      found = &stretch;
+    }
+    if (stretch.end >= end) break;
   }
-  return kind;
+  return *found;
 }
 
 void TokenWriter::EncodePending() {
@@ -137,10 +142,10 @@ void TokenWriter::EncodePending() {
           kImageMark, ", of a video ", kVideoMark));
       return;
     }
-    const Kind kind = is_mixed
-                          ? GetKind(i == 0 ? 0 : ends_[i - 1], ends_[i], &at)
-                          : stretches_[0].kind;
-    tokens_.push_back({ids_[i], kind});
+    const Stretch& stretch =
+        is_mixed ? GetStretch(i == 0 ? 0 : ends_[i - 1], ends_[i], &at)
+                 : stretches_[0];
+    tokens_.push_back({ids_[i], stretch.kind, stretch.turn});
   }
   pending_.clear();
   stretches_.clear();

@@ -35,6 +35,9 @@ class TokenWriter {
   // for each image or video. Not owned.
   void RecordTo(std::string* text) { record_ = text; }
 
+  // All that is added from now on is of turn `turn`, from 1; 0: of none.
+  void SetTurn(uint32_t turn) { turn_ = turn; }
+
   // Adds text without image marks.
   void AddText(absl::string_view text, TextToken::Kind kind);
 
@@ -54,11 +57,12 @@ class TokenWriter {
   absl::StatusOr<TextTokens> Finish() &&;
 
  private:
-  // Text of one kind within pending_; begins at the end of the previous
-  // stretch.
+  // Text of one kind and turn within pending_; begins at the end of the
+  // previous stretch.
   struct Stretch {
     size_t end;
     TextToken::Kind kind;
+    uint32_t turn;
   };
   // A token by its spelling.
   struct Named {
@@ -73,11 +77,12 @@ class TokenWriter {
   void AddSpecial(absl::string_view content, int32_t id, TextToken::Kind kind);
   // Encodes pending_. The first error stays in status_.
   void EncodePending();
-  // The kind of a token that covers [begin, end). `at` is a stretch at or
-  // before the token's first one; moved to the first.
-  TextToken::Kind GetKind(size_t begin, size_t end, size_t* at) const;
+  // The stretch whose kind and turn a token has that covers [begin, end). `at`
+  // is a stretch at or before the token's first one; moved to the first.
+  const Stretch& GetStretch(size_t begin, size_t end, size_t* at) const;
 
   std::string* record_ = nullptr;
+  uint32_t turn_ = 0;
   const Tokenizer* tokenizer_;
   const v1::TokenIds* token_ids_;
   const Named template_names_[3];

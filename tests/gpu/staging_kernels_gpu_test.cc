@@ -11,8 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "proto/block/block_layout.h"
+#include "proto/job.pb.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/field_table.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/thd_layout.h"
 
@@ -26,14 +28,16 @@ struct Texts {
   std::vector<uint8_t> landing;
 };
 
-Texts Draw(uint32_t samples, uint32_t longest, uint32_t axes, uint32_t seed) {
+Texts Draw(uint32_t samples, uint32_t longest, uint32_t axes, uint32_t seed,
+           FieldCounts counts = {}) {
   std::mt19937 random(seed);
   Texts texts;
   uint64_t end = 0;
   for (uint32_t i = 0; i < samples; ++i) {
     texts.lengths.push_back(1 + random() % longest);
     texts.offsets.push_back(end);
-    end += LayOutLanguage(texts.lengths.back(), axes).bytes + 256 * (i % 3);
+    end += LayOutLanguage(texts.lengths.back(), axes, counts).bytes +
+           256 * (i % 3);
   }
   texts.landing.resize(end);
   for (uint64_t i = 0; i + 4 <= end; i += 4) {
@@ -48,7 +52,8 @@ Texts Draw(uint32_t samples, uint32_t longest, uint32_t axes, uint32_t seed) {
 // `row_length`: of a padded batch; 0: the batch is packed.
 void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
                     const BatchFields& fields = {},
-                    const ContextSlice& context = {}, uint64_t row_length = 0) {
+                    const ContextSlice& context = {}, uint64_t row_length = 0,
+                    const v1::Job& job = {}) {
   const TextLayout layout =
       OrDie(row_length > 0 ? LayOutRows(texts.lengths, row_length)
                            : LayOutText(texts.lengths, align));
@@ -66,6 +71,8 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   want.text = layout;
   want.position_axes = axes;
   want.samples.resize(pieces.size());
+  want.field_table = OrDie(MakeFieldTable(job));
+  want.table = MakeTensorTable(GetFieldRows(*want.field_table));
   LayOutTensors(&want);
   want.Reserve();
   PackText(pieces, 151643, &want);
@@ -99,6 +106,16 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
     pack.position_ids = reinterpret_cast<int64_t*>(positions.data());
   }
   if (want.padded) pack.attention_mask = attention.data();
+  pack.fields = want.field_table->counts;
+  pack.weight_row = want.field_table->weight_row;
+  std::vector<DeviceBuffer> numbers;
+  for (const FieldTable::Field& field : want.field_table->fields) {
+    numbers.push_back(
+        Filled<uint32_t>(field.place.per_token ? tokens : pieces.size(), 0xAB));
+    (field.place.per_token ? pack.field_rows
+                           : pack.field_values)[field.place.number] =
+        reinterpret_cast<uint32_t*>(numbers.back().data());
+  }
   OrDie(LaunchPackText(pack, nullptr));
   const auto expect = [&](const DeviceBuffer& got, auto values) {
     using T = typename decltype(values)::value_type;
@@ -110,6 +127,25 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   expect(mask, want.Get<float>("loss_mask"));
   expect(positions, want.Get<int64_t>("position_ids"));
   expect(attention, want.Get<uint8_t>("attention_mask"));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    expect(numbers[i], want.Get<uint32_t>(want.field_table->fields[i].tensor));
+  }
+}
+
+v1::Job JobWithFields() {
+  using Field = v1::Source::Field;
+  v1::Job job;
+  const auto add = [&job](const char* name, Field::Per per) {
+    v1::Job::Field* field = job.add_fields();
+    field->set_name(name);
+    field->set_type(Field::TYPE_INT32);
+    field->set_per(per);
+  };
+  add("advantage", Field::PER_TOKEN);
+  add("channel", Field::PER_SAMPLE);
+  add("reward", Field::PER_SAMPLE);
+  add("weight", Field::PER_TURN);
+  return job;
 }
 
 TEST(PackTextGpuTest, SameAsOnTheHost) {
@@ -153,6 +189,39 @@ TEST(PackTextGpuTest, RowsOfPaddedBatches) {
     ExpectSameText(Draw(3000, 3, axes, 303), axes, 1,
                    {false, true, true, false}, {2, 0}, 8);
   }
+}
+
+// Under another name than `weight`: the words that are drawn are bits of NaN,
+// too.
+TEST(PackTextGpuTest, Fields) {
+  v1::Job job = JobWithFields();
+  job.mutable_fields(3)->set_name("part");
+  const FieldCounts counts = {2, 2};
+  for (const uint32_t axes : {1, 3}) {
+    ExpectSameText(Draw(1, 1, axes, 400, counts), axes, 1, {}, {}, 0, job);
+    ExpectSameText(Draw(40, 700, axes, 401, counts), axes, 16, {}, {4, 3}, 0,
+                   job);
+    ExpectSameText(Draw(40, 700, axes, 402, counts), axes, 1, {}, {}, 1024,
+                   job);
+    ExpectSameText(Draw(3000, 3, axes, 403, counts), axes, 8, {}, {}, 0, job);
+  }
+}
+
+TEST(PackTextGpuTest, WeightsScaleTheMask) {
+  const v1::Job job = JobWithFields();
+  const FieldCounts counts = {2, 2};
+  Texts texts = Draw(40, 700, 3, 410, counts);
+  for (size_t i = 0; i < texts.lengths.size(); ++i) {
+    const LanguagePayload at = LayOutLanguage(texts.lengths[i], 3, counts);
+    for (uint32_t t = 0; t < texts.lengths[i]; ++t) {
+      const float weight = static_cast<float>(t % 8) / 8;
+      std::memcpy(texts.landing.data() + texts.offsets[i] + at.rows +
+                      4 * (uint64_t{texts.lengths[i]} + t),
+                  &weight, sizeof(weight));
+    }
+  }
+  ExpectSameText(texts, 3, 8, {}, {}, 0, job);
+  ExpectSameText(texts, 3, 8, {}, {4, 1}, 0, job);
 }
 
 // More tokens than one wave of threads.

@@ -227,6 +227,13 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   pack.loss_mask = GetOutput<float>(entry, "loss_mask");
   pack.position_ids = GetOutput<int64_t>(entry, "position_ids");
   pack.attention_mask = GetOutput<uint8_t>(entry, "attention_mask");
+  pack.fields = shape_.field_table->counts;
+  pack.weight_row = shape_.field_table->weight_row;
+  for (const FieldTable::Field& field : shape_.field_table->fields) {
+    (field.place.per_token ? pack.field_rows
+                           : pack.field_values)[field.place.number] =
+        GetOutput<uint32_t>(entry, field.tensor);
+  }
   return LaunchPackText(pack, stream_->get());
 }
 

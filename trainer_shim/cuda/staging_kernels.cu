@@ -110,13 +110,41 @@ __global__ void __launch_bounds__(kThreads)
          check.expected.payload_bytes);
 }
 
+// The fields of a sample: LanguagePayload::values, and the rows behind them.
+__device__ inline const uint32_t* FieldValues(const PackTextArguments& a,
+                                              const TextSource& source) {
+  const uint64_t positions = a.position_axes * source.tokens;
+  return reinterpret_cast<const uint32_t*>(a.landing + source.payload +
+                                           2 * ArrayBytes(source.tokens) +
+                                           ArrayBytes(positions));
+}
+
+__device__ inline const uint32_t* FieldRows(const PackTextArguments& a,
+                                            const TextSource& source) {
+  return FieldValues(a, source) +
+         ArrayBytes(a.fields.per_sample) / sizeof(uint32_t);
+}
+
+// One thread per sample.
+__device__ inline void PackFieldValues(const PackTextArguments& a,
+                                       uint64_t first, uint64_t threads) {
+  if (a.fields.per_sample == 0) return;
+  for (uint64_t s = first; s < a.samples; s += threads) {
+    const uint32_t* values = FieldValues(a, a.texts[s]);
+    for (uint32_t f = 0; f < a.fields.per_sample; ++f) {
+      if (a.field_values[f] != nullptr) a.field_values[f][s] = values[f];
+    }
+  }
+}
+
 // One thread per token: neighbouring threads read and write neighbouring
 // tokens.
 __global__ void __launch_bounds__(kThreads)
     PackTokens(const PackTextArguments a) {
   const uint64_t threads = uint64_t{gridDim.x} * kThreads;
-  for (uint64_t t = uint64_t{blockIdx.x} * kThreads + threadIdx.x; t < a.tokens;
-       t += threads) {
+  const uint64_t first = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  PackFieldValues(a, first, threads);
+  for (uint64_t t = first; t < a.tokens; t += threads) {
     const uint32_t sample =
         FindSample(a.cu_seqlens_padded, a.samples, a.context.size, t);
     const TextSource source = a.texts[sample];
@@ -126,17 +154,28 @@ __global__ void __launch_bounds__(kThreads)
     int64_t id = a.pad_id;
     int64_t label = kUnsupervised;
     const int32_t* positions = nullptr;
+    const uint32_t* rows = nullptr;
     if (i < source.tokens) {
       const uint8_t* payload = a.landing + source.payload;
       const uint64_t array = ArrayBytes(source.tokens);
       id = reinterpret_cast<const int32_t*>(payload)[i];
       label = reinterpret_cast<const int32_t*>(payload + array)[i];
       positions = reinterpret_cast<const int32_t*>(payload + 2 * array) + i;
+      if (a.fields.per_token > 0) rows = FieldRows(a, source) + i;
     }
     if (a.input_ids != nullptr) a.input_ids[t] = id;
     if (a.labels != nullptr) {
       a.labels[t] = label;
-      a.loss_mask[t] = label == kUnsupervised ? 0.0f : 1.0f;
+      // A label is the token behind it.
+      float weight = 1.0f;
+      if (a.weight_row >= 0 && i + 1 < source.tokens) {
+        weight = __uint_as_float(rows[a.weight_row * source.tokens + 1]);
+      }
+      a.loss_mask[t] = label == kUnsupervised ? 0.0f : weight;
+    }
+    for (uint32_t f = 0; f < a.fields.per_token; ++f) {
+      if (a.field_rows[f] == nullptr) continue;
+      a.field_rows[f][t] = rows == nullptr ? 0 : rows[f * source.tokens];
     }
     if (a.attention_mask != nullptr) a.attention_mask[t] = i < source.tokens;
     if (a.position_ids == nullptr) continue;
@@ -191,6 +230,14 @@ absl::Status LaunchPackText(const PackTextArguments& arguments,
   }
   if ((arguments.labels == nullptr) != (arguments.loss_mask == nullptr)) {
     return Missing("one of labels and loss_mask");
+  }
+  if (arguments.fields.per_token > kMaxFields ||
+      arguments.fields.per_sample > kMaxFields ||
+      arguments.weight_row >= static_cast<int>(arguments.fields.per_token)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(arguments.fields.per_token, " and ",
+                     arguments.fields.per_sample, " fields, wanted at most ",
+                     kMaxFields, " of each kind, and the weights among them"));
   }
   if (arguments.context.rank >= arguments.context.size) {
     return absl::InvalidArgumentError(

@@ -69,6 +69,11 @@ struct PackTextArguments {
   float* loss_mask = nullptr;         // [L]
   int64_t* position_ids = nullptr;    // [position_axes, L]
   uint8_t* attention_mask = nullptr;  // [L]
+  // Fields: the numbers of a payload's row, and of a payload's value.
+  FieldCounts fields;
+  int weight_row = -1;                      // FieldTable::weight_row
+  uint32_t* field_rows[kMaxFields] = {};    // [L] each
+  uint32_t* field_values[kMaxFields] = {};  // [samples] each
 };
 absl::Status LaunchPackText(const PackTextArguments& arguments,
                             cudaStream_t stream);

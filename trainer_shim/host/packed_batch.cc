@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <vector>
@@ -69,6 +70,12 @@ struct Items {
   uint32_t crops = 0;
   uint32_t videos = 0;
 };
+
+absl::Span<const FieldTable::Field> GetFields(const BatchInfo& info) {
+  return info.field_table == nullptr
+             ? absl::Span<const FieldTable::Field>()
+             : absl::MakeConstSpan(info.field_table->fields);
+}
 
 // The items of every sample of the step, by position.
 std::map<uint64_t, Items> GetItems(const v1::StepSchedule& schedule) {
@@ -160,6 +167,14 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
       for (uint32_t axis = 0; axis < batch.position_axes; ++axis) {
         add("position_ids", positions.subspan(axis * tokens, tokens));
       }
+      for (const FieldTable::Field& field : GetFields(batch)) {
+        const auto values = batch.Get<uint32_t>(field.tensor);
+        if (field.place.per_token) {
+          add(field.tensor, values);
+        } else if (!values.empty()) {
+          digest.Add(field.tensor, values.data() + i, 1);
+        }
+      }
     }
     const Items& of = items[batch.samples[i].position];
     for (uint32_t left = of.crops; left > 0 && !grids.empty(); --left, ++crop) {
@@ -191,7 +206,8 @@ struct Run {
 };
 
 // Writes the tokens of `run` from one array of a sample, then `pad`.
-void CopyRun(const int32_t* sample, const Run& run, int64_t pad, int64_t* out) {
+template <typename Value, typename Out>
+void CopyRun(const Value* sample, const Run& run, Out pad, Out* out) {
   std::copy_n(sample + run.place, run.real, out + run.out);
   std::fill(out + run.out + run.real, out + run.out + run.tokens, pad);
 }
@@ -200,6 +216,11 @@ void CopyRun(const int32_t* sample, const Run& run, int64_t pad, int64_t* out) {
 // too.
 const int32_t* Int32s(const uint8_t* payload, uint64_t offset) {
   return reinterpret_cast<const int32_t*>(payload + offset);
+}
+
+// 32 bits of either type.
+const uint32_t* Bits(const uint8_t* payload, uint64_t offset) {
+  return reinterpret_cast<const uint32_t*>(payload + offset);
 }
 
 }  // namespace
@@ -212,6 +233,15 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
   const absl::Span<int64_t> position_ids =
       batch->Mutable<int64_t>("position_ids");
   const absl::Span<uint8_t> mask = batch->Mutable<uint8_t>("attention_mask");
+  // The tensor of each field; null where the rank does not receive it.
+  const absl::Span<const FieldTable::Field> fields = GetFields(*batch);
+  std::array<uint32_t*, kMaxFields> field_out = {};
+  for (size_t f = 0; f < fields.size(); ++f) {
+    field_out[f] = batch->Mutable<uint32_t>(fields[f].tensor).data();
+  }
+  const FieldCounts counts =
+      fields.empty() ? FieldCounts() : batch->field_table->counts;
+  const int weight_row = fields.empty() ? -1 : batch->field_table->weight_row;
   const std::vector<int32_t>& places = batch->text.cu_seqlens_padded;
   const ContextSlice slice = batch->context;
   const uint32_t axes = batch->position_axes;
@@ -220,7 +250,17 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
   const uint64_t runs = slice.size == 1 ? 1 : 2;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const uint64_t tokens = pieces[i].tokens;
-    const LanguagePayload at = LayOutLanguage(tokens, axes);
+    const LanguagePayload at = LayOutLanguage(tokens, axes, counts);
+    const uint32_t* const values = Bits(pieces[i].payload, at.values);
+    const uint32_t* const rows = Bits(pieces[i].payload, at.rows);
+    const float* const weights =
+        weight_row < 0
+            ? nullptr
+            : reinterpret_cast<const float*>(rows + weight_row * tokens);
+    for (size_t f = 0; f < fields.size(); ++f) {
+      if (field_out[f] == nullptr || fields[f].place.per_token) continue;
+      field_out[f][i] = values[fields[f].place.number];
+    }
     const int32_t* ids = Int32s(pieces[i].payload, at.ids);
     const int32_t* labels = Int32s(pieces[i].payload, at.labels);
     const int32_t* positions = Int32s(pieces[i].payload, at.positions);
@@ -233,21 +273,31 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
       run.place = ContextOffset(k * run.tokens, end - begin, slice);
       run.real = std::min(run.tokens, tokens - std::min(tokens, run.place));
       run.place = std::min(run.place, tokens);
-      if (!input_ids.empty()) CopyRun(ids, run, pad_id, input_ids.data());
+      if (!input_ids.empty()) {
+        CopyRun(ids, run, int64_t{pad_id}, input_ids.data());
+      }
       if (!out_labels.empty()) {
         CopyRun(labels, run, kUnsupervised, out_labels.data());
-        std::transform(out_labels.data() + run.out,
-                       out_labels.data() + run.out + run.tokens,
-                       loss_mask.data() + run.out, [](int64_t label) {
-                         return label == kUnsupervised ? 0.0f : 1.0f;
-                       });
+        for (uint64_t t = 0; t < run.tokens; ++t) {
+          const int64_t label = out_labels[run.out + t];
+          // A label is the token behind it.
+          const uint64_t behind = run.place + t + 1;
+          const float weight =
+              weights != nullptr && behind < tokens ? weights[behind] : 1.0f;
+          loss_mask[run.out + t] = label == kUnsupervised ? 0.0f : weight;
+        }
+      }
+      for (size_t f = 0; f < fields.size(); ++f) {
+        if (field_out[f] == nullptr || !fields[f].place.per_token) continue;
+        CopyRun(rows + fields[f].place.number * tokens, run, uint32_t{0},
+                field_out[f]);
       }
       if (!mask.empty()) {
         std::fill_n(mask.data() + run.out, run.real, 1);
         std::fill_n(mask.data() + run.out + run.real, run.tokens - run.real, 0);
       }
       for (uint32_t axis = 0; !position_ids.empty() && axis < axes; ++axis) {
-        CopyRun(positions + axis * tokens, run, 0,
+        CopyRun(positions + axis * tokens, run, int64_t{0},
                 position_ids.data() + axis * local);
       }
     }

@@ -22,8 +22,8 @@ constexpr int kMaxFolders = 6;
 constexpr uint64_t kMaxEntries = 200000;
 constexpr size_t kMaxListings = 1000;
 constexpr size_t kMaxRoots = 64;
-constexpr const char* kExtensions[] = {".tar", ".jsonl", ".ndjson", ".parquet",
-                                       ".json"};
+constexpr const char* kExtensions[] = {".tar",     ".jsonl", ".ndjson",
+                                       ".parquet", ".json",  ".idx"};
 constexpr char kEnergonMeta[] = ".nv-meta";
 
 bool IsData(absl::string_view name) {

@@ -88,6 +88,8 @@ const char* GetName(SeenFiles::Format format) {
       return "parquet";
     case SeenFiles::Format::kEnergon:
       return "energon";
+    case SeenFiles::Format::kMegatron:
+      return "megatron";
   }
   return "";
 }
@@ -225,7 +227,7 @@ class Decider {
         seen_.folder,
         ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
         "JSON lines (*.jsonl), Parquet files (*.parquet) with conversations or "
-        "text, "
+        "text, token ids of Megatron (*.bin and *.idx), "
         "or a folder of Energon (.nv-meta), "
         "as docs/configuration.md describes");
     for (const SeenOther& other : seen_.others) {

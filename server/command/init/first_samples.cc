@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_fault.h"
@@ -17,6 +18,7 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
 #include "server/corpus/limits.h"
+#include "server/corpus/megatron/token_index.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/tar/webdataset_reader.h"
 #include "server/storage/storage.h"
@@ -111,6 +113,8 @@ class Looker {
         return LookAtLines(file);
       case SeenFiles::Format::kParquet:
         return LookAtRows(file);
+      case SeenFiles::Format::kMegatron:
+        return LookAtTokens(file);
     }
     return file.stamp().size;
   }
@@ -200,6 +204,20 @@ class Looker {
             row.ok() ? row->images.size() : 0, row.ok() ? row->text.size() : 0);
     }
     return file.stamp().size;
+  }
+
+  // `index` is the .idx.
+  absl::StatusOr<uint64_t> LookAtTokens(const File& index) {
+    const std::string bin =
+        absl::StrCat(absl::StripSuffix(path_, ".idx"), ".bin");
+    BALLAST_ASSIGN_OR_RETURN(const File tokens, Storage::OfProcess().Open(bin));
+    BALLAST_RETURN_IF_ERROR(ReadTokenIndex(
+        index, tokens.stamp().size, [&](const TokenDocument& document) {
+          ++seen_->samples;
+          if (more()) Count(absl::OkStatus(), 0, document.tokens);
+          return absl::OkStatus();
+        }));
+    return index.stamp().size;
   }
 
   // Counts below which candidates the images of the sample at `place` lie.

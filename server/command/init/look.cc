@@ -194,6 +194,8 @@ std::optional<SeenFiles::Format> GetFormat(const fs::path& file) {
     return SeenFiles::Format::kJsonl;
   }
   if (extension == ".parquet") return SeenFiles::Format::kParquet;
+  // Beside a .bin, which may hold anything.
+  if (extension == ".idx") return SeenFiles::Format::kMegatron;
   return std::nullopt;
 }
 

@@ -12,7 +12,7 @@ namespace ballast {
 
 // Files of one folder that form a source.
 struct SeenFiles {
-  enum class Format { kWebDataset, kJsonl, kParquet, kEnergon };
+  enum class Format { kWebDataset, kJsonl, kParquet, kEnergon, kMegatron };
   Format format = Format::kWebDataset;
   // Pattern of the files, for sources[].path; energon: the folder.
   std::string path;

@@ -90,6 +90,8 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
   sample.name = std::move(record.name);
   sample.text_format = record.text_format;
   sample.text = std::move(record.text);
+  sample.fields = std::move(record.fields);
+  sample.known_tokens = record.known_tokens;
   sample.video_facts = facts.videos;
   OrderVideos(sample, facts.sizes.size(), &facts.videos);
   if (known_) {

@@ -111,9 +111,28 @@ std::optional<array> FindTurns(const object& root,
   return std::nullopt;
 }
 
+// Refuses a preference pair, of which one answer alone would be learnt. Other
+// values under these keys, such as a flag, say something else.
+absl::Status CheckNoPair(const object& root) {
+  for (const char* key :
+       {"chosen", "rejected", "rejected_response", "rejected_messages"}) {
+    element value;
+    if (root.at_key(key).get(value) != SUCCESS) continue;
+    std::string_view text;
+    array list;
+    object map;
+    const bool is_answer = (value.get(text) == SUCCESS && !text.empty()) ||
+                           (value.get(list) == SUCCESS && list.size() > 0) ||
+                           (value.get(map) == SUCCESS && map.size() > 0);
+    if (is_answer) return PairFault("key", key);
+  }
+  return absl::OkStatus();
+}
+
 // What the turns mention.
 absl::StatusOr<Mentioned> ReadTurns(const object& root) {
   Mentioned mentioned;
+  BALLAST_RETURN_IF_ERROR(CheckNoPair(root));
   for (const char* key : {"video_start", "video_end"}) {
     element value;
     if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
@@ -372,6 +391,15 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   }
   sample.images = std::move(images).value_or(std::move(mentioned.images));
   return sample;
+}
+
+absl::Status PairFault(absl::string_view place, absl::string_view name) {
+  return DataFaultError(absl::StrCat(
+      place, " `", name,
+      "` makes this a preference pair, and a sample has one sequence: nobody "
+      "would learn which answer is preferred; name a recipe "
+      "(sources[].recipe) that gives the answer to be learnt, or remove the ",
+      place));
 }
 
 absl::Status CheckNoVideoMark(absl::string_view text) {

@@ -21,9 +21,11 @@
 namespace ballast {
 namespace {
 
-// The record of a line or array element. Errors: as ParseJsonSample.
+// The record of a line or array element. `has_fields`: the source has some.
+// Errors: as ParseJsonSample.
 absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
-                                 uint64_t number, absl::string_view file_name) {
+                                 uint64_t number, absl::string_view file_name,
+                                 bool has_fields) {
   BALLAST_ASSIGN_OR_RETURN(JsonSample found, ParseJsonSample(text));
   Record record;
   record.key = absl::StrCat(number);
@@ -34,9 +36,12 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
   record.entry.length = static_cast<uint32_t>(text.size());
   record.entry.line = static_cast<uint32_t>(number);
   record.entry.text_check = Checksum(text);
-  record.text = found.text_format == RawSample::TextFormat::kPlain
-                    ? std::move(found.document)
-                    : std::move(text);
+  if (found.text_format != RawSample::TextFormat::kPlain) {
+    record.text = std::move(text);
+  } else {
+    record.text = std::move(found.document);
+    if (has_fields) record.fields = std::move(text);
+  }
   for (std::string& path : found.images) {
     record.images.push_back({"", MediumPath{std::move(path)}});
   }
@@ -118,7 +123,8 @@ absl::StatusOr<std::string> ReadLine(const IndexSampleRecord& entry,
 
 class JsonlParser final : public RecordParser {
  public:
-  explicit JsonlParser(MediaRoot media) : media_(std::move(media)) {}
+  JsonlParser(MediaRoot media, bool has_fields)
+      : media_(std::move(media)), has_fields_(has_fields) {}
 
   absl::Status Scan(const File& file, FileScanner& scanner) const override {
     return ScanObjects(file, scanner, [&](const Line& line) {
@@ -135,8 +141,8 @@ class JsonlParser final : public RecordParser {
     if (Checksum(line) != entry.text_check) {
       return DataFaultError(absl::StrCat("line ", entry.line, " is another"));
     }
-    auto record =
-        GetRecord(std::move(line), entry.offset, entry.line, file_name);
+    auto record = GetRecord(std::move(line), entry.offset, entry.line,
+                            file_name, has_fields_);
     if (record.ok()) return record;
     return Annotate(record.status(), absl::StrCat("line ", entry.line));
   }
@@ -171,13 +177,14 @@ class JsonlParser final : public RecordParser {
   absl::Status Add(const Line& line, const File& file,
                    FileScanner& scanner) const {
     BALLAST_RETURN_IF_ERROR(CheckLine(line));
-    BALLAST_ASSIGN_OR_RETURN(Record record,
-                             GetRecord(std::string(line.text), line.offset,
-                                       line.number, scanner.name()));
+    BALLAST_ASSIGN_OR_RETURN(
+        Record record, GetRecord(std::string(line.text), line.offset,
+                                 line.number, scanner.name(), has_fields_));
     return scanner.AddRecord(std::move(record), file, &media_);
   }
 
   const MediaRoot media_;
+  const bool has_fields_;
 };
 
 RawRecord GetRawRecord(std::string text, uint64_t offset, uint64_t number,
@@ -240,7 +247,8 @@ const RecordFormat kJsonlFormat = {
         -> absl::StatusOr<std::unique_ptr<RecordParser>> {
       BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
                                GetMediaRoot(source, directory));
-      return std::make_unique<JsonlParser>(std::move(media));
+      return std::make_unique<JsonlParser>(std::move(media),
+                                           !source.fields().empty());
     },
     [](const v1::Source& source, absl::string_view directory)
         -> absl::StatusOr<std::unique_ptr<RawRecordParser>> {

@@ -70,8 +70,10 @@ class MappedRows final : public ParquetRows {
         videos_(Column(mapping_.videos)),
         turns_(Column(mapping_.turns)),
         filters_(*table_, mapping_.filters) {
-    for (const std::string& name : mapping_.beside) {
-      beside_.push_back(Column(name));
+    for (const auto* names : {&mapping_.beside, &mapping_.fields}) {
+      for (const std::string& name : *names) {
+        beside_.push_back({name, Column(name)});
+      }
     }
   }
 
@@ -92,6 +94,7 @@ class MappedRows final : public ParquetRows {
     if (IsBytes(*turns_->type())) {
       BALLAST_ASSIGN_OR_RETURN(sample.text, WholeText(row));
       sample.is_document = mapping_.shape == TurnShape::kText;
+      if (sample.is_document) sample.fields = Fields(row);
       return sample;
     }
     TurnsJson json;
@@ -121,11 +124,13 @@ class MappedRows final : public ParquetRows {
       uint64_t row,
       absl::FunctionRef<void(const std::string& name, const std::string& value)>
           add) const {
-    for (size_t i = 0; i < beside_.size(); ++i) {
-      if (beside_[i] == nullptr || !SaysSomething(*beside_[i], row)) continue;
+    for (const Beside& beside : beside_) {
+      if (beside.values == nullptr || !SaysSomething(*beside.values, row)) {
+        continue;
+      }
       std::string value;
-      AppendJson(*beside_[i], row, &value);
-      add(mapping_.beside[i], value);
+      AppendJson(*beside.values, row, &value);
+      add(beside.name, value);
     }
   }
 
@@ -149,10 +154,22 @@ class MappedRows final : public ParquetRows {
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }
 
+  // The fields of a document; "" without any.
+  std::string Fields(uint64_t row) const {
+    if (mapping_.fields.empty()) return "";
+    std::string fields;
+    AddBeside(row, [&](const std::string& name, const std::string& value) {
+      absl::StrAppend(&fields, fields.empty() ? "{" : ",", "\"", name,
+                      "\":", value);
+    });
+    return absl::StrCat(fields.empty() ? "{" : fields, "}");
+  }
+
   // A document of parallel lists.
   absl::StatusOr<ParquetRow> Places(uint64_t row) const {
     ParquetRow sample;
     sample.is_document = true;
+    sample.fields = Fields(row);
     std::vector<bool> places;
     BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images, &places));
     const auto texts = ListAt(*turns_, row);
@@ -338,9 +355,14 @@ class MappedRows final : public ParquetRows {
                        });
   }
 
+  static bool IsSetting(absl::string_view key) {
+    return std::find(std::begin(kTurnSettings), std::end(kTurnSettings), key) !=
+           std::end(kTurnSettings);
+  }
+
   // Adds the other fields of the last turn.
-  static absl::Status AddCount(const arrow::Array& turns, int64_t i,
-                               TurnsJson* json) {
+  absl::Status AddCount(const arrow::Array& turns, int64_t i,
+                        TurnsJson* json) const {
     BALLAST_ASSIGN_OR_RETURN(const auto settings,
                              SettingsAt(turns, i, kTurnSettings,
                                         /*numbers_alone=*/true));
@@ -348,6 +370,13 @@ class MappedRows final : public ParquetRows {
     for (const char* key : kTurnKeys) {
       const auto values = GetField(turns, key);
       if (values == nullptr || !SaysSomething(*values, i)) continue;
+      std::string value;
+      AppendJson(*values, i, &value);
+      json->AddKey(key, value);
+    }
+    for (const std::string& key : mapping_.turn_fields) {
+      const auto values = GetField(turns, key);
+      if (values == nullptr || values->IsNull(i) || IsSetting(key)) continue;
       std::string value;
       AppendJson(*values, i, &value);
       json->AddKey(key, value);
@@ -461,7 +490,12 @@ class MappedRows final : public ParquetRows {
   const std::shared_ptr<arrow::Array> videos_;  // null: none
   const std::shared_ptr<arrow::Array> turns_;
   const TableFilters filters_;
-  std::vector<std::shared_ptr<arrow::Array>> beside_;  // as mapping_.beside
+  // Columns whose values stand beside the turns.
+  struct Beside {
+    std::string name;
+    std::shared_ptr<arrow::Array> values;  // null: there is none
+  };
+  std::vector<Beside> beside_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/config/source_fields.h"
 
 namespace ballast {
 
@@ -30,6 +31,13 @@ ParquetColumns GetParquetColumns(const v1::Source& source) {
   }
   columns.whole_rows = !source.recipe().empty();
   if (columns.whole_rows) return columns;
+  for (const FieldSpec& spec : GetFieldSpecs(source)) {
+    columns.fields.push_back(spec.name);
+    if (spec.per == v1::Source::Field::PER_TURN) {
+      columns.turn_fields.push_back(spec.name);
+    }
+    if (spec.missing.has_value()) columns.may_lack.push_back(spec.name);
+  }
   const auto set = [&](const std::string& images, TurnShape shape,
                        const std::string& turns) {
     columns.images = images;
@@ -38,6 +46,7 @@ ParquetColumns GetParquetColumns(const v1::Source& source) {
   };
   if (source.has_columns()) {
     const v1::Source::Columns& named = source.columns();
+    columns.named = true;
     const std::string& images =
         named.images().empty() ? named.image() : named.images();
     if (!named.texts().empty()) {
@@ -70,7 +79,8 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   const ParquetColumns columns = GetParquetColumns(source);
   // Raised when the same columns become other samples.
   //   5: tools, documents, and keys of turns that only some templates write
-  constexpr int kRowRules = 5;
+  //   6: preference pairs are refused
+  constexpr int kRowRules = 6;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);
   const auto add = [&key](const std::string& text) {

@@ -28,9 +28,16 @@ struct ParquetColumns {
   bool whole_rows = false;
   // Both columns follow from the file's schema; the next three are unused.
   bool recognise = false;
+  // The user names the columns one by one.
+  bool named = false;
   std::string images;  // empty: samples without images
   std::string turns;
   TurnShape shape = TurnShape::kConversations;
+  // Names of sources[].fields, which are columns, or keys of turns where
+  // `turn_fields` has them; of `may_lack` neither need be there.
+  std::vector<std::string> fields;
+  std::vector<std::string> turn_fields;
+  std::vector<std::string> may_lack;
   // A row that fails one of them is no sample.
   std::vector<RowFilter> filters;
 };

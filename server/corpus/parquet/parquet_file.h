@@ -39,6 +39,7 @@ struct ParquetRow {
   // that has one.
   std::string text;
   bool is_document = false;
+  std::string fields;  // of a document: RawSample::fields
   // Encoded image files. They live as long as the ParquetRows.
   std::vector<ParquetImage> images;
   std::vector<ParquetVideo> videos;

@@ -268,8 +268,11 @@ absl::StatusOr<Record> GetRecord(const RowReader::Place& place,
                                  absl::string_view file_name) {
   BALLAST_ASSIGN_OR_RETURN(ParquetRow found, place.rows->Row(place.row));
   Record record = PlaceRecord(place, file_name);
-  record.entry.text_check = Checksum(found.text);
+  record.entry.text_check =
+      found.fields.empty() ? Checksum(found.text)
+                           : Checksum(absl::StrCat(found.text, found.fields));
   record.text = std::move(found.text);
+  record.fields = std::move(found.fields);
   if (found.is_document) record.text_format = RawSample::TextFormat::kPlain;
   for (const ParquetImage& image : found.images) {
     Medium& medium = record.images.emplace_back();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/parquet/arrow_values.h"
 
 namespace ballast {
@@ -239,6 +240,66 @@ absl::Status FindBeside(const arrow::Schema& schema, RowMapping* mapping) {
   return absl::OkStatus();
 }
 
+// Refuses the columns of preference pairs: one answer alone would be learnt.
+absl::Status CheckNoPair(const arrow::Schema& schema) {
+  for (const std::string name :
+       {"chosen", "rejected", "rejected_response", "rejected_messages"}) {
+    for (const int i : schema.GetAllFieldIndices(name)) {
+      const arrow::DataType& type = *schema.field(i)->type();
+      if (!IsBytes(type) && ItemType(type) == nullptr &&
+          type.id() != arrow::Type::STRUCT) {
+        continue;
+      }
+      return absl::FailedPreconditionError(
+          absl::StrCat(PairFault("column", name).message(),
+                       ", or name the columns of one answer in `columns`"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Numbers or nulls, or a list of them.
+bool FitsField(const arrow::DataType& type) {
+  const arrow::DataType* item = ItemType(type);
+  const arrow::DataType& value = item == nullptr ? type : *item;
+  return IsNumber(value) || value.id() == arrow::Type::NA;
+}
+
+// Finds the columns of sources[].fields, and the keys of turns.
+absl::Status FindFields(const arrow::Schema& schema,
+                        const ParquetColumns& columns, RowMapping* mapping) {
+  const auto is_among = [](const std::vector<std::string>& names,
+                           const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto turns = schema.GetFieldByName(mapping->turns);
+  const arrow::DataType* turn =
+      turns == nullptr ? nullptr : ItemType(*turns->type());
+  for (const std::string& name : columns.fields) {
+    if (!schema.GetAllFieldIndices(name).empty()) {
+      BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* type,
+                               GetType(schema, name));
+      if (!FitsField(*type)) {
+        return Mismatch(name, *type,
+                        "a number or a list of numbers, as sources[].fields "
+                        "names it");
+      }
+      mapping->fields.push_back(name);
+      continue;
+    }
+    const bool in_turns = is_among(columns.turn_fields, name);
+    if (in_turns && turn != nullptr && FieldType(*turn, name) != nullptr) {
+      mapping->turn_fields.push_back(name);
+    } else if (!is_among(columns.may_lack, name) &&
+               !(in_turns && IsText(turns->type().get()))) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "no column ", name, ", which sources[].fields names; the file has ",
+          Listed(schema), "; give the field a default if some files lack it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RecogniseColumns(const arrow::Schema& schema,
                               RowMapping* mapping) {
   BALLAST_ASSIGN_OR_RETURN(
@@ -330,6 +391,7 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
     BALLAST_RETURN_IF_ERROR(CheckFilters(schema, mapping.filters));
     return mapping;
   }
+  if (!columns.named) BALLAST_RETURN_IF_ERROR(CheckNoPair(schema));
   if (columns.recognise) {
     BALLAST_RETURN_IF_ERROR(RecogniseColumns(schema, &mapping));
   } else {
@@ -356,6 +418,7 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
   }
   BALLAST_RETURN_IF_ERROR(FindVideos(schema, &mapping));
   BALLAST_RETURN_IF_ERROR(FindBeside(schema, &mapping));
+  BALLAST_RETURN_IF_ERROR(FindFields(schema, columns, &mapping));
   BALLAST_RETURN_IF_ERROR(CheckFilters(schema, mapping.filters));
   return mapping;
 }
@@ -371,6 +434,7 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
   if (!mapping.images.empty()) add(mapping.images);
   if (!mapping.videos.empty()) add(mapping.videos);
   for (const std::string& name : mapping.beside) add(name);
+  for (const std::string& name : mapping.fields) add(name);
   for (const RowFilter& filter : mapping.filters) add(filter.column);
   return names;
 }
@@ -387,7 +451,10 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
   };
   if (field == fields.first || field == fields.second) return true;
   if (mapping.shape == TurnShape::kTexts) return false;
-  if (is_among(kTurnSettings) || is_among(kTurnKeys)) return true;
+  if (is_among(kTurnSettings) || is_among(kTurnKeys) ||
+      is_among(mapping.turn_fields)) {
+    return true;
+  }
   return mapping.shape == TurnShape::kMessages &&
          (field == "type" || field == "text" || field == "path" ||
           field == "image" || field == "video" || is_among(kPartSettings) ||

@@ -23,7 +23,9 @@ struct RowMapping {
   TurnShape shape = TurnShape::kConversations;
   // Parts of `content` have a field of images, which is not read.
   bool parts_hold_images = false;
-  std::vector<std::string> beside;  // of kBeside
+  std::vector<std::string> beside;       // of kBeside
+  std::vector<std::string> fields;       // columns of sources[].fields
+  std::vector<std::string> turn_fields;  // in the structs of turns
   std::vector<RowFilter> filters;
 };
 

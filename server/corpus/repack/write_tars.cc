@@ -101,6 +101,13 @@ absl::Status AddVideos(const RawSample& sample, const std::string& key,
 // Adds one sample to a tar.
 absl::Status AddSample(const RawSample& sample, uint64_t ordinal,
                        TarWriter* tar) {
+  if (!sample.fields.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        sample.name,
+        ": a document with fields (sources[].fields), which have no place in a "
+        "tar beside a text: train on the source as it is, or repack it without "
+        "them"));
+  }
   const std::string key = absl::StrFormat("%09d", ordinal);
   for (size_t i = 0; i < sample.images.size(); ++i) {
     const absl::string_view extension = ImageExtension(sample.images[i]);

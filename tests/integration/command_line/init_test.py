@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import struct
 import tarfile
 import unittest
 
@@ -103,6 +104,26 @@ class InitTest(tools.ToolTest):
         for name in ("plain", "obelics", "matched"):
             self.assertIn("%s: jsonl %s.jsonl" % (name, name), said)
         self.assertEqual(self.text(folder).count('media_root: "media"'), 2)
+
+    def test_token_ids_of_megatron(self):
+        folder = self.path("tokens")
+        os.mkdir(folder)
+        lengths = [5 + i for i in range(12)]
+        with open(folder + "/web_text_document.bin", "wb") as file:
+            for i, length in enumerate(lengths):
+                file.write(struct.pack("<%dH" % length, *range(i, i + length)))
+        starts = [2 * sum(lengths[:i]) for i in range(12)]
+        with open(folder + "/web_text_document.idx", "wb") as file:
+            file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 12, 13))
+            file.write(struct.pack("<12i12q13q", *lengths, *starts, *range(13)))
+        said, plan = self.runs(folder)
+        self.assertIn("megatron web_text_document.idx, 12 samples in 1 file", said)
+        # 8 samples, each drawn once.
+        drawn = sorted(
+            sample["tokens"] for micro in plan["micro_batches"] for sample in micro["samples"]
+        )
+        self.assertEqual(len(drawn), len(set(drawn)))
+        self.assertLessEqual(set(drawn), set(lengths))
 
     def test_agents_need_the_checkpoints_template(self):
         folder = self.path("agents")

@@ -200,6 +200,35 @@ TEST(PayloadBytesTest, CountsTheFilesOfEncodedImages) {
             language);
 }
 
+// docs/block.md: the numbers of fields follow the positions, and a language
+// block says that it has some.
+TEST(PayloadBytesTest, HasRoomForFields) {
+  const LanguagePayload plain = LayOutLanguage(9, 3);
+  const LanguagePayload none = LayOutLanguage(9, 3, {});
+  EXPECT_EQ(plain.bytes, RoundUp(48 + 48 + 9 * 12));
+  EXPECT_EQ(none.bytes, plain.bytes);
+  const LanguagePayload with = LayOutLanguage(9, 3, {2, 5});
+  EXPECT_EQ(with.positions, plain.positions);
+  EXPECT_EQ(with.values, 48u + 48u + 112u);
+  EXPECT_EQ(with.rows, with.values + 32u);
+  EXPECT_EQ(with.bytes, RoundUp(with.rows + 2 * 36));
+
+  v1::Job job;
+  for (const auto per :
+       {v1::Source::Field::PER_SAMPLE, v1::Source::Field::PER_TOKEN,
+        v1::Source::Field::PER_TURN}) {
+    job.add_fields()->set_per(per);
+  }
+  const BlockGeometry geometry = GetGeometry(job);
+  EXPECT_EQ(geometry.fields.per_sample, 1u);
+  EXPECT_EQ(geometry.fields.per_token, 2u);
+  FieldCounts counts;
+  const std::vector<FieldPlace> places = PlaceFields(job.fields(), &counts);
+  EXPECT_FALSE(places[0].per_token);
+  EXPECT_TRUE(places[2].per_token);
+  EXPECT_EQ(places[2].number, 1u);
+}
+
 // docs/block.md: a crop is grid * patch + margin pixels high and wide; its
 // record names the image that it is of.
 TEST(PayloadBytesTest, LaysOutTheCropsOfEachImage) {

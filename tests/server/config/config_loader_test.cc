@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "server/config/source_fields.h"
 
 namespace ballast {
 namespace {
@@ -52,6 +53,29 @@ serve: {listen: ["unix:/run/ballast/a.sock"], http: "127.0.0.1:9464", threads: a
         on_bad_sample: placeholder, max_bad_samples: 100}
 security: {tls: {cert: tls/server.pem, key: tls/server.key, client_ca: /ca.pem}, tokens_file: tokens}
 )";
+
+TEST(LoadConfig, ReadsFieldsByTheirTypeAlone) {
+  const v1::Config config = Load(R"(
+sources: [{name: a, format: jsonl, path: a, fields: {channel: int32, advantage: {type: float32, per: token, default: 0.5}}}]
+batch: {global: 8, micro: 4}
+topology: {modules: {language: {}}}
+)");
+  const auto& fields = config.sources(0).fields();
+  ASSERT_EQ(fields.size(), 2u);
+  EXPECT_EQ(fields.at("channel").type(), v1::Source::Field::TYPE_INT32);
+  EXPECT_EQ(fields.at("channel").per(), v1::Source::Field::PER_SAMPLE);
+  EXPECT_FALSE(fields.at("channel").has_default_());
+  EXPECT_EQ(fields.at("advantage").type(), v1::Source::Field::TYPE_FLOAT32);
+  EXPECT_EQ(fields.at("advantage").per(), v1::Source::Field::PER_TOKEN);
+  EXPECT_EQ(fields.at("advantage").default_(), 0.5);
+  const std::vector<v1::Job::Field> job = GetJobFields(config);
+  ASSERT_EQ(job.size(), 2u);
+  EXPECT_EQ(job[0].name(), "advantage");
+  EXPECT_EQ(job[1].name(), "channel");
+  EXPECT_EQ(FieldsKey(config.sources(0)),
+            "field advantage float32 per token default 0.5\n"
+            "field channel int32 per sample\n");
+}
 
 TEST(LoadConfig, ReadsAnExampleWithEverySection) {
   const v1::Config config = Load(kDesign);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
 #include "server/config/model_profile.h"
+#include "server/config/source_fields.h"
 #include "server/delivery/block.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
@@ -410,6 +412,42 @@ TEST(FamilyPlaceholderTest, VideosHaveTheIdThatTheModelWants) {
     }
     EXPECT_EQ(count(model.token_ids().pad()), kBehind);
   }
+}
+
+// Its fields have their defaults, or 0, and no byte is left as it was.
+TEST(FieldPlaceholderTest, HasDefaults) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.set_tokenizer("bytes");
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto text = ModelText::Create(model, tokenizer->get());
+  ASSERT_TRUE(text.ok()) << text.status();
+  using Field = v1::Source::Field;
+  const std::vector<FieldSpec> specs = {
+      {"a", Field::TYPE_INT32, Field::PER_SAMPLE, 7},
+      {"b", Field::TYPE_FLOAT32, Field::PER_TOKEN, 0.5},
+      {"c", Field::TYPE_INT32, Field::PER_SAMPLE, std::nullopt},
+      {"d", Field::TYPE_INT32, Field::PER_TURN, std::nullopt}};
+  SampleRequest request = {};
+  request.record.tokens = 5;
+  const LanguagePayload layout = LayOutLanguage(5, 3, {2, 2});
+  AlignedBuffer payload = AlignedBuffer::Create(layout.bytes).value();
+  request.payload = payload.bytes();
+  std::fill(request.payload.begin(), request.payload.end(), 0xAB);
+  FillLanguagePlaceholder(request, **text, {}, {}, {}, specs);
+  const auto* values = reinterpret_cast<const int32_t*>(
+      request.payload.data() + layout.values);
+  EXPECT_EQ(values[0], 7);
+  EXPECT_EQ(values[1], 0);
+  const uint8_t* rows = request.payload.data() + layout.rows;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(reinterpret_cast<const float*>(rows)[i], 0.5f);
+    EXPECT_EQ(reinterpret_cast<const int32_t*>(rows)[5 + i], 0);
+  }
+  EXPECT_EQ(std::count(request.payload.begin(), request.payload.end(), 0xAB),
+            0);
 }
 
 }  // namespace

@@ -110,6 +110,28 @@ TEST_F(RecipeTest, MakesASampleOfALine) {
                                              CookedSample::Medium("c")));
 }
 
+TEST_F(RecipeTest, GivesFields) {
+  const auto recipe = Make(
+      "    q = record.json()['q']\n"
+      "    fields = {'advantage': 0.1, 'reward': [1, None]}\n"
+      "    if q == 'text': return recipe.Sample(text=q, fields=fields)\n"
+      "    return recipe.Sample([{'role': 'user', 'content': q}], "
+      "fields=fields)\n");
+  const auto turns = Cook(*recipe, Line(R"({"q": "turns"})"));
+  ASSERT_TRUE(turns.ok()) << turns.status();
+  EXPECT_EQ(Json::parse((*turns)->text),
+            Json::parse(R"({"messages": [{"role": "user", "content": "turns"}],
+                            "advantage": 0.1, "reward": [1, null]})"));
+  EXPECT_EQ((*turns)->fields, "");
+  const auto document = Cook(*recipe, Line(R"({"q": "text"})"));
+  ASSERT_TRUE(document.ok()) << document.status();
+  EXPECT_EQ((*document)->text, "text");
+  EXPECT_EQ((*document)->fields, R"({"advantage":0.1,"reward":[1,null]})");
+  EXPECT_THAT(Refusal("    if 'sound' in record.json(): return None\n"
+                      "    return recipe.Sample([], fields={'messages': 1})\n"),
+              HasSubstr("field 'messages' beside another key of this name"));
+}
+
 TEST_F(RecipeTest, MakesASampleOfMembers) {
   const auto recipe = Make(
       "    m = record.members\n"

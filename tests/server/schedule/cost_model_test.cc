@@ -39,6 +39,25 @@ TEST(SampleCostTest, IsLinearPlusQuadratic) {
   EXPECT_EQ(JointCost(size, costs), vision + language);
 }
 
+// Forward and the gradients of inputs and of weights take a third each.
+TEST(SampleCostTest, FrozenModulesCostLess) {
+  v1::Balance::Cost coefficients;
+  coefficients.mutable_vision()->set_linear(6);
+  coefficients.mutable_vision()->set_quadratic(3);
+  coefficients.mutable_vision()->set_backward(
+      v1::Balance::Coefficients::BACKWARD_NONE);
+  coefficients.mutable_language()->set_linear(6);
+  coefficients.mutable_language()->set_backward(
+      v1::Balance::Coefficients::BACKWARD_INPUTS);
+  std::vector<ModuleCost> costs = GetModuleCosts(coefficients);
+  EXPECT_DOUBLE_EQ(costs[0].linear, 2);
+  EXPECT_DOUBLE_EQ(costs[0].quadratic, 1);
+  EXPECT_DOUBLE_EQ(costs[1].linear, 4);
+  coefficients.mutable_vision()->set_backward(
+      v1::Balance::Coefficients::BACKWARD_FULL);
+  EXPECT_EQ(GetModuleCosts(coefficients)[0].linear, 6);
+}
+
 // Of a video's five frames of 4*4 patches, three temporal patches attend, each
 // within itself; an image of two crops counts both.
 TEST(SampleCostTest, AVideoCountsItsTemporalPatches) {

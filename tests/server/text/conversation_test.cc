@@ -112,17 +112,13 @@ TEST(ParseConversationTest, RefusesTurnsThatAreNotLearntAsTheyStand) {
                    role, R"(", "content": "a", )", keys, "}]}"))
         .status();
   };
-  for (const char* keys :
-       {R"("weight": 0)", R"("weight": 0.5)", R"("loss": false)",
-        R"("train": false)", R"("loss": 0)"}) {
-    const absl::Status status = parse("assistant", keys);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << keys;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("every turn of an assistant is learnt whole"));
+  for (const char* keys : {R"("weight": 1.5)", R"("weight": -1)"}) {
+    EXPECT_THAT(std::string(parse("assistant", keys).message()),
+                HasSubstr("wanted 0 to 1"));
     EXPECT_TRUE(parse("user", keys).ok()) << keys;
   }
-  EXPECT_THAT(std::string(parse("assistant", R"("weight": 0)").message()),
-              HasSubstr("turn 2: `weight` is 0"));
+  EXPECT_EQ(parse("assistant", R"("weight": 1.5)").message(),
+            "turn 2: `weight` is 1.5; wanted 0 to 1");
   for (const char* keys :
        {R"("tool_calls": [{"id": "x"}])", R"("function_call": {"name": "x"})",
         R"("reasoning_content": "so")"}) {
@@ -141,6 +137,27 @@ TEST(ParseConversationTest, RefusesTurnsThatAreNotLearntAsTheyStand) {
         R"("weight": "light")"}) {
     EXPECT_TRUE(parse("assistant", keys).ok()) << keys;
   }
+}
+
+TEST(ParseConversationTest, SaysHowMuchTurnsCount) {
+  const auto weight = [](const std::string& keys) {
+    const auto turns = ParseConversation(absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "q", "weight": 0}, )",
+        R"({"role": "assistant", "content": "a", )", keys, "}]}"));
+    EXPECT_TRUE(turns.ok()) << turns.status();
+    EXPECT_EQ((*turns)[0].weight, 1) << "a question is not learnt";
+    EXPECT_EQ((*turns)[1].number, 2u);
+    return (*turns)[1].weight;
+  };
+  for (const char* keys :
+       {R"("weight": 0)", R"("loss": false)", R"("train": false)",
+        R"("loss": 0)", R"("weight": 1, "train": false)",
+        R"("weight": 0.5, "train": false)"}) {
+    EXPECT_EQ(weight(keys), 0) << keys;
+  }
+  EXPECT_EQ(weight(R"("weight": 0.5)"), 0.5f);
+  EXPECT_EQ(weight(R"("weight": 0.1, "train": true)"), 0.1f);
+  EXPECT_EQ(weight(R"("loss": 1.25, "weight": null)"), 1);
 }
 
 // ShareGPT's and OpenAI's files have them beside the turns.

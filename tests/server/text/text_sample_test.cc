@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
 #include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
@@ -339,6 +340,88 @@ TEST_F(TextSampleTest, TruncationDropsTextFromTheEndAndNeverAnImage) {
                 .status()
                 .code(),
             absl::StatusCode::kOutOfRange);
+}
+
+// Each token's number is its place in the whole text, placeholders included.
+TEST_F(TextSampleTest, FieldsAreCutWithTheirTokens) {
+  const std::string turns =
+      R"("messages": [{"role": "user", "content": "ab<image>cd"},
+          {"role": "assistant", "content": "ef<image>gh", "part": 7}])";
+  const std::vector<TileShape> images = {Grid(4, 4), Grid(2, 4)};
+  FieldSpec place = {
+      "place", v1::Source::Field::TYPE_INT32, v1::Source::Field::PER_TOKEN, {}};
+  FieldSpec part = {"part", v1::Source::Field::TYPE_INT32,
+                    v1::Source::Field::PER_TURN, 5};
+  const std::vector<FieldSpec> specs = {part, place};
+  const uint32_t user = 1 + 5 + 2 + (4 + 2) + 2 + 2;
+  const uint32_t assistant = 1 + 10 + 2 + (2 + 2) + 2 + 2;
+  std::string places;
+  for (uint32_t i = 0; i < user + assistant; ++i) {
+    absl::StrAppend(&places, i == 0 ? "" : ",", i);
+  }
+  const auto build = [&](absl::string_view given, uint32_t limit) {
+    const std::string json = absl::StrCat("{", turns, given, "}");
+    return BuildText(json, TextForm::kConversation, images,
+                     Options(limit, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT), {},
+                     {specs, json});
+  };
+  const std::string given = absl::StrCat(R"(, "place": [)", places, "]");
+  for (const uint32_t limit : {user + assistant, user + 8, user - 3}) {
+    const auto sample = build(given, limit);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    const size_t tokens = sample->ids.size();
+    ASSERT_EQ(tokens, limit);
+    ASSERT_EQ(sample->field_rows.size(), 2 * tokens);
+    // The images stay, and the first of all other tokens.
+    uint32_t text_left = limit - (4 + 2) - (2 + 2);
+    size_t i = 0;
+    for (uint32_t at = 0; at < user + assistant; ++at) {
+      const uint32_t second = user + 1 + 10 + 2;
+      const bool is_image =
+          (at >= 8 && at < 8 + 6) || (at >= second && at < second + 4);
+      if (!is_image && text_left == 0) continue;
+      if (!is_image) --text_left;
+      ASSERT_LT(i, tokens);
+      EXPECT_EQ(sample->field_rows[i], at < user ? 5u : 7u);
+      EXPECT_EQ(sample->field_rows[tokens + i++], at);
+    }
+  }
+  EXPECT_THAT(std::string(build(", \"place\": [1]", 99).status().message()),
+              HasSubstr("field place: found 1 numbers, and the rendered text "
+                        "has 39 tokens"));
+  EXPECT_THAT(std::string(build("", 99).status().message()),
+              HasSubstr("field place: missing"));
+}
+
+TEST_F(TextSampleTest, TurnsOfNoWeightAreNotLearnt) {
+  const auto json = [](const char* weight) {
+    return absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "q"},
+            {"role": "assistant", "content": "a", "weight": )",
+        weight, R"(}, {"role": "user", "content": "q"},
+            {"role": "assistant", "content": "b"}]})");
+  };
+  Expected expected;
+  for (const char* answer : {"a", "b"}) {
+    const bool learnt = *answer == 'b';
+    expected.Id(kImStart).Text("user\nq").Id(kImEnd).Text("\n");
+    expected.Id(kImStart).Text("assistant\n").Text(answer, learnt);
+    expected.Id(kImEnd, learnt).Text("\n");
+  }
+  ExpectEqual(BuildConversation(json("0"), {}, Options()), expected);
+  EXPECT_THAT(
+      std::string(
+          BuildConversation(json("0.5"), {}, Options()).status().message()),
+      HasSubstr("turn 2: `weight` is 0.5, which scales loss_mask: name "
+                "it in the source's fields"));
+  const std::vector<FieldSpec> specs = {{"weight",
+                                         v1::Source::Field::TYPE_FLOAT32,
+                                         v1::Source::Field::PER_TURN, 1}};
+  const std::string half = json("0.5");
+  const auto sample = BuildText(half, TextForm::kConversation, {}, Options(),
+                                {}, {specs, half});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->label_tokens, 4u);
 }
 
 TEST_F(TextSampleTest, ImagesBeyondTheLimitTakeNoMemory) {

@@ -95,6 +95,89 @@ TEST(PackTextTest, PositionsMayHaveOneAxis) {
   EXPECT_THAT(batch.Get<int64_t>("input_ids"), ElementsAre(1, 2));
 }
 
+v1::Job JobWithFields() {
+  using Field = v1::Source::Field;
+  v1::Job job;
+  const auto add = [&job](const char* name, Field::Type type, Field::Per per) {
+    v1::Job::Field* field = job.add_fields();
+    field->set_name(name);
+    field->set_type(type);
+    field->set_per(per);
+  };
+  add("advantage", Field::TYPE_FLOAT32, Field::PER_SAMPLE);
+  add("channel", Field::TYPE_INT32, Field::PER_SAMPLE);
+  add("logprob", Field::TYPE_FLOAT32, Field::PER_TOKEN);
+  add("weight", Field::TYPE_FLOAT32, Field::PER_TURN);
+  return job;
+}
+
+Payload WithFields(Payload payload, size_t tokens, float advantage,
+                   int32_t channel, const std::vector<float>& logprob,
+                   const std::vector<float>& weight) {
+  const LanguagePayload at = LayOutLanguage(tokens, 1, {2, 2});
+  std::memcpy(payload.bytes + at.values, &advantage, 4);
+  std::memcpy(payload.bytes + at.values + 4, &channel, 4);
+  std::memcpy(payload.bytes + at.rows, logprob.data(), tokens * 4);
+  std::memcpy(payload.bytes + at.rows + tokens * 4, weight.data(), tokens * 4);
+  return payload;
+}
+
+TEST(PackTextTest, FieldsAreJoinedAsTokensAre) {
+  const Payload a = WithFields(Text({11, 12, 13}, {12, 13, -100}, {0, 1, 2}), 3,
+                               -1.5f, 7, {1, 2, 3}, {1, 0.5f, 0.25f});
+  const Payload b = WithFields(Text({21, 9}, {9, -100}, {0, 1}), 2, 2.5f, -7,
+                               {4, 5}, {1, 0.75f});
+  PackedBatch batch;
+  batch.field_table = *MakeFieldTable(JobWithFields());
+  batch.table = MakeTensorTable(GetFieldRows(*batch.field_table));
+  PackInto({{a.bytes, 3}, {b.bytes, 2}}, *LayOutText({3, 2}, 4), 1, 9, &batch);
+  EXPECT_THAT(batch.Get<float>("fields.advantage"), ElementsAre(-1.5f, 2.5f));
+  EXPECT_THAT(batch.Get<int32_t>("fields.channel"), ElementsAre(7, -7));
+  EXPECT_THAT(batch.Get<float>("fields.logprob"),
+              ElementsAre(1, 2, 3, 0, 4, 5, 0, 0));
+  EXPECT_THAT(batch.Get<float>("fields.weight"),
+              ElementsAre(1, 0.5f, 0.25f, 0, 1, 0.75f, 0, 0));
+  // Of the token that the label names.
+  EXPECT_THAT(batch.Get<float>("loss_mask"),
+              ElementsAre(0.5f, 0.25f, 0, 0, 0.75f, 0, 0, 0));
+  EXPECT_EQ(FindTensor(batch, "fields.logprob")->shape.sides[0], 1);
+
+  // Context rank 1 of 2 has tokens 1 and 2 of 4.
+  batch.context = {2, 1};
+  PackInto({{a.bytes, 3}, {b.bytes, 2}}, *LayOutText({3, 2}, 4), 1, 9, &batch);
+  EXPECT_THAT(batch.Get<float>("fields.advantage"), ElementsAre(-1.5f, 2.5f));
+  EXPECT_THAT(batch.Get<float>("fields.logprob"), ElementsAre(2, 3, 5, 0));
+  EXPECT_THAT(batch.Get<float>("loss_mask"), ElementsAre(0.25f, 0, 0, 0));
+
+  // A stage in the middle has no loss, but fields.
+  batch.context = {};
+  batch.fields.labels = false;
+  PackInto({{a.bytes, 3}}, *LayOutText({3}, 1), 1, 9, &batch);
+  EXPECT_THAT(batch.Get<float>("fields.logprob"), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(batch.Get<float>("loss_mask").empty());
+}
+
+TEST(FieldTableTest, RefusesWhatItDoesNotKnow) {
+  const auto refused = [](const v1::Job& job) {
+    return absl::IsInvalidArgument(MakeFieldTable(job).status());
+  };
+  EXPECT_FALSE(refused(JobWithFields()));
+  v1::Job job = JobWithFields();
+  job.mutable_fields(1)->set_name("advantage");
+  EXPECT_TRUE(refused(job));
+  job.mutable_fields(1)->set_name("");
+  EXPECT_TRUE(refused(job));
+  job = JobWithFields();
+  job.mutable_fields(0)->clear_type();
+  EXPECT_TRUE(refused(job));
+  job = JobWithFields();
+  job.mutable_fields(0)->clear_per();
+  EXPECT_TRUE(refused(job));
+  job = JobWithFields();
+  for (int i = 0; i < 13; ++i) *job.add_fields() = job.fields(0);
+  EXPECT_TRUE(refused(job));
+}
+
 TEST(DigestTest, CoversEveryTensorAndItsLength) {
   PackedBatch batch;
   const std::string empty = ComputeDigest(batch);

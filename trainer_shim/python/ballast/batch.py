@@ -46,6 +46,9 @@ class Batch(_Base):
     totals: Totals  #: this rank's samples
     micro_batch_totals: Totals  #: all ranks' samples of this micro-batch
     step_totals: Totals  #: all ranks' samples of the step
+    #: The numbers of sources[].fields, by name: [samples], or like `input_ids` for those
+    #: of turns and tokens. Empty on a rank without text.
+    fields: Dict[str, Any]
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,6 +56,7 @@ class Batch(_Base):
         self._samples: Optional[List[Sample]] = None
         self._schedule: Optional[Callable[[], Any]] = None
         self._counts: Optional[Dict[str, List[int]]] = None
+        self.fields = {}
 
     @property
     def samples(self) -> List[Sample]:
@@ -99,14 +103,9 @@ class Batch(_Base):
         copy.__dict__.update(self.__dict__)
         copy._samples = list(self.samples)
         copy._parts = []
+        copy.fields = {key: _clone(value) for key, value in self.fields.items()}
         for key, value in self.items():
-            if isinstance(value, Tensor):
-                raise InvalidArgument(
-                    'clone: a loader with array="dlpack" cannot copy; copy the arrays that '
-                    "you make of its tensors"
-                )
-            copy_of = getattr(value, "clone", None) or getattr(value, "copy", None)
-            copy[key] = copy_of() if copy_of else value
+            copy[key] = _clone(value)
         return copy
 
     def digest(self, stream: int = 0) -> str:
@@ -128,6 +127,17 @@ class Batch(_Base):
             part.record_stream(stream or None)
 
 
+def _clone(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        raise InvalidArgument(
+            'clone: a loader with array="dlpack" cannot copy; copy the arrays that you make of '
+            "its tensors"
+        )
+    copy_of = getattr(value, "clone", None) or getattr(value, "copy", None)
+    return copy_of() if copy_of else value
+
+
+_FIELD = "fields."
 _INFO_ONE = ("step", "micro_batch", "num_micro_batches")
 _INFO_LARGEST = ("max_seqlen", "vision_max_seqlen")
 _INFO_SUM = ("bytes_read", "bytes_moved")
@@ -153,7 +163,10 @@ def batch_of(
     for part in parts:
         for raw in part.tensors():
             tensor = Tensor(raw, part)
-            batch[tensor.name] = to_array(tensor)
+            if tensor.name.startswith(_FIELD):
+                batch.fields[tensor.name[len(_FIELD) :]] = to_array(tensor)
+            else:
+                batch[tensor.name] = to_array(tensor)
         if part.info.module == _structs.MODULES["language"]:
             batch["max_seqlen"] = batch.max_seqlen
         else:

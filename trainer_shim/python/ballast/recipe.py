@@ -180,10 +180,12 @@ class Sample:
         image in the turns: Media of the record, or paths below media_root.
       videos: likewise; a list is a video by its pictures.
       tools: functions that the conversation may call, as OpenAI writes them.
+      fields: numbers of `sources[].fields`, by name: one, or a list with one for each turn or
+        token. The numbers of turns may also be keys of the turns.
       beside: further keys beside the turns, such as `system`.
     """
 
-    __slots__ = ("turns", "key", "images", "videos", "tools", "beside")
+    __slots__ = ("turns", "key", "images", "videos", "tools", "fields", "beside")
 
     def __init__(
         self,
@@ -194,6 +196,7 @@ class Sample:
         images: Sequence[Any] = (),
         videos: Sequence[Any] = (),
         tools: Any = None,
+        fields: Optional[Mapping[str, Any]] = None,
         **beside: Any,
     ):
         given = [
@@ -209,6 +212,7 @@ class Sample:
         self.images = images
         self.videos = videos
         self.tools = tools
+        self.fields = fields
         self.beside = beside
 
     def encode(self) -> bytes:
@@ -220,11 +224,17 @@ class Sample:
             root["tools"] = self.tools
         if self.beside:
             root.update(self.beside)
+        for name, value in (self.fields or {}).items():
+            if name in root:
+                raise TypeError(f"field {name!r} beside another key of this name; wanted one of the two")
+            root[name] = value
         return _DUMPS(root).encode()
 
     def encode_media(self) -> bytes:
-        """References to images and videos, as the server reads them; empty without any."""
-        if not self.images and not self.videos:
+        """References to images and videos, and the fields of a document, as the server reads
+        them; empty without any."""
+        fields = self.fields if self.key == "text" else None
+        if not self.images and not self.videos and not fields:
             return b""
         images = [_to_reference(image, "image") for image in self.images]
         videos = [
@@ -233,7 +243,8 @@ class Sample:
             else _to_reference(video, "video")
             for video in self.videos
         ]
-        return f'{{"images":[{",".join(images)}],"videos":[{",".join(videos)}]}}'.encode()
+        more = f',"fields":{_DUMPS(fields)}' if fields else ""
+        return f'{{"images":[{",".join(images)}],"videos":[{",".join(videos)}]{more}}}'.encode()
 
 
 _DUMPS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode

@@ -48,6 +48,36 @@ TEST(ConversationJsonTest, FindsImagesOfPartsUnlessTheyAreListed) {
             "path \"/etc/x\" is absolute");
 }
 
+// One of its answers would be learnt, and the other passed over without a word.
+TEST(ConversationJsonTest, RefusesPreferencePairs) {
+  const std::string turns = R"("messages": [{"role": "user", "content": "a"}])";
+  for (const char* pair :
+       {R"("rejected": "no")",
+        R"("rejected": [{"role": "user", "content": "b"}])",
+        R"("chosen": {"role": "user", "content": "b"})",
+        R"("rejected_response": "no")", R"("rejected_messages": [1])"}) {
+    for (const std::string& other :
+         {turns, std::string(R"("text": "a")"), std::string(R"("tokens": [1])"),
+          std::string(R"("prompt": "a")")}) {
+      const std::string json = absl::StrCat("{", other, ", ", pair, "}");
+      for (const absl::Status& status :
+           {ParseJsonSample(json).status(), CheckConversation(json),
+            ReadVideoParts(json).status()}) {
+        EXPECT_THAT(std::string(status.message()),
+                    HasSubstr("makes this a preference pair"))
+            << json;
+      }
+    }
+  }
+  // What says something else.
+  for (const char* flag :
+       {R"("rejected": false)", R"("rejected": null)", R"("rejected": [])",
+        R"("chosen": 1)", R"("chosen": "")"}) {
+    EXPECT_TRUE(ParseJsonSample(absl::StrCat("{", turns, ", ", flag, "}")).ok())
+        << flag;
+  }
+}
+
 // They would be trained on with another text, or in another order.
 TEST(ConversationJsonTest, RefusesKeysAndPartsThatNameDifferentFiles) {
   const auto parse = [](const std::string& keys, const std::string& parts) {

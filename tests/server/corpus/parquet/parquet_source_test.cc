@@ -318,6 +318,69 @@ TEST_F(ParquetSourceTest, KeepsHowMuchTurnsCount) {
                             R"("reasoning_content":"so"}]})");
 }
 
+// They are keys beside the turns, and in them; of a document beside its text.
+TEST_F(ParquetSourceTest, HasFieldsOfColumnsAndTurns) {
+  v1::Source source = GetSource("fields.parquet");
+  const auto add = [&](const char* name, v1::Source::Field::Per per,
+                       bool may_lack) {
+    v1::Source::Field& field = (*source.mutable_fields())[name];
+    field.set_type(v1::Source::Field::TYPE_FLOAT32);
+    field.set_per(per);
+    if (may_lack) field.set_default_(0);
+  };
+  add("advantage", v1::Source::Field::PER_SAMPLE, false);
+  add("logprob", v1::Source::Field::PER_TOKEN, false);
+  add("part", v1::Source::Field::PER_TURN, false);
+  EXPECT_EQ(Build(source).bad.size(), 0u);
+  const auto opened = Open(source);
+  const auto text = [&](uint64_t i) {
+    const auto sample = ReadSample(*opened, i);
+    EXPECT_TRUE(sample.ok()) << sample.status();
+    return sample.ok() ? sample->text : "";
+  };
+  EXPECT_EQ(text(0),
+            R"({"messages":[{"role":"user","content":"q","part":0},)"
+            R"({"role":"assistant","content":"a"}],)"
+            R"("advantage":0.10000000149011612,"logprob":[0.5,0.25]})");
+  EXPECT_EQ(text(1), R"({"messages":[{"role":"user","content":"q","part":1},)"
+                     R"({"role":"assistant","content":"a"}]})");
+
+  add("missing", v1::Source::Field::PER_SAMPLE, false);
+  const auto report = BuildIndex(source, folder_, FakeOptions());
+  EXPECT_THAT(std::string(report.status().message()),
+              HasSubstr("no column missing, which sources[].fields names"));
+  add("missing", v1::Source::Field::PER_SAMPLE, true);
+  EXPECT_EQ(Build(source).bad.size(), 0u);
+
+  source = GetSource("fields_text.parquet");
+  add("advantage", v1::Source::Field::PER_SAMPLE, false);
+  EXPECT_EQ(Build(source).bad.size(), 0u);
+  const auto document = ReadSample(*Open(source), 1);
+  ASSERT_TRUE(document.ok()) << document.status();
+  EXPECT_EQ(document->text, "b");
+  EXPECT_EQ(document->fields, R"({"advantage":2})");
+  add("name", v1::Source::Field::PER_SAMPLE, false);
+  EXPECT_THAT(
+      std::string(
+          BuildIndex(source, folder_, FakeOptions()).status().message()),
+      HasSubstr("column name: found string; wanted a number"));
+}
+
+TEST_F(ParquetSourceTest, RefusesPreferencePairs) {
+  for (const char* name : {"pair.parquet", "pair_text.parquet"}) {
+    v1::Source source = GetSource(name);
+    const auto report = BuildIndex(source, folder_, FakeOptions());
+    EXPECT_EQ(report.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(report.status().message()),
+                HasSubstr("makes this a preference pair"));
+  }
+  EXPECT_EQ(Build(GetSource("pair_flag.parquet")).bad.size(), 0u);
+  // The user has chosen one of its answers.
+  v1::Source source = GetSource("pair.parquet");
+  source.mutable_columns()->set_messages("rejected");
+  EXPECT_EQ(Build(source).samples, 1u);
+}
+
 // One such text does not cost the row group: who reads the conversation decides
 // about the row.
 TEST_F(ParquetSourceTest, KeepsTextsThatAreNotUtf8) {

@@ -201,6 +201,29 @@ def turn_weights():
          answered(reasoning_content="so")], pa.list_(turn))}), [], [])
 
 
+def fields():
+    """Numbers of rows, of turns and of tokens."""
+    turn = pa.struct([("role", pa.string()), ("content", pa.string()), ("part", pa.int8())])
+    write("fields.parquet", pa.table({
+        "messages": pa.array([[{"role": "user", "content": "q", "part": r},
+                               {"role": "assistant", "content": "a", "part": None}]
+                              for r in range(3)], pa.list_(turn)),
+        "advantage": pa.array([0.1, None, -2.0], pa.float32()),
+        "logprob": pa.array([[0.5, 0.25], [], None], pa.list_(pa.float64()))}), [], [])
+    write("fields_text.parquet", pa.table({
+        "text": ["a", "b"], "advantage": pa.array([1, 2], pa.int64()),
+        "name": ["x", "y"]}), [], [])
+
+
+def pairs():
+    """Preference pairs, in two of their forms."""
+    turns = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]]
+    write("pair.parquet", pa.table({"messages": turns, "rejected": turns}), [], [])
+    write("pair_text.parquet", pa.table({"text": ["q"], "chosen": ["a"], "rejected": ["b"]}),
+          [], [])
+    write("pair_flag.parquet", pa.table({"messages": turns, "rejected": [False]}), [], [])
+
+
 def agents():
     """Conversations with tools, as `datasets` writes them: a struct has the fields of all rows."""
     city = pa.struct([("city", pa.string()), ("days", pa.int64())])
@@ -583,7 +606,7 @@ def videos():
 
 
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             turn_weights, agents, documents, beside, unfit, heads, pages, placed, image_parts, videos):
+             turn_weights, fields, pairs, agents, documents, beside, unfit, heads, pages, placed, image_parts, videos):
     make()
 # Those that are compared row by row apart: they are long, and parsing takes time.
 ROWS_ALONE = ("pages_", "placed_")

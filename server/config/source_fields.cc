@@ -1,0 +1,195 @@
+#include "server/config/source_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/message_fields.h"
+#include "proto/block/block_layout.h"
+#include "server/config/config_keys.h"
+
+namespace ballast {
+namespace {
+
+using Field = v1::Source::Field;
+
+// "float32 token", as the configuration writes them.
+std::string Describe(const FieldSpec& spec) {
+  return absl::StrCat(
+      EnumWord(*Field::Type_descriptor()->FindValueByNumber(spec.type)),
+      " per ", EnumWord(*Field::Per_descriptor()->FindValueByNumber(spec.per)));
+}
+
+// "advantage: float32 per sample, channel: int32 per sample"
+std::string Describe(const std::vector<FieldSpec>& specs) {
+  if (specs.empty()) return "none";
+  std::string text;
+  for (const FieldSpec& spec : specs) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", spec.name, ": ",
+                    Describe(spec));
+  }
+  return text;
+}
+
+bool IsName(absl::string_view name) {
+  constexpr size_t kMaxLength = 64;
+  return !name.empty() && name.size() <= kMaxLength &&
+         !absl::ascii_isdigit(name[0]) &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+void CheckField(const FieldSpec& spec, const std::string& key,
+                KeyReport* report) {
+  if (!IsName(spec.name)) {
+    return report->AddFault(
+        key, absl::StrCat("found ", Shown(spec.name),
+                          "; wanted letters, digits and _, a letter or _ "
+                          "first, at most 64 of them"));
+  }
+  if (report->HasFaultWithin(key)) return;
+  if (spec.type == Field::TYPE_INT32 && spec.missing.has_value() &&
+      (*spec.missing != std::floor(*spec.missing) ||
+       std::abs(*spec.missing) > std::numeric_limits<int32_t>::max())) {
+    report->AddFault(ChildKey(key, "default"),
+                     absl::StrCat("found ", *spec.missing,
+                                  "; wanted a whole number of 32 bits beside "
+                                  "type: int32"));
+  }
+  if (spec.name == kWeightField &&
+      (spec.type != Field::TYPE_FLOAT32 || spec.per != Field::PER_TURN ||
+       spec.missing != 1)) {
+    report->AddFault(key, absl::StrCat("found ", Describe(spec),
+                                       "; wanted {type: float32, per: turn, "
+                                       "default: 1}: this field is the weight "
+                                       "of each message, which scales "
+                                       "loss_mask"));
+  }
+}
+
+// Whether records of the format hold keys or columns.
+bool HasKeys(v1::Source::Format format) {
+  return format == v1::Source::FORMAT_WEBDATASET ||
+         format == v1::Source::FORMAT_JSONL ||
+         format == v1::Source::FORMAT_PARQUET ||
+         format == v1::Source::FORMAT_ENERGON;
+}
+
+bool AreSame(const std::vector<FieldSpec>& a, const std::vector<FieldSpec>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const FieldSpec& one, const FieldSpec& other) {
+                      return one.name == other.name && one.type == other.type &&
+                             one.per == other.per;
+                    });
+}
+
+}  // namespace
+
+std::vector<FieldSpec> GetFieldSpecs(const v1::Source& source) {
+  std::vector<FieldSpec> specs;
+  for (const auto& [name, field] : source.fields()) {
+    FieldSpec& spec = specs.emplace_back();
+    spec.name = name;
+    spec.type = field.type();
+    spec.per = field.per();
+    if (field.has_default_()) spec.missing = field.default_();
+  }
+  std::sort(
+      specs.begin(), specs.end(),
+      [](const FieldSpec& a, const FieldSpec& b) { return a.name < b.name; });
+  return specs;
+}
+
+std::vector<v1::Job::Field> GetJobFields(const v1::Config& config) {
+  std::vector<v1::Job::Field> fields;
+  if (config.sources().empty()) return fields;
+  for (const FieldSpec& spec : GetFieldSpecs(config.sources(0))) {
+    v1::Job::Field& field = fields.emplace_back();
+    field.set_name(spec.name);
+    field.set_type(spec.type);
+    field.set_per(spec.per);
+  }
+  return fields;
+}
+
+std::string FieldsKey(const v1::Source& source) {
+  std::string key;
+  for (const FieldSpec& spec : GetFieldSpecs(source)) {
+    absl::StrAppend(
+        &key, "field ", spec.name, " ", Describe(spec),
+        spec.missing.has_value()
+            ? absl::StrCat(" default ", FingerprintNumber(*spec.missing))
+            : "",
+        "\n");
+  }
+  return key;
+}
+
+void AddFieldEntries(const v1::Config& config,
+                     std::map<std::string, std::string>* entries) {
+  for (const v1::Source& source : config.sources()) {
+    for (const FieldSpec& spec : GetFieldSpecs(source)) {
+      const std::string key = absl::StrCat("fields.", spec.name);
+      (*entries)[key] = Describe(spec);
+      if (!spec.missing.has_value()) continue;
+      (*entries)[absl::StrCat(key, ".default.", source.name())] =
+          FingerprintNumber(*spec.missing);
+    }
+  }
+}
+
+void ValidateFields(const v1::Config& config, KeyReport* report) {
+  const auto is_sound = [&](int i) {
+    return !report->HasFaultWithin(ChildKey(ItemKey("sources", i), "fields")) &&
+           !report->IsFaulty(ItemKey("sources", i));
+  };
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    const std::string key = ChildKey(ItemKey("sources", i), "fields");
+    if (report->IsFaulty(key) || source.fields().empty()) continue;
+    if (!HasKeys(source.format())) {
+      if (report->IsFaulty(ChildKey(ItemKey("sources", i), "format"))) continue;
+      report->AddFault(key,
+                       "found beside a format whose records have no keys; "
+                       "wanted it for format: webdataset, jsonl, parquet or "
+                       "energon alone");
+      continue;
+    }
+    if (source.fields_size() > static_cast<int>(kMaxFields)) {
+      report->AddFault(key,
+                       absl::StrCat("found ", source.fields_size(),
+                                    " fields; wanted at most ", kMaxFields));
+      continue;
+    }
+    for (const FieldSpec& spec : GetFieldSpecs(source)) {
+      CheckField(spec, ChildKey(key, Shown(spec.name)), report);
+    }
+    if (absl::StartsWith(config.model().chat_template(), "checkpoint")) {
+      for (const FieldSpec& spec : GetFieldSpecs(source)) {
+        if (spec.per != Field::PER_TURN) continue;
+        report->AddFault(
+            ChildKey(ChildKey(key, Shown(spec.name)), "per"),
+            "found turn beside model.chat_template: checkpoint, whose text "
+            "does not tell which of its tokens are of which turn; wanted "
+            "sample or token, or a built-in template");
+      }
+    }
+  }
+  if (config.sources().empty() || !is_sound(0)) return;
+  const std::vector<FieldSpec> first = GetFieldSpecs(config.sources(0));
+  for (int i = 1; i < config.sources_size(); ++i) {
+    const std::vector<FieldSpec> other = GetFieldSpecs(config.sources(i));
+    if (!is_sound(i) || AreSame(first, other)) continue;
+    report->AddFault(
+        ChildKey(ItemKey("sources", i), "fields"),
+        absl::StrCat("found ", Describe(other),
+                     "; wanted those of sources[0], ", Describe(first),
+                     ": a batch holds samples of all sources, so give a field "
+                     "that one of them lacks a default there"));
+  }
+}
+
+}  // namespace ballast

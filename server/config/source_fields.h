@@ -1,0 +1,41 @@
+#ifndef BALLAST_SERVER_CONFIG_SOURCE_FIELDS_H_
+#define BALLAST_SERVER_CONFIG_SOURCE_FIELDS_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/config.pb.h"
+#include "proto/job.pb.h"
+#include "server/config/key_report.h"
+
+namespace ballast {
+
+// One of sources[].fields.
+struct FieldSpec {
+  std::string name;
+  v1::Source::Field::Type type = v1::Source::Field::TYPE_FLOAT32;
+  v1::Source::Field::Per per = v1::Source::Field::PER_SAMPLE;
+  std::optional<double> missing;  // the value where a record has none
+};
+
+// The fields of `source`, in the order of their names.
+std::vector<FieldSpec> GetFieldSpecs(const v1::Source& source);
+
+// The fields of a job, which are those of each of its sources.
+std::vector<v1::Job::Field> GetJobFields(const v1::Config& config);
+
+// All that decides what a record's fields are: one line each, "" without any.
+std::string FieldsKey(const v1::Source& source);
+
+// Adds the entries of a fingerprint.
+void AddFieldEntries(const v1::Config& config,
+                     std::map<std::string, std::string>* entries);
+
+// Checks names, types and formats, and that all sources have the same fields.
+void ValidateFields(const v1::Config& config, KeyReport* report);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CONFIG_SOURCE_FIELDS_H_
