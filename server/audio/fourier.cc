@@ -1,6 +1,7 @@
 #include "server/audio/fourier.h"
 
 #include <cmath>
+#include <cstring>
 #include <numbers>
 #include <utility>
 
@@ -15,9 +16,23 @@ std::complex<double> Root(size_t k, size_t n) {
                              static_cast<double>(n));
 }
 
+// Neighbouring lanes, which one instruction of every x86-64 and ARMv8 takes.
+using Lanes = double __attribute__((vector_size(16)));
+constexpr size_t kStep = sizeof(Lanes) / sizeof(double);
+
+Lanes Load(const double* from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof(lanes));
+  return lanes;
+}
+
+void Store(const Lanes& lanes, double* to) {
+  std::memcpy(to, &lanes, sizeof(lanes));
+}
+
 struct Point {
-  double re;
-  double im;
+  Lanes re;
+  Lanes im;
   Point operator+(const Point& o) const { return {re + o.re, im + o.im}; }
   Point operator-(const Point& o) const { return {re - o.re, im - o.im}; }
   Point operator*(double f) const { return {re * f, im * f}; }
@@ -77,18 +92,18 @@ void RunPass(const double* __restrict from, double* __restrict to,
     for (size_t q = 0; q < stride; ++q) {
       const double* in = from + (p * stride + q) * kRow;
       double* out = to + (p * kRadix * stride + q) * kRow;
-      for (size_t l = 0; l < kLanes; ++l) {
+      for (size_t l = 0; l < kLanes; l += kStep) {
         Point a[kRadix];
         for (size_t k = 0; k < kRadix; ++k) {
           const double* at = in + k * groups * stride * kRow + l;
-          a[k] = {at[0], at[kLanes]};
+          a[k] = {Load(at), Load(at + kLanes)};
         }
         Transform(a);
         for (size_t k = 0; k < kRadix; ++k) {
           if (k > 0) a[k] = a[k].Times(w[k - 1].real(), w[k - 1].imag());
           double* at = out + k * stride * kRow + l;
-          at[0] = a[k].re;
-          at[kLanes] = a[k].im;
+          Store(a[k].re, at);
+          Store(a[k].im, at + kLanes);
         }
       }
     }
@@ -144,18 +159,17 @@ void Fourier::Power(const double* samples, Scratch* scratch,
     from = to;
     to = to == scratch->a.data() ? scratch->b.data() : scratch->a.data();
   }
-  const double half = 0.5;
   for (size_t k = 0; k < bins(); ++k) {
     const double* z = from + k % half_ * 2 * kLanes;
     const double* mirrored = from + (half_ - k) % half_ * 2 * kLanes;
     const double c = split_[k].real();
     const double s = split_[k].imag();
     double* out = power + k * kLanes;
-    for (size_t l = 0; l < kLanes; ++l) {
-      const Point a = {z[l], z[kLanes + l]};
-      const Point b = {mirrored[l], -mirrored[kLanes + l]};
-      const Point x = ((a + b) + (a - b).TimesMinusI().Times(c, s)) * half;
-      out[l] = x.re * x.re + x.im * x.im;
+    for (size_t l = 0; l < kLanes; l += kStep) {
+      const Point a = {Load(z + l), Load(z + kLanes + l)};
+      const Point b = {Load(mirrored + l), -Load(mirrored + kLanes + l)};
+      const Point x = ((a + b) + (a - b).TimesMinusI().Times(c, s)) * 0.5;
+      Store(x.re * x.re + x.im * x.im, out + l);
     }
   }
 }

@@ -53,8 +53,8 @@ class LogMel {
   // Computes `count` rows from `row` on, up to the logarithm.
   void AddRows(const AudioPlan& plan, absl::Span<const float> clip,
                uint64_t row, size_t count, float* values);
-  // Writes a frame of `seen` samples as lane `l` of frame_.
-  void Window(const float* from, size_t seen, size_t l);
+  // Writes the windowed frames of all lanes, of which `seen` samples count.
+  void Window(size_t seen);
   float Logarithm(double value) const;
   // What follows the logarithm.
   void Finish(std::vector<float>* values) const;
