@@ -240,8 +240,8 @@ absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program) {
   static const bool can_box = [] {
     if (CanBoxHelpers()) return true;
     LogWarning(
-        "this kernel has no seccomp: what decodes videos and SentencePiece "
-        "text runs with the server's files and network");
+        "this kernel has no seccomp: what decodes videos, sound and "
+        "SentencePiece text runs with the server's files and network");
     return false;
   }();
   static_cast<void>(can_box);

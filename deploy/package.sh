@@ -232,10 +232,10 @@ deb() {
     echo "Depends: $depends"
     # Loaded by programs that the server holds: dpkg-shlibdeps does not see them.
     if [[ -z $only ]]; then
-      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libswscale6, python3"
+      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libsndfile1, libsoxr0, libswscale6, python3"
       echo "Conflicts: ballast-server"
     else
-      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libswscale6"
+      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libsndfile1, libsoxr0, libswscale6"
       echo "Conflicts: ballast"
     fi
     echo "Section: science"

@@ -54,6 +54,8 @@ packages=(
   libpng-dev
   libsentencepiece-dev
   libsimdjson-dev
+  libsndfile1-dev
+  libsoxr-dev
   libsqlite3-dev
   libssl-dev
   libswscale-dev

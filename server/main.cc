@@ -4,6 +4,7 @@
 #include "server/command/fetch.h"
 #include "server/command/index.h"
 #include "server/command/init.h"
+#include "server/command/inspect_audio.h"
 #include "server/command/inspect_image.h"
 #include "server/command/inspect_index.h"
 #include "server/command/inspect_recipe.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
       "inspect", "Runs one part on given input and prints the result.",
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
       "  ballast-server inspect sample --config ballast.yaml --position 17");
+  ballast::AddInspectAudio(&line, inspect);
   ballast::AddInspectBalance(&line, inspect);
   ballast::AddInspectConversation(&line, inspect);
   ballast::AddInspectFamily(&line, inspect);

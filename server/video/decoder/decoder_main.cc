@@ -79,7 +79,7 @@ bool List(MediaInput* input, Listing* listing, Fault* fault) {
 bool AnswerFacts(int file, const Request& request, Listing* listing,
                  Fault* fault) {
   const auto input =
-      MediaInput::Open(file, request.offset, request.bytes, fault);
+      MediaInput::Open(file, request.offset, request.bytes, kVideo, fault);
   if (input == nullptr) return false;
   const AVStream& stream = *input->stream();
   const AVCodecParameters& codec = *stream.codecpar;
@@ -187,7 +187,7 @@ bool AnswerDecode(int file, int memory, const Request& request,
   Listing own;
   if (known == nullptr) {
     const auto input =
-        MediaInput::Open(file, request.offset, request.bytes, fault);
+        MediaInput::Open(file, request.offset, request.bytes, kVideo, fault);
     if (input == nullptr || !List(input.get(), &own, fault)) return false;
     known = &own;
   }

@@ -71,7 +71,7 @@ bool FrameDecoder::Open() {
   next_ = 0;
   output_ = 0;
   damaged_.clear();
-  input_ = MediaInput::Open(fd_, offset_, bytes_, fault_);
+  input_ = MediaInput::Open(fd_, offset_, bytes_, kVideo, fault_);
   return input_ != nullptr && OpenCodec();
 }
 

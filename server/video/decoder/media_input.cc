@@ -1,6 +1,7 @@
 #include "server/video/decoder/media_input.h"
 
 extern "C" {
+#include <libavutil/dict.h>
 #include <libavutil/error.h>
 #include <libavutil/log.h>
 #include <libavutil/mem.h>
@@ -54,6 +55,12 @@ int RefuseToOpen(AVFormatContext*, AVIOContext**, const char*, int,
 
 }  // namespace
 
+const MediaKind kVideo = {AVMEDIA_TYPE_VIDEO, "video", kContainers, kCodecs,
+                          /*follow_edits=*/true};
+const MediaKind kSound = {AVMEDIA_TYPE_AUDIO, "sound",
+                          "mov,mp4,m4a,3gp,3g2,mj2", "aac,alac",
+                          /*follow_edits=*/false};
+
 void KeepLastError() { av_log_set_callback(RememberError); }
 
 uint64_t LoggedErrors() { return logged_errors; }
@@ -69,7 +76,9 @@ Fault GetFault(int error, const std::string& what) {
 }
 
 std::unique_ptr<MediaInput> MediaInput::Open(int fd, uint64_t offset,
-                                             uint64_t bytes, Fault* fault) {
+                                             uint64_t bytes,
+                                             const MediaKind& kind,
+                                             Fault* fault) {
   std::unique_ptr<MediaInput> input(new MediaInput());
   input->fd_ = fd;
   input->offset_ = offset;
@@ -90,24 +99,29 @@ std::unique_ptr<MediaInput> MediaInput::Open(int fd, uint64_t offset,
   }
   if (input->io_ == nullptr || input->format_ == nullptr) {
     if (input->io_ == nullptr) av_free(buffer);
-    *fault = {Outcome::kNoMemory, "no memory to read the video"};
+    *fault = {Outcome::kNoMemory,
+              std::string("no memory to read the ") + kind.name};
     return nullptr;
   }
   AVFormatContext* format = input->format_;
   format->pb = input->io_;
   format->flags |= AVFMT_FLAG_CUSTOM_IO;
   format->io_open = RefuseToOpen;
-  format->format_whitelist = av_strdup(kContainers);
-  format->codec_whitelist = av_strdup(kCodecs);
+  format->format_whitelist = av_strdup(kind.containers);
+  format->codec_whitelist = av_strdup(kind.codecs);
   format->protocol_whitelist = av_strdup("");
   format->max_streams = 64;
   format->max_index_size = 64 << 20;
   // avformat_open_input frees the context if it fails.
+  AVDictionary* options = nullptr;
+  if (!kind.follow_edits) av_dict_set(&options, "advanced_editlist", "0", 0);
   const int opened =
-      avformat_open_input(&input->format_, nullptr, nullptr, nullptr);
+      avformat_open_input(&input->format_, nullptr, nullptr, &options);
+  av_dict_free(&options);
   if (opened < 0) {
-    *fault = GetFault(opened, "not a video that can be read");
-  } else if (input->FindVideo(fault)) {
+    *fault = GetFault(opened,
+                      std::string("not a ") + kind.name + " that can be read");
+  } else if (input->FindStream(kind, fault)) {
     return input;
   }
   if (input->io_error_ != 0) {
@@ -124,20 +138,21 @@ MediaInput::~MediaInput() {
   }
 }
 
-bool MediaInput::FindVideo(Fault* fault) {
+bool MediaInput::FindStream(const MediaKind& kind, Fault* fault) {
   const int found = avformat_find_stream_info(format_, nullptr);
   if (found < 0) {
     *fault = GetFault(found, "no stream could be identified");
     return false;
   }
-  video_ = av_find_best_stream(format_, AVMEDIA_TYPE_VIDEO, -1, -1, nullptr, 0);
-  if (video_ < 0 ||
+  stream_ = av_find_best_stream(format_, kind.type, -1, -1, nullptr, 0);
+  if (stream_ < 0 ||
       (stream()->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0) {
-    *fault = {Outcome::kRefused, "the file has no video stream"};
+    *fault = {Outcome::kRefused,
+              std::string("the file has no ") + kind.name + " stream"};
     return false;
   }
   for (unsigned i = 0; i < format_->nb_streams; ++i) {
-    if (static_cast<int>(i) != video_) {
+    if (static_cast<int>(i) != stream_) {
       format_->streams[i]->discard = AVDISCARD_ALL;
     }
   }
@@ -184,7 +199,7 @@ bool MediaInput::ReadPacket(AVPacket* packet, Fault* fault) {
       if (status >= 0) av_packet_unref(packet);
       return false;
     }
-    if (packet->stream_index == video_) return true;
+    if (packet->stream_index == stream_) return true;
     av_packet_unref(packet);
   }
 }
@@ -211,7 +226,7 @@ bool MediaInput::CanSeek() const {
 bool MediaInput::SeekTo(int64_t decoding_time, int64_t time) {
   // Matroska's index holds times of presentation.
   const bool is_mp4 = strstr(format_->iformat->name, "mp4") != nullptr;
-  return av_seek_frame(format_, video_, is_mp4 ? decoding_time : time,
+  return av_seek_frame(format_, stream_, is_mp4 ? decoding_time : time,
                        AVSEEK_FLAG_BACKWARD) >= 0;
 }
 

@@ -30,6 +30,19 @@ void KeepLastError();
 // Errors that the libraries have logged so far.
 uint64_t LoggedErrors();
 
+// The stream of a file that is read.
+struct MediaKind {
+  AVMediaType type;
+  const char* name;        // for messages
+  const char* containers;  // of libavformat
+  const char* codecs;      // of libavcodec
+  // Whether times and durations follow an edit list, which counts in units of
+  // its own.
+  bool follow_edits;
+};
+extern const MediaKind kVideo;
+extern const MediaKind kSound;  // M4A
+
 // A range of a file as libavformat reads it. Demuxers, decoders and what they
 // may open are limited: other files never are.
 class MediaInput {
@@ -37,12 +50,13 @@ class MediaInput {
   // Reads the headers of `bytes` bytes from `offset` on. `fd` stays open. What
   // is read in all is bounded, whatever a damaged index says. nullptr: `fault`.
   static std::unique_ptr<MediaInput> Open(int fd, uint64_t offset,
-                                          uint64_t bytes, Fault* fault);
+                                          uint64_t bytes, const MediaKind& kind,
+                                          Fault* fault);
   ~MediaInput();
   MediaInput(const MediaInput&) = delete;
   MediaInput& operator=(const MediaInput&) = delete;
 
-  // Reads the next packet of the video. Returns false at the end and after a
+  // Reads the next packet of the stream. Returns false at the end and after a
   // fault.
   bool ReadPacket(AVPacket* packet, Fault* fault);
 
@@ -64,12 +78,12 @@ class MediaInput {
   bool SeekTo(int64_t decoding_time, int64_t time);
 
   AVFormatContext* format() { return format_; }
-  const AVStream* stream() const { return format_->streams[video_]; }
+  const AVStream* stream() const { return format_->streams[stream_]; }
   uint64_t bytes_read() const { return read_; }
 
  private:
   MediaInput() = default;
-  bool FindVideo(Fault* fault);
+  bool FindStream(const MediaKind& kind, Fault* fault);
   bool HasFragments();
   int Read(uint8_t* to, int size);
   int64_t Seek(int64_t offset, int whence);
@@ -86,7 +100,7 @@ class MediaInput {
   bool is_over_limit_ = false;
   AVIOContext* io_ = nullptr;
   AVFormatContext* format_ = nullptr;
-  int video_ = -1;
+  int stream_ = -1;
 };
 
 }  // namespace ballast::video_decoder

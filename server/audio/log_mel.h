@@ -1,0 +1,75 @@
+#ifndef BALLAST_SERVER_AUDIO_LOG_MEL_H_
+#define BALLAST_SERVER_AUDIO_LOG_MEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/audio_family.pb.h"
+#include "server/audio/audio_plan.h"
+#include "server/audio/fourier.h"
+
+namespace ballast {
+
+// Computes a model's features of sound on the CPU: samples, window and values
+// in float32, as processors have them, and all between in float64. The same on
+// every machine, but for the C library's logarithm. Thread-compatible: keeps
+// buffers between calls.
+class LogMel {
+ public:
+  // Errors: INVALID_ARGUMENT (a transform that Fourier does not take).
+  static absl::StatusOr<LogMel> Create(const v1::AudioFamily& family);
+
+  // Numbers of a frame.
+  size_t width() const;
+
+  // The first `frames` frames of the clip's tensor, row by row: width() numbers
+  // each. `samples` are those of the clip, of which plan.samples are read;
+  // `frames` is at most plan.shape. Errors: INVALID_ARGUMENT (fewer samples
+  // than planned, more frames than there are).
+  absl::StatusOr<std::vector<float>> Compute(const AudioPlan& plan,
+                                             absl::Span<const float> samples,
+                                             uint64_t frames);
+
+ private:
+  static constexpr size_t kLanes = Fourier::kLanes;
+
+  // A mel filter: its bins, whose weights lie one after another in weights_.
+  struct Bins {
+    size_t first;
+    size_t bins;
+  };
+
+  LogMel(const v1::AudioFamily& family, Fourier fourier);
+
+  // Rows from 0 up to the last that sees a sample of the clip; the others are
+  // those of silence.
+  uint64_t CountSounding(const AudioPlan& plan) const;
+  // Samples from `first` on of the padded clip with what stands before it.
+  void CopySamples(const AudioPlan& plan, absl::Span<const float> clip,
+                   uint64_t first, absl::Span<float> to) const;
+  // Computes `count` rows from `row` on, up to the logarithm.
+  void AddRows(const AudioPlan& plan, absl::Span<const float> clip,
+               uint64_t row, size_t count, float* values);
+  // Writes the windowed frames of all lanes, of which `seen` samples count.
+  void Window(size_t seen);
+  float Logarithm(double value) const;
+  // What follows the logarithm.
+  void Finish(std::vector<float>* values) const;
+
+  v1::AudioFamily family_;
+  Fourier fourier_;
+  std::vector<double> window_;
+  std::vector<Bins> filters_;
+  std::vector<double> weights_;
+  std::vector<float> stretch_;
+  std::vector<double> frame_;
+  std::vector<double> power_;
+  Fourier::Scratch scratch_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_AUDIO_LOG_MEL_H_

@@ -1,0 +1,115 @@
+#include "server/audio/log_mel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "server/audio/audio_families.h"
+#include "server/audio/audio_plan.h"
+#include "tests/fakes/shared_dir.h"
+#include "tests/server/audio/golden_audio.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::json;
+
+// A value of the vectors may lack: models with the same numbers share them.
+struct Values {
+  std::vector<double> values;
+  double d64 = 0;
+};
+
+Values FindValues(const Json& models, const Json& one) {
+  const Json* from = &one;
+  while (from->contains("values") && (*from)["values"].is_string()) {
+    from = &models[(*from)["values"].get<std::string>().substr(3)];
+  }
+  if (!from->contains("values")) return {};
+  return {(*from)["values"].get<std::vector<double>>(),
+          (*from)["d64"].get<double>()};
+}
+
+TEST(LogMelTest, IsWithinTheVectorsToleranceOfTransformers) {
+  if (!SharedDirWith(kGoldenAudio)) GTEST_SKIP() << NotShared(kGoldenAudio);
+  std::map<std::string, LogMel> makers;
+  std::map<std::string, double> farthest;
+  std::map<std::string, double> farthest_share;
+  const Json golden = ReadGoldenAudio();
+  uint64_t number = 0;
+  int compared = 0;
+  for (const Json& one : golden["cases"]) {
+    const std::vector<float> samples = ToFloats(MakePcm(
+        one["kind"], one["n"].get<int64_t>(), one["seed"].get<uint64_t>()));
+    for (const auto& [model, wanted] : one["models"].items()) {
+      SCOPED_TRACE(model + " " + one["id"].get<std::string>());
+      const Values values = FindValues(one["models"], wanted);
+      if (values.values.empty()) continue;
+      const v1::AudioFamily& family = *FindAudioFamily(model);
+      LogMel& maker =
+          makers.emplace(model, *LogMel::Create(family)).first->second;
+      const AudioPlan plan = *PlanAudio(family, samples.size());
+      const auto made = maker.Compute(plan, samples, plan.shape);
+      ASSERT_TRUE(made.ok()) << made.status();
+      ASSERT_EQ(made->size(), plan.shape * maker.width());
+      const auto points = SamplePoints(
+          static_cast<int64_t>(plan.shape), static_cast<int64_t>(maker.width()),
+          static_cast<int64_t>(plan.frames),
+          one["seed"].get<uint64_t>() + 7 * number);
+      for (size_t i = 0; i < points.size(); ++i) {
+        const auto& [row, column] = points[i];
+        const double value = (*made)[static_cast<size_t>(row) * maker.width() +
+                                     static_cast<size_t>(column)];
+        const double away = std::abs(value - values.values[i]);
+        EXPECT_LE(away, 1e-5 + 2 * values.d64)
+            << "row " << row << ", column " << column << ": " << value
+            << ", wanted " << values.values[i];
+        farthest[model] = std::max(farthest[model], away);
+        farthest_share[model] =
+            std::max(farthest_share[model], away / (1e-5 + 2 * values.d64));
+      }
+      ++compared;
+    }
+    ++number;
+  }
+  EXPECT_GT(compared, 300);
+  for (const auto& [model, away] : farthest) {
+    std::cout << model << ": at most " << away << " away, "
+              << farthest_share[model] << " of the tolerance\n";
+  }
+}
+
+TEST(LogMelTest, FirstFramesDoNotDependOnHowManyAreWanted) {
+  const std::vector<float> samples = ToFloats(MakePcm("lateburst", 20011, 5));
+  for (const std::string& name : AudioFamilyNames()) {
+    const v1::AudioFamily& family = *FindAudioFamily(name);
+    LogMel maker = *LogMel::Create(family);
+    const AudioPlan plan = *PlanAudio(family, samples.size());
+    const auto all = *maker.Compute(plan, samples, plan.shape);
+    const auto valid = *maker.Compute(plan, samples, plan.frames);
+    ASSERT_EQ(valid.size(), plan.frames * maker.width());
+    EXPECT_TRUE(std::equal(valid.begin(), valid.end(), all.begin())) << name;
+    const auto again = *maker.Compute(plan, samples, plan.frames);
+    EXPECT_EQ(again, valid) << name;
+  }
+}
+
+TEST(LogMelTest, RefusesWhatThePlanDoesNotHave) {
+  const v1::AudioFamily& family = *FindAudioFamily("qwen2_audio");
+  LogMel maker = *LogMel::Create(family);
+  const AudioPlan plan = *PlanAudio(family, 1600);
+  const std::vector<float> samples(1599);
+  EXPECT_FALSE(maker.Compute(plan, samples, 1).ok());
+  EXPECT_FALSE(
+      maker.Compute(plan, std::vector<float>(1600), plan.shape + 1).ok());
+  EXPECT_EQ(maker.Compute(plan, std::vector<float>(1600), 0)->size(), 0);
+}
+
+}  // namespace
+}  // namespace ballast
