@@ -205,6 +205,8 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   active.position = request.record.position;
   active.source = request.record.source;
   active.ordinal = request.record.ordinal;
+  active.split = request.split;
+  active.sample_step = request.step;
   active.stage = "beginning";
   ActiveSamples::Scope scope(active_, active);
   SampleWork work{&scope, ""};

@@ -31,11 +31,11 @@ class RevisedBuilder final : public SampleBuilder {
 
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override {
-    return request.split == v1::SPLIT_TRAIN ? At(request.step).Build(request)
-                                            : own_->Build(request);
+    return At(request.split, request.step).Build(request);
   }
 
-  const FileSampleBuilder& At(uint64_t step) const {
+  const FileSampleBuilder& At(v1::Split split, uint64_t step) const {
+    if (split != v1::SPLIT_TRAIN) return *own_;
     MutexLock lock(&mutex_);
     for (auto each = revisions_.rbegin(); each != revisions_.rend(); ++each) {
       if (each->first <= step) return *each->second;

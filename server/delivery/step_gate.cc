@@ -8,7 +8,14 @@
 
 namespace ballast {
 
+void StepGate::Begin() {
+  MutexLock lock(&mutex_);
+  begun_ = true;
+}
+
 absl::Status StepGate::CheckHeld(uint64_t step) const {
+  if (!begun_) return absl::OkStatus();
+  if (!closed_.ok()) return closed_;
   if (step < held_from_) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("step ", step, " waits: ", why_));
 }
@@ -21,7 +28,7 @@ absl::Status StepGate::Look(uint64_t step) const {
 absl::Status StepGate::Enter(uint64_t step) {
   MutexLock lock(&mutex_);
   BALLAST_RETURN_IF_ERROR(CheckHeld(step));
-  if (step < reached_below_) return absl::OkStatus();
+  if (!begun_ || step < reached_below_) return absl::OkStatus();
   if (step >= kept_below_) {
     // The next change can begin after the kept steps once this server has
     // restarted, so no more are kept than a held step leaves free.
@@ -46,6 +53,11 @@ bool StepGate::Hold(uint64_t first, std::string why) {
   kept_below_ = std::min(kept_below_, first);
   why_ = std::move(why);
   return true;
+}
+
+void StepGate::Close(absl::Status why) {
+  MutexLock lock(&mutex_);
+  closed_ = std::move(why);
 }
 
 void StepGate::Raise(uint64_t below) {

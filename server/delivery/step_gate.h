@@ -34,8 +34,11 @@ class StepGate {
         kept_below_(reached_below),
         keep_(std::move(keep)) {}
 
+  // Before Begin every step passes and none counts: for a server's rehearsal.
+  void Begin();
+
   // Passes `step`. Errors: UNAVAILABLE (it is held: says why; it cannot be
-  // kept).
+  // kept); as Close says.
   absl::Status Enter(uint64_t step);
 
   // As Enter, for somebody who looks at the step and does not train on it: it
@@ -45,6 +48,8 @@ class StepGate {
   // Holds the steps from `first` on, until the next Hold or Release. Returns
   // false, and changes nothing, if one of them may have passed.
   bool Hold(uint64_t first, std::string why);
+  // While `why` is not OK, nothing passes: Enter and Look return it.
+  void Close(absl::Status why);
   // Counts every step below `below` as reached.
   void Raise(uint64_t below);
   // Holds nothing any more.
@@ -58,10 +63,12 @@ class StepGate {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t reached_below_ ABSL_GUARDED_BY(mutex_);
   uint64_t kept_below_ ABSL_GUARDED_BY(mutex_);
   uint64_t held_from_ ABSL_GUARDED_BY(mutex_) = kNone;
   std::string why_ ABSL_GUARDED_BY(mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
   const Keep keep_;
 };
 

@@ -222,6 +222,7 @@ class SimulatedJob {
                      ? absl::OkStatus()
                      : absl::UnavailableError("crashed");
         });
+    server.gate->Begin();
     Hold(i);
   }
 
@@ -478,7 +479,7 @@ TEST(RevisionAgreement, NoStepIsTrainedUnderTwoRevisions) {
   int changes = 0, refused = 0, lost = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     SimulatedJob job(seed);
-    job.Run(1500);
+    job.Run(700);
     job.Check();
     if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
     changes += job.changes();
