@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/failover.h"
+#include "client/revision_chain.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/schedule/fingerprint.h"
@@ -74,6 +75,34 @@ size_t MostAgreeWith(const std::vector<Answer>& answers) {
     most = count;
   }
   return best;
+}
+
+// `first` with the changes of the running job that any server of the job knows:
+// one that has just started may still learn the last.
+absl::StatusOr<v1::AttachResponse> WithAllRevisions(
+    absl::Span<LoaderClient* const> servers, const std::vector<Answer>& answers,
+    const v1::AttachResponse& first) {
+  v1::AttachResponse all = first;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (!answers[i].ok() ||
+        answers[i]->fingerprint().hash() != first.fingerprint().hash()) {
+      continue;
+    }
+    const std::vector<v1::Revision> known(all.revisions().begin(),
+                                          all.revisions().end());
+    const std::vector<v1::Revision> told(answers[i]->revisions().begin(),
+                                         answers[i]->revisions().end());
+    if (!GoOnFrom(known, told)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "server ", servers[i]->address(),
+          " has other changes of the running job than another server; stop the "
+          "job and give all servers one serve.revisions"));
+    }
+    if (told.size() > known.size()) {
+      *all.mutable_revisions() = answers[i]->revisions();
+    }
+  }
+  return all;
 }
 
 // FAILED_PRECONDITION if a server of the job says that another rank requests
@@ -145,7 +174,7 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
     if (answer.ok()) continue;
     LogWarning("going on without ", answer.status().message());
   }
-  return *first;
+  return WithAllRevisions(servers, answers, *first);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@ namespace ballast {
 // `expected` is the part of the job's fingerprint that the caller knows, for
 // example from a checkpoint; it may be empty.
 //
+// The answer has the changes of the running job that any of the servers knows.
+//
 // A rank can start once its primary answers. Another server that does not
 // answer, fails or has another fingerprint (a server of another job on a reused
 // port) is skipped and logged; a later Pull from it is refused. So is the

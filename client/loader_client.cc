@@ -182,13 +182,14 @@ absl::Status CheckAttached(const v1::AttachResponse& response) {
 class GrpcLoaderClient final : public LoaderClient {
  public:
   GrpcLoaderClient(const std::string& address, const ChannelSecurity& security,
-                   uint32_t streams)
+                   uint32_t streams, bool looks)
       : server_(address, security),
         loader_(v1::LoaderService::NewStub(server_.channel())),
         schedule_(v1::ScheduleService::NewStub(server_.channel())),
         health_(grpc::health::v1::Health::NewStub(server_.channel())),
         pull_(MakeGrpcPullChannel(
-            std::make_shared<PullChannels>(address, security, streams))) {}
+            std::make_shared<PullChannels>(address, security, streams))),
+        looks_(looks) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -208,6 +209,7 @@ class GrpcLoaderClient final : public LoaderClient {
     v1::GetScheduleRequest request;
     request.set_step(step);
     request.set_split(split);
+    request.set_looks(looks_);
     BALLAST_ASSIGN_OR_RETURN(
         v1::GetScheduleResponse response,
         server_.Call({.name = "GetSchedule"}, schedule_.get(),
@@ -330,6 +332,7 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   const std::shared_ptr<PullChannel> pull_;
+  const bool looks_;  // a tool
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
   BufferPools pools_;
 };
@@ -354,8 +357,8 @@ std::unique_ptr<LoaderClient> LoaderClient::Create(const std::string& address) {
 
 std::unique_ptr<LoaderClient> LoaderClient::CreateSecure(
     const std::string& address, const ChannelSecurity& security,
-    uint32_t streams) {
-  return std::make_unique<GrpcLoaderClient>(address, security, streams);
+    uint32_t streams, bool looks) {
+  return std::make_unique<GrpcLoaderClient>(address, security, streams, looks);
 }
 
 }  // namespace ballast

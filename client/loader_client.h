@@ -63,9 +63,10 @@ class LoaderClient {
   // other numbers are clamped to this range. One connection moves as much as
   // one of gRPC's threads can, some 2 to 4 GB/s, or less over a long distance;
   // docs/flow_control.md says how to choose.
+  // `looks`: for a tool, whose GetSchedule does not count as a rank's.
   static std::unique_ptr<LoaderClient> CreateSecure(
       const std::string& address, const ChannelSecurity& security,
-      uint32_t streams = 1);
+      uint32_t streams = 1, bool looks = false);
   virtual ~LoaderClient() = default;
 
   // See proto/loader_service.proto. `expected` may be empty. If the

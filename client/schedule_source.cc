@@ -12,6 +12,9 @@ ScheduleSource::ScheduleSource(absl::Span<LoaderClient* const> servers,
                                Options options)
     : servers_(servers.begin(), servers.end()),
       options_(std::move(options)),
+      chain_(options_.chain != nullptr
+                 ? options_.chain
+                 : std::make_shared<RevisionChain>(options_.fingerprint)),
       sleeper_(options_.clock->NewSleeper()),
       failover_(ServerNames(servers), options_.failover) {}
 
@@ -50,13 +53,31 @@ absl::StatusOr<v1::StepSchedule> ScheduleSource::Ask(LoaderClient* server,
                                                      uint64_t step) const {
   absl::StatusOr<v1::StepSchedule> schedule =
       server->GetSchedule(step, options_.split);
-  if (!schedule.ok() || schedule->fingerprint() == options_.fingerprint) {
+  BALLAST_RETURN_IF_ERROR(schedule.status());
+  if (schedule->fingerprint() == chain_->HashAt(step)) {
+    chain_->Note(step);
+    return schedule;
+  }
+  // Other splits than train do not change.
+  absl::Status extended;
+  if (options_.split == v1::SPLIT_TRAIN) {
+    const absl::StatusOr<v1::AttachResponse> told =
+        server->Attach(v1::Role(), v1::Fingerprint());
+    extended = told.ok() ? chain_->Extend(*told) : told.status();
+  }
+  if (absl::IsUnavailable(extended)) return extended;
+  if (extended.ok() && schedule->fingerprint() == chain_->HashAt(step)) {
+    LogInfo("the job has been changed: step ", step, " has fingerprint ",
+            schedule->fingerprint());
+    chain_->Note(step);
     return schedule;
   }
   return absl::DataLossError(absl::StrCat(
       "server ", server->address(), ": the schedule of step ", step,
       " has fingerprint ", schedule->fingerprint(), ", wanted ",
-      options_.fingerprint, "; the server's configuration or index changed"));
+      chain_->HashAt(step), "; ",
+      extended.ok() ? "the server's configuration or index changed"
+                    : extended.message()));
 }
 
 void ScheduleSource::Cancel() { sleeper_->Wake(); }

@@ -10,19 +10,27 @@
 #include "absl/types/span.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
+#include "client/revision_chain.h"
 #include "common/clock.h"
 #include "proto/schedule.pb.h"
 
 namespace ballast {
 
 // The schedules of one split of a job, step after step, from any server that
-// answers: all servers have the same ones. Get must be called from one thread;
-// Cancel may be called from any.
+// answers: all servers have the same ones. Where a schedule has a fingerprint
+// that the rank has not been told of, the server is asked for the changes of the
+// running job, and the schedule is taken only if it is that of one
+// (RevisionChain). Get must be called from one thread; Cancel may be called from
+// any.
 class ScheduleSource {
  public:
   struct Options {
-    // Fingerprint.hash that every schedule must carry.
+    // Fingerprint.hash of the job's own configuration, which every schedule must
+    // carry up to the first change of `chain`.
     std::string fingerprint;
+    // The changes that the rank has been told; all sources of the rank share it.
+    // Null: one of this source, without changes.
+    std::shared_ptr<RevisionChain> chain;
     v1::Split split = v1::SPLIT_TRAIN;
     FailoverOptions failover;
     Clock* clock = Clock::Real();  // outlives this
@@ -49,6 +57,7 @@ class ScheduleSource {
 
   const std::vector<LoaderClient*> servers_;
   const Options options_;
+  const std::shared_ptr<RevisionChain> chain_;
   const std::unique_ptr<Sleeper> sleeper_;
   Failover failover_;
   bool fetched_ = false;

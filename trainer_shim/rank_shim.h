@@ -172,6 +172,10 @@ class RankShim {
   const TrainerPlace& place() const { return options_.source.place; }
   // The servers' answer to Attach.
   const v1::Job& job() const { return source_->attached().job(); }
+  // As RoleSource::RevisionsBefore.
+  std::vector<v1::Revision> RevisionsBefore(uint64_t next_step) const {
+    return source_->RevisionsBefore(next_step);
+  }
   const v1::Fingerprint& fingerprint() const {
     return source_->attached().fingerprint();
   }

@@ -53,9 +53,13 @@ absl::Status RoleSource::Open(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(
       attached_, AttachAll(servers, role_, options.fingerprint,
                            options.failover.start_patience, options.clock));
-  BALLAST_RETURN_IF_ERROR(CheckSameData(options.checkpoint,
-                                        attached_.fingerprint(), "the servers",
-                                        role_.split(), options.start_step));
+  BALLAST_RETURN_IF_ERROR(CheckSameData(
+      options.checkpoint, options.checkpoint_revisions, attached_,
+      "the servers", role_.split(), options.start_step));
+  chain_ = std::make_shared<RevisionChain>(
+      attached_.fingerprint().hash(),
+      std::vector<v1::Revision>(attached_.revisions().begin(),
+                                attached_.revisions().end()));
   if (attached_.job().split() != role_.split()) {
     return absl::FailedPreconditionError(
         absl::StrCat("split ", SplitName(role_.split()),
@@ -74,6 +78,7 @@ absl::Status RoleSource::Open(const Options& options) {
   ScheduleSource::Options schedules;
   schedules.failover = failover;
   schedules.fingerprint = attached_.fingerprint().hash();
+  schedules.chain = chain_;
   schedules.split = role_.split();
   schedules.clock = options.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);

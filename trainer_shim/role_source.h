@@ -20,6 +20,7 @@
 #include "client/batch_stream.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
+#include "client/revision_chain.h"
 #include "client/schedule_source.h"
 #include "client/timing_reporter.h"
 #include "common/channel_security.h"
@@ -119,6 +120,8 @@ class RoleSource {
     // The checkpoint's fingerprint: its data must be the servers'
     // (CheckSameData). Empty: there is no checkpoint.
     v1::Fingerprint checkpoint;
+    // The checkpoint's changes of the running job.
+    std::vector<v1::Revision> checkpoint_revisions;
     uint64_t steps = 0;  // 0: until the data end
     // The job's fingerprint must be this one in every part. May be empty.
     v1::Fingerprint fingerprint;
@@ -170,6 +173,12 @@ class RoleSource {
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
                             double milliseconds);
 
+  // The changes of the running job that begin before `next_step`, as far as the
+  // rank has been told: for a checkpoint. From any thread.
+  std::vector<v1::Revision> RevisionsBefore(uint64_t next_step) const {
+    return chain_->Before(next_step);
+  }
+
   const v1::Role& role() const { return role_; }
   const v1::AttachResponse& attached() const { return attached_; }
   const JobShape& shape() const { return shape_; }
@@ -195,6 +204,7 @@ class RoleSource {
   Clock* const clock_;
   const std::vector<std::unique_ptr<LoaderClient>> clients_;
   v1::AttachResponse attached_;
+  std::shared_ptr<RevisionChain> chain_;
   JobShape shape_;
   // Set if the data end before the requested steps; OK: the stream ends at the
   // last requested step.

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "client/ballastctl/balance_command.h"
+#include "client/ballastctl/change_command.h"
 #include "client/ballastctl/doctor.h"
 #include "client/ballastctl/fit_cost.h"
 #include "client/ballastctl/health.h"
@@ -46,6 +47,7 @@ int main(int argc, char** argv) {
   ballast::AddPull(&line, server);
   ballast::AddFitCost(&line, server);
   ballast::AddBalance(&line, server);
+  ballast::AddChange(&line, server);
   ballast::AddMetrics(&line, server);
   ballast::AddTop(&line, server);
   return line.Run(argc, argv);

@@ -238,4 +238,22 @@ Figures GetFigures(const Snapshot& now, const Snapshot* before) {
   return figures;
 }
 
+std::string ChangesText(const v1::GetStatusResponse& status) {
+  std::string text = absl::StrCat(status.change_steps_size());
+  const uint64_t step = status.current_step();
+  std::optional<uint64_t> now, next;
+  for (const uint64_t first : status.change_steps()) {
+    if (first <= step) now = first;
+    if (first > step && !next.has_value()) next = first;
+  }
+  if (now.has_value()) absl::StrAppend(&text, "; from step ", *now);
+  if (next.has_value()) {
+    absl::StrAppend(&text, "; next from step ", *next);
+    if (status.has_current_step()) {
+      absl::StrAppend(&text, ", in ", *next - step, " steps");
+    }
+  }
+  return text;
+}
+
 }  // namespace ballast

@@ -87,6 +87,10 @@ struct Snapshot {
 absl::StatusOr<Snapshot> TakeSnapshot(QueryClient* client, Clock* clock,
                                       bool ranks);
 
+// The changes of the running job that the server has, of which there is one at
+// least: "2; from step 8000; next from step 12000, in 380 steps". Pure.
+std::string ChangesText(const v1::GetStatusResponse& status);
+
 // Per second, between two snapshots.
 struct Rates {
   double images = 0;          // decoded for vision or sent encoded

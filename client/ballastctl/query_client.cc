@@ -6,12 +6,15 @@
 #include "common/status_macros.h"
 #include "proto/metrics_service.grpc.pb.h"
 #include "proto/order_service.grpc.pb.h"
+#include "proto/revision_service.grpc.pb.h"
 
 namespace ballast {
 namespace {
 
 // The server computes a range of steps.
 constexpr absl::Duration kBalanceDeadline = absl::Minutes(1);
+// Every server opens its sources.
+constexpr absl::Duration kChangeDeadline = absl::Minutes(3);
 
 }  // namespace
 
@@ -19,11 +22,13 @@ struct QueryClient::Connection {
   Connection(const std::string& address, const ChannelSecurity& security)
       : server(address, security),
         metrics(v1::MetricsService::NewStub(server.channel())),
-        order(v1::OrderService::NewStub(server.channel())) {}
+        order(v1::OrderService::NewStub(server.channel())),
+        revisions(v1::RevisionService::NewStub(server.channel())) {}
 
   const ServerChannel server;
   const std::unique_ptr<v1::MetricsService::Stub> metrics;
   const std::unique_ptr<v1::OrderService::Stub> order;
+  const std::unique_ptr<v1::RevisionService::Stub> revisions;
 };
 
 QueryClient::QueryClient(const std::string& address,
@@ -98,13 +103,30 @@ absl::StatusOr<v1::GetSamplesResponse> QueryClient::GetSamples(uint64_t step,
                                   &v1::OrderService::Stub::GetSamples, request);
 }
 
+absl::StatusOr<v1::GetRevisionsResponse> QueryClient::GetRevisions(
+    uint64_t have) {
+  v1::GetRevisionsRequest request;
+  request.set_have(have);
+  return connection_->server.Call(
+      {.name = "GetRevisions"}, connection_->revisions.get(),
+      &v1::RevisionService::Stub::GetRevisions, request);
+}
+
+absl::StatusOr<v1::ChangeResponse> QueryClient::Change(
+    const v1::ChangeRequest& request) {
+  return connection_->server.Call({.name = "Change", .deadline = kChangeDeadline},
+                                  connection_->revisions.get(),
+                                  &v1::RevisionService::Stub::Change, request);
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
     const ServerOption& option) {
   BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
                            LoadChannelSecurity(option.security));
   std::vector<std::unique_ptr<LoaderClient>> clients;
   for (const std::string& address : SplitServers(option.addresses)) {
-    clients.push_back(LoaderClient::CreateSecure(address, security));
+    clients.push_back(LoaderClient::CreateSecure(address, security,
+                                                 /*streams=*/1, /*looks=*/true));
   }
   return clients;
 }

@@ -13,11 +13,13 @@
 #include "common/channel_security.h"
 #include "proto/metrics_service.pb.h"
 #include "proto/order_service.pb.h"
+#include "proto/revision_service.pb.h"
 
 namespace ballast {
 
-// A client of one server's MetricsService and OrderService
-// (proto/metrics_service.proto, proto/order_service.proto). Thread-safe.
+// A client of one server's MetricsService, OrderService and RevisionService
+// (proto/metrics_service.proto, proto/order_service.proto,
+// proto/revision_service.proto). Thread-safe.
 // Errors: the server's, naming its address; UNIMPLEMENTED from a server that
 // does not know the service; as LoaderClient's for address, TLS and token.
 class QueryClient {
@@ -46,6 +48,11 @@ class QueryClient {
   absl::StatusOr<v1::GetSamplesResponse> GetSamples(uint64_t step,
                                                     v1::Split split,
                                                     uint32_t first);
+
+  // The texts of changes after number `have`.
+  absl::StatusOr<v1::GetRevisionsResponse> GetRevisions(uint64_t have);
+  // Takes up to three minutes.
+  absl::StatusOr<v1::ChangeResponse> Change(const v1::ChangeRequest& request);
 
   const std::string& address() const;
 

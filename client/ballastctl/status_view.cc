@@ -32,7 +32,8 @@ constexpr char kExamples[] =
     "was\n"
     "asked), health (\"serving\" or \"not serving\"), refusal (only where the\n"
     "server serves no rank: why), fingerprint, data_fingerprint (what a\n"
-    "checkpoint must match), end_step (only where the data end: the first "
+    "checkpoint must match), changes (of the running job) [{first_step,\n"
+    "fingerprint}], end_step (only where the data end: the first "
     "step\n"
     "without), delivery,\n"
     "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
@@ -444,6 +445,9 @@ void AddJob(const ServerReport& report, View* view) {
   view->AddField("fingerprint", report.attach.fingerprint().hash());
   view->AddField("data", absl::StrCat(report.attach.fingerprint().data_hash(),
                                       " (what a checkpoint must match)"));
+  if (report.now.has_value() && !report.now->status.change_steps().empty()) {
+    view->AddField("changes", ChangesText(report.now->status));
+  }
   if (job.end_step() != 0) {
     view->AddField("end",
                    absl::StrCat("the data end before step ", job.end_step()));
@@ -463,6 +467,19 @@ void AddJob(const ServerReport& report, View* view) {
 
 }  // namespace
 
+namespace {
+
+Json ChangesJson(const ServerReport& report) {
+  Json changes = Json::array();
+  for (const v1::Revision& revision : report.attach.revisions()) {
+    changes.push_back({{"first_step", revision.first_step()},
+                       {"fingerprint", revision.fingerprint().hash()}});
+  }
+  return changes;
+}
+
+}  // namespace
+
 std::string StatusJson(const ServerReport& report) {
   const v1::Job& job = report.attach.job();
   Json modules = Json::object();
@@ -477,6 +494,7 @@ std::string StatusJson(const ServerReport& report) {
       {"health", HealthText(report)},
       {"fingerprint", report.attach.fingerprint().hash()},
       {"data_fingerprint", report.attach.fingerprint().data_hash()},
+      {"changes", ChangesJson(report)},
       {"delivery", DeliveryName(job.delivery())},
       {"modules", std::move(modules)},
       {"batch", {{"global", job.global_batch()}, {"micro", job.micro_batch()}}},

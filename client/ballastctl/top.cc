@@ -174,6 +174,9 @@ std::string TopView(const Snapshot& now, const Snapshot* before,
       now.status.has_current_step() ? absl::StrCat(now.status.current_step())
                                     : "-",
       now.status.clients_total()));
+  if (!now.status.change_steps().empty()) {
+    view.Add(absl::StrCat("changes ", ChangesText(now.status)));
+  }
   AddRates(GetFigures(now, before), now.status, &view);
   AddStalls(now.status, &view);
   if (now.balance.has_value()) AddBalance(*now.balance, &view);

@@ -125,6 +125,10 @@ absl::Status AheadFetcher::FetchStep(uint64_t step) {
   BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                            settings_.scheduler->Schedule(step));
   std::vector<AheadSample> samples = SamplesToRead(schedule, settings_.served);
+  // Sources that joined the running job are read when they are needed.
+  std::erase_if(samples, [&](const AheadSample& sample) {
+    return sample.source >= settings_.sources.size();
+  });
   if (!samples.empty()) {
     const auto first =
         std::min_element(samples.begin(), samples.end(),

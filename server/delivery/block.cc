@@ -43,6 +43,7 @@ SampleRequest GetRequest(const PlannedBlock& planned, uint32_t item,
   SampleRequest request;
   request.module = static_cast<v1::Module>(planned.plan.header.module);
   request.split = static_cast<v1::Split>(planned.plan.header.split);
+  request.step = planned.plan.header.step;
   request.record = planned.plan.samples[item].record;
   const uint32_t first = planned.first_grid[item];
   const uint32_t images = planned.first_grid[item + 1] - first;

@@ -169,20 +169,39 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      const ModelText* text,
                                      ActiveSamples* active,
                                      BuildInstruments* instruments)
+    : FileSampleBuilder(
+          config, std::move(sources), text, active, instruments,
+          std::make_shared<DecodeBudget>(DecodeBudgetBytes(
+              config.serve().decode_memory(), MachineMemory())),
+          std::make_shared<BadSamples>(config.serve().max_bad_samples())) {}
+
+FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
+                                     std::vector<const SampleSource*> sources,
+                                     const ModelText* text,
+                                     const FileSampleBuilder& other)
+    : FileSampleBuilder(config, std::move(sources), text, other.active_,
+                        other.instruments_, other.decode_budget_,
+                        other.bad_samples_) {}
+
+FileSampleBuilder::FileSampleBuilder(
+    const v1::Config& config, std::vector<const SampleSource*> sources,
+    const ModelText* text, ActiveSamples* active, BuildInstruments* instruments,
+    std::shared_ptr<DecodeBudget> decode_budget,
+    std::shared_ptr<BadSamples> bad_samples)
     : config_(config),
       text_(text),
-      decode_budget_(
-          DecodeBudgetBytes(config_.serve().decode_memory(), MachineMemory())),
+      decode_budget_(std::move(decode_budget)),
       videos_(config_.model(), GetImageOptions(config_.model()).resampling,
               static_cast<int>(ThreadsOrCores(config_.serve().threads())),
-              &decode_budget_,
+              decode_budget_.get(),
               instruments ? &instruments->video_decoders : nullptr),
       reader_(std::move(sources), GetImageOptions(config_.model()),
-              &text->planner(), &videos_, &decode_budget_, instruments),
+              &text->planner(), &videos_, decode_budget_.get(), instruments),
       vision_(&reader_, &image_checks_),
       language_(&config_, text, &reader_, &image_checks_),
       active_(active),
-      bad_samples_(config_.serve().max_bad_samples()) {}
+      instruments_(instruments),
+      bad_samples_(std::move(bad_samples)) {}
 
 std::string FileSampleBuilder::GetName(uint32_t source,
                                        uint64_t ordinal) const {
@@ -196,6 +215,8 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   active.position = request.record.position;
   active.source = request.record.source;
   active.ordinal = request.record.ordinal;
+  active.split = request.split;
+  active.sample_step = request.step;
   active.stage = "beginning";
   ActiveSamples::Scope scope(active_, active);
   SampleWork work{&scope, ""};
@@ -239,7 +260,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   const uint32_t source = request.record.source;
   const uint64_t ordinal = request.record.ordinal;
   BALLAST_RETURN_IF_ERROR(
-      bad_samples_.Add(source, ordinal, name, Locate(source, ordinal), fault));
+      bad_samples_->Add(source, ordinal, name, Locate(source, ordinal), fault));
   if (reader_.instruments() != nullptr) {
     reader_.instruments()->placeholders.Add();
   }

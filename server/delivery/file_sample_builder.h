@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -131,18 +132,24 @@ class FileSampleBuilder : public SampleBuilder {
                     std::vector<const SampleSource*> sources,
                     const ModelText* text, ActiveSamples* active = nullptr,
                     BuildInstruments* instruments = nullptr);
+  // A builder of the same server for another configuration of the job, whose
+  // sources have the same numbers: both together keep to one serve.decode_memory
+  // and list their bad samples in one place.
+  FileSampleBuilder(const v1::Config& config,
+                    std::vector<const SampleSource*> sources,
+                    const ModelText* text, const FileSampleBuilder& other);
 
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override;
 
   // The memory of serve.decode_memory.
-  const DecodeBudget& decode_budget() const { return decode_budget_; }
+  const DecodeBudget& decode_budget() const { return *decode_budget_; }
   // Ends all waits for this memory; a Build that takes more of it fails.
-  void EndWaits() { decode_budget_.Close(); }
+  void EndWaits() { decode_budget_->Close(); }
 
-  const BadSamples& bad_samples() const { return bad_samples_; }
+  const BadSamples& bad_samples() const { return *bad_samples_; }
   // Changes serve.max_bad_samples from now on.
-  void SetMaxBadSamples(uint32_t most) { bad_samples_.SetMost(most); }
+  void SetMaxBadSamples(uint32_t most) { bad_samples_->SetMost(most); }
 
   // Images whose faults were skipped, as Pillow does; they count as good.
   uint64_t images_with_warnings() const {
@@ -155,6 +162,12 @@ class FileSampleBuilder : public SampleBuilder {
   }
 
  private:
+  FileSampleBuilder(const v1::Config& config,
+                    std::vector<const SampleSource*> sources,
+                    const ModelText* text, ActiveSamples* active,
+                    BuildInstruments* instruments,
+                    std::shared_ptr<DecodeBudget> decode_budget,
+                    std::shared_ptr<BadSamples> bad_samples);
   // Calls the builder of the media that the module takes.
   absl::StatusOr<std::optional<DataFault>> BuildPayload(
       const SampleRequest& request, SampleWork* work) const;
@@ -164,14 +177,15 @@ class FileSampleBuilder : public SampleBuilder {
 
   const v1::Config config_;
   const ModelText* const text_;
-  mutable DecodeBudget decode_budget_;
+  const std::shared_ptr<DecodeBudget> decode_budget_;
   const SampleVideoReader videos_;
   const SampleReader reader_;
   mutable ImageCheckCache image_checks_;
   mutable VisionBuilder vision_;
   const LanguageBuilder language_;
   ActiveSamples* const active_;
-  mutable BadSamples bad_samples_;
+  BuildInstruments* const instruments_;
+  const std::shared_ptr<BadSamples> bad_samples_;
 };
 
 }  // namespace ballast

@@ -116,8 +116,8 @@ class Loader::Stream : public BlockStream {
 
 absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
     const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
-    std::unique_ptr<SampleBuilder> builder, Clock* clock,
-    ActiveSamples* active) {
+    std::unique_ptr<SampleBuilder> builder, Clock* clock, ActiveSamples* active,
+    StepGate* gate) {
   BALLAST_ASSIGN_OR_RETURN(const Settings settings,
                            GetSettings(config, scheduler->job(), ranks));
   BALLAST_ASSIGN_OR_RETURN(
@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
                            WorkerPool::Create(config.serve().threads()));
   std::shared_ptr<Loader> loader =
       CreateOver(settings, scheduler, std::move(builder), std::move(arena),
-                 std::move(workers), active);
+                 std::move(workers), active, gate);
   if (settings.encoders_first) {
     BALLAST_ASSIGN_OR_RETURN(
         loader->ticker_,
@@ -143,10 +143,10 @@ absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
 std::shared_ptr<Loader> Loader::CreateOver(
     const Settings& settings, const Scheduler* scheduler,
     std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
-    std::unique_ptr<Workers> workers, ActiveSamples* active) {
+    std::unique_ptr<Workers> workers, ActiveSamples* active, StepGate* gate) {
   const std::shared_ptr<Loader> loader(
       new Loader(settings, scheduler, std::move(builder), std::move(arena),
-                 std::move(workers), active));
+                 std::move(workers), active, gate));
   // Streams and blocks share `loader`; the pointer returned to the caller stops
   // it.
   return std::shared_ptr<Loader>(loader.get(),
@@ -156,9 +156,9 @@ std::shared_ptr<Loader> Loader::CreateOver(
 Loader::Loader(const Settings& settings, const Scheduler* scheduler,
                std::unique_ptr<SampleBuilder> builder,
                std::unique_ptr<Arena> arena, std::unique_ptr<Workers> workers,
-               ActiveSamples* active)
+               ActiveSamples* active, StepGate* gate)
     : settings_(settings),
-      splits_(GetParts(settings, scheduler, active)),
+      splits_(GetParts(settings, scheduler, active, gate)),
       shares_(uint64_t{settings.ranks} *
               (splits_.size() -
                std::count(splits_.begin(), splits_.end(), nullptr))),
@@ -176,13 +176,14 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
 
 Loader::SplitParts Loader::GetParts(const Settings& settings,
                                     const Scheduler* scheduler,
-                                    ActiveSamples* active) {
+                                    ActiveSamples* active, StepGate* gate) {
   SplitParts parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto found = scheduler->OfSplit(static_cast<v1::Split>(i));
     if (!found.ok()) continue;
     parts[i] = std::make_unique<SplitPart>(
-        *found, settings.prefetch_steps + kSpareSchedules, active);
+        *found, settings.prefetch_steps + kSpareSchedules, active,
+        i == v1::SPLIT_TRAIN ? gate : nullptr);
   }
   return parts;
 }

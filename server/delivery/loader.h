@@ -28,6 +28,7 @@
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
 #include "server/delivery/stall_watchdog.h"
+#include "server/delivery/step_gate.h"
 #include "server/delivery/worker_pool.h"
 #include "server/schedule/scheduler.h"
 
@@ -83,8 +84,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // `config` is a loaded one. `ranks` is the number of ranks that this server
   // serves, over all modules: the memory is divided into as many shares for
   // each split of the job. `scheduler` is the scheduler of train. `active`
-  // lists the schedules that are being computed; it may be null. `scheduler`,
-  // `clock` and `active` are not owned and outlive the loader.
+  // lists the schedules that are being computed; the steps of train pass `gate`;
+  // both may be null. `scheduler`, `clock`, `active` and `gate` are not owned
+  // and outlive the loader.
   //
   // The loader stops when the last copy of the returned pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited
@@ -93,14 +95,15 @@ class Loader : public std::enable_shared_from_this<Loader> {
   static absl::StatusOr<std::shared_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real(),
-      ActiveSamples* active = nullptr);
+      ActiveSamples* active = nullptr, StepGate* gate = nullptr);
   // Creates a loader over given memory and workers. If settings.encoders_first,
   // the caller must call LookForPausedEncoders every
   // EncoderGate::kLookInterval.
   static std::shared_ptr<Loader> CreateOver(
       const Settings& settings, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
-      std::unique_ptr<Workers> workers, ActiveSamples* active = nullptr);
+      std::unique_ptr<Workers> workers, ActiveSamples* active = nullptr,
+      StepGate* gate = nullptr);
 
   // Opens the stream of `role` at (step, micro_batch). It ends after `steps`
   // steps (0: never), or where the data end. Building begins at once. `ready`
@@ -182,7 +185,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   Loader(const Settings& settings, const Scheduler* scheduler,
          std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
-         std::unique_ptr<Workers> workers, ActiveSamples* active);
+         std::unique_ptr<Workers> workers, ActiveSamples* active,
+         StepGate* gate);
 
   // Drains and stops the workers. Afterwards only TryNext, Close and the
   // releases of blocks are called.
@@ -253,15 +257,17 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   // State of one split of the job.
   struct SplitPart {
-    SplitPart(const Scheduler* scheduler, size_t cached, ActiveSamples* active)
-        : job(scheduler->job()), schedules(scheduler, cached, active) {}
+    SplitPart(const Scheduler* scheduler, size_t cached, ActiveSamples* active,
+              StepGate* gate)
+        : job(scheduler->job()), schedules(scheduler, cached, active, gate) {}
     const v1::Job job;
     ScheduleCache schedules;
   };
   using SplitParts =
       std::array<std::unique_ptr<SplitPart>, v1::Split_ARRAYSIZE>;
   static SplitParts GetParts(const Settings& settings,
-                             const Scheduler* scheduler, ActiveSamples* active);
+                             const Scheduler* scheduler, ActiveSamples* active,
+                             StepGate* gate);
 
   // The part of `split`. Errors: as CheckSplit.
   absl::StatusOr<SplitPart*> GetPart(v1::Split split) const;

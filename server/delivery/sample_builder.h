@@ -16,6 +16,7 @@ namespace ballast {
 struct SampleRequest {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   v1::Split split = v1::SPLIT_TRAIN;  // whose order record.position is in
+  uint64_t step = 0;                  // of the split
   SampleRecord record = {};
   // The grids of all crops of the sample; set for every module.
   absl::Span<const ImageGrid> grids;

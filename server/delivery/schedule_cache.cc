@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/status_macros.h"
+
 namespace ballast {
 
 ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity,
-                             ActiveSamples* active)
+                             ActiveSamples* active, StepGate* gate)
     : scheduler_(scheduler),
       capacity_(std::max<size_t>(capacity, 1)),
-      active_(active) {}
+      active_(active),
+      gate_(gate) {}
 
 absl::StatusOr<v1::StepSchedule> ScheduleCache::Compute(uint64_t step) const {
   ActiveSample work;
@@ -39,6 +42,7 @@ absl::StatusOr<ScheduleCache::Shared> ScheduleCache::Await(
 
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Peek(
     uint64_t step) {
+  if (gate_ != nullptr) BALLAST_RETURN_IF_ERROR(gate_->Look(step));
   {
     MutexLock lock(&mutex_);
     // Held during the wait, since it may be dropped from the list meanwhile.
@@ -57,6 +61,7 @@ ScheduleCache::Uses ScheduleCache::uses() const {
 
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Get(
     uint64_t step) {
+  if (gate_ != nullptr) BALLAST_RETURN_IF_ERROR(gate_->Enter(step));
   std::shared_ptr<CachedStep> cached;
   {
     MutexLock lock(&mutex_);

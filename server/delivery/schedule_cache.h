@@ -11,6 +11,7 @@
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
 #include "server/delivery/stall_watchdog.h"
+#include "server/delivery/step_gate.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {
@@ -19,16 +20,19 @@ namespace ballast {
 // so the first caller computes it and the others wait. Thread-safe.
 class ScheduleCache {
  public:
-  // Keeps up to `capacity` schedules (at least 1). Not owned: `scheduler`, and
-  // `active`, which lists each schedule while it is computed and may be null.
+  // Keeps up to `capacity` schedules (at least 1). Not owned: `scheduler`;
+  // `active`, which lists each schedule while it is computed; `gate`, which each
+  // step passes. The last two may be null.
   ScheduleCache(const Scheduler* scheduler, size_t capacity,
-                ActiveSamples* active = nullptr);
+                ActiveSamples* active = nullptr, StepGate* gate = nullptr);
 
-  // Blocks while the schedule is computed. Errors: as the scheduler.
+  // For ranks, which may train on it. Blocks while the schedule is computed.
+  // Errors: as the scheduler and StepGate::Enter.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Get(uint64_t step);
 
-  // Like Get, for callers that go through many steps: a schedule that is not
-  // cached is computed but not cached, so that the streams' schedules stay.
+  // Like Get, for callers that look at many steps and train on none: a schedule
+  // that is not cached is computed but not cached, so that the streams'
+  // schedules stay. Errors: as the scheduler and StepGate::Look.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Peek(uint64_t step);
 
   // How often Get found the schedule (computed or being computed), and how
@@ -57,6 +61,7 @@ class ScheduleCache {
   const Scheduler* scheduler_;
   const size_t capacity_;
   ActiveSamples* const active_;
+  StepGate* const gate_;
   mutable Mutex mutex_;
   CondVar computed_;
   Uses uses_ ABSL_GUARDED_BY(mutex_);

@@ -34,7 +34,8 @@ struct ActiveSample {
   // Set for the schedule of this step, whose samples are looked up in the
   // index: module, position, source and ordinal then mean nothing.
   std::optional<uint64_t> step;
-  v1::Split split = v1::SPLIT_TRAIN;  // of the step
+  v1::Split split = v1::SPLIT_TRAIN;  // of the step, and of a sample's
+  uint64_t sample_step = 0;           // of the sample's block
 };
 
 // The samples that all workers are building now. Thread-safe; threads rarely

@@ -58,7 +58,7 @@ function tiles(json, rate) {
   const sent = rate('ballast_sent_bytes_total way=shared_memory') + rate('ballast_sent_bytes_total way=stream');
   const full = json.memory.limit ? json.memory.in_use / json.memory.limit : 0;
   const items = [
-    [json.step === null ? '–' : json.step.toLocaleString('en'), 'step'],
+    [json.step === null ? '–' : json.step.toLocaleString('en'), 'step' + changes(json)],
     [count(images), 'images a second' + (encoded ? ', ' + count(encoded) + ' sent encoded' : '')],
     ...(n.ballast_video_decoder_starts_total > 0 ? [
       [count(frames), 'frames a second, of ' + count(videos) + ' videos so far'],
@@ -108,6 +108,14 @@ function bars(module) {
   }
   svg.append(draw('line', {class: 'mean', x1: L, x2: W, y1: y(mean), y2: y(mean)}));
   return svg;
+}
+
+// What `step` says of the changes of the running job (docs/changes.md).
+function changes(json) {
+  const steps = json.change_steps || [], at = json.step === null ? 0 : json.step;
+  const now = steps.filter(s => s <= at).pop(), next = steps.find(s => s > at);
+  return (now === undefined ? '' : ', changed from step ' + now.toLocaleString('en')) +
+    (next === undefined ? '' : ', next change at step ' + next.toLocaleString('en'));
 }
 
 function history(steps, name) {

@@ -67,6 +67,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   OpenedJob job;
   job.config = config.config;
+  job.loaded = config;
   std::unique_ptr<const TemplateRenderer> renderer;
   BALLAST_ASSIGN_OR_RETURN(
       job.tokenizer, OpenModelTokenizer(job.config.mutable_model(), &renderer));
@@ -121,14 +122,15 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
 }
 
 absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
-    const OpenedJob& job, const ServerIdentity& identity) {
+    const OpenedJob& job, const ServerIdentity& identity,
+    const Scheduler* scheduler) {
   AheadFetcher::Settings settings;
   settings.sources = job.source_pointers();
   if (std::none_of(settings.sources.begin(), settings.sources.end(),
                    [](const SampleSource* s) { return s->InStore(); })) {
     return nullptr;
   }
-  settings.scheduler = job.scheduler.get();
+  settings.scheduler = scheduler == nullptr ? job.scheduler.get() : scheduler;
   for (const auto& [module, ranks] : identity.ranks_of) {
     ServedModule& served = settings.served[module];
     served.ranks = ranks;

@@ -36,6 +36,8 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer);
 // Move-only.
 struct OpenedJob {
   v1::Config config;
+  // As it was loaded: without what the tokenizer adds to `config`.
+  LoadedConfig loaded;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<const ModelText> text;
   // sources[i] belongs to config.sources(i).
@@ -67,10 +69,12 @@ struct ServerIdentity {
 // FindServer).
 absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
 
-// Makes the fetcher that reads ahead for the ranks of `identity`; null if no
-// source is in a store. `job` must outlive it. Errors: as GetRule.
+// Makes the fetcher that reads ahead for the ranks of `identity`, by the
+// schedules of `scheduler`, null for the job's own; null if no source is in a
+// store. `job` and `scheduler` must outlive it. Errors: as GetRule.
 absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
-    const OpenedJob& job, const ServerIdentity& identity);
+    const OpenedJob& job, const ServerIdentity& identity,
+    const Scheduler* scheduler = nullptr);
 
 // The address of the server at which the ranks of each group rendezvous
 // (LoaderService.Rendezvous): topology.meeting, else the first of

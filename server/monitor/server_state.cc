@@ -66,6 +66,11 @@ v1::GetStatusResponse ServerState::Status() const {
   if (loader.current_step.has_value()) {
     status.set_current_step(*loader.current_step);
   }
+  if (sources_.scheduler != nullptr) {
+    for (const v1::Revision& revision : sources_.scheduler->revisions()) {
+      status.add_change_steps(revision.first_step());
+    }
+  }
   const auto now = std::chrono::steady_clock::now();
   const std::vector<ClientBoard::Client> clients = sources_.clients->List();
   status.set_clients_total(clients.size());

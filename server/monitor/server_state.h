@@ -64,6 +64,7 @@ class ServerState {
     std::string name;  // the server's name for itself
     const Loader* loader = nullptr;
     const FileSampleBuilder* builder = nullptr;
+    const Scheduler* scheduler = nullptr;  // of train; null: it never changes
     const StallWatchdog* stalls = nullptr;
     const ClientBoard* clients = nullptr;
     const TimingStore* timings = nullptr;

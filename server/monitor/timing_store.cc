@@ -29,25 +29,27 @@ absl::Status CheckTime(absl::string_view field, double milliseconds) {
 
 }  // namespace
 
-TimingStore::TimingStore(const v1::Job& job) : job_(job) {
+TimingStore::TimingStore(const v1::Job& job, JobAt job_at)
+    : job_(job), job_at_(std::move(job_at)) {
   for (const v1::Job::ModuleSize& module : job.modules()) {
     grid_ = std::lcm(grid_, std::max<uint64_t>(module.dp(), 1));
   }
 }
 
 absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
-  BALLAST_RETURN_IF_ERROR(CheckRole(job_, timing.role()));
+  const v1::Job& job = job_at_ == nullptr ? job_ : job_at_(timing.step());
+  BALLAST_RETURN_IF_ERROR(CheckRole(job, timing.role()));
   if (timing.role().split() != v1::SPLIT_TRAIN) {
     return absl::InvalidArgumentError(
         absl::StrCat("role.split is ", SplitName(timing.role().split()),
                      ", wanted train: costs are fitted to forward and backward "
                      "passes, and other splits have no backward pass"));
   }
-  if (!FirstPosition(job_, timing.step()).ok()) {
+  if (!FirstPosition(job, timing.step()).ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step is ", timing.step(), ", whose positions do not fit 64 bits"));
   }
-  const uint64_t samples = SamplesOfStep(job_, timing.step());
+  const uint64_t samples = SamplesOfStep(job, timing.step());
   // Each of the grid's groups has at least one sample in every micro-batch.
   const uint64_t micro_batches = std::max<uint64_t>(samples / grid_, 1);
   if (timing.micro_batch() >= micro_batches) {

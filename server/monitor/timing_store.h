@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -31,7 +32,10 @@ class TimingStore {
   // Limit of timings in one Add.
   static constexpr size_t kMaxReported = 4096;
 
-  explicit TimingStore(const v1::Job& job);
+  // `job_at`: the job as it is at a step (Scheduler::job_at); null: always
+  // `job`.
+  using JobAt = std::function<const v1::Job&(uint64_t step)>;
+  explicit TimingStore(const v1::Job& job, JobAt job_at = nullptr);
 
   // Keeps all `timings`, or none of them. Errors: INVALID_ARGUMENT (no timing,
   // or more than kMaxReported; no such role, or a role of another split than
@@ -72,6 +76,7 @@ class TimingStore {
   absl::Status Check(const v1::StepTiming& timing) const;
 
   const v1::Job job_;
+  const JobAt job_at_;
   std::array<std::array<DurationHistogram, kPhases>, v1::Module_ARRAYSIZE>
       phases_;
   uint64_t grid_ = 1;  // LCM of the modules' dp sizes

@@ -10,6 +10,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/order_service.pb.h"
+#include "proto/revision.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/corpus/index/source_index.h"
 #include "server/schedule/ownership.h"
@@ -61,6 +62,14 @@ class Scheduler {
 
   // The settings that clients need to lay out batches of this split.
   virtual const v1::Job& job() const = 0;
+
+  // The job as it is at `step`; differs from job() only in a job that has been
+  // changed while it ran.
+  virtual const v1::Job& job_at(uint64_t /*step*/) const { return job(); }
+
+  // The changes of the running job, in ascending order of step; none for most
+  // schedulers.
+  virtual std::vector<v1::Revision> revisions() const { return {}; }
 
   // Returns what the steps before `step` drew from each source of the split.
   // Errors: OUT_OF_RANGE (the step's positions do not fit 64 bits),

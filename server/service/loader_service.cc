@@ -68,7 +68,10 @@ LoaderServiceImpl::LoaderServiceImpl(std::string name,
       scheduler_(scheduler),
       calls_(calls),
       meeting_(meeting),
-      timings_(scheduler->job()),
+      timings_(scheduler->job(),
+               [scheduler](uint64_t step) -> const v1::Job& {
+                 return scheduler->job_at(step);
+               }),
       pulls_{loader,  scheduler->fingerprint(), &refusal_, calls, instruments,
              clients, PullLimits(limits),       {}} {}
 
@@ -90,6 +93,9 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     const Scheduler& scheduler = of_split.ok() ? **of_split : *scheduler_;
     *response->mutable_fingerprint() = scheduler.fingerprint();
     *response->mutable_job() = scheduler.job();
+    for (v1::Revision& revision : scheduler.revisions()) {
+      *response->add_revisions() = std::move(revision);
+    }
     response->set_server(name_);
     response->set_refusal(std::string(refusal_.status().message()));
     if (request->role().module() != v1::MODULE_UNSPECIFIED) {

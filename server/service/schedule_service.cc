@@ -49,7 +49,7 @@ v1::GetSamplesResponse SamplesOf(const v1::StepSchedule& schedule,
     sample->set_position(position);
     sample->set_source(schedule.sources(source));
     sample->set_ordinal(ordinal);
-    const SampleLocation at = locate(source, ordinal);
+    const SampleLocation at = locate(schedule, source, ordinal);
     sample->set_file(at.file);
     sample->set_offset(at.offset);
     sample->set_number(at.number);
@@ -181,14 +181,16 @@ grpc::ServerUnaryReactor* ScheduleServiceImpl::GetSchedule(
     return reactor;
   }
   // The request and the response live until the reactor has finished.
-  loader_->GetSchedule(
-      request->step(),
-      [this, reactor, response](auto schedule) {
-        if (schedule.ok()) *response->mutable_schedule() = **schedule;
-        --waiting_;
-        reactor->Finish(ToGrpcStatus(schedule.status()));
-      },
-      request->split());
+  const auto answer = [this, reactor, response](auto schedule) {
+    if (schedule.ok()) *response->mutable_schedule() = **schedule;
+    --waiting_;
+    reactor->Finish(ToGrpcStatus(schedule.status()));
+  };
+  if (request->looks()) {
+    loader_->PeekSchedule(request->step(), answer, request->split());
+  } else {
+    loader_->GetSchedule(request->step(), answer, request->split());
+  }
   return reactor;
 }
 

@@ -38,7 +38,7 @@ namespace {
 constexpr size_t kMaxStuckReads = 64;
 
 // "docs:17 (docs-000.tar at byte 512)"; of a schedule, the index files.
-std::string Describe(const FileSampleBuilder& builder,
+std::string DescribeWork(const FileSampleBuilder& builder,
                      const std::string& index_files, const ActiveSample& work) {
   if (work.step.has_value()) return index_files;
   const SampleLocation at = builder.Locate(work.source, work.ordinal);
@@ -81,7 +81,8 @@ uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory) {
 }
 
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
-                                            uint32_t ranks) {
+                                            uint32_t ranks,
+                                            RevisionKeeper* keeper) {
   ServerParts parts;
   parts.build = std::make_unique<BuildInstruments>();
   parts.board = std::make_unique<ActiveSamples>(Clock::Real());
@@ -96,18 +97,34 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                stated >> 20, " MiB, and this process may use ", most >> 20,
                " MiB: lower them, or raise the limit of its cgroup");
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      parts.loader,
-      Loader::Create(job.config, ranks, job.scheduler.get(), std::move(builder),
-                     Clock::Real(), parts.board.get()));
+  const RevisedBuilder* revised = nullptr;
+  if (keeper == nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(
+        parts.loader,
+        Loader::Create(job.config, ranks, job.scheduler.get(),
+                       std::move(builder), Clock::Real(), parts.board.get()));
+  } else {
+    auto all = std::make_unique<RevisedBuilder>(std::move(builder));
+    revised = all.get();
+    keeper->job()->SetBuilder(all.get());
+    BALLAST_RETURN_IF_ERROR(keeper->Open());
+    BALLAST_ASSIGN_OR_RETURN(
+        parts.loader,
+        Loader::Create(job.config, ranks, keeper->job()->scheduler(),
+                       std::move(all), Clock::Real(), parts.board.get(),
+                       keeper->gate()));
+  }
   BALLAST_ASSIGN_OR_RETURN(
       parts.stall_watchdog,
       StallWatchdog::Start(
           parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
-          [builder = parts.builder,
+          [builder = parts.builder, revised,
            index_files =
                absl::StrJoin(job.index_files, ", ")](const ActiveSample& work) {
-            return Describe(*builder, index_files, work);
+            return DescribeWork(revised == nullptr
+                                    ? *builder
+                                    : revised->At(work.split, work.sample_step),
+                                index_files, work);
           },
           Clock::Real()));
   return parts;
@@ -151,6 +168,40 @@ std::unique_ptr<RendezvousForwarder> MakeForwarder(const OpenedJob& job,
 
 }  // namespace
 
+namespace {
+
+// The server that decides on changes: the first of topology.servers.
+std::string DeciderAddress(const v1::Config& config,
+                           const ServerIdentity& identity) {
+  return config.topology().servers_size() > 0
+             ? config.topology().servers(0).address()
+             : identity.name;
+}
+
+// Null without serve.revisions.
+absl::StatusOr<std::unique_ptr<RevisionKeeper>> MakeKeeper(
+    const OpenedJob* job, const ServerIdentity& identity,
+    const ServerSecurity& security,
+    const std::shared_ptr<const LiveValue<ReadPolicy>>& policy) {
+  const v1::Config& config = job->config;
+  if (config.serve().revisions().empty()) return nullptr;
+  RevisionKeeper::Settings settings;
+  settings.path = config.serve().revisions();
+  settings.name = identity.name;
+  settings.peers = PeerAddresses(config.topology(), identity.name);
+  settings.decider = DeciderAddress(config, identity);
+  // A server of several that only topology.meeting brings together.
+  settings.servers_known = config.topology().servers_size() > 1 ||
+                           config.topology().meeting().empty() ||
+                           config.topology().meeting() == identity.name;
+  return RevisionKeeper::Create(
+      std::move(settings), MakeGrpcRevisionPeers(security.to_peers()),
+      std::make_unique<RevisedJob>(
+          job, [policy](OpenedJob* opened) { GuardSources(policy, opened); }));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
     const LoadedConfig& config, Rehearsal rehearsal) {
   // Checked before the slow steps.
@@ -171,23 +222,37 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   const auto read_policy = std::make_shared<LiveValue<ReadPolicy>>(
       GetReadPolicy(job.config.serve()));
   GuardSources(read_policy, &job);
-  BALLAST_ASSIGN_OR_RETURN(ServerParts parts,
-                           MakeServerParts(job, identity.ranks));
+  // At its place, to which the keeper and the parts point.
+  auto opened = std::make_unique<OpenedJob>(std::move(job));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<RevisionKeeper> keeper,
+      MakeKeeper(opened.get(), identity, security, read_policy));
+  const Scheduler* const scheduler = keeper == nullptr
+                                         ? opened->scheduler.get()
+                                         : keeper->job()->scheduler();
+  BALLAST_ASSIGN_OR_RETURN(
+      ServerParts parts,
+      MakeServerParts(*opened, identity.ranks, keeper.get()));
   BALLAST_ASSIGN_OR_RETURN(parts.ahead_fetcher,
-                           MakeAheadFetcher(job, identity));
-  if (rehearsal == Rehearsal::kFirstBlocks) {
+                           MakeAheadFetcher(*opened, identity, scheduler));
+  // The first blocks of a server that may not know a change could be others.
+  const bool knows = keeper == nullptr || keeper->complete();
+  if (rehearsal == Rehearsal::kFirstBlocks && knows) {
     BALLAST_RETURN_IF_ERROR(
         Rehearse(parts.loader.get(),
-                 RolesToRehearse(identity.first_ranks, job.scheduler->job())));
+                 RolesToRehearse(identity.first_ranks, scheduler->job())));
   }
   // Created after the rehearsal, since no rank trains on its blocks.
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
-                           FindServersOfRanks(job.config));
+                           FindServersOfRanks(opened->config));
   parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
-                                       GetGeometry(job.scheduler->job()));
-  std::unique_ptr<LoaderServer> server(
-      new LoaderServer(std::move(job), read_policy, std::move(security),
-                       identity, std::move(parts)));
+                                       GetGeometry(scheduler->job()));
+  std::unique_ptr<LoaderServer> server(new LoaderServer(
+      std::move(opened), std::move(keeper), read_policy, std::move(security),
+      identity, std::move(parts)));
+  if (server->keeper_ != nullptr) {
+    BALLAST_RETURN_IF_ERROR(server->keeper_->Start(clock));
+  }
   BALLAST_RETURN_IF_ERROR(server->StartHistory());
   BALLAST_RETURN_IF_ERROR(server->Listen());
   server->WatchStandstill();
@@ -203,10 +268,13 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   return server;
 }
 
-LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
-                           ServerSecurity security,
+LoaderServer::LoaderServer(std::unique_ptr<OpenedJob> job,
+                           std::unique_ptr<RevisionKeeper> keeper,
+                           LivePolicy read_policy, ServerSecurity security,
                            const ServerIdentity& identity, ServerParts parts)
-    : job_(std::move(job)),
+    : opened_(std::move(job)),
+      job_(*opened_),
+      keeper_(std::move(keeper)),
       read_policy_(std::move(read_policy)),
       security_(std::move(security)),
       build_instruments_(std::move(parts.build)),
@@ -217,16 +285,19 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
       ahead_fetcher_(std::move(parts.ahead_fetcher)),
       balance_(std::move(parts.balance)),
       meeting_(MakeForwarder(job_, identity.name, security_, &calls_)),
-      loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
+      loader_service_(identity.name, scheduler(), loader_.get(),
                       &calls_,
                       {job_.config.serve().max_streams(),
                        job_.config.serve().max_streams_per_client()},
                       &pull_instruments_, &clients_, meeting_.get()),
       schedule_service_(loader_.get(), &calls_),
-      order_service_(job_.scheduler.get(), loader_.get(),
-                     [this](uint32_t source, uint64_t ordinal) {
-                       return builder_->Locate(source, ordinal);
+      order_service_(scheduler(), loader_.get(),
+                     [this](const v1::StepSchedule& schedule, uint32_t source,
+                            uint64_t ordinal) {
+                       return Locate(schedule, source, ordinal);
                      }),
+      revision_service_(identity.name, DeciderAddress(job_.config, identity),
+                        keeper_.get()),
       state_(GetSources(*this, identity, parts.builder)),
       metrics_service_(job_.scheduler->job(), &state_, balance_, &calls_) {}
 
@@ -237,6 +308,7 @@ ServerState::Sources LoaderServer::GetSources(
   sources.name = identity.name;
   sources.loader = server.loader_.get();
   sources.builder = builder;
+  sources.scheduler = server.scheduler();
   sources.stalls = server.stall_watchdog_.get();
   sources.clients = &server.clients_;
   sources.timings = &server.loader_service_.timings();
@@ -265,12 +337,26 @@ ServerState::Sources LoaderServer::GetSources(
 
 LoaderServer::~LoaderServer() { Shutdown(); }
 
+const Scheduler* LoaderServer::scheduler() const {
+  return keeper_ == nullptr ? job_.scheduler.get()
+                            : keeper_->job()->scheduler();
+}
+
+SampleLocation LoaderServer::Locate(const v1::StepSchedule& schedule,
+                                    uint32_t source, uint64_t ordinal) const {
+  const FileSampleBuilder& builder =
+      keeper_ == nullptr
+          ? *builder_
+          : keeper_->job()->builder()->At(schedule.split(), schedule.step());
+  return builder.Locate(source, ordinal);
+}
+
 absl::Status LoaderServer::Listen() {
   BALLAST_ASSIGN_OR_RETURN(
       CallServer started,
       StartCallServer(job_.config.serve(), security_,
                       {&loader_service_, &schedule_service_, &order_service_,
-                       &metrics_service_}));
+                       &metrics_service_, &revision_service_}));
   server_ = std::move(started.server);
   addresses_ = std::move(started.addresses);
   return absl::OkStatus();
@@ -318,7 +404,8 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
   BALLAST_ASSIGN_OR_RETURN(
       peer_check_,
       PeerCheck::Start(
-          {job_.scheduler->fingerprint(), own_address}, std::move(peers),
+          {job_.scheduler->fingerprint(), own_address, keeper_ != nullptr},
+          std::move(peers),
           MakeGrpcPeerCaller(security_.to_peers()), clock, on_change));
   return absl::OkStatus();
 }
@@ -379,6 +466,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     draining_ = true;
   }
   if (peer_check_ != nullptr) peer_check_->Stop();
+  if (keeper_ != nullptr) keeper_->Stop();
   stall_watchdog_->WatchStandstill(nullptr);
   index_watch_.reset();
   if (server_ != nullptr) {

@@ -32,6 +32,7 @@
 #include "server/service/metrics_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/rendezvous.h"
+#include "server/service/revision_service.h"
 #include "server/service/schedule_service.h"
 
 namespace ballast {
@@ -42,7 +43,8 @@ struct ServerParts {
   std::unique_ptr<BuildInstruments> build;
   std::unique_ptr<ActiveSamples> board;
   std::shared_ptr<Loader> loader;
-  FileSampleBuilder* builder = nullptr;  // the loader's
+  FileSampleBuilder* builder = nullptr;  // the loader's, of the job's own
+                                         // configuration
   std::unique_ptr<StallWatchdog> stall_watchdog;
   // Null: no source is in a store.
   std::unique_ptr<AheadFetcher> ahead_fetcher;
@@ -62,10 +64,12 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
 uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory);
 
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
-// ranks here. `job` is not owned and must outlive the parts. Errors: as
+// ranks here. `keeper` has the revisions of the job; null: it cannot change.
+// `job` and `keeper` are not owned and must outlive the parts. Errors: as
 // Loader::Create and StallWatchdog::Start.
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
-                                            uint32_t ranks);
+                                            uint32_t ranks,
+                                            RevisionKeeper* keeper = nullptr);
 
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,
@@ -76,7 +80,8 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
 // (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
 // and it serves no rank. Reads that fail or hang are retried according to
 // serve.read_attempts and serve.read_timeout; work that takes longer than
-// serve.stall_after is logged. Thread-safe.
+// serve.stall_after is logged. With serve.revisions the job can be changed while
+// it runs (revision_service.h). Thread-safe.
 class LoaderServer {
  public:
   // Selects whether the first blocks are built before anything is served.
@@ -136,8 +141,14 @@ class LoaderServer {
                                          const ServerIdentity& identity,
                                          const FileSampleBuilder* builder);
 
-  LoaderServer(OpenedJob job, LivePolicy read_policy, ServerSecurity security,
-               const ServerIdentity& identity, ServerParts parts);
+  LoaderServer(std::unique_ptr<OpenedJob> job,
+               std::unique_ptr<RevisionKeeper> keeper, LivePolicy read_policy,
+               ServerSecurity security, const ServerIdentity& identity,
+               ServerParts parts);
+  // The scheduler of train, with the job's changes.
+  const Scheduler* scheduler() const;
+  SampleLocation Locate(const v1::StepSchedule& schedule, uint32_t source,
+                        uint64_t ordinal) const;
   absl::Status Listen();
   absl::Status StartHistory();
   absl::Status ServeHttp();
@@ -147,7 +158,10 @@ class LoaderServer {
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Each member needs the members before it.
-  const OpenedJob job_;
+  const std::unique_ptr<const OpenedJob> opened_;
+  const OpenedJob& job_;
+  // Null without serve.revisions.
+  const std::unique_ptr<RevisionKeeper> keeper_;
   const LivePolicy read_policy_;  // of job_.sources
   ServerSecurity security_;
   const std::unique_ptr<BuildInstruments> build_instruments_;
@@ -166,6 +180,7 @@ class LoaderServer {
   LoaderServiceImpl loader_service_;
   ScheduleServiceImpl schedule_service_;
   OrderServiceImpl order_service_;
+  RevisionServiceImpl revision_service_;
   const ServerState state_;
   std::unique_ptr<StateHistory> history_;  // null without serve.http
   MetricsServiceImpl metrics_service_;

@@ -137,6 +137,9 @@ class FakeClient : public LoaderClient {
     *response.mutable_job() = SyntheticJobMessage(loader_.job);
     response.mutable_job()->set_split(role.split());
     response.set_server(loader_.address);
+    for (const v1::Revision& revision : loader_.revisions) {
+      *response.add_revisions() = revision;
+    }
     return response;
   }
 

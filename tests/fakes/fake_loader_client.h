@@ -23,6 +23,8 @@ struct FakeLoader {
   std::string address = "fake:1";
   SyntheticJob job;
   std::string fingerprint = kSyntheticFingerprint;
+  // The changes of the running job that Attach tells.
+  std::vector<v1::Revision> revisions;
   // Called before each Fetch with its arguments; an error becomes its result.
   std::function<absl::Status(const v1::Role&, uint64_t step,
                              uint32_t micro_batch)>

@@ -65,6 +65,10 @@ LoadedConfig TestCluster::GetConfig(int server) const {
   LoadedConfig config = config_;
   config.config.mutable_serve()->clear_listen();
   config.config.mutable_serve()->add_listen(addresses_[server]);
+  if (!config.config.serve().revisions().empty()) {
+    absl::StrAppend(config.config.mutable_serve()->mutable_revisions(), ".",
+                    server);
+  }
   return config;
 }
 
@@ -79,6 +83,17 @@ absl::Status TestCluster::Restart(int server) {
 absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
     uint64_t step, uint64_t steps, const v1::Fingerprint& checkpoint,
     const TrainerPlace& place) const {
+  return RunRanks(step, steps, checkpoint, place, nullptr);
+}
+
+absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
+    uint64_t step, uint64_t steps, const OnBatch& on_batch) const {
+  return RunRanks(step, steps, v1::Fingerprint(), TrainerPlace(), on_batch);
+}
+
+absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
+    uint64_t step, uint64_t steps, const v1::Fingerprint& checkpoint,
+    const TrainerPlace& place, const OnBatch& on_batch) const {
   const auto client = LoaderClient::Create(addresses_[0]);
   BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
                            client->Attach({}, {}));
@@ -88,6 +103,8 @@ absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
   options.steps = steps;
   options.checkpoint = checkpoint;
   options.place = place;
+  // Ranks are then never far ahead of what they have been given.
+  if (on_batch) options.max_bytes = 1;
   BALLAST_ASSIGN_OR_RETURN(const std::vector<v1::Role> roles,
                            GetRoles(attached.job(), options));
   Mutex mutex;
@@ -95,6 +112,7 @@ absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
   BALLAST_RETURN_IF_ERROR(
       RunWorld(attached.job(), attached.fingerprint(), roles, options,
                LoaderClient::Create, [&](const RankBatch& got) {
+                 if (on_batch) on_batch(got);
                  const PackedBatch& batch = *got.batch;
                  MutexLock lock(&mutex);
                  batches[{batch.step, batch.micro_batch, batch.role.module(),

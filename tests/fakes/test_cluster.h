@@ -12,6 +12,7 @@
 #include "proto/config.pb.h"
 #include "server/config/config_loader.h"
 #include "server/service/server.h"
+#include "trainer_shim/ballast_rank/world.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/role_fields.h"
 
@@ -22,8 +23,9 @@ namespace ballast {
 class TestCluster {
  public:
   // Starts `servers` servers of the job that `config` describes. Fills in their
-  // topology.servers and serve.listen: the ranks of each module are divided
-  // evenly, in order. Builds the indexes first.
+  // topology.servers and serve.listen, and adds the server's number to
+  // serve.revisions: the ranks of each module are divided evenly, in order.
+  // Builds the indexes first.
   static absl::StatusOr<std::unique_ptr<TestCluster>> Start(LoadedConfig config,
                                                             int servers = 1);
   ~TestCluster();
@@ -44,9 +46,17 @@ class TestCluster {
       uint64_t step, uint64_t steps,
       const v1::Fingerprint& checkpoint = v1::Fingerprint(),
       const TrainerPlace& place = {}) const;
+  // The same, one block at a time, with a call for each batch from the thread of
+  // its rank.
+  absl::StatusOr<Batches> RunRanks(uint64_t step, uint64_t steps,
+                                   const OnBatch& on_batch) const;
 
  private:
   TestCluster() = default;
+  absl::StatusOr<Batches> RunRanks(uint64_t step, uint64_t steps,
+                                   const v1::Fingerprint& checkpoint,
+                                   const TrainerPlace& place,
+                                   const OnBatch& on_batch) const;
   LoadedConfig GetConfig(int server) const;
 
   LoadedConfig config_;

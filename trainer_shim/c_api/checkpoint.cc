@@ -132,6 +132,8 @@ absl::Status ReadCheckpoint(const ballast_shim_options& options,
   }
   source->start_step = checkpoint.next_step();
   source->checkpoint.Swap(checkpoint.mutable_fingerprint());
+  source->checkpoint_revisions.assign(checkpoint.revisions().begin(),
+                                      checkpoint.revisions().end());
   return absl::OkStatus();
 }
 

@@ -164,6 +164,10 @@ absl::Status Checkpoint(const ballast_shim* shim, uint64_t next_step,
                             : next_step);
   *message.mutable_fingerprint() = shim->shim->fingerprint();
   message.set_split(shim->shim->job().split());
+  for (v1::Revision& revision :
+       shim->shim->RevisionsBefore(message.next_step())) {
+    *message.add_revisions() = std::move(revision);
+  }
   *checkpoint = NewBytes(CheckpointBytes(message));
   return absl::OkStatus();
 }

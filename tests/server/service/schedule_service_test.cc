@@ -38,7 +38,8 @@ class OrderServiceTest : public LoaderServiceFixture {
  protected:
   OrderServiceTest() : LoaderServiceFixture(Changing()) {
     order_service_ = std::make_unique<OrderServiceImpl>(
-        scheduler_.get(), loader_.get(), [](uint32_t source, uint64_t ordinal) {
+        scheduler_.get(), loader_.get(),
+        [](const v1::StepSchedule&, uint32_t source, uint64_t ordinal) {
           return SampleLocation{absl::StrCat("file ", source), ordinal * 512,
                                 ordinal + 1};
         });

@@ -1,0 +1,157 @@
+#include "client/ballastctl/change_command.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <limits>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/channel_security.h"
+#include "common/small_file.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kExamples[] =
+    "  ballastctl --server 127.0.0.1:7070 change --config new.yaml "
+    "--from-step 12000 --dry-run\n"
+    "  ballastctl --server 127.0.0.1:7070 change --config new.yaml "
+    "--from-step 12000\n"
+    "\n"
+    "JSON keys: number (0: a dry run), first_step, fingerprint, earliest_step\n"
+    "(from which the job can change now), differences [\"KEY: BEFORE -> "
+    "AFTER\"],\n"
+    "servers [{address, earliest_step, notes [TEXT]}].";
+
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+
+struct Options {
+  std::string config;
+  uint64_t first_step = 0;
+  bool dry_run = false;
+  bool json = false;
+};
+
+uint64_t EarliestStep(const v1::ChangeResponse& change) {
+  uint64_t earliest = 0;
+  for (const auto& server : change.servers()) {
+    earliest = std::max<uint64_t>(earliest, server.earliest_step());
+  }
+  return earliest;
+}
+
+absl::Status Run(const ServerOption& option, const Options& options) {
+  v1::ChangeRequest request;
+  BALLAST_ASSIGN_OR_RETURN(*request.mutable_config(),
+                           ReadSmallFile(options.config, kMaxConfigBytes));
+  request.set_first_step(options.first_step);
+  request.set_dry_run(options.dry_run);
+  BALLAST_ASSIGN_OR_RETURN(auto client, GetQueryClient(option));
+  BALLAST_ASSIGN_OR_RETURN(
+      const v1::GetRevisionsResponse known,
+      client->GetRevisions(std::numeric_limits<uint64_t>::max()));
+  if (known.server() != known.decider()) {
+    ServerOption decider = option;
+    decider.addresses = known.decider();
+    BALLAST_ASSIGN_OR_RETURN(client, GetQueryClient(decider));
+  }
+  absl::StatusOr<v1::ChangeResponse> change = client->Change(request);
+  if (!change.ok() && !options.dry_run &&
+      (absl::IsUnavailable(change.status()) ||
+       absl::IsDeadlineExceeded(change.status()))) {
+    return Annotate(
+        change.status(),
+        "whether the change holds is not known; `ballastctl status` shows it");
+  }
+  BALLAST_RETURN_IF_ERROR(Annotate(change.status(), "nothing has changed"));
+  std::cout << (options.json ? ChangeJson(*change) + "\n"
+                             : ChangeText(*change));
+  std::cout.flush();
+  if (!std::cout) {
+    return absl::UnavailableError("cannot write to standard output");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ChangeJson(const v1::ChangeResponse& change) {
+  Json servers = Json::array();
+  for (const auto& server : change.servers()) {
+    Json notes = Json::array();
+    for (const std::string& note : server.notes()) notes.push_back(note);
+    servers.push_back({{"address", server.address()},
+                       {"earliest_step", server.earliest_step()},
+                       {"notes", std::move(notes)}});
+  }
+  Json differences = Json::array();
+  for (const std::string& difference : change.differences()) {
+    differences.push_back(difference);
+  }
+  return Json({{"number", change.revision().number()},
+               {"first_step", change.revision().first_step()},
+               {"fingerprint", change.revision().fingerprint()},
+               {"earliest_step", EarliestStep(change)},
+               {"differences", std::move(differences)},
+               {"servers", std::move(servers)}})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string ChangeText(const v1::ChangeResponse& change) {
+  const v1::ConfigRevision& revision = change.revision();
+  const bool dry = revision.number() == 0;
+  std::string text =
+      dry ? absl::StrCat("From step ", revision.first_step(),
+                         " on this would change:\n")
+          : absl::StrCat("Change ", revision.number(), " holds from step ",
+                         revision.first_step(), " on:\n");
+  for (const std::string& difference : change.differences()) {
+    absl::StrAppend(&text, "  ", difference, "\n");
+  }
+  for (const auto& server : change.servers()) {
+    for (const std::string& note : server.notes()) {
+      absl::StrAppend(&text, "server ", server.address(), ": ", note, "\n");
+    }
+  }
+  absl::StrAppend(&text, change.servers_size(),
+                  change.servers_size() == 1 ? " server" : " servers",
+                  dry ? " can serve it. Nothing has changed; the earliest step "
+                        "is now "
+                      : " agreed. Fingerprint ");
+  absl::StrAppend(&text,
+                  dry ? absl::StrCat(EarliestStep(change))
+                      : revision.fingerprint(),
+                  ".\n");
+  return text;
+}
+
+void AddChange(CommandLine* line, std::shared_ptr<const ServerOption> server) {
+  auto options = std::make_shared<Options>();
+  Command* command = line->AddCommand(
+      line->program(), "change",
+      "Offers a configuration to all servers of a running job. When all have\n"
+      "agreed, the steps from --from-step on follow it; no rank restarts, and no\n"
+      "step before moves. What may change: weights, sources, sizes of steps,\n"
+      "packing, skips, costs, limits on pixels, recipes (docs/changes.md).\n"
+      "Servers need serve.revisions. Relative paths in the file start from the\n"
+      "directory of each server's own file.",
+      kExamples, [server, options] { return Run(*server, *options); });
+  command->AddText("--config", &options->config, "the whole new configuration")
+      .Required()
+      .TypeName("FILE");
+  command
+      ->AddWholeNumber("--from-step", &options->first_step,
+                       "the first step that follows it")
+      .Required();
+  command->AddFlag("--dry-run", &options->dry_run,
+                   "ask all servers, and change nothing");
+  command->AddFlag("--json", &options->json, "one JSON object");
+}
+
+}  // namespace ballast

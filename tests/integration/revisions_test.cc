@@ -1,0 +1,303 @@
+// A running job is changed at a step: ranks go over it without a restart.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/attach_all.h"
+#include "client/ballastctl/query_client.h"
+#include "client/loader_client.h"
+#include "client/revision_chain.h"
+#include "common/mutex.h"
+#include "server/job/index_sources.h"
+#include "tests/integration/delivery_job.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kFrom = 16;
+constexpr uint64_t kEnd = 20;
+
+constexpr char kJob[] = R"(
+sources:
+  - {name: docs, format: webdataset, path: 'docs-*.tar', weight: 3}
+  - {name: more, format: webdataset, path: 'docs-*.tar', weight: 1}
+model: {profile: qwen2_5_vl, max_pixels: 200704}
+batch: {global: 16, micro: 8}
+topology:
+  modules: {vision: {dp: 2}, language: {dp: 2}}
+  servers: [SERVERS]
+order: {}
+balance: {delivery: DELIVERY}
+serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}
+)";
+
+std::string Text(const std::string& delivery,
+                 const std::vector<std::pair<std::string, std::string>>& edits =
+                     {}) {
+  std::string text = absl::StrReplaceAll(kJob, {{"DELIVERY", delivery}});
+  for (const auto& [from, to] : edits) {
+    EXPECT_THAT(text, HasSubstr(from));
+    text = absl::StrReplaceAll(text, {{from, to}});
+  }
+  return text;
+}
+
+LoadedConfig Load(const std::string& text) {
+  const std::string servers = "{address: 'unix:/replaced', ranks: {vision: "
+                              "\"0-1\", language: \"0-1\"}}";
+  const auto config =
+      ParseConfig(absl::StrReplaceAll(text, {{"SERVERS", servers}}),
+                  "test.yaml", Dataset());
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+// An index is made for one bound of pixels, and the job reads its own.
+const std::vector<std::pair<std::string, std::string>>& Smaller() {
+  static const auto* edits =
+      new std::vector<std::pair<std::string, std::string>>{
+          {"weight: 1}", "weight: 1, index: small-more.index}"},
+          {"weight: 3}", "weight: 3, index: small-docs.index}"},
+          {"max_pixels: 200704", "max_pixels: 50176"}};
+  return *edits;
+}
+
+// What is offered to the job: other weights, larger steps, fewer pixels.
+const std::vector<std::pair<std::string, std::string>>& Offered() {
+  static const auto* edits = [] {
+    auto* all = new std::vector<std::pair<std::string, std::string>>(Smaller());
+    all->push_back({"weight: 3", "weight: 1"});
+    all->push_back({"global: 16", "global: 32"});
+    return all;
+  }();
+  return *edits;
+}
+
+class RevisionsTest : public ::testing::Test {
+ protected:
+  // Starts the job of kJob.
+  void Start(const std::string& delivery, int servers) {
+    folder_ = absl::StrCat(
+        ::testing::TempDir(), "/",
+        ::testing::UnitTest::GetInstance()->current_test_info()->name(), "-",
+        delivery, servers);
+    std::filesystem::remove_all(folder_);
+    ASSERT_TRUE(IndexSources(Load(Text(delivery, Smaller())), {}).ok());
+    LoadedConfig config = Load(Text(delivery));
+    config.config.mutable_serve()->set_revisions(folder_ + "/revisions");
+    auto cluster = TestCluster::Start(config, servers);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    cluster_ = *std::move(cluster);
+  }
+
+  std::string Servers() const {
+    const auto& addresses = cluster_->addresses();
+    if (addresses.size() == 1) {
+      return absl::StrCat("{address: '", addresses[0],
+                          "', ranks: {vision: \"0-1\", language: \"0-1\"}}");
+    }
+    std::string text;
+    for (size_t s = 0; s < addresses.size(); ++s) {
+      absl::StrAppend(&text, s == 0 ? "" : ", ", "{address: '", addresses[s],
+                      "', ranks: {vision: \"", s, "-", s, "\", language: \"", s,
+                      "-", s, "\"}}");
+    }
+    return text;
+  }
+
+  absl::StatusOr<v1::ChangeResponse> Change(const std::string& text,
+                                            uint64_t from, bool dry = false) {
+    v1::ChangeRequest request;
+    request.set_config(absl::StrReplaceAll(text, {{"SERVERS", Servers()}}));
+    request.set_first_step(from);
+    request.set_dry_run(dry);
+    return QueryClient(cluster_->addresses()[0]).Change(request);
+  }
+
+  // Waits until the servers know the changes of each other.
+  void AwaitComplete() {
+    for (const std::string& address : cluster_->addresses()) {
+      QueryClient client(address);
+      while (!client.GetRevisions(0)->knows()) std::this_thread::yield();
+    }
+  }
+
+  // The batches of a job that had the change in its configuration from its
+  // start.
+  TestCluster::Batches Wanted(const std::string& delivery, int servers) {
+    const auto run = [&](const std::string& text, uint64_t step,
+                         uint64_t steps) {
+      auto cluster = TestCluster::Start(Load(text), servers);
+      EXPECT_TRUE(cluster.ok()) << cluster.status();
+      auto batches = (*cluster)->RunRanks(step, steps);
+      EXPECT_TRUE(batches.ok()) << batches.status();
+      return batches.ok() ? *batches : TestCluster::Batches();
+    };
+    TestCluster::Batches wanted = run(Text(delivery), 0, kFrom);
+    const std::string order = absl::StrCat(
+        "order: {mixture_changes: [{step: ", kFrom, ", weights: {docs: 1}}]}");
+    const std::string batch = absl::StrCat("global: 16, changes: [{step: ",
+                                           kFrom, ", global: 32}]");
+    std::vector<std::pair<std::string, std::string>> edits = Smaller();
+    edits.push_back({"order: {}", order});
+    edits.push_back({"global: 16", batch});
+    wanted.merge(run(Text(delivery, edits), kFrom, kEnd - kFrom));
+    return wanted;
+  }
+
+  static void ExpectSame(const TestCluster::Batches& got,
+                         const TestCluster::Batches& wanted) {
+    ASSERT_EQ(got.size(), wanted.size());
+    for (const auto& [key, batch] : wanted) {
+      const auto found = got.find(key);
+      ASSERT_TRUE(found != got.end()) << std::get<0>(key);
+      EXPECT_EQ(ComputeDigest(found->second), ComputeDigest(batch))
+          << "step " << std::get<0>(key);
+    }
+  }
+
+  std::string folder_;
+  std::unique_ptr<TestCluster> cluster_;
+};
+
+class DeliveryRevisionsTest
+    : public RevisionsTest,
+      public ::testing::WithParamInterface<const char*> {};
+
+// The change is offered while all ranks train step 2, and they learn of it with
+// the schedule of its first step.
+TEST_P(DeliveryRevisionsTest, RanksGoOverTheStepWithoutARestart) {
+  const std::string delivery = GetParam();
+  const int servers = 2;
+  Start(delivery, servers);
+  AwaitComplete();
+  Mutex mutex;
+  bool offered = false;
+  const auto batches = cluster_->RunRanks(0, kEnd, [&](const RankBatch& batch) {
+    if (batch.batch->step < 2) return;
+    MutexLock lock(&mutex);
+    if (offered) return;
+    offered = true;
+    const auto change = Change(Text(delivery, Offered()), kFrom);
+    ASSERT_TRUE(change.ok()) << change.status();
+    EXPECT_EQ(change->revision().number(), 1);
+    EXPECT_EQ(change->servers_size(), servers);
+  });
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  ASSERT_TRUE(offered);
+  ExpectSame(*batches, Wanted(delivery, servers));
+}
+
+INSTANTIATE_TEST_SUITE_P(Deliveries, DeliveryRevisionsTest,
+                         ::testing::Values("exchange", "direct", "hybrid",
+                                           "off"));
+
+// All servers of the job end and start again: the file has the change. A
+// checkpoint that was made after it resumes, and so does one of before.
+TEST_F(RevisionsTest, AChangeOutlivesItsServers) {
+  Start("exchange", 2);
+  AwaitComplete();
+  ASSERT_TRUE(Change(Text("exchange", Offered()), kFrom).ok());
+  const auto attached = LoaderClient::Create(cluster_->addresses()[0])
+                            ->Attach({}, {});
+  ASSERT_TRUE(attached.ok());
+  ASSERT_EQ(attached->revisions_size(), 1);
+  EXPECT_EQ(attached->revisions(0).first_step(), kFrom);
+  cluster_->Kill(0);
+  cluster_->Kill(1);
+  ASSERT_TRUE(cluster_->Restart(1).ok());
+  ASSERT_TRUE(cluster_->Restart(0).ok());
+  auto batches = cluster_->RunRanks(0, kEnd, attached->fingerprint());
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  ExpectSame(*batches, Wanted("exchange", 2));
+
+  const auto again = LoaderClient::Create(cluster_->addresses()[1])
+                         ->Attach({}, {});
+  const std::vector<v1::Revision> chain(attached->revisions().begin(),
+                                        attached->revisions().end());
+  const auto check = [&](absl::Span<const v1::Revision> revisions,
+                         uint64_t next_step) {
+    return CheckSameData(attached->fingerprint(), revisions, *again, "servers",
+                         v1::SPLIT_TRAIN, next_step);
+  };
+  EXPECT_TRUE(check(chain, kFrom + 3).ok());
+  EXPECT_TRUE(check({}, kFrom).ok());
+  // It trained a step after the change without it.
+  EXPECT_FALSE(check({}, kFrom + 1).ok());
+}
+
+TEST_F(RevisionsTest, AServerThatHasLostItsFileLearnsTheChange) {
+  Start("exchange", 2);
+  AwaitComplete();
+  ASSERT_TRUE(Change(Text("exchange", Offered()), kFrom).ok());
+  cluster_->Kill(1);
+  std::filesystem::remove(folder_ + "/revisions.1");
+  ASSERT_TRUE(cluster_->Restart(1).ok());
+  AwaitComplete();
+  const auto known = QueryClient(cluster_->addresses()[1]).GetRevisions(0);
+  ASSERT_EQ(known->revisions_size(), 1);
+  EXPECT_EQ(known->revisions(0).first_step(), kFrom);
+  auto batches = cluster_->RunRanks(0, kEnd, nullptr);
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  ExpectSame(*batches, Wanted("exchange", 2));
+}
+
+TEST_F(RevisionsTest, NothingChangesUnlessAllServersAgree) {
+  Start("exchange", 2);
+  AwaitComplete();
+  const auto message = [](const absl::StatusOr<v1::ChangeResponse>& change) {
+    return std::string(change.status().message());
+  };
+  const std::string text = Text("exchange", Offered());
+  const auto dry = Change(text, kFrom, /*dry=*/true);
+  ASSERT_TRUE(dry.ok()) << dry.status();
+  EXPECT_EQ(dry->revision().number(), 0);
+  EXPECT_GT(dry->differences_size(), 2);
+  // Ranks reach steps 0 to 9.
+  ASSERT_TRUE(cluster_->RunRanks(0, 10).ok());
+  EXPECT_THAT(message(Change(text, 12)),
+              HasSubstr("would begin at step 12, and the earliest step is 14"));
+  EXPECT_THAT(message(Change(Text("off"), kFrom)),
+              HasSubstr("ranks lay out their batches by what the file changes"));
+  EXPECT_THAT(message(Change(absl::StrCat(text, "\nnonsense: 1\n"), kFrom)),
+              HasSubstr("nonsense"));
+  v1::ChangeRequest request;
+  request.set_config(text);
+  request.set_first_step(kFrom);
+  EXPECT_THAT(
+      message(QueryClient(cluster_->addresses()[1]).Change(request)),
+      HasSubstr("does not decide; offer the change to server"));
+  // A server that is away is asked in vain.
+  cluster_->Kill(1);
+  EXPECT_THAT(message(Change(text, kFrom)), HasSubstr("server unix:"));
+  ASSERT_TRUE(cluster_->Restart(1).ok());
+  for (const std::string& address : cluster_->addresses()) {
+    const auto known = QueryClient(address).GetRevisions(0);
+    EXPECT_EQ(known->revisions_size(), 0);
+    EXPECT_FALSE(known->has_prepared());
+  }
+  ASSERT_TRUE(cluster_->RunRanks(10, 10).ok());
+}
+
+TEST_F(RevisionsTest, AServerWithoutTheKeyTakesPartInNoChange) {
+  LoadedConfig config = Load(Text("exchange"));
+  auto cluster = TestCluster::Start(config, 1);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  cluster_ = *std::move(cluster);
+  EXPECT_THAT(
+      std::string(Change(Text("exchange", Offered()), kFrom).status().message()),
+      HasSubstr("has no serve.revisions"));
+}
+
+}  // namespace
+}  // namespace ballast
