@@ -10,6 +10,7 @@
 #include "common/message_fields.h"
 #include "proto/block/block_layout.h"
 #include "server/config/config_keys.h"
+#include "server/config/key_report.h"
 
 namespace ballast {
 namespace {

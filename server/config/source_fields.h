@@ -8,9 +8,10 @@
 
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
-#include "server/config/key_report.h"
 
 namespace ballast {
+
+class KeyReport;
 
 // One of sources[].fields.
 struct FieldSpec {

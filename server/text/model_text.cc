@@ -506,8 +506,8 @@ absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
     return DataFaultError(absl::StrCat(
         built.text.weight,
         ", which scales loss_mask: name it in the source's fields, `weight: "
-        "{type: float32, per: turn, default: 1}`; without it turns count "
-        "whole, or not with 0"));
+        "{type: float32, per: turn, default: 1}`; without the field a "
+        "weight is 0 or 1"));
   }
   if (fields.specs.empty()) return built;
   BALLAST_ASSIGN_OR_RETURN(built.fields, ReadFields(fields));
