@@ -41,13 +41,12 @@ namespace ballast {
 // encoded are zeroed: the owner makes them grey (kSampleIsPlaceholder).
 void FillVisionPlaceholder(const SampleRequest& request);
 
-// Fills in the placeholders of the sample's images and videos, of these sides,
-// as far as they fit, so that the language model still finds a token for each
-// image embedding, each run between vision start and end where the model has
-// their ids; then pad ids. Nothing is supervised. Positions as for any sample.
+// Fills in the placeholders of the sample's images and videos as far as they
+// fit, so that the language model still finds a token for each image embedding,
+// each run between vision start and end where the model has their ids; then pad
+// ids. Nothing is supervised. Positions as for any sample.
 void FillLanguagePlaceholder(const SampleRequest& request,
-                             const ModelText& text,
-                             absl::Span<const TileShape> sides,
+                             const ModelText& text, const SampleImages& images,
                              absl::Span<const VideoText> videos,
                              absl::Span<const GridThw> video_grids);
 
@@ -124,11 +123,12 @@ class FileSampleBuilder : public SampleBuilder {
  public:
   // `config` is a loaded one; sources[i] belongs to config.sources(i). Nothing
   // is owned. `active` lists the samples being built, and `instruments`
-  // measures them; both may be null.
+  // measures them; both may be null. `scheduler`: as SampleReader's.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
                     const ModelText* text, ActiveSamples* active = nullptr,
-                    BuildInstruments* instruments = nullptr);
+                    BuildInstruments* instruments = nullptr,
+                    const Scheduler* scheduler = nullptr);
 
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override;
