@@ -55,10 +55,10 @@ std::vector<std::string> FindPythons() {
   return found;
 }
 
-absl::StatusOr<HelperChild> StartPython(const char* name,
-                                        const std::string& python) {
+absl::StatusOr<HelperChild> StartPython(const std::string& python) {
+  // By its name the interpreter of a virtual environment finds its packages.
   return StartHelper(
-      {.name = name,
+      {.name = python.c_str(),
        .path = python,
        .arguments = {"-s", "-c", kLoader},
        .variables = {"PYTHONHASHSEED=0", "OMP_NUM_THREADS=1",

@@ -30,11 +30,9 @@ struct PythonModule {
 };
 
 // Starts `python`, an interpreter of FindPythons, with the order of its sets
-// and the threads of its libraries fixed. `name` is the name of the process. The
-// files beside it are not on its path, nor are packages of the user's home.
-// Errors: as StartHelper.
-absl::StatusOr<HelperChild> StartPython(const char* name,
-                                        const std::string& python);
+// and the threads of its libraries fixed. The files beside it are not on its
+// path, nor are packages of the user's home. Errors: as StartHelper.
+absl::StatusOr<HelperChild> StartPython(const std::string& python);
 
 // Gives a new process its modules, after `ballast_helper` (python_helper.py).
 // Each runs once; the last one serves requests and never ends. Errors: as

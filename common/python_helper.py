@@ -25,14 +25,14 @@ class TooLong(BaseException):
 
 
 def read(count):
-    pieces = []
-    while count > 0:
-        piece = os.read(SOCKET, min(count, 1 << 20))
-        if not piece:
+    body = bytearray(count)
+    left = memoryview(body)
+    while left:
+        size = os.readv(SOCKET, (left,))
+        if size == 0:
             os._exit(0)
-        pieces.append(piece)
-        count -= len(piece)
-    return b"".join(pieces)
+        left = left[size:]
+    return body
 
 
 def read_request():
@@ -47,8 +47,10 @@ def read_request():
 
 
 def answer(kind, *pieces):
-    body = b"".join(pieces)
-    left = memoryview(FRAME.pack(kind, 0, len(body)) + body)
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    head = FRAME.pack(kind, 0, len(body))
+    sent = os.writev(SOCKET, (head, body))
+    left = memoryview(body)[sent - len(head) :] if sent >= len(head) else memoryview(head[sent:] + body)
     while left:
         left = left[os.write(SOCKET, left) :]
 
@@ -59,7 +61,7 @@ def to_reason(reason):
 
 def close_box(request):
     memory, process = struct.unpack_from("=QQ", request)
-    code = request[16:]
+    code = bytes(request[16:])
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with open("/proc/self/statm") as sizes:

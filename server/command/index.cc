@@ -20,6 +20,7 @@
 #include "server/corpus/journal.h"
 #include "server/corpus/source_files.h"
 #include "server/job/index_sources.h"
+#include "server/job/verify_recipes.h"
 #include "server/text/chat_writer.h"
 
 namespace ballast {
@@ -226,10 +227,14 @@ absl::Status Build(const LoadedConfig& config, const Options& options,
 absl::Status VerifyRecipe(const LoadedConfig& config, uint64_t samples) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<RecipeCheck> checks,
                            VerifyRecipes(config, samples));
-  if (checks.empty()) std::cout << "no source has a recipe\n";
+  if (checks.empty())
+    std::cout << "neither a source nor the model has a recipe\n";
   for (const RecipeCheck& check : checks) {
-    std::cout << check.source << ": the recipe made the same of "
-              << check.samples << " records twice more\n";
+    std::cout << check.source
+              << (check.of_images ? ": model.recipe" : ": the recipe")
+              << " made the same of " << check.samples
+              << (check.of_images ? " samples' images" : " records")
+              << " twice more\n";
   }
   std::cout.flush();
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -45,9 +46,25 @@ absl::Status Init(Options options) {
   if (!folder.empty()) options.look.config_folder = folder.string();
   BALLAST_ASSIGN_OR_RETURN(const Seen seen, LookAtFolder(options.look));
   BALLAST_ASSIGN_OR_RETURN(const Setup setup, DecideSetup(seen));
+  std::vector<std::string> written;
+  for (const OwnFile& file : setup.files) {
+    const std::string path = (folder / file.name).string();
+    if (fs::exists(path, error)) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          path,
+          " exists and was kept, and the configuration would name it; "
+          "remove it, or write to another folder with --out"));
+    }
+    written.push_back(path);
+  }
+  // Before the check, which reads what the configuration names.
+  for (size_t i = 0; i < written.size(); ++i) {
+    BALLAST_RETURN_IF_ERROR(Write(written[i], setup.files[i].text));
+  }
   // Checked as every command will read it.
   const auto parsed = ParseConfig(setup.yaml, options.out, folder.string());
   if (!parsed.ok()) {
+    for (const std::string& path : written) fs::remove(path, error);
     return absl::InternalError(absl::StrCat(
         "the configuration for ", options.look.folder,
         " would be refused, so it was not written: ", parsed.status().message(),
@@ -62,7 +79,14 @@ absl::Status Init(Options options) {
       std::cout << "  " << line << "\n";
     }
   }
+  for (const std::string& path : written) {
+    std::cout << "wrote " << path << ", for you to complete\n";
+  }
   std::cout << "wrote " << options.out << "; next:\n"
+            << (setup.files.empty()
+                    ? ""
+                    : absl::StrCat("  ballast-server inspect recipe --config ",
+                                   options.out, "\n"))
             << "  ballast-server index --config " << options.out << "\n"
             << "  ballast-server serve --config " << options.out << "\n";
   return absl::OkStatus();
@@ -130,6 +154,8 @@ void AddInit(CommandLine* line) {
 for it that runs as it is, with a comment on each line: sources of WebDataset
 tars, JSON lines, Parquet files and folders of Energon, the model's profile and
 tokenizer, a rank for each GPU. Prints what it found and what it could not tell.
+For records that it does not know, it writes a recipe to complete
+(docs/recipes.md); likewise for a model (docs/unknown_model.md).
 Reads the first samples of each source only; `ballast-server index` reads all.
 Never overwrites a file.)",
       R"(  ballast-server init data

@@ -64,6 +64,13 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
     BALLAST_ASSIGN_OR_RETURN(const LoadedConfig loaded,
                              LoadConfig(options.config));
     model = loaded.config.model();
+    if (!model.recipe().empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.config,
+          ": model.recipe makes its images; wanted `ballast-server inspect "
+          "recipe --config ",
+          options.config, " --images`"));
+    }
     if (!model.has_image_family()) {
       return absl::InvalidArgumentError(
           absl::StrCat(options.config,

@@ -108,8 +108,9 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   // An unreadable sample is an error here, not a placeholder.
   v1::Config config = job.config;
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
-  const FileSampleBuilder builder(config, job.source_pointers(),
-                                  job.text.get());
+  const FileSampleBuilder builder(config, job.source_pointers(), job.text.get(),
+                                  /*active=*/nullptr,
+                                  /*instruments=*/nullptr, job.scheduler.get());
   BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
 
   const auto array = [&](uint64_t offset) {
@@ -175,12 +176,16 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index.sample(columns.ordinal(found.index)));
   const ModelImages& images = job.text->images();
-  for (const ImageSize& size : indexed.images) {
+  const std::vector<TileShape> sides = GetSides(indexed.images);
+  BALLAST_ASSIGN_OR_RETURN(
+      const SampleImages of_sample,
+      SampleImagesAt(job, found.schedule.split(), columns.position(found.index),
+                     sides));
+  for (size_t i = 0; i < sides.size(); ++i) {
+    const ImageSize& size = indexed.images[i];
     std::vector<ImageGrid> grids;
-    BALLAST_ASSIGN_OR_RETURN(
-        const ModelImages::Share share,
-        images.Add(size.height, size.width,
-                   static_cast<uint32_t>(indexed.images.size()), &grids));
+    BALLAST_ASSIGN_OR_RETURN(const ModelImages::Share share,
+                             images.Add(of_sample, i, &grids));
     Json crops = Json::array();
     for (const ImageGrid& grid : grids) {
       crops.push_back({{"height", grid.height},

@@ -143,6 +143,7 @@ absl::Status RunRepack(RepackFlags options) {
   BALLAST_ASSIGN_OR_RETURN(options.repack.shard, ParseShard(options.shard));
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, LoadConfig(options.config));
   v1::Config& c = config.config;
+  BALLAST_RETURN_IF_ERROR(OpenModelRecipe(&c).status());
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model()));
   BALLAST_ASSIGN_OR_RETURN(const v1::Source* const source,

@@ -9,6 +9,7 @@
 #include "server/config/config_validate.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
+#include "server/config/path_pattern.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 
@@ -261,6 +262,11 @@ void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
 
 void ValidateModel(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model")) return;
+  if (!report->IsFaulty("model.recipe") && IsStoreUrl(model.recipe())) {
+    report->AddFault("model.recipe",
+                     absl::StrCat("found ", Shown(model.recipe()),
+                                  "; wanted the path of a Python file"));
+  }
   const bool is_filled = CheckProfile(model, report);
   CheckTemplate(model, report);
   CheckDecode(model, report);

@@ -46,7 +46,8 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   }
   if (index.digests().lengths != digests.lengths) {
     return stale(
-        "it was built with another tokenizer, chat template or token id");
+        "it was built with another tokenizer, chat template or token id, or "
+        "another image_plan of model.recipe");
   }
   if (index.digests().limits != digests.limits) {
     return stale(

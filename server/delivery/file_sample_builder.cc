@@ -39,8 +39,7 @@ void FillVisionPlaceholder(const SampleRequest& request) {
 }
 
 void FillLanguagePlaceholder(const SampleRequest& request,
-                             const ModelText& text,
-                             absl::Span<const TileShape> sides,
+                             const ModelText& text, const SampleImages& images,
                              absl::Span<const VideoText> videos,
                              absl::Span<const GridThw> video_grids,
                              absl::Span<const FieldSpec> fields) {
@@ -70,11 +69,10 @@ void FillLanguagePlaceholder(const SampleRequest& request,
     at = std::fill_n(at, tokens, id);
     if (has_ends) *at++ = ids.vision_end();
   };
-  for (const TileShape& side : sides) {
-    const absl::StatusOr<uint32_t> tokens = text.images().Placeholders(
-        side.height, side.width, static_cast<uint32_t>(sides.size()));
-    fits = fits && tokens.ok();
-    if (fits) add(*tokens, ids.image());
+  for (size_t i = 0; i < images.size(); ++i) {
+    const absl::StatusOr<ImagePlan> plan = text.images().Plan(images, i);
+    fits = fits && plan.ok();
+    if (fits) add(plan->placeholders, ids.image());
   }
   for (const VideoText& video : videos) {
     for (uint32_t run = 0; run < video.runs; ++run) {
@@ -82,7 +80,7 @@ void FillLanguagePlaceholder(const SampleRequest& request,
     }
   }
   // Place fails if the model pads with its image id.
-  if (!text.Place(arrays.ids, sides, video_grids, arrays.positions).ok()) {
+  if (!text.Place(arrays.ids, images, video_grids, arrays.positions).ok()) {
     CountUp(arrays);
   }
 }
@@ -168,9 +166,10 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
                                      const ModelText* text,
                                      ActiveSamples* active,
-                                     BuildInstruments* instruments)
+                                     BuildInstruments* instruments,
+                                     const Scheduler* scheduler)
     : FileSampleBuilder(
-          config, std::move(sources), text, active, instruments,
+          config, std::move(sources), text, scheduler, active, instruments,
           std::make_shared<DecodeBudget>(DecodeBudgetBytes(
               config.serve().decode_memory(), MachineMemory())),
           std::make_shared<BadSamples>(config.serve().max_bad_samples())) {}
@@ -178,15 +177,16 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
                                      const ModelText* text,
+                                     const Scheduler* scheduler,
                                      const FileSampleBuilder& other)
-    : FileSampleBuilder(config, std::move(sources), text, other.active_,
-                        other.instruments_, other.decode_budget_,
-                        other.bad_samples_) {}
+    : FileSampleBuilder(config, std::move(sources), text, scheduler,
+                        other.active_, other.instruments_,
+                        other.decode_budget_, other.bad_samples_) {}
 
 FileSampleBuilder::FileSampleBuilder(
     const v1::Config& config, std::vector<const SampleSource*> sources,
-    const ModelText* text, ActiveSamples* active, BuildInstruments* instruments,
-    std::shared_ptr<DecodeBudget> decode_budget,
+    const ModelText* text, const Scheduler* scheduler, ActiveSamples* active,
+    BuildInstruments* instruments, std::shared_ptr<DecodeBudget> decode_budget,
     std::shared_ptr<BadSamples> bad_samples)
     : config_(config),
       text_(text),
@@ -195,8 +195,9 @@ FileSampleBuilder::FileSampleBuilder(
               static_cast<int>(ThreadsOrCores(config_.serve().threads())),
               decode_budget_.get(),
               instruments ? &instruments->video_decoders : nullptr),
-      reader_(std::move(sources), GetImageOptions(config_.model()),
-              &text->planner(), &videos_, decode_budget_.get(), instruments),
+      reader_(&config_, std::move(sources), GetImageOptions(config_.model()),
+              &text->images(), scheduler, &videos_, decode_budget_.get(),
+              instruments),
       vision_(&reader_, &image_checks_),
       language_(&config_, text, &reader_, &image_checks_),
       active_(active),
@@ -271,7 +272,9 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
                              reader_.GetVideos(request));
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                              reader_.ImageSides(request));
-    FillLanguagePlaceholder(request, *text_, sides, videos.texts, videos.grids,
+    BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
+                             reader_.GetImages(request, sides));
+    FillLanguagePlaceholder(request, *text_, images, videos.texts, videos.grids,
                             language_.GetFields(source));
   }
   return SampleOutcome::kPlaceholder;

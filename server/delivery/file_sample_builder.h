@@ -42,14 +42,13 @@ namespace ballast {
 // encoded are zeroed: the owner makes them grey (kSampleIsPlaceholder).
 void FillVisionPlaceholder(const SampleRequest& request);
 
-// Fills in the placeholders of the sample's images and videos, of these sides,
-// as far as they fit, so that the language model still finds a token for each
-// image embedding, each run between vision start and end where the model has
-// their ids; then pad ids. Nothing is supervised. Positions as for any sample.
-// Fields have their defaults, or 0.
+// Fills in the placeholders of the sample's images and videos as far as they
+// fit, so that the language model still finds a token for each image embedding,
+// each run between vision start and end where the model has their ids; then pad
+// ids. Nothing is supervised. Positions as for any sample. Fields have their
+// defaults, or 0.
 void FillLanguagePlaceholder(const SampleRequest& request,
-                             const ModelText& text,
-                             absl::Span<const TileShape> sides,
+                             const ModelText& text, const SampleImages& images,
                              absl::Span<const VideoText> videos,
                              absl::Span<const GridThw> video_grids,
                              absl::Span<const FieldSpec> fields = {});
@@ -127,17 +126,19 @@ class FileSampleBuilder : public SampleBuilder {
  public:
   // `config` is a loaded one; sources[i] belongs to config.sources(i). Nothing
   // is owned. `active` lists the samples being built, and `instruments`
-  // measures them; both may be null.
+  // measures them; both may be null. `scheduler`: as SampleReader's.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
                     const ModelText* text, ActiveSamples* active = nullptr,
-                    BuildInstruments* instruments = nullptr);
-  // A builder of the same server for another configuration of the job, whose
-  // sources have the same numbers: both together keep to one serve.decode_memory
-  // and list their bad samples in one place.
+                    BuildInstruments* instruments = nullptr,
+                    const Scheduler* scheduler = nullptr);
+  // A builder of the same server for another configuration of the job, with its
+  // scheduler, whose sources have the same numbers: both together keep to one
+  // serve.decode_memory and list their bad samples in one place.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
-                    const ModelText* text, const FileSampleBuilder& other);
+                    const ModelText* text, const Scheduler* scheduler,
+                    const FileSampleBuilder& other);
 
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override;
@@ -164,8 +165,8 @@ class FileSampleBuilder : public SampleBuilder {
  private:
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
-                    const ModelText* text, ActiveSamples* active,
-                    BuildInstruments* instruments,
+                    const ModelText* text, const Scheduler* scheduler,
+                    ActiveSamples* active, BuildInstruments* instruments,
                     std::shared_ptr<DecodeBudget> decode_budget,
                     std::shared_ptr<BadSamples> bad_samples);
   // Calls the builder of the media that the module takes.

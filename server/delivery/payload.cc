@@ -97,10 +97,12 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   const Stopwatch tokenising(instruments ? &instruments->tokenise : nullptr);
   BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                            reader_->ImageSides(request));
+  BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
+                           reader_->GetImages(request, sides));
   BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
                            reader_->GetVideos(request));
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<TextSample> text,
-                           Tokenize(request, *raw, sides, videos));
+                           Tokenize(request, *raw, images, videos));
   if (!text.ok()) return text.fault();
   if (instruments != nullptr) instruments->tokens.Add(text->ids.size());
   const LanguageArrays arrays =
@@ -113,7 +115,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   std::copy(text->field_rows.begin(), text->field_rows.end(),
             arrays.rows.begin());
   const absl::Status placed = text_options_.text->Place(
-      text->ids, sides, videos.grids, arrays.positions);
+      text->ids, images, videos.grids, arrays.positions);
   if (const auto fault = ToDataFault(placed)) return fault;
   if (!placed.ok()) return placed;
   return std::nullopt;
@@ -121,12 +123,12 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
 
 absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
     const SampleRequest& request, const RawSample& raw,
-    absl::Span<const TileShape> sides, const SampleVideoText& videos) const {
+    const SampleImages& images, const SampleVideoText& videos) const {
   const TextForm form = GetForm(raw.text_format);
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<TextSample> text,
       SeparateFault(
-          BuildText(raw.text, form, sides, text_options_, videos.texts,
+          BuildText(raw.text, form, images, text_options_, videos.texts,
                     GetTextFields(raw, GetFields(request.record.source)))));
   if (!text.ok()) return text;
   if (text->ids.size() != request.record.tokens) {

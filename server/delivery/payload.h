@@ -96,10 +96,9 @@ class LanguageBuilder {
  private:
   absl::StatusOr<std::optional<DataFault>> CheckImages(
       const SampleRequest& request, SampleWork* work) const;
-  // `sides`: the sides of the sample's images.
   absl::StatusOr<FaultOr<TextSample>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
-      absl::Span<const TileShape> sides, const SampleVideoText& videos) const;
+      const SampleImages& images, const SampleVideoText& videos) const;
 
   const v1::Model& model_;
   const TextOptions text_options_;

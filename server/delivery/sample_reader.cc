@@ -114,23 +114,39 @@ struct ImageCrops {
   ImagePlan plan;
 };
 
-// The crops of an image of these sides. The request must have as many crops
-// from `first` on. Errors: INTERNAL (the schedule was made by another plan).
-absl::StatusOr<ImageCrops> PlanCrops(const ImagePlanner* planner,
-                                     const ImageSize& size, size_t images,
+// The crops of image `i`. The request must have as many crops from `first` on.
+// Errors: as ModelImages::Plan; INTERNAL (the schedule was made by another
+// plan).
+absl::StatusOr<ImageCrops> PlanCrops(const ModelImages& model,
+                                     const SampleImages& images, size_t i,
                                      const SampleRequest& request,
                                      size_t first) {
+  const TileShape& size = images.sides[i];
   ImageCrops crops;
-  BALLAST_ASSIGN_OR_RETURN(
-      crops.plan,
-      planner->Plan(size.height, size.width, static_cast<uint32_t>(images)));
+  BALLAST_ASSIGN_OR_RETURN(crops.plan, model.Plan(images, i));
   crops.count = crops.plan.crops;
-  crops.is_cut = !IsOneResize(crops.plan, size.height, size.width);
-  if (first + crops.count <= request.grids.size()) return crops;
-  return absl::InternalError(
-      absl::StrCat("an image of ", size.width, "x", size.height, " pixels has ",
-                   crops.count, " crops, and the schedule has ",
-                   request.grids.size(), " for the whole sample"));
+  crops.is_cut =
+      model.has_pixels() || !IsOneResize(crops.plan, size.height, size.width);
+  if (first + crops.count > request.grids.size()) {
+    return absl::InternalError(absl::StrCat(
+        "an image of ", size.width, "x", size.height, " pixels has ",
+        crops.count, " crops, and the schedule has ", request.grids.size(),
+        " for the whole sample"));
+  }
+  size_t at = first;
+  for (const PlanStage& stage : crops.plan.stages) {
+    for (uint32_t k = 0; k < stage.rows * stage.columns; ++k, ++at) {
+      const ImageGrid& grid = request.grids[at];
+      if (grid.height == stage.crop.height && grid.width == stage.crop.width) {
+        continue;
+      }
+      return absl::InternalError(absl::StrCat(
+          "crop ", at, " of the sample is planned as ", stage.crop.width, "x",
+          stage.crop.height, " pixels, and the schedule has ", grid.width, "x",
+          grid.height));
+    }
+  }
+  return crops;
 }
 
 // The place to read the file of image `image` to; nullptr if it has none, or
@@ -147,9 +163,11 @@ char* PlaceOfFile(const SampleRequest& request, size_t image, size_t images,
   return to.size() == size ? reinterpret_cast<char*>(to.data()) : nullptr;
 }
 
-// Decodes an image and makes its crops, each at `place` from `first` on.
+// Decodes an image and makes its crops, each at `place` from `first` on;
+// `recipe` makes them unless it is null.
 absl::Status DecodeAndCut(absl::string_view file, const ImageHeader& expected,
-                          const ImagePlan& plan, size_t first,
+                          const PlanFacts& facts, const ImagePlan& plan,
+                          const ImageRecipe* recipe, size_t first,
                           SampleReader::Place place, ImageDecoder* decoder,
                           absl::Duration* resizing) {
   BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder->Decode(file));
@@ -160,6 +178,16 @@ absl::Status DecodeAndCut(absl::string_view file, const ImageHeader& expected,
                      "; has the file changed? index the source again"));
   }
   const auto start = std::chrono::steady_clock::now();
+  if (recipe != nullptr) {
+    std::vector<absl::Span<uint8_t>> places;
+    // Crops may be dropped, and then have one place.
+    for (uint32_t i = 0; i < plan.crops; ++i)
+      places.push_back(place(first + i));
+    BALLAST_RETURN_IF_ERROR(
+        recipe->MakePixels(facts, plan, image.pixels, places));
+    *resizing = Stopwatch::Since(start);
+    return absl::OkStatus();
+  }
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<RgbImage> crops,
       MakeCrops(image, plan, decoder->options().resampling));
@@ -185,14 +213,18 @@ DataFault CountDiffers(absl::string_view what, uint64_t found,
       " when it was indexed; has the file changed? index the source again"));
 }
 
-SampleReader::SampleReader(std::vector<const SampleSource*> sources,
+SampleReader::SampleReader(const v1::Config* config,
+                           std::vector<const SampleSource*> sources,
                            const ImageOptions& image_options,
-                           const ImagePlanner* planner,
+                           const ModelImages* images,
+                           const Scheduler* scheduler,
                            const SampleVideoReader* videos,
                            DecodeBudget* budget, BuildInstruments* instruments)
-    : sources_(std::move(sources)),
+    : config_(config),
+      sources_(std::move(sources)),
       image_options_(image_options),
-      planner_(planner),
+      images_(images),
+      scheduler_(scheduler),
       videos_(videos),
       budget_(budget),
       instruments_(instruments) {}
@@ -213,12 +245,26 @@ absl::StatusOr<std::vector<TileShape>> SampleReader::ImageSides(
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
-  std::vector<TileShape> sides;
-  sides.reserve(indexed.images.size());
-  for (const ImageSize& size : indexed.images) {
-    sides.push_back({size.height, size.width});
+  return GetSides(indexed.images);
+}
+
+absl::StatusOr<SampleImages> SampleReader::GetImages(
+    const SampleRequest& request, absl::Span<const TileShape> sides) const {
+  if (images_->recipe() == nullptr) return SampleImages(sides);
+  if (scheduler_ == nullptr) {
+    return absl::InternalError("a recipe of the model without a scheduler");
   }
-  return sides;
+  BALLAST_ASSIGN_OR_RETURN(const Scheduler* const of_split,
+                           scheduler_->OfSplit(request.split));
+  const Scheduler::OrderedSample ordered =
+      of_split->OrderedAt(request.record.position);
+  if (ordered.source != request.record.source ||
+      ordered.ordinal != request.record.ordinal) {
+    return absl::InternalError(absl::StrCat(
+        "position ", request.record.position, " is another sample's"));
+  }
+  return GetSampleImages(*config_, ordered.source, ordered.ordinal,
+                         ordered.epoch, sides);
 }
 
 absl::StatusOr<SampleVideoText> SampleReader::GetVideos(
@@ -296,6 +342,9 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
       GetHashes(from.index(), request.record.ordinal, indexed));
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> video_hashes,
                            from.index().video_hashes(request.record.ordinal));
+  const std::vector<TileShape> sides = GetSides(sizes);
+  BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
+                           GetImages(request, sides));
   ImageDecoder& decoder = ThreadDecoder(image_options_);
   uint32_t warnings = 0;
   size_t crop = 0;  // of the sample
@@ -320,9 +369,15 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     }
     work->active->Stage("checking an image's file");
     const absl::string_view file = raw->image(i);
-    BALLAST_ASSIGN_OR_RETURN(
-        const ImageCrops crops,
-        PlanCrops(planner_, sizes[i], sizes.size(), request, crop));
+    absl::StatusOr<ImageCrops> planned =
+        PlanCrops(*images_, images, i, request, crop);
+    if (images_->recipe() != nullptr) {
+      if (const auto fault = ToDataFault(planned.status())) {
+        return fault->In(absl::StrCat("image ", i));
+      }
+    }
+    if (!planned.ok()) return planned.status();
+    const ImageCrops crops = *std::move(planned);
     const size_t first = std::exchange(crop, crop + crops.count);
     const uint32_t encoded = request.EncodedBytes(first);
     if (auto fault = FindFileFault(file, i, indexed, hashes,
@@ -350,6 +405,10 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     if (crops.is_cut) {
       *needs += CropBytes(crops.plan, image_options_.resampling);
     }
+    // Its way to the recipe's process and back.
+    if (images_->has_pixels()) {
+      *needs += uint64_t{6} * sizes[i].width * sizes[i].height;
+    }
     BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
                              budget_->Take(*needs));
     work->active->Stage("decoding an image");
@@ -360,8 +419,9 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     absl::Duration resizing;
     absl::Status status;
     if (crops.is_cut) {
-      status = DecodeAndCut(file, expected, crops.plan, first, place, &decoder,
-                            &resizing);
+      status = DecodeAndCut(file, expected, images.Get(i), crops.plan,
+                            images_->has_pixels() ? images_->recipe() : nullptr,
+                            first, place, &decoder, &resizing);
     } else {
       status = decoder.DecodeResized(file, expected, grid.width, grid.height,
                                      place(first));

@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/config/model_images.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/decode_budget.h"
@@ -19,7 +21,8 @@
 #include "server/delivery/sample_video_reader.h"
 #include "server/delivery/stall_watchdog.h"
 #include "server/image/image.h"
-#include "server/image_plan/image_planner.h"
+#include "server/image_plan/sample_images.h"
+#include "server/schedule/scheduler.h"
 
 namespace ballast {
 
@@ -47,14 +50,17 @@ DataFault CountDiffers(absl::string_view what, uint64_t found, uint64_t wanted);
 // the builders of both modules. Thread-safe.
 class SampleReader {
  public:
-  // The sources are in order of the configuration. They and `instruments`,
-  // which may be null, are not owned.
-  // `planner`, not owned, is the model's. `videos`, not owned, has the same
-  // model. `budget`, not owned, has the memory to decode in.
-  SampleReader(std::vector<const SampleSource*> sources,
-               const ImageOptions& image_options, const ImagePlanner* planner,
-               const SampleVideoReader* videos, DecodeBudget* budget,
-               BuildInstruments* instruments);
+  // The sources are in order of `config`. They and `instruments`, which may be
+  // null, are not owned.
+  // `images`, not owned, are the model's; `scheduler`, not owned, has the
+  // epochs of samples, which nothing but a recipe of the model needs: else it
+  // may be null. `videos`, not owned, has the same model. `budget`, not owned,
+  // has the memory to decode in.
+  SampleReader(const v1::Config* config,
+               std::vector<const SampleSource*> sources,
+               const ImageOptions& image_options, const ModelImages* images,
+               const Scheduler* scheduler, const SampleVideoReader* videos,
+               DecodeBudget* budget, BuildInstruments* instruments);
 
   // Blocks on the disk. Non-OK statuses are transient faults.
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
@@ -79,6 +85,11 @@ class SampleReader {
   absl::StatusOr<std::vector<TileShape>> ImageSides(
       const SampleRequest& request) const;
 
+  // The sample's images with these sides, as their plans see them. Errors: as
+  // Scheduler::OfSplit; INTERNAL (a recipe without a scheduler).
+  absl::StatusOr<SampleImages> GetImages(
+      const SampleRequest& request, absl::Span<const TileShape> sides) const;
+
   // The sample's videos as its text has them, from the index. Errors: as
   // SourceIndex::sample; INTERNAL.
   absl::StatusOr<SampleVideoText> GetVideos(const SampleRequest& request) const;
@@ -97,9 +108,11 @@ class SampleReader {
       const SampleRequest& request, Place place, DecodedCounters* decoded,
       SampleWork* work, size_t* crop) const;
 
+  const v1::Config* const config_;
   const std::vector<const SampleSource*> sources_;
   const ImageOptions image_options_;
-  const ImagePlanner* const planner_;
+  const ModelImages* const images_;
+  const Scheduler* const scheduler_;
   const SampleVideoReader* const videos_;
   DecodeBudget* const budget_;
   BuildInstruments* const instruments_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "server/image_plan/sample_images.h"
 
 namespace ballast {
 namespace {
@@ -130,6 +131,13 @@ std::vector<ImageTextPiece> ImageText(const ImageFamily& family,
   const ImageMarks& marks = family.marks;
   PieceWriter out;
   if (marks.placeholder.empty()) return {};
+  if (plan.recipe != nullptr && !plan.recipe->text.empty()) {
+    for (const ImageTextPiece& piece : plan.recipe->text) {
+      out.AddText(piece.text);
+      out.AddRun(piece.placeholders);
+    }
+    return std::move(out).Take();
+  }
   const std::string number = absl::StrCat(image);
   out.AddText(absl::StrReplaceAll(marks.before, {{"{image}", number}}));
   if (MarksParts(marks)) {

@@ -31,7 +31,8 @@ struct ImageTextCounts {
 };
 
 // The text that the family's processor writes for an image: its placeholders,
-// of which there are plan.placeholders, and the family's marks around them.
+// of which there are plan.placeholders, and the family's marks around them; or
+// the text of the recipe's plan, if it has one.
 // `plan` is a plan of this family; `image` is the number of the image in its
 // sample, from 0. No two runs and no two texts are adjacent. Empty for a family
 // without a placeholder.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -13,6 +14,8 @@
 // time than looking at every grid.
 
 namespace ballast {
+
+struct RecipePlan;  // sample_images.h
 
 // A rectangle of pixels.
 struct PixelRect {
@@ -44,7 +47,8 @@ struct PlanStage {
 };
 
 // Crops, patches and tokens of an image of one size: a pure function of the
-// family's numbers and the image's sides (ImagePlanner).
+// family's numbers and the image's sides (ImagePlanner), or what a recipe gave
+// (ModelImages).
 struct ImagePlan {
   // The crops are the stages' crops, in order.
   absl::InlinedVector<PlanStage, 5> stages;
@@ -62,6 +66,8 @@ struct ImagePlan {
   // Placeholders among them: the tokens that the model replaces by the image's
   // features.
   uint64_t placeholders = 0;
+  // Only of a plan by the model's recipe.
+  std::shared_ptr<const RecipePlan> recipe;
 };
 
 // The grids of kTileGrid: min_tiles to max_tiles tiles.

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
+#include "proto/schedule/split.h"
+#include "server/config/model_images.h"
 #include "server/config/path_pattern.h"
 #include "server/config/source_fields.h"
 #include "server/corpus/check/index_check.h"
@@ -26,7 +28,7 @@
 #include "server/job/job_setup.h"
 #include "server/job/template_comparison.h"
 #include "server/job/video_probe.h"
-#include "server/recipe/recipe.h"
+#include "server/recipe/image_recipe.h"
 #include "server/text/conversation.h"
 #include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
@@ -41,6 +43,7 @@ namespace ballast {
 namespace {
 
 absl::StatusOr<IndexKey> GetKey(v1::Config config) {
+  BALLAST_RETURN_IF_ERROR(OpenModelRecipe(&config).status());
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(config.mutable_model()));
   return GetIndexKey(config, *tokenizer);
@@ -114,8 +117,9 @@ namespace {
 // Reads image sizes as the sample builder does, and refuses the same images.
 ImageSizeReader SizeReader(const v1::Model& model) {
   // Crops are cut out of all pixels.
-  return [options = GetImageOptions(model), is_kept = model.has_image_family()](
-             absl::string_view bytes) -> absl::StatusOr<ImageSize> {
+  const bool is_kept = model.has_image_family() || !model.recipe().empty();
+  return [options = GetImageOptions(model),
+          is_kept](absl::string_view bytes) -> absl::StatusOr<ImageSize> {
     BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
                              ReadImageSize(bytes, options, is_kept));
     return ImageSize{image.width, image.height};
@@ -137,13 +141,13 @@ ImageJudge GetJudge(const v1::Model& model) {
   };
 }
 
-std::vector<TileShape> GetSides(absl::Span<const ImageSize> images) {
-  std::vector<TileShape> sides;
-  sides.reserve(images.size());
-  for (const ImageSize& image : images) {
-    sides.push_back({image.height, image.width});
-  }
-  return sides;
+// The images of a sample of `source`, for every epoch.
+SampleImages ForEveryEpoch(const v1::Source& source,
+                           const std::vector<TileShape>& sides) {
+  SampleImages images(sides);
+  images.source = source.name();
+  images.split = SplitName(source.split());
+  return images;
 }
 
 // A measured text, and the placeholders of its images.
@@ -176,7 +180,7 @@ absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
 }
 
 absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
-                                           absl::Span<const ImageSize> images,
+                                           const SampleImages& images,
                                            const TextOptions& text,
                                            absl::Span<const FieldSpec> fields) {
   const TextForm form = GetForm(sample.text_format);
@@ -185,14 +189,13 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
     measured.text = MeasureTokenIds(sample.known_tokens, text);
     return measured;
   }
-  const std::vector<TileShape> sides = GetSides(images);
   BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
-                           text.text->Placeholders(sides));
+                           text.text->images().Placeholders(images));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<VideoText> videos,
       MeasureVideos(sample, text.text->model(), &measured.placeholders));
   BALLAST_ASSIGN_OR_RETURN(measured.text,
-                           MeasureText(sample.text, form, sides, text, videos,
+                           MeasureText(sample.text, form, images, text, videos,
                                        GetTextFields(sample, fields)));
   if (form == TextForm::kConversation &&
       !IsCheckpointTemplate(text.text->model().chat_template())) {
@@ -216,7 +219,7 @@ VideoOrder GetOrder(const TextOptions& text) {
 
 // Measures a sample's text under `text`.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
-                                    absl::Span<const ImageSize> images,
+                                    const SampleImages& images,
                                     const TextOptions& text,
                                     absl::Span<const FieldSpec> fields) {
   BALLAST_ASSIGN_OR_RETURN(const MeasuredSample both,
@@ -237,9 +240,9 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
 }
 
 // Returns whether lengths measured under other bounds also hold under `text`.
-bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
+bool Hold(const TextLengths& lengths, const SampleImages& images,
           const TextOptions& text) {
-  return TextFits(lengths.text_tokens, GetSides(images), text);
+  return TextFits(lengths.text_tokens, images, text);
 }
 
 // Runs VerifyIndex and reports its progress like a build that reads `samples`
@@ -288,12 +291,15 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   v1::Config c = config.config;
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const ImageRecipe> recipe,
+                           OpenModelRecipe(&c));
   std::unique_ptr<const TemplateRenderer> renderer;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model(), &renderer));
   BALLAST_ASSIGN_OR_RETURN(
       const std::unique_ptr<const ModelText> model_text,
-      ModelText::Create(c.model(), tokenizer.get(), std::move(renderer)));
+      ModelText::Create(c.model(), tokenizer.get(), std::move(renderer),
+                        std::move(recipe)));
   // Made once there is a source to read.
   std::unique_ptr<TemplateComparison> comparison;
   bool compares = true;
@@ -354,7 +360,9 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const std::vector<FieldSpec> fields = GetFieldSpecs(source);
     index_options.measure = [&](const RawSample& sample,
                                 absl::Span<const ImageSize> images) {
-      auto lengths = Measure(sample, images, text, fields);
+      const std::vector<TileShape> sides = GetSides(images);
+      auto lengths =
+          Measure(sample, ForEveryEpoch(source, sides), text, fields);
       if (comparison != nullptr && lengths.ok()) {
         comparison->Look(sample, images.size());
       }
@@ -373,7 +381,8 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     index_options.key = key;
     index_options.lengths_hold = [&](const TextLengths& lengths,
                                      absl::Span<const ImageSize> images) {
-      return Hold(lengths, images, text);
+      const std::vector<TileShape> sides = GetSides(images);
+      return Hold(lengths, ForEveryEpoch(source, sides), text);
     };
     index_options.reuse = !options.rebuild;
     index_options.hash = options.hash || (has_hashes && !options.rebuild);
@@ -392,55 +401,6 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       result.template_difference = comparison->TakeDifference();
     }
     all.push_back(std::move(result));
-  }
-  return all;
-}
-
-namespace {
-
-// Cooks every sample of `ordinals` again, which FileSource compares with the
-// index.
-absl::Status CookAgain(const FileSource& source,
-                       absl::Span<const uint64_t> ordinals) {
-  for (const uint64_t ordinal : ordinals) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const FaultOr<RawSample> sample,
-        source.Read(ordinal, {.text = true, .images = false}));
-    if (!sample.ok()) {
-      return absl::FailedPreconditionError(sample.fault().reason());
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::StatusOr<std::vector<RecipeCheck>> VerifyRecipes(
-    const LoadedConfig& config, uint64_t samples) {
-  BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
-  BALLAST_ASSIGN_OR_RETURN(const IndexKey key, GetKey(config.config));
-  std::vector<RecipeCheck> all;
-  for (const v1::Source& source : config.config.sources()) {
-    if (source.recipe().empty()) continue;
-    BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<FileSource> opened,
-                             OpenSource(source, config.directory, key));
-    BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Recipe> recipe,
-                             Recipes::OfProcess().Get(ResolvePath(
-                                 config.directory, source.recipe())));
-    const uint64_t size = opened->index().size();
-    std::vector<uint64_t> ordinals(std::min(samples, size));
-    for (uint64_t i = 0; i < ordinals.size(); ++i) {
-      ordinals[i] = size - 1 - i * size / ordinals.size();
-    }
-    for (int pass = 0; pass < 2; ++pass) {
-      recipe->Restart();
-      const absl::Status same = CookAgain(*opened, ordinals);
-      if (!same.ok()) {
-        return Annotate(same, absl::StrCat("source ", source.name()));
-      }
-      std::reverse(ordinals.begin(), ordinals.end());
-    }
-    all.push_back({source.name(), ordinals.size()});
   }
   return all;
 }

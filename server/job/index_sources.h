@@ -105,19 +105,6 @@ struct IndexSourcesOptions {
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options);
 
-// The outcome for one source with a recipe.
-struct RecipeCheck {
-  std::string source;
-  uint64_t samples = 0;  // cooked again
-};
-
-// Cooks `samples` samples of each source with a recipe, spread over its index,
-// twice more: in two processes, backwards and forwards. Every index must be up
-// to date. Errors: FAILED_PRECONDITION (a sample is another than the indexed
-// one, with its place); as OpenSource and OpenModelTokenizer.
-absl::StatusOr<std::vector<RecipeCheck>> VerifyRecipes(
-    const LoadedConfig& config, uint64_t samples);
-
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_JOB_INDEX_SOURCES_H_

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
+#include "server/config/model_images.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/record_parser.h"
@@ -63,17 +64,59 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
   return pointers;
 }
 
+absl::StatusOr<SampleImages> SampleImagesAt(const OpenedJob& job,
+                                            v1::Split split, uint64_t position,
+                                            absl::Span<const TileShape> sides) {
+  BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
+                           job.scheduler->OfSplit(split));
+  const Scheduler::OrderedSample ordered = scheduler->OrderedAt(position);
+  return GetSampleImages(job.config, ordered.source, ordered.ordinal,
+                         ordered.epoch, sides);
+}
+
+absl::StatusOr<std::shared_ptr<const ImageRecipe>> OpenModelRecipe(
+    v1::Config* config) {
+  v1::Model* const model = config->mutable_model();
+  if (model->recipe().empty()) return std::shared_ptr<const ImageRecipe>();
+  for (const v1::Source& source : config->sources()) {
+    if (source.format() != v1::Source::FORMAT_MOCK) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sources: found format mock of ", source.name(),
+        " beside model.recipe, and what it draws knows no recipe; wanted "
+        "sources of data files"));
+  }
+  auto recipe = Recipes::OfProcess().GetForImages(model->recipe());
+  if (!recipe.ok()) return Annotate(recipe.status(), "model.recipe");
+  if ((*recipe)->has_plan() &&
+      config->balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
+    return absl::InvalidArgumentError(
+        "balance.placement: found split beside an image_plan of model.recipe, "
+        "whose tokens need not be its merged patches; wanted paired");
+  }
+  if ((*recipe)->draws() &&
+      config->batch().on_too_long() == v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
+    return absl::InvalidArgumentError(
+        "batch.on_too_long: found truncate_text beside a model.recipe whose "
+        "image_plan takes rng: a text would lose another end in each epoch; "
+        "wanted error or skip");
+  }
+  model->set_recipe((*recipe)->name());
+  return recipe;
+}
+
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   OpenedJob job;
   job.config = config.config;
   job.loaded = config;
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageRecipe> recipe,
+                           OpenModelRecipe(&job.config));
   std::unique_ptr<const TemplateRenderer> renderer;
   BALLAST_ASSIGN_OR_RETURN(
       job.tokenizer, OpenModelTokenizer(job.config.mutable_model(), &renderer));
   BALLAST_ASSIGN_OR_RETURN(
       job.text, ModelText::Create(job.config.model(), job.tokenizer.get(),
-                                  std::move(renderer)));
+                                  std::move(renderer), recipe));
   const IndexKey key = GetIndexKey(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {
@@ -92,7 +135,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
                              GetRecipeName(source, config.directory));
   }
   BALLAST_ASSIGN_OR_RETURN(job.scheduler,
-                           Scheduler::Create(scheduled, indexes));
+                           Scheduler::Create(scheduled, indexes, recipe));
   return job;
 }
 

@@ -10,12 +10,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/ahead_fetcher.h"
+#include "server/image_plan/sample_images.h"
+#include "server/recipe/image_recipe.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_text.h"
 #include "server/text/tokenizer.h"
@@ -52,8 +55,22 @@ struct OpenedJob {
 // Opens the tokenizer, every source through its index, and the scheduler.
 // Blocks on the disk. Errors: FAILED_PRECONDITION (an index is missing, damaged
 // or stale), UNIMPLEMENTED (settings that the scheduler does not support), and
-// as MakeTokenizer, OpenAnySource, Scheduler::Create; each names the key.
+// as MakeTokenizer, OpenModelRecipe, OpenAnySource, Scheduler::Create; each
+// names the key.
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
+
+// The images of the sample at a position of `job`, with these sides, as their
+// plans see them. Errors: as Scheduler::OfSplit.
+absl::StatusOr<SampleImages> SampleImagesAt(const OpenedJob& job,
+                                            v1::Split split, uint64_t position,
+                                            absl::Span<const TileShape> sides);
+
+// Opens model.recipe of a loaded `config`, and names it by what it is: servers
+// and indexes compare the name. Null without one. Errors: as ImageRecipe::Open;
+// INVALID_ARGUMENT (settings that its plans do not go with); each names the
+// key.
+absl::StatusOr<std::shared_ptr<const ImageRecipe>> OpenModelRecipe(
+    v1::Config* config);
 
 // This server's entry in topology.servers.
 struct ServerIdentity {

@@ -7,16 +7,12 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "common/python_helper.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "common/utf8.h"
 #include "server/corpus/data_fault.h"
 #include "server/recipe/cooker_text.h"
+#include "server/recipe/image_recipe.h"
 #include "server/recipe/protocol.h"
-#include "server/recipe/recipe_text.h"
 
 namespace ballast {
 namespace {
@@ -24,16 +20,8 @@ namespace {
 using Json = nlohmann::json;
 using recipe_helper::Outcome;
 
-constexpr size_t kMaxRecipeBytes = size_t{4} << 20;
-constexpr uint64_t kMaxReasonBytes = 1 << 16;
 constexpr uint64_t kMaxAnswerBytes =
     2 * recipe_helper::kMaxBytes + (uint64_t{64} << 20);
-// Raised when the same recipe makes other samples of the same records.
-constexpr int kRules = 1;
-
-constexpr char kNoPython[] =
-    "recipes need a python3 with what they import: the first of PATH counts, "
-    "or Debian's";
 
 bool ReadMedium(const Json& json, CookedSample::Medium* medium) {
   if (json.is_string()) {
@@ -134,16 +122,9 @@ struct Recipe::Waiting : HelperPool::Job {
       case recipe_helper::kLeftOut:
         return all.empty();
       case recipe_helper::kFault:
-      case recipe_helper::kTooLong: {
-        if (!CheckUtf8(text).ok() || head.media > 0) return false;
-        const std::string why = absl::StrCat("the recipe: ", text);
-        // Another machine may be faster.
-        status = head.kind == recipe_helper::kFault
-                     ? DataFaultError(why)
-                     : absl::UnavailableError(why);
-        return true;
-      }
-      case recipe_helper::kConversation:
+      case recipe_helper::kTooLong:
+        return head.media == 0 && ReadRecipeFault(head.kind, text, &status);
+      case recipe_helper::kGave:
       case recipe_helper::kDocument:
         break;
       default:
@@ -158,88 +139,17 @@ struct Recipe::Waiting : HelperPool::Job {
   }
 };
 
-Recipe::Recipe(std::string path, std::string text, const Options& options)
-    : path_(std::move(path)), text_(std::move(text)), options_(options) {}
-
 absl::StatusOr<std::shared_ptr<const Recipe>> Recipe::Open(
     const std::string& path, const Options& options) {
-  BALLAST_ASSIGN_OR_RETURN(std::string text,
-                           ReadSmallFile(path, kMaxRecipeBytes));
-  if (const absl::Status utf8 = CheckUtf8(text); !utf8.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", utf8.message(), "; wanted UTF-8"));
-  }
-  std::shared_ptr<Recipe> recipe =
-      absl::WrapUnique(new Recipe(path, std::move(text), options));
-  std::vector<std::string> failed;
-  for (const std::string& python : FindPythons()) {
-    recipe->MakePool(python);
-    const absl::Status status = recipe->pool_->Start();
-    if (status.ok()) return recipe;
-    if (absl::IsInvalidArgument(status) && !IsDataFault(status)) {
-      return Annotate(status, path);
-    }
-    if (absl::IsUnavailable(status)) return status;
-    failed.push_back(absl::StrCat(python, ": ", status.message()));
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, ": ", kNoPython, "; found ",
-                   failed.empty() ? "none" : absl::StrJoin(failed, "; ")));
-}
-
-void Recipe::MakePool(const std::string& python) {
-  pool_ = std::make_unique<HelperPool>(HelperPool::Options{
-      .helper = {.name = "Python, which runs the recipe,",
-                 .libraries = kNoPython,
-                 .input_fault = DataFaultError,
-                 .patience = options_.patience,
-                 .prepare =
-                     [this](HelperProcess* helper) { return Prepare(helper); }},
-      .launch = [python] { return StartPython("ballast-recipe", python); },
-      .ask = AskFor,
-      .is_fault = IsDataFault,
-      .processes = options_.processes});
-}
-
-absl::Status Recipe::Prepare(HelperProcess* helper) const {
-  const absl::string_view module(reinterpret_cast<const char*>(kRecipeModule),
-                                 kRecipeModuleBytes);
-  const absl::string_view program(reinterpret_cast<const char*>(kCooker),
-                                  kCookerBytes);
-  BALLAST_RETURN_IF_ERROR(
-      SendModules(helper, {{"ballast.recipe", module}, {"cooker", program}}));
-  const Json settings = {{"path", path_},
-                         {"text", text_},
-                         {"seconds", options_.seconds},
-                         {"bytes_a_second", recipe_helper::kBytesPerSecond},
-                         {"load_seconds", recipe_helper::kLoadSeconds},
-                         {"most_bytes", recipe_helper::kMaxBytes}};
-  uint32_t kind = 0;
-  std::string answer;
-  BALLAST_RETURN_IF_ERROR(helper->Send(
-      recipe_helper::kLoad,
-      {settings.dump(-1, ' ', false, Json::error_handler_t::replace)}));
-  BALLAST_RETURN_IF_ERROR(helper->Receive(kMaxReasonBytes, &kind, &answer));
-  if (kind == recipe_helper::kNoPackage) {
-    return absl::FailedPreconditionError(answer);
-  }
-  const Json versions = Json::parse(answer, nullptr, false);
-  if (kind != recipe_helper::kDone || !versions.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the recipe is refused: ", answer));
-  }
-  BALLAST_RETURN_IF_ERROR(CloseBox(helper, recipe_helper::kMaxMemory));
-  const XXH128_hash_t hash =
-      XXH3_128bits_withSeed(text_.data(), text_.size(), kRules);
-  const std::string name = absl::StrFormat(
-      "%016x%016x+%s", hash.high64, hash.low64, versions.value("versions", ""));
-  MutexLock lock(&mutex_);
-  if (name_.empty()) name_ = name;
-  if (name_ == name) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat(path_, ": was run with ", name_.substr(name_.find('+') + 1),
-                   ", and Python or a package is now another: ",
-                   name.substr(name.find('+') + 1), "; restart the server"));
+  const absl::string_view cooker(reinterpret_cast<const char*>(kCooker),
+                                 kCookerBytes);
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<RecipeProgram> program,
+      RecipeProgram::Open(
+          path,
+          {{"cooker", cooker}, recipe_helper::kBytesPerSecond, &Recipe::AskFor},
+          options));
+  return absl::WrapUnique(new Recipe(std::move(program)));
 }
 
 std::vector<absl::StatusOr<std::optional<CookedSample>>> Recipe::Cook(
@@ -251,7 +161,7 @@ std::vector<absl::StatusOr<std::optional<CookedSample>>> Recipe::Cook(
     own[i].bytes = records[i]->bytes();
     jobs.push_back(&own[i]);
   }
-  pool_->Run(jobs);
+  program_->Run(jobs);
   std::vector<absl::StatusOr<std::optional<CookedSample>>> results;
   for (Waiting& one : own) {
     if (one.status.ok()) {
@@ -307,20 +217,31 @@ void Recipes::SetProcesses(size_t processes) {
   processes_ = processes;
 }
 
-absl::StatusOr<std::shared_ptr<const Recipe>> Recipes::Get(
-    const std::string& path) {
+template <typename T>
+absl::StatusOr<std::shared_ptr<const T>> Recipes::GetAmong(
+    const std::string& path, Opened<T>* opened) {
   BALLAST_ASSIGN_OR_RETURN(const std::string text,
-                           ReadSmallFile(path, kMaxRecipeBytes));
-  // Held while it is opened, so that it is opened once.
-  MutexLock lock(&mutex_);
-  for (const auto& [known, recipe] : recipes_) {
+                           ReadSmallFile(path, RecipeProgram::kMaxFileBytes));
+  for (const auto& [known, recipe] : *opened) {
     if (known == path && recipe->text() == text) return recipe;
   }
-  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const Recipe> opened,
-                           Recipe::Open(path, {.processes = processes_}));
-  std::erase_if(recipes_, [&](const auto& each) { return each.first == path; });
-  recipes_.emplace_back(path, opened);
-  return opened;
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const T> recipe,
+                           T::Open(path, {.processes = processes_}));
+  std::erase_if(*opened, [&](const auto& each) { return each.first == path; });
+  opened->emplace_back(path, recipe);
+  return recipe;
+}
+
+absl::StatusOr<std::shared_ptr<const Recipe>> Recipes::Get(
+    const std::string& path) {
+  MutexLock lock(&mutex_);
+  return GetAmong<Recipe>(path, &recipes_);
+}
+
+absl::StatusOr<std::shared_ptr<const ImageRecipe>> Recipes::GetForImages(
+    const std::string& path) {
+  MutexLock lock(&mutex_);
+  return GetAmong<ImageRecipe>(path, &image_recipes_);
 }
 
 }  // namespace ballast

@@ -14,12 +14,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/helper_pool.h"
 #include "common/mutex.h"
+#include "server/recipe/recipe_program.h"
 
 namespace ballast {
+
+class ImageRecipe;
 
 // A record as a recipe is given it (trainer_shim/python/ballast/recipe.py).
 struct RecipeRecord {
@@ -65,23 +67,12 @@ struct CookedSample {
   uint32_t hash = 0;  // of all the above
 };
 
-// A recipe's function `cook`, run by Python in boxes (helper_pool.h,
-// python_helper.h): a process of the first python3 that has what it imports.
-// Thread-safe.
+// A recipe's function `cook` (RecipeProgram). Thread-safe.
 class Recipe {
  public:
-  struct Options {
-    // Most processes; at least 1.
-    size_t processes = 1;
-    // Of a record; one of 2 MB has twice that.
-    double seconds = 20;
-    absl::Duration patience = absl::Seconds(60);
-  };
+  using Options = RecipeProgram::Options;
 
-  // Reads the file, starts a process and runs the recipe's own beginning in it.
-  // Blocks. Errors: as ReadSmallFile; INVALID_ARGUMENT (the recipe is refused:
-  // its file, line and the reason), FAILED_PRECONDITION (no python3, or none
-  // with what it imports), UNAVAILABLE (no process can be started).
+  // Blocks. Errors: as RecipeProgram::Open.
   static absl::StatusOr<std::shared_ptr<const Recipe>> Open(
       const std::string& path, const Options& options);
 
@@ -93,30 +84,21 @@ class Recipe {
   std::vector<absl::StatusOr<std::optional<CookedSample>>> Cook(
       absl::Span<const RecipeRecord* const> records) const;
 
-  // HASH+python-VERSION+PACKAGE-VERSION...: equal names give equal samples of
-  // equal records.
-  const std::string& name() const { return name_; }
-  const std::string& text() const { return text_; }
-
-  // Ends the processes, so that the next records meet new ones.
-  void Restart() const { pool_->Restart(); }
+  // Equal names give equal samples of equal records.
+  const std::string& name() const { return program_->name(); }
+  const std::string& text() const { return program_->text(); }
+  void Restart() const { program_->Restart(); }
 
  private:
   struct Waiting;
 
-  Recipe(std::string path, std::string text, const Options& options);
+  explicit Recipe(std::unique_ptr<RecipeProgram> program)
+      : program_(std::move(program)) {}
 
-  void MakePool(const std::string& python);
-  absl::Status Prepare(HelperProcess* helper) const;
   static absl::Status AskFor(HelperPool::Worker* worker,
                              absl::Span<HelperPool::Job* const> jobs);
 
-  const std::string path_;
-  const std::string text_;
-  const Options options_;
-  mutable Mutex mutex_;
-  mutable std::string name_;  // written once, by Open
-  std::unique_ptr<HelperPool> pool_;
+  const std::unique_ptr<RecipeProgram> program_;
 };
 
 // The recipes of this process, by path: each is opened once, and again if its
@@ -129,12 +111,24 @@ class Recipes {
   void SetProcesses(size_t processes);
   // Errors: as Recipe::Open, with the path.
   absl::StatusOr<std::shared_ptr<const Recipe>> Get(const std::string& path);
+  // Likewise, of a recipe for images.
+  absl::StatusOr<std::shared_ptr<const ImageRecipe>> GetForImages(
+      const std::string& path);
 
  private:
+  template <typename T>
+  using Opened = std::vector<std::pair<std::string, std::shared_ptr<const T>>>;
+
+  template <typename T>
+  absl::StatusOr<std::shared_ptr<const T>> GetAmong(const std::string& path,
+                                                    Opened<T>* opened)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Held while one is opened, so that it is opened once.
   Mutex mutex_;
   size_t processes_ ABSL_GUARDED_BY(mutex_) = 1;
-  std::vector<std::pair<std::string, std::shared_ptr<const Recipe>>> recipes_
-      ABSL_GUARDED_BY(mutex_);
+  Opened<Recipe> recipes_ ABSL_GUARDED_BY(mutex_);
+  Opened<ImageRecipe> image_recipes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

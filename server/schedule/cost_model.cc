@@ -78,6 +78,7 @@ double ImageCost(const SampleSize& size, const ModuleCost& coefficients) {
 }  // namespace
 
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
+                                         const SampleImages& sample_images,
                                          const ModelImages& model) {
   SampleSize size;
   size.label_tokens = sample.label_tokens;
@@ -99,20 +100,16 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
       continue;
     }
     const ImageSize& image = sample.images[i];
-    BALLAST_ASSIGN_OR_RETURN(
-        const ModelImages::Share share,
-        model.Add(image.height, image.width, images, &size.grids));
+    BALLAST_ASSIGN_OR_RETURN(const ModelImages::Share share,
+                             model.Add(sample_images, i, &size.grids));
     tokens += share.placeholders;
     uint32_t bytes = sample.encoded_bytes(i);
-    if (bytes != 0 && share.crops != 1) {
+    if (bytes != 0 && share.crops != 1 && model.recipe() == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
           "image ", i, " would travel encoded, and the model makes ",
           share.crops, " crops of it; wanted one"));
     }
-    if (bytes != 0 &&
-        !model.MayTravelEncoded(image.height, image.width, size.grids.back())) {
-      bytes = 0;
-    }
+    if (!share.may_travel_encoded) bytes = 0;
     encoded.insert(encoded.end(), share.crops, bytes);
     any_encoded |= bytes != 0;
     for (size_t k = first; k < size.grids.size(); ++k) {

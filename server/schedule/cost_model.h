@@ -30,8 +30,8 @@ struct SampleSize {
   // For each crop: the length of its image's file if it passes through encoded,
   // else 0. An image may pass through if both the index
   // (IndexedSample::encoded_bytes) and the model
-  // (ModelImages::MayTravelEncoded) allow it. Empty if all are sent as pixels.
-  // DeviceShare may leave some of them to the servers.
+  // (ModelImages::Share::may_travel_encoded) allow it. Empty if all are sent as
+  // pixels. DeviceShare may leave some of them to the servers.
   std::vector<uint32_t> encoded_bytes;
   uint32_t images = 0;  // and videos, in the order of MediaOrder
   uint32_t videos = 0;
@@ -45,11 +45,13 @@ struct SampleSize {
   std::vector<ImageSize> sides;
 };
 
-// Computes a sample's size from its entry in the index. Errors:
+// Computes a sample's size from its entry in the index. `images`: those of the
+// entry, with what a recipe's plans depend on beside their sides. Errors:
 // INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens;
 // an image of several crops that the index lets pass through encoded; a video
 // that cannot be planned, or of a model that takes none).
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
+                                         const SampleImages& images,
                                          const ModelImages& model);
 
 // Whether the sample has something for a module that takes `media`.

@@ -142,7 +142,7 @@ class ConfiguredScheduler final : public Scheduler {
 
   OrderedSample OrderedAt(uint64_t position) const override {
     const SampleOrder::Sample sample = SampleAt(position);
-    return {sample.source, sample.ordinal};
+    return {sample.source, sample.ordinal, sample.epoch};
   }
 
   // Called while the scheduler is being created.
@@ -160,6 +160,14 @@ class ConfiguredScheduler final : public Scheduler {
   // `schedule`.
   absl::Status AddWindow(const MicroBatchShape& shape, uint64_t first_position,
                          uint32_t count, v1::StepSchedule* schedule) const;
+  SampleImages Images(const SampleOrder::Sample& sample,
+                      const std::vector<TileShape>& sides) const {
+    return GetSampleImages(config_, sample.source, sample.ordinal, sample.epoch,
+                           sides);
+  }
+  // Has the recipe plan the images of all samples together. Errors: as
+  // SourceIndex::sample.
+  absl::Status PlanAhead(const std::vector<ScheduledSample>& samples) const;
   // Sets `size` of a sample whose other fields are known.
   absl::Status Measure(ScheduledSample* sample) const;
   // Makes the indexes read the entries of these samples at once.
@@ -294,12 +302,33 @@ void ConfiguredScheduler::Prefetch(
   }
 }
 
+absl::Status ConfiguredScheduler::PlanAhead(
+    const std::vector<ScheduledSample>& samples) const {
+  if (images_.recipe() == nullptr) return absl::OkStatus();
+  std::vector<std::vector<TileShape>> sides;
+  for (const ScheduledSample& each : samples) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const IndexedSample indexed,
+        indexes_[each.sample.source]->sample(each.sample.ordinal));
+    sides.push_back(GetSides(indexed.images));
+  }
+  std::vector<SampleImages> images;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    images.push_back(Images(samples[i].sample, sides[i]));
+  }
+  images_.PlanAhead(images);
+  return absl::OkStatus();
+}
+
 absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
   const SampleOrder::Sample& sample = scheduled->sample;
   const absl::Status status = [&]() -> absl::Status {
     BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                              indexes_[sample.source]->sample(sample.ordinal));
-    BALLAST_ASSIGN_OR_RETURN(scheduled->size, MeasureSample(indexed, images_));
+    const std::vector<TileShape> sides = GetSides(indexed.images);
+    BALLAST_ASSIGN_OR_RETURN(
+        scheduled->size,
+        MeasureSample(indexed, Images(scheduled->sample, sides), images_));
     device_share_.Limit(sample.source, sample.ordinal,
                         &scheduled->size.encoded_bytes);
     return absl::OkStatus();
@@ -320,6 +349,7 @@ absl::Status ConfiguredScheduler::AddWindow(const MicroBatchShape& shape,
     samples[i].sample = SampleAt(first_position + i);
   }
   Prefetch(samples);
+  BALLAST_RETURN_IF_ERROR(PlanAhead(samples));
   for (ScheduledSample& sample : samples) {
     BALLAST_RETURN_IF_ERROR(Measure(&sample));
   }
@@ -397,7 +427,8 @@ v1::Job MakeJob(const v1::Config& config,
 
 absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
     const v1::Config& job_config,
-    const std::vector<const SourceIndex*>& indexes, v1::Split split) {
+    const std::vector<const SourceIndex*>& indexes, v1::Split split,
+    const std::shared_ptr<const ImageRecipe>& recipe) {
   const v1::Config config = ConfigOfSplit(job_config, split);
   std::vector<uint32_t> numbers = SourcesOfSplit(config, split);
   std::vector<SampleOrder::Source> sources;
@@ -434,7 +465,7 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
   job.set_end_step(end_step);
   job.set_steps_per_epoch(StepsBefore(job, order.GetEnd(1)));
   BALLAST_ASSIGN_OR_RETURN(ModelImages images,
-                           ModelImages::Create(config.model()));
+                           ModelImages::Create(config.model(), recipe));
   return std::make_unique<ConfiguredScheduler>(
       config, indexes, std::move(numbers), std::move(order), std::move(shape),
       packs, ScheduleFingerprint(job_config, indexes, split, sizes),
@@ -444,19 +475,21 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
-    const v1::Config& given, const std::vector<const SourceIndex*>& indexes) {
+    const v1::Config& given, const std::vector<const SourceIndex*>& indexes,
+    std::shared_ptr<const ImageRecipe> recipe) {
   v1::Config config = given;
   BALLAST_RETURN_IF_ERROR(ResolveVideos(indexes, &config));
   if (SourcesOfSplit(config, v1::SPLIT_TRAIN).empty()) {
     return absl::InvalidArgumentError(
         "sources: none has `split: train`; wanted at least one");
   }
-  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<ConfiguredScheduler> train,
-                           CreateOfSplit(config, indexes, v1::SPLIT_TRAIN));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<ConfiguredScheduler> train,
+      CreateOfSplit(config, indexes, v1::SPLIT_TRAIN, recipe));
   for (const v1::Split split : GetSplits(config)) {
     if (split == v1::SPLIT_TRAIN) continue;
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> other,
-                             CreateOfSplit(config, indexes, split));
+                             CreateOfSplit(config, indexes, split, recipe));
     train->Own(std::move(other));
   }
   return train;
@@ -468,7 +501,7 @@ absl::StatusOr<v1::GetMixtureResponse> Scheduler::MixtureBefore(
 }
 
 Scheduler::OrderedSample Scheduler::OrderedAt(uint64_t /*position*/) const {
-  return {UINT32_MAX, 0};
+  return {UINT32_MAX, 0, 0};
 }
 
 absl::StatusOr<const Scheduler*> Scheduler::OfSplit(v1::Split split) const {

@@ -13,6 +13,7 @@
 #include "proto/revision.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/corpus/index/source_index.h"
+#include "server/recipe/image_recipe.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/sample_order.h"
 
@@ -40,20 +41,23 @@ class Scheduler {
 
   // Creates the scheduler of train, which owns the schedulers of the other
   // splits. `config` is a loaded configuration in which model.tokenizer has
-  // been replaced by the tokenizer's digest. `indexes[i]` belongs to
+  // been replaced by the tokenizer's digest, and model.recipe by the name of
+  // `recipe`. `indexes[i]` belongs to
   // config.sources(i), is not owned and must outlive the scheduler. Errors:
   // INVALID_ARGUMENT (an empty source; no source with `split: train`;
   // packing.mode `scheduled` with settings that rule it out; order.epochs so
   // small that the data end within the first step; as BatchSizes).
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
-      const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
+      const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
+      std::shared_ptr<const ImageRecipe> recipe = nullptr);
 
   // Computes the schedule of `step`. Errors: OUT_OF_RANGE (the data end before
   // the step, see job().end_step(); its positions do not fit 64 bits),
-  // INVALID_ARGUMENT (an image that cannot be resized; a sample too long for a
-  // pack), DATA_LOSS (the index is damaged at one of the step's samples, or has
-  // changed since it was opened).
-  // Blocks on the disk for pages of the index that have not been read before.
+  // INVALID_ARGUMENT (an image that cannot be resized, or that the recipe does
+  // not plan; a sample too long for a pack), UNAVAILABLE (as
+  // ModelImages::Plan), DATA_LOSS (the index is damaged at one of the step's
+  // samples, or has changed since it was opened). Blocks on the disk for pages
+  // of the index that have not been read before.
   virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;
 
   // The fingerprint of everything that the schedules of all splits depend on,
@@ -83,6 +87,7 @@ class Scheduler {
   struct OrderedSample {
     uint32_t source = 0;  // in config.sources
     uint64_t ordinal = 0;
+    uint64_t epoch = 0;  // completed passes through the source
   };
   virtual OrderedSample OrderedAt(uint64_t position) const;
 

@@ -74,7 +74,7 @@ void RevisedJob::Apply(Candidate candidate) {
     builder_->Add(candidate.first_step,
                   std::make_unique<FileSampleBuilder>(
                       job.config, job.source_pointers(), job.text.get(),
-                      *builder_->own()));
+                      job.scheduler.get(), *builder_->own()));
   }
   // After the builder, which the first block of the step needs.
   scheduler_.Add(candidate.first_step, job.scheduler.get());

@@ -88,7 +88,7 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
   parts.board = std::make_unique<ActiveSamples>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
       job.config, job.source_pointers(), job.text.get(), parts.board.get(),
-      parts.build.get());
+      parts.build.get(), job.scheduler.get());
   parts.builder = builder.get();
   const uint64_t stated =
       StatedMemory(job.config, parts.builder->decode_budget().bytes());
@@ -152,10 +152,9 @@ absl::Status CheckAddresses(const v1::Config& config) {
 }
 
 // Returns null if groups meet at this server, whose address is `own`.
-std::unique_ptr<RendezvousForwarder> MakeForwarder(const OpenedJob& job,
-                                                const std::string& own,
-                                                const ServerSecurity& security,
-                                                CallCount* calls) {
+std::unique_ptr<RendezvousForwarder> MakeForwarder(
+    const OpenedJob& job, const std::string& own,
+    const ServerSecurity& security, CallCount* calls) {
   const std::string address = RendezvousAddress(job.config);
   const auto& listen = job.config.serve().listen();
   if (address == own ||

@@ -112,8 +112,10 @@ ModelText::ModelText(const v1::Model& model, ModelImages images,
 
 absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
     const v1::Model& model, const Tokenizer* tokenizer,
-    std::unique_ptr<const TemplateRenderer> renderer) {
-  BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));
+    std::unique_ptr<const TemplateRenderer> renderer,
+    std::shared_ptr<const ImageRecipe> recipe) {
+  BALLAST_ASSIGN_OR_RETURN(ModelImages images,
+                           ModelImages::Create(model, std::move(recipe)));
   // Here, and not in the configuration: a job without videos stays what it was.
   v1::Model own = model;
   if (images.video() != nullptr && !images.video()->frames_are_crops &&
@@ -151,7 +153,7 @@ absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
 // Every special token of the images is one of the tokenizer's or has an id, and
 // every one of a model's own template.
 absl::Status ModelText::CheckTokens() const {
-  const ImageMarks& marks = planner().family().marks;
+  const ImageMarks& marks = images_.family().marks;
   std::vector<const std::string*> texts = GetTexts(marks);
   if (FindChat(model_.chat_template()) != nullptr) {
     const std::vector<const std::string*> of_chat = GetTexts(chat_);
@@ -163,38 +165,48 @@ absl::Status ModelText::CheckTokens() const {
       tokens.emplace_back(token);
     }
   }
-  const v1::TokenIds& ids = model_.token_ids();
   for (const std::string& token : tokens) {
-    if ((token == marks.placeholder && ids.image() >= 0) ||
-        (token == marks.before && ids.vision_start() >= 0) ||
-        (token == marks.after && ids.vision_end() >= 0)) {
-      continue;
-    }
     // Tiles are numbered; of these tokens some are enough.
     const std::string name = absl::StrReplaceAll(
         token,
         {{"{row}", "1"}, {"{column}", "1"}, {"{tile}", "1"}, {"{image}", "0"}});
-    if (tokenizer_->SpecialTokenId(name)) continue;
+    if (HasToken(token) || HasToken(name)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "the tokenizer lacks the token ", name, " of the family ",
-        planner().family().name, "; give the tokenizer of its checkpoint"));
+        images_.family().name, "; give the tokenizer of its checkpoint"));
   }
   return absl::OkStatus();
 }
 
+bool ModelText::HasToken(absl::string_view token) const {
+  const ImageMarks& marks = images_.family().marks;
+  const v1::TokenIds& ids = model_.token_ids();
+  return (token == marks.placeholder && ids.image() >= 0) ||
+         (token == marks.before && ids.vision_start() >= 0) ||
+         (token == marks.after && ids.vision_end() >= 0) ||
+         tokenizer_->SpecialTokenId(token).has_value();
+}
+
 absl::StatusOr<std::vector<ImagePieces>> ModelText::ImageTexts(
-    absl::Span<const TileShape> sizes) const {
-  std::vector<ImagePieces> images;
-  images.reserve(sizes.size());
-  for (const TileShape& size : sizes) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const ImagePlan plan,
-        planner().Plan(size.height, size.width,
-                       static_cast<uint32_t>(sizes.size())));
-    images.push_back(ImageText(planner().family(), plan,
-                               static_cast<uint32_t>(images.size())));
+    const SampleImages& images) const {
+  std::vector<ImagePieces> texts;
+  texts.reserve(images.size());
+  for (size_t i = 0; i < images.size(); ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, images_.Plan(images, i));
+    texts.push_back(
+        ImageText(images_.family(), plan, static_cast<uint32_t>(i)));
+    // The family's own marks have been checked.
+    if (plan.recipe == nullptr || plan.recipe->text.empty()) continue;
+    for (const ImageTextPiece& piece : texts.back()) {
+      for (const absl::string_view token : SpecialTokensIn(piece.text)) {
+        if (HasToken(token)) continue;
+        return DataFaultError(absl::StrCat(
+            "the recipe: image_plan gave text with ", token,
+            ", which the tokenizer lacks; wanted special tokens that it has"));
+      }
+    }
   }
-  return images;
+  return texts;
 }
 
 std::vector<ImagePieces> ModelText::VideoTexts(
@@ -202,13 +214,13 @@ std::vector<ImagePieces> ModelText::VideoTexts(
   std::vector<ImagePieces> frames;
   for (const VideoText& video : videos) {
     frames.push_back(
-        VideoPieces(video, planner().family().marks, videos_have_own_id_));
+        VideoPieces(video, images_.family().marks, videos_have_own_id_));
   }
   return frames;
 }
 
 absl::StatusOr<TextTokens> ModelText::Tokenize(
-    absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+    absl::string_view text, TextForm form, const SampleImages& sizes,
     absl::Span<const VideoText> videos, bool notes_turns) const {
   BALLAST_ASSIGN_OR_RETURN(std::vector<ImagePieces> images, ImageTexts(sizes));
   const bool is_packed =
@@ -287,7 +299,7 @@ absl::StatusOr<SupervisedText> ModelText::Render(absl::string_view json,
 }
 
 absl::StatusOr<TextTokens> ModelText::TokenizeRendered(
-    const SupervisedText& rendered, absl::Span<const TileShape> sizes,
+    const SupervisedText& rendered, const SampleImages& sizes,
     absl::Span<const VideoText> videos) const {
   if (!videos.empty() && !videos[0].times.empty()) {
     return DataFaultError(
@@ -296,7 +308,7 @@ absl::StatusOr<TextTokens> ModelText::TokenizeRendered(
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<ImagePieces> images,
                            ImageTexts(sizes));
-  const ImageMarks& marks = planner().family().marks;
+  const ImageMarks& marks = images_.family().marks;
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<MediaMark> media,
       FindMedia(rendered.text, images.size(), videos.size(), marks,
@@ -320,7 +332,7 @@ absl::StatusOr<std::string> ModelText::WholeText(absl::string_view json,
                            Render(json, images, 0));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<MediaMark> media,
-      FindMedia(rendered.text, images, 0, planner().family().marks, ""));
+      FindMedia(rendered.text, images, 0, images_.family().marks, ""));
   size_t done = 0;
   for (const MediaMark& mark : media) {
     absl::StrAppend(&whole, rendered.text.substr(done, mark.begin - done),
@@ -346,7 +358,7 @@ absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
                              Render(text, images, videos));
     BALLAST_ASSIGN_OR_RETURN(
         const std::vector<MediaMark> media,
-        FindMedia(rendered.text, images, videos, planner().family().marks,
+        FindMedia(rendered.text, images, videos, images_.family().marks,
                   VideoPlaceholder(model_)));
     std::vector<bool> order;
     for (const MediaMark& mark : media) order.push_back(mark.is_video);
@@ -365,8 +377,7 @@ absl::StatusOr<TextTokens> ModelText::TokenizeConversation(
       (turns.empty() || turns[0].role != Role::kSystem)) {
     turns.insert(turns.begin(), {Role::kSystem, model_.system_prompt()});
   }
-  TokenWriter writer(tokenizer_, &model_.token_ids(),
-                     &planner().family().marks);
+  TokenWriter writer(tokenizer_, &model_.token_ids(), &images_.family().marks);
   writer.RecordTo(record);
   BALLAST_RETURN_IF_ERROR(WriteConversation(
       turns, images, chat_, model_.chat_template(), &writer, notes_turns));
@@ -382,8 +393,7 @@ absl::StatusOr<TextTokens> ModelText::TokenizeConversation(
 
 absl::StatusOr<TextTokens> ModelText::TokenizeDocument(
     absl::string_view text, absl::Span<const ImagePieces> images) const {
-  TokenWriter writer(tokenizer_, &model_.token_ids(),
-                     &planner().family().marks);
+  TokenWriter writer(tokenizer_, &model_.token_ids(), &images_.family().marks);
   // What a tokenizer of the model writes before each text.
   if (FindChat(model_.chat_template()) != nullptr) {
     writer.AddTemplateText(chat_.begin(), Kind::kContext);
@@ -431,7 +441,7 @@ absl::StatusOr<TextTokens> ModelText::ParsePacked(
 }
 
 absl::Status ModelText::Place(absl::Span<const int32_t> ids,
-                              absl::Span<const TileShape> sizes,
+                              const SampleImages& images,
                               absl::Span<const GridThw> videos,
                               absl::Span<int32_t> out) const {
   // On one axis a tile counts as any token.
@@ -444,14 +454,11 @@ absl::Status ModelText::Place(absl::Span<const int32_t> ids,
     std::iota(out.begin(), out.end(), 0);
     return absl::OkStatus();
   }
-  const uint32_t patch = planner().family().patch;
-  const uint32_t merge = planner().family().merge;
+  const uint32_t patch = images_.family().patch;
+  const uint32_t merge = images_.family().merge;
   std::vector<GridThw> grids;
-  for (const TileShape& size : sizes) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const ImagePlan plan,
-        planner().Plan(size.height, size.width,
-                       static_cast<uint32_t>(sizes.size())));
+  for (size_t i = 0; i < images.size(); ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, images_.Plan(images, i));
     // One crop, of whole tokens.
     const PixelRect& crop = plan.stages.back().crop;
     grids.push_back({1, crop.height / (patch * merge) * merge,
@@ -465,19 +472,6 @@ int32_t ModelText::video_placeholder() const {
                              : model_.token_ids().image();
 }
 
-absl::StatusOr<uint64_t> ModelText::Placeholders(
-    absl::Span<const TileShape> sizes) const {
-  uint64_t total = 0;
-  for (const TileShape& size : sizes) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const uint32_t count,
-        images_.Placeholders(size.height, size.width,
-                             static_cast<uint32_t>(sizes.size())));
-    total += count;
-  }
-  return total;
-}
-
 namespace {
 
 struct FieldedText {
@@ -487,7 +481,7 @@ struct FieldedText {
 
 absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
                                             TextForm form,
-                                            absl::Span<const TileShape> sizes,
+                                            const SampleImages& images,
                                             const TextOptions& options,
                                             absl::Span<const VideoText> videos,
                                             const TextFields& fields) {
@@ -498,7 +492,7 @@ absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
   FieldedText built;
   BALLAST_ASSIGN_OR_RETURN(
       built.text,
-      options.text->Tokenize(text, form, sizes, videos, notes_turns));
+      options.text->Tokenize(text, form, images, videos, notes_turns));
   const bool has_weights = std::any_of(
       fields.specs.begin(), fields.specs.end(),
       [](const FieldSpec& spec) { return spec.name == kWeightField; });
@@ -518,13 +512,13 @@ absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
 }  // namespace
 
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
-                                     absl::Span<const TileShape> sizes,
+                                     const SampleImages& images,
                                      const TextOptions& options,
                                      absl::Span<const VideoText> videos,
                                      const TextFields& fields) {
   BALLAST_ASSIGN_OR_RETURN(
       FieldedText built,
-      TokenizeFielded(text, form, sizes, options, videos, fields));
+      TokenizeFielded(text, form, images, options, videos, fields));
   std::vector<uint32_t> places;
   if (!fields.specs.empty()) places = GetPlaces(built.text);
   // Checked before anything is expanded: a hostile image count costs no memory.
@@ -538,13 +532,13 @@ absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
 }
 
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
-                                         absl::Span<const TileShape> sizes,
+                                         const SampleImages& images,
                                          const TextOptions& options,
                                          absl::Span<const VideoText> videos,
                                          const TextFields& fields) {
   BALLAST_ASSIGN_OR_RETURN(
       FieldedText fielded,
-      TokenizeFielded(text, form, sizes, options, videos, fields));
+      TokenizeFielded(text, form, images, options, videos, fields));
   TextTokens& built = fielded.text;
   const size_t whole = built.tokens.size();
   const absl::Status fits =
@@ -557,7 +551,7 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
   measured.label_tokens = Saturated(counts.label_tokens);
   measured.too_long = !fits.ok();
   measured.limited = built.tokens.size() != whole || !videos.empty() ||
-                     (is_packed && !sizes.empty());
+                     (is_packed && images.size() > 0);
   return measured;
 }
 
@@ -573,10 +567,10 @@ MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options) {
   return measured;
 }
 
-bool TextFits(uint32_t text_tokens, absl::Span<const TileShape> sizes,
+bool TextFits(uint32_t text_tokens, const SampleImages& images,
               const TextOptions& options) {
   const absl::StatusOr<uint64_t> placeholders =
-      options.text->Placeholders(sizes);
+      options.text->images().Placeholders(images);
   return placeholders.ok() && *placeholders + text_tokens <= options.max_tokens;
 }
 
@@ -601,7 +595,11 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
           ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
           : "",
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
-      family);
+      family,
+      // A recipe that only makes pixels changes no text.
+      absl::StrContains(model.recipe(), kPlansOfRecipe)
+          ? absl::StrCat("recipe=", model.recipe(), "\n")
+          : "");
 }
 
 std::string TextLimitKey(const v1::Config& config) {

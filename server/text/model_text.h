@@ -55,13 +55,14 @@ class ModelText {
   // neither the model's ids nor the tokenizer have; a system prompt where the
   // template has no system turn; as ModelImages::Create). `renderer` renders
   // conversations (`chat_template: checkpoint`); null: the template that the
-  // model names does.
+  // model names does. `recipe` is the one that the model names.
   static absl::StatusOr<std::unique_ptr<const ModelText>> Create(
       const v1::Model& model, const Tokenizer* tokenizer,
-      std::unique_ptr<const TemplateRenderer> renderer = nullptr);
+      std::unique_ptr<const TemplateRenderer> renderer = nullptr,
+      std::shared_ptr<const ImageRecipe> recipe = nullptr);
 
-  // The tokens of a sample's text before any limit. `sizes`: of its images, in
-  // order; `videos`: its videos, which are where their marks are. Building and
+  // The tokens of a sample's text before any limit. `images` are in order;
+  // `videos`: its videos, which are where their marks are. Building and
   // measuring both start here, so they cannot disagree. Errors:
   // INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
   // error; turns that the template does not render; another number of marks
@@ -69,7 +70,7 @@ class ModelText {
   // placeholder); the tokenizer's. `notes_turns`: tokens of a conversation name
   // the turn that wrote them, unless the checkpoint's own template did.
   absl::StatusOr<TextTokens> Tokenize(absl::string_view text, TextForm form,
-                                      absl::Span<const TileShape> sizes,
+                                      const SampleImages& images,
                                       absl::Span<const VideoText> videos = {},
                                       bool notes_turns = false) const;
 
@@ -81,7 +82,7 @@ class ModelText {
   // The tokens of what Render gave; Tokenize does both, and refuses a text that
   // leaves something out. Errors: as Tokenize.
   absl::StatusOr<TextTokens> TokenizeRendered(
-      const SupervisedText& rendered, absl::Span<const TileShape> sizes,
+      const SupervisedText& rendered, const SampleImages& images,
       absl::Span<const VideoText> videos = {}) const;
 
   // The text of a conversation without videos, with an image mark for each of
@@ -100,28 +101,22 @@ class ModelText {
   // ids.size()]. `videos`: one grid for each run of videos, where these have
   // positions of their own (three axes). Errors: INVALID_ARGUMENT (the size of
   // `out`; placeholders that do not fit the images and videos).
-  absl::Status Place(absl::Span<const int32_t> ids,
-                     absl::Span<const TileShape> sizes,
+  absl::Status Place(absl::Span<const int32_t> ids, const SampleImages& images,
                      absl::Span<const GridThw> videos,
                      absl::Span<int32_t> out) const;
-
-  // Placeholders of all images of a sample.
-  absl::StatusOr<uint64_t> Placeholders(
-      absl::Span<const TileShape> sizes) const;
 
   // The id that stands for a video: its own, or that of images.
   int32_t video_placeholder() const;
 
   const v1::Model& model() const { return model_; }
   const ModelImages& images() const { return images_; }
-  const ImagePlanner& planner() const { return images_.planner(); }
 
  private:
   ModelText(const v1::Model& model, ModelImages images,
             const Tokenizer* tokenizer);
 
   absl::StatusOr<std::vector<ImagePieces>> ImageTexts(
-      absl::Span<const TileShape> sizes) const;
+      const SampleImages& images) const;
   std::vector<ImagePieces> VideoTexts(absl::Span<const VideoText> videos) const;
   absl::StatusOr<TextTokens> TokenizeConversation(
       std::vector<Turn> turns, absl::Span<const ImagePieces> images,
@@ -132,6 +127,9 @@ class ModelText {
       absl::string_view text, bool is_json,
       absl::Span<const ImagePieces> images) const;
   absl::Status CheckTokens() const;
+  // Whether the tokenizer or the model's ids have a special token that stands
+  // in an image's text.
+  bool HasToken(absl::string_view token) const;
 
   const v1::Model model_;
   const ModelImages images_;
@@ -151,13 +149,13 @@ struct TextOptions {
   v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR;
 };
 
-// Builds a sample's text from the sizes of its images, in order, and its
-// videos, and lays out its fields. Errors: as ModelText::Tokenize, ReadFields
-// and CheckFields; a data fault (a weight between 0 and 1, and no field for
-// it); OUT_OF_RANGE (more than max_tokens and on_too_long is not truncate_text,
-// or the image tokens alone exceed it).
+// Builds a sample's text from its images, in order, and its videos, and lays out
+// its fields. Errors: as ModelText::Tokenize, ReadFields and CheckFields; a data
+// fault (a weight between 0 and 1, and no field for it); OUT_OF_RANGE (more than
+// max_tokens and on_too_long is not truncate_text, or the image tokens alone
+// exceed it).
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
-                                     absl::Span<const TileShape> sizes,
+                                     const SampleImages& images,
                                      const TextOptions& options,
                                      absl::Span<const VideoText> videos = {},
                                      const TextFields& fields = {});
@@ -179,7 +177,7 @@ struct MeasuredText {
 // truncation included, without building it. Errors: INVALID_ARGUMENT as
 // BuildText.
 absl::StatusOr<MeasuredText> MeasureText(
-    absl::string_view text, TextForm form, absl::Span<const TileShape> sizes,
+    absl::string_view text, TextForm form, const SampleImages& images,
     const TextOptions& options, absl::Span<const VideoText> videos = {},
     const TextFields& fields = {});
 
@@ -189,7 +187,7 @@ MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options);
 
 // True if a text of `text_tokens` that is not `limited` fits in
 // options.max_tokens with its images: its measure is then unchanged.
-bool TextFits(uint32_t text_tokens, absl::Span<const TileShape> sizes,
+bool TextFits(uint32_t text_tokens, const SampleImages& images,
               const TextOptions& options);
 
 // Both list everything that a measured length depends on besides the sample

@@ -211,6 +211,8 @@ class Decider {
     Rest();
     Append(model_.found, &setup_.found);
     Append(model_.unsure, &setup_.unsure);
+    setup_.files.insert(setup_.files.end(), model_.files.begin(),
+                        model_.files.end());
     Others();
     setup_.yaml = text_.Take();
     return std::move(setup_);
@@ -281,6 +283,17 @@ class Decider {
         text_.Line(absl::StrCat("    media_root: ", Quoted(files.media_root)),
                    "image paths begin here");
       }
+      if (!files.record.empty()) {
+        setup_.files.push_back(MakeRecipe(
+            name, files.path, files.format == SeenFiles::Format::kWebDataset,
+            files.record));
+        const std::string& recipe = setup_.files.back().name;
+        text_.Line(absl::StrCat("    recipe: ", recipe),
+                   "to be written: it makes samples of records");
+        setup_.unsure.push_back(
+            absl::StrCat("the records of ", name, ", whose form is not known (",
+                         files.first_fault, "): write `cook` in ", recipe));
+      }
       if (split != "train") {
         text_.Line(absl::StrCat("    split: ", split),
                    files.split.empty() ? "by its name" : "of its split.yaml");
@@ -313,7 +326,7 @@ class Decider {
             ": its cooker is Python, which is not run: samples are taken "
             "as KEY.json or KEY.txt with images beside it"));
       }
-      if (files.bad > 0) {
+      if (files.bad > 0 && files.record.empty()) {
         setup_.unsure.push_back(absl::StrCat(Counted(files.bad, "bad sample"),
                                              " of ", files.looked_at, " in ",
                                              name, ": ", files.first_fault));

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
+#include "server/command/init/own_files.h"
 #include "server/command/init/seen.h"
 
 namespace ballast {
@@ -23,6 +24,8 @@ absl::StatusOr<v1::Storage> StoreSettings(const SeenStore& store,
 struct Setup {
   // The file, with a comment on each line.
   std::string yaml;
+  // Files beside it that it names, such as recipes.
+  std::vector<OwnFile> files;
   // Sentences for the user: the facts found, and the guesses to check.
   std::vector<std::string> found;
   std::vector<std::string> unsure;

@@ -95,6 +95,7 @@ class Looker {
             absl::StrCat(path_, ": ", fault.message());
       }
     } else if (!fault.ok()) {
+      ++seen_->unknown;
       Bad(fault.message());
       return;
     }

@@ -25,9 +25,11 @@
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
 #include "proto/schedule/split.h"
+#include "server/command/find_record.h"
 #include "server/command/init/data_tree.h"
 #include "server/command/init/decide.h"
 #include "server/command/init/first_samples.h"
+#include "server/command/init/own_files.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/energon/energon_folder.h"
@@ -311,15 +313,47 @@ class TreeLooker {
     std::vector<std::string> roots = {parent, tree_.root()};
     roots.insert(roots.end(), tree_.folders().begin(), tree_.folders().end());
     LookAtFirstSamples(paths, roots, &tree_, &files);
-    if (files.looked_at == 0 || files.bad > files.looked_at / 2) {
+    if (NeedsRecipe(files)) files.record = FirstRecord(parent, files, paths);
+    if (files.record.empty() &&
+        (files.looked_at == 0 || files.bad > files.looked_at / 2)) {
       Other(files.path,
             files.first_fault.empty() ? "no samples" : files.first_fault);
       return;
     }
-    if (!files.media_root.empty()) {
+    if (files.record.empty() ? files.media_root.empty()
+                             : format != Format::kJsonl) {
+      files.media_root.clear();
+    } else {
+      if (files.media_root.empty()) files.media_root = parent;
       files.media_root = Named(files.media_root, config_folder_);
     }
     seen_->files.push_back(std::move(files));
+  }
+
+  // Whether the records are of another form than those that are known.
+  static bool NeedsRecipe(const SeenFiles& files) {
+    if (files.looked_at == 0) return files.format == Format::kParquet;
+    return files.unknown > files.looked_at / 2;
+  }
+
+  // The first record as a recipe would be given it; "" if it cannot be read.
+  static std::string FirstRecord(const std::string& folder,
+                                 const SeenFiles& files,
+                                 const std::vector<std::string>& paths) {
+    v1::Source source;
+    source.set_name("any");
+    source.set_recipe("any");
+    source.set_format(
+        files.format == Format::kWebDataset ? v1::Source::FORMAT_WEBDATASET
+        : files.format == Format::kParquet  ? v1::Source::FORMAT_PARQUET
+                                            : v1::Source::FORMAT_JSONL);
+    std::string path = paths.front();
+    if (!EscapePattern(&path)) return "";
+    source.set_path(path);
+    source.set_media_root(folder);
+    const auto raw = FindRecord(source, "", 0, /*reports=*/false);
+    if (!raw.ok()) return "";
+    return ShowRecord(raw->given);
   }
 
   // Whether tars of this folder are shards of an Energon folder above it.

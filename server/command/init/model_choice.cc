@@ -49,6 +49,7 @@ class Chooser {
         const Json processor,
         Parse(seen_.preprocessor, seen_.folder + "/preprocessor_config.json"));
     BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
+    if (profile_.empty()) return std::move(choice_);
     if (!FindProfile(profile_)->has_token_ids()) {
       BALLAST_RETURN_IF_ERROR(AddFamily(config, processor));
       return std::move(choice_);
@@ -156,6 +157,12 @@ class Chooser {
     fault = fault.empty()
                 ? " is not covered"
                 : absl::StrCat(" is not the model's own, which ", fault);
+    if (known.empty() && !own.empty()) {
+      Add("chat_template", "checkpoint", "the model's own, rendered by jinja2");
+      choice_.found.push_back(absl::StrCat(
+          "chat_template: checkpoint, since that of ", profile_, fault));
+      return absl::OkStatus();
+    }
     if (known.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder, ": the chat template of ", profile_, fault,
@@ -182,6 +189,12 @@ class Chooser {
           "the profile: there is no config.json, and several families share ",
           "the image processor; took ", profile_));
     }
+    if (profile_.empty() && type != "llava_qwen" &&
+        (config.contains("vision_config") || !processor.empty()) &&
+        seen_.has_tokenizer && !seen_.own_template.empty()) {
+      AddUnknown(type, config, processor);
+      return absl::OkStatus();
+    }
     if (profile_.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder, "/config.json: model_type: found \"", type,
@@ -199,6 +212,29 @@ class Chooser {
     choice_.found.push_back(
         absl::StrCat("model ", seen_.folder, ": profile ", profile_));
     return absl::OkStatus();
+  }
+
+  // A model that no release knows: its images by a recipe, its text by its own
+  // template.
+  void AddUnknown(const std::string& type, const Json& config,
+                  const Json& processor) {
+    OwnModel own = MakeModel(type, config, processor);
+    Add("profile", Json("./" + own.profile.name).dump(),
+        absl::StrCat("model_type ", type, " has none: check its numbers"));
+    AddTokenizer();
+    Add("chat_template", "checkpoint", "the model's own, rendered by jinja2");
+    Add("recipe", own.recipe.name, "to be completed: it plans images");
+    choice_.unsure.push_back(absl::StrCat(
+        "the images of ", type, ", which no profile describes: complete ",
+        own.profile.name, " and ", own.recipe.name,
+        " as docs/unknown_model.md says, and compare what a batch holds with "
+        "the model's processor before you train"));
+    choice_.unsure.insert(choice_.unsure.end(), own.unsure.begin(),
+                          own.unsure.end());
+    choice_.files = {std::move(own.profile), std::move(own.recipe)};
+    choice_.most_image_tokens = kUsualMaxPixels / (28 * 28) + 2;
+    choice_.found.push_back(absl::StrCat(
+        "model ", seen_.folder, ": model_type ", type, ", without a profile"));
   }
 
   void AddTokenizer() {

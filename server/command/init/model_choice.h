@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/command/init/own_files.h"
 #include "server/command/init/seen.h"
 
 namespace ballast {
@@ -25,16 +26,20 @@ struct ModelChoice {
   uint64_t most_image_tokens = 0;
   // config.json gives costs: balance.cost.model may name the folder.
   bool has_costs = false;
+  // Files beside the configuration that the lines name.
+  std::vector<OwnFile> files;
   std::vector<std::string> found;
   std::vector<std::string> unsure;
 };
 
 // Chooses the profile by config.json's model_type, and takes every number of
-// preprocessor_config.json that differs from the profile's. Pure. Errors:
-// INVALID_ARGUMENT (not JSON; a model_type without a profile; a number of
-// another type; for families other than Qwen's: numbers that make other crops
-// than the profile's, no tokenizer.json, a chat template that is not covered or
-// not the model's own).
+// preprocessor_config.json that differs from the profile's. For a model with
+// images that has no profile, writes the files of one (MakeModel). Pure.
+// Errors: INVALID_ARGUMENT (not JSON; a model_type without a profile and
+// without images, tokenizer.json and chat template; a number of another type;
+// for families other than Qwen's: numbers that make other crops than the
+// profile's, no tokenizer.json, no chat template that is covered and none of
+// its own).
 absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen);
 
 }  // namespace ballast

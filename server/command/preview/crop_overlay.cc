@@ -67,25 +67,21 @@ std::vector<CropPlace> PlacesOfCrops(const ImagePlan& plan) {
   return places;
 }
 
-absl::StatusOr<RgbImage> DrawCropsOn(RgbImage image, const v1::Model& model,
-                                     uint32_t images) {
-  BALLAST_ASSIGN_OR_RETURN(const ModelImages rules, ModelImages::Create(model));
+absl::StatusOr<RgbImage> DrawCropsOn(RgbImage image, const ModelImages& model,
+                                     const SampleImages& images, size_t i) {
   std::vector<ImageGrid> grids;
-  BALLAST_RETURN_IF_ERROR(
-      rules.Add(image.height, image.width, images, &grids).status());
-  BALLAST_ASSIGN_OR_RETURN(
-      const ImagePlan plan,
-      rules.planner().Plan(image.height, image.width, images));
+  BALLAST_RETURN_IF_ERROR(model.Add(images, i, &grids).status());
+  BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, model.Plan(images, i));
   std::vector<CropPlace> crops = PlacesOfCrops(plan);
   const int width = static_cast<int>(image.width);
   const int height = static_cast<int>(image.height);
   // Visible also where the page shows a large image smaller.
   const int thickness = std::max(1, std::max(width, height) / 1000);
   Canvas canvas(std::move(image.pixels), width, height);
-  for (size_t i = 0; i < crops.size() && i < grids.size(); ++i) {
-    crops[i].grid_h = grids[i].grid_h;
-    crops[i].grid_w = grids[i].grid_w;
-    DrawGrid(crops[i], thickness, &canvas);
+  for (size_t k = 0; k < crops.size() && k < grids.size(); ++k) {
+    crops[k].grid_h = grids[k].grid_h;
+    crops[k].grid_w = grids[k].grid_w;
+    DrawGrid(crops[k], thickness, &canvas);
   }
   for (const CropPlace& crop : crops) {
     const int left = Round(crop.left), top = Round(crop.top);

@@ -29,11 +29,10 @@ struct CropPlace {
 // The places of a plan's crops, in the plan's order. Their grids are 0.
 std::vector<CropPlace> PlacesOfCrops(const ImagePlan& plan);
 
-// Draws the crops that `model` makes of `image`, in a sample of `images`
-// images, on it: their edges, and finer the edges of their patches. Errors: as
-// ModelImages.
-absl::StatusOr<RgbImage> DrawCropsOn(RgbImage image, const v1::Model& model,
-                                     uint32_t images);
+// Draws the crops that `model` makes of `image`, number `i` of `images`, on it:
+// their edges, and finer the edges of their patches. Errors: as ModelImages.
+absl::StatusOr<RgbImage> DrawCropsOn(RgbImage image, const ModelImages& model,
+                                     const SampleImages& images, size_t i);
 
 // "jpeg", "png" or "webp".
 const char* ImageFormatName(ImageFormat format);

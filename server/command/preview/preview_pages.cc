@@ -303,10 +303,19 @@ class PreviewData {
     const v1::Model& model = job_->config.model();
     ImageDecoder decoder(GetImageOptions(model));
     BALLAST_ASSIGN_OR_RETURN(RgbImage decoded, decoder.Decode(file));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t number, Number(request, "image"));
+    std::vector<TileShape> sides;
+    for (const SampleView::Image& image : view.images) {
+      sides.push_back({image.header.height, image.header.width});
+    }
+    // As the decoder turns it.
+    sides[number] = {decoded.height, decoded.width};
+    BALLAST_ASSIGN_OR_RETURN(
+        const SampleImages images,
+        SampleImagesAt(*job_, view.split, view.position, sides));
     BALLAST_ASSIGN_OR_RETURN(
         const RgbImage drawn,
-        DrawCropsOn(std::move(decoded), model,
-                    static_cast<uint32_t>(view.images.size())));
+        DrawCropsOn(std::move(decoded), job_->text->images(), images, number));
     return PngAnswer(drawn.pixels, drawn.width, drawn.height);
   }
 

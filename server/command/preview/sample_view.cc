@@ -131,7 +131,9 @@ struct SampleViewer::Place {
 SampleViewer::SampleViewer(const OpenedJob* job)
     : job_(job),
       config_(WithoutPlaceholders(job->config)),
-      builder_(config_, job->source_pointers(), job->text.get()) {}
+      builder_(config_, job->source_pointers(), job->text.get(),
+               /*active=*/nullptr, /*instruments=*/nullptr,
+               job->scheduler.get()) {}
 
 absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
     v1::Split split, uint64_t position) const {

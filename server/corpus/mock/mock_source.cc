@@ -37,8 +37,7 @@ std::optional<absl::string_view> ReadLine(absl::string_view line,
   for (const absl::string_view entry : absl::StrSplit(line, ',')) {
     const absl::string_view text = absl::StripAsciiWhitespace(entry);
     uint32_t length = 0;
-    if (!absl::SimpleAtoi(text, &length) || length < 1 ||
-        length > kMaxTokens) {
+    if (!absl::SimpleAtoi(text, &length) || length < 1 || length > kMaxTokens) {
       return text;
     }
     lengths->push_back(length);
@@ -170,15 +169,7 @@ std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
 // Image placeholders for images of those sizes.
 absl::StatusOr<uint64_t> GetPlaceholders(absl::Span<const ImageSize> sizes,
                                          const ModelImages& model) {
-  uint64_t tokens = 0;
-  for (const ImageSize& size : sizes) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const uint32_t placeholders,
-        model.Placeholders(size.height, size.width,
-                           static_cast<uint32_t>(sizes.size())));
-    tokens += placeholders;
-  }
-  return tokens;
+  return model.Placeholders(GetSides(sizes));
 }
 
 }  // namespace
@@ -406,13 +397,13 @@ absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
   const v1::TokenIds& ids = model_.token_ids();
   const bool has_ends = ids.vision_start() >= 0;
   std::string bytes;
-  for (const ImageSize& size : indexed.images) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const uint32_t placeholders,
-        images_.Placeholders(size.height, size.width,
-                             static_cast<uint32_t>(indexed.images.size())));
+  const std::vector<TileShape> sides = GetSides(indexed.images);
+  for (size_t i = 0; i < sides.size(); ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, images_.Plan(sides, i));
     if (has_ends) Append(ids.vision_start(), &bytes);
-    for (uint32_t i = 0; i < placeholders; ++i) Append(ids.image(), &bytes);
+    for (uint64_t k = 0; k < plan.placeholders; ++k) {
+      Append(ids.image(), &bytes);
+    }
     if (has_ends) Append(ids.vision_end(), &bytes);
   }
   Random random(MockSeed(source_), 2 * index_->draw(ordinal) + 1);

@@ -135,7 +135,7 @@ void TemplateRenderer::MakePool() {
                  .patience = options_.patience,
                  .prepare =
                      [this](HelperProcess* helper) { return Prepare(helper); }},
-      .launch = [this] { return StartPython("ballast-jinja2", python_); },
+      .launch = [this] { return StartPython(python_); },
       .ask = AskFor,
       .is_fault = IsDataFault,
       .processes = ProcessesOf(options_)});

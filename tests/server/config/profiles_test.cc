@@ -190,7 +190,8 @@ TEST_F(OwnFileTest, IsReadRelativeToTheConfiguration) {
   // 6 tiles and a thumbnail of 256 tokens each.
   const auto images = ModelImages::Create(model);
   ASSERT_TRUE(images.ok()) << images.status();
-  EXPECT_EQ(*images->Placeholders(448 * 2, 448 * 3, 1), 7u * 256);
+  EXPECT_EQ(*images->Placeholders(std::vector<TileShape>{{448 * 2, 448 * 3}}),
+            7u * 256);
 }
 
 TEST_F(OwnFileTest, FaultsNameFileAndLine) {

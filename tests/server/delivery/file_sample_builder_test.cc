@@ -385,7 +385,7 @@ TEST(FamilyPlaceholderTest, VideosHaveTheIdThatTheModelWants) {
     const auto family = ModelText::Create(model, tokenizer->get());
     ASSERT_TRUE(family.ok()) << family.status();
     const std::vector<TileShape> sides = {{448, 448}};
-    const uint64_t of_images = (*family)->Placeholders(sides).value();
+    const uint64_t of_images = (*family)->images().Placeholders(sides).value();
     const std::vector<VideoText> videos = {{2, 30, {}}, {1, 7, {}}};
     constexpr uint32_t kBehind = 5;
     SampleRequest request = {};

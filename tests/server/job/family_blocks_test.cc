@@ -97,7 +97,7 @@ TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
     ASSERT_TRUE(language.ok()) << language.status();
     const auto vision = (*job)->Build(v1::MODULE_VISION);
     ASSERT_TRUE(vision.ok()) << vision.status();
-    const ImagePlanner& planner = (*job)->job().text->planner();
+    const ModelImages& planner = (*job)->job().text->images();
     const Resampling resampling = {planner.family().filter,
                                    ResampleLibrary::kPillow12};
     for (uint32_t i = 0; i < vectors.size(); ++i) {
@@ -115,8 +115,9 @@ TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
             absl::StrCat(directory, "/", vision->view().samples()[i].ordinal,
                          "_", k, ".png")));
         ASSERT_TRUE(image.ok()) << image.status();
-        const auto plan =
-            planner.Plan(image->height, image->width, sizes.size());
+        const std::vector<TileShape> sides(sizes.size(),
+                                           {image->height, image->width});
+        const auto plan = planner.Plan(sides, 0);
         ASSERT_TRUE(plan.ok()) << plan.status();
         const auto crops = MakeCrops(*image, *plan, resampling);
         ASSERT_TRUE(crops.ok()) << crops.status();

@@ -105,7 +105,10 @@ absl::StatusOr<std::unique_ptr<FamilyJob>> FamilyJob::Open(
           absl::StrCat(
               "sources: [{name: chat, format: jsonl, path: chat.jsonl}]\n"
               "order: {shuffle: false}\nmodel: ",
-              model, "\ntopology: {modules: {vision: {}, language: {}}}\n",
+              model, "\n",
+              more.find("topology:") == std::string::npos
+                  ? "topology: {modules: {vision: {}, language: {}}}\n"
+                  : "",
               "serve: {threads: 1, listen: ['unix:/replaced']}\n", more,
               more.find("batch:") == std::string::npos
                   ? absl::StrCat("\nbatch: {global: ", samples,
@@ -121,15 +124,18 @@ absl::StatusOr<std::unique_ptr<FamilyJob>> FamilyJob::Open(
   std::unique_ptr<FamilyJob> job(new FamilyJob);
   BALLAST_ASSIGN_OR_RETURN(job->job_, OpenJob(config));
   job->builder_ = std::make_unique<FileSampleBuilder>(
-      job->job_.config, job->job_.source_pointers(), job->job_.text.get());
+      job->job_.config, job->job_.source_pointers(), job->job_.text.get(),
+      /*active=*/nullptr, /*instruments=*/nullptr, job->job_.scheduler.get());
   return job;
 }
 
-absl::StatusOr<BuiltBlock> FamilyJob::Build(v1::Module module) const {
+absl::StatusOr<BuiltBlock> FamilyJob::Build(v1::Module module, uint64_t step,
+                                            uint32_t rank) const {
   BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
-                           job_.scheduler->Schedule(0));
+                           job_.scheduler->Schedule(step));
   v1::Role role;
   role.set_module(module);
+  role.set_dp_rank(rank);
   BALLAST_ASSIGN_OR_RETURN(
       PlannedBlock planned,
       PlanForBuilding(schedule, 0, role, v1::DELIVERY_DIRECT,

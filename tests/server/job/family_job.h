@@ -44,8 +44,8 @@ struct BuiltBlock {
   std::vector<int32_t> Positions(uint32_t i, uint32_t axes) const;
 };
 
-// A job of one rank over the conversations of a directory, all in one
-// micro-batch, in the order of the file.
+// A job over the conversations of a directory, all in one micro-batch, in the
+// order of the file; of one rank, unless `more` has a topology.
 class FamilyJob {
  public:
   // `model`: the section's YAML, one line in braces. `more`: other sections.
@@ -55,7 +55,9 @@ class FamilyJob {
       const std::string& more = "");
 
   const OpenedJob& job() const { return job_; }
-  absl::StatusOr<BuiltBlock> Build(v1::Module module) const;
+  // The block of a rank in the only micro-batch of a step.
+  absl::StatusOr<BuiltBlock> Build(v1::Module module, uint64_t step = 0,
+                                   uint32_t rank = 0) const;
   const FileSampleBuilder& builder() const { return *builder_; }
 
  private:

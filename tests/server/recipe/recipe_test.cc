@@ -392,6 +392,34 @@ TEST_F(RecipeTest, ThreadsThatTheTopStartsAreInTheBox) {
   EXPECT_EQ((*Cook(*recipe, Line("{}")))->text, "PermissionError");
 }
 
+TEST_F(RecipeTest, PackagesOfAVirtualEnvironmentAreFound) {
+  const std::string venv = TestFolder() + "/venv";
+  std::filesystem::create_directories(venv + "/bin");
+  WriteFile(venv + "/pyvenv.cfg", "home = /usr/bin\n");
+  std::error_code error;
+  std::filesystem::create_symlink("/usr/bin/python3", venv + "/bin/python3",
+                                  error);
+  if (error || !std::filesystem::exists("/usr/bin/python3")) {
+    GTEST_SKIP() << "there is no /usr/bin/python3";
+  }
+  for (int minor = 8; minor < 30; ++minor) {
+    const std::string packages =
+        absl::StrCat(venv, "/lib/python3.", minor, "/site-packages");
+    std::filesystem::create_directories(packages);
+    WriteFile(packages + "/only_here.py", "SAID = 'from there'\n");
+  }
+  const std::string path = getenv("PATH");
+  setenv("PATH", absl::StrCat(venv, "/bin:", path).c_str(), 1);
+  const std::string recipe = ::testing::TempDir() + "/venv_recipe.py";
+  WriteFile(recipe, absl::StrCat("import only_here\n", kHead, kCook,
+                                 "    return recipe.Sample(text="
+                                 "only_here.SAID)\n"));
+  const auto opened = Recipe::Open(recipe, {});
+  setenv("PATH", path.c_str(), 1);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ((*Cook(**opened, Line("{}")))->text, "from there");
+}
+
 TEST_F(RecipeTest, RecipesOfAProcessAreOpenedOnce) {
   const std::string path = TestFolder() + "/one.py";
   WriteFile(path, absl::StrCat(kHead, kCook, "    return None\n"));

@@ -69,7 +69,7 @@ class Texts {
     // An index measures what blocks hold.
     const auto measured = MeasureText(text, form, sizes, options_);
     EXPECT_TRUE(measured.ok()) << measured.status();
-    EXPECT_EQ(measured->text_tokens + *family_->Placeholders(sizes),
+    EXPECT_EQ(measured->text_tokens + *family_->images().Placeholders(sizes),
               built->ids.size());
     EXPECT_EQ(measured->label_tokens, built->label_tokens);
     return built;

@@ -102,7 +102,7 @@ class FamilyVideosTest : public ::testing::Test {
       const auto measured =
           MeasureText(text, TextForm::kConversation, sizes, options_, videos);
       ASSERT_TRUE(measured.ok()) << measured.status();
-      uint64_t placeholders = *family_->Placeholders(sizes);
+      uint64_t placeholders = *family_->images().Placeholders(sizes);
       for (const VideoText& video : videos)
         placeholders += uint64_t{video.runs} * video.run_tokens;
       EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
@@ -203,7 +203,7 @@ TEST_F(LlavaVideosTest, IdsEqualThoseOfItsTrainingCode) {
     const auto measured = MeasureText(vector.dump(), TextForm::kConversation,
                                       sizes, options_, videos);
     ASSERT_TRUE(measured.ok()) << measured.status();
-    uint64_t placeholders = *family_->Placeholders(sizes);
+    uint64_t placeholders = *family_->images().Placeholders(sizes);
     for (const VideoText& video : videos) placeholders += video.run_tokens;
     EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
   }

@@ -82,6 +82,8 @@ TEST(TextKeysTest, CoverTheInputsOfLengths) {
 }
 
 // 20 bytes, and end-of-text.
+using Sides = std::vector<TileShape>;
+
 constexpr char kText[] = "twenty bytes of text";
 
 TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
@@ -93,14 +95,14 @@ TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
                          v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT};
   const TileShape grid = {56, 84};  // 2*3 tokens
   MeasuredText measured =
-      *MeasureText(kText, TextForm::kDocument, {grid}, options);
+      *MeasureText(kText, TextForm::kDocument, Sides{grid}, options);
   EXPECT_EQ(measured.text_tokens, 23);
   EXPECT_FALSE(measured.limited);
   options.max_tokens = 29;
-  EXPECT_TRUE(TextFits(measured.text_tokens, {grid}, options));
+  EXPECT_TRUE(TextFits(measured.text_tokens, Sides{grid}, options));
   options.max_tokens = 28;
-  EXPECT_FALSE(TextFits(measured.text_tokens, {grid}, options));
-  measured = *MeasureText(kText, TextForm::kDocument, {grid}, options);
+  EXPECT_FALSE(TextFits(measured.text_tokens, Sides{grid}, options));
+  measured = *MeasureText(kText, TextForm::kDocument, Sides{grid}, options);
   EXPECT_EQ(measured.text_tokens, 22);
   EXPECT_TRUE(measured.limited);  // cut
   // Given ids must contain the tokens of their images.
@@ -111,7 +113,7 @@ TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
   for (int i = 0; i < 6; ++i) absl::StrAppend(&packed, ",", ids.image());
   absl::StrAppend(&packed, ",", ids.vision_end(), "]");
   const auto with_image =
-      MeasureText(packed, TextForm::kPackedJson, {grid}, options);
+      MeasureText(packed, TextForm::kPackedJson, Sides{grid}, options);
   ASSERT_TRUE(with_image.ok()) << with_image.status();
   EXPECT_TRUE(with_image->limited);
 }

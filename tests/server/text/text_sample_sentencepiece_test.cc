@@ -41,8 +41,8 @@ TEST(TextSampleSentencePieceTest, TheModelsSpaceIsAddedAtTheBeginningOnly) {
   const TileShape square = {56, 56};  // four tokens
   const auto build = [&](const char* text) {
     const auto of_model = ModelText::Create(model, tokenizer->get()).value();
-    return BuildText(text, TextForm::kConversation, {square},
-                     {of_model.get(), 1000});
+    return BuildText(text, TextForm::kConversation,
+                     std::vector<TileShape>{square}, {of_model.get(), 1000});
   };
   const std::string image =
       "<|vision_start|><|image_pad|><|image_pad|><|image_pad|><|image_pad|>"

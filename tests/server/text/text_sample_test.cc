@@ -66,6 +66,8 @@ absl::StatusOr<TextSample> BuildDocument(absl::string_view text,
   return BuildText(text, TextForm::kDocument, images, options);
 }
 
+using Sides = std::vector<TileShape>;
+
 class TextSampleTest : public ::testing::Test {
  protected:
   TextSampleTest() : tokenizer_(*MakeTokenizer("bytes")) {
@@ -209,10 +211,10 @@ TEST_F(TextSampleTest, PackedTokensPassThrough) {
   Expected expected;
   expected.Id(7).Image(2).Id(8).Id(9, true);
   const auto sample =
-      BuildText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options());
+      BuildText(json, TextForm::kPackedJson, Sides{Grid(2, 4)}, Options());
   ExpectEqual(sample, expected);
   const auto measured =
-      MeasureText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options());
+      MeasureText(json, TextForm::kPackedJson, Sides{Grid(2, 4)}, Options());
   ASSERT_TRUE(measured.ok()) << measured.status();
   EXPECT_EQ(measured->text_tokens, 5u);
   EXPECT_EQ(measured->label_tokens, 1u);
@@ -222,13 +224,14 @@ TEST_F(TextSampleTest, PackedTokensPassThrough) {
                         TextForm::kPackedBytes, {}, Options()),
               bytes);
   // The limit applies to packed tokens as to any text.
-  EXPECT_EQ(BuildText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options(5))
-                .status()
-                .code(),
-            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(
+      BuildText(json, TextForm::kPackedJson, Sides{Grid(2, 4)}, Options(5))
+          .status()
+          .code(),
+      absl::StatusCode::kOutOfRange);
   Expected cut;
   cut.Id(7).Image(2);
-  ExpectEqual(BuildText(json, TextForm::kPackedJson, {Grid(2, 4)},
+  ExpectEqual(BuildText(json, TextForm::kPackedJson, Sides{Grid(2, 4)},
                         Options(5, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT)),
               cut);
 }
@@ -435,7 +438,7 @@ TEST_F(TextSampleTest, ImagesBeyondTheLimitTakeNoMemory) {
 
 TEST_F(TextSampleTest, MeasureAgreesWithBuild) {
   const auto measured =
-      MeasureText("ab", TextForm::kDocument, {Grid(4, 4)}, Options());
+      MeasureText("ab", TextForm::kDocument, Sides{Grid(4, 4)}, Options());
   ASSERT_TRUE(measured.ok()) << measured.status();
   EXPECT_EQ(measured->text_tokens, 2u + 2u + 1u);
   EXPECT_EQ(measured->label_tokens, 3u);
@@ -461,7 +464,7 @@ TEST_F(TextSampleTest, WritesVideosAtTheirMarks) {
   const std::vector<VideoText> videos = {{2, 3, {"<0.5>", "<1.5>"}},
                                          {1, 1, {}}};
   const auto sample = BuildText("a<video>b<image>c<video>", TextForm::kDocument,
-                                {Grid(2, 4)}, Options(), videos);
+                                Sides{Grid(2, 4)}, Options(), videos);
   ASSERT_TRUE(sample.ok()) << sample.status();
   Expected expected;
   const auto run = [&](int tokens) {
@@ -479,8 +482,8 @@ TEST_F(TextSampleTest, WritesVideosAtTheirMarks) {
   EXPECT_EQ(sample->ids, expected.ids);
   EXPECT_EQ(sample->labels, expected.Labels());
   const auto measured =
-      MeasureText("a<video>b<image>c<video>", TextForm::kDocument, {Grid(2, 4)},
-                  Options(), videos);
+      MeasureText("a<video>b<image>c<video>", TextForm::kDocument,
+                  Sides{Grid(2, 4)}, Options(), videos);
   ASSERT_TRUE(measured.ok()) << measured.status();
   EXPECT_EQ(measured->text_tokens, expected.ids.size() - 2 - 3 - 3 - 1);
   EXPECT_TRUE(measured->limited);

@@ -149,7 +149,8 @@ TEST(HostImageDecoderTest, OtherFiltersHaveTheServersPixels) {
           const absl::Status status = decoder.DecodeResized(
               bytes, form, width, height, absl::MakeSpan(got));
           if (absl::IsInvalidArgument(status)) {
-            // Such images travel as pixels (ModelImages::MayTravelEncoded).
+            // Such images travel as pixels
+            // (ModelImages::Share::may_travel_encoded).
             ASSERT_THAT(status.message(), HasSubstr("begins with its height"));
             ++refused;
             continue;

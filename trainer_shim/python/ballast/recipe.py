@@ -7,9 +7,18 @@
         row = record.json()
         return recipe.Sample(messages=row["chat"], images=[record.media("image")])
 
-`sources[].recipe: my_recipe.py` names the file. The server runs it in separate processes, and
-holds this module's text itself: nothing need be installed for it. `cook` must be pure: the same
-record gives the same sample, in any process, in any order.
+    @recipe.image_plan
+    def plan(facts):
+        return recipe.ImagePlan(crops=[(448, 448)], tokens=256)
+
+    @recipe.pixels
+    def pixels(rgb, plan, rng):
+        return [resize(rgb, crop.height, crop.width) for crop in plan.crops]
+
+`sources[].recipe: my_recipe.py` names the file with `cook`, `model.recipe` the one with the other
+two. The server runs it in separate processes, and holds this module's text itself: nothing need be
+installed for it. All three must be pure: the same input gives the same answer, in any process, in
+any order.
 """
 
 from __future__ import annotations
@@ -19,7 +28,19 @@ import json
 import random
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-__all__ = ["Media", "Random", "Record", "Sample", "cook", "requires"]
+__all__ = [
+    "Crop",
+    "ImageFacts",
+    "ImagePlan",
+    "Media",
+    "Random",
+    "Record",
+    "Sample",
+    "cook",
+    "image_plan",
+    "pixels",
+    "requires",
+]
 
 
 class Media:
@@ -70,7 +91,17 @@ class Random(random.Random):
 
     def __init__(self, *key: Union[str, int, float]):
         digest = hashlib.blake2b(repr(key).encode(), digest_size=32).digest()
-        super().__init__(int.from_bytes(digest, "little"))
+        self._key = int.from_bytes(digest, "little")
+        self._numpy: Any = None
+        super().__init__(self._key)
+
+    def numpy(self) -> Any:
+        """The numpy.random.Generator of the same key, which goes on where it stopped."""
+        if self._numpy is None:
+            import numpy
+
+            self._numpy = numpy.random.Generator(numpy.random.PCG64(self._key))
+        return self._numpy
 
 
 class Record:
@@ -258,21 +289,133 @@ def _to_reference(medium: Any, kind: str) -> str:
     raise TypeError(f"{kind} {medium!r}: wanted what record.media(name) gives, or a path")
 
 
+class ImageFacts:
+    """An image as its plan sees it, before a byte is decoded.
+
+    Attributes:
+      width, height: sides in pixels.
+      images: number of images of its sample.
+      number: its place among them, from 0.
+      source: name of the sample's source.
+      split: "train", "valid" or "test".
+    """
+
+    __slots__ = ("width", "height", "images", "number", "source", "split")
+
+    def __init__(
+        self, width: int, height: int, images: int = 1, number: int = 0, source: str = "", split: str = "train"
+    ):
+        self.width = width
+        self.height = height
+        self.images = images
+        self.number = number
+        self.source = source
+        self.split = split
+
+
+class Crop:
+    """A picture that the model sees of an image.
+
+    Attributes:
+      height, width: sides in pixels.
+      box: (left, top, right, bottom), the part of the image that it shows; None: the whole image.
+        A server resizes that part to the sides; `pixels` may do anything else.
+    """
+
+    __slots__ = ("height", "width", "box")
+
+    def __init__(self, height: int, width: int, box: Optional[Sequence[int]] = None):
+        self.height = height
+        self.width = width
+        self.box = None if box is None else tuple(box)
+
+
+class ImagePlan:
+    """The crops of an image, and its text.
+
+    `image_plan` may set further attributes: `pixels` is given the same plan.
+
+    Args:
+      crops: at least one Crop, or (height, width).
+      tokens: placeholders of the image. Default: one for each merged patch of the crops, or those
+        of `text`.
+      text: the text in place of the image: texts, with special tokens spelled out, and numbers of
+        placeholders. Default: the placeholders between marks.before and marks.after of the
+        model's family.
+
+    Attributes:
+      crops: tuple of Crop.
+      tokens, text: as given.
+      facts: the image's ImageFacts; set by the server.
+    """
+
+    def __init__(self, crops: Sequence[Any], tokens: Optional[int] = None, text: Optional[Sequence[Any]] = None):
+        self.crops = tuple([crop if isinstance(crop, Crop) else Crop(*crop) for crop in crops])
+        self.tokens = tokens
+        self.text = text
+        self.facts: Any = None
+
+    def encode(self) -> str:
+        """The plan, as the server reads it."""
+        crops = [
+            (crop.height, crop.width) if crop.box is None else (crop.height, crop.width, *crop.box)
+            for crop in self.crops
+        ]
+        return _DUMPS({"crops": crops, "tokens": self.tokens, "text": self.text})
+
+
 _cook: Optional[Callable[[Record], Optional[Sample]]] = None
+_image_plan: Optional[Callable[..., ImagePlan]] = None
+_most_tokens: Optional[int] = None
+_pixels: Optional[Callable[..., Any]] = None
 _required: List[Tuple[str, str]] = []
+
+
+def _mark(name: str, known: Any, function: Any) -> None:
+    if known is not None and known.__module__ == function.__module__:
+        raise TypeError(f"two functions with @recipe.{name}; wanted one")
 
 
 def cook(function: Callable[[Record], Optional[Sample]]) -> Callable[[Record], Optional[Sample]]:
     """Marks the function that makes a sample of a record, or None to leave the record out."""
     global _cook
-    if _cook is not None and _cook.__module__ == function.__module__:
-        raise TypeError("two functions with @recipe.cook; wanted one")
+    _mark("cook", _cook, function)
     _cook = function
     return function
 
 
+def image_plan(function: Any = None, *, most_tokens: Optional[int] = None) -> Any:
+    """Marks the function that plans an image: plan(facts) or plan(facts, rng) gives an ImagePlan.
+
+    One that takes `rng`, a Random, draws sizes anew in each epoch. It is marked with
+    `@recipe.image_plan(most_tokens=N)`: the most placeholders that it gives an image, by which
+    samples are refused as too long.
+    """
+
+    def mark(marked: Any) -> Any:
+        global _image_plan, _most_tokens
+        _mark("image_plan", _image_plan, marked)
+        _image_plan, _most_tokens = marked, most_tokens
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def pixels(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks the function that makes the crops of an image: pixels(rgb, plan, rng).
+
+    `rgb` is the decoded image, a numpy array [height, width, 3] of uint8; `plan` the ImagePlan; `rng`
+    a Random of the image in this epoch. It gives an array [height, width, 3] of uint8 for each crop
+    of the plan, in its order.
+    """
+    global _pixels
+    _mark("pixels", _pixels, function)
+    _pixels = function
+    return function
+
+
 def requires(*packages: str) -> None:
-    """Names packages whose versions decide what `cook` gives.
+    """Names packages whose versions decide what the recipe gives.
 
     Indexes and servers compare the versions: with another one the source is indexed again. Raises
     importlib.metadata.PackageNotFoundError if one is not installed.

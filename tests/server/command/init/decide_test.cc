@@ -17,6 +17,7 @@
 namespace ballast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -351,9 +352,10 @@ TEST(ChooseModelTest, ACheckpointWithAnotherTemplateThanItsFamilys) {
   seen.model = Family(R"({"model_type": "llava_next"})", "{}");
   EXPECT_EQ(Loaded(seen).model().chat_template(), "llava_next");
   seen.model.own_template = "{{ '[INST] ' }}<image>\n{{ ' [/INST]' }}";
-  EXPECT_THAT(std::string(ChooseModel(seen.model).status().message()),
-              HasSubstr("the chat template of llava_next is not the model's "
-                        "own, which lacks \".upper()\""));
+  EXPECT_EQ(Loaded(seen).model().chat_template(), "checkpoint");
+  EXPECT_THAT(ChooseModel(seen.model)->found,
+              Contains(HasSubstr("since that of llava_next is not the model's "
+                                 "own, which lacks \".upper()\"")));
 }
 
 TEST(ChooseModelTest, AFamilyNeedsItsTokenizer) {
@@ -398,6 +400,85 @@ TEST(ChooseModelTest, FamiliesWithoutProfileAreRefusedByName) {
   EXPECT_FALSE(ChooseModel(model).ok());
   model.config = "[1]";
   EXPECT_FALSE(ChooseModel(model).ok());
+}
+
+TEST(ChooseModelTest, AModelWithoutAProfileGetsARecipeAndItsOwnTemplate) {
+  SeenModel model = Family(
+      R"({"model_type": "novel-vl", "vision_config": {"patch_size": 16,
+          "image_size": 384}})",
+      R"({"merge_size": 2, "image_mean": [0.1, 0.2, 0.3]})");
+  model.own_template = "{{ messages }}";
+  const auto choice = ChooseModel(model);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  const auto value = [&](absl::string_view key) {
+    for (const ModelChoice::Line& line : choice->lines) {
+      if (line.key == key) return line.value;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(value("profile"), "\"./novel_vl.textproto\"");
+  EXPECT_EQ(value("recipe"), "novel_vl_recipe.py");
+  EXPECT_EQ(value("chat_template"), "checkpoint");
+  ASSERT_EQ(choice->files.size(), 2u);
+  EXPECT_EQ(choice->files[0].name, "novel_vl.textproto");
+  EXPECT_THAT(choice->files[0].text,
+              AllOf(HasSubstr("patch: 16\n"), HasSubstr("merge: 2\n"),
+                    HasSubstr("mean: [0.1,0.2,0.3]\n")));
+  EXPECT_THAT(choice->files[1].text,
+              AllOf(HasSubstr("SIDE = 384\n"), HasSubstr("TOKEN = 32 "),
+                    HasSubstr("@recipe.image_plan\n")));
+  EXPECT_THAT(choice->unsure, Contains(HasSubstr("has no image_std")));
+  // Without a template of its own nothing would render its text.
+  model.own_template = "";
+  EXPECT_FALSE(ChooseModel(model).ok());
+}
+
+TEST(ChooseModelTest, ATemplateThatIsNotCoveredIsTheCheckpoints) {
+  SeenModel model = Family(R"({"model_type": "aya_vision"})", "{}");
+  model.own_template = "{{ messages }}";
+  const auto choice = ChooseModel(model);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_EQ(choice->lines.back().key, "chat_template");
+  EXPECT_EQ(choice->lines.back().value, "checkpoint");
+}
+
+TEST(DecideSetupTest, RecordsOfNoKnownFormGetARecipe) {
+  Seen seen = Folder();
+  seen.files.push_back(Tars("data/odd.jsonl"));
+  seen.files[1].format = SeenFiles::Format::kJsonl;
+  seen.files[1].media_root = "data";
+  seen.files[1].record = "{\n  \"q\": \"Why?\"\n}";
+  seen.files[1].first_fault = "data/odd.jsonl: line 1: no turns";
+  const v1::Config config = Loaded(seen);
+  EXPECT_EQ(config.sources(0).recipe(), "");
+  EXPECT_EQ(config.sources(1).recipe(), "odd_recipe.py");
+  const auto setup = DecideSetup(seen);
+  ASSERT_EQ(setup->files.size(), 1u);
+  EXPECT_EQ(setup->files[0].name, "odd_recipe.py");
+  EXPECT_THAT(setup->files[0].text,
+              AllOf(HasSubstr("#   {\n#     \"q\": \"Why?\"\n#   }\n"),
+                    HasSubstr("@recipe.cook\ndef cook(record):\n"),
+                    HasSubstr("raise NotImplementedError(")));
+  EXPECT_THAT(setup->unsure,
+              Contains(AllOf(HasSubstr("the records of odd"),
+                             HasSubstr("line 1: no turns"),
+                             HasSubstr("write `cook` in odd_recipe.py"))));
+}
+
+TEST(ShowRecordTest, LongTextsAndListsAreCut) {
+  RecipeRecord record;
+  record.text = absl::StrCat(R"({"a": ")", std::string(100, 'x'),
+                             R"(", "b": [1, 2, 3, 4, 5]})");
+  EXPECT_EQ(ShowRecord(record),
+            absl::StrCat("{\n  \"a\": \"", std::string(60, 'x'),
+                         "...\",\n  \"b\": [\n    1,\n    2,\n    3,\n    "
+                         "\"... 5 in all\"\n  ]\n}"));
+  record.kind = RecipeRecord::Kind::kMembers;
+  record.text = "k";
+  record.parts = {{"json", 8, R"({"a": 1})"}, {"jpg", 7, std::nullopt}};
+  EXPECT_EQ(ShowRecord(record),
+            "key k\nmembers[\"json\"]: 8 bytes, {\"a\":1}\nmembers[\"jpg\"]: "
+            "7 bytes");
 }
 
 TEST(ChooseModelTest, AbsurdNumbersDoNotCrash) {

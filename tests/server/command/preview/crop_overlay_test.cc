@@ -51,7 +51,9 @@ TEST(DrawCropsOnTest, DrawsThePatchesOfAnImage) {
   model.set_profile("qwen2_5_vl");
   ASSERT_TRUE(ApplyModelProfile(&model).ok());
   const RgbImage image = {560, 280, std::vector<uint8_t>(560 * 280 * 3, 255)};
-  const auto drawn = DrawCropsOn(image, model, 1);
+  const std::vector<TileShape> sides = {{280, 560}};
+  const auto drawn =
+      DrawCropsOn(image, ModelImages::Create(model).value(), sides, 0);
   ASSERT_TRUE(drawn.ok()) << drawn.status();
   ASSERT_EQ(drawn->width, 560u);
   ASSERT_EQ(drawn->height, 280u);
@@ -74,7 +76,10 @@ TEST(DrawCropsOnTest, RefusesAnImageThatCannotBeResized) {
   model.set_profile("qwen2_5_vl");
   ASSERT_TRUE(ApplyModelProfile(&model).ok());
   const RgbImage line = {5000, 1, std::vector<uint8_t>(5000 * 3)};
-  EXPECT_EQ(DrawCropsOn(line, model, 1).status().code(),
+  const std::vector<TileShape> sides = {{1, 5000}};
+  EXPECT_EQ(DrawCropsOn(line, ModelImages::Create(model).value(), sides, 0)
+                .status()
+                .code(),
             absl::StatusCode::kInvalidArgument);
 }
 

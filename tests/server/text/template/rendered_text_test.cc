@@ -182,8 +182,8 @@ TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->ids, expected->ids);
   EXPECT_EQ(sample->labels, expected->labels);
-  const auto fewer =
-      BuildText(json, TextForm::kConversation, {{28, 56}}, options);
+  const auto fewer = BuildText(json, TextForm::kConversation,
+                               std::vector<TileShape>{{28, 56}}, options);
   EXPECT_TRUE(IsDataFault(fewer.status()));
   EXPECT_THAT(std::string(fewer.status().message()),
               HasSubstr("writes 2 marks <|image_pad|> of images, the sample "
