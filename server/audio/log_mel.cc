@@ -73,10 +73,11 @@ absl::StatusOr<std::vector<float>> LogMel::Compute(
   }
   Finish(&values);
   values.resize(rows * mels);
-  if (family_.frames().zero_invalid() && frames > plan.frames) {
-    std::fill(
-        values.begin() + static_cast<ptrdiff_t>(plan.frames * stack * mels),
-        values.end(), 0.0F);
+  if (family_.frames().zero_invalid()) {
+    // Times 0, as the processor: the sign stays.
+    for (size_t i = plan.frames * stack * mels; i < values.size(); ++i) {
+      values[i] *= 0;
+    }
   }
   return values;
 }

@@ -104,6 +104,22 @@ TEST(AudioReaderTest, PcmAt16KhzIsExact) {
   EXPECT_TRUE(std::equal(part->begin(), part->end(), samples->begin() + 1234));
 }
 
+TEST(AudioReaderTest, EightChannelsAreSummedInNumpysOrder) {
+  const std::vector<int16_t> pcm = MakePcm("noise", 8000, 3);
+  const OpenAudio file(WriteFile("eight.wav", MakeWav(pcm, 16000, 8)));
+  AudioReader reader;
+  const AudioFacts facts = *reader.ReadFacts(file.bytes);
+  ASSERT_EQ(facts.samples, 1000);
+  const auto samples = *reader.ReadSamples(file.bytes, facts, {0, 1000});
+  const std::vector<float> all = ToFloats(pcm);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const float* x = &all[8 * i];
+    ASSERT_EQ(samples[i], (((x[0] + x[1]) + (x[2] + x[3])) +
+                           ((x[4] + x[5]) + (x[6] + x[7]))) /
+                              8);
+  }
+}
+
 struct Encoding {
   const char* name;
   const char* arguments;

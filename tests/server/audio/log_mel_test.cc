@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/casts.h"
 #include "server/audio/audio_families.h"
 #include "server/audio/audio_plan.h"
 #include "tests/fakes/shared_dir.h"
@@ -36,11 +37,19 @@ Values FindValues(const Json& models, const Json& one) {
           (*from)["d64"].get<double>()};
 }
 
+// The number as bfloat16, rounded half to even.
+uint32_t ToBfloat16(float value) {
+  const auto bits = absl::bit_cast<uint32_t>(value);
+  return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
 TEST(LogMelTest, IsWithinTheVectorsToleranceOfTransformers) {
   if (!SharedDirWith(kGoldenAudio)) GTEST_SKIP() << NotShared(kGoldenAudio);
   std::map<std::string, LogMel> makers;
   std::map<std::string, double> farthest;
   std::map<std::string, double> farthest_share;
+  std::map<std::string, int> values_of;
+  std::map<std::string, int> others_in_bfloat16;
   const Json golden = ReadGoldenAudio();
   uint64_t number = 0;
   int compared = 0;
@@ -71,6 +80,10 @@ TEST(LogMelTest, IsWithinTheVectorsToleranceOfTransformers) {
             << "row " << row << ", column " << column << ": " << value
             << ", wanted " << values.values[i];
         farthest[model] = std::max(farthest[model], away);
+        ++values_of[model];
+        others_in_bfloat16[model] +=
+            ToBfloat16(static_cast<float>(value)) !=
+            ToBfloat16(static_cast<float>(values.values[i]));
         farthest_share[model] =
             std::max(farthest_share[model], away / (1e-5 + 2 * values.d64));
       }
@@ -81,7 +94,9 @@ TEST(LogMelTest, IsWithinTheVectorsToleranceOfTransformers) {
   EXPECT_GT(compared, 300);
   for (const auto& [model, away] : farthest) {
     std::cout << model << ": at most " << away << " away, "
-              << farthest_share[model] << " of the tolerance\n";
+              << farthest_share[model] << " of the tolerance; "
+              << others_in_bfloat16[model] << " of " << values_of[model]
+              << " are others in bfloat16\n";
   }
 }
 
