@@ -1,12 +1,16 @@
 #include "server/corpus/cooked_parser.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/file_scan.h"
@@ -163,6 +167,52 @@ class CookedScan final : public RawRecordSink {
   size_t bytes_ = 0;
 };
 
+// Samples that were cooked for one module, until another one reads them. An
+// answer's key is IndexSampleRecord::text_check, the hashes of the record and
+// of the answer. Thread-safe.
+class RecentAnswers {
+ public:
+  // Moves an answer out; nullopt if it is not held.
+  std::optional<CookedSample> Take(uint64_t key) {
+    MutexLock lock(&mutex_);
+    const auto found =
+        std::find_if(answers_.begin(), answers_.end(),
+                     [key](const Held& held) { return held.key == key; });
+    if (found == answers_.end()) return std::nullopt;
+    CookedSample answer = std::move(found->answer);
+    bytes_ -= found->bytes;
+    answers_.erase(found);
+    return answer;
+  }
+
+  // Drops the oldest ones beyond kMost and kMostBytes.
+  void Put(uint64_t key, const CookedSample& answer) {
+    const size_t bytes = answer.text.size();
+    if (bytes > kMostBytes) return;
+    MutexLock lock(&mutex_);
+    answers_.push_back({key, bytes, answer});
+    bytes_ += bytes;
+    while (answers_.size() > kMost || bytes_ > kMostBytes) {
+      bytes_ -= answers_.front().bytes;
+      answers_.pop_front();
+    }
+  }
+
+ private:
+  static constexpr size_t kMost = 1024;
+  static constexpr size_t kMostBytes = size_t{16} << 20;
+
+  struct Held {
+    uint64_t key;
+    size_t bytes;
+    CookedSample answer;
+  };
+
+  Mutex mutex_;
+  std::deque<Held> answers_ ABSL_GUARDED_BY(mutex_);
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
 class CookedParser final : public RecordParser {
  public:
   CookedParser(std::unique_ptr<RawRecordParser> raw,
@@ -190,6 +240,10 @@ class CookedParser final : public RecordParser {
     if (raw.given.hash() != entry.text_check >> 32) {
       return Annotate(DataFaultError("the record is another"), where);
     }
+    if (auto known = recent_.Take(entry.text_check)) {
+      return Annotated(
+          MakeCookedRecord(std::move(raw), *std::move(known), media()), where);
+    }
     raw.given.source = source_;
     raw.given.name = raw.record.name;
     const RecipeRecord* const given = &raw.given;
@@ -210,10 +264,9 @@ class CookedParser final : public RecordParser {
               "--verify-recipe N` finds it")),
           where);
     }
-    auto record =
-        MakeCookedRecord(std::move(raw), **std::move(answer), media());
-    if (record.ok()) return record;
-    return Annotate(record.status(), where);
+    recent_.Put(entry.text_check, **answer);
+    return Annotated(
+        MakeCookedRecord(std::move(raw), **std::move(answer), media()), where);
   }
 
   bool HoldsImages() const override { return raw_->HoldsImages(); }
@@ -229,9 +282,16 @@ class CookedParser final : public RecordParser {
   }
 
  private:
+  static absl::StatusOr<Record> Annotated(absl::StatusOr<Record> record,
+                                          absl::string_view where) {
+    if (record.ok()) return record;
+    return Annotate(record.status(), where);
+  }
+
   const std::unique_ptr<const RawRecordParser> raw_;
   const std::shared_ptr<const Recipe> recipe_;
   const std::string source_;
+  mutable RecentAnswers recent_;
 };
 
 }  // namespace

@@ -237,6 +237,24 @@ TEST_F(CookedParserTest, AnotherAnswerWhenServingIsADataFault) {
             HasSubstr("must be pure"), Not(HasSubstr("the file has changed"))));
 }
 
+// A sample is cooked once for the modules that read it one after the other.
+TEST_F(CookedParserTest, AnAnswerIsKeptForTheOtherModule) {
+  WriteFile(folder_ + "/raw.jsonl", "{}\n");
+  // The index's answer is the first, the first reading's the second.
+  WriteRecipe(
+      "    seen.append(1)\n"
+      "    return recipe.Sample(text='same' if len(seen) < 3 else 'other')\n",
+      "seen = []\n");
+  const v1::Source source = Cooked(v1::Source::FORMAT_JSONL, "raw.jsonl");
+  Build(source);
+  const auto opened = Open(source);
+  EXPECT_EQ(ReadSample(*opened, 0)->text, "same");
+  EXPECT_EQ(ReadSample(*opened, 0)->text, "same");
+  const auto third = opened->Read(0, {});
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_FALSE(third->ok());
+}
+
 TEST_F(CookedParserTest, AnotherRecordIsTheFilesFault) {
   const std::string path = folder_ + "/raw.jsonl";
   WriteFile(path, "{\"a\": 1}\n");
