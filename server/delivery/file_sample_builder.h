@@ -131,8 +131,8 @@ class FileSampleBuilder : public SampleBuilder {
                     const ModelText* text, ActiveSamples* active = nullptr,
                     BuildInstruments* instruments = nullptr);
   // A builder of the same server for another configuration of the job, whose
-  // sources have the same numbers: both together keep to one serve.decode_memory
-  // and list their bad samples in one place.
+  // sources have the same numbers: both together keep to one
+  // serve.decode_memory and list their bad samples in one place.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
                     const ModelText* text, const FileSampleBuilder& other);

@@ -60,8 +60,8 @@ absl::StatusOr<RevisedJob::Candidate> RevisedJob::Open(
   OpenedJob job = *std::move(opened);
   candidate.job = std::make_unique<OpenedJob>(std::move(job));
   guard_(candidate.job.get());
-  BALLAST_RETURN_IF_ERROR(CheckRevision(
-      *last().scheduler, *candidate.job->scheduler, first_step));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRevision(*last().scheduler, *candidate.job->scheduler, first_step));
   BALLAST_RETURN_IF_ERROR(CheckStores(*own_, *candidate.job));
   candidate.differences = ListDifferences(
       last().scheduler->fingerprint(), candidate.job->scheduler->fingerprint());
@@ -71,10 +71,9 @@ absl::StatusOr<RevisedJob::Candidate> RevisedJob::Open(
 void RevisedJob::Apply(Candidate candidate) {
   const OpenedJob& job = *candidate.job;
   if (builder_ != nullptr) {
-    builder_->Add(candidate.first_step,
-                  std::make_unique<FileSampleBuilder>(
-                      job.config, job.source_pointers(), job.text.get(),
-                      *builder_->own()));
+    builder_->Add(candidate.first_step, std::make_unique<FileSampleBuilder>(
+                                            job.config, job.source_pointers(),
+                                            job.text.get(), *builder_->own()));
   }
   // After the builder, which the first block of the step needs.
   scheduler_.Add(candidate.first_step, job.scheduler.get());

@@ -43,9 +43,8 @@ absl::StatusOr<std::unique_ptr<RevisionKeeper>> RevisionKeeper::Create(
   book = RevisionAgreement::Recovered(settings.decider == settings.name,
                                       std::move(book));
   BALLAST_RETURN_IF_ERROR(WriteRevisions(settings.path, book));
-  return std::unique_ptr<RevisionKeeper>(
-      new RevisionKeeper(std::move(settings), std::move(peers), std::move(job),
-                         std::move(book)));
+  return std::unique_ptr<RevisionKeeper>(new RevisionKeeper(
+      std::move(settings), std::move(peers), std::move(job), std::move(book)));
 }
 
 RevisionKeeper::RevisionKeeper(Settings settings,
@@ -84,7 +83,15 @@ absl::Status RevisionKeeper::Start(Clock* clock) {
         "cannot start the thread that agrees on changes: ", error.what()));
   }
   const auto look = [this] {
+    {
+      MutexLock lock(&mutex_);
+      if (std::exchange(look_waits_, true)) return;
+    }
     AddTask([this](const absl::Status& refused) {
+      {
+        MutexLock lock(&mutex_);
+        look_waits_ = false;
+      }
       if (refused.ok()) Look();
     });
   };
@@ -171,20 +178,20 @@ v1::GetRevisionsResponse RevisionKeeper::Known(uint64_t have) const {
 
 void RevisionKeeper::Change(const v1::ChangeRequest& request,
                             Answer<v1::ChangeResponse> answer) {
-  AddTask([this, request,
-           answer = std::move(answer)](const absl::Status& refused) {
-    if (!refused.ok()) return answer(refused);
-    answer(MakeChange(request));
-  });
+  AddTask(
+      [this, request, answer = std::move(answer)](const absl::Status& refused) {
+        if (!refused.ok()) return answer(refused);
+        answer(MakeChange(request));
+      });
 }
 
 void RevisionKeeper::Agree(const v1::AgreeRequest& request,
                            Answer<v1::AgreeResponse> answer) {
-  AddTask([this, request,
-           answer = std::move(answer)](const absl::Status& refused) {
-    if (!refused.ok()) return answer(refused);
-    answer(MakeAgree(request));
-  });
+  AddTask(
+      [this, request, answer = std::move(answer)](const absl::Status& refused) {
+        if (!refused.ok()) return answer(refused);
+        answer(MakeAgree(request));
+      });
 }
 
 absl::Status RevisionKeeper::Write(v1::RevisionBook book) {
@@ -226,8 +233,8 @@ absl::Status RevisionKeeper::ApplyBook() {
   {
     MutexLock lock(&book_mutex_);
     const v1::RevisionBook& book = agreement_.book();
-    for (int i = static_cast<int>(job_->revisions());
-         i < book.revisions_size(); ++i) {
+    for (int i = static_cast<int>(job_->revisions()); i < book.revisions_size();
+         ++i) {
       missing.push_back(book.revisions(i));
     }
   }
@@ -269,18 +276,18 @@ void RevisionKeeper::UpdateGate() {
                          settings_.decider, " decides");
     }
     if (static_cast<int>(job_->revisions()) < book.revisions_size()) {
-      hold = std::min<uint64_t>(
-          hold, book.revisions(job_->revisions()).first_step());
-      why = absl::StrCat("this server cannot serve it: ",
-                         apply_fault_.message());
+      hold = std::min<uint64_t>(hold,
+                                book.revisions(job_->revisions()).first_step());
+      why =
+          absl::StrCat("this server cannot serve it: ", apply_fault_.message());
     }
   }
   if (!gate_.Hold(hold, std::move(why)) && fault_.ok()) {
     // Ruled out by what is asked before each change.
-    fault_ = absl::InternalError(absl::StrCat(
-        "ranks have reached step ", gate_.reached_below(),
-        " of this server, and a change that holds begins at step ", hold,
-        "; resume from a checkpoint before it"));
+    fault_ = absl::InternalError(
+        absl::StrCat("ranks have reached step ", gate_.reached_below(),
+                     " of this server, and a change that holds begins at step ",
+                     hold, "; resume from a checkpoint before it"));
     LogError(fault_.message());
   }
   if (!fault_.ok()) {
@@ -290,10 +297,11 @@ void RevisionKeeper::UpdateGate() {
     for (const std::string& peer : settings_.peers) {
       if (!knows && heard_.count(peer) == 0) silent = peer;
     }
-    gate_.Close(absl::UnavailableError(absl::StrCat(
-        "serve.revisions was missing, so this server asks all others of the job "
-        "for its changes before it serves; server ",
-        silent, " has not answered yet")));
+    gate_.Close(absl::UnavailableError(
+        absl::StrCat("serve.revisions was missing, so this server asks all "
+                     "others of the job "
+                     "for its changes before it serves; server ",
+                     silent, " has not answered yet")));
   } else {
     gate_.Close(absl::OkStatus());
   }
@@ -315,8 +323,8 @@ absl::Status RevisionKeeper::Prepare(const v1::ConfigRevision& revision) {
       hold = std::min(hold, agreement_.HoldFrom().value_or(StepGate::kNone));
     }
     const bool held = gate_.Hold(
-        hold, absl::StrCat("the servers of the job agree on ",
-                           Describe(revision)));
+        hold,
+        absl::StrCat("the servers of the job agree on ", Describe(revision)));
     const uint64_t reached = gate_.reached_below();
     absl::StatusOr<v1::RevisionBook> book = [&] {
       MutexLock lock(&book_mutex_);
@@ -397,9 +405,10 @@ absl::StatusOr<v1::AgreeResponse> RevisionKeeper::MakeAgree(
       BALLAST_RETURN_IF_ERROR(Abort(revision));
       return response;
     default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "AgreeRequest.phase is ", request.phase(), "; is the server that "
-          "decides of another release?"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("AgreeRequest.phase is ", request.phase(),
+                       "; is the server that "
+                       "decides of another release?"));
   }
 }
 
@@ -420,9 +429,8 @@ absl::Status RevisionKeeper::AskAll(
       const std::string& peer = settings_.peers[i];
       const auto answer = peers_->Agree(peer, request, patience);
       MutexLock lock(&mutex);
-      results[i] = Annotate(
-          answer.ok() ? each(peer, *answer) : answer.status(),
-          absl::StrCat("server ", peer));
+      results[i] = Annotate(answer.ok() ? each(peer, *answer) : answer.status(),
+                            absl::StrCat("server ", peer));
     }
   };
   std::vector<std::thread> threads;
@@ -458,8 +466,10 @@ absl::StatusOr<v1::ChangeResponse> RevisionKeeper::CheckChange(
   v1::ConfigRevision& wanted = *wanted_out;
   if (!decides()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("server ", settings_.name, " does not decide; offer the "
-                     "change to server ", settings_.decider));
+        absl::StrCat("server ", settings_.name,
+                     " does not decide; offer the "
+                     "change to server ",
+                     settings_.decider));
   }
   if (!settings_.servers_known) {
     return absl::FailedPreconditionError(
@@ -467,9 +477,11 @@ absl::StatusOr<v1::ChangeResponse> RevisionKeeper::CheckChange(
         "(topology.meeting), so nobody could ask them");
   }
   if (request.config().size() > kMaxConfigBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the configuration has ", request.config().size(), " bytes, wanted at "
-        "most ", kMaxConfigBytes));
+    return absl::InvalidArgumentError(absl::StrCat("the configuration has ",
+                                                   request.config().size(),
+                                                   " bytes, wanted at "
+                                                   "most ",
+                                                   kMaxConfigBytes));
   }
   wanted.set_first_step(request.first_step());
   wanted.set_config(request.config());
@@ -502,16 +514,15 @@ absl::StatusOr<v1::ChangeResponse> RevisionKeeper::CheckChange(
           return absl::OkStatus();
         }
         return absl::FailedPreconditionError(absl::StrCat(
-            "the change has fingerprint ", answer.fingerprint(),
-            " there and ", wanted.fingerprint(), " at server ", settings_.name,
+            "the change has fingerprint ", answer.fingerprint(), " there and ",
+            wanted.fingerprint(), " at server ", settings_.name,
             ": their files (data, index, recipe, tokenizer) or releases "
             "differ"));
       }));
-  std::sort(response.mutable_servers()->pointer_begin() + 1,
-            response.mutable_servers()->pointer_end(),
-            [](const auto* a, const auto* b) {
-              return a->address() < b->address();
-            });
+  std::sort(
+      response.mutable_servers()->pointer_begin() + 1,
+      response.mutable_servers()->pointer_end(),
+      [](const auto* a, const auto* b) { return a->address() < b->address(); });
   *response.mutable_revision() = wanted;
   response.mutable_revision()->clear_config();
   response.mutable_revision()->set_number(0);
@@ -548,8 +559,8 @@ absl::StatusOr<v1::ChangeResponse> RevisionKeeper::MakeChange(
   };
   absl::Status agreed = Prepare(attempt);
   if (agreed.ok()) {
-    agreed = AskAll(v1::AgreeRequest::PHASE_PREPARE, attempt, kPrepareTime,
-                    nothing);
+    agreed =
+        AskAll(v1::AgreeRequest::PHASE_PREPARE, attempt, kPrepareTime, nothing);
   }
   if (!agreed.ok()) {
     const absl::Status aborted = Abort(attempt);
@@ -563,12 +574,13 @@ absl::StatusOr<v1::ChangeResponse> RevisionKeeper::MakeChange(
   // The decision: the change holds once this is on the disk.
   const absl::Status decided = Commit(attempt);
   if (!decided.ok()) {
-    LogError("whether ", Describe(attempt), " holds is not known: ",
-             decided.message());
+    LogError("whether ", Describe(attempt),
+             " holds is not known: ", decided.message());
     return absl::UnavailableError(absl::StrCat(
         "the decision could not be written, and all servers wait before step ",
         attempt.first_step(), ": ", decided.message(), ". Restart server ",
-        settings_.name, " when its disk is well; then the change holds or not, "
+        settings_.name,
+        " when its disk is well; then the change holds or not, "
         "and `ballastctl status` says which"));
   }
   end_attempt();
@@ -577,8 +589,8 @@ absl::StatusOr<v1::ChangeResponse> RevisionKeeper::MakeChange(
   const absl::Status told =
       AskAll(v1::AgreeRequest::PHASE_COMMIT, attempt, kTellTime, nothing);
   if (!told.ok()) {
-    LogWarning(Describe(attempt), " holds; it asks for it when it can: ",
-               told.message());
+    LogWarning(Describe(attempt),
+               " holds; it asks for it when it can: ", told.message());
   }
   BALLAST_RETURN_IF_ERROR(applied);
   *response.mutable_revision() = attempt;
@@ -609,8 +621,7 @@ absl::Status RevisionKeeper::Learn(const std::string& server,
   {
     MutexLock lock(&book_mutex_);
     BALLAST_ASSIGN_OR_RETURN(
-        book,
-        agreement_.Learn(answer, server == settings_.decider, reached));
+        book, agreement_.Learn(answer, server == settings_.decider, reached));
     if (server == settings_.decider) {
       undecided = agreement_.WhyUndecided(answer);
     }

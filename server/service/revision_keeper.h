@@ -37,8 +37,8 @@ class RevisionKeeper {
     bool servers_known = true;       // topology.servers names all of them
   };
 
-  // Reads the file, and writes it if it is missing. Errors: as ReadRevisions and
-  // WriteRevisions.
+  // Reads the file, and writes it if it is missing. Errors: as ReadRevisions
+  // and WriteRevisions.
   static absl::StatusOr<std::unique_ptr<RevisionKeeper>> Create(
       Settings settings, std::unique_ptr<RevisionPeers> peers,
       std::unique_ptr<RevisedJob> job);
@@ -71,8 +71,7 @@ class RevisionKeeper {
   using Answer = std::function<void(absl::StatusOr<Response>)>;
   void Change(const v1::ChangeRequest& request,
               Answer<v1::ChangeResponse> answer);
-  void Agree(const v1::AgreeRequest& request,
-             Answer<v1::AgreeResponse> answer);
+  void Agree(const v1::AgreeRequest& request, Answer<v1::AgreeResponse> answer);
 
  private:
   RevisionKeeper(Settings settings, std::unique_ptr<RevisionPeers> peers,
@@ -104,8 +103,8 @@ class RevisionKeeper {
   absl::Status Prepare(const v1::ConfigRevision& revision);
   absl::Status Commit(const v1::ConfigRevision& revision);
   absl::Status Abort(const v1::ConfigRevision& revision);
-  // Asks all other servers at once; `each` gets every answer, one at a time. OK,
-  // or the first server's error, by name.
+  // Asks all other servers at once; `each` gets every answer, one at a time.
+  // OK, or the first server's error, by name.
   absl::Status AskAll(
       v1::AgreeRequest::Phase phase, const v1::ConfigRevision& revision,
       absl::Duration patience,
@@ -134,15 +133,16 @@ class RevisionKeeper {
   // too: so no rank has begun while servers of a new job tell each other that
   // there is nothing to tell.
   std::set<std::string> to_know_;
-  absl::Status fault_;           // why no rank is served
-  absl::Status apply_fault_;     // why a change that holds is not served
-  std::string said_;             // the last warning
+  absl::Status fault_;        // why no rank is served
+  absl::Status apply_fault_;  // why a change that holds is not served
+  std::string said_;          // the last warning
   absl::Time last_look_ = absl::InfinitePast();
 
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool look_waits_ ABSL_GUARDED_BY(mutex_) = false;  // among tasks_
   Clock* clock_ = nullptr;
   std::unique_ptr<Ticker> ticker_;
   std::thread thread_;

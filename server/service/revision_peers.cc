@@ -28,8 +28,8 @@ class GrpcRevisionPeers final : public RevisionPeers {
       const std::string& address, const v1::GetRevisionsRequest& request,
       absl::Duration patience) override {
     return Call<v1::GetRevisionsResponse>(
-        address, patience, [&](v1::RevisionService::Stub* stub, auto* context,
-                               auto* response) {
+        address, patience,
+        [&](v1::RevisionService::Stub* stub, auto* context, auto* response) {
           return stub->GetRevisions(context, request, response);
         });
   }
@@ -37,8 +37,8 @@ class GrpcRevisionPeers final : public RevisionPeers {
                                           const v1::AgreeRequest& request,
                                           absl::Duration patience) override {
     return Call<v1::AgreeResponse>(
-        address, patience, [&](v1::RevisionService::Stub* stub, auto* context,
-                               auto* response) {
+        address, patience,
+        [&](v1::RevisionService::Stub* stub, auto* context, auto* response) {
           return stub->Agree(context, request, response);
         });
   }

@@ -23,9 +23,10 @@ auto FinishWith(grpc::ServerUnaryReactor* reactor, Response* response) {
 
 absl::Status RevisionServiceImpl::CheckKeeps() const {
   if (keeper_ != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "server ", name_, " has no serve.revisions, so it would forget a change; "
-      "give every server of the job the key at its next start"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("server ", name_,
+                   " has no serve.revisions, so it would forget a change; "
+                   "give every server of the job the key at its next start"));
 }
 
 grpc::ServerUnaryReactor* RevisionServiceImpl::GetRevisions(

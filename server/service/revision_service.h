@@ -16,9 +16,7 @@ class RevisionServiceImpl final : public v1::RevisionService::CallbackService {
  public:
   RevisionServiceImpl(std::string name, std::string decider,
                       RevisionKeeper* keeper)
-      : name_(std::move(name)),
-        decider_(std::move(decider)),
-        keeper_(keeper) {}
+      : name_(std::move(name)), decider_(std::move(decider)), keeper_(keeper) {}
 
   grpc::ServerUnaryReactor* GetRevisions(
       grpc::CallbackServerContext* context,
