@@ -17,8 +17,8 @@
 namespace ballast {
 
 // The fingerprints that a rank accepts: of the job's own configuration, and of
-// the changes of the running job that its servers have told it, each from a step
-// on (docs/changes.md). Thread-safe.
+// the changes of the running job that its servers have told it, each from a
+// step on (docs/changes.md). Thread-safe.
 class RevisionChain {
  public:
   // `own` is Fingerprint.hash of the job's own configuration.
@@ -47,7 +47,8 @@ class RevisionChain {
 };
 
 // Whether the changes of one list are the first ones of the other.
-bool GoOnFrom(absl::Span<const v1::Revision> a, absl::Span<const v1::Revision> b);
+bool GoOnFrom(absl::Span<const v1::Revision> a,
+              absl::Span<const v1::Revision> b);
 
 // As CheckSameData (proto/schedule/fingerprint.h), where the job was or is
 // changed while it runs: the data of each step before `next_step` are compared

@@ -72,12 +72,12 @@ absl::StatusOr<v1::StepSchedule> ScheduleSource::Ask(LoaderClient* server,
     chain_->Note(step);
     return schedule;
   }
-  return absl::DataLossError(absl::StrCat(
-      "server ", server->address(), ": the schedule of step ", step,
-      " has fingerprint ", schedule->fingerprint(), ", wanted ",
-      chain_->HashAt(step), "; ",
-      extended.ok() ? "the server's configuration or index changed"
-                    : extended.message()));
+  return absl::DataLossError(
+      absl::StrCat("server ", server->address(), ": the schedule of step ",
+                   step, " has fingerprint ", schedule->fingerprint(),
+                   ", wanted ", chain_->HashAt(step), "; ",
+                   extended.ok() ? "the server's configuration or index changed"
+                                 : extended.message()));
 }
 
 void ScheduleSource::Cancel() { sleeper_->Wake(); }

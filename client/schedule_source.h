@@ -18,18 +18,18 @@ namespace ballast {
 
 // The schedules of one split of a job, step after step, from any server that
 // answers: all servers have the same ones. Where a schedule has a fingerprint
-// that the rank has not been told of, the server is asked for the changes of the
-// running job, and the schedule is taken only if it is that of one
-// (RevisionChain). Get must be called from one thread; Cancel may be called from
-// any.
+// that the rank has not been told of, the server is asked for the changes of
+// the running job, and the schedule is taken only if it is that of one
+// (RevisionChain). Get must be called from one thread; Cancel may be called
+// from any.
 class ScheduleSource {
  public:
   struct Options {
-    // Fingerprint.hash of the job's own configuration, which every schedule must
-    // carry up to the first change of `chain`.
+    // Fingerprint.hash of the job's own configuration, which every schedule
+    // must carry up to the first change of `chain`.
     std::string fingerprint;
-    // The changes that the rank has been told; all sources of the rank share it.
-    // Null: one of this source, without changes.
+    // The changes that the rank has been told; all sources of the rank share
+    // it. Null: one of this source, without changes.
     std::shared_ptr<RevisionChain> chain;
     v1::Split split = v1::SPLIT_TRAIN;
     FailoverOptions failover;

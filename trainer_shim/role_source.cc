@@ -53,9 +53,9 @@ absl::Status RoleSource::Open(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(
       attached_, AttachAll(servers, role_, options.fingerprint,
                            options.failover.start_patience, options.clock));
-  BALLAST_RETURN_IF_ERROR(CheckSameData(
-      options.checkpoint, options.checkpoint_revisions, attached_,
-      "the servers", role_.split(), options.start_step));
+  BALLAST_RETURN_IF_ERROR(
+      CheckSameData(options.checkpoint, options.checkpoint_revisions, attached_,
+                    "the servers", role_.split(), options.start_step));
   chain_ = std::make_shared<RevisionChain>(
       attached_.fingerprint().hash(),
       std::vector<v1::Revision>(attached_.revisions().begin(),

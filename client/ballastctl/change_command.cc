@@ -124,10 +124,9 @@ std::string ChangeText(const v1::ChangeResponse& change) {
                   dry ? " can serve it. Nothing has changed; the earliest step "
                         "is now "
                       : " agreed. Fingerprint ");
-  absl::StrAppend(&text,
-                  dry ? absl::StrCat(EarliestStep(change))
-                      : revision.fingerprint(),
-                  ".\n");
+  absl::StrAppend(
+      &text, dry ? absl::StrCat(EarliestStep(change)) : revision.fingerprint(),
+      ".\n");
   return text;
 }
 
@@ -136,10 +135,12 @@ void AddChange(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   Command* command = line->AddCommand(
       line->program(), "change",
       "Offers a configuration to all servers of a running job. When all have\n"
-      "agreed, the steps from --from-step on follow it; no rank restarts, and no\n"
+      "agreed, the steps from --from-step on follow it; no rank restarts, and "
+      "no\n"
       "step before moves. What may change: weights, sources, sizes of steps,\n"
       "packing, skips, costs, limits on pixels, recipes (docs/changes.md).\n"
-      "Servers need serve.revisions. Relative paths in the file start from the\n"
+      "Servers need serve.revisions. Relative paths in the file start from "
+      "the\n"
       "directory of each server's own file.",
       kExamples, [server, options] { return Run(*server, *options); });
   command->AddText("--config", &options->config, "the whole new configuration")

@@ -114,9 +114,10 @@ absl::StatusOr<v1::GetRevisionsResponse> QueryClient::GetRevisions(
 
 absl::StatusOr<v1::ChangeResponse> QueryClient::Change(
     const v1::ChangeRequest& request) {
-  return connection_->server.Call({.name = "Change", .deadline = kChangeDeadline},
-                                  connection_->revisions.get(),
-                                  &v1::RevisionService::Stub::Change, request);
+  return connection_->server.Call(
+      {.name = "Change", .deadline = kChangeDeadline},
+      connection_->revisions.get(), &v1::RevisionService::Stub::Change,
+      request);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
@@ -126,7 +127,8 @@ absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
   std::vector<std::unique_ptr<LoaderClient>> clients;
   for (const std::string& address : SplitServers(option.addresses)) {
     clients.push_back(LoaderClient::CreateSecure(address, security,
-                                                 /*streams=*/1, /*looks=*/true));
+                                                 /*streams=*/1,
+                                                 /*looks=*/true));
   }
   return clients;
 }

@@ -34,12 +34,10 @@ void AddRates(const Figures& figures, const v1::GetStatusResponse& status,
     return figures.rates.has_value() ? text(*figures.rates.*of)
                                      : std::string("-");
   };
-  view->Add(
-      absl::StrFormat("images %8s/s   read %10s/s   sent %10s/s   tokens %8s/s",
-                      rate(&Rates::images, CountText),
-                      rate(&Rates::read_bytes, BytesText),
-                      rate(&Rates::sent_bytes, BytesText),
-                      rate(&Rates::tokens, CountText)));
+  view->Add(absl::StrFormat(
+      "images %8s/s   read %10s/s   sent %10s/s   tokens %8s/s",
+      rate(&Rates::images, CountText), rate(&Rates::read_bytes, BytesText),
+      rate(&Rates::sent_bytes, BytesText), rate(&Rates::tokens, CountText)));
   view->Add(absl::StrFormat(
       "memory %s of %s   workers %.0f of %.0f busy   %s samples waiting",
       BytesText(status.memory_in_use()), BytesText(status.memory()),

@@ -84,9 +84,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // `config` is a loaded one. `ranks` is the number of ranks that this server
   // serves, over all modules: the memory is divided into as many shares for
   // each split of the job. `scheduler` is the scheduler of train. `active`
-  // lists the schedules that are being computed; the steps of train pass `gate`;
-  // both may be null. `scheduler`, `clock`, `active` and `gate` are not owned
-  // and outlive the loader.
+  // lists the schedules that are being computed; the steps of train pass
+  // `gate`; both may be null. `scheduler`, `clock`, `active` and `gate` are not
+  // owned and outlive the loader.
   //
   // The loader stops when the last copy of the returned pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited

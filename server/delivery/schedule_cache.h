@@ -21,8 +21,8 @@ namespace ballast {
 class ScheduleCache {
  public:
   // Keeps up to `capacity` schedules (at least 1). Not owned: `scheduler`;
-  // `active`, which lists each schedule while it is computed; `gate`, which each
-  // step passes. The last two may be null.
+  // `active`, which lists each schedule while it is computed; `gate`, which
+  // each step passes. The last two may be null.
   ScheduleCache(const Scheduler* scheduler, size_t capacity,
                 ActiveSamples* active = nullptr, StepGate* gate = nullptr);
 

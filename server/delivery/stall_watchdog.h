@@ -137,7 +137,7 @@ class StallWatchdog {
 
  private:
   StallWatchdog(const ActiveSamples* samples, absl::Duration after,
-             Describe describe, Clock* clock);
+                Describe describe, Clock* clock);
   void Look();
   void LookForStandstill(bool stands_still);
 

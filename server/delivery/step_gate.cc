@@ -32,12 +32,13 @@ absl::Status StepGate::Enter(uint64_t step) {
   if (step >= kept_below_) {
     // The next change can begin after the kept steps once this server has
     // restarted, so no more are kept than a held step leaves free.
-    const uint64_t below = std::min(step < kNone - kAhead ? step + kAhead : kNone, held_from_);
+    const uint64_t below =
+        std::min(step < kNone - kAhead ? step + kAhead : kNone, held_from_);
     const absl::Status kept = keep_(below);
     if (!kept.ok()) {
       return absl::UnavailableError(absl::StrCat(
-          "step ", step, " waits until serve.revisions can be written: ",
-          kept.message()));
+          "step ", step,
+          " waits until serve.revisions can be written: ", kept.message()));
     }
     kept_below_ = below;
   }

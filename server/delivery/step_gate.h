@@ -15,8 +15,8 @@ namespace ballast {
 
 // Keeps apart the steps that ranks have reached and those that a change of the
 // configuration may still alter (docs/decisions/0086-revisions.md). Every
-// schedule of train that a rank may train on passes Enter first: a step that has
-// passed can no longer be held, and a step that is held does not pass.
+// schedule of train that a rank may train on passes Enter first: a step that
+// has passed can no longer be held, and a step that is held does not pass.
 // Thread-safe.
 class StepGate {
  public:

@@ -161,9 +161,9 @@ std::string PageJson(
       {"uptime_seconds", status.uptime_seconds()},
       {"step",
        status.has_current_step() ? Json(status.current_step()) : Json()},
-      {"change_steps", Json(std::vector<uint64_t>(
-                           status.change_steps().begin(),
-                           status.change_steps().end()))},
+      {"change_steps",
+       Json(std::vector<uint64_t>(status.change_steps().begin(),
+                                  status.change_steps().end()))},
       {"memory",
        {{"in_use", status.memory_in_use()}, {"limit", status.memory()}}},
       {"numbers", std::move(numbers)},

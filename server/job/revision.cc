@@ -29,9 +29,9 @@ absl::Status CheckSame(const google::protobuf::Message& running,
   const std::optional<KeyDifference> difference =
       FirstDifference(running, offered);
   if (!difference.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      prefix, difference->key, " is ", difference->a, " in the job and ",
-      difference->b, " in the file; ", why));
+  return absl::InvalidArgumentError(
+      absl::StrCat(prefix, difference->key, " is ", difference->a,
+                   " in the job and ", difference->b, " in the file; ", why));
 }
 
 constexpr absl::string_view kTakesRestart =
@@ -173,16 +173,18 @@ absl::Status ComposeOrder(const v1::Config& running, const v1::Config& offered,
       *order.add_skips() = skip;
       continue;
     }
-    const bool known = std::any_of(
-        order.skips().begin(), order.skips().end(),
-        [&](const v1::Order::Skip& each) {
-          return MessageDifferencer::Equals(each, skip);
-        });
+    const bool known =
+        std::any_of(order.skips().begin(), order.skips().end(),
+                    [&](const v1::Order::Skip& each) {
+                      return MessageDifferencer::Equals(each, skip);
+                    });
     if (!known) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "order.skips leaves out ", skip.steps(), " steps at step ",
-          skip.step(), " in the file and not in the job, and the change begins "
-          "at step ", first_step, "; wanted step ", first_step, " or later"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("order.skips leaves out ", skip.steps(),
+                       " steps at step ", skip.step(),
+                       " in the file and not in the job, and the change begins "
+                       "at step ",
+                       first_step, "; wanted step ", first_step, " or later"));
     }
   }
   return absl::OkStatus();
@@ -231,10 +233,9 @@ absl::Status ComposeBatch(const v1::Batch& running, const v1::Batch& offered,
   // offered sizes from its start.
   const bool counts_samples =
       offered.has_rampup() ||
-      std::any_of(offered.changes().begin(), offered.changes().end(),
-                  [](const v1::Batch::Change& change) {
-                    return change.samples() > 0;
-                  });
+      std::any_of(
+          offered.changes().begin(), offered.changes().end(),
+          [](const v1::Batch::Change& change) { return change.samples() > 0; });
   if (counts_samples && sizes.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "batch: the file sets sizes after step ", first_step,

@@ -15,13 +15,14 @@ namespace ballast {
 // What a change of a running job may change, and the configuration that follows
 // (docs/changes.md). All functions are pure.
 
-// The configuration of the steps from `first_step` on, when `offered` is offered
-// to a job whose configuration is `running`; both are loaded. From there on the
-// steps are those of `offered`. Weights, sizes and skips become entries at steps
-// in order.mixture_changes, batch.changes and order.skips, beside those of
-// `running`, so the order goes on where it is, and no step before is altered.
-// The sources of `running` keep their numbers; an ended one stays, with weight
-// 0. The keys of one server (serve, storage, security) stay those of `running`.
+// The configuration of the steps from `first_step` on, when `offered` is
+// offered to a job whose configuration is `running`; both are loaded. From
+// there on the steps are those of `offered`. Weights, sizes and skips become
+// entries at steps in order.mixture_changes, batch.changes and order.skips,
+// beside those of `running`, so the order goes on where it is, and no step
+// before is altered. The sources of `running` keep their numbers; an ended one
+// stays, with weight 0. The keys of one server (serve, storage, security) stay
+// those of `running`.
 //
 // Errors: INVALID_ARGUMENT, naming the key and both values: one that cannot be
 // changed, or an entry for a step before `first_step` that `running` lacks.
@@ -29,17 +30,17 @@ absl::StatusOr<v1::Config> ComposeRevision(const v1::Config& running,
                                            const v1::Config& offered,
                                            uint64_t first_step);
 
-// Checks what shows only when the sources are open: `next` is the scheduler of a
-// composed configuration, `running` that of the one before. Errors:
+// Checks what shows only when the sources are open: `next` is the scheduler of
+// a composed configuration, `running` that of the one before. Errors:
 // INVALID_ARGUMENT: nothing changes; ranks lay out their batches by something
-// that does; a step before `first_step` would be another one; the data would end
-// at another step (order.epochs). INTERNAL: the steps before would draw other
-// samples, which ComposeRevision rules out.
+// that does; a step before `first_step` would be another one; the data would
+// end at another step (order.epochs). INTERNAL: the steps before would draw
+// other samples, which ComposeRevision rules out.
 absl::Status CheckRevision(const Scheduler& running, const Scheduler& next,
                            uint64_t first_step);
 
-// What the schedules depend on that differs, "KEY: BEFORE -> AFTER" in the order
-// of the keys.
+// What the schedules depend on that differs, "KEY: BEFORE -> AFTER" in the
+// order of the keys.
 std::vector<std::string> ListDifferences(const v1::Fingerprint& before,
                                          const v1::Fingerprint& after);
 

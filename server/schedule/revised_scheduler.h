@@ -15,9 +15,10 @@
 
 namespace ballast {
 
-// The scheduler of train of a job that is changed while it runs: each step comes
-// from the scheduler of its revision. Other splits are those of the job's own
-// configuration, which is also that of fingerprint() and job(). Thread-safe.
+// The scheduler of train of a job that is changed while it runs: each step
+// comes from the scheduler of its revision. Other splits are those of the job's
+// own configuration, which is also that of fingerprint() and job().
+// Thread-safe.
 class RevisedScheduler final : public Scheduler {
  public:
   // `own` is that of the job's own configuration. Neither it nor the others are
@@ -35,9 +36,7 @@ class RevisedScheduler final : public Scheduler {
     return own_->fingerprint();
   }
   const v1::Job& job() const override { return own_->job(); }
-  const v1::Job& job_at(uint64_t step) const override {
-    return At(step).job();
-  }
+  const v1::Job& job_at(uint64_t step) const override { return At(step).job(); }
   absl::StatusOr<v1::GetMixtureResponse> MixtureBefore(
       uint64_t step) const override {
     return At(step).MixtureBefore(step);

@@ -117,12 +117,13 @@ absl::StatusOr<bool> ComparePeer(
                                     absl::StrCat("server ", peer_address)),
                "servers of different configurations"));
   if (!keeps_revisions && answer->revisions_size() > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "server ", peer_address, " has ", answer->revisions_size(),
-        " changes of the running job, the last from step ",
-        answer->revisions().rbegin()->first_step(), " on, and server ",
-        own_address, " has no serve.revisions, so it does not know them; give "
-        "it the key and restart it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", peer_address, " has ", answer->revisions_size(),
+                     " changes of the running job, the last from step ",
+                     answer->revisions().rbegin()->first_step(),
+                     " on, and server ", own_address,
+                     " has no serve.revisions, so it does not know them; give "
+                     "it the key and restart it"));
   }
   return true;
 }
@@ -225,9 +226,8 @@ absl::Status PeerCheck::AskAll(PeerVerdict* verdict) {
     const auto answer = caller_->Attach(peer);
     if (stopping_) break;
     why.Update(answer.status());
-    verdict->Note(peer,
-                  ComparePeer(self_.fingerprint, self_.address, answer, peer,
-                              self_.keeps_revisions));
+    verdict->Note(peer, ComparePeer(self_.fingerprint, self_.address, answer,
+                                    peer, self_.keeps_revisions));
   }
   return why;
 }

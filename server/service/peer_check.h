@@ -67,7 +67,7 @@ std::vector<std::string> PeerAddresses(const v1::Topology& topology,
 // drains, or is no loader server). Errors: FAILED_PRECONDITION (they differ),
 // naming both addresses, both fingerprints and the first differing key.
 // Also if the peer has changes of the running job, unless `keeps_revisions`: a
-// server that keeps them learns them (revision_service.h).
+// server that keeps them learns them (revision_keeper.h).
 absl::StatusOr<bool> ComparePeer(
     const v1::Fingerprint& own, absl::string_view own_address,
     const absl::StatusOr<v1::AttachResponse>& answer,

@@ -60,8 +60,8 @@ absl::StatusOr<RevisedJob::Candidate> RevisedJob::Open(
   OpenedJob job = *std::move(opened);
   candidate.job = std::make_unique<OpenedJob>(std::move(job));
   guard_(candidate.job.get());
-  BALLAST_RETURN_IF_ERROR(CheckRevision(
-      *last().scheduler, *candidate.job->scheduler, first_step));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRevision(*last().scheduler, *candidate.job->scheduler, first_step));
   BALLAST_RETURN_IF_ERROR(CheckStores(*own_, *candidate.job));
   candidate.differences = ListDifferences(
       last().scheduler->fingerprint(), candidate.job->scheduler->fingerprint());

@@ -71,8 +71,7 @@ std::optional<uint64_t> RevisionAgreement::HoldFrom() const {
 uint64_t RevisionAgreement::EarliestStep(uint64_t reached_below) const {
   uint64_t earliest = reached_below + kMargin;
   if (book_.revisions_size() > 0) {
-    earliest =
-        std::max(earliest, book_.revisions().rbegin()->first_step() + 1);
+    earliest = std::max(earliest, book_.revisions().rbegin()->first_step() + 1);
   }
   return earliest;
 }
@@ -91,15 +90,17 @@ absl::Status RevisionAgreement::Check(uint64_t number, uint64_t first_step,
                      next, "; the server that is behind catches up by itself"));
   }
   if (next > kMaxRevisions) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the job has ", next - 1, " changes, the most that it can have; "
-        "restart it with a configuration that contains them"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job has ", next - 1,
+                     " changes, the most that it can have; "
+                     "restart it with a configuration that contains them"));
   }
   if (first_step < EarliestStep(reached_below)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the change would begin at step ", first_step,
-        ", and the earliest step is ", EarliestStep(reached_below),
-        ": ranks have reached those before, or an earlier change begins there"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the change would begin at step ", first_step,
+                     ", and the earliest step is ", EarliestStep(reached_below),
+                     ": ranks have reached those before, or an earlier change "
+                     "begins there"));
   }
   return absl::OkStatus();
 }
@@ -140,8 +141,7 @@ absl::StatusOr<v1::RevisionBook> RevisionAgreement::Prepare(
   v1::RevisionBook book = book_;
   *book.mutable_prepared() = revision;
   // None of its steps has been reached, although more were kept ahead.
-  book.set_reached_below(
-      std::min(book.reached_below(), revision.first_step()));
+  book.set_reached_below(std::min(book.reached_below(), revision.first_step()));
   return book;
 }
 
@@ -152,12 +152,12 @@ absl::StatusOr<std::optional<v1::RevisionBook>> RevisionAgreement::OnCommit(
   }
   const uint64_t next = book_.revisions_size() + 1;
   if (revision.number() != next) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        Describe(revision), " holds in the job, and the next one here is ",
-        next));
+    return absl::FailedPreconditionError(
+        absl::StrCat(Describe(revision),
+                     " holds in the job, and the next one here is ", next));
   }
-  const bool said_yes = book_.has_prepared() &&
-                        IsSameAttempt(book_.prepared(), revision);
+  const bool said_yes =
+      book_.has_prepared() && IsSameAttempt(book_.prepared(), revision);
   if (!said_yes && revision.first_step() < reached_below) {
     return Passed(revision, reached_below);
   }
@@ -178,9 +178,9 @@ absl::StatusOr<std::optional<v1::RevisionBook>> RevisionAgreement::Learn(
     const v1::GetRevisionsResponse& other, bool other_decides,
     uint64_t reached_below) const {
   if (!other.job().empty() && other.job() != book_.job()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("server ", other.server(), " is of another job: fingerprint ",
-                     other.job(), ", here ", book_.job()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "server ", other.server(), " is of another job: fingerprint ",
+        other.job(), ", here ", book_.job()));
   }
   const int common = std::min(book_.revisions_size(), other.revisions_size());
   for (int i = 0; i < common; ++i) {
@@ -201,8 +201,7 @@ absl::StatusOr<std::optional<v1::RevisionBook>> RevisionAgreement::Learn(
     }
     book = With(std::move(book), revision);
   }
-  if (book.has_prepared() && other_decides &&
-      WhyUndecided(other).empty() &&
+  if (book.has_prepared() && other_decides && WhyUndecided(other).empty() &&
       other.under_way() != book.prepared().attempt() &&
       other.attempts() >= book.prepared().attempt()) {
     book.clear_prepared();
@@ -217,10 +216,11 @@ std::string RevisionAgreement::WhyUndecided(
   if (!book_.has_prepared() || decider.book() == book_.prepared().book()) {
     return "";
   }
-  return absl::StrCat(
-      "server ", decider.server(), ", which decides, has lost its file "
-      "serve.revisions and does not know whether ",
-      Describe(book_.prepared()), " holds; restore the file, or stop the job");
+  return absl::StrCat("server ", decider.server(),
+                      ", which decides, has lost its file "
+                      "serve.revisions and does not know whether ",
+                      Describe(book_.prepared()),
+                      " holds; restore the file, or stop the job");
 }
 
 }  // namespace ballast

@@ -13,18 +13,21 @@
 
 namespace ballast {
 
-// How the servers of a job agree on a change (docs/decisions/0086-revisions.md):
+// How the servers of a job agree on a change
+// (docs/decisions/0086-revisions.md):
 //
 //   the one that decides      every server, itself included
 //   Begin  -- prepare ------> Prepare: holds the steps of the change, says yes
 //          <------ yes or no
-//   Commit or Abort -- so --> OnCommit, OnAbort: the change holds, or nothing has
+//   Commit or Abort -- so --> OnCommit, OnAbort: the change holds, or nothing
+//   has
 //                             changed; serves its steps
 //
-// A server that has said yes and hears nothing asks the one that decides (Learn)
-// and waits. Values in, decisions out: each function returns the book that must
-// be on the disk before anything follows from it, and changes nothing itself;
-// Keep records that it is there. No threads, no clock: thread-compatible.
+// A server that has said yes and hears nothing asks the one that decides
+// (Learn) and waits. Values in, decisions out: each function returns the book
+// that must be on the disk before anything follows from it, and changes nothing
+// itself; Keep records that it is there. No threads, no clock:
+// thread-compatible.
 class RevisionAgreement {
  public:
   // Changes of one job.
@@ -107,8 +110,8 @@ class RevisionAgreement {
       const v1::GetRevisionsResponse& other, bool other_decides,
       uint64_t reached_below) const;
 
-  // Why the decision is not known although the server that decides has answered;
-  // empty if it is still to come.
+  // Why the decision is not known although the server that decides has
+  // answered; empty if it is still to come.
   std::string WhyUndecided(const v1::GetRevisionsResponse& decider) const;
 
  private:

@@ -68,7 +68,8 @@ absl::StatusOr<v1::RevisionBook> ReadRevisions(const std::string& path,
     return absl::FailedPreconditionError(absl::StrCat(
         "serve.revisions: ", path, " is of a job with fingerprint ", book.job(),
         ", and this configuration has ", job,
-        "; start the job with the configuration that it was started with, since "
+        "; start the job with the configuration that it was started with, "
+        "since "
         "the file has the changes, or move the file away to start another "
         "job"));
   }

@@ -23,8 +23,8 @@ absl::StatusOr<v1::RevisionBook> ReadRevisions(const std::string& path,
                                                const std::string& server,
                                                bool alone);
 
-// Replaces the file, so that a crash leaves the one before or this one. After an
-// error it may be either.
+// Replaces the file, so that a crash leaves the one before or this one. After
+// an error it may be either.
 absl::Status WriteRevisions(const std::string& path,
                             const v1::RevisionBook& book);
 

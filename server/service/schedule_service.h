@@ -22,9 +22,8 @@ namespace ballast {
 
 // Finds a sample of a schedule by the number of its source in the configuration
 // and its number in the source's index, without touching the disk.
-using SampleLocator =
-    std::function<SampleLocation(const v1::StepSchedule& schedule,
-                                 uint32_t source, uint64_t ordinal)>;
+using SampleLocator = std::function<SampleLocation(
+    const v1::StepSchedule& schedule, uint32_t source, uint64_t ordinal)>;
 
 // Implements proto/order_service.proto. Schedules come from the loader's
 // workers, so no thread of gRPC's blocks on the disk. Thread-safe. Must outlive

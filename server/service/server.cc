@@ -39,7 +39,8 @@ constexpr size_t kMaxStuckReads = 64;
 
 // "docs:17 (docs-000.tar at byte 512)"; of a schedule, the index files.
 std::string DescribeWork(const FileSampleBuilder& builder,
-                     const std::string& index_files, const ActiveSample& work) {
+                         const std::string& index_files,
+                         const ActiveSample& work) {
   if (work.step.has_value()) return index_files;
   const SampleLocation at = builder.Locate(work.source, work.ordinal);
   return absl::StrCat(builder.GetName(work.source, work.ordinal), " (", at.file,
@@ -226,9 +227,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_ASSIGN_OR_RETURN(
       std::unique_ptr<RevisionKeeper> keeper,
       MakeKeeper(opened.get(), identity, security, read_policy));
-  const Scheduler* const scheduler = keeper == nullptr
-                                         ? opened->scheduler.get()
-                                         : keeper->job()->scheduler();
+  const Scheduler* const scheduler =
+      keeper == nullptr ? opened->scheduler.get() : keeper->job()->scheduler();
   BALLAST_ASSIGN_OR_RETURN(
       ServerParts parts,
       MakeServerParts(*opened, identity.ranks, keeper.get()));
@@ -246,9 +246,9 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
                            FindServersOfRanks(opened->config));
   parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
                                        GetGeometry(scheduler->job()));
-  std::unique_ptr<LoaderServer> server(new LoaderServer(
-      std::move(opened), std::move(keeper), read_policy, std::move(security),
-      identity, std::move(parts)));
+  std::unique_ptr<LoaderServer> server(
+      new LoaderServer(std::move(opened), std::move(keeper), read_policy,
+                       std::move(security), identity, std::move(parts)));
   if (server->keeper_ != nullptr) {
     BALLAST_RETURN_IF_ERROR(server->keeper_->Start(clock));
   }
@@ -284,8 +284,7 @@ LoaderServer::LoaderServer(std::unique_ptr<OpenedJob> job,
       ahead_fetcher_(std::move(parts.ahead_fetcher)),
       balance_(std::move(parts.balance)),
       meeting_(MakeForwarder(job_, identity.name, security_, &calls_)),
-      loader_service_(identity.name, scheduler(), loader_.get(),
-                      &calls_,
+      loader_service_(identity.name, scheduler(), loader_.get(), &calls_,
                       {job_.config.serve().max_streams(),
                        job_.config.serve().max_streams_per_client()},
                       &pull_instruments_, &clients_, meeting_.get()),
@@ -404,8 +403,8 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
       peer_check_,
       PeerCheck::Start(
           {job_.scheduler->fingerprint(), own_address, keeper_ != nullptr},
-          std::move(peers),
-          MakeGrpcPeerCaller(security_.to_peers()), clock, on_change));
+          std::move(peers), MakeGrpcPeerCaller(security_.to_peers()), clock,
+          on_change));
   return absl::OkStatus();
 }
 

@@ -32,6 +32,7 @@
 #include "server/service/metrics_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/rendezvous.h"
+#include "server/service/revision_keeper.h"
 #include "server/service/revision_service.h"
 #include "server/service/schedule_service.h"
 
@@ -80,8 +81,8 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
 // (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
 // and it serves no rank. Reads that fail or hang are retried according to
 // serve.read_attempts and serve.read_timeout; work that takes longer than
-// serve.stall_after is logged. With serve.revisions the job can be changed while
-// it runs (revision_service.h). Thread-safe.
+// serve.stall_after is logged. With serve.revisions the job can be changed
+// while it runs (revision_keeper.h). Thread-safe.
 class LoaderServer {
  public:
   // Selects whether the first blocks are built before anything is served.

@@ -46,8 +46,8 @@ class TestCluster {
       uint64_t step, uint64_t steps,
       const v1::Fingerprint& checkpoint = v1::Fingerprint(),
       const TrainerPlace& place = {}) const;
-  // The same, one block at a time, with a call for each batch from the thread of
-  // its rank.
+  // The same, one block at a time, with a call for each batch from the thread
+  // of its rank.
   absl::StatusOr<Batches> RunRanks(uint64_t step, uint64_t steps,
                                    const OnBatch& on_batch) const;
 

@@ -41,9 +41,9 @@ balance: {delivery: DELIVERY}
 serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}
 )";
 
-std::string Text(const std::string& delivery,
-                 const std::vector<std::pair<std::string, std::string>>& edits =
-                     {}) {
+std::string Text(
+    const std::string& delivery,
+    const std::vector<std::pair<std::string, std::string>>& edits = {}) {
   std::string text = absl::StrReplaceAll(kJob, {{"DELIVERY", delivery}});
   for (const auto& [from, to] : edits) {
     EXPECT_THAT(text, HasSubstr(from));
@@ -53,8 +53,9 @@ std::string Text(const std::string& delivery,
 }
 
 LoadedConfig Load(const std::string& text) {
-  const std::string servers = "{address: 'unix:/replaced', ranks: {vision: "
-                              "\"0-1\", language: \"0-1\"}}";
+  const std::string servers =
+      "{address: 'unix:/replaced', ranks: {vision: "
+      "\"0-1\", language: \"0-1\"}}";
   const auto config =
       ParseConfig(absl::StrReplaceAll(text, {{"SERVERS", servers}}),
                   "test.yaml", Dataset());
@@ -146,8 +147,8 @@ class RevisionsTest : public ::testing::Test {
     TestCluster::Batches wanted = run(Text(delivery), 0, kFrom);
     const std::string order = absl::StrCat(
         "order: {mixture_changes: [{step: ", kFrom, ", weights: {docs: 1}}]}");
-    const std::string batch = absl::StrCat("global: 16, changes: [{step: ",
-                                           kFrom, ", global: 32}]");
+    const std::string batch =
+        absl::StrCat("global: 16, changes: [{step: ", kFrom, ", global: 32}]");
     std::vector<std::pair<std::string, std::string>> edits = Smaller();
     edits.push_back({"order: {}", order});
     edits.push_back({"global: 16", batch});
@@ -208,8 +209,8 @@ TEST_F(RevisionsTest, AChangeOutlivesItsServers) {
   Start("exchange", 2);
   AwaitComplete();
   ASSERT_TRUE(Change(Text("exchange", Offered()), kFrom).ok());
-  const auto attached = LoaderClient::Create(cluster_->addresses()[0])
-                            ->Attach({}, {});
+  const auto attached =
+      LoaderClient::Create(cluster_->addresses()[0])->Attach({}, {});
   ASSERT_TRUE(attached.ok());
   ASSERT_EQ(attached->revisions_size(), 1);
   EXPECT_EQ(attached->revisions(0).first_step(), kFrom);
@@ -221,8 +222,8 @@ TEST_F(RevisionsTest, AChangeOutlivesItsServers) {
   ASSERT_TRUE(batches.ok()) << batches.status();
   ExpectSame(*batches, Wanted("exchange", 2));
 
-  const auto again = LoaderClient::Create(cluster_->addresses()[1])
-                         ->Attach({}, {});
+  const auto again =
+      LoaderClient::Create(cluster_->addresses()[1])->Attach({}, {});
   const std::vector<v1::Revision> chain(attached->revisions().begin(),
                                         attached->revisions().end());
   const auto check = [&](absl::Span<const v1::Revision> revisions,
@@ -267,16 +268,16 @@ TEST_F(RevisionsTest, NothingChangesUnlessAllServersAgree) {
   ASSERT_TRUE(cluster_->RunRanks(0, 10).ok());
   EXPECT_THAT(message(Change(text, 12)),
               HasSubstr("would begin at step 12, and the earliest step is 14"));
-  EXPECT_THAT(message(Change(Text("off"), kFrom)),
-              HasSubstr("ranks lay out their batches by what the file changes"));
+  EXPECT_THAT(
+      message(Change(Text("off"), kFrom)),
+      HasSubstr("ranks lay out their batches by what the file changes"));
   EXPECT_THAT(message(Change(absl::StrCat(text, "\nnonsense: 1\n"), kFrom)),
               HasSubstr("nonsense"));
   v1::ChangeRequest request;
   request.set_config(text);
   request.set_first_step(kFrom);
-  EXPECT_THAT(
-      message(QueryClient(cluster_->addresses()[1]).Change(request)),
-      HasSubstr("does not decide; offer the change to server"));
+  EXPECT_THAT(message(QueryClient(cluster_->addresses()[1]).Change(request)),
+              HasSubstr("does not decide; offer the change to server"));
   // A server that is away is asked in vain.
   cluster_->Kill(1);
   EXPECT_THAT(message(Change(text, kFrom)), HasSubstr("server unix:"));
@@ -295,7 +296,8 @@ TEST_F(RevisionsTest, AServerWithoutTheKeyTakesPartInNoChange) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   cluster_ = *std::move(cluster);
   EXPECT_THAT(
-      std::string(Change(Text("exchange", Offered()), kFrom).status().message()),
+      std::string(
+          Change(Text("exchange", Offered()), kFrom).status().message()),
       HasSubstr("has no serve.revisions"));
 }
 

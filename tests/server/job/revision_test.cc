@@ -98,8 +98,7 @@ class RevisionTest : public ::testing::Test {
   }
 
   static std::string Refusal(const v1::Config& running,
-                             const v1::Config& offered,
-                             uint64_t step = kStep) {
+                             const v1::Config& offered, uint64_t step = kStep) {
     const auto composed = ComposeRevision(running, offered, step);
     EXPECT_EQ(composed.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(composed.status().message());
@@ -177,8 +176,9 @@ TEST_F(RevisionTest, SkipsAtTheStepAndLater) {
 TEST_F(RevisionTest, CostsAndPackingAreThoseOfTheFile) {
   const v1::Config running = Job();
   const v1::Config offered =
-      Job({{"balance: {}", "balance: {cost: {vision: {linear: 3, quadratic: "
-                           "0.01}}}"}});
+      Job({{"balance: {}",
+            "balance: {cost: {vision: {linear: 3, quadratic: "
+            "0.01}}}"}});
   Check(running, offered, [&] {
     // Steps before are not asked of it.
     v1::Config config = running;
@@ -194,7 +194,8 @@ TEST_F(RevisionTest, AChangeFollowsAnother) {
   const auto composed = ComposeRevision(Job(), first, 3);
   ASSERT_TRUE(composed.ok());
   // The second file contains the first change, as the first file did.
-  Check(*composed, Job({{"weight: 3", "weight: 1"}, {"global: 8", "global: 4"}}),
+  Check(*composed,
+        Job({{"weight: 3", "weight: 1"}, {"global: 8", "global: 4"}}),
         Job({{"order: {}",
               "order: {mixture_changes: [{step: 3, weights: {docs: 1}}]}"},
              {"global: 8", "global: 8, changes: [{step: 6, global: 4}]"}}));
@@ -213,10 +214,12 @@ TEST_F(RevisionTest, RefusesWhatARunningJobCannotChange) {
               HasSubstr("order.seed is 1234 in the job and 7 in the file"));
   EXPECT_THAT(Refusal(job, Job({{"micro: 4", "micro: 4, max_tokens: 99"}})),
               HasSubstr("batch.max_tokens is 4096 in the job and 99"));
-  EXPECT_THAT(Refusal(job, Job({{"path: exam.jsonl", "path: exam.jsonl, "
-                                                     "weight: 2"}})),
-              HasSubstr("source exam: weight is 1 in the job and 2 in the file; "
-                        "valid and test stay"));
+  EXPECT_THAT(
+      Refusal(job, Job({{"path: exam.jsonl",
+                         "path: exam.jsonl, "
+                         "weight: 2"}})),
+      HasSubstr("source exam: weight is 1 in the job and 2 in the file; "
+                "valid and test stay"));
   EXPECT_THAT(
       Refusal(job, Job({{"order: {}", "order: {skips: [{step: 5}]}"}})),
       HasSubstr("order.skips leaves out 1 steps at step 5 in the file and not "
@@ -226,35 +229,34 @@ TEST_F(RevisionTest, RefusesWhatARunningJobCannotChange) {
   const v1::Config skips =
       Job({{"order: {}", "order: {skips: [{step: 4, steps: 4}]}"}});
   EXPECT_THAT(
-      Refusal(skips, Job({{"order: {}",
-                           "order: {skips: [{step: 4, steps: 4}]}"},
-                          {"weight: 3", "weight: 1"}})),
+      Refusal(skips,
+              Job({{"order: {}", "order: {skips: [{step: 4, steps: 4}]}"},
+                   {"weight: 3", "weight: 1"}})),
       HasSubstr("would alter step 4, before its first step 6"));
 }
 
 TEST_F(RevisionTest, RefusesAFileThatChangesNothing) {
   const auto composed = ComposeRevision(Job(), Job(), kStep);
   ASSERT_TRUE(composed.ok());
-  EXPECT_THAT(std::string(
-                  CheckRevision(*Schedule(Job()), *Schedule(*composed), kStep)
+  EXPECT_THAT(
+      std::string(CheckRevision(*Schedule(Job()), *Schedule(*composed), kStep)
                       .message()),
-              HasSubstr("changes nothing"));
+      HasSubstr("changes nothing"));
 }
 
 TEST_F(RevisionTest, RefusesWhatRanksLayOutTheirBatchesBy) {
   const auto composed = ComposeRevision(
       Job(), Job({{"balance: {}", "balance: {delivery: direct}"}}), kStep);
   ASSERT_TRUE(composed.ok()) << composed.status();
-  EXPECT_THAT(std::string(
-                  CheckRevision(*Schedule(Job()), *Schedule(*composed), kStep)
+  EXPECT_THAT(
+      std::string(CheckRevision(*Schedule(Job()), *Schedule(*composed), kStep)
                       .message()),
-              HasSubstr("delivery: DELIVERY_EXCHANGE -> DELIVERY_DIRECT"));
+      HasSubstr("delivery: DELIVERY_EXCHANGE -> DELIVERY_DIRECT"));
 }
 
 TEST_F(RevisionTest, ListsKeysOfOneServer) {
-  EXPECT_THAT(
-      ListUntaken(Job(), Job({{"balance: {}", "serve: {threads: 3}"}})),
-      ElementsAre("serve.threads stays 0 here (the file has 3)"));
+  EXPECT_THAT(ListUntaken(Job(), Job({{"balance: {}", "serve: {threads: 3}"}})),
+              ElementsAre("serve.threads stays 0 here (the file has 3)"));
 }
 
 }  // namespace

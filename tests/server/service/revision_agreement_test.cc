@@ -212,15 +212,13 @@ class SimulatedJob {
     server.heard.clear();
     server.others_reached = 0;
     server.disk = RevisionAgreement::Recovered(i == 0, server.disk);
-    server.agreement =
-        std::make_unique<RevisionAgreement>(server.disk);
+    server.agreement = std::make_unique<RevisionAgreement>(server.disk);
     server.gate = std::make_unique<StepGate>(
         server.disk.reached_below(), [this, i](uint64_t below) {
           v1::RevisionBook book = servers_[i].agreement->book();
           book.set_reached_below(below);
-          return Write(i, std::move(book))
-                     ? absl::OkStatus()
-                     : absl::UnavailableError("crashed");
+          return Write(i, std::move(book)) ? absl::OkStatus()
+                                           : absl::UnavailableError("crashed");
         });
     server.gate->Begin();
     Hold(i);
@@ -296,9 +294,8 @@ class SimulatedJob {
         if (servers_[i].up) break;
         // One at a time: all files together are the job's memory.
         const bool others_know =
-            std::all_of(servers_.begin(), servers_.end(), [](const Server& s) {
-              return s.disk.complete();
-            });
+            std::all_of(servers_.begin(), servers_.end(),
+                        [](const Server& s) { return s.disk.complete(); });
         // Without the file of the server that decides, a change that is not
         // decided waits for a person.
         const bool loses = Chance(15) && others_know && i != 0;
@@ -331,8 +328,8 @@ class SimulatedJob {
     if (!decider.up) return;
     const uint64_t reached = decider.gate->reached_below();
     v1::ConfigRevision next;
-    auto book = decider.agreement->Begin(Wanted(reached + Draw(12)), reached,
-                                         &next);
+    auto book =
+        decider.agreement->Begin(Wanted(reached + Draw(12)), reached, &next);
     if (!book.ok()) {
       ++refused_;
       return;
@@ -386,8 +383,8 @@ class SimulatedJob {
         // A step that is held stays so.
         const uint64_t now =
             server.agreement->HoldFrom().value_or(StepGate::kNone);
-        const bool held = server.gate->Hold(
-            std::min(message.revision.first_step(), now), "");
+        const bool held =
+            server.gate->Hold(std::min(message.revision.first_step(), now), "");
         auto book = server.agreement->Prepare(message.revision, reached);
         const bool yes = held && book.ok();
         if (yes && !Write(i, *std::move(book))) return;
@@ -428,8 +425,8 @@ class SimulatedJob {
       case kTell: {
         // The answer to a call that ended with the process.
         if (message.start != server.starts) break;
-        auto book = server.agreement->Learn(message.known, message.from == 0,
-                                            reached);
+        auto book =
+            server.agreement->Learn(message.known, message.from == 0, reached);
         ASSERT_TRUE(book.ok()) << book.status();
         if (book->has_value() && !Write(i, **std::move(book))) return;
         if (!server.agreement->knows()) {
@@ -493,7 +490,8 @@ TEST(RevisionAgreement, NoStepIsTrainedUnderTwoRevisions) {
   RecordProperty("changes", changes);
   RecordProperty("refused", refused);
   RecordProperty("lost_files", lost);
-  std::cout << changes << " changes, " << refused << " refused, " << lost << " lost files\n";
+  std::cout << changes << " changes, " << refused << " refused, " << lost
+            << " lost files\n";
 }
 
 }  // namespace
