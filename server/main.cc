@@ -11,6 +11,7 @@
 #include "server/command/inspect_text.h"
 #include "server/command/inspect_video.h"
 #include "server/command/make_corpus.h"
+#include "server/command/pack.h"
 #include "server/command/plan.h"
 #include "server/command/serve.h"
 #include "server/storage/stop_stores.h"
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
   ballast::AddFetch(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
+  ballast::AddPack(&line);
   ballast::AddPreview(&line);
   ballast::Command* inspect = line.AddGroup(
       "inspect", "Runs one part on given input and prints the result.",

@@ -34,12 +34,10 @@ void AddRates(const Figures& figures, const v1::GetStatusResponse& status,
     return figures.rates.has_value() ? text(*figures.rates.*of)
                                      : std::string("-");
   };
-  view->Add(
-      absl::StrFormat("images %8s/s   read %10s/s   sent %10s/s   tokens %8s/s",
-                      rate(&Rates::images, CountText),
-                      rate(&Rates::read_bytes, BytesText),
-                      rate(&Rates::sent_bytes, BytesText),
-                      rate(&Rates::tokens, CountText)));
+  view->Add(absl::StrFormat(
+      "images %8s/s   read %10s/s   sent %10s/s   tokens %8s/s",
+      rate(&Rates::images, CountText), rate(&Rates::read_bytes, BytesText),
+      rate(&Rates::sent_bytes, BytesText), rate(&Rates::tokens, CountText)));
   view->Add(absl::StrFormat(
       "memory %s of %s   workers %.0f of %.0f busy   %s samples waiting",
       BytesText(status.memory_in_use()), BytesText(status.memory()),
@@ -59,6 +57,15 @@ std::string Bar(double load, double most) {
 }
 
 void AddBalance(const v1::StepBalance& balance, View* view) {
+  std::string line = absl::StrFormat(
+      "step %d: %s tokens in %d micro-batches", balance.step(),
+      CountText(balance.totals().tokens()), balance.micro_batches());
+  if (balance.pack_room() > 0) {
+    absl::StrAppendFormat(
+        &line, ", packs %.1f %% full",
+        100.0 * balance.totals().tokens() / balance.pack_room());
+  }
+  view->Add(line);
   for (const v1::ModuleBalance& module : balance.modules()) {
     const int ranks =
         std::min(module.load_after_size(), module.load_before_size());

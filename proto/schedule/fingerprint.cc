@@ -22,7 +22,8 @@ constexpr absl::string_view kSplits = "splits.";
 constexpr absl::string_view kFromStep = "from_step.";
 constexpr size_t kStepDigits = 10;
 
-// The step of a FromStepKey; nullopt for any other key.
+}  // namespace
+
 std::optional<uint64_t> StepOfKey(absl::string_view key) {
   uint64_t step = 0;
   if (!absl::ConsumePrefix(&key, kFromStep) ||
@@ -31,6 +32,8 @@ std::optional<uint64_t> StepOfKey(absl::string_view key) {
   }
   return step;
 }
+
+namespace {
 
 // Whether the entry is about the data of `split` in steps before `next_step`.
 bool IsDataBefore(absl::string_view key, v1::Split split, uint64_t next_step) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -33,6 +34,9 @@ bool IsDataKey(absl::string_view key, v1::Split split = v1::SPLIT_TRAIN);
 // below 10^10: "from_step.0000010000.order.skips". It belongs to the data of
 // train alone.
 std::string FromStepKey(uint64_t step, absl::string_view key);
+
+// The step of a FromStepKey; nullopt for any other key.
+std::optional<uint64_t> StepOfKey(absl::string_view key);
 
 // The hash of the data of the steps before `next_step`
 // (Fingerprint.data_before).

@@ -64,7 +64,8 @@ uint32_t SamplesOfStep(const v1::Job& job, uint64_t step) {
 uint32_t MostSamplesOfAStep(const v1::Job& job) {
   uint32_t most = job.step_ranges().empty() ? job.global_batch() : 0;
   for (const v1::StepRange& range : job.step_ranges()) {
-    most = std::max(most, range.samples());
+    most = std::max(
+        most, range.samples() == 0 ? job.global_batch() : range.samples());
   }
   return most;
 }
@@ -72,6 +73,14 @@ uint32_t MostSamplesOfAStep(const v1::Job& job) {
 absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step) {
   const v1::StepRange range = OfStep(job, step).range;
   const uint64_t steps = step - range.first_step();
+  if (range.samples() == 0) {
+    if (steps == 0) return range.first_position();
+    return absl::UnimplementedError(
+        absl::StrCat("step ", step,
+                     ": only its schedule tells its positions, since steps "
+                     "from ",
+                     range.first_step(), " on have sizes of their own"));
+  }
   if (steps >= (kUnbounded - range.first_position()) / range.samples()) {
     return absl::OutOfRangeError(
         absl::StrCat("step ", step, ": its positions do not fit 64 bits at ",
@@ -82,7 +91,9 @@ absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step) {
 
 std::optional<uint64_t> StepOfPosition(const v1::Job& job, uint64_t position) {
   const auto [range, end] = OfPosition(job, position);
-  if (position < range.first_position()) return std::nullopt;
+  if (position < range.first_position() || range.samples() == 0) {
+    return std::nullopt;
+  }
   const uint64_t step = range.first_step() +
                         (position - range.first_position()) / range.samples();
   // The range's last steps may be followed by positions that order.skips leaves
@@ -93,7 +104,9 @@ std::optional<uint64_t> StepOfPosition(const v1::Job& job, uint64_t position) {
 
 uint64_t StepsBefore(const v1::Job& job, uint64_t position) {
   const auto [range, end] = OfPosition(job, position);
-  if (position < range.first_position()) return range.first_step();
+  if (position < range.first_position() || range.samples() == 0) {
+    return range.first_step();
+  }
   const uint64_t step = range.first_step() +
                         (position - range.first_position()) / range.samples();
   return std::min(step, end);

@@ -1,10 +1,13 @@
 #include "server/job/job_setup.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/delivery_rule.h"
@@ -13,6 +16,8 @@
 #include "server/corpus/open_source.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
+#include "server/plan/plan_file.h"
+#include "server/plan/step_table.h"
 #include "server/recipe/recipe.h"
 #include "server/storage/storage.h"
 #include "server/text/model_text.h"
@@ -62,6 +67,43 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
   return pointers;
 }
 
+namespace {
+
+// The rows of order.plan; null if it is not set.
+absl::StatusOr<std::shared_ptr<const PlanRows>> OpenPlan(const OpenedJob& job) {
+  const std::string& path = job.config.order().plan();
+  if (path.empty()) return std::shared_ptr<const PlanRows>();
+  std::vector<PlanSource> sources;
+  for (int i = 0; i < job.config.sources_size(); ++i) {
+    const v1::Source& source = job.config.sources(i);
+    sources.push_back({source.name(), source.split() == v1::SPLIT_TRAIN,
+                       job.sources[i].get()});
+  }
+  auto rows = OpenPlanFile(path, std::move(sources));
+  if (!rows.ok()) return Annotate(rows.status(), "order.plan");
+  return std::shared_ptr<const PlanRows>(*std::move(rows));
+}
+
+// Keeps tables of steps beside the index file.
+void KeepStarts(const std::string& index_file, SchedulerInputs* inputs) {
+  const std::filesystem::path folder =
+      std::filesystem::path(index_file).parent_path();
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) return;
+  inputs->load_starts = [folder](const std::string& name) {
+    return LoadStepTable((folder / name).string());
+  };
+  inputs->save_starts = [folder](const std::string& name,
+                                 const std::vector<uint64_t>& starts) {
+    const absl::Status saved = SaveStepTable((folder / name).string(), starts);
+    if (saved.ok()) return;
+    LogInfo("the table of steps is not kept, so each start finds it anew: ",
+            saved.message());
+  };
+}
+
+}  // namespace
+
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
   OpenedJob job;
@@ -89,8 +131,11 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
     BALLAST_ASSIGN_OR_RETURN(*source.mutable_recipe(),
                              GetRecipeName(source, config.directory));
   }
+  SchedulerInputs inputs;
+  BALLAST_ASSIGN_OR_RETURN(inputs.plan, OpenPlan(job));
+  if (!job.index_files.empty()) KeepStarts(job.index_files[0], &inputs);
   BALLAST_ASSIGN_OR_RETURN(job.scheduler,
-                           Scheduler::Create(scheduled, indexes));
+                           Scheduler::Create(scheduled, indexes, inputs));
   return job;
 }
 

@@ -50,7 +50,8 @@ struct OpenedJob {
 // Opens the tokenizer, every source through its index, and the scheduler.
 // Blocks on the disk. Errors: FAILED_PRECONDITION (an index is missing, damaged
 // or stale), UNIMPLEMENTED (settings that the scheduler does not support), and
-// as MakeTokenizer, OpenAnySource, Scheduler::Create; each names the key.
+// as MakeTokenizer, OpenAnySource, OpenPlanFile, Scheduler::Create; each names
+// the key.
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
 
 // This server's entry in topology.servers.

@@ -184,7 +184,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
                            FindServersOfRanks(job.config));
   parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
-                                       GetGeometry(job.scheduler->job()));
+                                       GetGeometry(job.scheduler->job()),
+                                       PackRoom(job.config));
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(job), read_policy, std::move(security),
                        identity, std::move(parts)));
