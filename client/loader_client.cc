@@ -167,8 +167,11 @@ absl::Status CheckAttached(const v1::AttachResponse& response) {
         " samples, wanted a multiple of the micro-batch, which is ",
         job.micro_batch()));
   }
-  for (const v1::StepRange& range : job.step_ranges()) {
-    if (range.samples() == 0 || range.samples() % job.micro_batch() != 0) {
+  for (int i = 0; i < job.step_ranges_size(); ++i) {
+    const v1::StepRange& range = job.step_ranges(i);
+    // 0: sizes of their own, in the last range alone.
+    if (range.samples() == 0 ? i + 1 < job.step_ranges_size()
+                             : range.samples() % job.micro_batch() != 0) {
       return absl::InternalError(
           absl::StrCat("answered ", range.samples(), " samples for step ",
                        range.first_step(),

@@ -12,6 +12,7 @@
 #include "server/command/inspect_text.h"
 #include "server/command/inspect_video.h"
 #include "server/command/make_corpus.h"
+#include "server/command/pack.h"
 #include "server/command/plan.h"
 #include "server/command/serve.h"
 #include "server/storage/stop_stores.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   ballast::AddFetch(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
+  ballast::AddPack(&line);
   ballast::AddPreview(&line);
   ballast::Command* inspect = line.AddGroup(
       "inspect", "Runs one part on given input and prints the result.",

@@ -38,7 +38,8 @@ constexpr char kExamples[] =
     "without), delivery,\n"
     "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
     "(samples), changes (only with steps of other sizes) [{step, position,\n"
-    "global}]}, model {profile, tokenizer, patch, merge, temporal_patch,\n"
+    "global (null: each step its own)}]}, model {profile, tokenizer, patch,\n"
+    "merge, temporal_patch,\n"
     "position_axes, min_pixels, max_pixels}, version, uptime_seconds, step "
     "(the\n"
     "furthest that a rank has got a block of; absent before the first), "
@@ -423,10 +424,15 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
   AddRest(status.stalls_size(), view);
 }
 
-// "64", or with steps of several sizes "32 in step 7, 16 to 64".
+// "64", or with steps of several sizes "32 in step 7, 16 to 64", or with sizes
+// of their own "up to 64, each step its own number of".
 std::string SamplesText(const ServerReport& report) {
   const v1::Job& job = report.attach.job();
   if (job.step_ranges().empty()) return absl::StrCat(job.global_batch());
+  if (job.step_ranges(job.step_ranges_size() - 1).samples() == 0) {
+    return absl::StrCat("up to ", MostSamplesOfAStep(job),
+                        ", each step its own number of");
+  }
   std::string text;
   if (report.now.has_value() && report.now->status.has_current_step()) {
     const uint64_t step = report.now->status.current_step();
@@ -508,9 +514,11 @@ std::string StatusJson(const ServerReport& report) {
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
   for (const v1::StepRange& range : job.step_ranges()) {
-    json["batch"]["changes"].push_back({{"step", range.first_step()},
-                                        {"position", range.first_position()},
-                                        {"global", range.samples()}});
+    json["batch"]["changes"].push_back(
+        {{"step", range.first_step()},
+         {"position", range.first_position()},
+         {"global",
+          range.samples() == 0 ? Json(nullptr) : Json(range.samples())}});
   }
   if (job.end_step() != 0) json["end_step"] = job.end_step();
   if (job.splits_size() > 1) json["splits"] = SplitNames(job);

@@ -57,6 +57,15 @@ std::string Bar(double load, double most) {
 }
 
 void AddBalance(const v1::StepBalance& balance, View* view) {
+  std::string line = absl::StrFormat(
+      "step %d: %s tokens in %d micro-batches", balance.step(),
+      CountText(balance.totals().tokens()), balance.micro_batches());
+  if (balance.pack_room() > 0) {
+    absl::StrAppendFormat(
+        &line, ", packs %.1f %% full",
+        100.0 * balance.totals().tokens() / balance.pack_room());
+  }
+  view->Add(line);
   for (const v1::ModuleBalance& module : balance.modules()) {
     const int ranks =
         std::min(module.load_after_size(), module.load_before_size());

@@ -20,6 +20,7 @@
 #include "server/corpus/journal.h"
 #include "server/corpus/source_files.h"
 #include "server/job/index_sources.h"
+#include "server/job/job_setup.h"
 #include "server/job/verify_recipes.h"
 #include "server/text/chat_writer.h"
 
@@ -279,6 +280,11 @@ absl::Status Index(const Options& options) {
   BALLAST_RETURN_IF_ERROR(Build(config, options, index_options, &all_fresh));
   if (options.verify_recipe > 0) {
     BALLAST_RETURN_IF_ERROR(VerifyRecipe(config, options.verify_recipe));
+  }
+  const v1::Batch& batch = config.config.batch();
+  if (!in_shards && (batch.tokens() > 0 || batch.packs() > 0)) {
+    // Opening the job finds the steps and keeps their table for servers.
+    BALLAST_RETURN_IF_ERROR(OpenJob(config).status());
   }
   // Once all indexes are whole, only checks are left to merge.
   if (options.merge && !all_fresh) return absl::OkStatus();

@@ -53,8 +53,8 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
   Found found;
   BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
                            job.scheduler->OfSplit(split));
-  const std::optional<uint64_t> step =
-      StepOfPosition(scheduler->job(), position);
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> step,
+                           scheduler->StepOf(position));
   if (!step.has_value()) {
     return absl::NotFoundError(
         absl::StrCat("position ", position,

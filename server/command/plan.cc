@@ -2,13 +2,17 @@
 
 #include <cstdint>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/job.pb.h"
@@ -16,6 +20,8 @@
 #include "proto/schedule/split.h"
 #include "server/config/config_loader.h"
 #include "server/job/job_setup.h"
+#include "server/plan/plan_diff.h"
+#include "server/plan/plan_export.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
 
@@ -26,11 +32,42 @@ namespace {
 struct Options {
   std::string config;
   uint64_t step = 0;
-  uint64_t steps = 1;
+  std::string steps;
   std::string split = "train";
+  std::string export_to;
+  std::vector<std::string> diff;
   bool changes = false;
   bool json = false;
 };
+
+struct StepsAsked {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+
+// Reads --step and --steps, which is a number of steps from --step on or the
+// steps A..B.
+absl::StatusOr<StepsAsked> GetSteps(const Options& options) {
+  StepsAsked asked = {options.step, options.step};
+  if (options.steps.empty()) return asked;
+  const std::vector<absl::string_view> ends =
+      absl::StrSplit(options.steps, absl::MaxSplits("..", 1));
+  uint64_t count = 0;
+  if (ends.size() == 2 && absl::SimpleAtoi(ends[0], &asked.first) &&
+      absl::SimpleAtoi(ends[1], &asked.last) && asked.first <= asked.last &&
+      options.step == 0) {
+    return asked;
+  }
+  if (ends.size() == 1 && absl::SimpleAtoi(ends[0], &count) && count > 0 &&
+      count - 1 <= std::numeric_limits<uint64_t>::max() - options.step) {
+    asked.last = options.step + (count - 1);
+    return asked;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--steps is ", options.steps,
+      "; wanted a number of steps from 1, or the first and the last step as "
+      "100..199, without --step"));
+}
 
 absl::Status Flush() {
   std::cout.flush();
@@ -38,7 +75,70 @@ absl::Status Flush() {
   return absl::UnavailableError("cannot write to standard output");
 }
 
+using Json = nlohmann::ordered_json;
+
+// Prints from which step and in what two configurations differ.
+absl::Status Compare(const Options& options) {
+  if (options.diff.size() != 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--diff has ", options.diff.size(), " files; wanted two, OLD NEW"));
+  }
+  v1::Fingerprint fingerprints[2];
+  for (int i = 0; i < 2; ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
+                             LoadConfig(options.diff[i]));
+    const absl::StatusOr<OpenedJob> job = OpenJob(config);
+    if (!job.ok()) return Annotate(job.status(), options.diff[i]);
+    fingerprints[i] = job->scheduler->fingerprint();
+  }
+  const std::vector<PlanDifference> differences =
+      ComparePlans(fingerprints[0], fingerprints[1]);
+  const auto text = [](const std::optional<std::string>& value) {
+    return value.value_or("absent");
+  };
+  if (options.json) {
+    for (const PlanDifference& each : differences) {
+      std::cout << Json({{"step", each.from_step},
+                         {"of", each.is_data ? "data" : "layout"},
+                         {"key", each.key},
+                         {"old", text(each.old_value)},
+                         {"new", text(each.new_value)}})
+                       .dump()
+                << "\n";
+    }
+    return Flush();
+  }
+  if (differences.empty()) {
+    std::cout << "no difference: every step is the same\n";
+    return Flush();
+  }
+  if (differences[0].is_data) {
+    std::cout << "the data differ from step " << differences[0].from_step
+              << " on\n";
+  } else {
+    std::cout << "the data of all steps are the same; who reads them and "
+                 "trains on them differs\n";
+  }
+  Table table({{"from step"},
+               {"of", Table::kLeft},
+               {"key", Table::kLeft},
+               {"old", Table::kLeft},
+               {"new", Table::kLeft}});
+  for (const PlanDifference& each : differences) {
+    table.AddRow({absl::StrCat(each.from_step),
+                  each.is_data ? "data" : "layout", each.key,
+                  text(each.old_value), text(each.new_value)});
+  }
+  std::cout << table.ToString();
+  return Flush();
+}
+
 absl::Status Plan(const Options& options) {
+  if (!options.diff.empty()) return Compare(options);
+  if (options.config.empty()) {
+    return absl::InvalidArgumentError(
+        "--config is missing; wanted a configuration file, or --diff OLD NEW");
+  }
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   if (options.changes) {
@@ -47,14 +147,29 @@ absl::Status Plan(const Options& options) {
     std::cout << changes;
     return Flush();
   }
+  BALLAST_ASSIGN_OR_RETURN(const StepsAsked steps, GetSteps(options));
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
   BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
                            job.scheduler->OfSplit(*ParseSplit(options.split)));
-  for (uint64_t i = 0; i < options.steps; ++i) {
+  if (!options.export_to.empty()) {
+    if (scheduler != job.scheduler.get()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--split is ", options.split,
+          " with --export; wanted train, whose steps order.plan gives"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t rows,
+                             ExportPlan(job.config, *scheduler, steps.first,
+                                        steps.last, options.export_to));
+    std::cout << "wrote " << rows << " rows of steps " << steps.first << " to "
+              << steps.last << " to " << options.export_to << "\n";
+    return Flush();
+  }
+  for (uint64_t step = steps.first;; ++step) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
-                             scheduler->Schedule(options.step + i));
+                             scheduler->Schedule(step));
     std::cout << (options.json ? ScheduleToJson(schedule) + "\n"
                                : ScheduleToTable(schedule));
+    if (step == steps.last) break;
   }
   return Flush();
 }
@@ -67,23 +182,40 @@ void AddPlan(CommandLine* line) {
       line->program(), "plan",
       R"(Prints the schedule of a step: who reads and who owns each sample, and the load
 of each rank before and after balancing. Needs the index, but no server.
+With --export: writes them to a plan file, which order.plan trains on.
+With --diff: from which step on and in what two configurations differ; `data` is
+what the steps train on, `layout` who reads it and trains on it. JSON keys: step,
+of, key, old, new.
 With --changes: the steps of train at which the mixture or the batch size
 changes or data are left out, without an index. JSON keys: step, position (its
 first), samples (a step), left_out (samples before it), weights {source: x}.)",
       "  ballast-server plan --config ballast.yaml --step 0\n"
       "  ballast-server plan --config ballast.yaml --step 10 --steps 5 --json\n"
       "  ballast-server plan --config ballast.yaml --step 0 --split valid\n"
-      "  ballast-server plan --config ballast.yaml --changes",
+      "  ballast-server plan --config ballast.yaml --export plan.parquet "
+      "--steps 0..99\n"
+      "  ballast-server plan --config ballast.yaml --changes\n"
+      "  ballast-server plan --diff ballast.yaml new.yaml",
       [options] { return Plan(*options); });
   command->AddText("--config", &options->config, "configuration file")
-      .Required()
       .TypeName("FILE");
   command->AddWholeNumber("--step", &options->step, "first step").ShowDefault();
-  command->AddWholeNumber("--steps", &options->steps, "number of steps", 1)
-      .ShowDefault();
+  command
+      ->AddText("--steps", &options->steps,
+                "number of steps, by default 1, or the first and the last one "
+                "as 100..199")
+      .TypeName("N or A..B");
+  command
+      ->AddText("--export", &options->export_to,
+                "write the steps to this plan file (Parquet)")
+      .TypeName("FILE");
   command->AddText("--split", &options->split, "whose schedule")
       .OneOf({"train", "valid", "test"})
       .ShowDefault();
+  command
+      ->AddTexts("--diff", &options->diff,
+                 "instead of --config: two configurations to compare")
+      .TypeName("OLD NEW");
   command->AddFlag("--changes", &options->changes,
                    "the steps at which order and batch change, instead of "
                    "schedules");
@@ -91,8 +223,6 @@ first), samples (a step), left_out (samples before it), weights {source: x}.)",
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::vector<double> WeightsAt(const v1::Config& config, const StepPlan& plan,
                               uint64_t position) {
@@ -110,6 +240,14 @@ std::vector<double> WeightsAt(const v1::Config& config, const StepPlan& plan,
 
 absl::StatusOr<std::string> DescribeChanges(const v1::Config& config,
                                             bool json) {
+  if (config.batch().tokens() > 0 || config.batch().packs() > 0 ||
+      !config.order().plan().empty()) {
+    return absl::InvalidArgumentError(
+        "--changes: steps of batch.tokens, batch.packs and order.plan have "
+        "sizes "
+        "of their own, which only the index or the plan file tells; wanted "
+        "--step and --steps");
+  }
   BALLAST_ASSIGN_OR_RETURN(const StepPlan plan,
                            PlanSteps(config, v1::SPLIT_TRAIN));
   v1::Job job;

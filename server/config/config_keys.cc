@@ -81,6 +81,13 @@ std::string WriteByteSize(double value) {
   return absl::StrCat(WriteBound(value), kUnits[unit]);
 }
 
+// A number of things as "4Mi".
+std::string WriteCount(double value) {
+  std::string text = WriteByteSize(value);
+  text.pop_back();
+  return text;
+}
+
 std::string DescribeNumbers(const FieldDescriptor& field,
                             const v1::Setting& setting) {
   const Bounds bounds = GetBounds(field, setting);
@@ -92,6 +99,9 @@ std::string DescribeNumbers(const FieldDescriptor& field,
     text = absl::StrCat("a size from ", WriteByteSize(bounds.min), " to ",
                         WriteByteSize(bounds.max),
                         ", as 8GiB or a number of bytes");
+  } else if (setting.unit() == v1::Setting::COUNT) {
+    absl::StrAppend(&text, " from ", WriteBound(bounds.min), " to ",
+                    WriteCount(bounds.max), ", as 4Mi or 4194304");
   } else if (bounds.above_min) {
     absl::StrAppend(&text, " above ", WriteBound(bounds.min), " and at most ",
                     WriteBound(bounds.max));
@@ -130,8 +140,9 @@ std::optional<FieldValue> ParseNumber(const FieldDescriptor& field,
       if (!setting.zero().empty() && (text == setting.zero() || text == "0")) {
         return uint64_t{0};
       }
-      return checked(unit == v1::Setting::BYTES ? ParseByteSize(text)
-                                                : ParseUnsigned(text));
+      return checked(unit == v1::Setting::BYTES   ? ParseByteSize(text)
+                     : unit == v1::Setting::COUNT ? ParseCount(text)
+                                                  : ParseUnsigned(text));
     default:
       return std::nullopt;  // configurations use no other types
   }
@@ -399,6 +410,9 @@ std::string WriteValue(const FieldDescriptor& field, const FieldValue& value) {
     if (*number == 0 && !setting.zero().empty()) return setting.zero();
     if (setting.unit() == v1::Setting::BYTES) {
       return WriteByteSize(static_cast<double>(*number));
+    }
+    if (setting.unit() == v1::Setting::COUNT) {
+      return WriteCount(static_cast<double>(*number));
     }
   }
   return ValueText(value);

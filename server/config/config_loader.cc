@@ -168,6 +168,30 @@ void DefaultBalance(const KeyReport& report, const v1::Config& config,
   }
 }
 
+// Steps of so many tokens or packs have no `global`: in its place stands the
+// smallest number of samples that any check takes.
+void DefaultBatch(const v1::Packing& packing, KeyReport* report,
+                  v1::Batch* batch) {
+  constexpr char kGlobal[] = "batch.global";
+  if (report->Has(kGlobal) ||
+      (!report->Has("batch.tokens") && !report->Has("batch.packs"))) {
+    return;
+  }
+  report->AddKey(kGlobal, report->Locate("batch"));
+  batch->set_global(batch->micro() *
+                    std::max(packing.virtual_pipeline_group(), 1u));
+}
+
+// Refuses the `global` of a file beside what takes its place.
+void RefuseGlobal(KeyReport* report) {
+  for (const char* const key : {"batch.tokens", "batch.packs"}) {
+    if (!report->Has(key) || report->IsFaulty(key)) continue;
+    report->AddFault(key,
+                     "found beside batch.global; wanted one of them, since it "
+                     "takes the place of global");
+  }
+}
+
 // Sets the keys that the file lacks and whose defaults follow from others.
 void ComputeDefaults(const KeyReport& report, v1::Config* config) {
   DefaultSources(report, config);
@@ -220,9 +244,12 @@ absl::StatusOr<LoadedConfig> ParseConfig(
   FillDefaults(report, &loaded.config);
   ReadOwnProfile(directory, loaded.config.mutable_model(), &report);
   ComputeDefaults(report, &loaded.config);
+  const bool has_global = report.Has("batch.global");
+  DefaultBatch(loaded.config.packing(), &report, loaded.config.mutable_batch());
   if (!listen.empty()) loaded.config.mutable_serve()->clear_listen();
   ResolvePaths(directory, &loaded.config);
   ResolveModelCosts(loaded.config.mutable_balance(), &report);
+  if (has_global) RefuseGlobal(&report);
   ValidateConfig(loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
   ExpandMetadatasets(directory, GetReader(loaded.config.storage()),

@@ -474,8 +474,85 @@ void CheckSizes(const v1::Config& config, absl::string_view at, uint32_t global,
   }
 }
 
+// Checks batch.tokens, batch.packs and order.plan against the keys that also
+// give steps their samples.
+void CheckOwnSteps(const v1::Config& config, KeyReport* report) {
+  const v1::Batch& batch = config.batch();
+  const bool by_packs = report->Has("batch.packs");
+  if (by_packs != report->Has("batch.pack_tokens")) {
+    report->AddFault(by_packs ? "batch.packs" : "batch.pack_tokens",
+                     by_packs ? "found without pack_tokens; wanted both"
+                              : "found without packs; wanted both");
+  }
+  const bool has_plan = report->Has("order.plan");
+  if (has_plan && report->Has("order.epochs") && config.order().epochs() > 0) {
+    report->AddFault("order.epochs",
+                     "found beside order.plan; wanted one of them, since the "
+                     "data end with the plan's last step");
+  }
+  if (!by_packs && !report->Has("batch.tokens")) return;
+  const std::string key = by_packs ? "batch.packs" : "batch.tokens";
+  if (report->IsFaulty(key)) return;
+  const auto refuse = [&](const char* other, absl::string_view why) {
+    if (!report->Has(other)) return;
+    report->AddFault(key, absl::StrCat("found beside ", other,
+                                       "; wanted one of them, since ", why));
+  };
+  if (by_packs) refuse("batch.tokens", "each gives a step its size");
+  refuse("batch.rampup", "it grows batch.global");
+  refuse("batch.changes", "it changes batch.global");
+  refuse("order.plan", "a plan file gives steps their samples");
+  for (const v1::Source& source : config.sources()) {
+    const bool has_own = source.split() == v1::SPLIT_VALID  ? batch.has_valid()
+                         : source.split() == v1::SPLIT_TEST ? batch.has_test()
+                                                            : true;
+    if (has_own) continue;
+    const char* const split =
+        source.split() == v1::SPLIT_VALID ? "valid" : "test";
+    report->AddFault(
+        key, absl::StrCat("found with source ", Shown(source.name()),
+                          " of split ", split, "; wanted batch.", split,
+                          ", since the steps of other splits than train have a "
+                          "number of samples"));
+    break;
+  }
+  if (!by_packs || report->HasFaultWithin("packing") ||
+      report->HasFaultWithin("topology.modules") ||
+      report->IsFaulty("batch.pack_tokens")) {
+    return;
+  }
+  const v1::Topology::Module* const language = FindLanguage(config);
+  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED ||
+      language == nullptr) {
+    return report->AddFault(
+        key,
+        "found without packing.mode: scheduled; wanted that mode, which "
+        "fills packs, or batch.tokens");
+  }
+  const uint64_t room =
+      uint64_t{config.packing().max_tokens_per_rank()} * language->cp();
+  if (batch.pack_tokens() != room) {
+    report->AddFault(
+        "batch.pack_tokens",
+        absl::StrCat("found ", batch.pack_tokens(), "; wanted ", room,
+                     ", the tokens of a pack: packing.max_tokens_per_rank "
+                     "times language cp"));
+  }
+  const uint64_t multiple = uint64_t{Grid(config.topology())} *
+                            config.packing().virtual_pipeline_group();
+  if (multiple != 0 && batch.packs() % multiple != 0) {
+    report->AddFault(
+        key,
+        absl::StrCat("found ", batch.packs(),
+                     "; wanted a multiple of the grid (the LCM of ",
+                     DescribeGrid(config),
+                     ") times packing.virtual_pipeline_group, ", multiple));
+  }
+}
+
 void ValidateBatch(const v1::Config& config, KeyReport* report) {
   if (report->IsFaulty("batch")) return;
+  CheckOwnSteps(config, report);
   const v1::Batch& batch = config.batch();
   CheckSizes(config, "batch", batch.global(), batch.micro(), report);
   if (batch.has_valid() && !report->IsFaulty("batch.valid")) {
@@ -486,6 +563,7 @@ void ValidateBatch(const v1::Config& config, KeyReport* report) {
     CheckSizes(config, "batch.test", batch.test().global(),
                batch.test().micro(), report);
   }
+  if (report->Has("batch.tokens") || report->Has("batch.packs")) return;
   const bool has_micro = !report->IsFaulty("batch.micro");
   if (!has_micro || report->IsFaulty("batch.global")) return;
   if (report->Has("batch.rampup") && !report->IsFaulty("batch.rampup")) {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -117,6 +118,11 @@ std::optional<uint64_t> ParseByteSize(absl::string_view text) {
     return std::nullopt;
   }
   return static_cast<uint64_t>(bytes);
+}
+
+std::optional<uint64_t> ParseCount(absl::string_view text) {
+  if (absl::EndsWith(text, "i")) return ParseByteSize(absl::StrCat(text, "B"));
+  return ParseUnsigned(text);
 }
 
 std::optional<double> ParseSeconds(absl::string_view text) {

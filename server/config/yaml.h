@@ -31,6 +31,9 @@ std::optional<double> ParseReal(absl::string_view text);
 // an i are powers of 1024, the others of 1000. Must be a whole number below
 // 2^63.
 std::optional<uint64_t> ParseByteSize(absl::string_view text);
+// A number of things: 4Mi, 512Ki, 1.5Mi, 1024. Suffixes are powers of 1024.
+// Must be a whole number below 2^63.
+std::optional<uint64_t> ParseCount(absl::string_view text);
 // A number of seconds: 30, 0.5, or with units: 500ms, 30s, 1h30m.
 std::optional<double> ParseSeconds(absl::string_view text);
 // true or false.

@@ -59,6 +59,8 @@ function tiles(json, rate) {
   const full = json.memory.limit ? json.memory.in_use / json.memory.limit : 0;
   const items = [
     [json.step === null ? '–' : json.step.toLocaleString('en'), 'step' + changes(json)],
+    ...(json.balance ? [[count(json.balance.tokens), 'tokens in step ' + json.balance.step.toLocaleString('en') +
+      (json.balance.pack_room ? ', packs ' + (100 * json.balance.tokens / json.balance.pack_room).toFixed(1) + ' % full' : '')]] : []),
     [count(images), 'images a second' + (encoded ? ', ' + count(encoded) + ' sent encoded' : '')],
     ...(n.ballast_video_decoder_starts_total > 0 ? [
       [count(frames), 'frames a second, of ' + count(videos) + ' videos so far'],

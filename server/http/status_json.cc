@@ -99,6 +99,8 @@ Json BalanceJson(const v1::StepBalance& balance) {
   }
   return {{"step", balance.step()},
           {"micro_batches", balance.micro_batches()},
+          {"tokens", balance.totals().tokens()},
+          {"pack_room", balance.pack_room()},
           {"modules", std::move(modules)}};
 }
 

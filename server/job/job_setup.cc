@@ -1,10 +1,13 @@
 #include "server/job/job_setup.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/delivery_rule.h"
@@ -14,6 +17,8 @@
 #include "server/corpus/open_source.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
+#include "server/plan/plan_file.h"
+#include "server/plan/step_table.h"
 #include "server/recipe/recipe.h"
 #include "server/storage/storage.h"
 #include "server/text/model_text.h"
@@ -93,6 +98,16 @@ absl::StatusOr<std::shared_ptr<const ImageRecipe>> OpenModelRecipe(
         "balance.placement: found split beside an image_plan of model.recipe, "
         "whose tokens need not be its merged patches; wanted paired");
   }
+  // Steps of their own sizes are found by the tokens of every sample, before any
+  // position is known by which images are planned.
+  if ((*recipe)->has_plan() &&
+      (!config->order().plan().empty() || config->batch().tokens() > 0 ||
+       config->batch().packs() > 0)) {
+    return absl::InvalidArgumentError(
+        "model.recipe: found an image_plan beside order.plan, batch.tokens or "
+        "batch.packs, which count tokens by the profile's rule; wanted steps of "
+        "batch.global, or a recipe with `pixels` alone");
+  }
   if ((*recipe)->draws() &&
       config->batch().on_too_long() == v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
     return absl::InvalidArgumentError(
@@ -103,6 +118,43 @@ absl::StatusOr<std::shared_ptr<const ImageRecipe>> OpenModelRecipe(
   model->set_recipe((*recipe)->name());
   return recipe;
 }
+
+namespace {
+
+// The rows of order.plan; null if it is not set.
+absl::StatusOr<std::shared_ptr<const PlanRows>> OpenPlan(const OpenedJob& job) {
+  const std::string& path = job.config.order().plan();
+  if (path.empty()) return std::shared_ptr<const PlanRows>();
+  std::vector<PlanSource> sources;
+  for (int i = 0; i < job.config.sources_size(); ++i) {
+    const v1::Source& source = job.config.sources(i);
+    sources.push_back({source.name(), source.split() == v1::SPLIT_TRAIN,
+                       job.sources[i].get()});
+  }
+  auto rows = OpenPlanFile(path, std::move(sources));
+  if (!rows.ok()) return Annotate(rows.status(), "order.plan");
+  return std::shared_ptr<const PlanRows>(*std::move(rows));
+}
+
+// Keeps tables of steps beside the index file.
+void KeepStarts(const std::string& index_file, SchedulerInputs* inputs) {
+  const std::filesystem::path folder =
+      std::filesystem::path(index_file).parent_path();
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) return;
+  inputs->load_starts = [folder](const std::string& name) {
+    return LoadStepTable((folder / name).string());
+  };
+  inputs->save_starts = [folder](const std::string& name,
+                                 const std::vector<uint64_t>& starts) {
+    const absl::Status saved = SaveStepTable((folder / name).string(), starts);
+    if (saved.ok()) return;
+    LogInfo("the table of steps is not kept, so each start finds it anew: ",
+            saved.message());
+  };
+}
+
+}  // namespace
 
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
@@ -134,8 +186,12 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
     BALLAST_ASSIGN_OR_RETURN(*source.mutable_recipe(),
                              GetRecipeName(source, config.directory));
   }
+  SchedulerInputs inputs;
+  inputs.recipe = recipe;
+  BALLAST_ASSIGN_OR_RETURN(inputs.plan, OpenPlan(job));
+  if (!job.index_files.empty()) KeepStarts(job.index_files[0], &inputs);
   BALLAST_ASSIGN_OR_RETURN(job.scheduler,
-                           Scheduler::Create(scheduled, indexes, recipe));
+                           Scheduler::Create(scheduled, indexes, inputs));
   return job;
 }
 

@@ -55,8 +55,8 @@ struct OpenedJob {
 // Opens the tokenizer, every source through its index, and the scheduler.
 // Blocks on the disk. Errors: FAILED_PRECONDITION (an index is missing, damaged
 // or stale), UNIMPLEMENTED (settings that the scheduler does not support), and
-// as MakeTokenizer, OpenModelRecipe, OpenAnySource, Scheduler::Create; each
-// names the key.
+// as MakeTokenizer, OpenModelRecipe, OpenAnySource, OpenPlanFile,
+// Scheduler::Create; each names the key.
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
 
 // The images of the sample at a position of `job`, with these sides, as their

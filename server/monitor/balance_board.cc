@@ -46,9 +46,10 @@ void Add(const v1::Moved& moved, v1::Moved* sum) {
 }  // namespace
 
 std::shared_ptr<BalanceBoard> BalanceBoard::Create(
-    Loader* loader, ServersOfRanks servers, const BlockGeometry& geometry) {
+    Loader* loader, ServersOfRanks servers, const BlockGeometry& geometry,
+    uint64_t pack_room) {
   std::shared_ptr<BalanceBoard> board(
-      new BalanceBoard(loader, std::move(servers), geometry));
+      new BalanceBoard(loader, std::move(servers), geometry, pack_room));
   loader->WatchSteps(
       [weak = std::weak_ptr<BalanceBoard>(board)](uint64_t step) {
         const auto board = weak.lock();
@@ -77,8 +78,10 @@ Loader::ScheduleAnswer BalanceBoard::Measure(Answer answer) {
       answer(schedule.status());
       return;
     }
-    const Shared balance = std::make_shared<const v1::StepBalance>(
+    auto measured = std::make_shared<v1::StepBalance>(
         BalanceOf(**schedule, self->servers_, self->geometry_));
+    measured->set_pack_room(self->pack_room_ * measured->micro_batches());
+    const Shared balance = std::move(measured);
     self->Keep(balance);
     answer(balance);
   };

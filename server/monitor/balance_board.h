@@ -45,10 +45,11 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   static constexpr uint64_t kKeptRanks = uint64_t{1} << 18;
 
   // Registers with Loader::WatchSteps. `loader` is not owned and must outlive
-  // every call of Get.
+  // every call of Get. `pack_room`: as PackRoom.
   static std::shared_ptr<BalanceBoard> Create(Loader* loader,
                                               ServersOfRanks servers,
-                                              const BlockGeometry& geometry);
+                                              const BlockGeometry& geometry,
+                                              uint64_t pack_room = 0);
 
   // The kept balance of `step`; null if there is none.
   Shared Find(uint64_t step) const;
@@ -77,8 +78,11 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
 
  private:
   BalanceBoard(Loader* loader, ServersOfRanks servers,
-               const BlockGeometry& geometry)
-      : loader_(loader), servers_(std::move(servers)), geometry_(geometry) {}
+               const BlockGeometry& geometry, uint64_t pack_room)
+      : loader_(loader),
+        servers_(std::move(servers)),
+        geometry_(geometry),
+        pack_room_(pack_room) {}
 
   // Computes the balance of the schedule that it is called with, for `answer`.
   Loader::ScheduleAnswer Measure(Answer answer);
@@ -89,6 +93,7 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   Loader* const loader_;
   const ServersOfRanks servers_;
   const BlockGeometry geometry_;
+  const uint64_t pack_room_;  // of a micro-batch
   mutable Mutex mutex_;
   std::function<void(uint64_t)> listener_ ABSL_GUARDED_BY(mutex_);
   std::list<Shared> kept_ ABSL_GUARDED_BY(mutex_);  // the newest first

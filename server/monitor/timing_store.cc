@@ -45,11 +45,13 @@ absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
                      ", wanted train: costs are fitted to forward and backward "
                      "passes, and other splits have no backward pass"));
   }
-  if (!FirstPosition(job, timing.step()).ok()) {
+  uint64_t samples = SamplesOfStep(job, timing.step());
+  if (samples == 0) {  // only its schedule tells
+    samples = MostSamplesOfAStep(job);
+  } else if (!FirstPosition(job, timing.step()).ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step is ", timing.step(), ", whose positions do not fit 64 bits"));
   }
-  const uint64_t samples = SamplesOfStep(job, timing.step());
   // Each of the grid's groups has at least one sample in every micro-batch.
   const uint64_t micro_batches = std::max<uint64_t>(samples / grid_, 1);
   if (timing.micro_batch() >= micro_batches) {

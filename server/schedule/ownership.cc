@@ -313,6 +313,32 @@ absl::StatusOr<std::vector<Ownership>> AssignOwners(
   return owners;
 }
 
+// The owners of packs, of which each `grid` are one micro-batch; `renumber`:
+// in such an order that few bytes move.
+static std::vector<Ownership> OwnPacks(
+    const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
+    Groups filled, bool renumber) {
+  const std::vector<ModuleShards> shards = MakeShards(samples, shape);
+  const MediaOfModules media = FindMediaOfModules(samples, shape);
+  std::vector<Ownership> owners;
+  for (auto first = filled.begin(); first != filled.end();
+       first += shape.grid) {
+    Ownership& ownership = owners.emplace_back();
+    ownership.groups.assign(std::make_move_iterator(first),
+                            std::make_move_iterator(first + shape.grid));
+    if (renumber) {
+      ownership.groups = NumberGroups(std::move(ownership.groups), 1, shards);
+    }
+    ownership.modules.resize(shape.modules.size());
+    if (IsSplit(shape)) {
+      SplitOwners(samples, shape, &ownership);
+    } else if (shape.balance.align_images()) {
+      AlignEncoders({}, media, /*may_swap=*/false, shape, &ownership);
+    }
+  }
+  return owners;
+}
+
 absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
     const PackShape& packs) {
@@ -325,25 +351,40 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
   BALLAST_ASSIGN_OR_RETURN(Groups filled, as_reference
                                               ? PackInOrder(lengths, limits)
                                               : PackBalanced(lengths, limits));
-  const std::vector<ModuleShards> shards = MakeShards(samples, shape);
-  const MediaOfModules media = FindMediaOfModules(samples, shape);
-  std::vector<Ownership> owners;
-  for (auto first = filled.begin(); first != filled.end();
-       first += shape.grid) {
-    Ownership& ownership = owners.emplace_back();
-    ownership.groups.assign(std::make_move_iterator(first),
-                            std::make_move_iterator(first + shape.grid));
-    if (!as_reference) {
-      ownership.groups = NumberGroups(std::move(ownership.groups), 1, shards);
-    }
-    ownership.modules.resize(shape.modules.size());
-    if (IsSplit(shape)) {
-      SplitOwners(samples, shape, &ownership);
-    } else if (shape.balance.align_images()) {
-      AlignEncoders({}, media, /*may_swap=*/false, shape, &ownership);
-    }
+  return OwnPacks(samples, shape, std::move(filled),
+                  /*renumber=*/!as_reference);
+}
+
+absl::StatusOr<std::vector<Ownership>> AssignGivenPacks(
+    const std::vector<ScheduledSample>& samples,
+    const std::vector<uint32_t>& pack_of, const MicroBatchShape& shape,
+    const PackShape& packs) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> lengths,
+                           PaddedLengths(samples, packs));
+  const uint32_t count =
+      samples.empty() ? 0
+                      : 1 + *std::max_element(pack_of.begin(), pack_of.end());
+  const uint32_t multiple = shape.grid * packs.micro_batch_multiple;
+  if (count % multiple != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "order.plan gives ", count, " packs; wanted a multiple of the grid (",
+        shape.grid, ") times packing.virtual_pipeline_group (",
+        packs.micro_batch_multiple, ")"));
   }
-  return owners;
+  Groups filled(count);
+  std::vector<uint64_t> tokens(count);
+  for (uint32_t i = 0; i < samples.size(); ++i) {
+    filled[pack_of[i]].push_back(i);
+    tokens[pack_of[i]] += lengths[i];
+  }
+  for (uint32_t p = 0; p < count; ++p) {
+    if (tokens[p] <= packs.capacity) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "order.plan puts ", filled[p].size(), " samples of ", tokens[p],
+        " tokens with padding into pack ", p, ", which holds ", packs.capacity,
+        " (packing.max_tokens_per_rank * cp)"));
+  }
+  return OwnPacks(samples, shape, std::move(filled), /*renumber=*/false);
 }
 
 }  // namespace ballast

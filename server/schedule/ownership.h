@@ -103,6 +103,17 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
     const PackShape& packs);
 
+// AssignPackedOwners for packs that are given: sample i is in pack
+// `pack_of[i]`, and pack p is group p % grid of micro-batch p / grid. Nothing
+// is balanced but the encoders' owners, as there. Every number up to the
+// largest is that of a pack. Errors: INVALID_ARGUMENT (the number of packs is
+// no multiple of the grid times packs.micro_batch_multiple; a pack holds more
+// than packs.capacity).
+absl::StatusOr<std::vector<Ownership>> AssignGivenPacks(
+    const std::vector<ScheduledSample>& samples,
+    const std::vector<uint32_t>& pack_of, const MicroBatchShape& shape,
+    const PackShape& packs);
+
 // Whether encoders' owners are chosen separately from language's:
 // balance.placement is `split`, and the delivery lets samples move.
 bool IsSplit(const MicroBatchShape& shape);

@@ -128,7 +128,8 @@ void AddChanges(const v1::Config& config,
 
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
-    v1::Split split, const std::vector<BatchSize>& sizes, int text_version) {
+    v1::Split split, const std::vector<BatchSize>& sizes, const PlanRows* plan,
+    int text_version) {
   KeyValues entries;
   for (const v1::Split each : GetSplits(config)) {
     if (const v1::Batch::Sizes* own = OwnSizes(config.batch(), each)) {
@@ -196,6 +197,20 @@ v1::Fingerprint ScheduleFingerprint(
     entries["delivery.text_rules"] = absl::StrCat(text_version);
   }
   AddChanges(config, indexes, sizes, &entries);
+  if (plan != nullptr) {
+    entries[FromStepKey(plan->first_step(), "order.plan")] = plan->digest();
+  }
+  // The steps of so many tokens or packs also depend on what they are made of.
+  // Then batch.global is not the file's (config_loader.cc).
+  const v1::Batch& batch = config.batch();
+  if (batch.tokens() > 0 || batch.packs() > 0) entries.erase("batch.global");
+  if (batch.tokens() > 0) {
+    entries["batch.samples_together"] = absl::StrCat(StepUnit(config));
+  }
+  if (batch.packs() > 0) {
+    entries["batch.pack_align"] =
+        absl::StrCat(PackAlign(config, v1::MODULE_LANGUAGE));
+  }
   if (config.balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
     entries["balance.split_rules"] = absl::StrCat(kSplitRules);
   }

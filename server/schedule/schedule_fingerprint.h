@@ -8,6 +8,7 @@
 #include "proto/schedule.pb.h"
 #include "server/config/topology.h"
 #include "server/corpus/index/source_index.h"
+#include "server/schedule/plan_rows.h"
 #include "server/text/text_token.h"
 
 namespace ballast {
@@ -33,11 +34,12 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
 // deliveries is used, since none of these changes which rank trains on which
 // sample. `sizes` are BatchSizes of `config`. `config.model.tokenizer` holds
 // the tokenizer's digest (Tokenizer::digest), since its path does not identify
-// it.
+// it. `plan`, unless it is null, are the rows of order.plan, whose content
+// counts from their first step on.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
     v1::Split split, const std::vector<BatchSize>& sizes,
-    int text_version = kTextVersion);
+    const PlanRows* plan = nullptr, int text_version = kTextVersion);
 
 }  // namespace ballast
 

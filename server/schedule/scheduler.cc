@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_plan.h"
 #include "proto/schedule/module.h"
@@ -20,44 +21,19 @@
 #include "server/config/source_fields.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
+#include "server/schedule/filled_steps.h"
 #include "server/schedule/micro_batch_schedule.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/pipeline_order.h"
 #include "server/schedule/placement_figures.h"
+#include "server/schedule/plan_steps.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
+#include "server/schedule/step_positions.h"
 
 namespace ballast {
-
-absl::StatusOr<v1::GetMixtureResponse> ReportMixture(const SampleOrder& order,
-                                                     const v1::Job& job,
-                                                     uint64_t step) {
-  BALLAST_ASSIGN_OR_RETURN(const uint64_t position, FirstPosition(job, step));
-  const size_t sources = order.sources().size();
-  std::vector<SampleOrder::Drawn> all(sources), trained(sources);
-  order.AddDrawn(0, position, &all);
-  for (const PositionRange& range : PositionsBefore(job, step)) {
-    order.AddDrawn(range.first, range.end, &trained);
-  }
-  v1::GetMixtureResponse mixture;
-  mixture.set_step(step);
-  mixture.set_samples(SamplesBefore(job, step));
-  const std::vector<double> shares = order.SharesAt(position);
-  for (size_t s = 0; s < sources; ++s) {
-    v1::GetMixtureResponse::Source* source = mixture.add_sources();
-    source->set_name(order.sources()[s].name);
-    source->set_size(order.sources()[s].size);
-    source->set_samples(trained[s].samples);
-    source->set_skipped(all[s].samples - trained[s].samples);
-    source->set_weight(shares[s]);
-    if (mixture.samples() > 0) {
-      source->set_wanted_share(trained[s].wanted / mixture.samples());
-    }
-  }
-  return mixture;
-}
 
 namespace {
 
@@ -100,6 +76,7 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
   BALLAST_RETURN_IF_ERROR(
       CheckPackMultiple("batch.global", config.batch().global(), multiple));
   for (const v1::StepRange& range : job.step_ranges()) {
+    if (range.samples() == 0) continue;  // a size of its own
     BALLAST_RETURN_IF_ERROR(
         CheckPackMultiple(absl::StrCat("the batch of step ", range.first_step(),
                                        " (batch.rampup, batch.changes)"),
@@ -115,13 +92,16 @@ class ConfiguredScheduler final : public Scheduler {
   ConfiguredScheduler(const v1::Config& config,
                       std::vector<const SourceIndex*> indexes,
                       std::vector<uint32_t> sources, SampleOrder order,
-                      MicroBatchShape shape, std::optional<PackShape> packs,
+                      StepPositions steps, PlanData plan, MicroBatchShape shape,
+                      std::optional<PackShape> packs,
                       v1::Fingerprint fingerprint, v1::Job job,
                       ModelImages images)
       : config_(config),
         indexes_(std::move(indexes)),
         sources_(std::move(sources)),
         order_(std::move(order)),
+        steps_(std::move(steps)),
+        plan_(std::move(plan)),
         shape_(std::move(shape)),
         packs_(packs),
         fingerprint_(std::move(fingerprint)),
@@ -136,13 +116,18 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
   const v1::Job& job() const override { return job_; }
   absl::StatusOr<v1::GetMixtureResponse> MixtureBefore(
-      uint64_t step) const override {
-    return ReportMixture(order_, job_, step);
-  }
+      uint64_t step) const override;
 
   OrderedSample OrderedAt(uint64_t position) const override {
-    const SampleOrder::Sample sample = SampleAt(position);
+    const auto found = SamplesAt({position, position + 1});
+    if (!found.ok()) return {UINT32_MAX, 0, 0};
+    const SampleOrder::Sample& sample = found->samples[0];
     return {sample.source, sample.ordinal, sample.epoch};
+  }
+
+  absl::StatusOr<std::optional<uint64_t>> StepOf(
+      uint64_t position) const override {
+    return steps_.Find(position);
   }
 
   // Called while the scheduler is being created.
@@ -152,14 +137,23 @@ class ConfiguredScheduler final : public Scheduler {
 
  private:
   const Scheduler* Find(v1::Split split) const override;
-  // The sample at a position of this split.
-  SampleOrder::Sample SampleAt(uint64_t position) const;
-  // Micro-batches balanced together, in a step of `samples` samples.
-  uint32_t WindowSize(uint32_t samples) const;
-  // Appends the schedule of `count` samples, which are whole micro-batches, to
-  // `schedule`.
-  absl::Status AddWindow(const MicroBatchShape& shape, uint64_t first_position,
-                         uint32_t count, v1::StepSchedule* schedule) const;
+  // Samples in order, and their packs; no packs: none is given.
+  struct Ordered {
+    std::vector<SampleOrder::Sample> samples;
+    std::vector<uint32_t> packs;
+  };
+  // The samples at positions of this split, which are of one step or the same
+  // order. Errors: as PlanRows::Read; OUT_OF_RANGE (the plan ends before).
+  absl::StatusOr<Ordered> SamplesAt(PositionRange positions) const;
+  // Micro-batches balanced together, unless packs are filled.
+  uint32_t WindowSize() const;
+  // Appends the schedule of `samples`, of which sizes are not known, to
+  // `schedule`. They are whole micro-batches, or with packing.mode `scheduled`
+  // a whole step, whose packs are `packs` if these are not empty.
+  absl::Status AddWindow(const MicroBatchShape& shape,
+                         std::vector<ScheduledSample> samples,
+                         const std::vector<uint32_t>& packs,
+                         v1::StepSchedule* schedule) const;
   SampleImages Images(const SampleOrder::Sample& sample,
                       const std::vector<TileShape>& sides) const {
     return GetSampleImages(config_, sample.source, sample.ordinal, sample.epoch,
@@ -180,6 +174,8 @@ class ConfiguredScheduler final : public Scheduler {
   // The numbers, in config_ and indexes_, of order_'s sources.
   const std::vector<uint32_t> sources_;
   const SampleOrder order_;
+  const StepPositions steps_;
+  const PlanData plan_;
   const MicroBatchShape shape_;           // without costs, which differ by step
   const std::optional<PackShape> packs_;  // only with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;
@@ -196,10 +192,82 @@ const Scheduler* ConfiguredScheduler::Find(v1::Split split) const {
   return this;
 }
 
-SampleOrder::Sample ConfiguredScheduler::SampleAt(uint64_t position) const {
-  SampleOrder::Sample sample = order_.At(position);
-  sample.source = sources_[sample.source];
-  return sample;
+absl::StatusOr<ConfiguredScheduler::Ordered> ConfiguredScheduler::SamplesAt(
+    PositionRange positions) const {
+  Ordered ordered;
+  ordered.samples.reserve(positions.end - positions.first);
+  if (plan_.rows != nullptr && positions.first >= plan_.first_position) {
+    const uint64_t first = positions.first - plan_.first_position;
+    const uint64_t end = positions.end - plan_.first_position;
+    if (end > plan_.rows->starts().back()) {
+      return absl::OutOfRangeError(
+          absl::StrCat("order.plan has ", plan_.rows->starts().back(),
+                       " rows; row ", end - 1, " was requested"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<PlanRow> rows,
+                             plan_.rows->Read(first, end - first));
+    for (const PlanRow& row : rows) {
+      ordered.samples.push_back({row.source, row.ordinal, 0});
+      if (row.pack != PlanRow::kNoPack) ordered.packs.push_back(row.pack);
+    }
+    return ordered;
+  }
+  for (uint64_t at = positions.first; at < positions.end; ++at) {
+    SampleOrder::Sample sample = order_.At(at);
+    sample.source = sources_[sample.source];
+    ordered.samples.push_back(sample);
+  }
+  return ordered;
+}
+
+absl::StatusOr<v1::GetMixtureResponse> ConfiguredScheduler::MixtureBefore(
+    uint64_t step) const {
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t position, steps_.First(step));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<PositionRange> before,
+                           steps_.Before(step));
+  // What the configured order draws, then the rows of a plan.
+  const uint64_t ordered_end = plan_.rows == nullptr
+                                   ? position
+                                   : std::min(position, plan_.first_position);
+  const size_t sources = sources_.size();
+  std::vector<SampleOrder::Drawn> all(sources), trained(sources);
+  order_.AddDrawn(0, ordered_end, &all);
+  v1::GetMixtureResponse mixture;
+  mixture.set_step(step);
+  for (const PositionRange& range : before) {
+    mixture.set_samples(mixture.samples() + range.end - range.first);
+    order_.AddDrawn(std::min(range.first, ordered_end),
+                    std::min(range.end, ordered_end), &trained);
+  }
+  std::vector<double> shares = order_.SharesAt(ordered_end);
+  if (plan_.rows != nullptr && position >= plan_.first_position) {
+    const uint64_t rows = plan_.rows->starts().back();
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::vector<uint64_t> drawn,
+        plan_.rows->CountSources(position - plan_.first_position));
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<uint64_t> whole,
+                             plan_.rows->CountSources(rows));
+    // A plan wants what it writes.
+    for (size_t s = 0; s < sources; ++s) {
+      const uint64_t count = drawn[sources_[s]];
+      all[s].samples += count;
+      trained[s].samples += count;
+      trained[s].wanted += static_cast<double>(count);
+      shares[s] = static_cast<double>(whole[sources_[s]]) / rows;
+    }
+  }
+  for (size_t s = 0; s < sources; ++s) {
+    v1::GetMixtureResponse::Source* source = mixture.add_sources();
+    source->set_name(order_.sources()[s].name);
+    source->set_size(order_.sources()[s].size);
+    source->set_samples(trained[s].samples);
+    source->set_skipped(all[s].samples - trained[s].samples);
+    source->set_weight(shares[s]);
+    if (mixture.samples() > 0) {
+      source->set_wanted_share(trained[s].wanted / mixture.samples());
+    }
+  }
+  return mixture;
 }
 
 absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
@@ -217,12 +285,15 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
     uint64_t step) const {
   if (job_.end_step() != 0 && step >= job_.end_step()) {
     return absl::OutOfRangeError(absl::StrCat(
-        "the data end before step ", job_.end_step(), " (order.epochs is ",
-        config_.order().epochs(), "); step ", step, " was requested"));
+        "the data end before step ", job_.end_step(),
+        plan_.rows != nullptr
+            ? std::string(" (the end of order.plan)")
+            : absl::StrCat(" (order.epochs is ", config_.order().epochs(), ")"),
+        "; step ", step, " was requested"));
   }
-  BALLAST_ASSIGN_OR_RETURN(const uint64_t first_position,
-                           FirstPosition(job_, step));
-  const uint32_t samples = SamplesOfStep(job_, step);
+  BALLAST_ASSIGN_OR_RETURN(const PositionRange positions, steps_.Of(step));
+  BALLAST_ASSIGN_OR_RETURN(const Ordered ordered, SamplesAt(positions));
+  const uint32_t samples = ordered.samples.size();
   v1::StepSchedule schedule;
   schedule.set_step(step);
   schedule.set_split(job_.split());
@@ -238,13 +309,19 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
   // Each window of micro-batches is balanced together; the last of a step may
   // be shorter.
   const uint32_t micro = config_.batch().micro();
-  const uint32_t window = WindowSize(samples) * micro;
+  const uint32_t window = packs_ ? samples : WindowSize() * micro;
   for (uint32_t done = 0; done < samples; done += window) {
+    std::vector<ScheduledSample> part(std::min(window, samples - done));
+    for (uint32_t i = 0; i < part.size(); ++i) {
+      part[i].position = positions.first + done + i;
+      part[i].sample = ordered.samples[done + i];
+    }
     BALLAST_RETURN_IF_ERROR(
-        AddWindow(shape, first_position + done,
-                  std::min<uint32_t>(window, samples - done), &schedule));
+        AddWindow(shape, std::move(part), ordered.packs, &schedule));
   }
-  if (config_.balance().order() == v1::Balance::ORDER_PIPELINE) {
+  // A plan file's packs are in the order in which they run.
+  if (config_.balance().order() == v1::Balance::ORDER_PIPELINE &&
+      ordered.packs.empty()) {
     OrderForPipeline(&schedule);
   }
   return schedule;
@@ -284,8 +361,7 @@ void ConfiguredScheduler::OrderForPipeline(v1::StepSchedule* schedule) const {
   schedule->mutable_micro_batches()->Swap(&ordered);
 }
 
-uint32_t ConfiguredScheduler::WindowSize(uint32_t samples) const {
-  if (packs_) return samples / config_.batch().micro();
+uint32_t ConfiguredScheduler::WindowSize() const {
   return config_.balance().scope() == v1::Balance::SCOPE_WINDOW
              ? config_.balance().window()
              : 1;
@@ -339,23 +415,19 @@ absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
                                ":", sample.ordinal));
 }
 
-absl::Status ConfiguredScheduler::AddWindow(const MicroBatchShape& shape,
-                                            uint64_t first_position,
-                                            uint32_t count,
-                                            v1::StepSchedule* schedule) const {
-  std::vector<ScheduledSample> samples(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    samples[i].position = first_position + i;
-    samples[i].sample = SampleAt(first_position + i);
-  }
+absl::Status ConfiguredScheduler::AddWindow(
+    const MicroBatchShape& shape, std::vector<ScheduledSample> samples,
+    const std::vector<uint32_t>& packs, v1::StepSchedule* schedule) const {
   Prefetch(samples);
   BALLAST_RETURN_IF_ERROR(PlanAhead(samples));
   for (ScheduledSample& sample : samples) {
     BALLAST_RETURN_IF_ERROR(Measure(&sample));
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<Ownership> owners,
-                           packs_ ? AssignPackedOwners(samples, shape, *packs_)
-                                  : AssignOwners(samples, shape));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<Ownership> owners,
+      !packs_         ? AssignOwners(samples, shape)
+      : packs.empty() ? AssignPackedOwners(samples, shape, *packs_)
+                      : AssignGivenPacks(samples, packs, shape, *packs_));
   for (const Ownership& ownership : owners) {
     v1::MicroBatchSchedule* micro_batch = schedule->add_micro_batches();
     *micro_batch = MakeMicroBatch(samples, ownership,
@@ -425,10 +497,21 @@ v1::Job MakeJob(const v1::Config& config,
   return job;
 }
 
+void SetRanges(const std::vector<v1::StepRange>& steps, v1::Job* job) {
+  if (steps.size() > 1 || SamplesOfStep(*job, 0) != steps[0].samples()) {
+    job->mutable_step_ranges()->Assign(steps.begin(), steps.end());
+  }
+}
+
+// Sets the job's global_batch to `samples`, rounded up to whole micro-batches.
+void SetLargest(uint64_t samples, v1::Job* job) {
+  job->set_global_batch(AlignUp(samples, job->micro_batch()));
+}
+
 absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
     const v1::Config& job_config,
-    const std::vector<const SourceIndex*>& indexes, v1::Split split,
-    const std::shared_ptr<const ImageRecipe>& recipe) {
+    const std::vector<const SourceIndex*>& indexes,
+    const SchedulerInputs& inputs, v1::Split split) {
   const v1::Config config = ConfigOfSplit(job_config, split);
   std::vector<uint32_t> numbers = SourcesOfSplit(config, split);
   std::vector<SampleOrder::Source> sources;
@@ -445,30 +528,75 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
                        std::max(source.shuffle_groups(), 1u)});
   }
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
-  BALLAST_ASSIGN_OR_RETURN(StepPlan plan, PlanSteps(config, split));
+  BALLAST_ASSIGN_OR_RETURN(StepPlan configured, PlanSteps(config, split));
   // One fingerprint covers the sizes of all splits.
   BALLAST_ASSIGN_OR_RETURN(const std::vector<BatchSize> sizes,
                            BatchSizes(job_config.batch()));
+  v1::Fingerprint fingerprint =
+      ScheduleFingerprint(job_config, indexes, split, sizes, inputs.plan.get());
   v1::Job job = MakeJob(config, shape.modules);
   job.set_split(split);
-  if (plan.steps.size() > 1 ||
-      SamplesOfStep(job, 0) != plan.steps[0].samples()) {
-    job.mutable_step_ranges()->Add(plan.steps.begin(), plan.steps.end());
+  BALLAST_ASSIGN_OR_RETURN(ModelImages images,
+                           ModelImages::Create(config.model(), inputs.recipe));
+  const auto make_order = [&](const std::vector<SampleOrder::Change>& changes) {
+    return SampleOrder(sources, changes,
+                       SeedOfSplit(config.order().seed(), split),
+                       config.order().shuffle());
+  };
+  const bool is_filled = split == v1::SPLIT_TRAIN && AreFilled(config);
+  const std::string name = StartsName(fingerprint);
+  FilledSteps filled;
+  std::vector<uint64_t> loaded;
+  if (is_filled) {
+    if (inputs.load_starts != nullptr) loaded = inputs.load_starts(name);
+    BALLAST_ASSIGN_OR_RETURN(
+        filled, FindFilledSteps(config, {make_order, numbers, indexes, images},
+                                loaded));
+    configured.mixtures = filled.mixtures;
+    configured.steps.resize(1);
+    configured.steps[0].set_samples(0);
+    SetLargest(filled.largest, &job);
   }
+  SampleOrder order = make_order(configured.mixtures);
+  std::shared_ptr<const StepStarts> starts = filled.steps;
+  PlanData plan;
+  if (split == v1::SPLIT_TRAIN) plan.rows = inputs.plan;
+  uint64_t first_own_step = 0;
+  if (plan.rows != nullptr) {
+    BALLAST_RETURN_IF_ERROR(CheckBeforePlan(config, *plan.rows));
+    first_own_step = plan.rows->first_step();
+    v1::Job before = job;
+    SetRanges(configured.steps, &before);
+    BALLAST_ASSIGN_OR_RETURN(plan.first_position,
+                             FirstPosition(before, first_own_step));
+    starts = MakePlanStarts(plan);
+    AddPlanRanges(plan, config.batch().micro(), &configured.steps);
+    SetLargest(std::max<uint64_t>(LargestStep(*plan.rows), job.global_batch()),
+               &job);
+  }
+  SetRanges(configured.steps, &job);
+  StepPositions steps(job, first_own_step, starts, filled.skips);
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PackShape> packs,
                            MakePackShape(config, job));
-  SampleOrder order(std::move(sources), plan.mixtures,
-                    SeedOfSplit(config.order().seed(), split),
-                    config.order().shuffle());
-  BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step,
-                           EndStep(config, job, order));
-  job.set_end_step(end_step);
-  job.set_steps_per_epoch(StepsBefore(job, order.GetEnd(1)));
-  BALLAST_ASSIGN_OR_RETURN(ModelImages images,
-                           ModelImages::Create(config.model(), recipe));
+  if (plan.rows != nullptr) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckPlanSteps(config, *plan.rows, packs, indexes, images));
+    job.set_end_step(first_own_step + plan.rows->starts().size() - 1);
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step,
+                             EndStep(config, split, steps, order));
+    job.set_end_step(end_step);
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t an_epoch,
+                             steps.CountEnded(order.GetEnd(1)));
+    job.set_steps_per_epoch(an_epoch);
+  }
+  if (is_filled && inputs.save_starts != nullptr &&
+      filled.steps->known().size() > loaded.size()) {
+    inputs.save_starts(name, filled.steps->known());
+  }
   return std::make_unique<ConfiguredScheduler>(
-      config, indexes, std::move(numbers), std::move(order), std::move(shape),
-      packs, ScheduleFingerprint(job_config, indexes, split, sizes),
+      config, indexes, std::move(numbers), std::move(order), std::move(steps),
+      std::move(plan), std::move(shape), packs, std::move(fingerprint),
       std::move(job), std::move(images));
 }
 
@@ -476,7 +604,7 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     const v1::Config& given, const std::vector<const SourceIndex*>& indexes,
-    std::shared_ptr<const ImageRecipe> recipe) {
+    const SchedulerInputs& inputs) {
   v1::Config config = given;
   BALLAST_RETURN_IF_ERROR(ResolveVideos(indexes, &config));
   if (SourcesOfSplit(config, v1::SPLIT_TRAIN).empty()) {
@@ -485,11 +613,11 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   }
   BALLAST_ASSIGN_OR_RETURN(
       std::unique_ptr<ConfiguredScheduler> train,
-      CreateOfSplit(config, indexes, v1::SPLIT_TRAIN, recipe));
+      CreateOfSplit(config, indexes, inputs, v1::SPLIT_TRAIN));
   for (const v1::Split split : GetSplits(config)) {
     if (split == v1::SPLIT_TRAIN) continue;
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> other,
-                             CreateOfSplit(config, indexes, split, recipe));
+                             CreateOfSplit(config, indexes, inputs, split));
     train->Own(std::move(other));
   }
   return train;
@@ -502,6 +630,11 @@ absl::StatusOr<v1::GetMixtureResponse> Scheduler::MixtureBefore(
 
 Scheduler::OrderedSample Scheduler::OrderedAt(uint64_t /*position*/) const {
   return {UINT32_MAX, 0, 0};
+}
+
+absl::StatusOr<std::optional<uint64_t>> Scheduler::StepOf(
+    uint64_t position) const {
+  return StepOfPosition(job(), position);
 }
 
 absl::StatusOr<const Scheduler*> Scheduler::OfSplit(v1::Split split) const {

@@ -2,8 +2,10 @@
 #define BALLAST_SERVER_SCHEDULE_SCHEDULER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,15 +17,9 @@
 #include "server/corpus/index/source_index.h"
 #include "server/recipe/image_recipe.h"
 #include "server/schedule/ownership.h"
-#include "server/schedule/sample_order.h"
+#include "server/schedule/plan_rows.h"
 
 namespace ballast {
-
-// Counts what the steps before `step` of a split draw from each source. Pure.
-// Errors: OUT_OF_RANGE (the step's positions do not fit 64 bits).
-absl::StatusOr<v1::GetMixtureResponse> ReportMixture(const SampleOrder& order,
-                                                     const v1::Job& job,
-                                                     uint64_t step);
 
 // The limits of packs; nullopt unless packing.mode is `scheduled`. `job` has
 // its step sizes. Errors: INVALID_ARGUMENT (balance.delivery `off`; no language
@@ -31,6 +27,22 @@ absl::StatusOr<v1::GetMixtureResponse> ReportMixture(const SampleOrder& order,
 // ranks).
 absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
                                                        const v1::Job& job);
+
+// What a scheduler takes beside configuration and indexes.
+struct SchedulerInputs {
+  // The rows of order.plan, whose sources are those of the configuration; null:
+  // it is not set.
+  std::shared_ptr<const PlanRows> plan = nullptr;
+  // model.recipe; null: none.
+  std::shared_ptr<const ImageRecipe> recipe = nullptr;
+  // With batch.tokens or batch.packs: return the starts of steps that were
+  // saved under a name, or none, and save them. Null: nothing is kept.
+  std::function<std::vector<uint64_t>(const std::string& name)> load_starts =
+      nullptr;
+  std::function<void(const std::string& name,
+                     const std::vector<uint64_t>& starts)>
+      save_starts = nullptr;
+};
 
 // Computes the schedule of any step of one split. Immutable after Create, hence
 // thread-safe. Schedulers made from equal configurations and indexes return
@@ -42,14 +54,16 @@ class Scheduler {
   // Creates the scheduler of train, which owns the schedulers of the other
   // splits. `config` is a loaded configuration in which model.tokenizer has
   // been replaced by the tokenizer's digest, and model.recipe by the name of
-  // `recipe`. `indexes[i]` belongs to
+  // inputs.recipe. `indexes[i]` belongs to
   // config.sources(i), is not owned and must outlive the scheduler. Errors:
   // INVALID_ARGUMENT (an empty source; no source with `split: train`;
   // packing.mode `scheduled` with settings that rule it out; order.epochs so
-  // small that the data end within the first step; as BatchSizes).
+  // small that the data end within the first step; a plan that the other keys
+  // rule out; as BatchSizes). With batch.tokens or batch.packs reads the
+  // lengths of an epoch's samples, or of order.epochs.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
       const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
-      std::shared_ptr<const ImageRecipe> recipe = nullptr);
+      const SchedulerInputs& inputs = {});
 
   // Computes the schedule of `step`. Errors: OUT_OF_RANGE (the data end before
   // the step, see job().end_step(); its positions do not fit 64 bits),
@@ -82,14 +96,20 @@ class Scheduler {
       uint64_t step) const;
 
   // The sample at a position of the split, as its source and its number there;
-  // for the order in which a cache will need them. O(log changes). The source
-  // is UINT32_MAX for a scheduler without sources, in tests.
+  // for the order in which a cache will need them. O(log changes); of a plan
+  // file blocks on the disk. The source is UINT32_MAX for a scheduler without
+  // sources, in tests, and where a plan file has no such row or cannot be read.
   struct OrderedSample {
     uint32_t source = 0;  // in config.sources
     uint64_t ordinal = 0;
     uint64_t epoch = 0;  // completed passes through the source
   };
   virtual OrderedSample OrderedAt(uint64_t position) const;
+
+  // The step that consumes a position of the split; nullopt if order.skips
+  // leaves it out. Errors: as StepPositions::Find.
+  virtual absl::StatusOr<std::optional<uint64_t>> StepOf(
+      uint64_t position) const;
 
   // The job's scheduler of `split`, which lives as long as this one, the
   // scheduler of train. Errors: as CheckSplit (proto/schedule/split.h).

@@ -125,14 +125,6 @@ void DropRanks(v1::StepBalance* balance) {
   }
 }
 
-namespace {
-
-// The weights of train's sources from a step on.
-struct WeightsFrom {
-  uint64_t step = 0;
-  std::vector<double> weights;
-};
-
 std::vector<WeightsFrom> GetWeights(const v1::Config& config) {
   const std::vector<uint32_t> sources = SourcesOfSplit(config, v1::SPLIT_TRAIN);
   WeightsFrom now;
@@ -151,6 +143,8 @@ std::vector<WeightsFrom> GetWeights(const v1::Config& config) {
   }
   return all;
 }
+
+namespace {
 
 // Walks through the steps of train in ascending order.
 class Planner {
@@ -302,20 +296,36 @@ std::optional<uint64_t> FirstAlteredStep(const v1::Config& a,
   return differences.front().first;
 }
 
-absl::StatusOr<uint64_t> EndStep(const v1::Config& config, const v1::Job& job,
+uint64_t PackRoom(const v1::Config& config) {
+  const v1::Topology::Module* const language = FindLanguage(config);
+  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED ||
+      language == nullptr) {
+    return 0;
+  }
+  return uint64_t{config.packing().max_tokens_per_rank()} * language->cp() *
+         Grid(config.topology());
+}
+
+uint32_t StepUnit(const v1::Config& config) {
+  return config.batch().micro() *
+         std::max(config.packing().virtual_pipeline_group(), 1u);
+}
+
+absl::StatusOr<uint64_t> EndStep(const v1::Config& config, v1::Split split,
+                                 const StepPositions& steps,
                                  const SampleOrder& order) {
   const uint32_t epochs = config.order().epochs();
-  if (epochs == 0 || job.split() != v1::SPLIT_TRAIN) return 0;
+  if (epochs == 0 || split != v1::SPLIT_TRAIN) return 0;
   const uint64_t samples = order.GetEnd(epochs);
-  const uint64_t steps = StepsBefore(job, samples);
-  if (steps == 0) {
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t end, steps.CountEnded(samples));
+  if (end == 0) {
+    BALLAST_ASSIGN_OR_RETURN(const PositionRange first, steps.Of(0));
     return absl::InvalidArgumentError(
         absl::StrCat("order.epochs is ", epochs, ", so the data end at ",
                      samples, " samples; wanted at least one step of ",
-                     job.step_ranges().empty() ? "batch.global " : "",
-                     SamplesOfStep(job, 0), " samples"));
+                     first.end - first.first, " samples"));
   }
-  return steps;
+  return end;
 }
 
 }  // namespace ballast

@@ -14,6 +14,7 @@
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
 #include "server/schedule/sample_order.h"
+#include "server/schedule/step_positions.h"
 
 namespace ballast {
 
@@ -40,6 +41,16 @@ struct StepPlan {
   std::vector<SampleOrder::Change> mixtures;
 };
 
+// The weights of train's sources, in the order of SourcesOfSplit, from a step
+// on.
+struct WeightsFrom {
+  uint64_t step = 0;
+  std::vector<double> weights;
+};
+
+// The weights of a configuration by step; the first entry is that of step 0.
+std::vector<WeightsFrom> GetWeights(const v1::Config& config);
+
 // Computes the plan of a loaded configuration. Splits other than train have no
 // changes. Pure. A step depends only on changes at this step or before, and on
 // changes among the steps whose data a skip before it leaves out (AltersFrom).
@@ -58,11 +69,20 @@ uint64_t AltersFrom(const v1::Order& order, uint64_t step);
 std::optional<uint64_t> FirstAlteredStep(const v1::Config& a,
                                          const v1::Config& b);
 
-// The first step without data of a split with `order`; 0: the data never end,
-// as for any split but train. An incomplete step is not run. `job` has its
-// split and step_ranges. Errors: INVALID_ARGUMENT (order.epochs so small that
-// no step has data).
-absl::StatusOr<uint64_t> EndStep(const v1::Config& config, const v1::Job& job,
+// Tokens that the packs of a micro-batch hold, with packing.mode `scheduled`; 0
+// with other modes.
+uint64_t PackRoom(const v1::Config& config);
+
+// Samples of which a step of batch.tokens has whole multiples: those of
+// packing.virtual_pipeline_group micro-batches.
+uint32_t StepUnit(const v1::Config& config);
+
+// The first step without data of a split with `order` and `steps`; 0: the data
+// never end, as for any split but train. An incomplete step is not run. Errors:
+// INVALID_ARGUMENT (order.epochs so small that no step has data); as
+// StepPositions.
+absl::StatusOr<uint64_t> EndStep(const v1::Config& config, v1::Split split,
+                                 const StepPositions& steps,
                                  const SampleOrder& order);
 
 }  // namespace ballast

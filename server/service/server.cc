@@ -245,7 +245,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
                            FindServersOfRanks(opened->config));
   parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
-                                       GetGeometry(scheduler->job()));
+                                       GetGeometry(scheduler->job()),
+                                       PackRoom(opened->config));
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(opened), std::move(keeper), read_policy,
                        std::move(security), identity, std::move(parts)));

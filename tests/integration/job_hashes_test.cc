@@ -1,7 +1,8 @@
 // Hashes of whole jobs: their schedules as messages and as JSON, all blocks,
 // and the samples and embedding plans of all packed batches. A change of the
-// code that is not meant to change what jobs train on leaves them as they are.
-// Fingerprints are left out.
+// code that is not meant to change what jobs train on leaves them as they are,
+// and so does a plan file that was exported from the job. Fingerprints are left
+// out.
 
 #include <cstdint>
 #include <cstring>
@@ -22,6 +23,9 @@
 #include "proto/block/block_layout.h"
 #include "proto/schedule/schedule_table.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/parquet/parquet_file.h"
+#include "server/job/job_setup.h"
+#include "server/plan/plan_export.h"
 #include "tests/fakes/plain_picture.h"
 #include "tests/fakes/test_cluster.h"
 
@@ -195,6 +199,38 @@ void AddBatch(const PackedBatch& batch, Hash* hash) {
   }
 }
 
+// The hashes of schedules, blocks and batches of the first steps.
+std::string RunJob(const LoadedConfig& config) {
+  const auto cluster = TestCluster::Start(config, 2);
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  if (!cluster.ok()) return "";
+  const auto client = LoaderClient::Create((*cluster)->addresses()[0]);
+  const auto attached = client->Attach({}, {});
+  EXPECT_TRUE(attached.ok()) << attached.status();
+  const auto batches = (*cluster)->RunRanks(0, kSteps);
+  EXPECT_TRUE(batches.ok()) << batches.status();
+  if (!attached.ok() || !batches.ok()) return "";
+  Hash of_batches;
+  for (const auto& [key, batch] : *batches) AddBatch(batch, &of_batches);
+  return absl::StrCat(ScheduleHash(client.get()), " ",
+                      BlockHash(client.get(), *attached), " ",
+                      of_batches.Hex());
+}
+
+// `config` with the plan file of its first steps in order.plan.
+LoadedConfig WithPlan(LoadedConfig config) {
+  const std::string path = Data() + "/plan.parquet";
+  const auto job = OpenJob(config);
+  EXPECT_TRUE(job.ok()) << job.status();
+  if (!job.ok()) return config;
+  const auto rows =
+      ExportPlan(job->config, *job->scheduler, 0, kSteps - 1, path);
+  EXPECT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows.value_or(0), kSteps * 24);
+  config.config.mutable_order()->set_plan(path);
+  return config;
+}
+
 class JobHashesTest : public ::testing::TestWithParam<Job> {};
 
 TEST_P(JobHashesTest, DoNotChange) {
@@ -216,20 +252,11 @@ TEST_P(JobHashesTest, DoNotChange) {
             job.more),
         "test.yaml", Data());
     ASSERT_TRUE(config.ok()) << config.status();
-    const auto cluster = TestCluster::Start(*config, 2);
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    const auto client = LoaderClient::Create((*cluster)->addresses()[0]);
-    const auto attached = client->Attach({}, {});
-    ASSERT_TRUE(attached.ok()) << attached.status();
-    const auto batches = (*cluster)->RunRanks(0, kSteps);
-    ASSERT_TRUE(batches.ok()) << batches.status();
-    Hash of_batches;
-    for (const auto& [key, batch] : *batches) AddBatch(batch, &of_batches);
-    EXPECT_EQ(
-        absl::StrCat(ScheduleHash(client.get()), " ",
-                     BlockHash(client.get(), *attached), " ", of_batches.Hex()),
-        wanted.hashes)
+    EXPECT_EQ(RunJob(*config), wanted.hashes)
         << job.name << ", " << wanted.delivery;
+    if (!CheckParquetIsBuiltIn().ok()) continue;
+    EXPECT_EQ(RunJob(WithPlan(*config)), wanted.hashes)
+        << job.name << ", " << wanted.delivery << ", as a plan file gives it";
   }
 }
 

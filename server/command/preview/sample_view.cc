@@ -139,8 +139,8 @@ absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
     v1::Split split, uint64_t position) const {
   Place place;
   BALLAST_ASSIGN_OR_RETURN(place.scheduler, job_->scheduler->OfSplit(split));
-  const std::optional<uint64_t> step =
-      StepOfPosition(place.scheduler->job(), position);
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> step,
+                           place.scheduler->StepOf(position));
   if (!step.has_value()) {
     return absl::NotFoundError(
         absl::StrCat("position ", position,

@@ -1,6 +1,7 @@
 // Takes the place of Arrow where it is not built in.
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_writer.h"
+#include "server/corpus/parquet/plan_table.h"
 
 namespace ballast {
 
@@ -17,6 +18,16 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
 
 absl::StatusOr<std::unique_ptr<ParquetWriter>> ParquetWriter::Create(
     const std::string& /*path*/, bool /*checksums*/) {
+  return CheckParquetIsBuiltIn();
+}
+
+absl::StatusOr<std::unique_ptr<PlanTable>> PlanTable::Open(
+    const std::string& /*path*/) {
+  return CheckParquetIsBuiltIn();
+}
+
+absl::StatusOr<std::unique_ptr<PlanTableWriter>> PlanTableWriter::Create(
+    const std::string& /*path*/, bool /*with_keys*/) {
   return CheckParquetIsBuiltIn();
 }
 

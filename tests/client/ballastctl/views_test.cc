@@ -311,6 +311,17 @@ TEST(RunTopTest, AWrongAddressOrARefusalEndsIt) {
       RunAll({{}, absl::UnauthenticatedError("no token")}, &out)));
 }
 
+TEST(TopViewTest, ShowsTheStepsTokensAndTheFillOfItsPacks) {
+  Snapshot now;
+  now.balance = Balance(0);
+  now.balance->set_micro_batches(4);
+  now.balance->mutable_totals()->set_tokens(30720);
+  EXPECT_THAT(TopView(now, nullptr, {}), Not(HasSubstr("full")));
+  now.balance->set_pack_room(32768);
+  EXPECT_THAT(TopView(now, nullptr, {}),
+              HasSubstr("in 4 micro-batches, packs 93.8 % full"));
+}
+
 TEST(TopViewTest, RatesAreSinceTheViewBefore) {
   const Snapshot before = Busy(100);
   Snapshot now = Busy(400);

@@ -123,6 +123,40 @@ class PlanTest(tools.CorpusTest):
                 },
             )
 
+    def config_with(self, name, order):
+        with open(self.config, encoding="utf-8") as file:
+            return self.write(name, file.read() + "order: %s\n" % order)
+
+    def test_a_plan_file_plays_back(self):
+        plan = self.path("plan.parquet")
+        done = tools.run(
+            "ballast-server", "plan", "--config", self.config, "--export", plan,
+            "--steps", "1..2",
+        )  # fmt: skip
+        if b"--config=noarrow" in done.stderr:
+            self.skipTest("this build has no Parquet")
+        self.assertIn(b"wrote %d rows of steps 1 to 2" % (2 * GLOBAL), done.stdout)
+        planned = self.config_with("planned.yaml", "{plan: %s}" % plan)
+        steps = self.json_lines(
+            "ballast-server", "plan", "--config", planned, "--step", 0, "--steps", 3, "--json"
+        )
+        for found, wanted in zip(steps, self.steps):
+            self.assertNotEqual(found.pop("fingerprint"), wanted["fingerprint"])
+            self.assertEqual(found, {k: v for k, v in wanted.items() if k != "fingerprint"})
+        self.assertIn(
+            "the data end before step 3 (the end of order.plan)",
+            self.error("ballast-server", "plan", "--config", planned, "--step", 3),
+        )
+        self.assertRegex(
+            self.ok("ballast-server", "plan", "--diff", self.config, planned),
+            r"(?s)the data differ from step 1 on.*1  data  order\.plan",
+        )
+        said = self.ok(
+            "ballast-server", "pack", "--config", self.config, "--tokens", 8192, "--packs", 4,
+            "--out", self.path("packs.parquet"),
+        )  # fmt: skip
+        self.assertRegex(said, r"packed \d+ samples into \d+ packs of 8192 tokens, .* fill \d+")
+
     def split_config(self):
         """The configuration with both modules on 4 ranks and placement `split`."""
         with open(self.config, encoding="utf-8") as file:

@@ -114,6 +114,20 @@ TEST(StepRangesTest, AgreesWithAWalk) {
   EXPECT_EQ(positions[3].end, 41u);
 }
 
+TEST(StepRangesTest, StepsWithSizesOfTheirOwn) {
+  v1::Job job = JobOf({{0, 0, 8}, {3, 24, 0}});
+  EXPECT_EQ(SamplesOfStep(job, 2), 8u);
+  EXPECT_EQ(SamplesOfStep(job, 3), 0u);
+  EXPECT_EQ(SamplesOfStep(job, 99), 0u);
+  EXPECT_EQ(MostSamplesOfAStep(job), job.global_batch());
+  EXPECT_EQ(*FirstPosition(job, 3), 24u);
+  EXPECT_EQ(FirstPosition(job, 4).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(StepOfPosition(job, 23), 2u);
+  EXPECT_EQ(StepOfPosition(job, 24), std::nullopt);
+  EXPECT_EQ(SamplesBefore(job, 3), 24u);
+}
+
 TEST(StepRangesTest, PositionsThatDoNotFit) {
   for (const v1::Job& job : {JobOf({}), JobOf({{0, 0, 2}, {5, 16, 8}})}) {
     EXPECT_TRUE(FirstPosition(job, UINT64_MAX / 8 - 10).ok());

@@ -30,6 +30,18 @@ TEST(ParseByteSize, RefusesOtherText) {
   }
 }
 
+TEST(ParseCount, ReadsPowersOf1024) {
+  EXPECT_EQ(ParseCount("7"), 7u);
+  EXPECT_EQ(ParseCount("512Ki"), 524288u);
+  EXPECT_EQ(ParseCount("4Mi"), 4194304u);
+  EXPECT_EQ(ParseCount("1.5Ki"), 1536u);
+  EXPECT_EQ(ParseCount("1Ti"), uint64_t{1} << 40);
+  for (const char* text : {"", "Mi", "4M", "4MiB", "4 Mi", "-1", "4mi", "i",
+                           "1.5", "9Ei", "1e3"}) {
+    EXPECT_FALSE(ParseCount(text).has_value()) << text;
+  }
+}
+
 TEST(ParseUnsigned, AcceptsOnlyDigits) {
   EXPECT_EQ(ParseUnsigned("18446744073709551615"), ~uint64_t{0});
   EXPECT_EQ(ParseUnsigned("007"), 7u);

@@ -113,7 +113,8 @@ v1::Fingerprint Make(int text_version) {
   const v1::Config config = JobConfig(2, 2, 8, 4);
   const FakeSourceIndex index(FormulaSamples(8));
   return ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
-                             *BatchSizes(config.batch()), text_version);
+                             *BatchSizes(config.batch()), nullptr,
+                             text_version);
 }
 
 // Servers of releases that make other tokens of a text refuse each other.
@@ -202,7 +203,7 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
     const auto sizes = BatchSizes(loaded->config.batch());
     ASSERT_TRUE(sizes.ok()) << sizes.status();
     const v1::Fingerprint fingerprint = ScheduleFingerprint(
-        loaded->config, indexes, v1::SPLIT_TRAIN, *sizes, 3);
+        loaded->config, indexes, v1::SPLIT_TRAIN, *sizes, nullptr, 3);
     std::map<std::string, std::string> entries = {
         {"HASH",
          absl::StrCat(fingerprint.hash(), " ", fingerprint.data_hash())}};

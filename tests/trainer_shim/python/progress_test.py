@@ -59,6 +59,24 @@ class ProgressTest(tools.ToolTest):
                 with self.assertRaisesRegex(TypeError, "steps=.*order.epochs"):
                     len(loader)
 
+    def test_steps_of_tokens_say_their_micro_batches_one_by_one(self):
+        text = CONFIG.replace("global: 16", "tokens: 900") % 1
+        config = self.write("tokens.yaml", text)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                with self.assertRaisesRegex(TypeError, r"num_micro_batches\(step\)"):
+                    len(loader)
+                end = loader.job["end_step"]
+                wanted = [loader.num_micro_batches(step) for step in range(end + 1)]
+                self.assertEqual(wanted.pop(), 0)
+                self.assertGreater(len(set(wanted)), 1)
+                counts = [0] * end
+                for batch in loader:
+                    counts[batch.step] += 1
+                    if batch.num_micro_batches > 1:
+                        self.assertLessEqual(batch.step_totals.tokens, 900)
+                self.assertEqual(counts, wanted)
+
     def test_lightning_gets_no_state_of_a_loader_without_end(self):
         """It has fetched a batch by then that no step has trained on."""
         asks = {"__name__": "lightning.pytorch.utilities.combined_loader"}

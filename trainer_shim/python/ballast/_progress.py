@@ -14,12 +14,21 @@ Figure = Union[int, float]
 
 
 def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
-    """Micro-batches, as they are read, of the steps from `first` to before `end`."""
+    """Micro-batches, as they are read, of the steps from `first` to before `end`.
+
+    TypeError if only the schedules of these steps tell.
+    """
     ranges = job["step_ranges"] or [{"first_step": 0, "samples": job["global_batch"]}]
     total = 0
     for i, steps in enumerate(ranges):
         begin = max(first, steps["first_step"])
         stop = min(end, ranges[i + 1]["first_step"]) if i + 1 < len(ranges) else end
+        if stop > begin and not steps["samples"]:
+            raise TypeError(
+                "steps from %d on have sizes of their own (order.plan, batch.tokens, "
+                "batch.packs), so this loader's length is known only at its end: ask "
+                "num_micro_batches(step)" % steps["first_step"]
+            )
         total += max(0, stop - begin) * (steps["samples"] // job["micro_batch"])
     return int(total)
 
@@ -50,7 +59,8 @@ class Progress(ABC):
         """Batches from the loader's start to its end: `tqdm(loader)` shows them.
 
         A loader that continues from a `state_dict` starts there. TypeError, as for any
-        iterator without a length, if neither `steps` nor `order.epochs` ends it. With
+        iterator without a length, if neither `steps` nor the data end it, or if steps
+        have sizes of their own (`order.plan`, `batch.tokens`, `batch.packs`). With
         `packing.mode: scheduled`, where the number of batches of a step depends on its
         samples, this is an estimate: the number of micro-batches as they are read.
         Waits for a server if the loader is not open yet.
@@ -62,7 +72,7 @@ class Progress(ABC):
         if end is None:
             raise TypeError(
                 "this loader has no end, so no length: set Loader(steps=...) or, in the "
-                "configuration, order.epochs"
+                "configuration, order.epochs or order.plan"
             )
         return batches_between(self.job, self._first_step, end)
 

@@ -26,9 +26,11 @@ def batches_held(job: Mapping[str, Any]) -> int:
     groups of `packing.virtual_pipeline_group`. Only a bound: memory is taken for the
     batches that are held.
     """
-    samples = max(
-        [job["global_batch"], *(each["samples"] for each in job.get("step_ranges") or ())]
-    )
+    sizes = [each["samples"] for each in job.get("step_ranges") or ()]
+    samples = max([job["global_batch"], *sizes])
+    if 0 in sizes:
+        # Of steps with sizes of their own `global_batch` is the largest in the first epoch.
+        samples *= 2
     grid = min(module["dp"] for module in job["modules"])
     group = job.get("virtual_pipeline_group") or 1
     scheduled = -(-samples // (grid * group)) * group

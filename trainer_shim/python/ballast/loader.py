@@ -319,8 +319,8 @@ class Loader(Progress, Iterator[Batch]):
         not before the end of the steps or of the data.
 
         A pipeline schedule needs it before the step's first batch: with
-        `packing.mode: scheduled`, `batch.rampup` or `batch.changes` it differs from
-        step to step. Takes no batch. Waits for a server only if the loader has not
+        `packing.mode: scheduled`, `batch.rampup`, `batch.changes`, `batch.tokens` or
+        `order.plan` it differs from step to step. Takes no batch. Waits for a server only if the loader has not
         fetched the step's schedule yet.
 
         Args:

@@ -356,6 +356,12 @@ def check_sizes(
         ranks: data-parallel ranks, if the trainer's micro batch size is of one of them.
     """
     sizes = _sizes_from(job, step)
+    if 0 in sizes and cfg is not None:
+        raise FailedPrecondition(
+            "split %s: found steps of sizes of their own (order.plan, batch.tokens, batch.packs); "
+            "wanted one size, since Bridge's loop takes as many micro-batches of every step: set "
+            "batch.global, or take a loop that asks num_micro_batches(step)" % split
+        )
     if len(sizes) > 1 and cfg is not None:
         raise FailedPrecondition(
             "batch.global of split %s: found steps of %s samples; wanted one size, since Bridge's "
@@ -378,7 +384,7 @@ def check_sizes(
 
 
 def _sizes_from(job: Mapping[str, Any], step: int) -> List[int]:
-    """Sizes of the steps from `step` on, smallest first."""
+    """Sizes of the steps from `step` on, smallest first; 0: each has its own."""
     ranges = list(job.get("step_ranges", ()))
     ends: List[Optional[int]] = [each["first_step"] for each in ranges[1:]]
     pairs = zip(ranges, ends + [None])

@@ -202,8 +202,9 @@ class Batches(Iterator[Any]):
             return
         raise FailedPrecondition(
             "step %d: found %d micro-batches; the trainer takes %d of every step, and would train "
-            "on parts of two steps from here on: leave out batch.rampup, batch.changes and "
-            "packing.mode: scheduled, or take a loop that asks num_micro_batches(step)"
+            "on parts of two steps from here on: leave out batch.rampup, batch.changes, "
+            "batch.tokens, batch.packs, order.plan and packing.mode: scheduled, or take a loop "
+            "that asks num_micro_batches(step)"
             % (batch.step, batch.num_micro_batches, self._micro_batches)
         )
 

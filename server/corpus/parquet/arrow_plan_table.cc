@@ -1,0 +1,363 @@
+// Plan files through Arrow C++.
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/arrow/writer.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/parquet/arrow_values.h"
+#include "server/corpus/parquet/plan_table.h"
+
+namespace ballast {
+namespace {
+
+constexpr const char* kColumns[] = {"step",   "micro_batch", "pack",
+                                    "source", "sample",      "repeat"};
+constexpr int kSource = 3;
+constexpr int kSample = 4;
+constexpr int kRepeat = 5;
+
+// Runs `call`, which returns an arrow::Status, and makes errors and exceptions
+// of the library ours.
+template <typename Call>
+absl::Status Guard(const std::string& path, Call call) {
+  arrow::Status status;
+  try {
+    status = call();
+  } catch (const std::bad_alloc&) {
+    status = arrow::Status::OutOfMemory("");
+  } catch (const std::exception& error) {
+    status = arrow::Status::Invalid(error.what());
+  }
+  if (status.ok()) return absl::OkStatus();
+  const std::string reason = Printable(status.message());
+  if (status.IsIOError()) {
+    return absl::UnavailableError(
+        absl::StrCat(path, ": cannot be read: ", reason));
+  }
+  if (status.IsOutOfMemory()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path,
+        ": no memory to decode a row group; write smaller ones (pyarrow: "
+        "row_group_size)"));
+  }
+  return absl::DataLossError(
+      absl::StrCat(path, ": damaged or not Parquet: ", reason));
+}
+
+std::string NameColumns(const arrow::Schema& schema) {
+  return absl::StrJoin(schema.fields(), ", ",
+                       [](std::string* out, const auto& field) {
+                         absl::StrAppend(out, Printable(field->name()), " (",
+                                         field->type()->ToString(), ")");
+                       });
+}
+
+// Whether the values are whole numbers.
+bool IsWhole(const arrow::DataType& type) {
+  return arrow::is_integer(type.id());
+}
+
+// A column's value; nullopt if it is null. Values of 2^63 and more are -2.
+std::optional<int64_t> WholeAt(const arrow::Array& array, int64_t i) {
+  if (array.IsNull(i)) return std::nullopt;
+  switch (array.type_id()) {
+    case arrow::Type::INT64:
+      return static_cast<const arrow::Int64Array&>(array).Value(i);
+    case arrow::Type::INT32:
+      return static_cast<const arrow::Int32Array&>(array).Value(i);
+    case arrow::Type::UINT64: {
+      const uint64_t value =
+          static_cast<const arrow::UInt64Array&>(array).Value(i);
+      return value > std::numeric_limits<int64_t>::max()
+                 ? -2
+                 : static_cast<int64_t>(value);
+    }
+    default: {  // narrow enough for a double
+      const std::optional<double> value = NumberAt(array, i);
+      if (!value.has_value()) return std::nullopt;
+      return static_cast<int64_t>(*value);
+    }
+  }
+}
+
+class ArrowPlanTable final : public PlanTable {
+ public:
+  explicit ArrowPlanTable(std::string path) : path_(std::move(path)) {}
+
+  absl::Status Open() {
+    std::shared_ptr<arrow::Schema> schema;
+    BALLAST_RETURN_IF_ERROR(Guard(path_, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(file_, arrow::io::ReadableFile::Open(path_));
+      ARROW_ASSIGN_OR_RAISE(const auto reader, MakeReader());
+      metadata_ = reader->parquet_reader()->metadata();
+      return reader->GetSchema(&schema);
+    }));
+    for (const char* const name : kColumns) {
+      const int at = schema->GetFieldIndex(name);
+      const bool is_source = absl::string_view(name) == kColumns[kSource];
+      const bool is_sample = absl::string_view(name) == kColumns[kSample];
+      if (at >= 0) {
+        const arrow::DataType& type = PlainType(*schema->field(at)->type());
+        if (is_source ? IsBytes(type)
+                      : IsWhole(type) || (is_sample && IsBytes(type))) {
+          has_keys_ |= is_sample && IsBytes(type);
+          leaves_.push_back(metadata_->schema()->ColumnIndex(name));
+          continue;
+        }
+      }
+      if (at < 0 && absl::string_view(name) == kColumns[kRepeat]) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          path_, ": ", at < 0 ? "has no column " : "cannot use column ", name,
+          "; wanted step, micro_batch, pack (whole numbers; pack -1: none), "
+          "source (text), sample (whole numbers or text); its columns: ",
+          NameColumns(*schema)));
+    }
+    for (int i = 0; i < metadata_->num_row_groups(); ++i) {
+      const int64_t rows = metadata_->RowGroup(i)->num_rows();
+      if (rows < 0 || static_cast<uint64_t>(rows) > kMaxGroupRows) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            path_, ": row group ", i, " has ", rows, " rows; wanted at most ",
+            kMaxGroupRows, ": write smaller ones (pyarrow: row_group_size)"));
+      }
+      rows_.push_back(rows);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Span<const uint64_t> group_rows() const override { return rows_; }
+
+  absl::StatusOr<PlanColumns> Read(size_t group) const override {
+    std::shared_ptr<arrow::Table> table;
+    BALLAST_RETURN_IF_ERROR(Guard(path_, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(const auto reader, MakeReader());
+      ARROW_ASSIGN_OR_RAISE(
+          table, reader->ReadRowGroup(static_cast<int>(group), leaves_));
+      ARROW_ASSIGN_OR_RAISE(table, table->CombineChunks());
+      return table->Validate();
+    }));
+    uint64_t first_row = 0;
+    for (size_t g = 0; g < group; ++g) first_row += rows_[g];
+    PlanColumns columns;
+    if (rows_[group] == 0) return columns;
+    if (static_cast<uint64_t>(table->num_rows()) != rows_[group]) {
+      return absl::DataLossError(absl::StrCat(
+          path_, ": damaged: row group ", group, " has ", table->num_rows(),
+          " rows, and its footer says ", rows_[group]));
+    }
+    BALLAST_ASSIGN_OR_RETURN(columns.step, Numbers(*table, 0, first_row));
+    BALLAST_ASSIGN_OR_RETURN(columns.micro_batch,
+                             Numbers(*table, 1, first_row));
+    BALLAST_ASSIGN_OR_RETURN(columns.pack, Numbers(*table, 2, first_row));
+    BALLAST_RETURN_IF_ERROR(ReadSources(*table, first_row, &columns));
+    if (leaves_.size() > kRepeat) {
+      BALLAST_ASSIGN_OR_RETURN(columns.repeat,
+                               Numbers(*table, kRepeat, first_row));
+    }
+    if (!has_keys_) {
+      BALLAST_ASSIGN_OR_RETURN(columns.sample,
+                               Numbers(*table, kSample, first_row));
+      return columns;
+    }
+    const arrow::Array& keys = GetColumn(*table, kSample);
+    columns.key.reserve(keys.length());
+    for (int64_t i = 0; i < keys.length(); ++i) {
+      const auto key = BytesAt(keys, i);
+      if (!key.has_value()) return NoValue(kSample, first_row + i);
+      columns.key.emplace_back(*key);
+    }
+    return columns;
+  }
+
+ private:
+  arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> MakeReader()
+      const {
+    parquet::arrow::FileReaderBuilder builder;
+    ARROW_RETURN_NOT_OK(
+        builder.Open(file_, parquet::default_reader_properties(), metadata_));
+    // Decoded where it is called: no threads, no reads ahead.
+    parquet::ArrowReaderProperties properties(/*use_threads=*/false);
+    properties.set_pre_buffer(false);
+    builder.properties(properties);
+    return builder.Build();
+  }
+
+  // The column `kColumns[number]`, in one chunk.
+  static const arrow::Array& GetColumn(const arrow::Table& table, int number) {
+    return *table.GetColumnByName(kColumns[number])->chunk(0);
+  }
+
+  absl::Status NoValue(int number, uint64_t row) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": row ", row, ": ", kColumns[number],
+                     " is null; wanted a value in every row"));
+  }
+
+  absl::StatusOr<std::vector<int64_t>> Numbers(const arrow::Table& table,
+                                               int number,
+                                               uint64_t first_row) const {
+    const arrow::Array& array = GetColumn(table, number);
+    std::vector<int64_t> values(array.length());
+    for (int64_t i = 0; i < array.length(); ++i) {
+      const std::optional<int64_t> value = WholeAt(array, i);
+      if (!value.has_value()) return NoValue(number, first_row + i);
+      values[i] = *value;
+    }
+    return values;
+  }
+
+  absl::Status ReadSources(const arrow::Table& table, uint64_t first_row,
+                           PlanColumns* columns) const {
+    const arrow::Array& array = GetColumn(table, kSource);
+    columns->source.resize(array.length());
+    uint32_t last = 0;
+    for (int64_t i = 0; i < array.length(); ++i) {
+      const auto name = BytesAt(array, i);
+      if (!name.has_value()) return NoValue(kSource, first_row + i);
+      if (columns->names.empty() || columns->names[last] != *name) {
+        last = 0;
+        while (last < columns->names.size() && columns->names[last] != *name) {
+          ++last;
+        }
+        if (last == columns->names.size()) {
+          // Bounds the search for names that no configuration has.
+          constexpr size_t kMaxNames = 65536;
+          if (last == kMaxNames) {
+            return absl::InvalidArgumentError(absl::StrCat(
+                path_, ": row ", first_row + i, ": found more than ", kMaxNames,
+                " sources in a row group; wanted names of sources[]"));
+          }
+          columns->names.emplace_back(*name);
+        }
+      }
+      columns->source[i] = last;
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  std::shared_ptr<arrow::io::ReadableFile> file_;
+  std::shared_ptr<parquet::FileMetaData> metadata_;
+  std::vector<int> leaves_;  // of kColumns, as Parquet counts columns
+  std::vector<uint64_t> rows_;
+  bool has_keys_ = false;
+};
+
+class ArrowPlanTableWriter final : public PlanTableWriter {
+ public:
+  ArrowPlanTableWriter(std::string path, bool with_keys)
+      : path_(std::move(path)), with_keys_(with_keys) {}
+
+  absl::Status Open() {
+    return Write([&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(file_, arrow::io::FileOutputStream::Open(path_));
+      const auto properties = parquet::WriterProperties::Builder()
+                                  .compression(arrow::Compression::SNAPPY)
+                                  ->build();
+      ARROW_ASSIGN_OR_RAISE(
+          writer_,
+          parquet::arrow::FileWriter::Open(
+              *Schema(), arrow::default_memory_pool(), file_, properties));
+      return arrow::Status::OK();
+    });
+  }
+
+  absl::Status WriteGroup(const PlanColumns& columns) override {
+    return Write([&]() -> arrow::Status {
+      std::vector<std::shared_ptr<arrow::Array>> arrays;
+      for (const auto* numbers :
+           {&columns.step, &columns.micro_batch, &columns.pack}) {
+        ARROW_RETURN_NOT_OK(AddNumbers(*numbers, &arrays));
+      }
+      arrow::StringBuilder texts;
+      for (const uint32_t source : columns.source) {
+        ARROW_RETURN_NOT_OK(texts.Append(columns.names[source]));
+      }
+      ARROW_RETURN_NOT_OK(texts.Finish(&arrays.emplace_back()));
+      if (with_keys_) {
+        ARROW_RETURN_NOT_OK(texts.AppendValues(columns.key));
+        ARROW_RETURN_NOT_OK(texts.Finish(&arrays.emplace_back()));
+      } else {
+        ARROW_RETURN_NOT_OK(AddNumbers(columns.sample, &arrays));
+      }
+      std::vector<int64_t> repeat = columns.repeat;
+      repeat.resize(columns.size(), 0);
+      ARROW_RETURN_NOT_OK(AddNumbers(repeat, &arrays));
+      return writer_->WriteTable(*arrow::Table::Make(Schema(), arrays),
+                                 static_cast<int64_t>(columns.size()));
+    });
+  }
+
+  absl::Status Finish() override {
+    return Write([&]() -> arrow::Status {
+      ARROW_RETURN_NOT_OK(writer_->Close());
+      return file_->Close();
+    });
+  }
+
+ private:
+  template <typename Call>
+  absl::Status Write(Call call) {
+    const absl::Status status = Guard(path_, call);
+    if (status.ok()) return status;
+    return absl::UnavailableError(
+        absl::StrCat("cannot write a plan file: ", status.message()));
+  }
+
+  static arrow::Status AddNumbers(
+      const std::vector<int64_t>& numbers,
+      std::vector<std::shared_ptr<arrow::Array>>* arrays) {
+    arrow::Int64Builder builder;
+    ARROW_RETURN_NOT_OK(builder.AppendValues(numbers));
+    return builder.Finish(&arrays->emplace_back());
+  }
+
+  std::shared_ptr<arrow::Schema> Schema() const {
+    std::vector<std::shared_ptr<arrow::Field>> fields;
+    for (const char* const name : kColumns) {
+      const bool is_text = name == kColumns[kSource] ||
+                           (with_keys_ && name == kColumns[kSample]);
+      fields.push_back(
+          arrow::field(name, is_text ? arrow::utf8() : arrow::int64(), false));
+    }
+    return arrow::schema(fields);
+  }
+
+  const std::string path_;
+  const bool with_keys_;
+  std::shared_ptr<arrow::io::FileOutputStream> file_;
+  std::unique_ptr<parquet::arrow::FileWriter> writer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PlanTable>> PlanTable::Open(
+    const std::string& path) {
+  auto table = std::make_unique<ArrowPlanTable>(path);
+  BALLAST_RETURN_IF_ERROR(table->Open());
+  return std::unique_ptr<PlanTable>(std::move(table));
+}
+
+absl::StatusOr<std::unique_ptr<PlanTableWriter>> PlanTableWriter::Create(
+    const std::string& path, bool with_keys) {
+  auto writer = std::make_unique<ArrowPlanTableWriter>(path, with_keys);
+  BALLAST_RETURN_IF_ERROR(writer->Open());
+  return std::unique_ptr<PlanTableWriter>(std::move(writer));
+}
+
+}  // namespace ballast

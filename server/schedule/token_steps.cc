@@ -1,0 +1,100 @@
+#include "server/schedule/token_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/aligned_buffer.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+
+uint64_t StepFiller::Add(uint32_t length) {
+  const uint64_t before = taken_++;
+  if (fill_.tokens == 0) {
+    const uint64_t padded = AlignUp(length, fill_.align);
+    if (packs_ > 0 && tokens_ + padded <= fill_.pack_tokens) {
+      tokens_ += padded;
+      return 0;
+    }
+    tokens_ = padded;
+    if (++packs_ <= fill_.packs) return 0;
+    packs_ = 1;
+    return before;
+  }
+  unit_tokens_ += length;
+  if (taken_ % fill_.unit != 0) return 0;
+  const uint64_t unit_tokens = std::exchange(unit_tokens_, 0);
+  if (taken_ == fill_.unit || tokens_ + unit_tokens <= fill_.tokens) {
+    tokens_ += unit_tokens;
+    return 0;
+  }
+  tokens_ = unit_tokens;
+  return taken_ - fill_.unit;
+}
+
+TokenSteps::TokenSteps(const StepFill& fill, GetLengths get_lengths,
+                       uint64_t end, std::vector<uint64_t> known)
+    : fill_(fill),
+      get_lengths_(std::move(get_lengths)),
+      end_(end),
+      starts_(std::move(known)) {
+  if (starts_.empty()) starts_.push_back(0);
+}
+
+absl::Status TokenSteps::Extend(uint64_t count, uint64_t position) const {
+  // Lengths that are read at once: few for a short order, else enough for all
+  // cores.
+  constexpr uint64_t kFirstChunk = uint64_t{1} << 14;
+  constexpr uint64_t kMaxChunk = uint64_t{1} << 20;
+  constexpr uint64_t kMaxSamplesOfAStep = uint64_t{1} << 24;
+  uint64_t chunk = kFirstChunk;
+  // Of a step nothing remains in the next.
+  StepFiller filler(fill_);
+  const uint64_t origin = starts_.back();
+  uint64_t at = origin;
+  std::vector<uint32_t> lengths;
+  while (starts_.size() <= count && starts_.back() <= position) {
+    if (starts_.back() >= end_) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "step ", count, " of the data begins behind position ", end_,
+          "; so far steps of so many tokens or packs are counted"));
+    }
+    if (at - starts_.back() >= 2 * kMaxSamplesOfAStep) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("step ", starts_.size() - 1,
+                       " of the data takes more than ", kMaxSamplesOfAStep,
+                       " samples; wanted a smaller batch.tokens or "
+                       "batch.packs"));
+    }
+    lengths.resize(chunk);
+    BALLAST_RETURN_IF_ERROR(get_lengths_(at, absl::MakeSpan(lengths)));
+    for (const uint32_t length : lengths) {
+      const uint64_t begun = filler.Add(length);
+      if (begun != 0) starts_.push_back(origin + begun);
+    }
+    at += chunk;
+    chunk = std::min(2 * chunk, kMaxChunk);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> TokenSteps::Start(uint64_t n) const {
+  MutexLock lock(&mutex_);
+  BALLAST_RETURN_IF_ERROR(Extend(n, UINT64_MAX));
+  return starts_[n];
+}
+
+absl::StatusOr<uint64_t> TokenSteps::CountEnded(uint64_t position) const {
+  MutexLock lock(&mutex_);
+  BALLAST_RETURN_IF_ERROR(Extend(UINT64_MAX, position));
+  return std::upper_bound(starts_.begin(), starts_.end(), position) -
+         starts_.begin() - 1;
+}
+
+std::vector<uint64_t> TokenSteps::known() const {
+  MutexLock lock(&mutex_);
+  return starts_;
+}
+
+}  // namespace ballast
