@@ -79,10 +79,7 @@ absl::StatusOr<ImagePlan> ModelImages::Plan(const SampleImages& images,
                                             size_t i) const {
   const PlanFacts facts = images.Get(i);
   if (!has_plan()) {
-    BALLAST_ASSIGN_OR_RETURN(
-        ImagePlan plan, planner_.Plan(facts.height, facts.width, facts.images));
-    BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
-    return plan;
+    return planner_.Plan(facts.height, facts.width, facts.images);
   }
   absl::StatusOr<ImagePlan> plan = std::move(recipe_->Plan({&facts, 1})[0]);
   if (!plan.ok()) return plan.status();
@@ -170,12 +167,13 @@ absl::Status ModelImages::Finish(bool draws, ImagePlan* plan) const {
     return fault("no text=; wanted it, since the family ", of.name,
                  " writes marks of views or tiles");
   }
-  return CheckCanvases(*plan);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ModelImages::Share> ModelImages::Add(
     const SampleImages& images, size_t i, std::vector<ImageGrid>* grids) const {
   BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, Plan(images, i));
+  BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
   const uint32_t patch = family().patch;
   for (const PlanStage& stage : plan.stages) {
     const ImageGrid grid = {stage.crop.height, stage.crop.width,
@@ -198,6 +196,7 @@ absl::StatusOr<uint64_t> ModelImages::Placeholders(
   uint64_t total = 0;
   for (size_t i = 0; i < images.size(); ++i) {
     BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, Plan(images, i));
+    BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
     total += plan.placeholders;
   }
   return total;

@@ -46,20 +46,20 @@ class ModelImages {
   // The plan of image `i` of a sample, by the recipe or the family's rule. Of
   // images without `draw` whose recipe draws: their text alone, with as many
   // placeholders as any epoch may give. Pure; with a recipe it blocks while
-  // Python runs. Errors: INVALID_ARGUMENT (an image that cannot be resized, or
-  // whose canvas is larger than any image; a data fault by the recipe);
-  // UNAVAILABLE, as ImageRecipe::Plan.
+  // Python runs. Errors: INVALID_ARGUMENT (an image that cannot be resized; a
+  // data fault by the recipe); UNAVAILABLE, as ImageRecipe::Plan.
   absl::StatusOr<ImagePlan> Plan(const SampleImages& images, size_t i) const;
 
   // Has the recipe plan all images of these samples at once, so that Plan finds
   // them. Their errors are Plan's.
   void PlanAhead(absl::Span<const SampleImages> samples) const;
 
-  // Appends the grids of the crops of image `i` to `grids`. Errors: as Plan.
+  // Appends the grids of the crops of image `i` to `grids`. Errors: as Plan;
+  // INVALID_ARGUMENT (a canvas that is larger than any image).
   absl::StatusOr<Share> Add(const SampleImages& images, size_t i,
                             std::vector<ImageGrid>* grids) const;
 
-  // Placeholders of all images of a sample. Errors: as Plan.
+  // Placeholders of all images of a sample. Errors: as Add.
   absl::StatusOr<uint64_t> Placeholders(const SampleImages& images) const;
 
   const ImageFamily& family() const { return planner_.family(); }

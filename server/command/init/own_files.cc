@@ -229,6 +229,8 @@ OwnModel MakeModel(const std::string& type, const Json& config,
       "mean: ",
       three("image_mean", "mean"), "\nstd: ", three("image_std", "std"),
       "\n"
+      "# The token that ends a document, where it is not <|endoftext|>:\n"
+      "# end_of_text: \"</s>\"\n"
       "# Of `chat_template: checkpoint` nothing is needed here.\n"
       "chat_template: \"chatml\"\n");
   model.recipe.name = name + "_recipe.py";
