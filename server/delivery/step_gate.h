@@ -21,8 +21,10 @@ namespace ballast {
 class StepGate {
  public:
   static constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
-  // Steps that are kept as reached ahead of the first that is.
-  static constexpr uint64_t kAhead = 256;
+  // Steps that are kept as reached ahead of the first that is: one write of the
+  // disk for each so many steps, and as many more that a restarted server
+  // cannot change.
+  static constexpr uint64_t kAhead = 32;
 
   // Writes down that every step below `below` may have been reached, where a
   // crash cannot undo it. Called with a lock held; blocks on the disk.

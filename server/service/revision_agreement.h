@@ -35,6 +35,10 @@ class RevisionAgreement {
   // A change begins at least so many steps after those that ranks have reached,
   // so that no rank waits while servers agree.
   static constexpr uint64_t kMargin = 4;
+  // Steps after those that the other servers have reached which a server may
+  // have reached that has lost its file: ranks wait for each other in every
+  // step, so it is what servers and ranks prefetch.
+  static constexpr uint64_t kLost = 256;
 
   // `book` is on the disk, as from Recovered.
   explicit RevisionAgreement(v1::RevisionBook book) : book_(std::move(book)) {}

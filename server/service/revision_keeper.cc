@@ -643,7 +643,7 @@ absl::Status RevisionKeeper::Learn(const std::string& server,
   // Of a job that has begun, this server may have served as much as the others,
   // and a little more.
   const uint64_t below =
-      others_reached_ == 0 ? 0 : others_reached_ + StepGate::kAhead;
+      others_reached_ == 0 ? 0 : others_reached_ + RevisionAgreement::kLost;
   v1::RevisionBook complete;
   {
     MutexLock lock(&book_mutex_);

@@ -25,7 +25,7 @@ serve: {threads: 2, memory: 64MiB, prefetch_steps: 1}
 """
 # One block at a time, so that a rank needs its server at every batch.
 FLAGS = ["--max-bytes", 1, "--give-up-after", 60]
-FROM, STEPS = 60, 66
+FROM, STEPS = 90, 96
 
 
 class ChangedJobTest(tools.JobTest):

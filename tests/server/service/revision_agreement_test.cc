@@ -435,7 +435,8 @@ class SimulatedJob {
           if (!RevisionAgreement::IsComplete(message.known)) break;
           server.heard.insert(message.from);
           if (server.heard.size() + 1 == servers_.size()) {
-            const uint64_t below = server.others_reached + StepGate::kAhead;
+            const uint64_t below =
+                server.others_reached + RevisionAgreement::kLost;
             if (!Write(i, server.agreement->Complete(below))) return;
             server.gate->Raise(below);
           }
