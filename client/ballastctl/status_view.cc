@@ -32,8 +32,8 @@ constexpr char kExamples[] =
     "was\n"
     "asked), health (\"serving\" or \"not serving\"), refusal (only where the\n"
     "server serves no rank: why), fingerprint, data_fingerprint (what a\n"
-    "checkpoint must match), changes (of the running job) [{first_step,\n"
-    "fingerprint}], end_step (only where the data end: the first "
+    "checkpoint must match), changes (only of a job that was changed)\n"
+    "[{first_step, fingerprint}], end_step (only where the data end: the first "
     "step\n"
     "without), delivery,\n"
     "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
@@ -500,7 +500,6 @@ std::string StatusJson(const ServerReport& report) {
       {"health", HealthText(report)},
       {"fingerprint", report.attach.fingerprint().hash()},
       {"data_fingerprint", report.attach.fingerprint().data_hash()},
-      {"changes", ChangesJson(report)},
       {"delivery", DeliveryName(job.delivery())},
       {"modules", std::move(modules)},
       {"batch", {{"global", job.global_batch()}, {"micro", job.micro_batch()}}},
@@ -513,6 +512,7 @@ std::string StatusJson(const ServerReport& report) {
         {"position_axes", model.position_axes()},
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
+  if (!report.attach.revisions().empty()) json["changes"] = ChangesJson(report);
   for (const v1::StepRange& range : job.step_ranges()) {
     json["batch"]["changes"].push_back(
         {{"step", range.first_step()},

@@ -184,7 +184,7 @@ void AddPlan(CommandLine* line) {
 of each rank before and after balancing. Needs the index, but no server.
 With --export: writes them to a plan file, which order.plan trains on.
 With --diff: from which step on and in what two configurations differ; `data` is
-what the steps train on, `layout` who reads it and trains on it. JSON keys: step,
+what the steps train on, `layout` who reads and trains on it. JSON keys: step,
 of, key, old, new.
 With --changes: the steps of train at which the mixture or the batch size
 changes or data are left out, without an index. JSON keys: step, position (its

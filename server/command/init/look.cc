@@ -196,8 +196,10 @@ std::optional<SeenFiles::Format> GetFormat(const fs::path& file) {
     return SeenFiles::Format::kJsonl;
   }
   if (extension == ".parquet") return SeenFiles::Format::kParquet;
-  // Beside a .bin, which may hold anything.
-  if (extension == ".idx") return SeenFiles::Format::kMegatron;
+  // Beside a .bin, which may hold anything. NAME.tar.idx is Energon's.
+  if (extension == ".idx" && file.stem().extension() != ".tar") {
+    return SeenFiles::Format::kMegatron;
+  }
   return std::nullopt;
 }
 

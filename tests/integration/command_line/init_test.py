@@ -235,7 +235,7 @@ class InitTest(tools.ToolTest):
         self.lines(folder + "/missing.jsonl", missing)
         said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
         self.assertNotIn("info.json", said)
-        self.assertRegex(said, r"left out prompts.jsonl: .*prompts.jsonl: line 1: ")
+        self.assertRegex(said, r"prompts.jsonl: line 1: .*write `cook` in prompts_recipe.py")
         self.assertRegex(said, r"left out missing.jsonl: .* line 1: there is no no/such.jpg")
         self.assertRegex(said, r"the model: .*--model-dir")
 
