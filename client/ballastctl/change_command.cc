@@ -19,10 +19,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kExamples[] =
-    "  ballastctl --server 127.0.0.1:7070 change --config new.yaml "
-    "--from-step 12000 --dry-run\n"
-    "  ballastctl --server 127.0.0.1:7070 change --config new.yaml "
-    "--from-step 12000\n"
+    "  ballastctl --server a:7070 change --config b.yaml "
+    "--from-step 9000 --dry-run\n"
+    "  ballastctl --server a:7070 change --config b.yaml "
+    "--from-step 9000\n"
     "\n"
     "JSON keys: number (0: a dry run), first_step, fingerprint, earliest_step\n"
     "(from which the job can change now), differences [\"KEY: BEFORE -> "

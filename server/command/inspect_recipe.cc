@@ -295,8 +295,7 @@ pixels_microseconds, crops [{width, height, file}], same_in_another_process}].
 The crops are those that ranks get in that epoch; --crops writes them as PNG.)",
       "  ballast-server inspect recipe --config ballast.yaml --sample 17\n"
       "  ballast-server inspect recipe --config ballast.yaml --source chats\n"
-      "  ballast-server inspect recipe --config ballast.yaml --images --sample "
-      "17 --epoch 1 --crops crops",
+      "  ballast-server inspect recipe --config a.yaml --images --crops crops",
       [options] { return InspectRecipe(*options); });
   command->AddText("--config", &options->config, "configuration file")
       .Required()

@@ -72,8 +72,8 @@ which order.plan trains on with packing.mode: scheduled. Takes --window samples
 at a time in the order of training, and packs them first-fit decreasing. Nothing
 is copied: the file names samples. Prints the fill: the share of the packs'
 tokens that are not padding.)",
-      "  ballast-server pack --config ballast.yaml --tokens 8192 --packs 64 "
-      "--out packs.parquet",
+      "  ballast-server pack --config a.yaml --tokens 8192 --packs 64 "
+      "--out p.parquet",
       [options] { return Pack(*options); });
   command->AddText("--config", &options->config, "configuration file")
       .Required()
