@@ -18,6 +18,7 @@
 #include "server/audio/audio_families.h"
 #include "server/audio/audio_reader.h"
 #include "server/audio/log_mel.h"
+#include "server/command/inspect_files.h"
 #include "server/corpus/file.h"
 
 namespace ballast {
@@ -73,24 +74,12 @@ absl::Status InspectAudio(const InspectAudioOptions& options,
   }
   BALLAST_ASSIGN_OR_RETURN(LogMel features, LogMel::Create(*family));
   AudioReader reader;
-  size_t failed = 0;
-  for (const std::string& file : files) {
-    Json object = {{"file", file}};
-    const absl::Status status =
-        InspectFile(options, *family, file, &reader, &features, &object);
-    if (!status.ok()) {
-      ++failed;
-      object["error"] = std::string(status.message());
-    }
-    // A file's name may be any bytes; JSON allows only UTF-8.
-    out << object.dump(-1, ' ', false, Json::error_handler_t::replace)
-        << std::endl;
-    if (!out) return absl::UnavailableError("cannot write to standard output");
-  }
-  if (failed == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(failed, " of ", files.size(),
-                   " files failed; see `error` in their lines"));
+  return InspectFiles(
+      files, "files",
+      [&](const std::string& file, Json* object) {
+        return InspectFile(options, *family, file, &reader, &features, object);
+      },
+      out);
 }
 
 namespace {

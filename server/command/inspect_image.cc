@@ -16,6 +16,7 @@
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "proto/image/model_resampling.h"
+#include "server/command/inspect_files.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_images.h"
@@ -176,26 +177,14 @@ using InspectBytes = std::function<absl::Status(
 absl::Status InspectEach(const InspectBytes& inspect,
                          absl::Span<const std::string> files,
                          std::ostream& out) {
-  size_t failed = 0;
-  for (const std::string& file : files) {
-    nlohmann::ordered_json object = {{"file", file}};
-    const absl::StatusOr<std::string> bytes = ReadImageFile(file);
-    const absl::Status status =
-        bytes.ok() ? inspect(*bytes, object) : bytes.status();
-    if (!status.ok()) {
-      ++failed;
-      object["error"] = std::string(status.message());
-    }
-    // A file's name may be any bytes; JSON allows only UTF-8.
-    out << object.dump(-1, ' ', false,
-                       nlohmann::ordered_json::error_handler_t::replace)
-        << std::endl;
-    if (!out) return absl::UnavailableError("cannot write to standard output");
-  }
-  if (failed == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(failed, " of ", files.size(),
-                   " files failed; see `error` in their lines"));
+  return InspectFiles(
+      files, "files",
+      [&](const std::string& file,
+          nlohmann::ordered_json* object) -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const std::string bytes, ReadImageFile(file));
+        return inspect(bytes, *object);
+      },
+      out);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "common/sha256.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/command/inspect_files.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
 #include "server/image/image.h"
@@ -206,27 +207,15 @@ absl::Status InspectVideos(const InspectVideoOptions& options,
                            absl::Span<const std::string> files,
                            std::ostream& out) {
   VideoReader reader(1);
-  size_t failed = 0;
-  for (const std::string& file : files) {
-    Json object = {{"file", file}};
-    std::error_code error;
-    const absl::Status status =
-        std::filesystem::is_directory(file, error)
-            ? InspectFolder(options, file, &object)
-            : InspectFile(options, file, &reader, &object);
-    if (!status.ok()) {
-      ++failed;
-      object["error"] = std::string(status.message());
-    }
-    // A file's name may be any bytes; JSON allows only UTF-8.
-    out << object.dump(-1, ' ', false, Json::error_handler_t::replace)
-        << std::endl;
-    if (!out) return absl::UnavailableError("cannot write to standard output");
-  }
-  if (failed == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(failed, " of ", files.size(),
-                   " videos failed; see `error` in their lines"));
+  return InspectFiles(
+      files, "videos",
+      [&](const std::string& file, Json* object) {
+        std::error_code error;
+        return std::filesystem::is_directory(file, error)
+                   ? InspectFolder(options, file, object)
+                   : InspectFile(options, file, &reader, object);
+      },
+      out);
 }
 
 namespace {

@@ -32,42 +32,40 @@ absl::StatusOr<PositionRange> StepPositions::Of(uint64_t step) const {
   return range;
 }
 
+absl::StatusOr<std::optional<uint64_t>> StepPositions::CountStarts(
+    uint64_t position) const {
+  if (starts_ == nullptr) return std::nullopt;
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t first, starts_->Start(0));
+  if (position < first) return std::nullopt;
+  return starts_->CountEnded(position);
+}
+
 absl::StatusOr<std::optional<uint64_t>> StepPositions::Find(
     uint64_t position) const {
-  if (starts_ != nullptr) {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t first, starts_->Start(0));
-    if (position >= first) {
-      BALLAST_ASSIGN_OR_RETURN(const uint64_t number,
-                               starts_->CountEnded(position));
-      uint64_t left_out = 0;
-      for (const Skip& skip : skips_) {
-        const uint64_t begin = skip.step - first_step_ + left_out;
-        if (number < begin) break;
-        if (number < begin + skip.steps) return std::optional<uint64_t>();
-        left_out += skip.steps;
-      }
-      return std::make_optional(first_step_ + number - left_out);
-    }
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> number,
+                           CountStarts(position));
+  if (!number.has_value()) return StepOfPosition(job_, position);
+  uint64_t left_out = 0;
+  for (const Skip& skip : skips_) {
+    const uint64_t begin = skip.step - first_step_ + left_out;
+    if (*number < begin) break;
+    if (*number < begin + skip.steps) return std::optional<uint64_t>();
+    left_out += skip.steps;
   }
-  return StepOfPosition(job_, position);
+  return std::make_optional(first_step_ + *number - left_out);
 }
 
 absl::StatusOr<uint64_t> StepPositions::CountEnded(uint64_t position) const {
-  if (starts_ != nullptr) {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t first, starts_->Start(0));
-    if (position >= first) {
-      BALLAST_ASSIGN_OR_RETURN(const uint64_t number,
-                               starts_->CountEnded(position));
-      uint64_t left_out = 0;
-      for (const Skip& skip : skips_) {
-        const uint64_t begin = skip.step - first_step_ + left_out;
-        if (number <= begin) break;
-        left_out += std::min(number - begin, skip.steps);
-      }
-      return first_step_ + number - left_out;
-    }
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> number,
+                           CountStarts(position));
+  if (!number.has_value()) return StepsBefore(job_, position);
+  uint64_t left_out = 0;
+  for (const Skip& skip : skips_) {
+    const uint64_t begin = skip.step - first_step_ + left_out;
+    if (*number <= begin) break;
+    left_out += std::min(*number - begin, skip.steps);
   }
-  return StepsBefore(job_, position);
+  return first_step_ + *number - left_out;
 }
 
 absl::StatusOr<std::vector<PositionRange>> StepPositions::Before(
