@@ -71,7 +71,8 @@ class StepPositions {
   }
   // The number in `starts_` of a step.
   uint64_t NumberOf(uint64_t step) const;
-  // How many of `starts_` end before `position`; nullopt if they begin after it.
+  // How many of `starts_` end before `position`; nullopt if they begin after
+  // it.
   absl::StatusOr<std::optional<uint64_t>> CountStarts(uint64_t position) const;
 
   const v1::Job job_;
