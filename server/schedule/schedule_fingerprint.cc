@@ -228,6 +228,13 @@ v1::Fingerprint ScheduleFingerprint(
   if (config.serve().on_bad_sample() == v1::Serve::ON_BAD_SAMPLE_ERROR) {
     entries["serve.on_bad_sample"] = "error";
   }
+  // A job that can change while it runs is another one than a job that cannot:
+  // a server without the key knows no change, so neither the other servers nor
+  // any rank take a step from it
+  // (docs/decisions/0088-revisions-in-the-fingerprint.md).
+  if (!config.serve().revisions().empty()) {
+    entries["serve.revisions"] = "kept";
+  }
   return MakeFingerprint(entries, split);
 }
 

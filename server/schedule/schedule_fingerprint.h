@@ -28,14 +28,15 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
 // the first but not the second. The first covers sources (name, weight, split,
 // index digest), order, model, batch (with the changes of both under the first
 // step that they alter), dp sizes, which ranks share a server, balance,
-// packing, where images are decoded, which files have been checked, and
-// `text_version`, which differs from this release's in tests alone. It leaves
-// out paths, addresses, `serve`, `security`, and which of the reordering
-// deliveries is used, since none of these changes which rank trains on which
-// sample. `sizes` are BatchSizes of `config`. `config.model.tokenizer` holds
-// the tokenizer's digest (Tokenizer::digest), since its path does not identify
-// it. `plan`, unless it is null, are the rows of order.plan, whose content
-// counts from their first step on.
+// packing, where images are decoded, which files have been checked, whether
+// the job keeps revisions (serve.revisions), and `text_version`, which differs
+// from this release's in tests alone. It leaves out paths, addresses, the rest
+// of `serve`, `security`, and which of the reordering deliveries is used, since
+// none of these changes which rank trains on which sample. `sizes` are
+// BatchSizes of `config`. `config.model.tokenizer` holds the tokenizer's digest
+// (Tokenizer::digest), since its path does not identify it. `plan`, unless it
+// is null, are the rows of order.plan, whose content counts from their first
+// step on.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
     v1::Split split, const std::vector<BatchSize>& sizes,

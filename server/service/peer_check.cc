@@ -109,22 +109,13 @@ std::vector<std::string> PeerAddresses(const v1::Topology& topology,
 absl::StatusOr<bool> ComparePeer(
     const v1::Fingerprint& own, absl::string_view own_address,
     const absl::StatusOr<v1::AttachResponse>& answer,
-    absl::string_view peer_address, bool keeps_revisions) {
+    absl::string_view peer_address) {
   if (!answer.ok() || answer->fingerprint().hash().empty()) return false;
   BALLAST_RETURN_IF_ERROR(
       Annotate(CheckSameFingerprint(own, absl::StrCat("server ", own_address),
                                     answer->fingerprint(),
                                     absl::StrCat("server ", peer_address)),
                "servers of different configurations"));
-  if (!keeps_revisions && answer->revisions_size() > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("server ", peer_address, " has ", answer->revisions_size(),
-                     " changes of the running job, the last from step ",
-                     answer->revisions().rbegin()->first_step(),
-                     " on, and server ", own_address,
-                     " has no serve.revisions, so it does not know them; give "
-                     "it the key and restart it"));
-  }
   return true;
 }
 
@@ -226,8 +217,8 @@ absl::Status PeerCheck::AskAll(PeerVerdict* verdict) {
     const auto answer = caller_->Attach(peer);
     if (stopping_) break;
     why.Update(answer.status());
-    verdict->Note(peer, ComparePeer(self_.fingerprint, self_.address, answer,
-                                    peer, self_.keeps_revisions));
+    verdict->Note(peer,
+                  ComparePeer(self_.fingerprint, self_.address, answer, peer));
   }
   return why;
 }

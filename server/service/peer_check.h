@@ -66,12 +66,10 @@ std::vector<std::string> PeerAddresses(const v1::Topology& topology,
 // if they are equal; false if the answer says nothing (the peer is not there,
 // drains, or is no loader server). Errors: FAILED_PRECONDITION (they differ),
 // naming both addresses, both fingerprints and the first differing key.
-// Also if the peer has changes of the running job, unless `keeps_revisions`: a
-// server that keeps them learns them (revision_keeper.h).
 absl::StatusOr<bool> ComparePeer(
     const v1::Fingerprint& own, absl::string_view own_address,
     const absl::StatusOr<v1::AttachResponse>& answer,
-    absl::string_view peer_address, bool keeps_revisions = false);
+    absl::string_view peer_address);
 
 // The wait before round `round` (1, 2, …) of asking the silent peers; nullopt
 // after enough rounds, some two minutes in all.
@@ -123,7 +121,6 @@ class PeerCheck {
   struct Self {
     v1::Fingerprint fingerprint;
     std::string address;
-    bool keeps_revisions = false;  // serve.revisions
   };
 
   // The thread calls `on_change` whenever the verdict has changed: with

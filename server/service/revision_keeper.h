@@ -5,10 +5,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -20,36 +19,36 @@
 #include "proto/revision_service.pb.h"
 #include "server/delivery/step_gate.h"
 #include "server/service/revised_job.h"
-#include "server/service/revision_agreement.h"
+#include "server/service/revision_member.h"
 #include "server/service/revision_peers.h"
+#include "server/service/revision_store.h"
 
 namespace ballast {
 
-// Keeps and changes the revisions of the job at one server: the disk, the calls
-// and the thread around RevisionAgreement, which decides. Thread-safe.
+// Keeps and changes the revisions of the job at one server: the calls and the
+// thread around RevisionMember. Thread-safe.
 class RevisionKeeper {
  public:
-  struct Settings {
-    std::string path;                // serve.revisions
-    std::string name;                // this server's, in topology.servers
-    std::vector<std::string> peers;  // the other servers
-    std::string decider;             // the first of topology.servers
-    bool servers_known = true;       // topology.servers names all of them
+  struct Settings : RevisionMember::Settings {
+    bool servers_known = true;  // topology.servers names all of them
   };
 
-  // Reads the file, and writes it if it is missing. Errors: as ReadRevisions
-  // and WriteRevisions.
+  // Errors: as RevisionMember::Create.
   static absl::StatusOr<std::unique_ptr<RevisionKeeper>> Create(
-      Settings settings, std::unique_ptr<RevisionPeers> peers,
-      std::unique_ptr<RevisedJob> job);
+      Settings settings, std::unique_ptr<RevisionPeers> calls,
+      std::unique_ptr<RevisionStore> store, std::unique_ptr<RevisedJob> job);
   ~RevisionKeeper() { Stop(); }
 
   // Opens the revisions of the file, once the job has its builder. Errors: as
   // RevisedJob::Open.
-  absl::Status Open();
+  absl::Status Open() { return member_->Open(); }
   // Whether the server knows all changes that may hold. Until then it serves no
   // rank.
-  bool complete() const;
+  bool complete() const { return member_->knows(); }
+  // As RevisionMember::WatchServing.
+  void WatchServing(std::function<void(const absl::Status&)> on_change) {
+    member_->WatchServing(std::move(on_change));
+  }
 
   // Begins to answer and to ask. `clock` is not owned. Errors:
   // RESOURCE_EXHAUSTED (no thread).
@@ -58,11 +57,13 @@ class RevisionKeeper {
   void Stop();
 
   // What ranks' steps pass. Until Start it is open, for a server's rehearsal.
-  StepGate* gate() { return &gate_; }
-  RevisedJob* job() { return job_.get(); }
+  StepGate* gate() { return member_->gate(); }
+  RevisedJob* job() { return member_->job(); }
 
   // Answers at once. `have` as in the request.
-  v1::GetRevisionsResponse Known(uint64_t have) const;
+  v1::GetRevisionsResponse Known(uint64_t have) const {
+    return member_->Known(have);
+  }
 
   // Change and Agree: the thread calls `answer`, one call after the other. At
   // most kMaxWaiting wait. `answer` may run before this returns.
@@ -74,10 +75,12 @@ class RevisionKeeper {
   void Agree(const v1::AgreeRequest& request, Answer<v1::AgreeResponse> answer);
 
  private:
-  RevisionKeeper(Settings settings, std::unique_ptr<RevisionPeers> peers,
-                 std::unique_ptr<RevisedJob> job, v1::RevisionBook book);
+  RevisionKeeper(Settings settings, std::unique_ptr<RevisionPeers> calls,
+                 std::unique_ptr<RevisionMember> member)
+      : settings_(std::move(settings)),
+        calls_(std::move(calls)),
+        member_(std::move(member)) {}
 
-  bool decides() const { return settings_.decider == settings_.name; }
   // Calls `task` from the thread, or at once with the reason why it is not run.
   using Task = std::function<void(const absl::Status& refused)>;
   void AddTask(Task task);
@@ -89,54 +92,17 @@ class RevisionKeeper {
   // Until the decision: `wanted` becomes what all servers can serve.
   absl::StatusOr<v1::ChangeResponse> CheckChange(
       const v1::ChangeRequest& request, v1::ConfigRevision* wanted);
-  absl::StatusOr<v1::AgreeResponse> MakeAgree(const v1::AgreeRequest& request);
-  // Writes the book and adopts it. After an error the one before holds.
-  absl::Status Write(v1::RevisionBook book);
-  absl::Status KeepReached(uint64_t below);
-  // Opens the revisions of the book that are not served yet.
-  absl::Status ApplyBook();
-  // Makes the gate hold what the book and the job say.
-  void UpdateGate();
-  // Opens the candidate unless it is the one that was opened last.
-  absl::Status OpenCandidate(const v1::ConfigRevision& revision);
-  // Prepares this server: holds, then writes.
-  absl::Status Prepare(const v1::ConfigRevision& revision);
-  absl::Status Commit(const v1::ConfigRevision& revision);
-  absl::Status Abort(const v1::ConfigRevision& revision);
-  // Asks all other servers at once; `each` gets every answer, one at a time.
-  // OK, or the first server's error, by name.
-  absl::Status AskAll(
-      v1::AgreeRequest::Phase phase, const v1::ConfigRevision& revision,
-      absl::Duration patience,
-      const std::function<absl::Status(const std::string& server,
-                                       const v1::AgreeResponse& answer)>& each);
+  // Asks all other servers; they find out by themselves what they do not hear.
+  absl::Status TellAll(v1::AgreeRequest::Phase phase,
+                       const v1::ConfigRevision& revision,
+                       absl::Duration patience);
   // Learns from the others what this server lacks.
   void Look();
-  // nullopt: it does not answer.
-  std::optional<absl::Status> LearnFrom(const std::string& server);
-  absl::Status Learn(const std::string& server,
-                     v1::GetRevisionsResponse answer);
 
   const Settings settings_;
-  const std::unique_ptr<RevisionPeers> peers_;
-  const std::unique_ptr<RevisedJob> job_;
-  StepGate gate_;
-
-  mutable Mutex book_mutex_;
-  RevisionAgreement agreement_ ABSL_GUARDED_BY(book_mutex_);
-
-  // Of the thread alone.
-  std::optional<RevisedJob::Candidate> candidate_;
-  std::set<std::string> heard_;  // while the book is not complete
-  uint64_t others_reached_ = 0;
-  // Without a file at its start, a server serves only when these know as much,
-  // too: so no rank has begun while servers of a new job tell each other that
-  // there is nothing to tell.
-  std::set<std::string> to_know_;
-  absl::Status fault_;        // why no rank is served
-  absl::Status apply_fault_;  // why a change that holds is not served
-  std::string said_;          // the last warning
-  absl::Time last_look_ = absl::InfinitePast();
+  const std::unique_ptr<RevisionPeers> calls_;
+  const std::unique_ptr<RevisionMember> member_;
+  absl::Time last_look_ = absl::InfinitePast();  // of the thread alone
 
   Mutex mutex_;
   CondVar changed_;

@@ -2,11 +2,16 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <set>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -18,6 +23,8 @@ namespace {
 
 // All changes of a job with their texts.
 constexpr int kMaxAnswerBytes = 80 << 20;
+// Servers that are asked at the same time.
+constexpr size_t kAskedAtOnce = 16;
 
 class GrpcRevisionPeers final : public RevisionPeers {
  public:
@@ -82,6 +89,40 @@ class GrpcRevisionPeers final : public RevisionPeers {
 };
 
 }  // namespace
+
+absl::Status AskAll(
+    RevisionPeers* peers, const std::vector<std::string>& addresses,
+    const v1::AgreeRequest& request, absl::Duration patience,
+    const std::function<absl::Status(const std::string& address,
+                                     const v1::AgreeResponse& answer)>& each) {
+  std::vector<absl::Status> results(addresses.size());
+  std::atomic<size_t> next = 0;
+  Mutex mutex;
+  const auto ask = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < results.size();) {
+      const std::string& address = addresses[i];
+      const auto answer = peers->Agree(address, request, patience);
+      MutexLock lock(&mutex);
+      results[i] =
+          Annotate(answer.ok() ? each(address, *answer) : answer.status(),
+                   absl::StrCat("server ", address));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min(results.size(), kAskedAtOnce); ++i) {
+    try {
+      threads.emplace_back(ask);
+    } catch (const std::system_error&) {
+      break;  // the others do it
+    }
+  }
+  ask();
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& result : results) {
+    BALLAST_RETURN_IF_ERROR(result);
+  }
+  return absl::OkStatus();
+}
 
 std::unique_ptr<RevisionPeers> MakeGrpcRevisionPeers(ChannelSecurity security) {
   return std::make_unique<GrpcRevisionPeers>(std::move(security));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <google/protobuf/text_format.h>
 
@@ -41,55 +42,65 @@ bool IsInOrder(const v1::RevisionBook& book) {
   return true;
 }
 
-}  // namespace
+class FileRevisionStore final : public RevisionStore {
+ public:
+  explicit FileRevisionStore(std::string path) : path_(std::move(path)) {}
 
-absl::StatusOr<v1::RevisionBook> ReadRevisions(const std::string& path,
-                                               const std::string& job,
-                                               const std::string& server,
-                                               bool alone) {
-  v1::RevisionBook book;
-  absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxFileBytes);
-  if (absl::IsNotFound(text.status())) {
-    book.set_job(job);
-    book.set_server(server);
-    BALLAST_ASSIGN_OR_RETURN(*book.mutable_book(), DrawName());
-    book.set_complete(alone);
+  absl::StatusOr<v1::RevisionBook> Read(const std::string& job,
+                                        const std::string& server,
+                                        bool alone) const override {
+    v1::RevisionBook book;
+    absl::StatusOr<std::string> text = ReadSmallFile(path_, kMaxFileBytes);
+    if (absl::IsNotFound(text.status())) {
+      book.set_job(job);
+      book.set_server(server);
+      BALLAST_ASSIGN_OR_RETURN(*book.mutable_book(), DrawName());
+      book.set_complete(alone);
+      return book;
+    }
+    BALLAST_RETURN_IF_ERROR(Annotate(text.status(), "serve.revisions"));
+    if (!google::protobuf::TextFormat::ParseFromString(*text, &book) ||
+        book.job().empty() || book.book().empty() || !IsInOrder(book)) {
+      return absl::DataLossError(
+          absl::StrCat("serve.revisions: ", path_,
+                       " is no file of revisions, or damaged; restore it, or "
+                       "remove it: "
+                       "then this server asks all others before it serves"));
+    }
+    if (book.job() != job) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "serve.revisions: ", path_, " is of a job with fingerprint ",
+          book.job(), ", and this configuration has ", job,
+          "; start the job with the configuration that it was started with, "
+          "since the file has the changes, or move the file away to start "
+          "another job"));
+    }
+    if (book.server() != server) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "serve.revisions: ", path_, " is the file of server ", book.server(),
+          ", and this is ", server,
+          "; each server needs its own: a path on a disk of its machine, or "
+          "another name"));
+    }
     return book;
   }
-  BALLAST_RETURN_IF_ERROR(Annotate(text.status(), "serve.revisions"));
-  if (!google::protobuf::TextFormat::ParseFromString(*text, &book) ||
-      book.job().empty() || book.book().empty() || !IsInOrder(book)) {
-    return absl::DataLossError(absl::StrCat(
-        "serve.revisions: ", path,
-        " is no file of revisions, or damaged; restore it, or remove it: then "
-        "this server asks all others before it serves"));
-  }
-  if (book.job() != job) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "serve.revisions: ", path, " is of a job with fingerprint ", book.job(),
-        ", and this configuration has ", job,
-        "; start the job with the configuration that it was started with, "
-        "since "
-        "the file has the changes, or move the file away to start another "
-        "job"));
-  }
-  if (book.server() != server) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "serve.revisions: ", path, " is the file of server ", book.server(),
-        ", and this is ", server,
-        "; each server needs its own: a path on a disk of its machine, or "
-        "another name"));
-  }
-  return book;
-}
 
-absl::Status WriteRevisions(const std::string& path,
-                            const v1::RevisionBook& book) {
-  std::string text;
-  if (!google::protobuf::TextFormat::PrintToString(book, &text)) {
-    return absl::InternalError("serve.revisions cannot be printed");
+  absl::Status Write(const v1::RevisionBook& book) override {
+    std::string text;
+    if (!google::protobuf::TextFormat::PrintToString(book, &text)) {
+      return absl::InternalError("serve.revisions cannot be printed");
+    }
+    return Annotate(WriteFileAtomically(path_, {text}), "serve.revisions");
   }
-  return Annotate(WriteFileAtomically(path, {text}), "serve.revisions");
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<RevisionStore> MakeFileRevisionStore(std::string path) {
+  return std::make_unique<FileRevisionStore>(std::move(path));
 }
 
 }  // namespace ballast

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_SERVICE_REVISION_STORE_H_
 #define BALLAST_SERVER_SERVICE_REVISION_STORE_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -9,24 +10,29 @@
 
 namespace ballast {
 
-// The file serve.revisions: a RevisionBook as protobuf's text. All functions
-// block on the disk.
+// Interface to the disk that keeps a server's RevisionBook. All functions block
+// on it. Thread-compatible.
+class RevisionStore {
+ public:
+  virtual ~RevisionStore() = default;
 
-// Reads the book. A file that is missing is an empty book with a new random
-// name, which is not written yet; it is complete if `alone`, where no other
-// server could know more. `job` is the fingerprint of the job's own
-// configuration, `server` this server's name. Errors: FAILED_PRECONDITION (the
-// file is of another job or server), DATA_LOSS (it is damaged); as
-// ReadSmallFile.
-absl::StatusOr<v1::RevisionBook> ReadRevisions(const std::string& path,
-                                               const std::string& job,
-                                               const std::string& server,
-                                               bool alone);
+  // Reads the book. One that is missing is an empty book with a new random
+  // name, which is not written yet; it is complete if `alone`, where no other
+  // server could know more. `job` is the fingerprint of the job's own
+  // configuration, `server` this server's name. Errors: FAILED_PRECONDITION
+  // (the book is of another job or server), DATA_LOSS (it is damaged); as
+  // ReadSmallFile.
+  virtual absl::StatusOr<v1::RevisionBook> Read(const std::string& job,
+                                                const std::string& server,
+                                                bool alone) const = 0;
 
-// Replaces the file, so that a crash leaves the one before or this one. After
-// an error it may be either.
-absl::Status WriteRevisions(const std::string& path,
-                            const v1::RevisionBook& book);
+  // Replaces the book, so that a crash leaves the one before or this one. After
+  // an error it may be either.
+  virtual absl::Status Write(const v1::RevisionBook& book) = 0;
+};
+
+// The file serve.revisions: a book as protobuf's text.
+std::unique_ptr<RevisionStore> MakeFileRevisionStore(std::string path);
 
 }  // namespace ballast
 

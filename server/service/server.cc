@@ -83,7 +83,7 @@ uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory) {
 
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                                             uint32_t ranks,
-                                            RevisionKeeper* keeper) {
+                                            const ServerRevisions& revisions) {
   ServerParts parts;
   parts.build = std::make_unique<BuildInstruments>();
   parts.board = std::make_unique<ActiveSamples>(Clock::Real());
@@ -99,7 +99,7 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                " MiB: lower them, or raise the limit of its cgroup");
   }
   const RevisedBuilder* revised = nullptr;
-  if (keeper == nullptr) {
+  if (revisions.keeper == nullptr) {
     BALLAST_ASSIGN_OR_RETURN(
         parts.loader,
         Loader::Create(job.config, ranks, job.scheduler.get(),
@@ -107,13 +107,13 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
   } else {
     auto all = std::make_unique<RevisedBuilder>(std::move(builder));
     revised = all.get();
-    keeper->job()->SetBuilder(all.get());
-    BALLAST_RETURN_IF_ERROR(keeper->Open());
+    revisions.opened->SetBuilder(all.get());
+    BALLAST_RETURN_IF_ERROR(revisions.keeper->Open());
     BALLAST_ASSIGN_OR_RETURN(
         parts.loader,
-        Loader::Create(job.config, ranks, keeper->job()->scheduler(),
+        Loader::Create(job.config, ranks, revisions.opened->scheduler(),
                        std::move(all), Clock::Real(), parts.board.get(),
-                       keeper->gate()));
+                       revisions.keeper->gate()));
   }
   BALLAST_ASSIGN_OR_RETURN(
       parts.stall_watchdog,
@@ -178,15 +178,13 @@ std::string DeciderAddress(const v1::Config& config,
              : identity.name;
 }
 
-// Null without serve.revisions.
-absl::StatusOr<std::unique_ptr<RevisionKeeper>> MakeKeeper(
+absl::StatusOr<ServerRevisions> MakeRevisions(
     const OpenedJob* job, const ServerIdentity& identity,
     const ServerSecurity& security,
     const std::shared_ptr<const LiveValue<ReadPolicy>>& policy) {
   const v1::Config& config = job->config;
-  if (config.serve().revisions().empty()) return nullptr;
+  if (config.serve().revisions().empty()) return ServerRevisions();
   RevisionKeeper::Settings settings;
-  settings.path = config.serve().revisions();
   settings.name = identity.name;
   settings.peers = PeerAddresses(config.topology(), identity.name);
   settings.decider = DeciderAddress(config, identity);
@@ -194,10 +192,17 @@ absl::StatusOr<std::unique_ptr<RevisionKeeper>> MakeKeeper(
   settings.servers_known = config.topology().servers_size() > 1 ||
                            config.topology().meeting().empty() ||
                            config.topology().meeting() == identity.name;
-  return RevisionKeeper::Create(
-      std::move(settings), MakeGrpcRevisionPeers(security.to_peers()),
-      std::make_unique<RevisedJob>(
-          job, [policy](OpenedJob* opened) { GuardSources(policy, opened); }));
+  auto opened = std::make_unique<OpenedRevisions>(
+      job, [policy](OpenedJob* opened) { GuardSources(policy, opened); });
+  ServerRevisions revisions;
+  revisions.opened = opened.get();
+  BALLAST_ASSIGN_OR_RETURN(
+      revisions.keeper,
+      RevisionKeeper::Create(std::move(settings),
+                             MakeGrpcRevisionPeers(security.to_peers()),
+                             MakeFileRevisionStore(config.serve().revisions()),
+                             std::move(opened)));
+  return revisions;
 }
 
 }  // namespace
@@ -225,17 +230,18 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   // At its place, to which the keeper and the parts point.
   auto opened = std::make_unique<OpenedJob>(std::move(job));
   BALLAST_ASSIGN_OR_RETURN(
-      std::unique_ptr<RevisionKeeper> keeper,
-      MakeKeeper(opened.get(), identity, security, read_policy));
-  const Scheduler* const scheduler =
-      keeper == nullptr ? opened->scheduler.get() : keeper->job()->scheduler();
-  BALLAST_ASSIGN_OR_RETURN(
-      ServerParts parts,
-      MakeServerParts(*opened, identity.ranks, keeper.get()));
+      ServerRevisions revisions,
+      MakeRevisions(opened.get(), identity, security, read_policy));
+  const Scheduler* const scheduler = revisions.opened == nullptr
+                                         ? opened->scheduler.get()
+                                         : revisions.opened->scheduler();
+  BALLAST_ASSIGN_OR_RETURN(ServerParts parts,
+                           MakeServerParts(*opened, identity.ranks, revisions));
   BALLAST_ASSIGN_OR_RETURN(parts.ahead_fetcher,
                            MakeAheadFetcher(*opened, identity, scheduler));
   // The first blocks of a server that may not know a change could be others.
-  const bool knows = keeper == nullptr || keeper->complete();
+  const bool knows =
+      revisions.keeper == nullptr || revisions.keeper->complete();
   if (rehearsal == Rehearsal::kFirstBlocks && knows) {
     BALLAST_RETURN_IF_ERROR(
         Rehearse(parts.loader.get(),
@@ -248,14 +254,14 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
                                        GetGeometry(scheduler->job()),
                                        PackRoom(opened->config));
   std::unique_ptr<LoaderServer> server(
-      new LoaderServer(std::move(opened), std::move(keeper), read_policy,
+      new LoaderServer(std::move(opened), std::move(revisions), read_policy,
                        std::move(security), identity, std::move(parts)));
-  if (server->keeper_ != nullptr) {
-    BALLAST_RETURN_IF_ERROR(server->keeper_->Start(clock));
-  }
+  RevisionKeeper* const keeper = server->revisions_.keeper.get();
+  if (keeper != nullptr) BALLAST_RETURN_IF_ERROR(keeper->Start(clock));
   BALLAST_RETURN_IF_ERROR(server->StartHistory());
   BALLAST_RETURN_IF_ERROR(server->Listen());
   server->WatchStandstill();
+  if (keeper != nullptr) server->WatchRevisions();
   BALLAST_RETURN_IF_ERROR(server->WatchIndexes());
   if (server->ahead_fetcher_ != nullptr &&
       server->job_.config.storage().ahead_steps() > 0) {
@@ -269,12 +275,12 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
 }
 
 LoaderServer::LoaderServer(std::unique_ptr<OpenedJob> job,
-                           std::unique_ptr<RevisionKeeper> keeper,
-                           LivePolicy read_policy, ServerSecurity security,
+                           ServerRevisions revisions, LivePolicy read_policy,
+                           ServerSecurity security,
                            const ServerIdentity& identity, ServerParts parts)
     : opened_(std::move(job)),
       job_(*opened_),
-      keeper_(std::move(keeper)),
+      revisions_(std::move(revisions)),
       read_policy_(std::move(read_policy)),
       security_(std::move(security)),
       build_instruments_(std::move(parts.build)),
@@ -296,7 +302,7 @@ LoaderServer::LoaderServer(std::unique_ptr<OpenedJob> job,
                        return Locate(schedule, source, ordinal);
                      }),
       revision_service_(identity.name, DeciderAddress(job_.config, identity),
-                        keeper_.get()),
+                        revisions_.keeper.get()),
       state_(GetSources(*this, identity, parts.builder)),
       metrics_service_(job_.scheduler->job(), &state_, balance_, &calls_) {}
 
@@ -337,16 +343,16 @@ ServerState::Sources LoaderServer::GetSources(
 LoaderServer::~LoaderServer() { Shutdown(); }
 
 const Scheduler* LoaderServer::scheduler() const {
-  return keeper_ == nullptr ? job_.scheduler.get()
-                            : keeper_->job()->scheduler();
+  return revisions_.opened == nullptr ? job_.scheduler.get()
+                                      : revisions_.opened->scheduler();
 }
 
 SampleLocation LoaderServer::Locate(const v1::StepSchedule& schedule,
                                     uint32_t source, uint64_t ordinal) const {
   const FileSampleBuilder& builder =
-      keeper_ == nullptr
+      revisions_.opened == nullptr
           ? *builder_
-          : keeper_->job()->builder()->At(schedule.split(), schedule.step());
+          : revisions_.opened->builder()->At(schedule.split(), schedule.step());
   return builder.Locate(source, ordinal);
 }
 
@@ -403,9 +409,8 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
   BALLAST_ASSIGN_OR_RETURN(
       peer_check_,
       PeerCheck::Start(
-          {job_.scheduler->fingerprint(), own_address, keeper_ != nullptr},
-          std::move(peers), MakeGrpcPeerCaller(security_.to_peers()), clock,
-          on_change));
+          {job_.scheduler->fingerprint(), own_address}, std::move(peers),
+          MakeGrpcPeerCaller(security_.to_peers()), clock, on_change));
   return absl::OkStatus();
 }
 
@@ -420,6 +425,14 @@ void LoaderServer::WatchStandstill() {
     }
     MutexLock lock(&mutex_);
     stands_still_ = stands_still;
+    UpdateHealth();
+  });
+}
+
+void LoaderServer::WatchRevisions() {
+  revisions_.keeper->WatchServing([this](const absl::Status& serving) {
+    MutexLock lock(&mutex_);
+    serves_revisions_ = serving.ok();
     UpdateHealth();
   });
 }
@@ -442,7 +455,8 @@ absl::Status LoaderServer::WatchIndexes() {
 
 void LoaderServer::UpdateHealth() {
   server_->GetHealthCheckService()->SetServingStatus(
-      peers_agree_ && !stands_still_ && !indexes_changed_ && !draining_);
+      peers_agree_ && serves_revisions_ && !stands_still_ &&
+      !indexes_changed_ && !draining_);
 }
 
 absl::Status LoaderServer::Reload(const v1::Config& config) {
@@ -465,7 +479,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     draining_ = true;
   }
   if (peer_check_ != nullptr) peer_check_->Stop();
-  if (keeper_ != nullptr) keeper_->Stop();
+  if (revisions_.keeper != nullptr) revisions_.keeper->Stop();
   stall_watchdog_->WatchStandstill(nullptr);
   index_watch_.reset();
   if (server_ != nullptr) {

@@ -30,6 +30,7 @@
 #include "server/service/compared_servers.h"
 #include "server/service/loader_service.h"
 #include "server/service/metrics_service.h"
+#include "server/service/opened_revisions.h"
 #include "server/service/peer_check.h"
 #include "server/service/rendezvous.h"
 #include "server/service/revision_keeper.h"
@@ -64,19 +65,26 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
 // stores where sources have them, and the rest.
 uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory);
 
+// The revisions of a job that can change. Without serve.revisions both are
+// null.
+struct ServerRevisions {
+  std::unique_ptr<RevisionKeeper> keeper;
+  OpenedRevisions* opened = nullptr;  // the keeper's
+};
+
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
-// ranks here. `keeper` has the revisions of the job; null: it cannot change.
-// `job` and `keeper` are not owned and must outlive the parts. Errors: as
-// Loader::Create and StallWatchdog::Start.
+// ranks here. `job` and `revisions` must outlive the parts. Errors: as
+// Loader::Create, StallWatchdog::Start and RevisionKeeper::Open.
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                                             uint32_t ranks,
-                                            RevisionKeeper* keeper = nullptr);
+                                            const ServerRevisions& revisions);
 
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,
 // unless all work has stalled: NothingGoesOn, or an index has changed since it
-// was opened) and reflection, at every address
-// of serve.listen, to clients that security admits (server_security.h).
+// was opened, or the server may lack a change of the job) and reflection, at
+// every address of serve.listen, to clients that security admits
+// (server_security.h).
 // Compares itself with the other servers of the job in the background
 // (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
 // and it serves no rank. Reads that fail or hang are retried according to
@@ -142,10 +150,9 @@ class LoaderServer {
                                          const ServerIdentity& identity,
                                          const FileSampleBuilder* builder);
 
-  LoaderServer(std::unique_ptr<OpenedJob> job,
-               std::unique_ptr<RevisionKeeper> keeper, LivePolicy read_policy,
-               ServerSecurity security, const ServerIdentity& identity,
-               ServerParts parts);
+  LoaderServer(std::unique_ptr<OpenedJob> job, ServerRevisions revisions,
+               LivePolicy read_policy, ServerSecurity security,
+               const ServerIdentity& identity, ServerParts parts);
   // The scheduler of train, with the job's changes.
   const Scheduler* scheduler() const;
   SampleLocation Locate(const v1::StepSchedule& schedule, uint32_t source,
@@ -155,14 +162,14 @@ class LoaderServer {
   absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
   void WatchStandstill();
+  void WatchRevisions();
   absl::Status WatchIndexes();
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Each member needs the members before it.
   const std::unique_ptr<const OpenedJob> opened_;
   const OpenedJob& job_;
-  // Null without serve.revisions.
-  const std::unique_ptr<RevisionKeeper> keeper_;
+  const ServerRevisions revisions_;
   const LivePolicy read_policy_;  // of job_.sources
   ServerSecurity security_;
   const std::unique_ptr<BuildInstruments> build_instruments_;
@@ -196,6 +203,7 @@ class LoaderServer {
   Mutex mutex_;
   CondVar changed_;
   bool peers_agree_ ABSL_GUARDED_BY(mutex_) = true;
+  bool serves_revisions_ ABSL_GUARDED_BY(mutex_) = true;  // WatchServing
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool indexes_changed_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,9 @@
 #include "client/loader_client.h"
 #include "client/revision_chain.h"
 #include "common/mutex.h"
+#include "proto/revision_service.grpc.pb.h"
 #include "server/job/index_sources.h"
+#include "server/service/server.h"
 #include "tests/integration/delivery_job.h"
 
 namespace ballast {
@@ -125,11 +128,13 @@ class RevisionsTest : public ::testing::Test {
     return QueryClient(cluster_->addresses()[0]).Change(request);
   }
 
-  // Waits until the servers know the changes of each other.
+  // Waits until the servers know the changes of each other, and serve ranks.
   void AwaitComplete() {
     for (const std::string& address : cluster_->addresses()) {
       QueryClient client(address);
       while (!client.GetRevisions(0)->knows()) std::this_thread::yield();
+      const auto health = LoaderClient::Create(address);
+      while (!health->CheckHealth().ok()) std::this_thread::yield();
     }
   }
 
@@ -288,6 +293,104 @@ TEST_F(RevisionsTest, NothingChangesUnlessAllServersAgree) {
     EXPECT_FALSE(known->has_prepared());
   }
   ASSERT_TRUE(cluster_->RunRanks(10, 10).ok());
+}
+
+// A server that a person has started again without serve.revisions, while no
+// other server answers: it would serve the steps of the change under the job's
+// own configuration, next to servers that know better.
+TEST_F(RevisionsTest, AServerThatHasLostTheKeyServesNoRankOfTheJob) {
+  Start("exchange", 2);
+  AwaitComplete();
+  ASSERT_TRUE(Change(Text("exchange", Offered()), kFrom).ok());
+  const std::string address = cluster_->addresses()[1];
+  auto client = LoaderClient::Create(address);
+  const auto before = client->Attach({}, {});
+  ASSERT_TRUE(before.ok()) << before.status();
+  const auto wanted = client->GetSchedule(kFrom, v1::SPLIT_TRAIN);
+  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  EXPECT_EQ(wanted->fingerprint(), before->revisions(0).fingerprint().hash());
+  cluster_->Kill(0);
+  cluster_->Kill(1);
+
+  const auto config = ParseConfig(
+      absl::StrReplaceAll(Text("exchange"), {{"SERVERS", Servers()},
+                                             {"unix:/replaced", address}}),
+      "test.yaml", Dataset());
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto server = LoaderServer::Start(*config);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto attached = client->Attach({}, before->fingerprint());
+  EXPECT_EQ(attached.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(attached.status().message()),
+              HasSubstr("serve.revisions"));
+  // A rank that was attached before compares each schedule and block.
+  const auto schedule = client->GetSchedule(kFrom, v1::SPLIT_TRAIN);
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_NE(schedule->fingerprint(), before->fingerprint().hash());
+  RevisionChain chain(before->fingerprint().hash(), {});
+  EXPECT_EQ(chain.Extend(*client->Attach({}, {})).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// Operators take a server out of use by its health: it is NOT_SERVING while no
+// rank is served, and SERVING while only the steps of a change wait.
+TEST_F(RevisionsTest, HealthSaysWhetherRanksAreServed) {
+  Start("exchange", 2);
+  AwaitComplete();
+  const std::string address = cluster_->addresses()[1];
+  auto client = LoaderClient::Create(address);
+  // As the server that decides asks, which then goes away.
+  const auto stub = v1::RevisionService::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  v1::AgreeRequest ask;
+  ask.set_job(client->Attach({}, {})->fingerprint().hash());
+  ask.mutable_revision()->set_number(1);
+  ask.mutable_revision()->set_first_step(kFrom);
+  ask.mutable_revision()->set_config(absl::StrReplaceAll(
+      Text("exchange", Offered()), {{"SERVERS", Servers()}}));
+  ask.mutable_revision()->set_book(
+      QueryClient(cluster_->addresses()[0]).GetRevisions(0)->book());
+  ask.mutable_revision()->set_attempt(1);
+  const auto agree = [&](v1::AgreeRequest::Phase phase) {
+    ask.set_phase(phase);
+    grpc::ClientContext context;
+    v1::AgreeResponse answer;
+    const grpc::Status status = stub->Agree(&context, ask, &answer);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    ask.mutable_revision()->set_fingerprint(answer.fingerprint());
+  };
+  agree(v1::AgreeRequest::PHASE_CHECK);
+  agree(v1::AgreeRequest::PHASE_PREPARE);
+  EXPECT_TRUE(client->GetSchedule(kFrom - 1, v1::SPLIT_TRAIN).ok());
+  const auto held = client->GetSchedule(kFrom, v1::SPLIT_TRAIN);
+  EXPECT_EQ(held.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(held.status().message()),
+              HasSubstr("step 16 waits: the servers of the job agree on change "
+                        "1 from step 16"));
+  EXPECT_TRUE(client->CheckHealth().ok());
+
+  cluster_->Kill(0);
+  cluster_->Kill(1);
+  std::filesystem::remove(folder_ + "/revisions.1");
+  ASSERT_TRUE(cluster_->Restart(1).ok());
+  client = LoaderClient::Create(address);
+  EXPECT_FALSE(client->CheckHealth().ok());
+  EXPECT_THAT(
+      std::string(client->GetSchedule(0, v1::SPLIT_TRAIN).status().message()),
+      HasSubstr("has not answered yet"));
+  ASSERT_TRUE(cluster_->Restart(0).ok());
+  AwaitComplete();
+}
+
+TEST_F(RevisionsTest, AFileThatHasBeenEmptiedEndsTheServer) {
+  Start("exchange", 2);
+  AwaitComplete();
+  cluster_->Kill(1);
+  std::filesystem::resize_file(folder_ + "/revisions.1", 0);
+  const absl::Status status = cluster_->Restart(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no file of revisions, or damaged; restore it"));
 }
 
 TEST_F(RevisionsTest, AServerWithoutTheKeyTakesPartInNoChange) {

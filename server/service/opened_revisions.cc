@@ -1,4 +1,4 @@
-#include "server/service/revised_job.h"
+#include "server/service/opened_revisions.h"
 
 #include <utility>
 
@@ -27,7 +27,11 @@ absl::Status CheckStores(const OpenedJob& own, const OpenedJob& next) {
 
 }  // namespace
 
-absl::StatusOr<RevisedJob::Candidate> RevisedJob::Open(
+struct OpenedRevisions::OpenedCandidate final : Candidate {
+  std::unique_ptr<OpenedJob> job;
+};
+
+absl::StatusOr<std::unique_ptr<RevisedJob::Candidate>> OpenedRevisions::Open(
     const std::string& config, uint64_t first_step) const {
   const v1::Config& own = own_->loaded.config;
   const std::string& directory = own_->loaded.directory;
@@ -38,10 +42,10 @@ absl::StatusOr<RevisedJob::Candidate> RevisedJob::Open(
       ParseConfig(config, "the offered file", directory, listen));
   // A flag of this server, not a key of the file.
   offered.config.mutable_topology()->set_meeting(own.topology().meeting());
-  Candidate candidate;
-  candidate.first_step = first_step;
-  candidate.config = config;
-  candidate.notes = ListUntaken(own, offered.config);
+  auto candidate = std::make_unique<OpenedCandidate>();
+  candidate->first_step = first_step;
+  candidate->config = config;
+  candidate->notes = ListUntaken(own, offered.config);
   LoadedConfig composed;
   composed.directory = directory;
   BALLAST_ASSIGN_OR_RETURN(
@@ -58,27 +62,30 @@ absl::StatusOr<RevisedJob::Candidate> RevisedJob::Open(
   }
   BALLAST_RETURN_IF_ERROR(opened.status());
   OpenedJob job = *std::move(opened);
-  candidate.job = std::make_unique<OpenedJob>(std::move(job));
-  guard_(candidate.job.get());
+  candidate->job = std::make_unique<OpenedJob>(std::move(job));
+  guard_(candidate->job.get());
   BALLAST_RETURN_IF_ERROR(
-      CheckRevision(*last().scheduler, *candidate.job->scheduler, first_step));
-  BALLAST_RETURN_IF_ERROR(CheckStores(*own_, *candidate.job));
-  candidate.differences = ListDifferences(
-      last().scheduler->fingerprint(), candidate.job->scheduler->fingerprint());
+      CheckRevision(*last().scheduler, *candidate->job->scheduler, first_step));
+  BALLAST_RETURN_IF_ERROR(CheckStores(*own_, *candidate->job));
+  candidate->differences =
+      ListDifferences(last().scheduler->fingerprint(),
+                      candidate->job->scheduler->fingerprint());
+  candidate->fingerprint = candidate->job->scheduler->fingerprint().hash();
   return candidate;
 }
 
-void RevisedJob::Apply(Candidate candidate) {
-  const OpenedJob& job = *candidate.job;
+void OpenedRevisions::Apply(std::unique_ptr<Candidate> candidate) {
+  auto& opened = static_cast<OpenedCandidate&>(*candidate);
+  const OpenedJob& job = *opened.job;
   if (builder_ != nullptr) {
-    builder_->Add(candidate.first_step,
+    builder_->Add(candidate->first_step,
                   std::make_unique<FileSampleBuilder>(
                       job.config, job.source_pointers(), job.text.get(),
                       job.scheduler.get(), *builder_->own()));
   }
   // After the builder, which the first block of the step needs.
-  scheduler_.Add(candidate.first_step, job.scheduler.get());
-  opened_.push_back(std::move(candidate.job));
+  scheduler_.Add(candidate->first_step, job.scheduler.get());
+  opened_.push_back(std::move(opened.job));
 }
 
 }  // namespace ballast

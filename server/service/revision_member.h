@@ -1,0 +1,142 @@
+#ifndef BALLAST_SERVER_SERVICE_REVISION_MEMBER_H_
+#define BALLAST_SERVER_SERVICE_REVISION_MEMBER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "proto/revision_service.pb.h"
+#include "server/delivery/step_gate.h"
+#include "server/service/revised_job.h"
+#include "server/service/revision_agreement.h"
+#include "server/service/revision_store.h"
+
+namespace ballast {
+
+// One server's part in the agreement on changes: the book on its disk, the
+// steps that it holds, and the revisions that it has opened, as
+// RevisionAgreement decides. Has no thread and calls nobody. Known,
+// changes, gate, knows and WatchServing are thread-safe; all else belongs to
+// one thread.
+class RevisionMember {
+ public:
+  struct Settings {
+    std::string name;                // this server's, in topology.servers
+    std::vector<std::string> peers;  // the other servers
+    std::string decider;             // the first of topology.servers
+  };
+
+  // Reads the book, and writes it if it is missing. Errors: as RevisionStore.
+  static absl::StatusOr<std::unique_ptr<RevisionMember>> Create(
+      Settings settings, std::unique_ptr<RevisionStore> store,
+      std::unique_ptr<RevisedJob> job);
+
+  // Opens the revisions of the book, once the job has its builder. Errors: as
+  // RevisedJob::Open.
+  absl::Status Open();
+  // Whether the server knows all changes that may hold.
+  bool knows() const;
+  // The changes that hold, as far as it knows.
+  uint64_t changes() const;
+  bool decides() const { return settings_.decider == settings_.name; }
+
+  // What ranks' steps pass.
+  StepGate* gate() { return &gate_; }
+  RevisedJob* job() { return job_.get(); }
+  v1::GetRevisionsResponse Known(uint64_t have) const;
+
+  // Calls `on_change` with OK if the server serves ranks, or with the reason
+  // why it serves none; now, and whenever that changes. A server that holds the
+  // steps of a change, and serves those before, serves.
+  void WatchServing(std::function<void(const absl::Status&)> on_change);
+
+  // --- every server, when it is asked ---
+
+  // Errors: as the call.
+  absl::StatusOr<v1::AgreeResponse> Answer(const v1::AgreeRequest& request);
+
+  // --- the server that decides ---
+
+  // Opens the offered configuration. `own` becomes what this server answers.
+  // Errors: as RevisionAgreement::Begin and RevisedJob::Open.
+  absl::StatusOr<v1::ConfigRevision> Offer(const v1::ChangeRequest& request,
+                                           v1::ChangeResponse* response);
+  // Begins an attempt, which is under way until EndAttempt. Errors: as
+  // RevisionAgreement::Begin and Write.
+  absl::StatusOr<v1::ConfigRevision> Begin(const v1::ConfigRevision& wanted);
+  void EndAttempt();
+  // Holds the steps of the change, then writes yes.
+  absl::Status Prepare(const v1::ConfigRevision& revision);
+  // Writes the decision.
+  absl::Status Commit(const v1::ConfigRevision& revision);
+  absl::Status Abort(const v1::ConfigRevision& revision);
+  // Serves what the book says from now on.
+  absl::Status Apply();
+
+  // --- a server that lacks something ---
+
+  // Whether it waits for an answer of another server.
+  bool waits() const;
+  // The servers to ask what they know.
+  std::vector<std::string> ToAsk() const;
+  // Takes over what another server knows. Errors: as RevisionAgreement::Learn;
+  // no rank must be served then.
+  absl::Status Learn(const std::string& server,
+                     const v1::GetRevisionsResponse& answer);
+  // Ends a round of asking: `fault` is why no rank must be served.
+  void EndLook(const absl::Status& fault);
+  const absl::Status& fault() const { return fault_; }
+  // At the server that decides, between attempts: writes the end of one that
+  // could not be written when it was decided.
+  void FinishLeft();
+
+ private:
+  RevisionMember(Settings settings, std::unique_ptr<RevisionStore> store,
+                 std::unique_ptr<RevisedJob> job, v1::RevisionBook book);
+
+  // Writes the book and adopts it. After an error the one before holds.
+  absl::Status Write(v1::RevisionBook book);
+  absl::Status KeepReached(uint64_t below);
+  // Opens the revisions of the book that are not served yet.
+  absl::Status OpenMissing();
+  // Makes the gate hold what the book and the job say.
+  void UpdateGate();
+  void Close(const absl::Status& why);
+  // Opens the candidate unless it is the one that was opened last.
+  absl::Status OpenCandidate(const v1::ConfigRevision& revision);
+
+  const Settings settings_;
+  const std::unique_ptr<RevisionStore> store_;
+  const std::unique_ptr<RevisedJob> job_;
+  StepGate gate_;
+
+  mutable Mutex book_mutex_;
+  RevisionAgreement agreement_ ABSL_GUARDED_BY(book_mutex_);
+
+  Mutex serving_mutex_;
+  absl::Status serving_ ABSL_GUARDED_BY(serving_mutex_);
+  std::function<void(const absl::Status&)> on_serving_
+      ABSL_GUARDED_BY(serving_mutex_);
+
+  std::unique_ptr<RevisedJob::Candidate> candidate_;
+  std::set<std::string> heard_;  // while the book is not complete
+  uint64_t others_reached_ = 0;
+  // Without a file at its start, a server serves only when these know as much,
+  // too: so no rank has begun while servers of a new job tell each other that
+  // there is nothing to tell.
+  std::set<std::string> to_know_;
+  absl::Status fault_;        // why no rank is served
+  absl::Status apply_fault_;  // why a change that holds is not served
+  std::string said_;          // the last warning
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_REVISION_MEMBER_H_
