@@ -3,6 +3,7 @@
 //   simulate --seeds 100000               seeds 0, 1, ...
 //   simulate --first 5000 --seeds 1000    seeds 5000 to 5999
 //   simulate --seed 17 --verbose          one, with every event
+//   simulate --changes --seeds 1000       jobs that are changed while they run
 
 #include <cstdint>
 #include <cstdio>
@@ -23,10 +24,14 @@ int main(int argc, char** argv) {
       sweep.verbose = true;
       continue;
     }
+    if (option == "--changes") {
+      sweep.draw = ballast::DrawChangePlan;
+      continue;
+    }
     if (!has_value) {
       std::fprintf(stderr,
                    "usage: %s [--seeds N] [--first N] [--seed N] "
-                   "[--verbose]\n",
+                   "[--verbose] [--changes]\n",
                    argv[0]);
       return 2;
     }

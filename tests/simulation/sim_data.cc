@@ -70,7 +70,7 @@ class SimBuilder final : public SampleBuilder {
 };
 
 ExpectedBatch Assemble(const SyntheticJob& job, const v1::Role& role,
-                       uint64_t step, uint32_t micro_batch) {
+                       uint64_t step, uint32_t micro_batch, int version) {
   v1::Job message = SyntheticJobMessage(job);
   message.set_delivery(v1::DELIVERY_DIRECT);
   const JobShape shape = GetShape(message, role).value();
@@ -83,7 +83,7 @@ ExpectedBatch Assemble(const SyntheticJob& job, const v1::Role& role,
   WriteBlockTables(plan, block.bytes());
   for (size_t i = 0; i < plan.samples.size(); ++i) {
     const SampleRecord& record = plan.samples[i].record;
-    FillPayload(0, role.module(), record.position,
+    FillPayload(version, role.module(), record.position,
                 block.bytes().subspan(record.payload, record.payload_bytes));
     if (HasDataFault(record.position)) MarkPlaceholder(plan, i, block.bytes());
   }
@@ -125,16 +125,16 @@ std::unique_ptr<SampleBuilder> MakeSimBuilder(const SimBuilderOptions& options,
 
 const ExpectedBatch& ExpectedBatchOf(const SyntheticJob& job,
                                      const v1::Role& role, uint64_t step,
-                                     uint32_t micro_batch) {
+                                     uint32_t micro_batch, int version) {
   using Key = std::tuple<uint32_t, uint32_t, uint32_t, int, uint32_t, uint64_t,
-                         uint32_t>;
+                         uint32_t, int>;
   static auto* const known = new std::map<Key, ExpectedBatch>;
   const Key key{job.vision_dp, job.language_dp, job.micro_batches,
                 role.module(), role.dp_rank(),  step,
-                micro_batch};
+                micro_batch,   version};
   const auto found = known->find(key);
   if (found != known->end()) return found->second;
-  return known->emplace(key, Assemble(job, role, step, micro_batch))
+  return known->emplace(key, Assemble(job, role, step, micro_batch, version))
       .first->second;
 }
 

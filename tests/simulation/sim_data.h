@@ -53,12 +53,12 @@ struct ExpectedBatch {
   std::string digest;
 };
 
-// The batch of version 0 for micro-batch number `micro_batch` of `step`, from
-// pure functions alone: the block under `direct`, packed without an exchange.
-// Kept, since all runs of a job have the same.
+// The batch of a version of the data for micro-batch number `micro_batch` of
+// `step`, from pure functions alone: the block under `direct`, packed without
+// an exchange. Kept, since all runs of a job have the same.
 const ExpectedBatch& ExpectedBatchOf(const SyntheticJob& job,
                                      const v1::Role& role, uint64_t step,
-                                     uint32_t micro_batch);
+                                     uint32_t micro_batch, int version = 0);
 
 }  // namespace ballast
 

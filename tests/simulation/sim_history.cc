@@ -1,6 +1,7 @@
 #include "tests/simulation/sim_history.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,11 @@ class Checker {
     return run.start_step + rank.batches.size() / promises_.job.micro_batches;
   }
 
+  int VersionAt(uint64_t step) const {
+    const auto after = promises_.versions.upper_bound(step);
+    return after == promises_.versions.begin() ? 0 : std::prev(after)->second;
+  }
+
   void CheckBatches(const RunHistory& run, const RankHistory& rank) {
     uint64_t step = run.start_step;
     uint32_t micro_batch = 0;
@@ -56,8 +62,8 @@ class Checker {
                                micro_batch));
         return;
       }
-      const ExpectedBatch& expected =
-          ExpectedBatchOf(promises_.job, rank.role, step, micro_batch);
+      const ExpectedBatch& expected = ExpectedBatchOf(
+          promises_.job, rank.role, step, micro_batch, VersionAt(step));
       if (batch.positions != expected.positions) {
         Violation(absl::StrCat(name, ": samples ",
                                absl::StrJoin(batch.positions, " "), ", wanted ",

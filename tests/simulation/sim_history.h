@@ -2,6 +2,7 @@
 #define BALLAST_TESTS_SIMULATION_SIM_HISTORY_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ struct HistoryPromises {
   uint64_t steps = 0;
   // Servers with other data have been there, so a rank may say so and end.
   bool other_data = false;
+  // The versions of the data, by the first step of each; 0 before them.
+  std::map<uint64_t, int> versions;
 };
 
 // Holds all ranks, both modules and all starts of a job against the pure

@@ -169,6 +169,7 @@ void SimNetwork::Freeze(int number) {
 void SimNetwork::Thaw(int number) { Threads().SetFrozen(number, false); }
 
 void SimNetwork::Crash(int number) {
+  nodes_.at(number).crashed = true;
   Thaw(number);
   ForEach(
       [&](const SimConnection& c) {

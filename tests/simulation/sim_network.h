@@ -81,6 +81,7 @@ class SimNetwork {
   // The process is gone; its peers learn of it as soon as a message can reach
   // them.
   void Crash(int node);
+  bool crashed(int node) const { return nodes_.at(node).crashed; }
   // Breaks every connection between the machines.
   void Reset(int machine, int other);
 
@@ -112,6 +113,7 @@ class SimNetwork {
   struct Node {
     int machine = 0;
     bool stopping = false;
+    bool crashed = false;
     std::vector<std::function<void()>> reactions;
     std::vector<SimThread*> handlers;
     int calls = 0;

@@ -1,6 +1,7 @@
 #include "tests/simulation/sim_plan.h"
 
 #include <iterator>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -18,8 +19,9 @@ SimFault DrawFault(const SimPlan& plan, uint32_t server, SimRandom* random) {
                                        absl::Minutes(10)};
   SimFault fault;
   // The last two hit ranks.
-  fault.kind = static_cast<SimFault::Kind>(random->Below(
-      plan.one_server_is_well ? SimFault::kKinds - 2 : SimFault::kKinds));
+  fault.kind = static_cast<SimFault::Kind>(
+      random->Below(plan.one_server_is_well ? SimFault::kKindsWithoutChanges - 2
+                                            : SimFault::kKindsWithoutChanges));
   const absl::Duration whole =
       plan.most_compute / 2 * plan.steps * plan.job.micro_batches;
   fault.at = random->Between(absl::ZeroDuration(), whole);
@@ -34,9 +36,11 @@ SimFault DrawFault(const SimPlan& plan, uint32_t server, SimRandom* random) {
 
 const char* SimFault::Name(Kind kind) {
   constexpr const char* kNames[] = {
-      "kill a server", "other data",  "drain a server", "freeze a server",
-      "disk errors",   "disk stall",  "one-way cut",    "connection reset",
-      "freeze a rank", "kill a rank",
+      "kill a server",   "other data",           "drain a server",
+      "freeze a server", "disk errors",          "disk stall",
+      "one-way cut",     "connection reset",     "freeze a rank",
+      "kill a rank",     "offer of a change",    "kill at a write",
+      "lose revisions",  "partition of servers",
   };
   static_assert(std::size(kNames) == kKinds);
   return kNames[static_cast<int>(kind)];
@@ -87,6 +91,65 @@ SimPlan DrawPlan(uint64_t seed) {
   return plan;
 }
 
+SimPlan DrawChangePlan(uint64_t seed) {
+  SimPlan plan = DrawPlan(seed);
+  SimRandom random(seed ^ 0x42);
+  plan.revisions = true;
+  plan.one_server_is_well = false;
+  plan.servers = 2 + random.Below(2);
+  plan.job.micro_batches = 1;
+  constexpr uint64_t kSteps[] = {24, 48, 72};
+  plan.steps = OneOf(&random, kSteps);
+  constexpr absl::Duration kComputes[] = {absl::Seconds(1), absl::Seconds(4)};
+  plan.most_compute = OneOf(&random, kComputes);
+  plan.faults.clear();
+  const absl::Duration whole = plan.most_compute / 2 * plan.steps;
+  // Most faults hit the seconds in which servers agree.
+  std::vector<absl::Duration> times;
+  const uint64_t offers = 1 + random.Below(4);
+  for (uint64_t i = 0; i < offers; ++i) {
+    SimFault offer;
+    offer.kind = SimFault::Kind::kChange;
+    offer.at = i > 0 && random.Chance(0.5)
+                   ? times.back() +
+                         random.Between(absl::ZeroDuration(), absl::Seconds(2))
+                   : random.Between(absl::Seconds(3), whole * 2 / 3);
+    constexpr absl::Duration kPatience[] = {absl::Milliseconds(500),
+                                            absl::Seconds(5), absl::Minutes(3)};
+    offer.lasts = OneOf(&random, kPatience);
+    offer.from_earliest = static_cast<int>(random.Below(12)) - 1;
+    times.push_back(offer.at);
+    plan.faults.push_back(offer);
+  }
+  constexpr SimFault::Kind kKinds[] = {
+      SimFault::Kind::kKillServer,  SimFault::Kind::kKillAtWrite,
+      SimFault::Kind::kKillAtWrite, SimFault::Kind::kLoseRevisions,
+      SimFault::Kind::kDrainServer, SimFault::Kind::kFreezeServer,
+      SimFault::Kind::kDiskErrors,  SimFault::Kind::kDiskStall,
+      SimFault::Kind::kPartition,   SimFault::Kind::kPartition,
+      SimFault::Kind::kCut,         SimFault::Kind::kReset,
+      SimFault::Kind::kKillRank,
+  };
+  const uint64_t faults = random.Below(5);
+  for (uint64_t i = 0; i < faults; ++i) {
+    SimFault fault = DrawFault(plan, 0, &random);
+    fault.kind = OneOf(&random, kKinds);
+    if (random.Chance(0.7)) {
+      fault.at = times[random.Below(times.size())] +
+                 random.Between(absl::ZeroDuration(), absl::Seconds(4));
+    }
+    fault.other = (fault.server + 1) % plan.servers;
+    fault.writes = 1 + random.Below(4);
+    fault.before = random.Chance(0.5);
+    // The server that decides is the first one.
+    if (fault.kind == SimFault::Kind::kLoseRevisions) {
+      fault.server = plan.servers - 1;
+    }
+    plan.faults.push_back(fault);
+  }
+  return plan;
+}
+
 absl::Duration NextBound(const SimPlan& plan) {
   const FailoverOptions& failover = plan.failover;
   // The first failure is noticed within slow_after, and `patience` runs from
@@ -120,6 +183,17 @@ std::string Describe(const SimFault& fault) {
       return absl::StrCat(text, ": rank ", fault.rank,
                           fault.to_server ? " to" : " from", " server ",
                           fault.server);
+    case SimFault::Kind::kChange:
+      return absl::StrCat(text, ": from the earliest step ",
+                          fault.from_earliest < 0 ? "" : "+",
+                          fault.from_earliest);
+    case SimFault::Kind::kKillAtWrite:
+      return absl::StrCat(text, ": server ", fault.server,
+                          fault.before ? " before" : " after", " write ",
+                          fault.writes);
+    case SimFault::Kind::kPartition:
+      return absl::StrCat(text, ": servers ", fault.server, " and ",
+                          fault.other);
     default:
       return absl::StrCat(text, ": server ", fault.server);
   }
@@ -136,6 +210,8 @@ std::string Describe(const SimPlan& plan) {
       " streams, client memory ", plan.client_memory, ", server memory ",
       plan.server_memory, ", ", plan.server_threads, " threads",
       plan.encoders_first ? ", vision first" : "",
+      plan.revisions ? absl::StrCat(", changes, ", plan.servers, " servers")
+                     : "",
       plan.one_server_is_well ? ", one server is well" : "");
   for (const SimFault& fault : plan.faults) {
     absl::StrAppend(&text, "\n  ", Describe(fault));

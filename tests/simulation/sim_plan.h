@@ -25,8 +25,14 @@ struct SimFault {
     kReset,         // all connections between them break
     kFreezeRank,
     kKillRank,
+    // Of a job that changes while it runs (docs/changes.md):
+    kChange,         // a client offers a change, and dies after `lasts`
+    kKillAtWrite,    // at a write of serve.revisions; the server comes back
+    kLoseRevisions,  // the server comes back without the file
+    kPartition,      // both directions between two servers
   };
-  static constexpr int kKinds = 10;
+  static constexpr int kKinds = 14;
+  static constexpr int kKindsWithoutChanges = 10;
   static const char* Name(Kind kind);
 
   Kind kind = Kind::kKillServer;
@@ -35,6 +41,14 @@ struct SimFault {
   uint32_t server = 0;
   uint32_t rank = 0;       // among all ranks; unused by faults of a server
   bool to_server = false;  // the direction of a cut
+  uint32_t other = 0;      // the other server of a partition
+  // kKillAtWrite: the write that the server dies at, from 1, and whether it
+  // dies before it is done.
+  uint32_t writes = 0;
+  bool before = false;
+  // kChange: the first step, from the earliest one on that all servers would
+  // take.
+  int from_earliest = 0;
 };
 
 // Everything that a run draws from its seed.
@@ -56,11 +70,17 @@ struct SimPlan {
   absl::Duration most_compute;  // of a trainer between two batches
   // All faults hit one server, so that no rank may fail.
   bool one_server_is_well = false;
+  // All servers have serve.revisions.
+  bool revisions = false;
   std::vector<SimFault> faults;
 };
 
 // The plan of a seed.
 SimPlan DrawPlan(uint64_t seed);
+// Likewise, of a job that is changed while it runs: two or three servers, one
+// to four offers, often two at once, and faults of servers and ranks around
+// them. The server that decides keeps its file.
+SimPlan DrawChangePlan(uint64_t seed);
 
 // The longest that a Next may take under the plan's faults.
 absl::Duration NextBound(const SimPlan& plan);

@@ -27,6 +27,8 @@ struct SimDefects {
   bool never_give_up_a_server = false;
   bool no_second_server = false;
   bool skip_generation_check = false;  // of blocks in shared memory
+  bool serve_held_steps = false;       // of a change that is not decided
+  bool forget_revisions = false;       // serve.revisions is never written
 };
 
 // One rank's process: the real TrainerShim in a thread of its own node.

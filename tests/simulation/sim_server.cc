@@ -1,12 +1,12 @@
 #include "tests/simulation/sim_server.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include <grpcpp/test/default_reactor_test_peer.h>
 
 #include "common/grpc_status.h"
+#include "common/status_macros.h"
 #include "server/delivery/block_ledger.h"
 #include "tests/fakes/job_config.h"
 
@@ -40,39 +40,97 @@ SimServer::SimServer(const Options& options, SimNetwork* network,
       network_(*network),
       node_(network->AddNode(options.machine)),
       scheduler_(MakeSimScheduler(options.job, options.fingerprint_version)) {
-  const uint32_t ranks = options.job.vision_dp + options.job.language_dp;
   // Its threads belong to its node.
   SimThreads& threads = *SimThreads::Current();
-  threads.Join(threads.Start(node_, [&] {
-    auto loader =
-        Loader::Create(GetConfig(options_), ranks, scheduler_.get(),
-                       MakeSimBuilder(options_.data, disk), Clock::Real());
-    if (!loader.ok()) std::abort();
-    loader_ = *std::move(loader);
-  }));
+  absl::Status started;
+  threads.Join(threads.Start(node_, [&] { started = Start(disk); }));
+  if (!started.ok()) {
+    dead_ = true;
+    return;
+  }
   PullLimits::Settings limits;
   limits.last_write = absl::InfiniteDuration();  // gRPC's timers take a thread
   service_ = std::make_unique<LoaderServiceImpl>(
-      options_.address, scheduler_.get(), loader_.get(), &calls_, limits);
-  network_.Listen(options_.address, options_.machine, this);
+      options_.address,
+      keeper_ == nullptr ? scheduler_.get() : keeper_->job()->scheduler(),
+      loader_.get(), &calls_, limits);
+  if (!dead_) network_.Listen(options_.address, options_.machine, this);
+}
+
+absl::Status SimServer::Start(const SimDisk* disk) {
+  const uint32_t ranks = options_.job.vision_dp + options_.job.language_dp;
+  const Scheduler* scheduler = scheduler_.get();
+  std::unique_ptr<SampleBuilder> builder;
+  StepGate* gate = nullptr;
+  if (options_.revisions.empty()) {
+    builder = MakeSimBuilder(options_.data, disk);
+  } else {
+    auto job = std::make_unique<SimRevisedJob>(options_.job, scheduler_.get(),
+                                               options_.data, disk);
+    builder = job->MakeBuilder();
+    RevisionKeeper::Settings settings;
+    settings.name = options_.address;
+    settings.peers = options_.peers;
+    settings.decider = options_.decider;
+    BALLAST_ASSIGN_OR_RETURN(
+        keeper_, RevisionKeeper::Create(
+                     settings, MakeSimRevisionPeers(&network_, node_),
+                     MakeSimRevisionStore(options_.revisions, disk, this,
+                                          options_.forgets_revisions),
+                     std::move(job)));
+    BALLAST_RETURN_IF_ERROR(keeper_->Open());
+    scheduler = keeper_->job()->scheduler();
+    if (!options_.no_gate) gate = keeper_->gate();
+  }
+  BALLAST_ASSIGN_OR_RETURN(loader_,
+                           Loader::Create(GetConfig(options_), ranks, scheduler,
+                                          std::move(builder), Clock::Real(),
+                                          /*active=*/nullptr, gate));
+  return keeper_ == nullptr ? absl::OkStatus() : keeper_->Start(Clock::Real());
 }
 
 SimServer::~SimServer() {
-  network_.Listen(options_.address, options_.machine, nullptr);
-  network_.Crash(node_);
-  loader_->Drain();
+  Die();
+  if (keeper_ != nullptr) keeper_->Stop();
+  if (loader_ != nullptr) loader_->Drain();
   network_.AwaitNoCalls(node_);
   service_.reset();
   loader_.reset();
+  keeper_.reset();
   network_.StopNode(node_);
+}
+
+void SimServer::Die() {
+  dead_ = true;
+  network_.Listen(options_.address, options_.machine, nullptr);
+  network_.Crash(node_);
+}
+
+bool SimServer::SurvivesWrite(bool before) {
+  if (dead_) return false;
+  if (dies_at_write_ == 0 || before != dies_before_ || --dies_at_write_ > 0) {
+    return true;
+  }
+  Die();
+  return false;
 }
 
 void SimServer::Drain() {
   network_.Listen(options_.address, options_.machine, nullptr);
+  if (keeper_ != nullptr) keeper_->Stop();
   loader_->Drain();
   service_->Drain();
   SimThreads& threads = *SimThreads::Current();
   threads.SleepUntil(threads.Now() + absl::Seconds(10));
+}
+
+void SimServer::GetSchedule(uint64_t step, Loader::ScheduleAnswer answer) {
+  loader_->GetSchedule(step, [this, answer = std::move(answer)](auto schedule) {
+    if (schedule.ok() && !dead_ && options_.on_schedule != nullptr) {
+      options_.on_schedule(**schedule);
+    }
+    answer(std::move(schedule));
+  });
 }
 
 absl::StatusOr<v1::AttachResponse> SimServer::Attach(
@@ -87,6 +145,7 @@ absl::StatusOr<v1::AttachResponse> SimServer::Attach(
 }
 
 uint64_t SimServer::MemoryBeyondBound() const {
+  if (loader_ == nullptr) return 0;
   const uint64_t bound =
       options_.memory + loader_->open_streams() * kLargestBlock;
   const uint64_t in_use = loader_->memory_in_use();

@@ -36,8 +36,9 @@ void Print(const SimPlan& plan, const SimOutcome& outcome) {
   }
   std::fprintf(stderr,
                "  replay: bazel run //tests/simulation:simulate -- --seed %llu "
-               "--verbose\n",
-               static_cast<unsigned long long>(plan.seed));
+               "--verbose%s\n",
+               static_cast<unsigned long long>(plan.seed),
+               plan.revisions ? " --changes" : "");
 }
 
 }  // namespace
@@ -52,11 +53,11 @@ SimTotals RunSeeds(const SimSweep& sweep) {
   // seed would not replay alone as it ran among others.
   SimulationOptions first_run = options;
   first_run.verbose = false;
-  Simulate(DrawPlan(0), first_run);
+  Simulate(sweep.draw(0), first_run);
   SimTotals totals;
   const absl::Time start = absl::Now();
   for (uint64_t i = 0; i < sweep.seeds; ++i) {
-    SimPlan plan = DrawPlan(sweep.first + i);
+    SimPlan plan = sweep.draw(sweep.first + i);
     if (sweep.change) sweep.change(&plan);
     const SimOutcome outcome = Simulate(plan, options);
     ++totals.seeds;
@@ -66,6 +67,8 @@ SimTotals RunSeeds(const SimSweep& sweep) {
     totals.longest_next = std::max(totals.longest_next, outcome.longest_next);
     totals.starts += outcome.starts;
     totals.batches += outcome.batches;
+    totals.offers += outcome.offers;
+    totals.changes += outcome.changes;
     totals.switches += outcome.switches;
     totals.trace = totals.trace * 31 + outcome.trace;
     if (outcome.violations.empty()) continue;
@@ -86,7 +89,8 @@ std::string Describe(const SimTotals& totals) {
       " switches of threads; longest Next ",
       absl::FormatDuration(
           absl::Trunc(totals.longest_next, absl::Milliseconds(1))),
-      "\nfaults:");
+      "\n", totals.offers, " offers of changes, ", totals.changes,
+      " hold\nfaults:");
   for (int kind = 0; kind < SimFault::kKinds; ++kind) {
     absl::StrAppend(&text, kind == 0 ? " " : ", ", totals.faults[kind], " ",
                     SimFault::Name(static_cast<SimFault::Kind>(kind)));

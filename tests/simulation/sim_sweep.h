@@ -18,6 +18,8 @@ struct SimSweep {
   uint64_t first = 0;
   uint64_t seeds = 1;
   SimDefects defects;
+  // DrawPlan, or DrawChangePlan.
+  SimPlan (*draw)(uint64_t seed) = DrawPlan;
   // Changes each seed's plan; null: none.
   std::function<void(SimPlan* plan)> change;
   bool verbose = false;
@@ -32,6 +34,8 @@ struct SimTotals {
   absl::Duration longest_next;
   uint64_t starts = 0;
   uint64_t batches = 0;
+  uint64_t offers = 0;   // of changes
+  uint64_t changes = 0;  // that hold
   uint64_t switches = 0;
   uint64_t trace = 0;   // of all seeds
   absl::Duration took;  // real time

@@ -11,6 +11,8 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "tests/fakes/role.h"
+#include "tests/simulation/sim_call.h"
+#include "tests/simulation/sim_revisions.h"
 #include "tests/simulation/sim_server.h"
 #include "tests/simulation/sim_silence.h"
 #include "tests/simulation/sim_threads.h"
@@ -55,6 +57,12 @@ class Simulation {
   void Inject(const SimFault& fault);
   void InjectServer(const SimFault& fault);
   void InjectRank(const SimFault& fault);
+  void Offer(const SimFault& fault);
+  // Waits until all servers know the same; they ask each other now and then.
+  void AwaitChanges();
+  std::string RevisionsPath(uint32_t server) const {
+    return absl::StrCat(options_.arena, "/revisions.", server);
+  }
   void StartServer(uint32_t number, int version);
   static void EndServer(Slot* slot) {
     MutexLock lock(&slot->watching);
@@ -87,6 +95,8 @@ class Simulation {
   std::vector<RunHistory> runs_;
   uint64_t faults_going_on_ = 0;
   bool other_data_ = false;
+  SimChanges changes_;
+  uint64_t earliest_ = 0;  // step of a change, as servers have said
   bool over_ = false;
   SimOutcome outcome_;
 };
@@ -104,8 +114,10 @@ void Simulation::Body() {
   start_ = threads_->Now();
   for (uint32_t i = 0; i < plan_.servers; ++i) {
     slots_.push_back(std::make_unique<Slot>());
-    StartServer(i, 0);
+    network_.Listen(GetAddress(i), i, nullptr);
+    if (plan_.revisions) std::remove(RevisionsPath(i).c_str());
   }
+  for (uint32_t i = 0; i < plan_.servers; ++i) StartServer(i, 0);
   faults_going_on_ = plan_.faults.size();
   std::vector<SimThread*> helpers;
   for (const SimFault& fault : plan_.faults) {
@@ -118,8 +130,17 @@ void Simulation::Body() {
   RunJob();
   over_ = true;
   for (SimThread* helper : helpers) threads_->Join(helper);
+  if (plan_.revisions) {
+    AwaitChanges();
+    for (const std::string& violation : CheckChanges(plan_.job, changes_)) {
+      Violation(violation);
+    }
+    outcome_.offers = changes_.offers.size();
+    outcome_.changes = VersionsOf(changes_).size();
+  }
   slots_.clear();
   HistoryPromises promises;
+  promises.versions = VersionsOf(changes_);
   promises.job = plan_.job;
   promises.steps = plan_.steps;
   promises.other_data = other_data_;
@@ -146,8 +167,76 @@ void Simulation::StartServer(uint32_t number, int version) {
   server.prefetch_steps = plan_.prefetch_steps;
   server.encoders_first = plan_.encoders_first;
   if (plan_.shared_memory) server.arena = options_.arena;
-  slots_[number]->server =
-      std::make_unique<SimServer>(server, &network_, &slots_[number]->disk);
+  if (plan_.revisions) {
+    server.revisions = RevisionsPath(number);
+    server.decider = GetAddress(0);
+    for (uint32_t i = 0; i < plan_.servers; ++i) {
+      if (i != number) server.peers.push_back(GetAddress(i));
+    }
+    server.on_schedule = [this](const v1::StepSchedule& schedule) {
+      changes_.given[schedule.step()].insert(schedule.fingerprint());
+    };
+    server.no_gate = options_.defects.serve_held_steps;
+    server.forgets_revisions = options_.defects.forget_revisions;
+  }
+  Slot& slot = *slots_[number];
+  while (true) {
+    slot.server = std::make_unique<SimServer>(server, &network_, &slot.disk);
+    if (slot.server->runs()) return;
+    // A write failed; a supervisor starts it again.
+    EndServer(&slot);
+    Sleep(absl::Seconds(1));
+  }
+}
+
+void Simulation::Offer(const SimFault& fault) {
+  for (const auto& slot : slots_) {
+    MutexLock lock(&slot->watching);
+    if (slot->server != nullptr && slot->server->runs()) {
+      earliest_ = std::max(
+          earliest_, slot->server->GetRevisions(UINT64_MAX).earliest_step());
+    }
+  }
+  SimOffer offer;
+  offer.version = 100 + changes_.offers.size();
+  offer.first_step = std::max<int64_t>(
+      1, static_cast<int64_t>(earliest_) + fault.from_earliest);
+  const size_t number = changes_.offers.size();
+  changes_.offers.push_back(offer);
+  v1::ChangeRequest request;
+  request.set_config(absl::StrCat(offer.version));
+  request.set_first_step(offer.first_step);
+  constexpr int kClientMachine = 1000;
+  const int node = network_.AddNode(kClientMachine);
+  const auto answer =
+      std::make_shared<SimCall<v1::ChangeResponse>>(&network_, node,
+                                                    GetAddress(0))
+          ->Run([request](SimServer* server,
+                          auto answer) { server->Change(request, answer); },
+                fault.lasts);
+  network_.Crash(node);
+  network_.StopNode(node);
+  changes_.offers[number].end = answer.status();
+  Trace(absl::StrCat("the offer of version ", offer.version, " from step ",
+                     offer.first_step, " ends with ",
+                     answer.status().ToString()));
+}
+
+void Simulation::AwaitChanges() {
+  // Twice the longest time between two looks at the others, and some more.
+  for (int seconds = 0; seconds < 90; ++seconds) {
+    changes_.known.clear();
+    for (const auto& slot : slots_) {
+      changes_.known.push_back(slot->server->GetRevisions(0));
+    }
+    const bool settled = std::all_of(
+        changes_.known.begin(), changes_.known.end(), [&](const auto& known) {
+          return known.knows() && !known.has_prepared() &&
+                 known.revisions_size() == changes_.known[0].revisions_size();
+        });
+    if (settled) return;
+    Sleep(absl::Seconds(1));
+  }
 }
 
 void Simulation::RunJob() {
@@ -280,7 +369,9 @@ void Simulation::Inject(const SimFault& fault) {
     case SimFault::Kind::kKillServer:
     case SimFault::Kind::kOtherData:
     case SimFault::Kind::kDrainServer:
-    case SimFault::Kind::kFreezeServer: {
+    case SimFault::Kind::kFreezeServer:
+    case SimFault::Kind::kKillAtWrite:
+    case SimFault::Kind::kLoseRevisions: {
       bool& busy = slots_[fault.server]->busy;
       if (std::exchange(busy, true)) return;
       Trace(Describe(fault));
@@ -313,6 +404,18 @@ void Simulation::Inject(const SimFault& fault) {
       network_.Heal(from, to);
       break;
     }
+    case SimFault::Kind::kChange:
+      Trace(Describe(fault));
+      Offer(fault);
+      break;
+    case SimFault::Kind::kPartition:
+      Trace(Describe(fault));
+      network_.Cut(fault.server, fault.other);
+      network_.Cut(fault.other, fault.server);
+      Sleep(fault.lasts);
+      network_.Heal(fault.server, fault.other);
+      network_.Heal(fault.other, fault.server);
+      break;
     case SimFault::Kind::kReset:
       Trace(Describe(fault));
       network_.Reset(MachineOfRank(fault.rank), fault.server);
@@ -339,10 +442,23 @@ void Simulation::InjectServer(const SimFault& fault) {
       StartServer(fault.server, 1);
       Sleep(fault.lasts);
       break;
+    case SimFault::Kind::kKillAtWrite: {
+      slot.server->DieAtWrite(fault.writes, fault.before);
+      const absl::Time end = threads_->Now() + absl::Minutes(2);
+      while (slot.server->runs() && threads_->Now() < end && !over_) {
+        Sleep(absl::Milliseconds(100));
+      }
+      Trace(absl::StrCat("server ", fault.server,
+                         slot.server->runs() ? " is killed" : " has died"));
+      break;
+    }
     default:
       break;
   }
   EndServer(&slot);
+  if (fault.kind == SimFault::Kind::kLoseRevisions) {
+    std::remove(RevisionsPath(fault.server).c_str());
+  }
   Sleep(fault.lasts);
   StartServer(fault.server, 0);
 }

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/numbers.h"
 #include "tests/simulation/sim_sweep.h"
 
 namespace ballast {
@@ -15,8 +19,31 @@ TEST(SimulationTest, JobsKeepTheirPromises) {
   const SimTotals totals = RunSeeds(sweep);
   RecordProperty("totals", Describe(totals));
   EXPECT_TRUE(totals.failed_seeds.empty()) << Describe(totals);
-  for (int kind = 0; kind < SimFault::kKinds; ++kind) {
+  for (int kind = 0; kind < SimFault::kKindsWithoutChanges; ++kind) {
     EXPECT_GT(totals.faults[kind], 20u)
+        << SimFault::Name(static_cast<SimFault::Kind>(kind));
+  }
+}
+
+// Jobs that are changed while they run: each change holds at all servers, or at
+// none. BALLAST_CHANGE_SEEDS=1000 runs more of them.
+TEST(SimulationTest, ChangesHoldAtAllServersOrAtNone) {
+  SimSweep sweep;
+  sweep.draw = DrawChangePlan;
+  sweep.seeds = 60;
+  if (const char* seeds = std::getenv("BALLAST_CHANGE_SEEDS")) {
+    ASSERT_TRUE(absl::SimpleAtoi(seeds, &sweep.seeds)) << seeds;
+  }
+  const SimTotals totals = RunSeeds(sweep);
+  RecordProperty("totals", Describe(totals));
+  std::printf("%s", Describe(totals).c_str());
+  EXPECT_TRUE(totals.failed_seeds.empty()) << Describe(totals);
+  // The faults leave room for both.
+  EXPECT_GT(totals.changes, sweep.seeds / 4);
+  EXPECT_LT(totals.changes, totals.offers - sweep.seeds / 4);
+  for (int kind = SimFault::kKindsWithoutChanges; kind < SimFault::kKinds;
+       ++kind) {
+    EXPECT_GT(totals.faults[kind], 2u)
         << SimFault::Name(static_cast<SimFault::Kind>(kind));
   }
 }
@@ -33,9 +60,11 @@ TEST(SimulationTest, ASeedReplaysAlike) {
 }
 
 // The seeds that it takes until the checker finds a planted defect; 0: never.
-uint64_t SeedsUntilFound(const SimDefects& defects, uint64_t most = 500) {
+uint64_t SeedsUntilFound(const SimDefects& defects, uint64_t most = 500,
+                         SimPlan (*draw)(uint64_t) = DrawPlan) {
   SimSweep sweep;
   sweep.seeds = most;
+  sweep.draw = draw;
   sweep.defects = defects;
   sweep.stop_at_failure = true;
   const SimTotals totals = RunSeeds(sweep);
@@ -56,6 +85,16 @@ TEST(PlantedDefectsTest, TransientFaultsAsPlaceholdersAreFound) {
 
 TEST(PlantedDefectsTest, OtherDataUnderTheSameFingerprintAreFound) {
   EXPECT_GT(SeedsUntilFound({.other_data_unnoticed = true}), 0u);
+}
+
+TEST(PlantedDefectsTest, StepsGivenOutBeforeTheDecisionAreFound) {
+  EXPECT_GT(SeedsUntilFound({.serve_held_steps = true}, 60, DrawChangePlan),
+            0u);
+}
+
+TEST(PlantedDefectsTest, RevisionsThatAreNotWrittenAreFound) {
+  EXPECT_GT(SeedsUntilFound({.forget_revisions = true}, 60, DrawChangePlan),
+            0u);
 }
 
 TEST(PlantedDefectsTest, AServerThatIsNeverGivenUpIsFound) {
