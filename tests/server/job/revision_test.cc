@@ -1,23 +1,30 @@
 #include "server/job/revision.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/fake_source_index.h"
 
 namespace ballast {
 namespace {
 
+using ::google::protobuf::util::MessageDifferencer;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr uint64_t kStep = 6;
 
@@ -252,6 +259,311 @@ TEST_F(RevisionTest, RefusesWhatRanksLayOutTheirBatchesBy) {
       std::string(CheckRevision(*Schedule(Job()), *Schedule(*composed), kStep)
                       .message()),
       HasSubstr("delivery: DELIVERY_EXCHANGE -> DELIVERY_DIRECT"));
+}
+
+// --- every key of the configuration ---
+
+using Path = std::vector<const google::protobuf::FieldDescriptor*>;
+
+std::string KeyOf(const Path& path) {
+  std::string key;
+  for (const auto* field : path) {
+    absl::StrAppend(&key, key.empty() ? "" : ".", field->name());
+  }
+  return key;
+}
+
+// The leaves of a message: values, lists and maps of them.
+void AddLeaves(const google::protobuf::Descriptor& type, Path* path,
+               std::vector<Path>* leaves) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const auto* field = type.field(i);
+    path->push_back(field);
+    const auto* message = field->message_type();
+    if (field->is_map()) message = message->map_value()->message_type();
+    if (message == nullptr) {
+      leaves->push_back(*path);
+    } else {
+      AddLeaves(*message, path, leaves);
+    }
+    path->pop_back();
+  }
+}
+
+// Gives the leaf another value, in the first of each list and map.
+void Alter(google::protobuf::Message* message,
+           absl::Span<const Path::value_type> path) {
+  const auto* reflection = message->GetReflection();
+  const auto* field = path[0];
+  if (field->is_map() ||
+      (field->message_type() != nullptr && path.size() > 1)) {
+    google::protobuf::Message* next;
+    if (!field->is_repeated()) {
+      next = reflection->MutableMessage(message, field);
+    } else if (reflection->FieldSize(*message, field) > 0) {
+      next = reflection->MutableRepeatedMessage(message, field, 0);
+    } else {
+      next = reflection->AddMessage(message, field);
+    }
+    if (!field->is_map()) return Alter(next, path.subspan(1));
+    const auto* value = field->message_type()->map_value();
+    Path rest(path.begin() + 1, path.end());
+    rest.insert(rest.begin(), value);
+    return Alter(next, rest);
+  }
+  using Field = google::protobuf::FieldDescriptor;
+  if (field->is_repeated()) {
+    if (field->cpp_type() == Field::CPPTYPE_DOUBLE) {
+      return reflection->AddDouble(message, field, 1);
+    }
+    ASSERT_EQ(field->cpp_type(), Field::CPPTYPE_STRING) << field->full_name();
+    return reflection->AddString(message, field, "another");
+  }
+  switch (field->cpp_type()) {
+    case Field::CPPTYPE_BOOL:
+      return reflection->SetBool(message, field,
+                                 !reflection->GetBool(*message, field));
+    case Field::CPPTYPE_UINT32:
+      return reflection->SetUInt32(message, field,
+                                   reflection->GetUInt32(*message, field) + 1);
+    case Field::CPPTYPE_INT32:
+      return reflection->SetInt32(message, field,
+                                  reflection->GetInt32(*message, field) + 1);
+    case Field::CPPTYPE_UINT64:
+      return reflection->SetUInt64(message, field,
+                                   reflection->GetUInt64(*message, field) + 1);
+    case Field::CPPTYPE_INT64:
+      return reflection->SetInt64(message, field,
+                                  reflection->GetInt64(*message, field) + 1);
+    case Field::CPPTYPE_DOUBLE:
+      return reflection->SetDouble(message, field,
+                                   reflection->GetDouble(*message, field) + 1);
+    case Field::CPPTYPE_FLOAT:
+      return reflection->SetFloat(message, field,
+                                  reflection->GetFloat(*message, field) + 1);
+    case Field::CPPTYPE_STRING:
+      return reflection->SetString(
+          message, field, reflection->GetString(*message, field) + "x");
+    case Field::CPPTYPE_ENUM: {
+      const int next = reflection->GetEnumValue(*message, field) == 1 ? 2 : 1;
+      return reflection->SetEnumValue(message, field, next);
+    }
+    default:
+      FAIL() << field->full_name();
+  }
+}
+
+// What becomes of a key that the file changes, where it is not what its option
+// says: `change: JOB` keys are refused, with both values, and keys of one
+// server (SERVER, RELOAD) are noted.
+enum class Outcome {
+  kTaken,
+  kSchedule,  // refused once the schedules are known, as CheckRevision says
+  kRefused,   // in other words
+};
+struct KeyOutcome {
+  std::string key;  // or a section
+  Outcome outcome;
+  // Of kRefused: what the message says. Of the others: the job's edits and the
+  // file's that show it with schedules; none: the composed configuration alone
+  // is looked at.
+  std::string message = "";
+  Edits running = {};
+  Edits offered = {};
+};
+
+const std::vector<KeyOutcome>& Outcomes() {
+  const auto balance = [](std::string text) {
+    return Edits{{"balance: {}", "balance: {" + text + "}"}};
+  };
+  // Packs, and a file that adds `text` to them.
+  const auto packing = [](std::string text) {
+    return Edits{
+        {"balance: {}", "balance: {}\npacking: {mode: scheduled" + text + "}"}};
+  };
+  const std::string laid_out = "ranks lay out their batches by";
+  static const auto* outcomes = new std::vector<KeyOutcome>{
+      {"sources.name", Outcome::kTaken},
+      {"sources.path", Outcome::kTaken},
+      {"sources.media_root", Outcome::kTaken},
+      {"sources.index", Outcome::kTaken},
+      {"sources.recipe", Outcome::kTaken},
+      {"sources.weight", Outcome::kTaken},
+      {"sources.blend", Outcome::kRefused, "blend is"},
+      {"order.mixture_changes",
+       Outcome::kTaken,
+       "",
+       {},
+       {{"order: {}",
+         "order: {mixture_changes: [{step: 9, weights: {docs: 1}}]}"}}},
+      {"order.skips",
+       Outcome::kTaken,
+       "",
+       {},
+       {{"order: {}", "order: {skips: [{step: 9}]}"}}},
+      {"batch.global", Outcome::kTaken, "", {}, {{"global: 8", "global: 16"}}},
+      {"batch.micro", Outcome::kTaken, "", {}, {{"micro: 4", "micro: 8"}}},
+      {"batch.changes.samples",
+       Outcome::kRefused,
+       "a change takes batch.changes[].step",
+       {},
+       {{"global: 8", "global: 8, changes: [{samples: 96, global: 16}]"}}},
+      {"batch.changes",
+       Outcome::kTaken,
+       "",
+       {},
+       {{"global: 8", "global: 8, changes: [{step: 9, global: 16}]"}}},
+      {"batch.rampup",
+       Outcome::kRefused,
+       "by samples of training",
+       {},
+       {{"global: 8",
+         "global: 16, rampup: {start: 4, increment: 4, samples: 200}"}}},
+      {"model.min_pixels", Outcome::kTaken},
+      {"model.max_pixels", Outcome::kTaken},
+      {"model.recipe", Outcome::kTaken},
+      {"model.image_family.min_pixels", Outcome::kTaken},
+      {"model.image_family.max_pixels", Outcome::kTaken},
+      {"model.image_family.longest_edge", Outcome::kTaken},
+      {"model.image_family.min_tiles", Outcome::kTaken},
+      {"model.image_family.max_tiles", Outcome::kTaken},
+      {"model.video.min_pixels", Outcome::kTaken},
+      {"model.video.max_pixels", Outcome::kTaken},
+      {"model.video.total_pixels", Outcome::kTaken},
+      {"balance.delivery",
+       Outcome::kSchedule,
+       laid_out,
+       {},
+       balance("delivery: direct")},
+      {"balance.placement", Outcome::kSchedule, laid_out,
+       balance("cost: {language: {linear: 1}}"),
+       balance("placement: split, cost: {language: {linear: 1}}")},
+      {"balance.algorithm", Outcome::kTaken, "", {}, balance("algorithm: lpt")},
+      {"balance.scope", Outcome::kTaken, "", {}, balance("scope: window")},
+      {"balance.window", Outcome::kTaken, "", balance("scope: window"),
+       balance("scope: window, window: 2")},
+      {"balance.equal_count",
+       Outcome::kTaken,
+       "",
+       {},
+       balance("equal_count: true")},
+      {"balance.align_images",
+       Outcome::kTaken,
+       "",
+       {},
+       balance("align_images: false")},
+      {"balance.cost",
+       Outcome::kTaken,
+       "",
+       {},
+       balance("cost: {vision: {linear: 3}}")},
+      {"balance.cost_changes",
+       Outcome::kTaken,
+       "",
+       {},
+       balance("cost_changes: [{step: 9, cost: {vision: {linear: 3}}}]")},
+      {"balance.skip_below", Outcome::kTaken, "", {}, balance("skip_below: 2")},
+      {"balance.order", Outcome::kTaken, "", {}, balance("order: pipeline")},
+      {"balance.objective", Outcome::kTaken, "", balance("objective: sum"),
+       balance("objective: phases")},
+      {"packing.mode", Outcome::kTaken, "", {}, packing("")},
+      {"packing.max_tokens_per_rank", Outcome::kTaken, "", packing(""),
+       packing(", max_tokens_per_rank: 4096")},
+      {"packing.align", Outcome::kSchedule, laid_out, packing(""),
+       packing(", align: 64")},
+      {"packing.virtual_pipeline_group", Outcome::kSchedule, laid_out,
+       packing(""), packing(", virtual_pipeline_group: 2")},
+      {"packing.row_length",
+       Outcome::kSchedule,
+       laid_out,
+       {{"balance: {}",
+         "balance: {equal_count: true}\npacking: {mode: padded}"}},
+       {{"balance: {}",
+         "balance: {equal_count: true}\npacking: {mode: padded, row_length: "
+         "4096}"}}},
+  };
+  return *outcomes;
+}
+
+const KeyOutcome* FindOutcome(const std::string& key) {
+  for (const KeyOutcome& each : Outcomes()) {
+    if (key == each.key || absl::StartsWith(key, each.key + ".")) return &each;
+  }
+  return nullptr;
+}
+
+// A key that is added to the configuration is refused, or listed above.
+TEST_F(RevisionTest, EveryKeyIsTakenRefusedOrNoted) {
+  v1::Config running = Job();
+  running.mutable_model()->mutable_image_family();
+  running.mutable_model()->mutable_video();
+  const auto unaltered = ComposeRevision(running, running, kStep);
+  ASSERT_TRUE(unaltered.ok()) << unaltered.status();
+  std::vector<Path> leaves;
+  Path path;
+  AddLeaves(*v1::Config::descriptor(), &path, &leaves);
+  std::set<std::string> seen;
+  for (const Path& leaf : leaves) {
+    const std::string key = KeyOf(leaf);
+    SCOPED_TRACE(key);
+    const KeyOutcome* const listed = FindOutcome(key);
+    if (listed != nullptr) seen.insert(listed->key);
+    if (listed != nullptr && !listed->offered.empty()) continue;  // below
+    v1::Config offered = running;
+    Alter(&offered, leaf);
+    const auto composed = ComposeRevision(running, offered, kStep);
+    if (listed != nullptr && listed->outcome == Outcome::kTaken) {
+      ASSERT_TRUE(composed.ok()) << composed.status();
+      EXPECT_FALSE(MessageDifferencer::Equals(*composed, *unaltered));
+      EXPECT_THAT(ListUntaken(running, offered), IsEmpty());
+      continue;
+    }
+    const std::string section =
+        absl::StrCat(leaf[0]->name(), ".", leaf[1]->name());
+    if (leaf[0]->name() == "serve" || leaf[0]->name() == "storage" ||
+        leaf[0]->name() == "security") {
+      ASSERT_TRUE(composed.ok()) << composed.status();
+      EXPECT_TRUE(MessageDifferencer::Equals(*composed, *unaltered));
+      EXPECT_THAT(ListUntaken(running, offered),
+                  ElementsAre(StartsWith(section)));
+      continue;
+    }
+    ASSERT_EQ(composed.status().code(), absl::StatusCode::kInvalidArgument)
+        << "not refused; may a running job change it? List it above, and in "
+           "docs/changes.md";
+    const std::string message(composed.status().message());
+    if (listed != nullptr) {
+      EXPECT_THAT(message, HasSubstr(listed->message));
+      continue;
+    }
+    EXPECT_THAT(message, StartsWith(leaf[0]->name() == "sources"
+                                        ? "source docs: " + leaf[1]->name()
+                                        : section));
+    EXPECT_THAT(message, HasSubstr(" in the job and "));
+    EXPECT_THAT(message, HasSubstr(" in the file; "));
+  }
+  for (const KeyOutcome& each : Outcomes()) {
+    EXPECT_EQ(seen.count(each.key), 1) << each.key << " is no key";
+  }
+}
+
+TEST_F(RevisionTest, SchedulesShowWhatAKeyMayChange) {
+  for (const KeyOutcome& each : Outcomes()) {
+    if (each.offered.empty()) continue;
+    SCOPED_TRACE(each.key);
+    const v1::Config running = Job(each.running);
+    const auto composed = ComposeRevision(running, Job(each.offered), kStep);
+    if (each.outcome == Outcome::kRefused) {
+      EXPECT_THAT(std::string(composed.status().message()),
+                  HasSubstr(each.message));
+      continue;
+    }
+    ASSERT_TRUE(composed.ok()) << composed.status();
+    const absl::Status checked =
+        CheckRevision(*Schedule(running), *Schedule(*composed), kStep);
+    EXPECT_EQ(checked.ok(), each.outcome == Outcome::kTaken) << checked;
+    EXPECT_THAT(std::string(checked.message()), HasSubstr(each.message));
+  }
 }
 
 TEST_F(RevisionTest, ListsKeysOfOneServer) {
