@@ -182,6 +182,24 @@ void DefaultBatch(const v1::Packing& packing, KeyReport* report,
                     std::max(packing.virtual_pipeline_group(), 1u));
 }
 
+// A blend has the paths of its source.
+void DefaultBlends(const v1::Config& config, KeyReport* report) {
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const std::string key = ItemKey("sources", i);
+    const std::string blend = ChildKey(key, "blend");
+    const std::string path = ChildKey(key, "path");
+    if (config.sources(i).format() != v1::Source::FORMAT_MEGATRON ||
+        !report->Has(blend)) {
+      continue;
+    }
+    if (!report->Has(path)) {
+      report->AddKey(path, report->Locate(blend));
+    } else if (!report->IsFaulty(blend)) {
+      report->AddFault(blend, "found beside path; wanted one of the two");
+    }
+  }
+}
+
 // Refuses the `global` of a file beside what takes its place.
 void RefuseGlobal(KeyReport* report) {
   for (const char* const key : {"batch.tokens", "batch.packs"}) {
@@ -246,14 +264,15 @@ absl::StatusOr<LoadedConfig> ParseConfig(
   ComputeDefaults(report, &loaded.config);
   const bool has_global = report.Has("batch.global");
   DefaultBatch(loaded.config.packing(), &report, loaded.config.mutable_batch());
+  DefaultBlends(loaded.config, &report);
   if (!listen.empty()) loaded.config.mutable_serve()->clear_listen();
   ResolvePaths(directory, &loaded.config);
   ResolveModelCosts(loaded.config.mutable_balance(), &report);
   if (has_global) RefuseGlobal(&report);
   ValidateConfig(loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
-  ExpandMetadatasets(directory, GetReader(loaded.config.storage()),
-                     &loaded.config, &report);
+  ExpandBlends(directory, GetReader(loaded.config.storage()), &loaded.config,
+               &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
   if (!listen.empty()) {
     loaded.config.mutable_serve()->mutable_listen()->Assign(listen.begin(),

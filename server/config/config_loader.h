@@ -26,8 +26,8 @@ struct LoadedConfig {
 // contradictions are faults; settings that a particular program does not
 // support are not. Of the files that the configuration names, only the
 // config.json of a balance.cost.model and the metadatasets of Energon are
-// opened, the latter also in stores; a source for each folder stands in place
-// of a metadataset.
+// opened, the latter also in stores; a source for each folder or prefix stands
+// in place of a metadataset or of a blend of token files.
 //
 // Also INVALID_ARGUMENT for more than 1 MiB; NOT_FOUND or PERMISSION_DENIED if
 // the file cannot be read. Blocks on the disk, and on the store of a

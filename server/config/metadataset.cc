@@ -78,6 +78,11 @@ std::string NamedBy(const std::string& file, const std::string& path) {
   return ResolvePath(file.substr(0, file.rfind('/') + 1), path);
 }
 
+absl::Status TooMany() {
+  return absl::InvalidArgumentError(
+      absl::StrCat("over ", kMaxFolders, " datasets"));
+}
+
 class MetadatasetReader {
  public:
   explicit MetadatasetReader(const ReadText& read) : read_(read) {}
@@ -86,9 +91,8 @@ class MetadatasetReader {
   absl::Status Read(const std::string& path, const std::string& split_part,
                     double weight, int depth) {
     if (depth > kMaxDepth) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": more than ", kMaxDepth,
-                       " metadatasets inside one another"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": more than ", kMaxDepth, " metadatasets inside one another"));
     }
     BALLAST_ASSIGN_OR_RETURN(const std::string text, read_(path, kMaxBytes));
     const absl::StatusOr<YAML::Node> root = ParseYaml(text);
@@ -96,7 +100,7 @@ class MetadatasetReader {
     return Annotate(ReadRoot(*root, path, split_part, weight, depth), path);
   }
 
-  std::vector<BlendedFolder> folders;
+  std::vector<BlendedPath> folders;
 
  private:
   absl::Status ReadRoot(const YAML::Node& root, const std::string& path,
@@ -169,7 +173,7 @@ class MetadatasetReader {
         node, key,
         {"path", "weight", "split_part", "split_config", "dataset_config",
          "subflavor", "subflavors", "shuffle_over_epochs_multiplier"}));
-    BlendedFolder folder;
+    BlendedPath folder;
     const auto read = [&](const char* name, std::string* out) -> absl::Status {
       const YAML::Node value = FindKey(node, name);
       if (!value.IsDefined() || value.IsNull()) return absl::OkStatus();
@@ -202,11 +206,6 @@ class MetadatasetReader {
     return absl::OkStatus();
   }
 
-  static absl::Status TooMany() {
-    return absl::InvalidArgumentError(
-        absl::StrCat("over ", kMaxFolders, " datasets"));
-  }
-
   // Refuses keys other than `known`.
   static absl::Status CheckKeys(const YAML::Node& node, absl::string_view key,
                                 std::initializer_list<const char*> known) {
@@ -230,8 +229,8 @@ class MetadatasetReader {
   const ReadText& read_;
 };
 
-// The last folder of a path, of letters that a source's name may have.
-std::string NameOfFolder(absl::string_view path) {
+// The last name of a path, of letters that a source's name may have.
+std::string NameOfPath(absl::string_view path) {
   while (absl::ConsumeSuffix(&path, "/")) {
   }
   std::string name(path.substr(path.rfind('/') + 1));
@@ -257,7 +256,7 @@ std::string EnergonSplitPart(const v1::Source& source) {
   }
 }
 
-absl::StatusOr<std::vector<BlendedFolder>> ReadMetadataset(
+absl::StatusOr<std::vector<BlendedPath>> ReadMetadataset(
     const std::string& path, const std::string& split_part,
     const ReadText& read) {
   MetadatasetReader reader(read);
@@ -265,8 +264,60 @@ absl::StatusOr<std::vector<BlendedFolder>> ReadMetadataset(
   return std::move(reader.folders);
 }
 
-void ExpandMetadatasets(absl::string_view directory, const ReadText& read,
-                        v1::Config* config, KeyReport* report) {
+absl::StatusOr<std::vector<BlendedPath>> ParseTokenBlend(
+    absl::string_view blend) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(blend, absl::ByAnyChar(" \t\r\n"), absl::SkipEmpty());
+  constexpr absl::string_view kWanted =
+      "wanted a weight and a prefix in turn, as `0.3 wiki/text 0.7 books/text`";
+  if (words.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found no prefix; ", kWanted));
+  }
+  if (words.size() > 2 * kMaxFolders) return TooMany();
+  const bool has_weights = std::any_of(
+      words.begin(), words.end(),
+      [](absl::string_view word) { return ParseReal(word).has_value(); });
+  if (!has_weights) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found prefixes without weights; ", kWanted,
+        ". Megatron then blends by sizes, which is one source: path: \"{",
+        absl::StrJoin(words, ","), "}\""));
+  }
+  std::vector<BlendedPath> prefixes;
+  double sum = 0;
+  for (size_t i = 0; i < words.size(); i += 2) {
+    const std::string entry = absl::StrCat("entry ", i / 2, ": ");
+    const std::optional<double> weight = ParseReal(words[i]);
+    if (!weight.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          entry, "found ", Shown(words[i]), " for a weight; ", kWanted));
+    }
+    if (!(*weight > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(entry, "found the weight ", words[i],
+                       "; wanted one above 0: leave the prefix out"));
+    }
+    if (i + 1 == words.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          entry, "found the weight ", words[i], " alone; ", kWanted));
+    }
+    if (const auto names = ExpandBraces(words[i + 1]); !names.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(entry, "found ", Shown(words[i + 1]),
+                       "; wanted a path: ", names.status().message()));
+    }
+    BlendedPath& prefix = prefixes.emplace_back();
+    prefix.path = std::string(words[i + 1]);
+    prefix.weight = *weight;
+    sum += *weight;
+  }
+  for (BlendedPath& prefix : prefixes) prefix.weight /= sum;
+  return prefixes;
+}
+
+void ExpandBlends(absl::string_view directory, const ReadText& read,
+                  v1::Config* config, KeyReport* report) {
   absl::flat_hash_set<std::string> names;
   for (const v1::Source& source : config->sources()) {
     names.insert(source.name());
@@ -274,38 +325,45 @@ void ExpandMetadatasets(absl::string_view directory, const ReadText& read,
   google::protobuf::RepeatedPtrField<v1::Source> expanded;
   for (int i = 0; i < config->sources_size(); ++i) {
     const v1::Source& source = config->sources(i);
-    if (source.format() != v1::Source::FORMAT_ENERGON ||
-        !IsMetadataset(source.path())) {
+    const bool is_energon = source.format() == v1::Source::FORMAT_ENERGON &&
+                            IsMetadataset(source.path());
+    if (!is_energon && source.blend().empty()) {
       *expanded.Add() = source;
       continue;
     }
-    const auto folders = ReadMetadataset(ResolvePath(directory, source.path()),
-                                         EnergonSplitPart(source), read);
-    if (!folders.ok()) {
-      report->AddFault(ChildKey(ItemKey("sources", i), "path"),
-                       std::string(folders.status().message()));
+    const auto paths =
+        is_energon ? ReadMetadataset(ResolvePath(directory, source.path()),
+                                     EnergonSplitPart(source), read)
+                   : ParseTokenBlend(source.blend());
+    if (!paths.ok()) {
+      report->AddFault(
+          ChildKey(ItemKey("sources", i), is_energon ? "path" : "blend"),
+          std::string(paths.status().message()));
       continue;
     }
     std::vector<std::pair<std::string, double>> parts;
-    for (const BlendedFolder& folder : *folders) {
+    for (const BlendedPath& path : *paths) {
       v1::Source& part = *expanded.Add();
       part = source;
       const std::string stem =
-          absl::StrCat(source.name(), "-", NameOfFolder(folder.path));
+          absl::StrCat(source.name(), "-", NameOfPath(path.path));
       std::string name = stem;
       for (int twin = 2; !names.insert(name).second; ++twin) {
         name = absl::StrCat(stem, "-", twin);
       }
       part.set_name(name);
-      part.set_path(folder.path);
-      part.set_weight(source.weight() * folder.weight);
+      part.set_path(path.path);
+      part.clear_blend();
+      part.set_weight(source.weight() * path.weight);
       part.set_index(absl::StrCat(absl::StripSuffix(source.index(), ".index"),
                                   name.substr(source.name().size()), ".index"));
-      v1::Source::Energon& energon = *part.mutable_energon();
-      energon.set_split_part(folder.split_part);
-      energon.set_split_config(folder.split_config);
-      energon.set_dataset_config(folder.dataset_config);
-      parts.emplace_back(name, folder.weight);
+      if (is_energon) {
+        v1::Source::Energon& energon = *part.mutable_energon();
+        energon.set_split_part(path.split_part);
+        energon.set_split_config(path.split_config);
+        energon.set_dataset_config(path.dataset_config);
+      }
+      parts.emplace_back(name, path.weight);
     }
     for (auto& change : *config->mutable_order()->mutable_mixture_changes()) {
       auto& weights = *change.mutable_weights();

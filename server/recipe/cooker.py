@@ -3,7 +3,7 @@
 import struct
 
 import ballast.recipe as recipe
-from recipe_user import DOCUMENT, GAVE, LEFT_OUT, Refusal, serve
+from recipe_user import DOCUMENT, GAVE, LEFT_OUT, TURNS, Refusal, serve
 
 NONE = 0xFFFFFFFF
 FORMATS = ("jsonl", "tar", "parquet")
@@ -30,10 +30,15 @@ class Cooker:
             return LEFT_OUT, b"", b""
         if not isinstance(sample, recipe.Sample):
             raise Refusal(f"cook gave a {type(sample).__name__}; wanted a recipe.Sample, or None")
-        text, media = sample.encode(), sample.encode_media()
+        kind = DOCUMENT if sample.key == "text" else GAVE
+        text, media = sample.encode_turns(), sample.encode_media()
+        if text is None:
+            text = sample.encode()
+        else:
+            kind = TURNS
         if len(text) + len(media) > self.user.most_bytes:
             raise Refusal(f"cook gave {len(text) + len(media)} bytes; wanted at most {self.user.most_bytes}")
-        return DOCUMENT if sample.key == "text" else GAVE, text, media
+        return kind, text, media
 
     def handle(self, kind, request):
         pieces = []

@@ -64,6 +64,9 @@ enum OutcomeKind : uint32_t {
   kLeftOut,
   kFault,
   kTooLong,  // it took more processor time than it may
+  // Of kCook a conversation as texts with a zero between two: the key of the
+  // turns, the two keys of each turn, and the two texts of each.
+  kTurns,
 };
 
 struct Outcome {

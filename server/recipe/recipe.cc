@@ -7,9 +7,11 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/parquet/turns_json.h"
 #include "server/recipe/cooker_text.h"
 #include "server/recipe/image_recipe.h"
 #include "server/recipe/protocol.h"
@@ -63,6 +65,28 @@ bool ReadMedia(absl::string_view text, CookedSample* sample) {
       if (!ReadMedium(picture, &cooked.parts.emplace_back())) return false;
     }
   }
+  return true;
+}
+
+// Writes the conversation of kTurns as JSON. False: it contradicts the
+// protocol.
+bool WriteTurns(absl::string_view given, std::string* json) {
+  constexpr size_t kKeys = 3;
+  std::vector<absl::string_view> texts = absl::StrSplit(given, '\0');
+  if (texts.size() <= kKeys || texts.size() % 2 != kKeys % 2) return false;
+  json->reserve(given.size() + given.size() / 8 + 16 * texts.size());
+  json->push_back('{');
+  AppendJsonText(texts[0], json);
+  for (size_t i = kKeys; i < texts.size(); i += 2) {
+    json->append(i == kKeys ? ":[{" : "},{");
+    for (size_t k = 0; k < 2; ++k) {
+      if (k > 0) json->push_back(',');
+      AppendJsonText(texts[1 + k], json);
+      json->push_back(':');
+      AppendJsonText(texts[i + k], json);
+    }
+  }
+  json->append("}]}");
   return true;
 }
 
@@ -126,13 +150,18 @@ struct Recipe::Waiting : HelperPool::Job {
         return head.media == 0 && ReadRecipeFault(head.kind, text, &status);
       case recipe_helper::kGave:
       case recipe_helper::kDocument:
+      case recipe_helper::kTurns:
         break;
       default:
         return false;
     }
     cooked.emplace();
     cooked->is_document = head.kind == recipe_helper::kDocument;
-    cooked->text = std::string(text);
+    if (head.kind != recipe_helper::kTurns) {
+      cooked->text = std::string(text);
+    } else if (!WriteTurns(text, &cooked->text)) {
+      return false;
+    }
     cooked->hash = static_cast<uint32_t>(
         XXH3_64bits_withSeed(all.data(), all.size(), head.text + head.kind));
     return ReadMedia(all.substr(head.text), &*cooked);

@@ -25,8 +25,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t kMaxReasonBytes = 1 << 16;
-// Raised when the same recipe gives other answers.
-constexpr int kRules = 1;
+// Raised when the same recipe gives other answers, or they another hash.
+constexpr int kRules = 2;
 
 constexpr char kNoPython[] =
     "recipes need a python3 with what they import: the first of PATH counts, "

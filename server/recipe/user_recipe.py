@@ -28,7 +28,7 @@ time.localtime()
 
 LOAD = 2
 NO_PACKAGE = 2
-GAVE, DOCUMENT, LEFT_OUT, FAULT, TOO_LONG = range(5)
+GAVE, DOCUMENT, LEFT_OUT, FAULT, TOO_LONG, TURNS = range(6)
 MOST_FRAMES = 3
 # Inputs of fewer bytes share a timer for a fiftieth of their time, since setting one takes longer than
 # many a recipe.

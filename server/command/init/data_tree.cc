@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/file.h"
@@ -24,9 +25,15 @@ constexpr size_t kMaxListings = 1000;
 constexpr size_t kMaxRoots = 64;
 constexpr const char* kExtensions[] = {".tar",     ".jsonl", ".ndjson",
                                        ".parquet", ".json",  ".idx"};
+constexpr const char* kCompressions[] = {".zst", ".gz", ".xz", ".bz2", ".lz4"};
+constexpr char kTgz[] = ".tgz";
 constexpr char kEnergonMeta[] = ".nv-meta";
 
 bool IsData(absl::string_view name) {
+  if (absl::EndsWith(name, kTgz)) return true;
+  for (const char* compression : kCompressions) {
+    if (absl::ConsumeSuffix(&name, compression)) break;
+  }
   return std::any_of(std::begin(kExtensions), std::end(kExtensions),
                      [name](const char* extension) {
                        return absl::EndsWith(name, extension);
@@ -40,6 +47,14 @@ std::pair<std::string, std::string> AtLastSlash(const std::string& path) {
 }
 
 }  // namespace
+
+bool DataTree::IsCompressed(absl::string_view name) {
+  return absl::EndsWith(name, kTgz) ||
+         std::any_of(std::begin(kCompressions), std::end(kCompressions),
+                     [name](const char* compression) {
+                       return absl::EndsWith(name, compression);
+                     });
+}
 
 absl::StatusOr<DataTree> DataTree::Look(std::string root) {
   DataTree tree(std::move(root));

@@ -233,6 +233,15 @@ class TreeLooker {
         AddFiles(folder, format, group, files);
       }
     }
+    for (auto& [folder, names] : compressed_) {
+      std::sort(names.begin(), names.end());
+      Other(absl::StrCat(folder, "/", names.front()),
+            absl::StrCat("compressed, as ", names.size(),
+                         names.size() == 1 ? " file" : " files",
+                         " of its folder: samples are read at their offsets, "
+                         "and a compressed stream has none; unpack it, or "
+                         "write Parquet with compression zstd"));
+    }
     if (seen_->in_store) LookForModel();
   }
 
@@ -241,6 +250,10 @@ class TreeLooker {
   using Sizes = std::map<std::string, uint64_t>;  // by name
 
   void AddFile(const DataTree::File& file) {
+    if (DataTree::IsCompressed(file.name)) {
+      compressed_[file.folder].push_back(file.name);
+      return;
+    }
     std::optional<Format> format = GetFormat(file.name);
     if (!format.has_value() && HoldsConversations(file.path())) {
       format = Format::kJsonl;
@@ -391,7 +404,8 @@ class TreeLooker {
   const fs::path config_folder_;
   Seen* const seen_;
   uint64_t json_files_ = 0;
-  std::map<std::pair<std::string, Format>, Sizes> found_;  // by folder
+  std::map<std::pair<std::string, Format>, Sizes> found_;       // by folder
+  std::map<std::string, std::vector<std::string>> compressed_;  // likewise
 };
 
 std::string GetText(const fs::path& file) {

@@ -1,6 +1,8 @@
 #include "server/corpus/parquet/turns_json.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -35,12 +37,32 @@ std::string Written(absl::Span<const TurnsJson::Setting> settings) {
   return json;
 }
 
+// Whether one of eight bytes is below 0x20, a quote or a
+// backslash.
+bool HasEscape(uint64_t bytes) {
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  const auto has_zero = [](uint64_t word) {
+    return (word - kOnes) & ~word & (kOnes << 7);
+  };
+  return ((bytes - kOnes * 0x20) & ~bytes & (kOnes << 7)) != 0 ||
+         has_zero(bytes ^ kOnes * '"') != 0 ||
+         has_zero(bytes ^ kOnes * '\\') != 0;
+}
+
 }  // namespace
 
 void AppendJsonText(absl::string_view text, std::string* json) {
   *json += '"';
   size_t done = 0;
   for (size_t i = 0; i < text.size(); ++i) {
+    // Most texts are long, and need few escapes.
+    uint64_t next = 0;
+    while (text.size() - i >= sizeof(next)) {
+      std::memcpy(&next, text.data() + i, sizeof(next));
+      if (HasEscape(next)) break;
+      i += sizeof(next);
+    }
+    if (i == text.size()) break;
     const unsigned char c = text[i];
     if (c >= 0x20 && c != '"' && c != '\\') continue;
     absl::StrAppend(json, text.substr(done, i - done));

@@ -1,13 +1,117 @@
 """`ballast-server init` on folders as people have them: what it writes runs as it is."""
 
 import glob
+import importlib.util
+import io
 import json
 import os
+import pickle
+import shutil
 import struct
 import tarfile
 import unittest
+import zlib
 
 from tests.harness import tools
+
+# The forms of docs/data.md: for each the files of a folder, and what `init` says it found.
+# A text is written as it is, a list as lines of JSON, bytes as they are; the Parquet files
+# are written by Hugging Face's `datasets`. Each set has as many samples.
+SAMPLES = 9
+ASK = {"role": "user", "content": "Rain?"}
+SAY = {"role": "assistant", "content": "Yes."}
+PARTS = [{"type": "image", "image": "media/a.png"}, {"type": "text", "text": "Rain?"}]
+SEE = {"role": "user", "content": PARTS}
+TOOLS = [{"type": "function", "function": {"name": "sky", "parameters": {"type": "object"}}}]
+CALL = {"id": "1", "type": "function", "function": {"name": "sky", "arguments": "{}"}}
+AGENT = [
+    ASK,
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "1", "content": "blue"},
+    dict(SAY, weight=0),
+]
+SHARE = [
+    {"from": "human", "value": "Rain?"},
+    {"from": "function_call", "value": '{"name": "sky", "arguments": {}}'},
+    {"from": "observation", "value": "blue"},
+    {"from": "gpt", "value": "No."},
+]
+MATCHED = {
+    "text_list": ["One.", "Two."],
+    "image_info": [
+        {"image_name": "a.png", "raw_url": "https://x/a.png", "matched_text_index": 1, "matched_sim": 0.3}
+    ],
+    "similarity_matrix": [[0.1, 0.3]],
+    "url": "https://x",
+}
+FORMS = {
+    "openai": ({"train.jsonl": [{"messages": [ASK, SAY]}]}, "train: jsonl train.jsonl"),
+    "openai_parts": ({"train.jsonl": [{"messages": [SEE, SAY]}]}, "train: jsonl train.jsonl"),
+    "openai_tools": ({"agents.jsonl": [{"messages": AGENT, "tools": TOOLS}]}, "agents: jsonl"),
+    "openai_parquet": ({"openai.parquet": None}, "openai: parquet openai.parquet"),
+    "sharegpt": (
+        {"data.json": json.dumps([{"conversations": SHARE[::3], "id": "1"}] * SAMPLES, indent=2)},
+        "data: jsonl data.json",
+    ),
+    "sharegpt_tools": (
+        {"data.jsonl": [{"conversations": SHARE, "system": "Calls.", "tools": json.dumps(TOOLS)}]},
+        "data: jsonl data.jsonl",
+    ),
+    "text": ({"pages.jsonl": [{"text": "page"}]}, "pages: jsonl pages.jsonl"),
+    "text_parquet": ({"text.parquet": None}, "text: parquet text.parquet"),
+    "obelics": (
+        {"docs.jsonl": [{"texts": ["See ", None], "images": [None, "a.png"], "metadata": "[]"}]},
+        "docs: jsonl docs.jsonl",
+    ),
+    "obelics_parquet": ({"obelics.parquet": None}, "obelics: parquet obelics.parquet"),
+    "mmc4": ({"docs.jsonl": [MATCHED]}, "docs: jsonl docs.jsonl"),
+    "omnicorpus": (
+        {"docs.jsonl": [{"images": ["a.png", None], "texts": [None, "words"], "metadata": [{}, None]}]},
+        "docs: jsonl docs.jsonl",
+    ),
+}
+AGENTS = ("openai_tools", "sharegpt_tools")
+IMAGES = ("openai_parts", "obelics", "obelics_parquet", "mmc4", "omnicorpus")
+
+
+def picture():
+    """A grey PNG of 28x28."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" + b"\x80" * 28) * 28)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def tokenizer():
+    """A tokenizer of bytes with Qwen's special tokens."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    letters = [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(others))]
+    names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "image_pad", "video_pad")
+    added = [
+        {"id": 256 + i, "content": f"<|{name}|>", "special": True, "normalized": False, "lstrip": False,
+         "rstrip": False, "single_word": False}
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    return {
+        "version": "1.0",
+        "added_tokens": added,
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []},
+    }
+
+
+# As Qwen's, without what the test does not look at.
+TEMPLATE = (
+    "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
+    "{% for c in m.tool_calls or [] %}{{ c | tojson }}{% endfor %}<|im_end|>\n{% endfor %}"
+)
 
 
 class InitTest(tools.ToolTest):
@@ -124,6 +228,78 @@ class InitTest(tools.ToolTest):
         )
         self.assertEqual(len(drawn), len(set(drawn)))
         self.assertLessEqual(set(drawn), set(lengths))
+
+    def test_every_form_is_found(self):
+        model = self.path("agents_model")
+        os.mkdir(model)
+        for name, text in {
+            "config.json": json.dumps({"model_type": "qwen3_vl"}),
+            "preprocessor_config.json": "{}",
+            "tokenizer.json": json.dumps(tokenizer()),
+            "chat_template.jinja": TEMPLATE,
+        }.items():
+            self.write("agents_model/" + name, text)
+        fixtures = os.path.join(os.path.dirname(os.path.abspath(__file__)), "forms")
+        for form, (files, found) in FORMS.items():
+            with self.subTest(form):
+                if form in AGENTS and importlib.util.find_spec("jinja2") is None:
+                    continue
+                folder = self.path(form)
+                os.makedirs(folder + "/media")
+                with open(folder + "/media/a.png", "wb") as file:
+                    file.write(picture())
+                for name, content in files.items():
+                    if content is None:
+                        shutil.copy(os.path.join(fixtures, name), folder)
+                    elif isinstance(content, str):
+                        self.write(f"{form}/{name}", content)
+                    else:
+                        self.lines(f"{folder}/{name}", content * SAMPLES)
+                own = ["--model-dir", model] if form in AGENTS else []
+                self.finds(folder, found, form in IMAGES, *own)
+                if form in AGENTS:
+                    self.assertIn("chat_template: checkpoint", self.text(folder))
+
+    def finds(self, folder, found, images, *options):
+        out = folder + "/ballast.yaml"
+        said = self.ok("ballast-server", "init", folder, "--out", out, *options)
+        self.assertIn(found, said)
+        self.assertIn(f", {SAMPLES} samples", said)
+        indexed = self.ok("ballast-server", "index", "--config", out)
+        self.assertIn(
+            f"{SAMPLES} samples, {SAMPLES if images else 0} images, 0 skipped, 0 bad", indexed
+        )
+
+    def test_bridges_chats_in_energons_folders(self):
+        folder = self.path("chatml")
+        os.makedirs(folder + "/.nv-meta")
+        with tarfile.open(folder + "/shard-0.tar", "w") as tar:
+            for i in range(SAMPLES):
+                turns = json.dumps([dict(ASK, content="<image>Rain?"), SAY]).encode()
+                for kind, data in (("json", turns), ("jpgs", pickle.dumps([picture()], 4))):
+                    member = tarfile.TarInfo(f"{i}.{kind}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+        self.write("chatml/.nv-meta/.info.json", json.dumps({"shard_counts": {"shard-0.tar": SAMPLES}}))
+        self.write("chatml/.nv-meta/split.yaml", "split_parts: {train: [shard-0.tar]}\nexclude: []\n")
+        self.write(
+            "chatml/.nv-meta/dataset.yaml",
+            "__module__: megatron.bridge.data.energon.task_encoder_utils\n"
+            "__class__: ChatMLWebdataset\nfield_map: {imgs: jpgs, conversation: json}\n",
+        )
+        self.finds(folder, "data: energon .", True)
+
+    def test_forms_that_are_not_read_are_said(self):
+        folder = self.path("refused_forms")
+        os.mkdir(folder)
+        pair = {"prompt": [ASK], "chosen": [SAY], "rejected": [dict(SAY, content="No.")]}
+        self.lines(folder + "/pairs.jsonl", [pair] * SAMPLES)
+        self.lines(folder + "/pages.jsonl", [{"text": "page"}] * SAMPLES)
+        for name in ("b.jsonl.zst", "a.jsonl.zst", "c.tgz", "notes.txt.gz"):
+            self.write("refused_forms/" + name, "")
+        said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
+        self.assertRegex(said, r"records of pairs.* preference pair.*write `cook` in pairs_recipe.py")
+        self.assertRegex(said, r"left out .*/a.jsonl.zst: compressed, as 3 files of its folder: ")
 
     def test_agents_need_the_checkpoints_template(self):
         folder = self.path("agents")

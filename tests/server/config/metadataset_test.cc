@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,7 @@ class MetadatasetTest : public ::testing::Test {
     EXPECT_TRUE(folders.ok()) << folders.status();
     std::vector<std::string> found;
     if (!folders.ok()) return found;
-    for (const BlendedFolder& each : *folders) {
+    for (const BlendedPath& each : *folders) {
       found.push_back(absl::StrCat(each.weight, " ",
                                    each.path.substr(folder_.size() + 1), " ",
                                    each.split_part));
@@ -177,6 +178,70 @@ topology: {modules: {language: {dp: 2}}}
               HasSubstr("ballast.yaml:5: sources[0].path: "));
 }
 
+// The sources of a configuration with `source` alone, or its faults.
+std::string Load(const std::string& source, const std::string& more = "") {
+  const auto loaded = ParseConfig(
+      absl::StrCat("sources: [{name: text, format: megatron, ", source,
+                   "}]\nbatch: {global: 2, micro: 2}\n",
+                   "topology: {modules: {language: {dp: 2}}}\n", more),
+      "ballast.yaml", "/job");
+  if (!loaded.ok()) return std::string(loaded.status().message());
+  std::string sources;
+  for (const v1::Source& each : loaded->config.sources()) {
+    absl::StrAppend(&sources, each.name(), " ", each.weight(), " ", each.path(),
+                    " ", each.index(), each.blend(), "\n");
+  }
+  for (const auto& change : loaded->config.order().mixture_changes()) {
+    absl::StrAppend(&sources, change.weights().at("text-text"), "\n");
+  }
+  return sources;
+}
+
+TEST(TokenBlendTest, BecomesSourcesOfTheConfiguration) {
+  EXPECT_EQ(Load("blend: \"3 wiki/text 1  /data/b{0,1}.bin\", weight: 2",
+                 "order: {mixture_changes: [{step: 5, weights: {text: 8}}]}"),
+            "text-text 1.5 wiki/text /job/.ballast/text-text.index\n"
+            "text-b_0_1__bin 0.5 /data/b{0,1}.bin "
+            "/job/.ballast/text-b_0_1__bin.index\n"
+            "6\n");
+  // Twins, as preprocess_data.py names its files, and a prefix that is a
+  // number.
+  EXPECT_EQ(Load("blend: 0.5 a/text 0.25 b/text 0.25 7"),
+            "text-text 0.5 a/text /job/.ballast/text-text.index\n"
+            "text-text-2 0.25 b/text /job/.ballast/text-text-2.index\n"
+            "text-7 0.25 7 /job/.ballast/text-7.index\n");
+}
+
+TEST(TokenBlendTest, FaultsNameTheEntry) {
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"blend: 0.5 a b 0.5",
+       "ballast.yaml:1: sources[0].blend: entry 1: found b for a weight; "
+       "wanted a weight and a prefix in turn"},
+      {"blend: 0.5 a 0.5", "entry 1: found the weight 0.5 alone"},
+      {"blend: 0.5 a 0 b", "entry 1: found the weight 0; wanted one above 0"},
+      {"blend: 0.5 a -1 b", "entry 1: found the weight -1"},
+      {"blend: 0.5 a nan b", "entry 1: found nan for a weight"},
+      {"blend: a b", "found prefixes without weights"},
+      {"blend: a b", "which is one source: path: \"{a,b}\""},
+      {"blend: \"  \"", "sources[0].blend: found no prefix"},
+      {"blend: \"1 a{b\"", "entry 0: found a{b; wanted a path: "},
+      {"blend: 1 a, path: b",
+       "sources[0].blend: found beside path; wanted one of the two"},
+      {"weight: 1", "sources[0].path: missing; wanted the source's files"}};
+  for (const auto& [source, message] : refused) {
+    EXPECT_THAT(Load(source), HasSubstr(message)) << source;
+  }
+  const auto other = ParseConfig(
+      "sources: [{name: a, format: jsonl, blend: 1 b}]\n"
+      "batch: {global: 2, micro: 2}\n"
+      "topology: {modules: {language: {dp: 2}}}\n",
+      "ballast.yaml", "/job");
+  EXPECT_THAT(std::string(other.status().message()),
+              HasSubstr("sources[0].path: missing"));
+  EXPECT_THAT(std::string(other.status().message()),
+              HasSubstr("sources[0].blend: found beside format: jsonl"));
+}
+
 // In a store: paths start at the object, and `..` stays in its bucket.
 TEST_F(MetadatasetTest, FollowsPathsBesideAnObject) {
   const std::map<std::string, std::string> objects = {
@@ -194,7 +259,7 @@ TEST_F(MetadatasetTest, FollowsPathsBesideAnObject) {
       });
   ASSERT_TRUE(folders.ok()) << folders.status();
   std::vector<std::string> paths;
-  for (const BlendedFolder& each : *folders) {
+  for (const BlendedPath& each : *folders) {
     paths.push_back(absl::StrCat(each.weight, " ", each.path));
   }
   EXPECT_THAT(

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -108,6 +109,43 @@ TEST_F(RecipeTest, MakesASampleOfALine) {
   EXPECT_THAT((*cooked)->images, ElementsAre(CookedSample::Medium("a.jpg"),
                                              CookedSample::Medium("b.jpg"),
                                              CookedSample::Medium("c")));
+}
+
+// Turns that travel as texts, and those that do not.
+TEST_F(RecipeTest, MakesTheTurnsThatCookGave) {
+  const std::vector<std::pair<std::string, std::string>> samples = {
+      {R"(recipe.Sample([{'role': 'user', 'content': '"é"\\\n\t\x01\x7f'},
+                         {'content': '', 'role': 'assistant'}]))",
+       R"({"messages": [{"role": "user",
+                         "content": "\"é\"\\\n\t\u0001\u007f"},
+                        {"role": "assistant", "content": ""}]})"},
+      {"recipe.Sample(conversation=({'from': 'human', 'value': 'a'},))",
+       R"({"conversations": [{"from": "human", "value": "a"}]})"},
+      {"recipe.Sample([])", R"({"messages": []})"},
+      {"recipe.Sample([{}])", R"({"messages": [{}]})"},
+      {"recipe.Sample([{'role': 'user', 'content': 'a\\0b'}])",
+       R"({"messages": [{"role": "user", "content": "a\u0000b"}]})"},
+      {"recipe.Sample([{'role': 'user', 'content': ['a']}])",
+       R"({"messages": [{"role": "user", "content": ["a"]}]})"},
+      {"recipe.Sample([{'role': 'a', 'content': 'b'}, {'role': 'c', 'x': "
+       "'d'}])",
+       R"({"messages": [{"role": "a", "content": "b"},
+                        {"role": "c", "x": "d"}]})"},
+      {"recipe.Sample([{'role': 'a', 'content': 'b', 'name': 'c'}])",
+       R"({"messages": [{"role": "a", "content": "b", "name": "c"}]})"},
+      {"recipe.Sample([{'role': 'a', 'content': 'b'}], tools=[])",
+       R"({"messages": [{"role": "a", "content": "b"}], "tools": []})"}};
+  for (const auto& [given, wanted] : samples) {
+    const auto cooked =
+        Cook(*Make(absl::StrCat("    return ", given, "\n")), Line("{}"));
+    ASSERT_TRUE(cooked.ok()) << given << cooked.status();
+    EXPECT_EQ(Json::parse((*cooked)->text), Json::parse(wanted)) << given;
+  }
+  EXPECT_THAT(Refusal(absl::StrCat(
+                  kIfSound,
+                  "    return recipe.Sample([{'role': '\\ud800', 'content': "
+                  "'a'}])\n")),
+              HasSubstr("surrogates not allowed"));
 }
 
 TEST_F(RecipeTest, GivesFields) {

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 #include "server/corpus/limits.h"
 
@@ -19,6 +21,29 @@ TEST(TurnsJsonTest, EscapesTexts) {
   EXPECT_EQ(Finish(json, 0),
             "{\"messages\":[{\"role\":\"user\",\"content\":"
             "\"\\\"\\\\\\u000a\\u0000\\u001f\x7f\xff\"}]}");
+}
+
+// Texts of several words' length with each byte at each place.
+TEST(TurnsJsonTest, EscapesEachByteAtEachPlace) {
+  for (int c = 0; c < 256; ++c) {
+    const auto byte = static_cast<char>(c);
+    std::string escaped(1, byte);
+    if (c < 0x20) {
+      escaped = absl::StrFormat("\\u%04x", c);
+    } else if (byte == '"' || byte == '\\') {
+      escaped.insert(0, "\\");
+    }
+    for (size_t length = 1; length < 20; ++length) {
+      for (size_t at = 0; at < length; ++at) {
+        std::string text(length, 'x');
+        text[at] = byte;
+        std::string json;
+        AppendJsonText(text, &json);
+        EXPECT_EQ(json, absl::StrCat("\"", text.substr(0, at), escaped,
+                                     text.substr(at + 1), "\""));
+      }
+    }
+  }
 }
 
 TEST(TurnsJsonTest, WritesKeysOfTurnsAndBesideThem) {
