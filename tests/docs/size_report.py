@@ -17,7 +17,7 @@ import statistics
 import subprocess
 
 PROGRAM = re.compile(
-    r"^(cc_test|sh_test|ballast_fuzz|ballast_benchmark|cuda_test)\(", re.MULTILINE
+    r"^(cc_test|sh_test|python_test|ballast_fuzz|ballast_benchmark|cuda_test)\(", re.MULTILINE
 )
 CODE = {
     ".bazel", ".bzl", ".c", ".cc", ".cu", ".cuh", ".h", ".html", ".css", ".js", ".proto",

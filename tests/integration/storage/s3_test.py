@@ -138,6 +138,25 @@ class S3Job(tools.ToolTest):
         with self.server(config, "127.0.0.1:0") as (address,):
             return self.fingerprint(config), self.pull(address, steps, first)
 
+    @contextlib.contextmanager
+    def proxy(self):
+        """A proxy in front of the store (tests/cluster/proxy.py); yields its endpoint, and a
+        function that gives it an order."""
+        host, port = self.s3.address.split(":")
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.proxy", "0", host, port],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            own = process.stdout.readline().split()[1]
+
+            def order(line):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                return process.stdout.readline()
+
+            yield "http://127.0.0.1:" + own, order
+            process.stdin.close()
+
     def gives_the_batches_of_local_files(self, form):
         config = self.s3_job("s3_" + form, form)
         text = self.index(config)
@@ -259,23 +278,6 @@ class S3Test(S3Job):
                 order("delay 0.05")
                 self.assertEqual(self.pull(address, 2), local)
                 order("none")
-
-    @contextlib.contextmanager
-    def proxy(self):
-        host, port = self.s3.address.split(":")
-        with subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.proxy", "0", host, port],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
-            own = process.stdout.readline().split()[1]
-
-            def order(line):
-                process.stdin.write(line + "\n")
-                process.stdin.flush()
-                return process.stdout.readline()
-
-            yield "http://127.0.0.1:" + own, order
-            process.stdin.close()
 
     def test_wrong_keys_say_what_to_do_without_the_secret(self):
         config = self.s3_job("keys")

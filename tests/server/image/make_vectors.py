@@ -155,6 +155,11 @@ def shortest_accepted(data, image):
     return shortest
 
 
+def in_lines(values):
+    """A JSON list with a line for each value."""
+    return "[\n" + ",\n".join(map(json.dumps, values)) + "\n]"
+
+
 def main():
     OUT.mkdir(exist_ok=True)
     for old in OUT.iterdir():
@@ -186,10 +191,9 @@ def main():
         "pillow": PIL.__version__,
         **{n: features.version(n) for n in ("libjpeg_turbo", "webp", "zlib")},
     }
-    vectors = {"made_by": made_by, "refused": refused, "files": files}
-    (OUT / "vectors.json").write_text(json.dumps(vectors, indent=1) + "\n")
-    lines = ",\n".join(json.dumps(verdict) for verdict in damaged())
-    (OUT / "damaged.json").write_text(f"[\n{lines}\n]\n")
+    head = json.dumps({"made_by": made_by, "refused": refused})[:-1]
+    (OUT / "vectors.json").write_text(f'{head}, "files": {in_lines(files)}}}\n')
+    (OUT / "damaged.json").write_text(in_lines(damaged()) + "\n")
 
 
 if __name__ == "__main__":
