@@ -239,19 +239,25 @@ Figures GetFigures(const Snapshot& now, const Snapshot* before) {
 }
 
 std::string ChangesText(const v1::GetStatusResponse& status) {
-  std::string text = absl::StrCat(status.change_steps_size());
   const uint64_t step = status.current_step();
-  std::optional<uint64_t> now, next;
-  for (const uint64_t first : status.change_steps()) {
-    if (first <= step) now = first;
-    if (first > step && !next.has_value()) next = first;
+  int begun = 0;
+  while (begun < status.change_steps_size() &&
+         status.change_steps(begun) <= step) {
+    ++begun;
   }
-  if (now.has_value()) absl::StrAppend(&text, "; from step ", *now);
-  if (next.has_value()) {
-    absl::StrAppend(&text, "; next from step ", *next);
-    if (status.has_current_step()) {
-      absl::StrAppend(&text, ", in ", *next - step, " steps");
-    }
+  const int all = status.change_steps_size();
+  std::string text;
+  if (begun > 0) {
+    text = absl::StrCat(begun, " of ", all, ", from step ",
+                        status.change_steps(begun - 1), " on");
+  }
+  if (begun == all) return text;
+  const uint64_t next = status.change_steps(begun);
+  absl::StrAppend(&text, begun > 0 ? "; " : "", "number ", begun + 1,
+                  " begins at step ", next);
+  if (status.has_current_step()) {
+    absl::StrAppend(&text, ", in ", next - step,
+                    next - step == 1 ? " step" : " steps");
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -33,7 +34,8 @@ constexpr char kExamples[] =
     "asked), health (\"serving\" or \"not serving\"), refusal (only where the\n"
     "server serves no rank: why), fingerprint, data_fingerprint (what a\n"
     "checkpoint must match), changes (only of a job that was changed)\n"
-    "[{first_step, fingerprint}], end_step (only where the data end: the first "
+    "[{first_step, fingerprint}], waits_from (only while servers agree on a\n"
+    "change: its first step), end_step (only where the data end: the first "
     "step\n"
     "without), delivery,\n"
     "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
@@ -82,6 +84,8 @@ absl::Status PrintStatus(LoaderClient* client, QueryClient* metrics,
   } else if (!absl::IsUnimplemented(snapshot.status())) {
     return snapshot.status();
   }
+  auto revisions = metrics->GetRevisions(std::numeric_limits<uint64_t>::max());
+  if (revisions.ok()) report.revisions = *std::move(revisions);
   report.serving = client->CheckHealth().ok();
   *out << (options.json ? StatusJson(report) : StatusText(report));
   out->flush();
@@ -454,6 +458,14 @@ void AddJob(const ServerReport& report, View* view) {
   if (report.now.has_value() && !report.now->status.change_steps().empty()) {
     view->AddField("changes", ChangesText(report.now->status));
   }
+  if (report.revisions.has_value() && report.revisions->has_prepared()) {
+    const v1::ConfigRevision& prepared = report.revisions->prepared();
+    view->AddField(
+        "waits",
+        absl::StrCat("steps from ", prepared.first_step(), " on, until server ",
+                     report.revisions->decider(), " says whether change ",
+                     prepared.number(), " holds"));
+  }
   if (job.end_step() != 0) {
     view->AddField("end",
                    absl::StrCat("the data end before step ", job.end_step()));
@@ -513,6 +525,9 @@ std::string StatusJson(const ServerReport& report) {
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
   if (!report.attach.revisions().empty()) json["changes"] = ChangesJson(report);
+  if (report.revisions.has_value() && report.revisions->has_prepared()) {
+    json["waits_from"] = report.revisions->prepared().first_step();
+  }
   for (const v1::StepRange& range : job.step_ranges()) {
     json["batch"]["changes"].push_back(
         {{"step", range.first_step()},

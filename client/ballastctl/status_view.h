@@ -18,6 +18,7 @@
 #include "common/command_line.h"
 #include "proto/loader_service.pb.h"
 #include "proto/metrics_service.pb.h"
+#include "proto/revision_service.pb.h"
 
 namespace ballast {
 
@@ -50,6 +51,8 @@ struct ServerReport {
   std::string address;  // the server's, as given
   bool serving = false;
   v1::AttachResponse attach;
+  // Absent for a server without RevisionService.
+  std::optional<v1::GetRevisionsResponse> revisions;
   // Absent for a server without MetricsService.
   std::optional<Snapshot> now;
   std::optional<Snapshot> before;  // start of the interval of the rates

@@ -115,9 +115,9 @@ function bars(module) {
 // What `step` says of the changes of the running job (docs/changes.md).
 function changes(json) {
   const steps = json.change_steps || [], at = json.step === null ? 0 : json.step;
-  const now = steps.filter(s => s <= at).pop(), next = steps.find(s => s > at);
-  return (now === undefined ? '' : ', changed from step ' + now.toLocaleString('en')) +
-    (next === undefined ? '' : ', next change at step ' + next.toLocaleString('en'));
+  const begun = steps.filter(s => s <= at).length, next = steps[begun];
+  return (begun === 0 ? '' : `, change ${begun} of ${steps.length} from step ` + steps[begun - 1].toLocaleString('en') + ' on') +
+    (next === undefined ? '' : `, change ${begun + 1} at step ` + next.toLocaleString('en'));
 }
 
 function history(steps, name) {

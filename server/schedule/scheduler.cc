@@ -590,9 +590,12 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
                              steps.CountEnded(order.GetEnd(1)));
     job.set_steps_per_epoch(an_epoch);
   }
-  if (is_filled && inputs.save_starts != nullptr &&
-      filled.steps->known().size() > loaded.size()) {
-    inputs.save_starts(name, filled.steps->known());
+  if (is_filled && inputs.save_starts != nullptr) {
+    filled.steps->SaveFound(
+        [save = inputs.save_starts, name](const std::vector<uint64_t>& starts) {
+          save(name, starts);
+        },
+        loaded.size());
   }
   return std::make_unique<ConfiguredScheduler>(
       config, indexes, std::move(numbers), std::move(order), std::move(steps),

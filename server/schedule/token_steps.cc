@@ -48,48 +48,92 @@ absl::Status TokenSteps::Extend(uint64_t count, uint64_t position) const {
   constexpr uint64_t kFirstChunk = uint64_t{1} << 14;
   constexpr uint64_t kMaxChunk = uint64_t{1} << 20;
   constexpr uint64_t kMaxSamplesOfAStep = uint64_t{1} << 24;
+  MutexLock finding(&finding_);
+  uint64_t origin = 0;
+  uint64_t steps = 0;  // begun
+  {
+    MutexLock lock(&mutex_);
+    origin = starts_.back();
+    steps = starts_.size();
+    if (Knows(count, position)) return absl::OkStatus();
+  }
   uint64_t chunk = kFirstChunk;
   // Of a step nothing remains in the next.
   StepFiller filler(fill_);
-  const uint64_t origin = starts_.back();
+  uint64_t last = origin;
   uint64_t at = origin;
   std::vector<uint32_t> lengths;
-  while (starts_.size() <= count && starts_.back() <= position) {
-    if (starts_.back() >= end_) {
+  std::vector<uint64_t> found;
+  while (steps <= count && last <= position) {
+    if (last >= end_) {
       return absl::OutOfRangeError(absl::StrCat(
-          "step ", count, " of the data begins behind position ", end_,
+          "step ", count, " of the data begins after position ", end_,
           "; so far steps of so many tokens or packs are counted"));
     }
-    if (at - starts_.back() >= 2 * kMaxSamplesOfAStep) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("step ", starts_.size() - 1,
-                       " of the data takes more than ", kMaxSamplesOfAStep,
-                       " samples; wanted a smaller batch.tokens or "
-                       "batch.packs"));
+    if (at - last >= 2 * kMaxSamplesOfAStep) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "step ", steps - 1, " of the data takes more than ",
+          kMaxSamplesOfAStep,
+          " samples; wanted a smaller batch.tokens or batch.packs"));
     }
     lengths.resize(chunk);
     BALLAST_RETURN_IF_ERROR(get_lengths_(at, absl::MakeSpan(lengths)));
+    found.clear();
     for (const uint32_t length : lengths) {
       const uint64_t begun = filler.Add(length);
-      if (begun != 0) starts_.push_back(origin + begun);
+      if (begun != 0) found.push_back(origin + begun);
+    }
+    if (!found.empty()) last = found.back();
+    steps += found.size();
+    {
+      MutexLock lock(&mutex_);
+      starts_.insert(starts_.end(), found.begin(), found.end());
     }
     at += chunk;
     chunk = std::min(2 * chunk, kMaxChunk);
   }
+  SaveIfMany();
   return absl::OkStatus();
 }
 
+void TokenSteps::SaveIfMany() const {
+  if (save_ == nullptr) return;
+  const std::vector<uint64_t> starts = known();
+  // All writes together are a small multiple of the last one.
+  if (starts.size() <= saved_ + saved_ / 8) return;
+  save_(starts);
+  saved_ = starts.size();
+}
+
+void TokenSteps::SaveFound(Save save, uint64_t saved) const {
+  MutexLock lock(&finding_);
+  save_ = std::move(save);
+  const std::vector<uint64_t> starts = known();
+  if (starts.size() > saved) save_(starts);
+  saved_ = std::max<uint64_t>(saved, starts.size());
+}
+
 absl::StatusOr<uint64_t> TokenSteps::Start(uint64_t n) const {
-  MutexLock lock(&mutex_);
-  BALLAST_RETURN_IF_ERROR(Extend(n, UINT64_MAX));
-  return starts_[n];
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      if (Knows(n, UINT64_MAX)) return starts_[n];
+    }
+    BALLAST_RETURN_IF_ERROR(Extend(n, UINT64_MAX));
+  }
 }
 
 absl::StatusOr<uint64_t> TokenSteps::CountEnded(uint64_t position) const {
-  MutexLock lock(&mutex_);
-  BALLAST_RETURN_IF_ERROR(Extend(UINT64_MAX, position));
-  return std::upper_bound(starts_.begin(), starts_.end(), position) -
-         starts_.begin() - 1;
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      if (Knows(UINT64_MAX, position)) {
+        return std::upper_bound(starts_.begin(), starts_.end(), position) -
+               starts_.begin() - 1;
+      }
+    }
+    BALLAST_RETURN_IF_ERROR(Extend(UINT64_MAX, position));
+  }
 }
 
 std::vector<uint64_t> TokenSteps::known() const {

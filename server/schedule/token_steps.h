@@ -68,16 +68,30 @@ class TokenSteps final : public StepStarts {
   // The starts that have been found so far.
   std::vector<uint64_t> known() const;
 
+  // Calls `save` with all starts, now if there are more than `saved`, and later
+  // whenever so many have been found that it is worth while; one call at a
+  // time. Other threads go on with the starts that are known meanwhile.
+  using Save = std::function<void(const std::vector<uint64_t>& starts)>;
+  void SaveFound(Save save, uint64_t saved) const;
+
  private:
-  // Finds starts until there are more than `count`, or one is behind
-  // `position`.
-  absl::Status Extend(uint64_t count, uint64_t position) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether there are more than `count` starts, or one after `position`.
+  bool Knows(uint64_t count, uint64_t position) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return starts_.size() > count || starts_.back() > position;
+  }
+  // Finds starts until Knows.
+  absl::Status Extend(uint64_t count, uint64_t position) const;
+  void SaveIfMany() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(finding_);
 
   const StepFill fill_;
   const GetLengths get_lengths_;
   const uint64_t end_;
-  mutable Mutex mutex_;
+  // One thread finds at a time, without holding up those that know their step.
+  mutable Mutex finding_;
+  mutable Save save_ ABSL_GUARDED_BY(finding_);
+  mutable uint64_t saved_ ABSL_GUARDED_BY(finding_) = 0;
+  mutable Mutex mutex_ ABSL_ACQUIRED_AFTER(finding_);
   mutable std::vector<uint64_t> starts_ ABSL_GUARDED_BY(mutex_);
 };
 

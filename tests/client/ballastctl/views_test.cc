@@ -322,6 +322,35 @@ TEST(TopViewTest, ShowsTheStepsTokensAndTheFillOfItsPacks) {
               HasSubstr("in 4 micro-batches, packs 93.8 % full"));
 }
 
+TEST(ChangesTextTest, SaysWhichChangeHoldsAndWhenTheNextBegins) {
+  v1::GetStatusResponse status;
+  status.add_change_steps(8000);
+  EXPECT_EQ(ChangesText(status), "number 1 begins at step 8000");
+  status.set_current_step(7999);
+  EXPECT_EQ(ChangesText(status), "number 1 begins at step 8000, in 1 step");
+  status.set_current_step(8000);
+  EXPECT_EQ(ChangesText(status), "1 of 1, from step 8000 on");
+  status.add_change_steps(12000);
+  status.add_change_steps(15000);
+  status.set_current_step(11620);
+  EXPECT_EQ(ChangesText(status),
+            "1 of 3, from step 8000 on; number 2 begins at step 12000, in 380 "
+            "steps");
+}
+
+TEST(StatusViewTest, SaysWhichStepsWaitForADecision) {
+  ServerReport report;
+  report.revisions.emplace();
+  EXPECT_THAT(StatusText(report), Not(HasSubstr("waits")));
+  EXPECT_FALSE(json::parse(StatusJson(report)).contains("waits_from"));
+  report.revisions->set_decider("a:7070");
+  report.revisions->mutable_prepared()->set_number(3);
+  report.revisions->mutable_prepared()->set_first_step(12000);
+  EXPECT_THAT(StatusText(report),
+              HasSubstr("steps from 12000 on, until server a:7070 says"));
+  EXPECT_EQ(json::parse(StatusJson(report))["waits_from"], 12000);
+}
+
 TEST(TopViewTest, RatesAreSinceTheViewBefore) {
   const Snapshot before = Busy(100);
   Snapshot now = Busy(400);

@@ -118,6 +118,46 @@ TEST(TokenStepsTest, KnownStartsAreContinued) {
             absl::StatusCode::kOutOfRange);
 }
 
+// A rank whose step is known does not wait for one whose step must be found.
+TEST(TokenStepsTest, KnownStartsAreAnsweredWhileOthersAreFound) {
+  const TokenSteps* all = nullptr;
+  bool asked = false;
+  const TokenSteps steps(
+      {.tokens = 4096, .unit = 1},
+      [&](uint64_t first, absl::Span<uint32_t> lengths) {
+        if (first > 0) {
+          EXPECT_EQ(*all->Start(0), 0u);
+          EXPECT_GT(all->CountEnded(first / 2).value(), 0u);
+          asked = true;
+        }
+        return GetLengths(first, lengths);
+      },
+      UINT64_MAX);
+  all = &steps;
+  ASSERT_TRUE(steps.Start(100000).ok());
+  EXPECT_TRUE(asked);
+}
+
+TEST(TokenStepsTest, StartsThatAreFoundLaterAreSaved) {
+  const TokenSteps steps({.tokens = 4096, .unit = 1}, GetLengths, UINT64_MAX);
+  ASSERT_TRUE(steps.Start(10).ok());
+  std::vector<uint64_t> saved;
+  int saves = 0;
+  const auto save = [&](const std::vector<uint64_t>& starts) {
+    saved = starts;
+    ++saves;
+  };
+  steps.SaveFound(save, /*saved=*/0);
+  EXPECT_EQ(saves, 1);
+  EXPECT_EQ(saved, steps.known());
+  const size_t first = saved.size();
+  for (uint64_t n = 0; n < 8 * first; ++n) ASSERT_TRUE(steps.Start(n).ok());
+  EXPECT_GT(saved.size(), 7 * first);
+  // Each save has at least an eighth more.
+  EXPECT_LT(saves, 1 + std::log(9.0) / std::log(1.125) + 1);
+  EXPECT_TRUE(std::equal(saved.begin(), saved.end(), steps.known().begin()));
+}
+
 TEST(TokenStepsTest, StepsThatNothingFillsAreRefused) {
   const auto nothing = [](uint64_t, absl::Span<uint32_t> out) {
     std::fill(out.begin(), out.end(), 0);
