@@ -135,6 +135,7 @@ void TemplateRenderer::MakePool() {
                  .libraries = kNoJinja,
                  .input_fault = DataFaultError,
                  .patience = options_.patience,
+                 .counters = &GetCounters(PythonUse::kTemplates),
                  .prepare =
                      [this](HelperProcess* helper) { return Prepare(helper); }},
       .launch = [this] { return StartPython(python_); },
