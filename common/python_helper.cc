@@ -55,6 +55,13 @@ std::vector<std::string> FindPythons() {
   return found;
 }
 
+HelperCounters& GetCounters(PythonUse use) {
+  // Never destroyed: helpers may end late.
+  static auto* const counters =
+      new std::array<HelperCounters, kPythonUseNames.size()>;
+  return (*counters)[static_cast<size_t>(use)];
+}
+
 absl::StatusOr<HelperChild> StartPython(const std::string& python) {
   // By its name the interpreter of a virtual environment finds its packages.
   return StartHelper(

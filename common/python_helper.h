@@ -1,6 +1,7 @@
 #ifndef BALLAST_COMMON_PYTHON_HELPER_H_
 #define BALLAST_COMMON_PYTHON_HELPER_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,6 +23,13 @@ inline constexpr uint32_t kCloseBox = 1;
 
 // Every python3 of PATH, in order, and Debian's.
 std::vector<std::string> FindPythons();
+
+// What helpers in Python do in this process, and the name of it for metrics.
+enum class PythonUse { kTemplates, kRecipes };
+inline constexpr std::array<const char*, 2> kPythonUseNames = {"templates",
+                                                               "recipes"};
+// Starts and ends of all helpers for one use.
+HelperCounters& GetCounters(PythonUse use);
 
 // A module that helpers may import by its name.
 struct PythonModule {

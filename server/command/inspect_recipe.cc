@@ -58,20 +58,6 @@ Json ToJson(const std::string& text) {
   return json.is_discarded() ? Json(text) : json;
 }
 
-Json ToJson(const RecipeRecord& given) {
-  Json json = {{"name", given.name}};
-  if (given.kind != RecipeRecord::Kind::kMembers) {
-    json[given.kind == RecipeRecord::Kind::kRow ? "columns" : "line"] =
-        ToJson(given.text);
-  }
-  for (const RecipeRecord::Part& part : given.parts) {
-    Json media = {{"name", part.name}, {"bytes", part.size}};
-    if (part.bytes.has_value()) media["holds"] = ToJson(*part.bytes);
-    json["media"].push_back(std::move(media));
-  }
-  return json;
-}
-
 Json ToJson(const CookedSample::Medium& medium, const RecipeRecord& given) {
   if (const auto* path = std::get_if<std::string>(&medium)) return *path;
   const uint32_t number = std::get<uint32_t>(medium);
@@ -255,7 +241,7 @@ absl::Status InspectRecipe(const Options& options) {
   const RecipeRecord* const given = &raw.given;
   Json json = {{"source", source->name()},
                {"recipe", recipe->name()},
-               {"record", ToJson(*given)}};
+               {"record", ToJson(RecordJson(*given))}};
   const auto begin = std::chrono::steady_clock::now();
   const auto answer = recipe->Cook({&given, 1})[0];
   const double time = MicrosecondsSince(begin);

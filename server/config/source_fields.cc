@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/message_fields.h"
 #include "proto/block/block_layout.h"
@@ -167,16 +166,6 @@ void ValidateFields(const v1::Config& config, KeyReport* report) {
     }
     for (const FieldSpec& spec : GetFieldSpecs(source)) {
       CheckField(spec, ChildKey(key, Shown(spec.name)), report);
-    }
-    if (absl::StartsWith(config.model().chat_template(), "checkpoint")) {
-      for (const FieldSpec& spec : GetFieldSpecs(source)) {
-        if (spec.per != Field::PER_TURN) continue;
-        report->AddFault(
-            ChildKey(ChildKey(key, Shown(spec.name)), "per"),
-            "found turn beside model.chat_template: checkpoint, whose text "
-            "does not tell which of its tokens are of which turn; wanted "
-            "sample or token, or a built-in template");
-      }
     }
   }
   if (config.sources().empty() || !is_sound(0)) return;

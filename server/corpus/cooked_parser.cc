@@ -167,30 +167,38 @@ class CookedScan final : public RawRecordSink {
   size_t bytes_ = 0;
 };
 
-// Samples that were cooked for one module, until another one reads them. An
-// answer's key is IndexSampleRecord::text_check, the hashes of the record and
-// of the answer. Thread-safe.
+// Samples that were cooked for one module, or to fetch their media ahead, until
+// they are read. An answer's key is IndexSampleRecord::text_check, the hashes
+// of the record and of the answer. Thread-safe.
 class RecentAnswers {
  public:
-  // Moves an answer out; nullopt if it is not held.
+  // Returns an answer for one of its reads; nullopt if it is not held.
   std::optional<CookedSample> Take(uint64_t key) {
     MutexLock lock(&mutex_);
-    const auto found =
-        std::find_if(answers_.begin(), answers_.end(),
-                     [key](const Held& held) { return held.key == key; });
+    const auto found = FindHeld(key);
     if (found == answers_.end()) return std::nullopt;
+    if (--found->reads > 0) return found->answer;
     CookedSample answer = std::move(found->answer);
     bytes_ -= found->bytes;
     answers_.erase(found);
     return answer;
   }
 
-  // Drops the oldest ones beyond kMost and kMostBytes.
-  void Put(uint64_t key, const CookedSample& answer) {
+  // The same without a read.
+  std::optional<CookedSample> Look(uint64_t key) {
+    MutexLock lock(&mutex_);
+    const auto found = FindHeld(key);
+    if (found == answers_.end()) return std::nullopt;
+    return found->answer;
+  }
+
+  // Holds an answer for so many reads. Drops the oldest ones beyond kMost and
+  // kMostBytes.
+  void Put(uint64_t key, int reads, const CookedSample& answer) {
     const size_t bytes = answer.text.size();
     if (bytes > kMostBytes) return;
     MutexLock lock(&mutex_);
-    answers_.push_back({key, bytes, answer});
+    answers_.push_back({key, reads, bytes, answer});
     bytes_ += bytes;
     while (answers_.size() > kMost || bytes_ > kMostBytes) {
       bytes_ -= answers_.front().bytes;
@@ -204,9 +212,16 @@ class RecentAnswers {
 
   struct Held {
     uint64_t key;
+    int reads;
     size_t bytes;
     CookedSample answer;
   };
+
+  std::deque<Held>::iterator FindHeld(uint64_t key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::find_if(answers_.begin(), answers_.end(),
+                        [key](const Held& held) { return held.key == key; });
+  }
 
   Mutex mutex_;
   std::deque<Held> answers_ ABSL_GUARDED_BY(mutex_);
@@ -229,7 +244,7 @@ class CookedParser final : public RecordParser {
 
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
-                              const ReadParts& /*parts*/,
+                              const ReadParts& parts,
                               bool /*lists*/) const override {
     if (file.from() == ReadFrom::kMemory) {
       return absl::AbortedError("its recipe has to run");
@@ -240,33 +255,58 @@ class CookedParser final : public RecordParser {
     if (raw.given.hash() != entry.text_check >> 32) {
       return Annotate(DataFaultError("the record is another"), where);
     }
-    if (auto known = recent_.Take(entry.text_check)) {
-      return Annotated(
-          MakeCookedRecord(std::move(raw), *std::move(known), media()), where);
-    }
     raw.given.source = source_;
     raw.given.name = raw.record.name;
-    const RecipeRecord* const given = &raw.given;
-    Answer answer = std::move(recipe_->Cook({&given, 1})[0]);
-    if (!answer.ok()) return Annotate(WithKind(answer.status()), where);
-    const bool is_same =
-        answer->has_value() &&
-        (*answer)->hash == static_cast<uint32_t>(entry.text_check);
-    if (!is_same) {
-      return Annotate(
-          ByRecipe(absl::StrCat(
-              "the recipe ",
-              answer->has_value() ? "gave another sample"
-                                  : "left the record out, and gave a sample",
-              " when the source was indexed: `cook` must be pure; does it use "
-              "the clock, random numbers other than record.random(), or "
-              "records that it saw before? `ballast-server index "
-              "--verify-recipe N` finds it")),
-          where);
+    if (parts.record) raw.record.given = RecordJson(raw.given);
+    std::optional<CookedSample> sample = recent_.Take(entry.text_check);
+    if (!sample.has_value()) {
+      auto cooked = Cook(entry, raw.given);
+      if (!cooked.ok()) return Annotate(cooked.status(), where);
+      sample = *std::move(cooked);
+      // A second module of this server reads it, too.
+      recent_.Put(entry.text_check, kModules - 1, *sample);
     }
-    recent_.Put(entry.text_check, **answer);
     return Annotated(
-        MakeCookedRecord(std::move(raw), **std::move(answer), media()), where);
+        MakeCookedRecord(std::move(raw), *std::move(sample), media()), where);
+  }
+
+  absl::StatusOr<std::vector<std::string>> StoredMedia(
+      const IndexSampleRecord& entry, FileView file,
+      absl::string_view file_name) const override {
+    std::vector<std::string> paths;
+    if (media() == nullptr || !media()->InStore() || entry.image_check == 0) {
+      return paths;
+    }
+    std::optional<CookedSample> sample = recent_.Look(entry.text_check);
+    if (!sample.has_value() && file.from() != ReadFrom::kMemory) {
+      BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
+                               raw_->Ranges(entry, file, /*images=*/false));
+      BALLAST_RETURN_IF_ERROR(file.Load(ranges));
+      auto raw = raw_->Read(entry, file, file_name);
+      if (!raw.ok() && !IsDataFault(raw.status())) return raw.status();
+      // Read says what is wrong with one that is not understood.
+      if (!raw.ok() || raw->given.hash() != entry.text_check >> 32) {
+        return paths;
+      }
+      raw->given.source = source_;
+      raw->given.name = raw->record.name;
+      auto cooked = Cook(entry, raw->given);
+      if (!cooked.ok()) return paths;
+      sample = *std::move(cooked);
+      recent_.Put(entry.text_check, kModules, *sample);
+    }
+    if (!sample.has_value()) return paths;
+    const auto add = [&](const CookedSample::Medium& medium) {
+      const auto* path = std::get_if<std::string>(&medium);
+      if (path != nullptr && CheckMediaPath("image", *path).ok()) {
+        paths.push_back(*path);
+      }
+    };
+    for (const CookedSample::Medium& image : sample->images) add(image);
+    for (const CookedSample::Video& video : sample->videos) {
+      for (const CookedSample::Medium& part : video.parts) add(part);
+    }
+    return paths;
   }
 
   bool HoldsImages() const override { return raw_->HoldsImages(); }
@@ -282,6 +322,28 @@ class CookedParser final : public RecordParser {
   }
 
  private:
+  // Modules that read a sample: its media and its text.
+  static constexpr int kModules = 2;
+
+  // The recipe's sample of a record, which is the index's. Errors: as Read.
+  absl::StatusOr<CookedSample> Cook(const IndexSampleRecord& entry,
+                                    const RecipeRecord& given) const {
+    const RecipeRecord* const one = &given;
+    Answer answer = std::move(recipe_->Cook({&one, 1})[0]);
+    if (!answer.ok()) return WithKind(answer.status());
+    const bool is_same =
+        answer->has_value() &&
+        (*answer)->hash == static_cast<uint32_t>(entry.text_check);
+    if (is_same) return **std::move(answer);
+    return ByRecipe(absl::StrCat(
+        "the recipe ",
+        answer->has_value() ? "gave another sample"
+                            : "left the record out, and gave a sample",
+        " when the source was indexed: `cook` must be pure; does it use the "
+        "clock, random numbers other than record.random(), or records that it "
+        "saw before? `ballast-server index --verify-recipe N` finds it"));
+  }
+
   static absl::StatusOr<Record> Annotated(absl::StatusOr<Record> record,
                                           absl::string_view where) {
     if (record.ok()) return record;

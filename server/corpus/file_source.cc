@@ -137,6 +137,7 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
   if (parts.text) {
     sample.text = std::move(found.text);
     sample.fields = std::move(found.fields);
+    sample.record = std::move(found.given);
   }
   return sample;
 }
@@ -202,8 +203,9 @@ absl::StatusOr<uint64_t> FileSource::FetchAhead(
       fetched += *bytes;
     }
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                           parser_->StoredMedia(record, view));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<std::string> paths,
+      parser_->StoredMedia(record, view, index_->file_name(record.file)));
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File medium, parser_->media()->Open(path));
     const uint64_t size = medium.stamp().size;
@@ -232,7 +234,8 @@ bool FileSource::IsHere(uint64_t ordinal) const {
       return false;
     }
   }
-  const auto paths = parser_->StoredMedia(record, view);
+  const auto paths =
+      parser_->StoredMedia(record, view, index_->file_name(record.file));
   if (!paths.ok()) return false;
   return std::all_of(paths->begin(), paths->end(), [&](const auto& path) {
     const auto medium = parser_->media()->Open(path, ReadFrom::kMemory);

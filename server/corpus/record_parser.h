@@ -64,6 +64,7 @@ struct Record {
   std::string text;
   std::string fields;         // RawSample::fields
   uint64_t known_tokens = 0;  // RawSample::known_tokens
+  std::string given;          // RawSample::record
   // `offset`, `length`, `line` and `text_check`, as the index stores them.
   IndexSampleRecord entry = {};
   // In the order in which the text refers to them.
@@ -116,10 +117,12 @@ class RecordParser : public RecordPlaces {
                                       const ReadParts& parts,
                                       bool lists) const = 0;
 
-  // Paths of media in a store that the record names, as far as it can be read.
-  // Errors: as FileView.
+  // Paths of media in a store that the record names, as far as it can be read;
+  // from memory also none, if a recipe has to tell them. `file_name` as for
+  // Read. Errors: as FileView.
   virtual absl::StatusOr<std::vector<std::string>> StoredMedia(
-      const IndexSampleRecord& /*entry*/, FileView /*file*/) const {
+      const IndexSampleRecord& /*entry*/, FileView /*file*/,
+      absl::string_view /*file_name*/) const {
     return std::vector<std::string>();
   }
 };

@@ -43,6 +43,9 @@ struct RawSample {
   std::vector<absl::string_view> placed;
   // Read with the images.
   std::vector<RawVideo> videos;
+  // With ReadParts::record: RecordJson of the record that a recipe has made the
+  // sample of; "" without a recipe.
+  std::string record;
   // Facts of the videos, only while an index is built (SampleMeasure).
   std::vector<IndexedVideo> video_facts;
 
@@ -76,6 +79,8 @@ struct ReadParts {
   // after a failure is undefined. Used only while the call lasts. Null: all
   // files are strings.
   const ImagePlaces* places = nullptr;
+  // Also what a recipe is given of the sample's record, for readers.
+  bool record = false;
 };
 
 // Random access to the samples of one source, by their number in its index.

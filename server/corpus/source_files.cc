@@ -41,8 +41,8 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   if (index.digests().sizes != digests.sizes) {
     return stale(
         "it was built with another format, media_root or exif_orientation, "
-        "other columns or filters, another recipe, or Python or packages for "
-        "it, or by another version of this program");
+        "other columns, filters or fields, another recipe, or Python or "
+        "packages for it, or by another version of this program");
   }
   if (index.digests().lengths != digests.lengths) {
     return stale(

@@ -16,7 +16,7 @@
 #include "server/delivery/image_check_cache.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
-#include "server/text/model_text.h"
+#include "server/text/sample_text.h"
 
 namespace ballast {
 

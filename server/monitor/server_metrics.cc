@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/machine.h"
+#include "common/python_helper.h"
 #include "proto/schedule/module.h"
 #include "server/monitor/server_state.h"
 
@@ -71,6 +72,25 @@ void AddVideos(const BuildInstruments& build, FamilyList* list) {
   }
 }
 
+// The processes that run templates and recipes.
+void AddPythonHelpers(FamilyList* list) {
+  list->Begin("ballast_python_helper_starts_total", FamilyList::kCounter,
+              "Processes of Python started, by what they run.");
+  for (size_t use = 0; use < kPythonUseNames.size(); ++use) {
+    list->Add(GetCounters(static_cast<PythonUse>(use)).starts.value(),
+              {{"use", kPythonUseNames[use]}});
+  }
+  list->Begin("ballast_python_helper_ends_total", FamilyList::kCounter,
+              "Of these, those that ended or were ended, by the reason.");
+  for (size_t use = 0; use < kPythonUseNames.size(); ++use) {
+    for (size_t i = 0; i < kHelperEnds; ++i) {
+      list->Add(
+          GetCounters(static_cast<PythonUse>(use)).ends[i].value(),
+          {{"use", kPythonUseNames[use]}, {"reason", kHelperEndNames[i]}});
+    }
+  }
+}
+
 void AddBuilding(const BuildInstruments& build, uint64_t warnings,
                  FamilyList* list) {
   list->Begin("ballast_images_total", FamilyList::kCounter,
@@ -81,6 +101,7 @@ void AddBuilding(const BuildInstruments& build, uint64_t warnings,
   list->Add(build.check.images.value(), {{"use", "check"}});
   list->Add(build.images_encoded.value(), {{"use", "encoded"}});
   AddVideos(build, list);
+  AddPythonHelpers(list);
   list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
               "Bytes of these images and videos, as they lie in their files.");
   list->Add(build.image_bytes.value());

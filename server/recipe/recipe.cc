@@ -126,6 +126,31 @@ uint32_t RecipeRecord::hash() const {
   return static_cast<uint32_t>(XXH3_64bits(all.data(), all.size()));
 }
 
+namespace {
+
+// JSON as it is, other texts as a string.
+nlohmann::ordered_json ToJson(const std::string& text) {
+  auto json = nlohmann::ordered_json::parse(text, nullptr,
+                                            /*allow_exceptions=*/false);
+  return json.is_discarded() ? nlohmann::ordered_json(text) : json;
+}
+
+}  // namespace
+
+std::string RecordJson(const RecipeRecord& record) {
+  nlohmann::ordered_json json = {{"name", record.name}};
+  if (record.kind != RecipeRecord::Kind::kMembers) {
+    json[record.kind == RecipeRecord::Kind::kRow ? "columns" : "line"] =
+        ToJson(record.text);
+  }
+  for (const RecipeRecord::Part& part : record.parts) {
+    nlohmann::ordered_json media = {{"name", part.name}, {"bytes", part.size}};
+    if (part.bytes.has_value()) media["holds"] = ToJson(*part.bytes);
+    json["media"].push_back(std::move(media));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 // A record of a caller, until it is cooked.
 struct Recipe::Waiting : HelperPool::Job {
   const RecipeRecord* record = nullptr;

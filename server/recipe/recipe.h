@@ -51,6 +51,10 @@ struct RecipeRecord {
   uint32_t hash() const;
 };
 
+// The record for readers, as an object of JSON: its name, its line or columns,
+// and its media without their bytes.
+std::string RecordJson(const RecipeRecord& record);
+
 // A sample as a recipe has made it of a record.
 struct CookedSample {
   // The number of a part, or a path below media_root. Not checked.

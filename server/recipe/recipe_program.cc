@@ -73,6 +73,7 @@ void RecipeProgram::MakePool(const std::string& python) {
                  .libraries = kNoPython,
                  .input_fault = DataFaultError,
                  .patience = options_.patience,
+                 .counters = &GetCounters(PythonUse::kRecipes),
                  .prepare =
                      [this](HelperProcess* helper) { return Prepare(helper); }},
       .launch = [python] { return StartPython(python); },

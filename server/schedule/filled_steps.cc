@@ -17,6 +17,7 @@ namespace ballast {
 namespace {
 
 struct Lengths {
+  v1::Config config;
   SampleOrder order;
   std::vector<uint32_t> sources;
   std::vector<const SourceIndex*> indexes;
@@ -40,10 +41,36 @@ struct Lengths {
       for (size_t s = 0; s < sources.size(); ++s) {
         if (!ordinals[s].empty()) indexes[sources[s]]->Prefetch(ordinals[s]);
       }
+      if (images.recipe() != nullptr) {
+        BALLAST_RETURN_IF_ERROR(PlanAhead(samples));
+      }
       for (uint64_t i = 0; i < count; ++i) {
         BALLAST_ASSIGN_OR_RETURN(lengths[done + i], Measure(samples[i]));
       }
     }
+    return absl::OkStatus();
+  }
+
+  // What a recipe's plans depend on. It draws nothing (OpenModelRecipe), so its
+  // plans are the same in every epoch.
+  SampleImages Images(const SampleOrder::Sample& sample,
+                      absl::Span<const TileShape> sides) const {
+    return GetSampleImages(config, sources[sample.source], sample.ordinal,
+                           /*epoch=*/0, sides);
+  }
+
+  // Has the recipe plan the images of these samples at once.
+  absl::Status PlanAhead(absl::Span<const SampleOrder::Sample> samples) const {
+    std::vector<std::vector<TileShape>> sides;
+    std::vector<SampleImages> planned;
+    for (const SampleOrder::Sample& sample : samples) {
+      BALLAST_ASSIGN_OR_RETURN(
+          const IndexedSample indexed,
+          indexes[sources[sample.source]]->sample(sample.ordinal));
+      sides.push_back(GetSides(indexed.images));
+      planned.push_back(Images(sample, sides.back()));
+    }
+    images.PlanAhead(planned);
     return absl::OkStatus();
   }
 
@@ -54,7 +81,8 @@ struct Lengths {
           indexes[sources[sample.source]]->sample(sample.ordinal));
       BALLAST_ASSIGN_OR_RETURN(
           const SampleSize size,
-          MeasureSample(indexed, GetSides(indexed.images), images));
+          MeasureSample(indexed, Images(sample, GetSides(indexed.images)),
+                        images));
       return size.tokens;
     }();
     if (tokens.ok()) return tokens;
@@ -65,12 +93,13 @@ struct Lengths {
 };
 
 // Reads the lengths in tokens of samples in `order` from their indexes.
-TokenSteps::GetLengths LengthsInOrder(SampleOrder order,
+TokenSteps::GetLengths LengthsInOrder(const v1::Config& config,
+                                      SampleOrder order,
                                       std::vector<uint32_t> sources,
                                       std::vector<const SourceIndex*> indexes,
                                       ModelImages images) {
   const auto all = std::make_shared<const Lengths>(
-      Lengths{std::move(order), std::move(sources), std::move(indexes),
+      Lengths{config, std::move(order), std::move(sources), std::move(indexes),
               std::move(images)});
   return [all](uint64_t first, absl::Span<uint32_t> lengths) -> absl::Status {
     // Below this a thread costs more than it saves.
@@ -136,8 +165,8 @@ absl::StatusOr<FilledSteps> FindFilledSteps(const v1::Config& config,
     const uint64_t end = std::max(order.GetEnd(kMaxEpochs), kMinPositions);
     filled.steps = std::make_shared<const TokenSteps>(
         GetFill(config),
-        LengthsInOrder(std::move(order), sources.numbers, sources.indexes,
-                       sources.images),
+        LengthsInOrder(config, std::move(order), sources.numbers,
+                       sources.indexes, sources.images),
         end, known);
   };
   find();

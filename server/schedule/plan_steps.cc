@@ -43,8 +43,11 @@ class PlanStarts final : public StepStarts {
   const PlanData plan_;
 };
 
-// Checks the packs of a step, whose first row is `first_row`.
-absl::Status CheckPacks(const std::vector<PlanRow>& rows, uint64_t first_row,
+// Checks the packs of a step, whose first row is `first_row`. A recipe of the
+// model draws nothing (OpenModelRecipe), so its plans are the same in every
+// epoch.
+absl::Status CheckPacks(const v1::Config& config,
+                        const std::vector<PlanRow>& rows, uint64_t first_row,
                         uint64_t step, const PackShape& packs,
                         uint32_t multiple,
                         const std::vector<const SourceIndex*>& indexes,
@@ -71,7 +74,11 @@ absl::Status CheckPacks(const std::vector<PlanRow>& rows, uint64_t first_row,
       BALLAST_ASSIGN_OR_RETURN(
           const IndexedSample indexed,
           indexes[rows[i].source]->sample(rows[i].ordinal));
-      return MeasureSample(indexed, GetSides(indexed.images), images);
+      const std::vector<TileShape> sides = GetSides(indexed.images);
+      return MeasureSample(indexed,
+                           GetSampleImages(config, rows[i].source,
+                                           rows[i].ordinal, /*epoch=*/0, sides),
+                           images);
     }();
     if (!size.ok()) {
       return Annotate(size.status(),
@@ -192,8 +199,8 @@ absl::Status CheckPlanSteps(const v1::Config& config, const PlanRows& plan,
     }
     BALLAST_ASSIGN_OR_RETURN(const std::vector<PlanRow> rows,
                              plan.Read(starts[n], samples));
-    BALLAST_RETURN_IF_ERROR(
-        CheckPacks(rows, starts[n], step, *packs, multiple, indexes, images));
+    BALLAST_RETURN_IF_ERROR(CheckPacks(config, rows, starts[n], step, *packs,
+                                       multiple, indexes, images));
   }
   return absl::OkStatus();
 }

@@ -18,7 +18,6 @@
 #include "server/image_plan/image_family.h"
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
-#include "server/text/sample_fields.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
@@ -68,7 +67,8 @@ class ModelText {
   // error; turns that the template does not render; another number of marks
   // than images or videos; an image that cannot be planned; a spelled-out
   // placeholder); the tokenizer's. `notes_turns`: tokens of a conversation name
-  // the turn that wrote them, unless the checkpoint's own template did.
+  // the turn that wrote them; with the checkpoint's own template those of the
+  // assistant's turns alone.
   absl::StatusOr<TextTokens> Tokenize(absl::string_view text, TextForm form,
                                       const SampleImages& images,
                                       absl::Span<const VideoText> videos = {},
@@ -83,7 +83,7 @@ class ModelText {
   // leaves something out. Errors: as Tokenize.
   absl::StatusOr<TextTokens> TokenizeRendered(
       const SupervisedText& rendered, const SampleImages& images,
-      absl::Span<const VideoText> videos = {}) const;
+      absl::Span<const VideoText> videos = {}, bool notes_turns = false) const;
 
   // The text of a conversation without videos, with an image mark for each of
   // its images: for comparing templates. Errors: as Tokenize.
@@ -141,62 +141,6 @@ class ModelText {
   std::unique_ptr<const TemplateRenderer> renderer_;
   const TurnMarks turn_marks_;
 };
-
-// The settings for building texts, common to all samples of a job.
-struct TextOptions {
-  const ModelText* text = nullptr;  // not owned
-  uint32_t max_tokens = 0;
-  v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR;
-};
-
-// Builds a sample's text from its images, in order, and its videos, and lays out
-// its fields. Errors: as ModelText::Tokenize, ReadFields and CheckFields; a data
-// fault (a weight between 0 and 1, and no field for it); OUT_OF_RANGE (more than
-// max_tokens and on_too_long is not truncate_text, or the image tokens alone
-// exceed it).
-absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
-                                     const SampleImages& images,
-                                     const TextOptions& options,
-                                     absl::Span<const VideoText> videos = {},
-                                     const TextFields& fields = {});
-
-// The lengths of a text, as stored in an index.
-struct MeasuredText {
-  uint32_t text_tokens = 0;   // all but placeholders
-  uint32_t label_tokens = 0;  // labels that are not -100
-  // True if building this text returns OUT_OF_RANGE; the counts are then those
-  // of the whole text, before any truncation.
-  bool too_long = false;
-  // True if other pixel bounds or limits may change the counts even if this
-  // text fits them: it was truncated, its ids are checked against its images,
-  // or it has videos, whose sampling is one of the limits.
-  bool limited = false;
-};
-
-// Measures the sample that BuildText would build from the same arguments,
-// truncation included, without building it. Errors: INVALID_ARGUMENT as
-// BuildText.
-absl::StatusOr<MeasuredText> MeasureText(
-    absl::string_view text, TextForm form, const SampleImages& images,
-    const TextOptions& options, absl::Span<const VideoText> videos = {},
-    const TextFields& fields = {});
-
-// The measure of as many token ids as they stand (TextForm::kPackedBytes), in a
-// sample without images, all but the first supervised as labels.
-MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options);
-
-// True if a text of `text_tokens` that is not `limited` fits in
-// options.max_tokens with its images: its measure is then unchanged.
-bool TextFits(uint32_t text_tokens, const SampleImages& images,
-              const TextOptions& options);
-
-// Both list everything that a measured length depends on besides the sample
-// itself and its videos (VideoPlanKey), one KEY=VALUE per line: the first lists
-// the settings that determine the whole text, the second its limits. An index
-// built under another key is stale. `model` and `config` are loaded ones;
-// `tokenizer` is the one that the model names.
-std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer);
-std::string TextLimitKey(const v1::Config& config);
 
 }  // namespace ballast
 

@@ -129,6 +129,12 @@ std::string GetSplit(const SeenFiles& files) {
 std::string SourceName(const std::string& path, std::set<std::string>* taken) {
   const std::vector<std::string> parts = absl::StrSplit(path, '/');
   std::string base = parts.back().substr(0, parts.back().rfind('.'));
+  // train-00000-of-00009, as Hugging Face numbers its files.
+  const size_t of = base.rfind("-of-");
+  if (of != std::string::npos &&
+      base.find_first_not_of("0123456789[]-*", of + 4) == std::string::npos) {
+    base.resize(of);
+  }
   std::string name;
   // The glob of a number says nothing.
   for (const char c : absl::StrCat(absl::StripSuffix(base, "-[0-9]*"))) {

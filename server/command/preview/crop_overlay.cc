@@ -179,6 +179,8 @@ std::string ViewJson(const SampleView& view) {
                {"tokens", view.tokens},
                {"label_tokens", view.label_tokens},
                {"patches", view.patches},
+               {"record", view.record},
+               {"cooked", view.cooked},
                {"fault", view.fault.empty() ? Json(nullptr) : Json(view.fault)},
                {"modules", Json::array()},
                {"images", Json::array()},

@@ -101,6 +101,21 @@ function showText(view) {
   $('words').hidden = view.runs.length === 0;
 }
 
+// JSON with a line a key, other texts as they are.
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+// What a recipe was given, and what it made of it.
+function showRecipe(view) {
+  $('record').textContent = pretty(view.record);
+  $('cooked').textContent = pretty(view.cooked);
+  $('recipe').hidden = view.record === '';
+}
+
 // A list of samples above the one that is shown.
 function showList(heading, links) {
   $('list').replaceChildren(el('h2', {}, heading), el('p', {class: 'links'}, ...links.flatMap(link => [link, ' '])));
@@ -164,11 +179,12 @@ async function show() {
     showFacts(view);
     showPictures(view, place);
     showText(view);
+    showRecipe(view);
     document.title = `${view.source}:${view.ordinal} – Ballast preview`;
   } catch (error) {
     if (shown !== hash) return;
     fail(error.message);
-    for (const id of ['facts', 'pictures', 'words']) $(id).hidden = true;
+    for (const id of ['facts', 'pictures', 'words', 'recipe']) $(id).hidden = true;
   }
   document.body.classList.remove('busy');
 }

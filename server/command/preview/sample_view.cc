@@ -222,10 +222,14 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
 void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   const SampleSource& source = *job_->sources[place.source()];
   view->location = source.Locate(place.ordinal());
-  const auto read = source.Read(place.ordinal(), ReadParts());
+  ReadParts parts;
+  parts.record = true;
+  const auto read = source.Read(place.ordinal(), parts);
   if (!read.ok() || !read->ok()) return;  // the builder reports the fault
   const RawSample& raw = **read;
   view->name = raw.name;
+  view->record = raw.record;
+  if (!raw.record.empty()) view->cooked = raw.text;
   for (const std::string& file : raw.images) {
     SampleView::Image image;
     image.bytes = file.size();

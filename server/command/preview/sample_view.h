@@ -93,6 +93,10 @@ struct SampleView {
   uint64_t ordinal = 0;  // in the source's index
   std::string name;      // as messages name it; empty if it cannot be read
   SampleLocation location;
+  // Of a source with a recipe: the record (RecordJson), and the text of the
+  // sample that the recipe has made of it; else empty.
+  std::string record;
+  std::string cooked;
   uint32_t tokens = 0;
   uint32_t label_tokens = 0;
   uint64_t patches = 0;

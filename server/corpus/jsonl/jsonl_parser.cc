@@ -151,7 +151,8 @@ class JsonlParser final : public RecordParser {
   const MediaRoot* media() const override { return &media_; }
 
   absl::StatusOr<std::vector<std::string>> StoredMedia(
-      const IndexSampleRecord& entry, FileView file) const override {
+      const IndexSampleRecord& entry, FileView file,
+      absl::string_view /*file_name*/) const override {
     std::vector<std::string> paths;
     if (!media_.InStore() || entry.image_check == 0 ||
         entry.length > kMaxTextBytes) {

@@ -12,9 +12,9 @@
 //              kRefused and why
 //   kRender    the number of conversations (uint32_t), a Head for each, their
 //              JSON one after another -> kDone: their number again, then for
-//              each an Outcome, its spans (Span), the kinds of the assistant's
-//              messages (uint32_t), and the text, or the reason, and what the
-//              text leaves out
+//              each an Outcome, its spans (Span), the assistant's messages
+//              (Answer), and the text, or the reason, and what the text leaves
+//              out
 namespace ballast::template_helper {
 
 enum RequestKind : uint32_t { kTemplate = 2, kRender };
@@ -30,9 +30,8 @@ struct Head {
   uint32_t bytes;
 };
 
-// Kinds of a message of the assistant.
-inline constexpr uint32_t kIsSupervised = 1;
-inline constexpr uint32_t kHasOwnThought = 2;
+// Flags of a message of the assistant.
+inline constexpr uint32_t kHasOwnThought = 1;
 
 struct Outcome {
   uint32_t kind;  // AnswerKind
@@ -40,6 +39,12 @@ struct Outcome {
   uint32_t spans;
   uint32_t answers;
   uint32_t left_out;  // bytes
+};
+
+struct Answer {
+  uint32_t flags;
+  uint32_t turn;  // number in the sample, from 1
+  float weight;   // 0 to 1
 };
 
 struct Span {

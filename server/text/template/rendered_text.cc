@@ -56,47 +56,103 @@ void DropEmptyThoughts(const RenderedConversation& rendered,
   }
 }
 
-// Keeps the spans of messages that are learnt.
-absl::StatusOr<std::vector<Span>> KeepLearnt(
-    const RenderedConversation& rendered, absl::string_view what,
-    std::vector<Span> spans) {
+// Sets what is learnt, and the turns, of `text` from the spans of all messages
+// of the assistant.
+absl::Status KeepLearnt(const RenderedConversation& rendered,
+                        absl::string_view what, std::vector<Span> spans,
+                        SupervisedText* text) {
   const auto& answers = rendered.answers;
   if (spans.size() != answers.size()) {
     const bool is_whole =
         std::all_of(answers.begin(), answers.end(),
-                    [](const auto& answer) { return answer.is_supervised; });
-    if (is_whole && what == "spans of {% generation %}") return spans;
+                    [](const auto& answer) { return answer.weight == 1; });
+    if (is_whole && what == "spans of {% generation %}") {
+      text->supervised = std::move(spans);
+      return absl::OkStatus();
+    }
     return DataFaultError(absl::StrCat(
         "the chat template writes ", spans.size(), " ", what, " for ",
         answers.size(), " messages of the assistant, so nobody can tell ",
         is_whole ? "what is learnt; is a mark of a turn spelled out in a text?"
-                 : "which of them `weight` or `train` leaves out"));
+                 : "which of them `weight` or `train` is of"));
   }
-  std::vector<Span> kept;
   for (size_t i = 0; i < spans.size(); ++i) {
-    if (answers[i].is_supervised) kept.push_back(spans[i]);
+    const float weight = answers[i].weight;
+    text->turns.push_back({spans[i], answers[i].turn});
+    if (weight > 0) text->supervised.push_back(spans[i]);
+    if (weight > 0 && weight < 1 && text->weight.empty()) {
+      text->weight =
+          absl::StrCat("turn ", answers[i].turn, ": `weight` is ", weight);
+    }
   }
-  return kept;
+  return absl::OkStatus();
 }
 
-// Writes [begin, end) of the text; `next` is the first span that ends after
-// `begin`.
-void AddPiece(const SupervisedText& rendered, size_t begin, size_t end,
-              size_t* next, TokenWriter* writer) {
-  const absl::string_view text = rendered.text;
-  const auto& spans = rendered.supervised;
-  while (begin < end) {
-    while (*next < spans.size() && spans[*next].end <= begin) ++*next;
-    const bool is_inside = *next < spans.size() && spans[*next].begin <= begin;
-    size_t stop = end;
-    if (*next < spans.size()) {
-      stop = std::min(end, is_inside ? spans[*next].end : spans[*next].begin);
-    }
-    writer->AddText(text.substr(begin, stop - begin),
-                    is_inside ? Kind::kSupervised : Kind::kContext);
-    begin = stop;
+// Goes through spans in order.
+class SpanWalk {
+ public:
+  explicit SpanWalk(absl::Span<const Span> spans) : spans_(spans) {}
+
+  // Whether the text at `begin`, which does not decrease, is in a span, whose
+  // number number() then is; lowers `stop` to where that changes.
+  bool IsInside(size_t begin, size_t* stop) {
+    while (number_ < spans_.size() && spans_[number_].end <= begin) ++number_;
+    if (number_ == spans_.size()) return false;
+    const bool is_inside = spans_[number_].begin <= begin;
+    *stop = std::min(*stop,
+                     is_inside ? spans_[number_].end : spans_[number_].begin);
+    return is_inside;
   }
-}
+  size_t number() const { return number_; }
+
+ private:
+  const absl::Span<const Span> spans_;
+  size_t number_ = 0;
+};
+
+// Writes a rendered text piece by piece.
+class PieceWriter {
+ public:
+  PieceWriter(const SupervisedText& rendered, bool notes_turns,
+              TokenWriter* writer)
+      : rendered_(rendered),
+        turns_(GetSpans(rendered, notes_turns)),
+        learnt_walk_(rendered.supervised),
+        turn_walk_(turns_),
+        writer_(*writer) {}
+
+  // Adds [begin, end) of the text, behind what was added before.
+  void Add(size_t begin, size_t end) {
+    while (begin < end) {
+      size_t stop = end;
+      const bool is_learnt = learnt_walk_.IsInside(begin, &stop);
+      const bool is_of_turn = turn_walk_.IsInside(begin, &stop);
+      writer_.SetTurn(is_of_turn ? rendered_.turns[turn_walk_.number()].number
+                                 : 0);
+      writer_.AddText(
+          absl::string_view(rendered_.text).substr(begin, stop - begin),
+          is_learnt ? Kind::kSupervised : Kind::kContext);
+      begin = stop;
+    }
+  }
+
+ private:
+  static std::vector<Span> GetSpans(const SupervisedText& rendered,
+                                    bool notes_turns) {
+    std::vector<Span> spans;
+    if (!notes_turns) return spans;
+    for (const SupervisedText::Turn& turn : rendered.turns) {
+      spans.push_back(turn.span);
+    }
+    return spans;
+  }
+
+  const SupervisedText& rendered_;
+  const std::vector<Span> turns_;
+  SpanWalk learnt_walk_;
+  SpanWalk turn_walk_;
+  TokenWriter& writer_;
+};
 
 // Adds the marks of `wanted` images or videos: the first of `names` that is in
 // the text.
@@ -169,9 +225,11 @@ absl::StatusOr<SupervisedText> RenderSupervised(
     }
   }
   if (!renderer.has_generation()) DropEmptyThoughts(rendered, &spans);
-  BALLAST_ASSIGN_OR_RETURN(spans, KeepLearnt(rendered, what, std::move(spans)));
-  return SupervisedText{std::move(rendered.text), std::move(spans),
-                        std::move(rendered.left_out)};
+  SupervisedText text;
+  BALLAST_RETURN_IF_ERROR(KeepLearnt(rendered, what, std::move(spans), &text));
+  text.text = std::move(rendered.text);
+  text.left_out = std::move(rendered.left_out);
+  return text;
 }
 
 absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
@@ -201,19 +259,27 @@ absl::StatusOr<TextTokens> TokenizeRendered(
     const SupervisedText& rendered, absl::Span<const MediaMark> media,
     absl::Span<const ImagePieces> images, absl::Span<const ImagePieces> videos,
     const ImageMarks& marks, const v1::TokenIds& token_ids,
-    const Tokenizer& tokenizer) {
+    const Tokenizer& tokenizer, bool notes_turns) {
+  if (notes_turns && rendered.turns.empty() && !rendered.supervised.empty()) {
+    return DataFaultError(
+        "the chat template marks other spans by {% generation %} than the "
+        "assistant's messages, so nobody can tell which token is of which "
+        "turn, as a field `per: turn` wants");
+  }
   TokenWriter writer(&tokenizer, &token_ids, &marks);
+  PieceWriter pieces(rendered, notes_turns, &writer);
   size_t done = 0;
-  size_t next = 0;
   for (const MediaMark& mark : media) {
-    AddPiece(rendered, done, mark.begin, &next, &writer);
+    pieces.Add(done, mark.begin);
     absl::Span<const ImagePieces>& kind = mark.is_video ? videos : images;
     writer.AddImage(kind.front());
     kind.remove_prefix(1);
     done = mark.end;
   }
-  AddPiece(rendered, done, rendered.text.size(), &next, &writer);
-  return std::move(writer).Finish();
+  pieces.Add(done, rendered.text.size());
+  BALLAST_ASSIGN_OR_RETURN(TextTokens text, std::move(writer).Finish());
+  text.weight = rendered.weight;
+  return text;
 }
 
 }  // namespace ballast

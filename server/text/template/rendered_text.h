@@ -31,6 +31,14 @@ struct SupervisedText {
   std::string text;
   std::vector<RenderedConversation::Span> supervised;
   std::string left_out;  // as RenderedConversation
+  // What each message of the assistant wrote, in order, and the number of its
+  // turn; empty if nobody can tell, since the template marks other spans.
+  struct Turn {
+    RenderedConversation::Span span;
+    uint32_t number = 0;
+  };
+  std::vector<Turn> turns = {};
+  std::string weight = "";  // as TextTokens
 };
 
 // Renders a conversation, as TemplateRenderer::Request has it, and finds what
@@ -39,7 +47,7 @@ struct SupervisedText {
 // has no such mark, what each message of the assistant adds to the rendering of
 // those before it. Of both no empty thought that the template adds. A message
 // of `weight` 0 or `train` false is not learnt. Errors: as Render; a data fault
-// (spans that do not fit the messages).
+// (spans that do not fit the messages, of which one has a weight below 1).
 absl::StatusOr<SupervisedText> RenderSupervised(
     const TemplateRenderer& renderer, const TurnMarks& marks,
     absl::string_view json, bool has_images, bool has_videos = false);
@@ -63,12 +71,14 @@ absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
                                                  absl::string_view video);
 
 // Encodes the text with the texts of images and videos in place of `media`,
-// which are as many. Errors: as TokenWriter::Finish.
+// which are as many. `notes_turns`: tokens of the assistant's turns name them.
+// Errors: as TokenWriter::Finish; a data fault (turns to note, and nobody can
+// tell them).
 absl::StatusOr<TextTokens> TokenizeRendered(
     const SupervisedText& rendered, absl::Span<const MediaMark> media,
     absl::Span<const ImagePieces> images, absl::Span<const ImagePieces> videos,
     const ImageMarks& marks, const v1::TokenIds& token_ids,
-    const Tokenizer& tokenizer);
+    const Tokenizer& tokenizer, bool notes_turns = false);
 
 }  // namespace ballast
 

@@ -39,8 +39,9 @@ TOO_LONG = 2  # after DONE and REFUSED
 TOO_LONG_REASON = "it takes more processor time than any valid template; does it end?"
 # Of a conversation in a request.
 HAS_IMAGES, BY_PREFIXES, HAS_VIDEOS = 1, 2, 4
-# Of a message of the assistant in an answer.
-IS_SUPERVISED, HAS_OWN_THOUGHT = 1, 2
+# Of a message of the assistant in an answer: flags, number and weight.
+HAS_OWN_THOUGHT = 1
+ANSWER = struct.Struct("=IIf")
 GENERATION = re.compile(r"\{\%-?\s*generation\s*-?\%\}")
 # Marks of media, by what a sample has of them. Beside videos alone an image's
 # mark is one of a video.
@@ -515,16 +516,18 @@ def from_sharegpt(turn):
     return {**rest, "role": SHAREGPT[name], "content": value}
 
 
-def is_supervised(message):
+def weight_of(message):
+    """How much of a message of the assistant is learnt, from 0 to 1."""
+    weight = 1
     for key in ("weight", "loss", "train"):
         value = message.get(key)
+        # Elsewhere other numbers are figures, such as a loss that was measured.
         if value is None or (key != "weight" and value not in (False, True, 0)):
             continue
-        if value not in (False, True, 0, 1):
-            raise Refusal(f"`{key}` is {value!r}; wanted 0 or 1")
-        if not value:
-            return False
-    return True
+        if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise Refusal(f"`{key}` is {value!r}; wanted 0 to 1")
+        weight = min(weight, value)
+    return weight
 
 
 def has_own_thought(message):
@@ -552,7 +555,7 @@ class Conversation:
                 if isinstance(turn, dict) and "role" not in turn and "from" in turn:
                     turn = from_sharegpt(turn)
                 self.messages.append(normalize_message(turn, flags))
-                is_supervised(self.messages[-1])
+                weight_of(self.messages[-1])
             except Refusal as refusal:
                 raise Refusal(f"turn {number}: {refusal}") from None
         first = self.messages[0]
@@ -632,17 +635,18 @@ def render_one(renderer, text, flags):
     renderer.check_thoughts(conversation, thoughts, rendered)
     if flags & BY_PREFIXES:
         spans = prefix_spans(renderer, conversation, rendered)
-    answers = [conversation.messages[index] for index in conversation.answers()]
-    kinds = [
-        (IS_SUPERVISED if is_supervised(one) else 0) | (HAS_OWN_THOUGHT if has_own_thought(one) else 0)
-        for one in answers
-    ]
+    answers = []
+    for index in conversation.answers():
+        message = conversation.messages[index]
+        flags = HAS_OWN_THOUGHT if has_own_thought(message) else 0
+        answers.append(ANSWER.pack(flags, conversation.number(index), weight_of(message)))
     encoded = rendered.encode()
     spans = to_bytes(rendered, spans)
     unwritten = to_reason(renderer.unwritten(conversation))
-    numbers = [number for span in spans for number in span] + kinds
+    numbers = [number for span in spans for number in span]
     return (
-        struct.pack(f"={5 + len(numbers)}I", DONE, len(encoded), len(spans), len(kinds), len(unwritten), *numbers),
+        struct.pack(f"={5 + len(numbers)}I", DONE, len(encoded), len(spans), len(answers), len(unwritten), *numbers),
+        *answers,
         encoded,
         unwritten,
     )

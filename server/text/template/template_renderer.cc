@@ -47,7 +47,7 @@ bool TakeResult(absl::string_view* from, RenderedConversation* result,
   RenderedConversation rendered;
   const uint64_t numbers =
       uint64_t{head.spans} * sizeof(template_helper::Span) +
-      uint64_t{head.answers} * sizeof(uint32_t);
+      uint64_t{head.answers} * sizeof(template_helper::Answer);
   if (from->size() < numbers ||
       from->size() - numbers < uint64_t{head.bytes} + head.left_out) {
     return false;
@@ -63,10 +63,12 @@ bool TakeResult(absl::string_view* from, RenderedConversation* result,
     rendered.spans.push_back({begin, last});
   }
   for (uint32_t i = 0; i < head.answers; ++i) {
-    uint32_t kind = 0;
-    Take(from, &kind);
-    rendered.answers.push_back({(kind & template_helper::kIsSupervised) != 0,
-                                (kind & template_helper::kHasOwnThought) != 0});
+    template_helper::Answer answer;
+    Take(from, &answer);
+    if (!(answer.weight >= 0 && answer.weight <= 1)) return false;
+    rendered.answers.push_back(
+        {answer.turn, answer.weight,
+         (answer.flags & template_helper::kHasOwnThought) != 0});
   }
   rendered.text = std::string(from->substr(0, head.bytes));
   from->remove_prefix(head.bytes);
@@ -133,6 +135,7 @@ void TemplateRenderer::MakePool() {
                  .libraries = kNoJinja,
                  .input_fault = DataFaultError,
                  .patience = options_.patience,
+                 .counters = &GetCounters(PythonUse::kTemplates),
                  .prepare =
                      [this](HelperProcess* helper) { return Prepare(helper); }},
       .launch = [this] { return StartPython(python_); },

@@ -28,7 +28,8 @@ struct RenderedConversation {
   };
   // A message of the assistant.
   struct Answer {
-    bool is_supervised = true;
+    uint32_t turn = 0;  // its number in the sample, from 1
+    float weight = 1;   // how much it is learnt: from 0, not at all, to 1
     // It says its thoughts itself: they are not the template's empty ones.
     bool has_own_thought = false;
   };

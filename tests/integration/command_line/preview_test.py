@@ -275,6 +275,46 @@ class PreviewTest(tools.CorpusTest):
         self.assertIn(f"docs:{view['ordinal']}", shown["fault"])
         self.assertIn("has changed since it was indexed", shown["fault"])
 
+    def test_a_recipes_record_and_sample_are_shown(self):
+        folder = self.path("cooked")
+        os.mkdir(folder)
+        self.write("cooked/lines.jsonl", '{"q": "Why?", "a": "So."}\n')
+        self.write(
+            "cooked/own.py",
+            "import ballast.recipe as recipe\n"
+            "@recipe.cook\n"
+            "def cook(record):\n"
+            "    row = record.json()\n"
+            "    return recipe.Sample([{'role': 'user', 'content': row['q']},\n"
+            "                          {'role': 'assistant', 'content': row['a']}])\n",
+        )
+        config = self.write(
+            "cooked/job.yaml",
+            "sources: [{name: own, format: jsonl, path: lines.jsonl, recipe: own.py}]\n"
+            "model: {profile: qwen2_5_vl, tokenizer: bytes}\n"
+            "batch: {global: 1, micro: 1, max_tokens: 512}\n"
+            "topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}\n",
+        )
+        self.ok("ballast-server", "index", "--config", config)
+        process = subprocess.Popen(
+            [tools.program("ballast-server"), "preview", "--config", config],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            address = process.stdout.readline().decode().strip().split("/#")[0]
+            with urllib.request.urlopen(address + "/api/sample?position=0", timeout=60) as answer:
+                view = json.load(answer)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=tools.TIMEOUT_S)
+        self.assertEqual(
+            json.loads(view["record"]), {"name": "lines.jsonl:1", "line": {"q": "Why?", "a": "So."}}
+        )
+        turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+        self.assertEqual(json.loads(view["cooked"]), {"messages": turns})
+        other = self.json("/api/sample", position=0)
+        self.assertEqual((other["record"], other["cooked"]), ("", ""))
+
     @unittest.skipIf(shutil.which("chromium") is None, "not installed: chromium")
     def test_the_links_of_a_servers_page_lead_to_samples(self):
         for link, expected in (

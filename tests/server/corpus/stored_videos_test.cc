@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/python_helper.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "server/storage/storage.h"
@@ -87,6 +88,28 @@ TEST_F(StoredVideosTest, NamedByLines) {
   const auto source = Open(lines);
   ASSERT_NE(source, nullptr);
   ExpectFetchedOnce(*source);
+}
+
+// The names are known once the record is cooked.
+TEST_F(StoredVideosTest, NamedByRecipes) {
+  if (FindPythons().empty()) GTEST_SKIP() << "there is no python3";
+  WriteFile(folder_ + "/a.mp4", FakeVideo(7, kVideoBytes));
+  WriteFile(folder_ + "/chat.jsonl", R"({"clip": "a"})");
+  WriteFile(folder_ + "/my_recipe.py",
+            "import ballast.recipe as recipe\n"
+            "@recipe.cook\n"
+            "def cook(record):\n"
+            "    if not record.name.endswith('chat.jsonl:1'): raise "
+            "ValueError(record.name)\n"
+            "    return recipe.Sample([{'role': 'user', 'content': '<video>'}],"
+            " videos=[record.json()['clip'] + '.mp4'])\n");
+  v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+  lines.set_media_root(absl::StrCat("file://", folder_));
+  lines.set_recipe("my_recipe.py");
+  const auto source = Open(lines);
+  ASSERT_NE(source, nullptr);
+  ExpectFetchedOnce(*source);
+  EXPECT_TRUE(source->IsHere(0));
 }
 
 }  // namespace

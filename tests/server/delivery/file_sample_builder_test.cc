@@ -22,9 +22,9 @@
 #include "server/delivery/block.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
-#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/positions.h"
+#include "server/text/sample_text.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/manual_clock.h"
@@ -437,8 +437,8 @@ TEST(FieldPlaceholderTest, HasDefaults) {
   request.payload = payload.bytes();
   std::fill(request.payload.begin(), request.payload.end(), 0xAB);
   FillLanguagePlaceholder(request, **text, {}, {}, {}, specs);
-  const auto* values = reinterpret_cast<const int32_t*>(
-      request.payload.data() + layout.values);
+  const auto* values =
+      reinterpret_cast<const int32_t*>(request.payload.data() + layout.values);
   EXPECT_EQ(values[0], 7);
   EXPECT_EQ(values[1], 0);
   const uint8_t* rows = request.payload.data() + layout.rows;

@@ -39,14 +39,14 @@ void WriteConversations(const std::string& directory,
 }
 
 void WritePicture(const std::string& path, uint32_t height, uint32_t width,
-                  uint64_t seed) {
+                  uint64_t seed, FileFormat format) {
   std::filesystem::create_directories(
       std::filesystem::path(path).parent_path());
   const auto shade = static_cast<uint8_t>(seed * 37);
   const PlainPicture picture = PlainPicture::Grained(
       static_cast<int>(width), static_cast<int>(height), {shade, 30, 200},
       {220, shade, 10}, seed, /*stream=*/1);
-  WriteFile(path, picture.Encode(FileFormat::kPng, 100));
+  WriteFile(path, picture.Encode(format, 100));
 }
 
 BlockView BuiltBlock::view() const {

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
 #include "proto/block/block_view.h"
+#include "server/command/draw/encode.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/image/image.h"
 #include "server/job/job_setup.h"
@@ -26,9 +27,9 @@ struct TestSample {
 void WriteConversations(const std::string& directory,
                         absl::Span<const TestSample> samples);
 
-// Writes a PNG of a gradient with grain.
+// Writes a picture of a gradient with grain.
 void WritePicture(const std::string& path, uint32_t height, uint32_t width,
-                  uint64_t seed);
+                  uint64_t seed, FileFormat format = FileFormat::kPng);
 
 // A block and its bytes.
 struct BuiltBlock {

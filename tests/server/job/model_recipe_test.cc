@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "common/python_helper.h"
 #include "tests/server/job/family_job.h"
@@ -144,6 +146,84 @@ TEST_F(ModelRecipeTest, AFamilysOwnPlanInPythonGivesTheSameBlocks) {
   EXPECT_NE(schedule->fingerprint(), wanted->fingerprint());
   EXPECT_THAT((*own)->job().scheduler->job().model().recipe(),
               HasSubstr("+plans-"));
+}
+
+// Steps of their own sizes are found by the recipe's plans, which know source
+// and split there, too.
+TEST_F(ModelRecipeTest, StepsOfTokensCountTheTokensOfPlans) {
+  WriteRecipe(absl::StrReplaceAll(
+      kQwen, {{"    h = round(facts.height / 28) * 28\n",
+               "    assert facts.source and facts.split == 'train'\n"
+               "    h = round(facts.height / 28) * 28\n"}}));
+  // Some steps have four samples then, others three.
+  const auto plain = Open("");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const auto first = (*plain)->job().scheduler->Schedule(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  uint32_t limit = 2;
+  for (int i = 0; i < 4; ++i) limit += first->micro_batches(0).tokens(i);
+  for (const std::string& batch :
+       {absl::StrCat("batch: {micro: 1, tokens: ", limit,
+                     ", max_tokens: ", limit, "}"),
+        absl::StrCat("batch: {micro: 1, packs: 1, pack_tokens: ", limit,
+                     ", max_tokens: ", limit,
+                     "}\npacking: {mode: scheduled, max_tokens_per_rank: ",
+                     limit, "}")}) {
+    const auto built_in = Open("", batch);
+    ASSERT_TRUE(built_in.ok()) << batch << built_in.status();
+    const auto own = Open(", recipe: my_recipe.py", batch);
+    ASSERT_TRUE(own.ok()) << own.status();
+    std::set<int> sizes;
+    for (uint64_t step = 0; step < 6; ++step) {
+      const auto schedule = (*own)->job().scheduler->Schedule(step);
+      const auto wanted = (*built_in)->job().scheduler->Schedule(step);
+      ASSERT_TRUE(schedule.ok() && wanted.ok()) << schedule.status();
+      ASSERT_EQ(schedule->micro_batches_size(), wanted->micro_batches_size());
+      int samples = 0;
+      for (int i = 0; i < schedule->micro_batches_size(); ++i) {
+        EXPECT_EQ(schedule->micro_batches(i).SerializeAsString(),
+                  wanted->micro_batches(i).SerializeAsString());
+        samples += schedule->micro_batches(i).position_size();
+      }
+      sizes.insert(samples);
+    }
+    EXPECT_GT(sizes.size(), 1u) << batch;
+  }
+}
+
+// As the profile does it, where the plan is the whole image.
+TEST_F(ModelRecipeTest, WholeImagesTravelEncoded) {
+  for (uint32_t i = 0; i < kSamples; ++i) {
+    WritePicture(absl::StrCat(folder_, "/m/", i, ".png"), 60 + 17 * i,
+                 131 - 9 * i, i + 1, FileFormat::kJpeg);
+  }
+  const std::string device = ", decode: device, device_unchecked: true";
+  const auto built_in = Open(device);
+  ASSERT_TRUE(built_in.ok()) << built_in.status();
+  WriteRecipe(kQwen);
+  const auto own = Open(absl::StrCat(device, ", recipe: my_recipe.py"));
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ((*own)
+                ->job()
+                .scheduler->Schedule(0)
+                ->micro_batches(0)
+                .encoded_bytes_size(),
+            kSamples);
+  EXPECT_EQ(Samples(**own, 0, 1), Samples(**built_in, 0, 1));
+  // Parts of images are decoded here.
+  WriteRecipe(
+      "import ballast.recipe as recipe\n"
+      "@recipe.image_plan\n"
+      "def plan(facts):\n"
+      "    return recipe.ImagePlan([recipe.Crop(28, 28, (0, 0, 20, 20))])\n");
+  const auto parts = Open(absl::StrCat(device, ", recipe: my_recipe.py"));
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ((*parts)
+                ->job()
+                .scheduler->Schedule(0)
+                ->micro_batches(0)
+                .encoded_bytes_size(),
+            0);
 }
 
 // Several crops, and text of the recipe's own.
@@ -288,6 +368,12 @@ TEST_F(ModelRecipeTest, RefusesWhatDoesNotGoTogether) {
   EXPECT_THAT(std::string(drawn.status().message()),
               HasSubstr("batch.on_too_long: found truncate_text beside a "
                         "model.recipe"));
+  EXPECT_THAT(std::string(Open(", recipe: my_recipe.py",
+                               "batch: {micro: 1, tokens: 4096}")
+                              .status()
+                              .message()),
+              HasSubstr("found an image_plan that takes rng beside order.plan, "
+                        "batch.tokens"));
   EXPECT_THAT(std::string(Open(", recipe: none.py").status().message()),
               HasSubstr("none.py"));
 }

@@ -9,8 +9,8 @@
 
 #include "server/config/model_profile.h"
 #include "server/text/bpe/bpe_tokenizer.h"
-#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
+#include "server/text/sample_text.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {

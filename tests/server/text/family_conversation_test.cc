@@ -11,7 +11,7 @@
 
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
-#include "server/text/model_text.h"
+#include "server/text/sample_text.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "server/config/model_profile.h"
-#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
+#include "server/text/sample_text.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {

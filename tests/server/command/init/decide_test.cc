@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,6 +48,19 @@ v1::Config Loaded(const Seen& seen) {
   const auto config = ParseConfig(setup->yaml, "ballast.yaml", ".");
   EXPECT_TRUE(config.ok()) << config.status() << setup->yaml;
   return config->config;
+}
+
+TEST(DecideSetupTest, NamesOfSourcesHaveNoNumbersOfFiles) {
+  for (const auto& [path, name] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"data/train-[0-9]*-of-[0-9]*.tar", "train"},
+           {"data/train-00000-of-00009.tar", "train"},
+           {"data/docs-12.tar", "docs"},
+           {"data/one-of-us.tar", "one-of-us"}}) {
+    Seen seen = Folder();
+    seen.files[0].path = path;
+    EXPECT_EQ(Loaded(seen).sources(0).name(), name) << path;
+  }
 }
 
 TEST(DecideSetupTest, FolderOfTarsBecomesASource) {

@@ -12,7 +12,7 @@
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
 #include "server/image/image.h"
-#include "server/text/model_text.h"
+#include "server/text/sample_text.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
 

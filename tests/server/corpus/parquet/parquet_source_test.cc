@@ -192,7 +192,7 @@ TEST_F(ParquetSourceTest, LeavesOutRowsThatFailAFilter) {
   source.add_filters("source == \"set 0\"");
   EXPECT_THAT(
       std::string(CheckIndexFresh(source, folder_, FakeKey()).message()),
-      HasSubstr("other columns or filters"));
+      HasSubstr("other columns, filters or fields"));
   EXPECT_EQ(Build(source).samples, 2u);
 }
 

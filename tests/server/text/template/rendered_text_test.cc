@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/data_fault.h"
-#include "server/text/model_text.h"
 #include "server/text/model_tokenizer.h"
+#include "server/text/sample_text.h"
 #include "tests/server/text/template/renderer_fixture.h"
 
 namespace ballast {
@@ -151,6 +152,79 @@ TEST_F(RenderedTextTest, TheNameIsInWhatServersCompare) {
   model.set_chat_template("checkpoint");
   EXPECT_THAT(std::string(OpenModelTokenizer(&model).status().message()),
               HasSubstr("model.chat_template: beside"));
+}
+
+// As with the model's built-in template, whose tokens are the same.
+TEST_F(RenderedTextTest, TokensOfAnswersHaveTheNumbersOfTheirTurns) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  model.set_chat_template("chatml");
+  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::string json = R"({"messages": [
+      {"role": "user", "content": "Why?", "part": 1},
+      {"role": "assistant", "content": "So.", "part": 2, "weight": 0.5},
+      {"role": "user", "content": "So?", "part": 3},
+      {"role": "assistant", "content": "No.", "part": 4, "train": false},
+      {"role": "assistant", "content": "Yes.", "part": 5}]})";
+  using Field = v1::Source::Field;
+  const std::vector<FieldSpec> specs = {
+      {"weight", Field::TYPE_FLOAT32, Field::PER_TURN, 1},
+      {"part", Field::TYPE_INT32, Field::PER_TURN, 9}};
+  const auto build = [&](const ModelText& text,
+                         absl::Span<const FieldSpec> fields) {
+    return BuildText(json, TextForm::kConversation, {}, {&text, 4096}, {},
+                     {fields, json});
+  };
+  const auto built_in = ModelText::Create(model, tokenizer->get());
+  ASSERT_TRUE(built_in.ok()) << built_in.status();
+  const auto expected = build(**built_in, specs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  model.set_chat_template("checkpoint");
+  std::string text = kChatMl;
+  text.replace(text.find("loop.last"), 9, "false");
+  const auto own = ModelText::Create(model, tokenizer->get(), Make(text));
+  ASSERT_TRUE(own.ok()) << own.status();
+  const auto sample = build(**own, specs);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  ASSERT_EQ(sample->ids, expected->ids);
+  EXPECT_EQ(sample->labels, expected->labels);
+  const size_t tokens = sample->ids.size();
+  ASSERT_EQ(sample->field_rows.size(), 2 * tokens);
+  std::set<uint32_t> parts;
+  for (size_t i = 0; i < tokens; ++i) {
+    const uint32_t part = sample->field_rows[tokens + i];
+    parts.insert(part);
+    if (part == 9) {  // of no answer: neither learnt nor weighed
+      EXPECT_TRUE(i == 0 || sample->labels[i - 1] == -100);
+      EXPECT_EQ(sample->field_rows[i], 0x3F800000u);
+    } else {
+      EXPECT_EQ(part, expected->field_rows[tokens + i]);
+      EXPECT_EQ(sample->field_rows[i], expected->field_rows[i]);
+    }
+  }
+  EXPECT_THAT(parts, ElementsAre(2, 4, 5, 9));
+
+  EXPECT_THAT(std::string(build(**own, {&specs[1], 1}).status().message()),
+              HasSubstr("turn 2: `weight` is 0.5, which scales loss_mask"));
+  // A template that marks other spans than messages.
+  const std::string halves =
+      "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content }}{% endgeneration %}{% generation %}!{% endgeneration %}"
+      "{% else %}{{ m.content }}{% endif %}{% endfor %}";
+  const auto other = ModelText::Create(model, tokenizer->get(), Make(halves));
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_THAT(std::string(build(**other, specs).status().message()),
+              HasSubstr("which of them `weight` or `train` is of"));
+  const std::string plain = R"({"messages": [
+      {"role": "assistant", "content": "So.", "part": 2}]})";
+  const auto refused = BuildText(plain, TextForm::kConversation, {},
+                                 {other->get(), 4096}, {}, {specs, plain});
+  EXPECT_TRUE(IsDataFault(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("nobody can tell which token is of which turn"));
 }
 
 TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {

@@ -124,8 +124,11 @@ TEST_F(TemplateRendererTest, ReadsTheFormsOfData) {
   EXPECT_THAT(Say(roles, R"({"messages": [{"content": "q"}]})"),
               HasSubstr("turn 1: `role` is missing"));
   EXPECT_THAT(Say(roles, R"({"messages": [{"role": "assistant", "content": "q",
-                                           "weight": 0.5}]})"),
-              HasSubstr("`weight` is 0.5; wanted 0 or 1"));
+                                           "weight": 1.5}]})"),
+              HasSubstr("turn 1: `weight` is 1.5; wanted 0 to 1"));
+  EXPECT_THAT(Say(roles, R"({"messages": [{"role": "assistant", "content": "q",
+                                           "weight": "1"}]})"),
+              HasSubstr("`weight` is '1'; wanted 0 to 1"));
   EXPECT_THAT(Say(roles, "[1"), HasSubstr("JSONDecodeError"));
   // Bridge's key; and keys of which nothing would be read.
   EXPECT_EQ(Say(roles, R"({"conversation": [{"role": "user",

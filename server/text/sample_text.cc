@@ -1,0 +1,176 @@
+#include "server/text/sample_text.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "proto/block/block_layout.h"
+#include "server/config/image_family_config.h"
+#include "server/corpus/data_fault.h"
+
+namespace ballast {
+namespace {
+
+// Serialises the whole template: any difference gives another text.
+std::string OneLine(const v1::ChatTemplate& chat) {
+  std::vector<std::string> fields = {chat.begin()};
+  for (const v1::ChatTemplate::Turn* turn :
+       {&chat.system(), &chat.user(), &chat.assistant()}) {
+    fields.insert(fields.end(), {turn->prefix(), turn->end(), turn->suffix(),
+                                 turn->supervised() ? "learnt" : ""});
+  }
+  fields.push_back(chat.trim() ? "trim" : "");
+  for (std::string& field : fields) field = absl::CHexEscape(field);
+  return absl::StrJoin(fields, "|");
+}
+
+uint32_t Saturated(uint64_t count) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max()));
+}
+
+struct FieldedText {
+  TextTokens text;  // before any limit
+  SampleFields fields;
+};
+
+absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
+                                            TextForm form,
+                                            const SampleImages& images,
+                                            const TextOptions& options,
+                                            absl::Span<const VideoText> videos,
+                                            const TextFields& fields) {
+  const bool notes_turns = std::any_of(
+      fields.specs.begin(), fields.specs.end(), [](const FieldSpec& spec) {
+        return spec.per == v1::Source::Field::PER_TURN;
+      });
+  FieldedText built;
+  BALLAST_ASSIGN_OR_RETURN(
+      built.text,
+      options.text->Tokenize(text, form, images, videos, notes_turns));
+  const bool has_weights = std::any_of(
+      fields.specs.begin(), fields.specs.end(),
+      [](const FieldSpec& spec) { return spec.name == kWeightField; });
+  if (!built.text.weight.empty() && !has_weights) {
+    return DataFaultError(absl::StrCat(
+        built.text.weight,
+        ", which scales loss_mask: name it in the source's fields, `weight: "
+        "{type: float32, per: turn, default: 1}`; without the field a "
+        "weight is 0 or 1"));
+  }
+  if (fields.specs.empty()) return built;
+  BALLAST_ASSIGN_OR_RETURN(built.fields, ReadFields(fields));
+  BALLAST_RETURN_IF_ERROR(CheckFields(fields.specs, built.fields, built.text));
+  return built;
+}
+
+}  // namespace
+
+absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
+                                     const SampleImages& images,
+                                     const TextOptions& options,
+                                     absl::Span<const VideoText> videos,
+                                     const TextFields& fields) {
+  BALLAST_ASSIGN_OR_RETURN(
+      FieldedText built,
+      TokenizeFielded(text, form, images, options, videos, fields));
+  std::vector<uint32_t> places;
+  if (!fields.specs.empty()) places = GetPlaces(built.text);
+  // Checked before anything is expanded: a hostile image count costs no memory.
+  BALLAST_RETURN_IF_ERROR(
+      LimitTokens(options.max_tokens, options.on_too_long, &built.text,
+                  fields.specs.empty() ? nullptr : &places));
+  TextSample sample =
+      ExpandTokens(built.text, options.text->model().token_ids());
+  WriteFields(fields.specs, built.fields, built.text, places, &sample);
+  return sample;
+}
+
+absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
+                                         const SampleImages& images,
+                                         const TextOptions& options,
+                                         absl::Span<const VideoText> videos,
+                                         const TextFields& fields) {
+  BALLAST_ASSIGN_OR_RETURN(
+      FieldedText fielded,
+      TokenizeFielded(text, form, images, options, videos, fields));
+  TextTokens& built = fielded.text;
+  const size_t whole = built.tokens.size();
+  const absl::Status fits =
+      LimitTokens(options.max_tokens, options.on_too_long, &built);
+  const TextCounts counts = CountTokens(built);
+  const bool is_packed =
+      form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
+  MeasuredText measured;
+  measured.text_tokens = Saturated(counts.text_tokens);
+  measured.label_tokens = Saturated(counts.label_tokens);
+  measured.too_long = !fits.ok();
+  measured.limited = built.tokens.size() != whole || !videos.empty() ||
+                     (is_packed && images.size() > 0);
+  return measured;
+}
+
+MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options) {
+  MeasuredText measured;
+  measured.too_long =
+      tokens > options.max_tokens &&
+      options.on_too_long != v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT;
+  measured.limited = tokens > options.max_tokens && !measured.too_long;
+  measured.text_tokens =
+      measured.limited ? options.max_tokens : Saturated(tokens);
+  measured.label_tokens = measured.text_tokens - (tokens > 0 ? 1 : 0);
+  return measured;
+}
+
+bool TextFits(uint32_t text_tokens, const SampleImages& images,
+              const TextOptions& options) {
+  const absl::StatusOr<uint64_t> placeholders =
+      options.text->images().Placeholders(images);
+  return placeholders.ok() && *placeholders + text_tokens <= options.max_tokens;
+}
+
+std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
+  const v1::TokenIds& ids = model.token_ids();
+  // The marks of an image depend on how it is cut.
+  const std::string family =
+      model.has_image_family()
+          ? FamilyYaml(FamilyOfConfig(model.image_family()))
+          : "";
+  return absl::StrCat(
+      "text_version=", kTextVersion, "\ntokenizer=", tokenizer.digest(),
+      "\nchat_template=", model.chat_template(), "\nimage=", ids.image(),
+      "\nvideo=", ids.video(), "\nvision_start=", ids.vision_start(),
+      "\nvision_end=", ids.vision_end(), "\nim_start=", ids.im_start(),
+      "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),
+      "\ncustom_template=", OneLine(model.custom_template()),
+      "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
+      model.template_date().empty() ? "" : "\ntemplate_date=",
+      model.template_date(),
+      model.reasoning() > v1::Model::REASONING_TEMPLATE
+          ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
+          : "",
+      "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
+      family,
+      // A recipe that only makes pixels changes no text.
+      absl::StrContains(model.recipe(), kPlansOfRecipe)
+          ? absl::StrCat("recipe=", model.recipe(), "\n")
+          : "");
+}
+
+std::string TextLimitKey(const v1::Config& config) {
+  const v1::Model& model = config.model();
+  return absl::StrCat(
+      "min_pixels=", model.min_pixels(), "\nmax_pixels=", model.max_pixels(),
+      "\npatch=", model.patch(), "\nmerge=", model.merge(),
+      "\nmax_tokens=", config.batch().max_tokens(),
+      "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n");
+}
+
+}  // namespace ballast
