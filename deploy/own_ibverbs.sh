@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gives the libibverbs in a folder of bundled libraries a name of its own, which
+# Gives the libibverbs in a folder of bundled libraries a name that no other library has, which
 # Gloo then loads. NCCL looks for libibverbs.so.1 and must find the machine's,
 # whose drivers fit it (docs/decisions/0025-gloo.md). Safe to repeat.
 #

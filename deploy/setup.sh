@@ -7,18 +7,18 @@
 #   deploy/setup.sh            install what is missing
 #   deploy/setup.sh --noarrow  without Arrow: a build then refuses Parquet by name
 #   deploy/setup.sh --tests    also programs that only tests use: without promtool
-#                              alerts_test fails, without ip and nft those of
-#                              tests/cluster, without Chromium and Prometheus
+#                              alerts_test fails, without ip and nft
+#                              tests/cluster; without Chromium and Prometheus
 #                              parts of metrics_test are skipped, and without
 #                              rclone, an S3 server that is unpacked into
-#                              ~/.local/share/ballast/rclone, those of S3
+#                              ~/.local/share/ballast/rclone, the tests of S3
 #   deploy/setup.sh --trainers also a Python with the trainers of
 #                              deploy/trainers.txt (7 GB), in
 #                              ~/.local/share/ballast/trainers or TRAINERS_PATH.
 #                              Needs a Python 3.12: without one, as on Debian 12,
 #                              or on another machine than x86-64 it says so, and
 #                              tests of Megatron and Bridge are skipped
-#   deploy/setup.sh --list     print the packages, one a line, without those of tests
+#   deploy/setup.sh --list     print the packages, one a line, without the tests'
 set -euo pipefail
 
 packages=(

@@ -44,7 +44,7 @@ if [[ -z $wheel ]]; then
 fi
 if [[ -z $auditwheel ]]; then
   echo "$auditwheel_requirements" >"$work/requirements"
-  # Into a folder of its own: a virtual environment needs a further package.
+  # Into a separate folder: a virtual environment needs a further package.
   python3 -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
     --only-binary=:all: --target "$work/tools" --requirement "$work/requirements" || {
     echo "wheel.sh: pip could not fetch auditwheel; without PyPI, install it yourself" \
@@ -55,7 +55,7 @@ if [[ -z $auditwheel ]]; then
   auditwheel=$work/tools/bin/auditwheel
 fi
 
-# The driver is the machine's; CUDA's runtime and NCCL must be those of the process
+# The driver is the machine's; CUDA's runtime and NCCL must be the process's
 # (docs/decisions/0012-what-the-shim-library-holds.md).
 "$auditwheel" repair --wheel-dir "$work/repaired" --exclude 'libcuda.so.*' \
   --exclude 'libcudart.so.*' --exclude 'libnccl.so.*' "$wheel" >"$work/log" 2>&1 || {
@@ -66,7 +66,7 @@ fi
 name=$(basename "$work"/repaired/*.whl)
 
 # The places in the system of the libraries that auditwheel copied in. Their names
-# there are those of the files, with a hash: libpng16-1a2b3c4d.so.16.39.0.
+# there are the files' names, with a hash: libpng16-1a2b3c4d.so.16.39.0.
 declare -A places=()
 python3 -m zipfile --extract "$wheel" "$work/before"
 binaries=("$work"/before/ballast/lib/*.so)

@@ -53,7 +53,7 @@ def _square(patches: Any) -> Any:
 def raster_inputs(
     batch: Mapping[str, Any], patches: Any, crops: slice, layout: str
 ) -> Dict[str, Any]:
-    """Arguments for `patches`, those of `crops`, row by row."""
+    """Arguments for `patches`, the patches of `crops`, row by row."""
     grids = batch["image_grid_thw"][crops]
     if layout == "LAYOUT_RASTER_ORDER":
         return {"pixel_values": patches, "image_grid_thw": grids}

@@ -9,7 +9,7 @@ from ..errors import FailedPrecondition
 
 
 def is_split(batch: Mapping[str, Any]) -> bool:
-    """Whether the images of a batch are not those of its text."""
+    """Whether the images of a batch belong to the text of other batches, too."""
     return batch.get("embedding_send_host") is not None
 
 

@@ -105,7 +105,7 @@ def unpacked(
 ) -> List[Dict[str, Any]]:
     """Arguments for one call of the model per sample of a batch, without padding.
 
-    Keys are those of `packed`, with `position_ids` [3, 1, L] and an
+    Keys: as of `packed`, with `position_ids` [3, 1, L] and an
     `attention_mask` of ones.
 
     Args:

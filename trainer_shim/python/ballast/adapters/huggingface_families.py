@@ -86,12 +86,12 @@ class Family:
         Attention: it, too, finds the samples by their positions.
 
         Raises Unimplemented for models that see across the samples of a row, or mix up
-        their images, in transformers 5.23, where no error tells: Gemma 3; Gemma 4 whose
+        their images, in transformers 5.23, without an error: Gemma 3; Gemma 4 whose
         images' tokens see each other; HunyuanVL, which does not tell samples apart by
         its four axes; MiniCPM-V, whose language model has linear attention; models with
         a language model that leaves samples together (GPT-OSS) or is unknown; and Llama 4
         for rows of several samples in which a token's place, rather than its position,
-        would scale its attention: those of `floor_scale` (8192) tokens or more.
+        would scale its attention: from `floor_scale` (8192) tokens on.
         """
         require_packed(batch, "huggingface_families.packed")
         require_whole(batch, "huggingface_families.packed")
@@ -113,7 +113,7 @@ class Family:
     def padded(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Arguments for one call over rows of equal length (`packing.mode: padded`).
 
-        Keys: those of `packed`, with an `attention_mask` [B, S]. A packed batch is
+        Keys: as of `packed`, with an `attention_mask` [B, S]. A packed batch is
         padded first (`padded.rows`).
         """
         inputs = rows(batch, pad=0)
@@ -241,7 +241,7 @@ class Family:
 
     def _positions(self, batch: Mapping[str, Any]) -> Any:
         positions = batch["position_ids"]
-        if len(positions.shape) == 3:  # MRoPE: another axis tells the samples apart
+        if len(positions.shape) == 3:  # MRoPE: another axis separates the samples
             return concatenate([_counted(batch, positions), positions], 0)
         return positions
 
@@ -282,7 +282,7 @@ class Family:
         return inputs
 
 
-#: model_type -> the argument that tells image tokens from text: for Gemma, since the
+#: model_type -> the argument that separates image tokens from text: for Gemma, since the
 #: tokens of an image see each other; for ERNIE, since they have experts of their own,
 #: as have the tokens around an image.
 _TYPES = {

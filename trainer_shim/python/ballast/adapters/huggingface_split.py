@@ -18,7 +18,7 @@ class SplitPlacement:
 
     Within the context the model's forward runs the tower over this rank's images and puts
     into the text what `exchange_embeddings` brings, with Qwen3-VL's deepstack features in
-    the same exchange. Gradients are those of `paired` placement, to rounding. It uses
+    the same exchange. Gradients equal `paired` placement's, to rounding. It uses
     PyTorch's forward hooks on the model and on its tower, nothing else: the model may be
     wrapped by DistributedDataParallel or FSDP before or after, and other calls of it are
     left alone.
@@ -80,7 +80,7 @@ class SplitPlacement:
         if self._current is None:
             return None
         merge = self._tower.spatial_merge_size
-        # The model divides the tower's rows by this grid; they are those of the text.
+        # The model divides the tower's rows by this grid; they are the text's rows.
         grid = [[1, merge, merge * self._current.text_tokens]]
         ids: Any = kwargs["input_ids"]
         return args, dict(

@@ -83,7 +83,7 @@ def get_batch(
     Tensors that this rank's stage does not have are None. As in Megatron-Core, tokens,
     labels, loss mask and positions are 0 in padding; without padding the batch's own
     tensors are passed through. If the batch is sliced for context parallelism, its
-    lengths stay those of the whole sequence, padding stays as Ballast writes it (label
+    lengths stay the whole sequence's, padding stays as Ballast writes it (label
     -100, loss mask 0), and the mask is None.
     """
     params = packed_seq_params(batch, cls, padded_only=padded_only)

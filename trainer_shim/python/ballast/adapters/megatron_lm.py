@@ -24,7 +24,7 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     max_seqlen int32 [1] in host memory, position_ids, tokens. Values that the rank's
     stage does not have are None, and so are the lengths of a padded batch
     (`packing.mode: padded`), whose rows are [B, S]. Labels, mask and ids are already sliced for the
-    context rank; lengths are those of whole samples.
+    context rank; lengths are of whole samples.
 
     Raises InvalidArgument for a batch with images, which the list cannot hold, and
     FailedPrecondition for one of samples with images whose loader has no pixels.
