@@ -67,8 +67,8 @@ class ModelText {
   // error; turns that the template does not render; another number of marks
   // than images or videos; an image that cannot be planned; a spelled-out
   // placeholder); the tokenizer's. `notes_turns`: tokens of a conversation name
-  // the turn that wrote them; with the checkpoint's own template those of the
-  // assistant's turns alone.
+  // the turn that wrote them; with the checkpoint's own template only tokens
+  // of the assistant's turns do.
   absl::StatusOr<TextTokens> Tokenize(absl::string_view text, TextForm form,
                                       const SampleImages& images,
                                       absl::Span<const VideoText> videos = {},

@@ -20,11 +20,10 @@ namespace ballast {
 // whole. Thread-compatible; blocks on the disk or the store.
 class DataTree {
  public:
-  // Whether a name is that of a compressed file: docs.jsonl.zst, docs.tgz.
+  // Whether a file of this name is compressed: docs.jsonl.zst, docs.tgz.
   static bool IsCompressed(absl::string_view name);
 
-  // A file whose extension is that of data, or of compressed data
-  // (IsCompressed).
+  // A file with an extension of data, or of compressed data (IsCompressed).
   struct File {
     std::string folder;
     std::string name;

@@ -121,7 +121,7 @@ class PieceWriter {
         turn_walk_(turns_),
         writer_(*writer) {}
 
-  // Adds [begin, end) of the text, behind what was added before.
+  // Adds [begin, end) of the text, after what was added before.
   void Add(size_t begin, size_t end) {
     while (begin < end) {
       size_t stop = end;
