@@ -1,4 +1,4 @@
-#include "client/ballastctl/fit_cost.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <iostream>

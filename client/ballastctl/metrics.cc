@@ -1,4 +1,4 @@
-#include "client/ballastctl/metrics.h"
+#include "client/ballastctl/commands.h"
 
 #include <iostream>
 #include <utility>

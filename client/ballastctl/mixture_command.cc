@@ -1,4 +1,4 @@
-#include "client/ballastctl/mixture_command.h"
+#include "client/ballastctl/commands.h"
 
 #include <cstdint>
 #include <iostream>

@@ -1,4 +1,4 @@
-#include "client/ballastctl/samples_command.h"
+#include "client/ballastctl/commands.h"
 
 #include <iostream>
 #include <string>

@@ -1,4 +1,4 @@
-#include "client/ballastctl/status_view.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <iostream>

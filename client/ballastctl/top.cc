@@ -1,4 +1,4 @@
-#include "client/ballastctl/top.h"
+#include "client/ballastctl/commands.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
