@@ -35,9 +35,7 @@ absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
     clock->NewSleeper()->Sleep(std::min(kBetween, left));
   }
   *out << found << "\n";
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server) {

@@ -67,11 +67,7 @@ absl::Status Print(const ServerOption& server, const Options& options) {
                            client->GetMixture(step, split));
   std::cout << (options.json ? MixtureJson(mixture) + "\n"
                              : SplitWord(split) + MixtureTable(mixture));
-  std::cout.flush();
-  if (!std::cout) {
-    return absl::UnavailableError("cannot write to standard output");
-  }
-  return absl::OkStatus();
+  return Flush(std::cout);
 }
 
 }  // namespace

@@ -183,8 +183,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
     }
     summary->wait_ms = absl::ToDoubleMilliseconds(waited);
     *out << (options.json ? ToJson(*summary) : ToLine(*summary));
-    out->flush();
-    if (!*out) return absl::UnavailableError("cannot write to standard output");
+    BALLAST_RETURN_IF_ERROR(Flush(*out));
   }
 }
 

@@ -84,9 +84,7 @@ absl::Status PrintStatus(LoaderClient* client, QueryClient* metrics,
   }
   report.serving = client->CheckHealth().ok();
   *out << (options.json ? StatusJson(report) : StatusText(report));
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
