@@ -2,10 +2,10 @@
 
 load("//bazel:cc.bzl", "cc_library")
 
-def html_page(name, html, css, js, header, constant):
+def html_page(name, html, css, js, constant):
     """A library with `constant`, the page with its style and script inserted.
 
-    `header` declares `extern const char CONSTANT[]` in namespace ballast. The
+    Its header NAME.h declares `extern const char CONSTANT[]` in namespace ballast. The
     style goes after the line <style>, the script after the line <script>: a file,
     or a list of files, one after the other.
     """
@@ -13,16 +13,21 @@ def html_page(name, html, css, js, header, constant):
     native.genrule(
         name = name + "_cc",
         srcs = [css, html] + scripts,
-        outs = [name + ".cc"],
+        outs = [
+            name + ".cc",
+            name + ".h",
+        ],
         cmd = """(
-printf '#include "%s/%s"\\n' '{package}' '{header}'
+printf '#include "%s/%s.h"\\n' '{package}' '{name}'
 printf 'namespace ballast {{\\nconst char %s[] = R"ballast(' '{constant}'
 sed -e '/^<style>$$/r $(location {css})' \\
     {scripts} $(location {html})
 printf ')ballast";\\n}}  // namespace ballast\\n'
-) > $@""".format(
+) > $(@D)/{name}.cc
+printf '#pragma once\\nnamespace ballast {{\\nextern const char {constant}[];\\n}}\\n' \\
+    > $(@D)/{name}.h""".format(
             package = native.package_name(),
-            header = header,
+            name = name,
             constant = constant,
             css = css,
             scripts = " ".join([
@@ -34,6 +39,6 @@ printf ')ballast";\\n}}  // namespace ballast\\n'
     )
     cc_library(
         name = name,
-        srcs = [name + "_cc"],
-        hdrs = [header],
+        srcs = [name + ".cc"],
+        hdrs = [name + ".h"],
     )

@@ -31,6 +31,12 @@ std::string Alternatives(const std::vector<std::string>& choices) {
 
 }  // namespace
 
+absl::Status Flush(std::ostream& out) {
+  out.flush();
+  if (out) return absl::OkStatus();
+  return absl::UnavailableError("cannot write to standard output");
+}
+
 std::string CheckWholeNumber(const std::string& given, uint64_t least,
                              uint64_t most) {
   uint64_t number = 0;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ std::string CheckWholeNumber(const std::string& given, uint64_t least,
 // Checks for one of `choices`.
 std::string CheckChoice(const std::string& given,
                         const std::vector<std::string>& choices);
+
+// Flushes what a command has written. Errors: UNAVAILABLE if it was not taken,
+// such as by a full disk.
+absl::Status Flush(std::ostream& out);
 
 // A handle of one option of a command, valid while its CommandLine lives. The
 // setters return the option itself.

@@ -15,7 +15,7 @@
 #include "server/command/pack.h"
 #include "server/command/plan.h"
 #include "server/command/serve.h"
-#include "server/storage/stop_stores.h"
+#include "server/storage/arrow_store.h"
 
 int main(int argc, char** argv) {
   ballast::CommandLine line(

@@ -1,4 +1,4 @@
-#include "client/ballastctl/balance_command.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <iostream>
@@ -51,9 +51,7 @@ auto At(const Column& column, int rank) {
 absl::Status Print(const v1::StepBalance& balance, bool json,
                    std::ostream* out) {
   *out << (json ? BalanceJson(balance) + "\n" : BalanceTable(balance));
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 absl::Status Watch(QueryClient* client, const BalanceOptions& options,

@@ -1,4 +1,4 @@
-#include "client/ballastctl/change_command.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -72,11 +72,7 @@ absl::Status Run(const ServerOption& option, const Options& options) {
   BALLAST_RETURN_IF_ERROR(Annotate(change.status(), "nothing has changed"));
   std::cout << (options.json ? ChangeJson(*change) + "\n"
                              : ChangeText(*change));
-  std::cout.flush();
-  if (!std::cout) {
-    return absl::UnavailableError("cannot write to standard output");
-  }
-  return absl::OkStatus();
+  return Flush(std::cout);
 }
 
 }  // namespace

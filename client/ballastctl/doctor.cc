@@ -1,4 +1,4 @@
-#include "client/ballastctl/doctor.h"
+#include "client/ballastctl/commands.h"
 
 #include <dlfcn.h>
 #include <sys/resource.h>
@@ -286,10 +286,7 @@ absl::Status PrintFindings(const std::vector<Finding>& findings, bool json) {
               << finding.found << "\n";
     if (!finding.advice.empty()) std::cout << "  " << finding.advice << "\n";
   }
-  std::cout.flush();
-  if (!std::cout) {
-    return absl::UnavailableError("cannot write to standard output");
-  }
+  BALLAST_RETURN_IF_ERROR(Flush(std::cout));
   if (faults == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       faults, faults == 1 ? " fault was" : " faults were", " found"));

@@ -1,4 +1,4 @@
-#include "client/ballastctl/fit_cost.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <iostream>
@@ -239,7 +239,7 @@ std::string YamlLines(const Fits& fits) {
   if (!any) return "";
   return absl::StrCat(
       "\nFor the configuration, in milliseconds, from the step on that follows "
-      "the timings\n(or a later one); what stands below `cost` is also what "
+      "the timings\n(or a later one); the lines below `cost` are also what "
       "balance.cost takes for a\nnew job:\n\n",
       text);
 }
@@ -259,9 +259,7 @@ absl::Status PrintCostFit(LoaderClient* client, const FitCostOptions& options,
     }
     *out << YamlLines(fits);
   }
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server) {

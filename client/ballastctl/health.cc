@@ -1,4 +1,4 @@
-#include "client/ballastctl/health.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -35,9 +35,7 @@ absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
     clock->NewSleeper()->Sleep(std::min(kBetween, left));
   }
   *out << found << "\n";
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server) {

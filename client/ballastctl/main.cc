@@ -2,18 +2,7 @@
 
 #include <memory>
 
-#include "client/ballastctl/balance_command.h"
-#include "client/ballastctl/change_command.h"
-#include "client/ballastctl/doctor.h"
-#include "client/ballastctl/fit_cost.h"
-#include "client/ballastctl/health.h"
-#include "client/ballastctl/metrics.h"
-#include "client/ballastctl/mixture_command.h"
-#include "client/ballastctl/pull.h"
-#include "client/ballastctl/samples_command.h"
-#include "client/ballastctl/schedule.h"
-#include "client/ballastctl/status_view.h"
-#include "client/ballastctl/top.h"
+#include "client/ballastctl/commands.h"
 #include "client/connection_flags.h"
 #include "common/command_line.h"
 #include "common/log.h"

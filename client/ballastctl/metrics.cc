@@ -1,4 +1,4 @@
-#include "client/ballastctl/metrics.h"
+#include "client/ballastctl/commands.h"
 
 #include <iostream>
 #include <utility>
@@ -103,9 +103,7 @@ absl::Status PrintMetrics(QueryClient* client, const std::string& prefix,
   BALLAST_ASSIGN_OR_RETURN(const v1::GetStatsResponse stats,
                            client->GetStats(prefix));
   *out << (json ? MetricsJson(stats) : MetricsTable(stats));
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server) {

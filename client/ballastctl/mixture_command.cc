@@ -1,4 +1,4 @@
-#include "client/ballastctl/mixture_command.h"
+#include "client/ballastctl/commands.h"
 
 #include <cstdint>
 #include <iostream>
@@ -67,11 +67,7 @@ absl::Status Print(const ServerOption& server, const Options& options) {
                            client->GetMixture(step, split));
   std::cout << (options.json ? MixtureJson(mixture) + "\n"
                              : SplitWord(split) + MixtureTable(mixture));
-  std::cout.flush();
-  if (!std::cout) {
-    return absl::UnavailableError("cannot write to standard output");
-  }
-  return absl::OkStatus();
+  return Flush(std::cout);
 }
 
 }  // namespace

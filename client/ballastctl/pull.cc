@@ -1,4 +1,4 @@
-#include "client/ballastctl/pull.h"
+#include "client/ballastctl/commands.h"
 
 #include <cmath>
 #include <iostream>
@@ -15,8 +15,8 @@
 #include "absl/time/time.h"
 #include "client/attach_all.h"
 #include "client/batch_stream.h"
-#include "client/schedule_source.h"
 #include "client/connection_flags.h"
+#include "client/schedule_source.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
@@ -183,8 +183,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
     }
     summary->wait_ms = absl::ToDoubleMilliseconds(waited);
     *out << (options.json ? ToJson(*summary) : ToLine(*summary));
-    out->flush();
-    if (!*out) return absl::UnavailableError("cannot write to standard output");
+    BALLAST_RETURN_IF_ERROR(Flush(*out));
   }
 }
 

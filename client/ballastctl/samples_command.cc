@@ -1,4 +1,4 @@
-#include "client/ballastctl/samples_command.h"
+#include "client/ballastctl/commands.h"
 
 #include <iostream>
 #include <string>
@@ -62,10 +62,7 @@ absl::Status PrintSamples(QueryClient* client, uint64_t first, uint64_t steps,
       done += answer.samples_size();
       if (answer.samples().empty() || done >= answer.step_samples()) break;
     }
-    out->flush();
-    if (!*out) {
-      return absl::UnavailableError("cannot write to standard output");
-    }
+    BALLAST_RETURN_IF_ERROR(Flush(*out));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-#include "client/ballastctl/schedule.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <iostream>
@@ -35,9 +35,7 @@ constexpr char kExamples[] =
 absl::Status Print(const v1::StepSchedule& schedule, bool json,
                    std::ostream* out) {
   *out << (json ? ScheduleToJson(schedule) + "\n" : ScheduleToTable(schedule));
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "client/ballastctl/status_view.h"
+#include "client/ballastctl/commands.h"
 
 #include <algorithm>
 #include <iostream>
@@ -88,9 +88,7 @@ absl::Status PrintStatus(LoaderClient* client, QueryClient* metrics,
   if (revisions.ok()) report.revisions = *std::move(revisions);
   report.serving = client->CheckHealth().ok();
   *out << (options.json ? StatusJson(report) : StatusText(report));
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(*out);
 }
 
 void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {

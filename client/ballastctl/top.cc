@@ -1,4 +1,4 @@
-#include "client/ballastctl/top.h"
+#include "client/ballastctl/commands.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -233,8 +233,7 @@ absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
     if (options.clears) *out << "\x1b[H\x1b[J";
     if (!options.clears && round > 0) *out << "\n";
     *out << view;
-    out->flush();
-    if (!*out) return absl::UnavailableError("cannot write to standard output");
+    BALLAST_RETURN_IF_ERROR(Flush(*out));
   }
   return absl::OkStatus();
 }

@@ -113,6 +113,10 @@ inline uint8_t ClipWeightedSum(int32_t sum) {
   return static_cast<uint8_t>(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
+// Whether the processor has AVX2 and the compiler made code for it, which
+// FilterWeights then uses.
+bool HasCubicWeightsAvx2();
+
 }  // namespace ballast
 
 #endif  // BALLAST_PROTO_IMAGE_RESAMPLE_WEIGHTS_H_

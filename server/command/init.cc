@@ -213,10 +213,8 @@ It can stand below `model:` in a configuration, as the start of your own family;
 `inspect image --config` shows what that makes of images.)",
       R"(  ballast-server inspect family --model internvl3)",
       [name]() -> absl::Status {
-        std::cout << NormYaml(*name) << FamilyYaml(*FindImageFamily(*name))
-                  << std::flush;
-        if (std::cout) return absl::OkStatus();
-        return absl::UnavailableError("cannot write to standard output");
+        std::cout << NormYaml(*name) << FamilyYaml(*FindImageFamily(*name));
+        return Flush(std::cout);
       });
   command->AddText("--model", name.get(), "a family of docs/families.md")
       .OneOf(ProfileNames())

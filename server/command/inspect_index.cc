@@ -59,11 +59,7 @@ absl::Status InspectIndex(const std::string& path) {
   for (const SourceMarks& source : sources) {
     std::cout << GetJson(source).dump() << "\n";
   }
-  std::cout.flush();
-  if (!std::cout) {
-    return absl::UnavailableError("cannot write to standard output");
-  }
-  return absl::OkStatus();
+  return Flush(std::cout);
 }
 
 }  // namespace
@@ -289,11 +285,7 @@ absl::Status InspectPlacement(const InspectPlacementOptions& options) {
     std::cout << table.ToString()
               << absl::StrFormat("least time: %.6g a step\n", least) << refused;
   }
-  std::cout.flush();
-  if (!std::cout) {
-    return absl::UnavailableError("cannot write to standard output");
-  }
-  return absl::OkStatus();
+  return Flush(std::cout);
 }
 
 }  // namespace
@@ -351,9 +343,8 @@ absl::Status InspectLengths(const LognormalLengths& lengths, uint64_t count,
     if (i > 0) out << ',';
     out << drawn.Next();
   }
-  out << "]\n" << std::flush;
-  if (!out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  out << "]\n";
+  return Flush(out);
 }
 
 void AddInspectLengths(CommandLine* line, Command* inspect) {

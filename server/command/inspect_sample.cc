@@ -239,11 +239,8 @@ absl::Status InspectSample(const Options& options) {
         module.cost(found.index);
   }
   BALLAST_RETURN_IF_ERROR(AddText(job, found, &json));
-  std::cout << json.dump() << std::endl;
-  if (!std::cout) {
-    return absl::UnavailableError("cannot write to standard output");
-  }
-  return absl::OkStatus();
+  std::cout << json.dump() << "\n";
+  return Flush(std::cout);
 }
 
 }  // namespace
@@ -290,9 +287,7 @@ absl::Status TransformJsonLines(
     if (!result.ok()) return Annotate(result.status(), place);
     out << result->dump() << "\n";
   }
-  out.flush();
-  if (!out) return absl::UnavailableError("cannot write to standard output");
-  return absl::OkStatus();
+  return Flush(out);
 }
 
 }  // namespace ballast

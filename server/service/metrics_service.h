@@ -15,7 +15,7 @@
 #include "server/monitor/server_state.h"
 #include "server/monitor/state_history.h"
 #include "server/pull/pull_limits.h"
-#include "server/service/watch_set.h"
+#include "server/pull/stream_reactor.h"
 
 namespace ballast {
 

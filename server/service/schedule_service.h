@@ -15,8 +15,8 @@
 #include "server/corpus/sample_source.h"
 #include "server/delivery/loader.h"
 #include "server/pull/pull_limits.h"
+#include "server/pull/stream_reactor.h"
 #include "server/schedule/scheduler.h"
-#include "server/service/watch_set.h"
 
 namespace ballast {
 

@@ -19,10 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/storage/object_version.h"
-#include "server/storage/stop_stores.h"
 #include "server/storage/store_access.h"
-#include "server/storage/store_fault.h"
+#include "server/storage/store_answers.h"
 
 namespace ballast {
 namespace {

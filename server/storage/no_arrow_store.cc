@@ -1,7 +1,6 @@
 // Takes the place of arrow_store.cc in builds without Arrow.
 #include "absl/strings/str_cat.h"
 #include "server/storage/arrow_store.h"
-#include "server/storage/stop_stores.h"
 
 namespace ballast {
 

@@ -2,7 +2,6 @@
 
 #include <xxhash.h>
 
-#include "server/storage/span_checksum_avx2.h"
 
 namespace ballast {
 

@@ -1,4 +1,4 @@
-#include "server/storage/span_checksum_avx2.h"
+#include "server/storage/span_checksum.h"
 
 // The library's header holds its code, too, which is compiled here once more:
 // for AVX2, and for this file alone.

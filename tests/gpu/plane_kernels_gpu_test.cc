@@ -10,7 +10,7 @@
 
 #include "proto/image/engine_jpeg.h"
 #include "tests/gpu/device_testing.h"
-#include "trainer_shim/host/plane_pixels.h"
+#include "trainer_shim/host/host_image_decoder.h"
 
 namespace ballast {
 namespace {

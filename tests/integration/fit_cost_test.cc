@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "client/ballastctl/fit_cost.h"
+#include "client/ballastctl/commands.h"
 #include "client/cost_fit.h"
 #include "client/loader_client.h"
 #include "server/config/config_loader.h"

@@ -26,7 +26,8 @@ struct PlaneBatch {
 
 // Planes to resized RGB pixels on the GPU: upsampling, colours and the
 // horizontal pass in one kernel, which keeps full-size RGB in shared memory,
-// then the vertical pass. Equal to the bit to trainer_shim/host/plane_pixels.h.
+// then the vertical pass. Equal to the bit to
+// trainer_shim/host/host_image_decoder.h.
 // Thread-safe.
 class PlaneKernels {
  public:

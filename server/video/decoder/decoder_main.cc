@@ -23,7 +23,6 @@ extern "C" {
 #include "server/video/decoder/frame_decoder.h"
 #include "server/video/decoder/media_input.h"
 #include "server/video/decoder/packet_scan.h"
-#include "server/video/decoder/rgb_converter.h"
 #include "server/video/frame_table.h"
 
 namespace ballast::video_decoder {

@@ -12,9 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_split.h"
-#include "client/ballastctl/pull.h"
+#include "client/ballastctl/commands.h"
 #include "client/ballastctl/query_client.h"
-#include "client/ballastctl/status_view.h"
 #include "client/loader_client.h"
 #include "proto/block/block_plan.h"
 #include "proto/block/block_view.h"

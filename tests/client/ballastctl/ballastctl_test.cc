@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "client/ballastctl/schedule.h"
+#include "client/ballastctl/commands.h"
 #include "proto/schedule/schedule_table.h"
 #include "tests/client/ballastctl/ballastctl_fixture.h"
 

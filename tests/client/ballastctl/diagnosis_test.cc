@@ -1,4 +1,4 @@
-#include "client/ballastctl/doctor.h"
+#include "client/ballastctl/commands.h"
 
 #include <limits>
 #include <string>

@@ -1,5 +1,5 @@
 // fit-cost against a scripted server, whose times follow a formula.
-#include "client/ballastctl/fit_cost.h"
+#include "client/ballastctl/commands.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "client/ballastctl/health.h"
+#include "client/ballastctl/commands.h"
 
 #include <memory>
 #include <sstream>

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
-#include "client/ballastctl/status_view.h"
+#include "client/ballastctl/commands.h"
 
 namespace ballast {
 namespace {

@@ -12,11 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/ballastctl/balance_command.h"
-#include "client/ballastctl/metrics.h"
+#include "client/ballastctl/commands.h"
 #include "client/ballastctl/quantities.h"
-#include "client/ballastctl/status_view.h"
-#include "client/ballastctl/top.h"
 #include "common/clock.h"
 #include "common/instruments.h"
 

@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/image/cubic_weights_avx2.h"
-
 namespace ballast {
 namespace {
 

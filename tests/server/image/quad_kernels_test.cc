@@ -14,7 +14,7 @@
 #include "server/image/image.h"
 #include "server/image/quad_kernels.h"
 #include "server/image/quad_table.h"
-#include "server/image/reference_resize.h"
+#include "tests/server/image/reference_resize.h"
 
 namespace ballast {
 namespace {

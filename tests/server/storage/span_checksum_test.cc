@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
-#include "server/storage/span_checksum_avx2.h"
-
 namespace ballast {
 namespace {
 

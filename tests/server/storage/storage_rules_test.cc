@@ -7,10 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/storage/object_version.h"
 #include "server/storage/storage.h"
 #include "server/storage/store_access.h"
-#include "server/storage/store_fault.h"
+#include "server/storage/store_answers.h"
 #include "server/storage/store_reader.h"
 #include "server/storage/store_url.h"
 

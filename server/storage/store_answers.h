@@ -1,8 +1,13 @@
-#ifndef BALLAST_SERVER_STORAGE_STORE_FAULT_H_
-#define BALLAST_SERVER_STORAGE_STORE_FAULT_H_
+#ifndef BALLAST_SERVER_STORAGE_STORE_ANSWERS_H_
+#define BALLAST_SERVER_STORAGE_STORE_ANSWERS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace ballast {
 
@@ -14,6 +19,13 @@ namespace ballast {
 absl::Status StoreFault(absl::string_view action, absl::string_view url,
                         absl::string_view message, bool missing);
 
+// The field that distinguishes an object's versions, from the fields (name,
+// value) of a store's answer: the ETag; if there is none, or the empty one
+// (`""`) of servers that make none, the time of the last change. Empty if there
+// is neither.
+std::string VersionOfFields(
+    absl::Span<const std::pair<std::string, std::string>> fields);
+
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_STORAGE_STORE_FAULT_H_
+#endif  // BALLAST_SERVER_STORAGE_STORE_ANSWERS_H_

@@ -1,4 +1,4 @@
-#include "server/image/reference_resize.h"
+#include "tests/server/image/reference_resize.h"
 
 #include <cstddef>
 #include <cstring>
