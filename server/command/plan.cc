@@ -243,10 +243,9 @@ absl::StatusOr<std::string> DescribeChanges(const v1::Config& config,
   if (config.batch().tokens() > 0 || config.batch().packs() > 0 ||
       !config.order().plan().empty()) {
     return absl::InvalidArgumentError(
-        "--changes: steps of batch.tokens, batch.packs and order.plan have "
-        "sizes "
-        "of their own, which only the index or the plan file tells; wanted "
-        "--step and --steps");
+        "--changes: only the index, or the plan file, has the sizes of steps "
+        "of batch.tokens, batch.packs and order.plan; wanted --step and "
+        "--steps");
   }
   BALLAST_ASSIGN_OR_RETURN(const StepPlan plan,
                            PlanSteps(config, v1::SPLIT_TRAIN));

@@ -349,11 +349,12 @@ absl::Status CheckRevision(const Scheduler& running, const Scheduler& next,
   const v1::Job before = LaidOutBy(running.job());
   const v1::Job after = LaidOutBy(next.job());
   if (before.end_step() != after.end_step()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the data would end before step ", after.end_step(),
-        " and not before step ", before.end_step(),
-        " (order.epochs), which ranks have been told; set order.epochs to 0 at "
-        "the next start of the job"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data would end before step ", after.end_step(),
+                     " and not before step ", before.end_step(),
+                     " (order.epochs), as ranks know from their start; set "
+                     "order.epochs to 0 at "
+                     "the next start of the job"));
   }
   std::string difference;
   MessageDifferencer differencer;
@@ -396,8 +397,14 @@ std::vector<std::string> ListDifferences(const v1::Fingerprint& before,
   for (const auto& [key, values] : entries) {
     const auto& [was, is] = values;
     if (was == is) continue;
-    differences.push_back(absl::StrCat(key, ": ", was.empty() ? "none" : was,
-                                       " -> ", is.empty() ? "none" : is));
+    const std::optional<uint64_t> step = StepOfKey(key);
+    const std::string name =
+        step.has_value()
+            ? absl::StrCat(key.substr(FromStepKey(*step, "").size()),
+                           " from step ", *step)
+            : key;
+    differences.push_back(absl::StrCat(name, ": ", was.empty() ? "absent" : was,
+                                       " -> ", is.empty() ? "absent" : is));
   }
   return differences;
 }

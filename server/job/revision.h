@@ -39,8 +39,8 @@ absl::StatusOr<v1::Config> ComposeRevision(const v1::Config& running,
 absl::Status CheckRevision(const Scheduler& running, const Scheduler& next,
                            uint64_t first_step);
 
-// What the schedules depend on that differs, "KEY: BEFORE -> AFTER" in the
-// order of the keys.
+// What the schedules depend on that differs, "KEY: BEFORE -> AFTER" or "KEY
+// from step S: BEFORE -> AFTER", in the order of the keys.
 std::vector<std::string> ListDifferences(const v1::Fingerprint& before,
                                          const v1::Fingerprint& after);
 

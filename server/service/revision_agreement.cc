@@ -87,7 +87,7 @@ absl::Status RevisionAgreement::Check(uint64_t number, uint64_t first_step,
   if (number != next) {
     return absl::FailedPreconditionError(
         absl::StrCat("this would be change ", number, " of the job, and here ",
-                     next, "; the server that is behind catches up by itself"));
+                     next, "; the server that has fewer catches up by itself"));
   }
   if (next > kMaxRevisions) {
     return absl::FailedPreconditionError(

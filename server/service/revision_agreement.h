@@ -54,7 +54,7 @@ class RevisionAgreement {
   // Whether the server knows every change that may hold. One that does not
   // serves no rank.
   bool knows() const { return book_.complete(); }
-  // All other servers have told what they know; the highest of their
+  // All other servers have said what they know; the highest of their
   // `reached_below` is given, since this server may have served as many steps
   // before it lost its file.
   v1::RevisionBook Complete(uint64_t reached_below) const;
@@ -81,7 +81,7 @@ class RevisionAgreement {
   // --- the server that decides ---
 
   // Begins an attempt with the next number; `first_step`, `fingerprint` and
-  // `config` are those of `wanted`. `next` is the attempt. Errors: as Check.
+  // `config` come from `wanted`. `next` is the attempt. Errors: as Check.
   absl::StatusOr<v1::RevisionBook> Begin(const v1::ConfigRevision& wanted,
                                          uint64_t reached_below,
                                          v1::ConfigRevision* next) const;

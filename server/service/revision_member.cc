@@ -425,7 +425,7 @@ absl::Status RevisionMember::Learn(const std::string& server,
   }
   BALLAST_RETURN_IF_ERROR(Write(std::move(complete)));
   gate_.Raise(below);
-  LogInfo("all other servers have told the job's changes");
+  LogInfo("all other servers have said which changes the job has");
   return absl::OkStatus();
 }
 

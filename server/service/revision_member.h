@@ -129,8 +129,8 @@ class RevisionMember {
   std::set<std::string> heard_;  // while the book is not complete
   uint64_t others_reached_ = 0;
   // Without a file at its start, a server serves only when these know as much,
-  // too: so no rank has begun while servers of a new job tell each other that
-  // there is nothing to tell.
+  // too: so no rank has begun while servers of a new job ask each other in
+  // vain.
   std::set<std::string> to_know_;
   absl::Status fault_;        // why no rank is served
   absl::Status apply_fault_;  // why a change that holds is not served

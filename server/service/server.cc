@@ -401,10 +401,9 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
     } else {
       LogError(verdict.message(), "; no rank is served while that is so");
     }
-    loader_service_.Refuse(verdict);
     MutexLock lock(&mutex_);
-    peers_agree_ = verdict.ok();
-    UpdateHealth();
+    peers_agree_ = verdict;
+    UpdateRefusal();
   };
   BALLAST_ASSIGN_OR_RETURN(
       peer_check_,
@@ -432,8 +431,8 @@ void LoaderServer::WatchStandstill() {
 void LoaderServer::WatchRevisions() {
   revisions_.keeper->WatchServing([this](const absl::Status& serving) {
     MutexLock lock(&mutex_);
-    serves_revisions_ = serving.ok();
-    UpdateHealth();
+    knows_revisions_ = serving;
+    UpdateRefusal();
   });
 }
 
@@ -453,9 +452,14 @@ absl::Status LoaderServer::WatchIndexes() {
   return absl::OkStatus();
 }
 
+void LoaderServer::UpdateRefusal() {
+  loader_service_.Refuse(peers_agree_.ok() ? knows_revisions_ : peers_agree_);
+  UpdateHealth();
+}
+
 void LoaderServer::UpdateHealth() {
   server_->GetHealthCheckService()->SetServingStatus(
-      peers_agree_ && serves_revisions_ && !stands_still_ &&
+      peers_agree_.ok() && knows_revisions_.ok() && !stands_still_ &&
       !indexes_changed_ && !draining_);
 }
 

@@ -164,6 +164,7 @@ class LoaderServer {
   void WatchStandstill();
   void WatchRevisions();
   absl::Status WatchIndexes();
+  void UpdateRefusal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Each member needs the members before it.
@@ -202,8 +203,9 @@ class LoaderServer {
 
   Mutex mutex_;
   CondVar changed_;
-  bool peers_agree_ ABSL_GUARDED_BY(mutex_) = true;
-  bool serves_revisions_ ABSL_GUARDED_BY(mutex_) = true;  // WatchServing
+  // Why no rank is served: another server differs; this one may lack a change.
+  absl::Status peers_agree_ ABSL_GUARDED_BY(mutex_);
+  absl::Status knows_revisions_ ABSL_GUARDED_BY(mutex_);
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool indexes_changed_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,7 @@
 // A running job is changed at a step: ranks go over it without a restart.
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "client/loader_client.h"
 #include "client/revision_chain.h"
 #include "common/mutex.h"
+#include "common/python_helper.h"
 #include "proto/revision_service.grpc.pb.h"
 #include "server/job/index_sources.h"
 #include "server/service/server.h"
@@ -90,14 +92,16 @@ const std::vector<std::pair<std::string, std::string>>& Offered() {
 class RevisionsTest : public ::testing::Test {
  protected:
   // Starts the job of kJob.
-  void Start(const std::string& delivery, int servers) {
+  void Start(
+      const std::string& delivery, int servers,
+      const std::vector<std::pair<std::string, std::string>>& edits = {}) {
     folder_ = absl::StrCat(
         ::testing::TempDir(), "/",
         ::testing::UnitTest::GetInstance()->current_test_info()->name(), "-",
         delivery, servers);
     std::filesystem::remove_all(folder_);
     ASSERT_TRUE(IndexSources(Load(Text(delivery, Smaller())), {}).ok());
-    LoadedConfig config = Load(Text(delivery));
+    LoadedConfig config = Load(Text(delivery, edits));
     config.config.mutable_serve()->set_revisions(folder_ + "/revisions");
     auto cluster = TestCluster::Start(config, servers);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -202,6 +206,69 @@ TEST_P(DeliveryRevisionsTest, RanksGoOverTheStepWithoutARestart) {
   ASSERT_TRUE(batches.ok()) << batches.status();
   ASSERT_TRUE(offered);
   ExpectSame(*batches, Wanted(delivery, servers));
+}
+
+// What changes without the order: the steps from the change on are the steps of
+// a job that was started with the file.
+TEST_F(RevisionsTest, PackingAndRecipesAloneChange) {
+  const std::string recipe = absl::StrCat(Dataset(), "/revised_plan.py");
+  std::ofstream(recipe) << R"(
+import ballast.recipe as recipe
+
+@recipe.image_plan
+def plan(facts):
+    return recipe.ImagePlan([(56, 28 * (1 + facts.width % 2))])
+)";
+  using Edits = std::vector<std::pair<std::string, std::string>>;
+  const auto packs = [](const std::string& room) {
+    return Edits{{"order: {}",
+                  "packing: {mode: scheduled, "
+                  "max_tokens_per_rank: " +
+                      room + "}"},
+                 {"micro: 8", "micro: 8, max_tokens: 512"}};
+  };
+  std::vector<std::pair<Edits, Edits>> changes = {
+      {packs("8192"), packs("512")}};
+  if (!FindPythons().empty()) {
+    changes.push_back({{},
+                       {{"weight: 1}", "weight: 1, index: recipe-more.index}"},
+                        {"weight: 3}", "weight: 3, index: recipe-docs.index}"},
+                        {"max_pixels: 200704",
+                         "max_pixels: 200704, recipe: revised_plan.py"}}});
+  }
+  for (const auto& [running, offered] : changes) {
+    SCOPED_TRACE(offered[0].second);
+    const std::string text = Text("exchange", offered);
+    const auto indexed = IndexSources(Load(text), {});
+    ASSERT_TRUE(indexed.ok()) << indexed.status();
+    Start("exchange", 2, running);
+    AwaitComplete();
+    const auto change = Change(text, kFrom);
+    ASSERT_TRUE(change.ok()) << change.status();
+    const auto before = cluster_->RunRanks(kFrom - 1, 1);
+    ASSERT_TRUE(before.ok()) << before.status();
+    const auto got = cluster_->RunRanks(kFrom, kEnd - kFrom);
+    ASSERT_TRUE(got.ok()) << got.status();
+    const auto run = [&](const std::string& file, uint64_t step,
+                         uint64_t steps) {
+      auto cluster = TestCluster::Start(Load(file), 2);
+      EXPECT_TRUE(cluster.ok()) << cluster.status();
+      auto batches = (*cluster)->RunRanks(step, steps);
+      EXPECT_TRUE(batches.ok()) << batches.status();
+      return *std::move(batches);
+    };
+    ExpectSame(*before, run(Text("exchange", running), kFrom - 1, 1));
+    ExpectSame(*got, run(text, kFrom, kEnd - kFrom));
+    const auto digests = [](const TestCluster::Batches& batches) {
+      std::vector<std::string> digests;
+      for (const auto& each : batches) {
+        digests.push_back(ComputeDigest(each.second));
+      }
+      return digests;
+    };
+    EXPECT_NE(digests(*got),
+              digests(run(Text("exchange", running), kFrom, kEnd - kFrom)));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Deliveries, DeliveryRevisionsTest,

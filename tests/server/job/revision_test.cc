@@ -208,8 +208,8 @@ TEST_F(RevisionTest, AChangeFollowsAnother) {
              {"global: 8", "global: 8, changes: [{step: 6, global: 4}]"}}));
   EXPECT_THAT(ListDifferences(Schedule(Job())->fingerprint(),
                               Schedule(*composed)->fingerprint()),
-              ElementsAre("from_step.0000000003.order.mixture_changes.3: none "
-                          "-> docs weight 1, chat weight 1"));
+              ElementsAre("order.mixture_changes.3 from step 3: absent -> docs "
+                          "weight 1, chat weight 1"));
 }
 
 TEST_F(RevisionTest, RefusesWhatARunningJobCannotChange) {
