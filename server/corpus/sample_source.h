@@ -43,8 +43,11 @@ struct RawSample {
   std::vector<absl::string_view> placed;
   // Read with the images.
   std::vector<RawVideo> videos;
-  // Facts of the videos, only while an index is built (SampleMeasure).
+  std::vector<RawVideo> clips;  // of sound, likewise
+  // Facts of the videos and clips, only while an index is built
+  // (SampleMeasure).
   std::vector<IndexedVideo> video_facts;
+  std::vector<IndexedVideo> clip_facts;
 
   // The file of image `i`, wherever it lies.
   absl::string_view image(size_t i) const {
