@@ -1,6 +1,7 @@
 #include "trainer_shim/batch_layout.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "common/status_macros.h"
 #include "proto/image/model_resampling.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 
 namespace ballast {
 
@@ -22,6 +24,29 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
   if (value >= least && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "job: ", field, " is ", value, ", wanted ", least, " to ", most));
+}
+
+// The clips of the plan's samples in packing order, then the dummy clip.
+absl::StatusOr<ClipLayout> LayOutClips(absl::Span<const ImageRecord> records,
+                                       const JobShape& shape, bool dummy) {
+  ClipLayout clips;
+  clips.listed = true;
+  clips.width = shape.block.clip_width;
+  clips.cu_rows.push_back(0);
+  int64_t rows = 0;
+  const auto add = [&](uint32_t of_clip, uint32_t frames) {
+    rows += of_clip;
+    clips.frames.push_back(frames);
+    clips.cu_rows.push_back(static_cast<int32_t>(rows));
+  };
+  for (const ImageRecord& record : records) add(record.grid_h, record.grid_t);
+  if (dummy) add(shape.dummy_rows, shape.dummy_rows);
+  if (rows > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: the clips of the packed shard have ", rows,
+                     " rows of features, wanted fewer than 2^31"));
+  }
+  return clips;
 }
 
 // An EmbeddingPlan counts merge * merge patches as one row. Other families have
@@ -100,6 +125,14 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.padding = {trained->align(), job.padded(), job.row_length()};
   shape.block = GetGeometry(job);
   BALLAST_ASSIGN_OR_RETURN(shape.crops, GetCropForm(job));
+  if (GetMedia(role.module()) == Media::kSound) {
+    BALLAST_RETURN_IF_ERROR(CheckRange(
+        "clip_shape.width", job.clip_shape().width(), 1, kMaxClipWidth));
+    BALLAST_RETURN_IF_ERROR(CheckRange("clip_shape.dummy_rows",
+                                       job.clip_shape().dummy_rows(), 1,
+                                       kMaxClipRows));
+    shape.dummy_rows = job.clip_shape().dummy_rows();
+  }
   shape.merge = model.merge();
   shape.encoded_images = model.decode() == v1::Model::DECODE_DEVICE;
   shape.resampling = GetResampling(model);
@@ -157,12 +190,17 @@ absl::StatusOr<BatchLayout> LayOutBatch(
             : LayOutText(lengths, shape.align));
     return layout;
   }
-  for (const ImageRecord& record : plan.images) {
-    if (!IsFrame(record)) layout.images.push_back(record);
-  }
   const auto& dummies = FindModule(micro_batch, role.module())->dummy_rank();
   layout.dummy_image = std::find(dummies.begin(), dummies.end(),
                                  role.dp_rank()) != dummies.end();
+  if (GetMedia(role.module()) == Media::kSound) {
+    BALLAST_ASSIGN_OR_RETURN(
+        layout.clips, LayOutClips(plan.images, shape, layout.dummy_image));
+    return layout;
+  }
+  for (const ImageRecord& record : plan.images) {
+    if (!IsFrame(record)) layout.images.push_back(record);
+  }
   if (layout.dummy_image) layout.images.push_back(GetDummyImage(shape.crops));
   BALLAST_ASSIGN_OR_RETURN(layout.vision, LayOutVision(layout.images));
   BALLAST_ASSIGN_OR_RETURN(layout.crops,
@@ -209,6 +247,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->vision_max_seqlen =
       std::max(layout.vision.max_seqlen, layout.videos.vision.max_seqlen);
   info->dummy_image = layout.dummy_image;
+  info->clips = layout.clips;
   info->embeddings = layout.embeddings;
   info->totals = SumTotals(columns, shape.padding, role);
   info->micro_batch_totals = SumTotals(columns, shape.padding);

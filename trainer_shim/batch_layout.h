@@ -26,6 +26,16 @@
 
 namespace ballast {
 
+// The rows of features of the batch's clips of sound. A plain value.
+struct ClipLayout {
+  bool listed = false;  // the rank's module takes sound
+  uint32_t width = 0;   // numbers of a row
+  // Of each clip, the rows that count.
+  std::vector<int64_t> frames;
+  // [clips+1]: the row at which each begins; ends with the number of rows.
+  std::vector<int32_t> cu_rows;
+};
+
 // The part of the job that a rank of one module needs to plan and pack. It is
 // checked once, so that later code can rely on every size.
 struct JobShape {
@@ -39,6 +49,7 @@ struct JobShape {
   BlockGeometry block;
   uint32_t merge = 1;  // patches on a side that make one image token
   CropForm crops;
+  uint32_t dummy_rows = 1;  // Job.ClipShape.dummy_rows
   // Images may pass through encoded (model.decode `device`); the rank then
   // resizes them with this.
   bool encoded_images = false;
@@ -119,12 +130,15 @@ struct BatchInfo {
   VideoLayout videos;
   // Longest attention segment of images and videos, in patches.
   int32_t vision_max_seqlen = 0;
-  // The last image belongs to no sample: one small crop, mid-grey. It
-  // lets a rank without images take part in the vision tower's collectives
-  // (ModuleSchedule.dummy_rank). No token refers to it: multiply the tower's
-  // output for it by zero instead of dropping it, so that gradients flow on
-  // every rank. No totals count it.
+  // The last image belongs to no sample: one small crop, mid-grey; of sound the
+  // last clip, all zeros. It lets a rank without images take part in the vision
+  // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:
+  // multiply the tower's output for it by zero instead of dropping it, so that
+  // gradients flow on every rank. No totals count it.
   bool dummy_image = false;
+
+  // Sound.
+  ClipLayout clips;
 
   // For either module, with placement `split`: the same in both batches of a
   // process.
@@ -163,7 +177,8 @@ struct StepInfo {
 StepInfo GetStepInfo(v1::StepSchedule schedule, const SamplePadding& padding);
 
 // The packed places of everything that a rank owns in one micro-batch. A
-// language rank has `text`, a rank of images the rest. A plain value.
+// language rank has `text`, a rank of sound `clips`, a rank of images the rest.
+// A plain value.
 struct BatchLayout {
   TextLayout text;
   // The images of the plan's samples in packing order, without frames of
@@ -172,8 +187,9 @@ struct BatchLayout {
   VisionLayout vision;
   CropLayout crops;
   VideoLayout videos;
-  // The last image belongs to no sample (PackedBatch::dummy_image).
+  // The last image, or clip, belongs to no sample (PackedBatch::dummy_image).
   bool dummy_image = false;
+  ClipLayout clips;
   // For ranks that receive pixels or input ids, with placement `split`.
   EmbeddingPlan embeddings;
 };

@@ -70,6 +70,7 @@ TensorTable BuiltInRows() {
   constexpr auto kLabels = &BatchFields::labels;
   constexpr auto kText = &BatchFields::positions;
   constexpr auto kImages = &BatchFields::pixels;
+  constexpr auto kSound = &BatchFields::features;
   return {
       {"input_ids", E::kInt64, "[1, L]", kIds, Join::kTokens, Memory::kPacked,
        "with image placeholders; the pad id in padding",
@@ -181,6 +182,26 @@ TensorTable BuiltInRows() {
        [](const BatchInfo& info) {
          return ListIf(info.videos.listed, info.videos.vision.cu_seqlens);
        }},
+      {"input_features", E::kFloat32, "[F, M]", kSound, Join::kItems,
+       Memory::kPacked,
+       "features of sound, clip after clip: F rows of M values (mel bins); a "
+       "dummy clip is the last, all zeros",
+       [](const BatchInfo& info) -> Value {
+         if (!info.clips.listed) return std::nullopt;
+         return TensorValue{{info.clips.cu_rows.back(), info.clips.width}};
+       }},
+      {"audio_feature_lengths", E::kInt64, "[clips]", kSound, Join::kItems,
+       Memory::kListed,
+       "rows of each clip that count; the encoder sees the others beyond the "
+       "clip's end",
+       [](const BatchInfo& info) {
+         return ListIf(info.clips.listed, info.clips.frames);
+       }},
+      {"audio_cu_rows", E::kInt32, "[clips+1]", kSound, Join::kSums,
+       Memory::kListed, "where each clip begins: sums of rows",
+       [](const BatchInfo& info) {
+         return ListIf(info.clips.listed, info.clips.cu_rows);
+       }},
       {"embedding_send_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
        Memory::kHost,
        "image tokens of this rank's images that go to each language rank",
@@ -286,6 +307,7 @@ absl::string_view GetReceivers(BatchField field) {
   if (field == &BatchFields::labels) return "language, last stage";
   if (field == &BatchFields::positions) return "language, every stage";
   if (field == &BatchFields::pixels) return "vision, first stage";
+  if (field == &BatchFields::features) return "audio, first stage";
   return "both, first stage, placement `split`";
 }
 

@@ -85,6 +85,8 @@ struct BlockGeometry {
   // Pixels of each side of a crop beyond its patches (Job.CropShape.margin).
   uint32_t margin = 0;
   FieldCounts fields = {};
+  // Numbers of a row of a clip's features (Job.ClipShape.width).
+  uint32_t clip_width = 0;
 };
 
 // The block as bytes: header, sample table, image table, payload. docs/block.md
@@ -149,7 +151,9 @@ static_assert(sizeof(SampleRecord) == 64);
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
 // A crop of an image; an image of Qwen's families is one crop. Or a frame of a
-// video.
+// video. In blocks of an encoder of sound a clip: its data are encoded_bytes of
+// float32, grid_h rows of features, of which the first grid_t count, of grid_w
+// numbers each; all other numbers but `image` are 0.
 struct ImageRecord {
   uint64_t data;    // offset from the sample's payload; ImageBytes long
   uint32_t grid_t;  // 1; of a frame: temporal patches of its video

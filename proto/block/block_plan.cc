@@ -76,6 +76,21 @@ void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
   }
 }
 
+void AppendClips(const PayloadRow& row, const BlockGeometry& geometry,
+                 std::vector<ImageRecord>* clips) {
+  uint64_t offset = 0;
+  for (size_t i = 0; i < row.clip_rows.size(); ++i) {
+    ImageRecord& record = clips->emplace_back();
+    record.data = offset;
+    record.grid_t = row.clip_frames[i];
+    record.grid_h = row.clip_rows[i];
+    record.grid_w = geometry.clip_width;
+    record.encoded_bytes = record.grid_h * record.grid_w * sizeof(float);
+    record.image = static_cast<uint32_t>(i);
+    offset = OffsetAfter(record);
+  }
+}
+
 PayloadRow GetRow(const v1::MicroBatchSchedule& micro_batch,
                   const FirstEntries& first, uint32_t sample) {
   const uint32_t crop = first.crop[sample];
@@ -93,6 +108,10 @@ PayloadRow GetRow(const v1::MicroBatchSchedule& micro_batch,
   row.grid_t = GetPart(micro_batch.grid_t(), image, images);
   row.seconds_per_patch =
       GetPart(micro_batch.seconds_per_patch(), image, images);
+  const uint32_t clip = first.clip[sample];
+  const uint32_t clips = first.clip[sample + 1] - clip;
+  row.clip_rows = GetPart(micro_batch.clip_rows(), clip, clips);
+  row.clip_frames = GetPart(micro_batch.clip_frames(), clip, clips);
   return row;
 }
 
@@ -104,6 +123,14 @@ uint64_t PayloadBytes(const PayloadRow& row, Media media,
     case Media::kText:
       return LayOutLanguage(row.tokens, geometry.position_axes, geometry.fields)
           .bytes;
+    case Media::kSound: {
+      uint64_t bytes = 0;
+      for (const uint32_t rows : row.clip_rows) {
+        bytes += AlignUp(uint64_t{rows} * geometry.clip_width * sizeof(float),
+                         kImageAlignment);
+      }
+      return AlignUp(bytes, kSampleAlignment);
+    }
     case Media::kImages:
       break;
   }
@@ -160,6 +187,7 @@ BlockGeometry GetGeometry(const v1::Job& job) {
   BlockGeometry geometry = {job.model().patch(), job.model().position_axes(),
                             job.crop_shape().margin()};
   PlaceFields(job.fields(), &geometry.fields);
+  geometry.clip_width = job.clip_shape().width();
   return geometry;
 }
 
@@ -241,9 +269,13 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.first_image = plan.images.size();
     const PayloadRow row = GetRow(columns, first, i);
     record.payload_bytes = PayloadBytes(row, media, geometry);
-    if (media != Media::kImages) continue;
-    record.num_images = row.grid_h.size();
-    AppendCrops(row, geometry, &plan.images);
+    if (media == Media::kText) continue;
+    if (media == Media::kSound) {
+      AppendClips(row, geometry, &plan.images);
+    } else {
+      AppendCrops(row, geometry, &plan.images);
+    }
+    record.num_images = plan.images.size() - record.first_image;
   }
   plan.header.num_images = plan.images.size();
 

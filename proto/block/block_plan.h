@@ -37,6 +37,9 @@ struct PayloadRow {
   // takes as an image's crops. Empty: no video.
   absl::Span<const uint32_t> grid_t = {};
   absl::Span<const float> seconds_per_patch = {};
+  // For each clip of sound: its rows of features, and how many of them count.
+  absl::Span<const uint32_t> clip_rows = {};
+  absl::Span<const uint32_t> clip_frames = {};
 };
 
 // The row of sample `sample` of a micro-batch that passed CheckColumns.
@@ -59,6 +62,9 @@ std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
 // the second, …, each at its offset in the payload of images.
 void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
                  std::vector<ImageRecord>* crops);
+// Likewise, of a row's clips of sound.
+void AppendClips(const PayloadRow& row, const BlockGeometry& geometry,
+                 std::vector<ImageRecord>* clips);
 
 // One sample's part of a block.
 struct PlannedSample {
@@ -74,8 +80,8 @@ struct BlockPlan {
   BlockHeader header;
   // In destination order: ascending (owner, place).
   std::vector<PlannedSample> samples;
-  // Crops of the images of samples[0], then of samples[1], …; empty for a
-  // module that does not take images.
+  // Crops of the images of samples[0], then of samples[1], …; of a module that
+  // takes sound their clips; empty for language.
   std::vector<ImageRecord> images;
 
   // Length of the whole block.

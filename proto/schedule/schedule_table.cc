@@ -121,6 +121,21 @@ absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
   return absl::OkStatus();
 }
 
+// Precondition: clip_rows has its length.
+absl::Status CheckClips(const v1::MicroBatchSchedule& micro_batch) {
+  BALLAST_RETURN_IF_ERROR(CheckRange("clip_rows", micro_batch.clip_rows(), 1,
+                                     uint64_t{kMaxClipRows} + 1));
+  for (int i = 0; i < micro_batch.clip_frames_size(); ++i) {
+    if (micro_batch.clip_frames(i) <= micro_batch.clip_rows(i)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: clip ", i, " has ", micro_batch.clip_frames(i),
+                     " frames and ", micro_batch.clip_rows(i),
+                     " rows; wanted at least as "
+                     "many rows"));
+  }
+  return absl::OkStatus();
+}
+
 // An image that passes through encoded is one crop.
 absl::Status CheckEncodedCrops(const v1::MicroBatchSchedule& micro_batch) {
   int crop = 0;
@@ -205,6 +220,17 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
         "seconds_per_patch", micro_batch.seconds_per_patch_size(), images));
     BALLAST_RETURN_IF_ERROR(CheckVideos(micro_batch));
   }
+  uint64_t clips = 0;
+  for (const uint32_t count : micro_batch.clips()) clips += count;
+  if (!micro_batch.clips().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("clips", micro_batch.clips_size(), samples));
+  }
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("clip_rows", micro_batch.clip_rows_size(), clips));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("clip_frames", micro_batch.clip_frames_size(), clips));
+  BALLAST_RETURN_IF_ERROR(CheckClips(micro_batch));
   for (const v1::ModuleSchedule& module : micro_batch.modules()) {
     BALLAST_RETURN_IF_ERROR(CheckModule(module, samples));
   }
@@ -224,6 +250,10 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule) {
 FirstEntries GetFirstEntries(const v1::MicroBatchSchedule& micro_batch) {
   const int samples = micro_batch.images_size();
   FirstEntries first;
+  first.clip.assign(samples + 1, 0);
+  for (int i = 0; i < micro_batch.clips_size(); ++i) {
+    first.clip[i + 1] = first.clip[i] + micro_batch.clips(i);
+  }
   first.image.assign(samples + 1, 0);
   for (int i = 0; i < samples; ++i) {
     first.image[i + 1] = first.image[i] + micro_batch.images(i);
@@ -240,6 +270,17 @@ FirstEntries GetFirstEntries(const v1::MicroBatchSchedule& micro_batch) {
     }
   }
   return first;
+}
+
+std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch) {
+  const FirstEntries first = GetFirstEntries(micro_batch);
+  std::vector<uint64_t> frames(micro_batch.images_size(), 0);
+  for (size_t i = 0; i < frames.size(); ++i) {
+    for (uint32_t k = first.clip[i]; k < first.clip[i + 1]; ++k) {
+      frames[i] += micro_batch.clip_frames(k);
+    }
+  }
+  return frames;
 }
 
 std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch) {
@@ -326,6 +367,9 @@ std::string ScheduleToTable(const v1::StepSchedule& schedule) {
       " images",
       totals.videos() == 0 ? ""
                            : absl::StrCat(", ", totals.videos(), " videos"),
+      totals.clips() == 0 ? ""
+                          : absl::StrCat(", ", totals.clips(), " clips of ",
+                                         totals.frames(), " frames"),
       "\n", embeddings);
 }
 
@@ -340,6 +384,10 @@ Json TotalsJson(const v1::Totals& totals) {
                {"patches", totals.patches()},
                {"images", totals.images()}};
   if (totals.videos() != 0) json["videos"] = totals.videos();
+  if (totals.clips() != 0) {
+    json["clips"] = totals.clips();
+    json["frames"] = totals.frames();
+  }
   if (totals.has_embeddings_moved()) {
     const v1::EmbeddingsMoved& moved = totals.embeddings_moved();
     json["embeddings_moved"] = {
@@ -364,6 +412,7 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
   Json samples = Json::array();
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   const std::vector<uint32_t> videos = SampleVideos(micro_batch);
+  const std::vector<uint64_t> frames = SampleFrames(micro_batch);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     samples.push_back(
         {{"position", micro_batch.position(i)},
@@ -382,6 +431,10 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
          {"slot", micro_batch.slot(i)},
          {"place", micro_batch.place(i)}});
     if (videos[i] != 0) samples.back()["videos"] = videos[i];
+    if (frames[i] != 0) {
+      samples.back()["clips"] = micro_batch.clips(i);
+      samples.back()["frames"] = frames[i];
+    }
   }
   Json json = {
       {"samples", std::move(samples)},

@@ -33,6 +33,9 @@ struct FirstEntries {
   // Places in grid_h, grid_w and encoded_bytes. One entry a sample, and the
   // number of crops.
   std::vector<uint32_t> crop;
+  // Places in clip_rows and clip_frames. One entry a sample, and the number of
+  // clips.
+  std::vector<uint32_t> clip;
 };
 FirstEntries GetFirstEntries(const v1::MicroBatchSchedule& micro_batch);
 
@@ -45,6 +48,11 @@ inline uint32_t GetCrops(const v1::MicroBatchSchedule& micro_batch,
 // Largest file that passes through encoded: bounds the memory of an image in
 // transit, whatever the size of its pixels.
 inline constexpr uint32_t kMaxEncodedBytes = (uint32_t{1} << 26) - 1;
+
+// Most rows of features of a clip, and numbers of a row: their bytes fit in 32
+// bits.
+inline constexpr uint32_t kMaxClipRows = uint32_t{1} << 20;
+inline constexpr uint32_t kMaxClipWidth = 1023;
 
 // Length of the file of entry `crop` of the columns of crops if it passes
 // through encoded; 0 if it is sent as pixels.
@@ -85,6 +93,9 @@ void ForEachSegment(const v1::MicroBatchSchedule& micro_batch,
     for (; crop < end; ++crop) add(CropPatches(micro_batch, crop), 1u);
   }
 }
+
+// Frames of all clips of sound of each sample.
+std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch);
 
 // Patches of all images and videos of each sample.
 std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch);

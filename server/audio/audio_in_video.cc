@@ -32,7 +32,8 @@ class Track {
   const uint64_t tokens_;
 };
 
-void Append(const Track& track, uint64_t tokens, std::vector<TokenRun>* runs) {
+void Append(const Track& track, uint64_t tokens,
+            std::vector<SoundVideoRun>* runs) {
   if (tokens == 0) return;
   if (runs->empty() || runs->back().is_audio != track.is_audio()) {
     runs->push_back({track.is_audio(), 0});
@@ -40,8 +41,8 @@ void Append(const Track& track, uint64_t tokens, std::vector<TokenRun>* runs) {
   runs->back().tokens += tokens;
 }
 
-std::vector<TokenRun> Merge(const Track& pictures, const Track& sound) {
-  std::vector<TokenRun> runs;
+std::vector<SoundVideoRun> Merge(const Track& pictures, const Track& sound) {
+  std::vector<SoundVideoRun> runs;
   uint64_t picture = 0;
   uint64_t heard = 0;
   while (picture < pictures.tokens() && heard < sound.tokens()) {
@@ -73,15 +74,15 @@ std::vector<uint64_t> ChunkSizes(const Track& track, double ids) {
 
 }  // namespace
 
-std::vector<TokenRun> OrderSoundVideo(const InVideo& rule,
-                                      const SoundVideo& video) {
+std::vector<SoundVideoRun> OrderSoundVideo(const InVideo& rule,
+                                           const SoundVideo& video) {
   const Track pictures(false, rule, video);
   const Track sound(true, rule, video);
   if (rule.rule() == InVideo::RULE_MERGE) return Merge(pictures, sound);
   const double ids = rule.ids_per_second() * rule.seconds_per_chunk();
   const std::vector<uint64_t> seen = ChunkSizes(pictures, ids);
   const std::vector<uint64_t> heard = ChunkSizes(sound, ids);
-  std::vector<TokenRun> runs;
+  std::vector<SoundVideoRun> runs;
   for (size_t i = 0; i < std::max(seen.size(), heard.size()); ++i) {
     if (i < seen.size()) Append(pictures, seen[i], &runs);
     if (i < heard.size()) Append(sound, heard[i], &runs);
@@ -110,7 +111,7 @@ SoundPositions PlaceSoundVideo(const InVideo& rule, const SoundVideo& video,
   uint64_t picture = 0;
   uint64_t sound = 0;
   float last = origin;  // the largest position of the last run
-  for (const TokenRun& run : OrderSoundVideo(rule, video)) {
+  for (const SoundVideoRun& run : OrderSoundVideo(rule, video)) {
     last = origin;
     for (uint64_t i = 0; i < run.tokens; ++i) {
       const size_t at = places.time.size();

@@ -18,7 +18,7 @@ struct SoundVideo {
 };
 
 // Tokens of one kind in a row.
-struct TokenRun {
+struct SoundVideoRun {
   bool is_audio = false;
   uint64_t tokens = 0;
 };
@@ -26,8 +26,8 @@ struct TokenRun {
 // The order of the tokens of a video and its sound, between the marks
 // <vision_start><audio_start> and <audio_end><vision_end>: as the processor
 // writes it, in float64. Pure. `rule` is set.
-std::vector<TokenRun> OrderSoundVideo(const v1::AudioFamily::InVideo& rule,
-                                      const SoundVideo& video);
+std::vector<SoundVideoRun> OrderSoundVideo(const v1::AudioFamily::InVideo& rule,
+                                           const SoundVideo& video);
 
 // Positions of these tokens and of the two marks before and the two after them,
 // as the model computes them where it agrees with the processor about the order

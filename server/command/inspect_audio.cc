@@ -15,10 +15,10 @@
 #include "common/sha256.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/audio/audio_families.h"
 #include "server/audio/audio_reader.h"
 #include "server/audio/log_mel.h"
 #include "server/command/inspect_files.h"
+#include "server/config/profiles.h"
 #include "server/corpus/file.h"
 
 namespace ballast {

@@ -125,7 +125,7 @@ absl::StatusOr<ImagePlanner> GetPlanner(const v1::Model& model,
 }
 
 std::vector<std::string> AllModelNames() {
-  std::vector<std::string> names = ProfileNames();
+  std::vector<std::string> names = ProfileNames(TakesImages);
   names.push_back(kOwn);
   return names;
 }

@@ -288,8 +288,9 @@ out something of the conversation, which makes it a bad sample. Give --model,
   command
       ->AddText("--model", &options->family,
                 "a model of docs/families.md with a chat template")
-      .OneOf(ProfileNames(
-          [](const v1::ModelProfile& profile) { return !IsEncoder(profile); }))
+      .OneOf(ProfileNames([](const v1::ModelProfile& profile) {
+        return !IsEncoder(profile) && TakesImages(profile);
+      }))
       .TypeName("MODEL");
   command
       ->AddText(

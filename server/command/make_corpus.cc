@@ -64,9 +64,11 @@ absl::Status MakeCorpus(MakeCorpusOptions options) {
       : options.dataset.format == DatasetFormat::kJsonl ? "JSON-lines file"
                                                         : "tar";
   std::cout << absl::StrFormat(
-      "%s: %d samples, %d images, %.1f MB in %d %s%s\n", directory,
-      options.dataset.samples, report.images, report.bytes * 1e-6,
-      report.shards, shards, report.shards == 1 ? "" : "s");
+      "%s: %d samples, %d images, %s%.1f MB in %d %s%s\n", directory,
+      options.dataset.samples, report.images,
+      report.sounds == 0 ? "" : absl::StrCat(report.sounds, " sounds, "),
+      report.bytes * 1e-6, report.shards, shards,
+      report.shards == 1 ? "" : "s");
   if (report.wrote_config) {
     std::cout << "configuration: " << directory << "/ballast.yaml\n";
   } else {
@@ -104,8 +106,9 @@ serves it. Equal samples, seed, preset and format give equal bytes.)",
   command
       ->AddText("--preset", &options->preset,
                 "`mixed` adds pages, tables, scenes and samples of "
-                "several images; `text` has no images")
-      .OneOf({"receipts", "mixed", "text"})
+                "several images; `text` has no images; `speech` has sound, "
+                "made of tones")
+      .OneOf({"receipts", "mixed", "text", "speech"})
       .ShowDefault();
   command->AddText("--format", &options->format, "format of the files")
       .OneOf({"webdataset", "jsonl", "parquet", "energon"})

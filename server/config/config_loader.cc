@@ -140,8 +140,13 @@ void DefaultServers(const KeyReport& report, const v1::Serve& serve,
 // Encoders cost 1 for each unit, and the language model nothing. `key` is the
 // section's key. If `model` is set, ResolveModelCosts fills in the rest.
 void DefaultCost(const KeyReport& report, absl::string_view key,
-                 v1::Balance::Cost* cost) {
+                 const v1::Config& config, v1::Balance::Cost* cost) {
   for (const ModuleKind& kind : kModuleKinds) {
+    // Sections that are there in any case are in every fingerprint.
+    if (kind.module != v1::MODULE_VISION && !IsLanguage(kind.module) &&
+        DpSize(config, kind.module) == 0) {
+      continue;
+    }
     v1::Balance::Coefficients* of = MutableCoefficients(cost, kind.module);
     if (IsLanguage(kind.module) || !cost->model().empty() ||
         report.Has(absl::StrCat(key, ".", kind.name, ".linear"))) {
@@ -161,10 +166,10 @@ void DefaultBalance(const KeyReport& report, const v1::Config& config,
     balance->set_objective(phases ? v1::Balance::OBJECTIVE_PHASES
                                   : v1::Balance::OBJECTIVE_SUM);
   }
-  DefaultCost(report, "balance.cost", balance->mutable_cost());
+  DefaultCost(report, "balance.cost", config, balance->mutable_cost());
   for (int i = 0; i < balance->cost_changes_size(); ++i) {
     DefaultCost(report, ChildKey(ItemKey("balance.cost_changes", i), "cost"),
-                balance->mutable_cost_changes(i)->mutable_cost());
+                config, balance->mutable_cost_changes(i)->mutable_cost());
   }
 }
 

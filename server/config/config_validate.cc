@@ -126,6 +126,7 @@ class SourceCheck {
 
   void CheckColumns() {
     Refuse("columns.image", "columns.images");
+    Refuse("columns.audio", "columns.audios");
     int texts = 0;
     for (const char* name : {"conversations", "messages", "texts"}) {
       if (report_.Has(ChildKey(ChildKey(key_, "columns"), name))) ++texts;
@@ -460,6 +461,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateOrder(config, report);
   ValidateBalance(config, report);
   ValidatePlacement(config, report);
+  ValidateSound(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);
   ValidateSecurity(config, report);

@@ -22,6 +22,7 @@ void ValidateModel(const v1::Model& model, KeyReport* report);
 void ValidateModelFamily(const v1::Model& model, KeyReport* report);
 void ValidatePacking(const v1::Config& config, KeyReport* report);
 void ValidatePlacement(const v1::Config& config, KeyReport* report);
+void ValidateSound(const v1::Config& config, KeyReport* report);
 void ValidateStorage(const v1::Config& config, KeyReport* report);
 void ValidateTopology(const v1::Config& config, KeyReport* report);
 void ValidateVideo(const v1::Model& model, KeyReport* report);

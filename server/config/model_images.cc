@@ -44,6 +44,7 @@ absl::StatusOr<ModelImages> ModelImages::Create(
                            ImagePlanner::Create(GetImageFamily(model)));
   ModelImages images(model, std::move(planner));
   images.video_ = GetVideoModel(model);
+  images.audio_ = GetAudioFamily(model);
   images.wants_sides_ = images.family().rule == ImageRule::kPinpoints;
   images.recipe_ = std::move(recipe);
   if (model.recipe().empty() != (images.recipe_ == nullptr)) {

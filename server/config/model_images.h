@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "proto/audio_family.pb.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/model.pb.h"
@@ -72,6 +73,8 @@ class ModelImages {
   const VideoModel* video() const {
     return video_.has_value() ? &*video_ : nullptr;
   }
+  // What the model makes of sound; nullptr if it takes none.
+  const v1::AudioFamily* audio() const { return audio_; }
   // Whether the model itself asks for an image's sides (rule `pinpoints`).
   bool wants_sides() const { return wants_sides_; }
 
@@ -90,6 +93,7 @@ class ModelImages {
   v1::Job::CropShape shape_;
   std::shared_ptr<const ImageRecipe> recipe_;
   std::optional<VideoModel> video_;
+  const v1::AudioFamily* audio_ = nullptr;
   bool wants_sides_ = false;
 };
 

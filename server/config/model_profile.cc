@@ -68,7 +68,20 @@ void FillNorm(const v1::ModelProfile& profile, v1::Model* model) {
   }
 }
 
+// Numbers of images where there are none: blocks and batches ask for some.
+void FillNoImages(v1::Model* model) {
+  v1::ImageFamily none = FindProfile("qwen2_vl")->images();
+  none.set_name("none");
+  none.clear_marks();
+  *model->mutable_image_family() = none;
+  for (int c = 0; c < 3; ++c) {
+    if (model->mean_size() < 3) model->add_mean(0);
+    if (model->std_size() < 3) model->add_std(1);
+  }
+}
+
 void FillFamily(const v1::ModelProfile& profile, v1::Model* model) {
+  if (!TakesImages(profile)) return FillNoImages(model);
   ImageFamily family = FamilyOfConfig(profile.images());
   if (model->min_pixels() != 0 && ReadsNumber(family.rule, "min_pixels")) {
     family.min_pixels = model->min_pixels();

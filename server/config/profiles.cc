@@ -114,6 +114,7 @@ class Checker {
     CheckIds();
     CheckChat();
     CheckVideos();
+    CheckAudio();
     for (int i = 0; i < own_.checkpoints_size(); ++i) {
       CheckCheckpoint(own_.checkpoints(i),
                       absl::StrCat("checkpoints[", i, "]"));
@@ -155,6 +156,7 @@ class Checker {
   }
 
   void CheckImages() {
+    if (!TakesImages(whole_) && whole_.has_audio()) return;
     const v1::ImageFamily& images = whole_.images();
     if (images.rule() == v1::ImageFamily::RULE_UNSPECIFIED) {
       Add("images.rule", "found none; wanted the name of a rule");
@@ -194,6 +196,7 @@ class Checker {
   void CheckNorm() {
     const auto check = [this](const char* key, int size) {
       if (size == 3 || (size == 0 && IsEncoder(whole_))) return;
+      if (!TakesImages(whole_) && whole_.has_audio()) return;
       Add(key, "found ", size, " values; wanted 3, for R, G and B in [0, 1]");
     };
     check("mean", whole_.mean_size());
@@ -210,6 +213,10 @@ class Checker {
     const auto* type = ids.GetDescriptor();
     for (int i = 0; i < type->field_count(); ++i) {
       const FieldDescriptor* field = type->field(i);
+      if (field->number() == v1::TokenIds::kAudioFieldNumber &&
+          !whole_.has_audio()) {
+        continue;
+      }
       if (Gives(ids, field) && ids.GetReflection()->GetInt32(ids, field) >= 0) {
         continue;
       }
@@ -239,6 +246,8 @@ class Checker {
     if (own_.has_chat() && !own_.chat_template().empty()) {
       Add("chat_template", "found it with a section chat; wanted one of both");
     }
+    // Sound alone: the configuration names a template.
+    if (!TakesImages(whole_) && whole_.has_audio()) return;
     if (name.empty() && !whole_.has_chat() && !IsEncoder(whole_)) {
       Add("chat", "found none; wanted it, or chat_template: \"chatml\"");
     }
@@ -266,6 +275,43 @@ class Checker {
                !whole_.has_token_ids()) {
       Add("videos.rule", "found ", v1::Videos::Rule_Name(rule),
           " without token_ids; wanted them");
+    }
+  }
+
+  // Numbers with which nothing divides by 0, and no row is too long.
+  void CheckAudio() {
+    if (!whole_.has_audio()) return;
+    const v1::AudioFamily& audio = whole_.audio();
+    const auto check = [this](const char* key, bool is_good,
+                              const char* wanted) {
+      if (!is_good) Add(key, "found another number; wanted ", wanted);
+    };
+    check("audio.frames.hop", audio.frames().hop() > 0, "at least 1");
+    check("audio.frames.span", audio.frames().span() > 0, "at least 1");
+    check("audio.frames.tail", audio.frames().tail() <= 16, "at most 16");
+    check("audio.frames.valid",
+          audio.frames().valid() != v1::AudioFamily::Frames::VALID_UNSPECIFIED,
+          "VALID_BEGUN or VALID_WHOLE");
+    const uint64_t width = uint64_t{audio.features().mels()} *
+                           std::max(audio.frames().stack(), uint32_t{1});
+    check("audio.features.mels", width >= 1 && width <= 1023,
+          "1 to 1023, times audio.frames.stack");
+    const uint32_t transform = audio.features().transform();
+    check("audio.features.transform",
+          transform >= 4 && transform <= uint32_t{1} << 16, "4 to 65536");
+    check("audio.features.window_length",
+          audio.features().window_length() >= 2 &&
+              audio.features().window_length() <= transform,
+          "2 to audio.features.transform");
+    check("audio.features.max_hertz",
+          audio.features().min_hertz() >= 0 &&
+              audio.features().min_hertz() < audio.features().max_hertz() &&
+              audio.features().max_hertz() <= 8000,
+          "more than min_hertz, at most 8000");
+    for (const v1::AudioFamily::Tokens::Layer& layer :
+         audio.tokens().layers()) {
+      check("audio.tokens.layers", layer.kernel() > 0 && layer.stride() > 0,
+            "kernel and stride of at least 1");
     }
   }
 
@@ -400,8 +446,19 @@ const v1::Chat* FindChat(absl::string_view name) {
   return profile != nullptr && HasChat(*profile) ? &profile->chat() : nullptr;
 }
 
+const v1::AudioFamily* FindAudioFamily(absl::string_view name) {
+  const v1::ModelProfile* profile = FindProfile(name);
+  return profile != nullptr && profile->has_audio() ? &profile->audio()
+                                                    : nullptr;
+}
+
+std::vector<std::string> AudioFamilyNames() {
+  return ProfileNames(
+      [](const v1::ModelProfile& profile) { return profile.has_audio(); });
+}
+
 bool IsEncoder(const v1::ModelProfile& profile) {
-  return profile.images().marks().placeholder().empty();
+  return TakesImages(profile) && profile.images().marks().placeholder().empty();
 }
 
 v1::Videos::Rule GetVideoRule(const v1::Model& model) {

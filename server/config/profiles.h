@@ -37,6 +37,20 @@ bool HasChat(const v1::ModelProfile& profile);
 // own. `chatml`, `llama3` and `custom` are no profiles.
 const v1::Chat* FindChat(absl::string_view name);
 
+// Whether the model takes images.
+inline bool TakesImages(const v1::ModelProfile& profile) {
+  return profile.has_images();
+}
+
+// What the model of this name makes of sound; nullptr if it takes none, or
+// there is no such model.
+const v1::AudioFamily* FindAudioFamily(absl::string_view name);
+inline const v1::AudioFamily* GetAudioFamily(const v1::Model& model) {
+  return FindAudioFamily(model.profile());
+}
+// The names of models/ that take sound, in alphabetical order.
+std::vector<std::string> AudioFamilyNames();
+
 // Whether the model is an encoder, whose images stand in no text.
 bool IsEncoder(const v1::ModelProfile& profile);
 
@@ -58,7 +72,8 @@ absl::StatusOr<v1::ModelProfile> ParseProfile(absl::string_view text,
 // differ thus have different configurations. Thread-safe.
 std::string AddProfile(v1::ModelProfile profile);
 
-// The images of the model of this name, nullptr if there is none.
+// The images of the model of this name, nullptr if there is none; of a model
+// that takes none Qwen2-VL's numbers, without marks.
 const ImageFamily* FindImageFamily(absl::string_view name);
 
 // The images of a model: model.image_family; without it those of its profile,

@@ -11,6 +11,7 @@
 #include "server/config/model_profile.h"
 #include "server/config/path_pattern.h"
 #include "server/config/profiles.h"
+#include "server/config/topology.h"
 #include "server/image_plan/image_family.h"
 
 // Checks of a model's image family beside its other settings.
@@ -375,6 +376,29 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
               "model.video.max_frames", video.max_frames(), report);
   CheckBounds("model.video.min_pixels", video.min_pixels(),
               "model.video.max_pixels", video.max_pixels(), report);
+}
+
+void ValidateSound(const v1::Config& config, KeyReport* report) {
+  if (DpSize(config, v1::MODULE_AUDIO) == 0 ||
+      report->HasFaultWithin("topology.modules") ||
+      report->HasFaultWithin("model")) {
+    return;
+  }
+  const std::string& profile = config.model().profile();
+  if (GetAudioFamily(config.model()) == nullptr) {
+    report->AddFault(
+        "topology.modules.audio",
+        absl::StrCat("found it with model.profile ",
+                     profile.empty() ? "\"\"" : profile,
+                     ", which takes no sound; wanted one of ",
+                     absl::StrJoin(AudioFamilyNames(), ", "),
+                     ", or a file of your own with a section audio"));
+  }
+  if (report->Has("balance.cost.model") && !report->Has("balance.cost.audio")) {
+    report->AddMissing("balance.cost.audio",
+                       "it beside balance.cost.model, which computes no cost "
+                       "of sound; {linear, quadratic} of frames");
+  }
 }
 
 }  // namespace ballast

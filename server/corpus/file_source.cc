@@ -71,7 +71,8 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   const bool is_proven =
       sample.ok() && sample->ok() &&
       (!parts.images || !parser_->HoldsImages() ||
-       (record.num_images == 0 && (*sample)->videos.empty()));
+       (record.num_images == 0 && (*sample)->videos.empty() &&
+        (*sample)->clips.empty()));
   if (is_proven) return sample;
   // DATA_LOSS: the file ends before the record does.
   if (sample.ok() || absl::IsDataLoss(sample.status())) {
@@ -131,7 +132,7 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
     return DataFault("its text is not the index's").In(found.where).ToStatus();
   }
   if (parts.images) {
-    const absl::Status read = ReadMedia(found, record, *file, parts, &sample);
+    const absl::Status read = ReadMedia(found, number, *file, parts, &sample);
     if (!read.ok()) return Annotate(read, found.where);
   }
   if (parts.text) {
@@ -142,14 +143,17 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
   return sample;
 }
 
-absl::Status FileSource::ReadMedia(const Record& found,
-                                   const IndexSampleRecord& record,
+absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
                                    const FileView& file, const ReadParts& parts,
                                    RawSample* sample) const {
+  const IndexSampleRecord& record = index_->record(number);
   if (found.images.size() != record.num_images) {
     return DataFaultError(absl::StrCat(
         found.images.size(), " images, the index has ", record.num_images));
   }
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> indexed,
+                           index_->videos(number));
+  const bool has_sound = CountVideos(indexed) < indexed.size();
   const uint64_t owner =
       parser_->HoldsImages() ? FileOwner(record) : SampleOwner(record);
   MediaReader media(
@@ -161,6 +165,8 @@ absl::Status FileSource::ReadMedia(const Record& found,
       BALLAST_RETURN_IF_ERROR(media.AddImage(image));
     }
     for (const VideoMedia& video : found.videos) {
+      // A tar's, which the index of a model without sound leaves out.
+      if (video.is_sound && !has_sound) continue;
       BALLAST_RETURN_IF_ERROR(media.AddVideo(video));
     }
     if (media.image_check() == record.image_check) return absl::OkStatus();

@@ -62,7 +62,7 @@ class FileSource final : public SampleSource {
   absl::StatusOr<RawSample> ReadRecord(uint64_t number, FileView* file,
                                        const ReadParts& parts) const;
   // The media of `found`, which must be those indexed.
-  absl::Status ReadMedia(const Record& found, const IndexSampleRecord& record,
+  absl::Status ReadMedia(const Record& found, uint64_t number,
                          const FileView& file, const ReadParts& parts,
                          RawSample* sample) const;
   // Whether a video of the record is a list of pictures. Errors: DATA_LOSS (the

@@ -103,10 +103,13 @@ absl::StatusOr<std::string> MediaReader::ReadPicture(const Medium& picture) {
   return bytes;
 }
 
-absl::Status MediaReader::OpenVideoIn(FileView file, ByteRange range) {
+absl::Status MediaReader::OpenVideoIn(FileView file, ByteRange range,
+                                      std::vector<RawVideo>* to) {
   if (file.object() != nullptr) {
     uint64_t bytes = range.size;
-    for (const RawVideo& other : sample_->videos) bytes += other.size;
+    for (const auto* others : {&sample_->videos, &sample_->clips}) {
+      for (const RawVideo& other : *others) bytes += other.size;
+    }
     if (bytes > kMaxSampleBytes) {
       return DataFaultError(absl::StrCat("its videos in a store have over ",
                                          kMaxSampleBytes, " bytes in all"));
@@ -121,7 +124,7 @@ absl::Status MediaReader::OpenVideoIn(FileView file, ByteRange range) {
       file.ReadAt(range.offset,
                   std::min<uint64_t>(range.size, ImagesHash::kHeadBytes)));
   hash_.Add(range.size, head);
-  sample_->videos.push_back(std::move(video));
+  to->push_back(std::move(video));
   return absl::OkStatus();
 }
 
@@ -138,15 +141,17 @@ absl::Status MediaReader::AddVideo(const VideoMedia& video) {
     sample_->videos.push_back(std::move(list));
     return absl::OkStatus();
   }
+  std::vector<RawVideo>* const to =
+      video.is_sound ? &sample_->clips : &sample_->videos;
   const Medium& part = video.parts[0];
   if (const auto* range = std::get_if<ByteRange>(&part.place)) {
-    return OpenVideoIn(file_, *range);
+    return OpenVideoIn(file_, *range, to);
   }
   if (const auto* bytes = std::get_if<absl::string_view>(&part.place)) {
     hash_.Add(bytes->size(), bytes->substr(0, ImagesHash::kHeadBytes));
     BALLAST_ASSIGN_OR_RETURN(RawVideo opened,
                              VideoInMemory(*bytes, sample_->name));
-    sample_->videos.push_back(std::move(opened));
+    to->push_back(std::move(opened));
     return absl::OkStatus();
   }
   const auto* named = std::get_if<MediumPath>(&part.place);
@@ -155,7 +160,7 @@ absl::Status MediaReader::AddVideo(const VideoMedia& video) {
   }
   BALLAST_ASSIGN_OR_RETURN(const File file, Open(*named));
   const FileView view(&file, parts_.from, owner_);
-  return OpenVideoIn(view, {0, view.size()});
+  return OpenVideoIn(view, {0, view.size()}, to);
 }
 
 absl::Status MediaReader::CheckMediaAreIndexed(int64_t newest_ns) const {

@@ -41,7 +41,8 @@ class MediaReader {
   // string. Errors: as FileView::ReadAt and MediaRoot::Open; UNAVAILABLE (a
   // named file changed meanwhile); a data fault (too many bytes).
   absl::Status AddImage(const Medium& image);
-  // Adds the next video: opens its file, or reads the pictures of a list.
+  // Adds the next video or clip of sound: opens its file, or reads the pictures
+  // of a list.
   // Errors: as AddImage; a data fault (over kMaxSampleBytes of an object of a
   // store).
   absl::Status AddVideo(const VideoMedia& video);
@@ -58,7 +59,8 @@ class MediaReader {
   absl::Status ReadRange(const FileView& file, ByteRange range);
   absl::Status ReadImage(uint64_t size,
                          absl::FunctionRef<absl::Status(char* to)> read);
-  absl::Status OpenVideoIn(FileView file, ByteRange range);
+  absl::Status OpenVideoIn(FileView file, ByteRange range,
+                           std::vector<RawVideo>* to);
   absl::StatusOr<std::string> ReadPicture(const Medium& picture);
   // Opens a named file, whose bytes count, and fetches it from a store.
   absl::StatusOr<File> Open(const MediumPath& named);

@@ -45,10 +45,11 @@ struct Medium {
   std::variant<ByteRange, absl::string_view, MediumPieces, MediumPath> place;
 };
 
-// A video: a file, or the pictures of a list.
+// A video, a file or the pictures of a list; or a clip of sound, a file.
 struct VideoMedia {
   std::vector<Medium> parts;  // at least one
   bool is_list = false;
+  bool is_sound = false;
   // Its clip and rate; only where an index is built.
   JsonVideo named;
 };
@@ -69,7 +70,7 @@ struct Record {
   IndexSampleRecord entry = {};
   // In the order in which the text refers to them.
   std::vector<Medium> images;
-  std::vector<VideoMedia> videos;
+  std::vector<VideoMedia> videos;  // then the clips of sound
   // Owner of the bytes in memory.
   std::shared_ptr<const void> bytes;
 };

@@ -46,8 +46,11 @@ struct RawSample {
   // With ReadParts::record: RecordJson of the record that a recipe has made the
   // sample of; "" without a recipe.
   std::string record;
-  // Facts of the videos, only while an index is built (SampleMeasure).
+  std::vector<RawVideo> clips;  // of sound, likewise
+  // Facts of the videos and clips, only while an index is built
+  // (SampleMeasure).
   std::vector<IndexedVideo> video_facts;
+  std::vector<IndexedVideo> clip_facts;
 
   // The file of image `i`, wherever it lies.
   absl::string_view image(size_t i) const {

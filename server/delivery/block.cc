@@ -20,8 +20,10 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
   BALLAST_ASSIGN_OR_RETURN(
       planned.plan, PlanBlock(schedule, micro_batch, role, delivery, geometry));
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
-  const std::vector<uint32_t> first_image = GetFirstEntries(columns).crop;
+  const FirstEntries first = GetFirstEntries(columns);
+  const std::vector<uint32_t>& first_image = first.crop;
   planned.first_grid.push_back(0);
+  planned.first_clip.push_back(0);
   for (const PlannedSample& sample : planned.plan.samples) {
     for (uint32_t k = first_image[sample.index];
          k < first_image[sample.index + 1]; ++k) {
@@ -34,6 +36,11 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
       planned.encoded_bytes.push_back(EncodedBytes(columns, k));
     }
     planned.first_grid.push_back(planned.grids.size());
+    planned.clip_rows.insert(
+        planned.clip_rows.end(),
+        columns.clip_rows().begin() + first.clip[sample.index],
+        columns.clip_rows().begin() + first.clip[sample.index + 1]);
+    planned.first_clip.push_back(planned.clip_rows.size());
   }
   return planned;
 }
@@ -50,6 +57,10 @@ SampleRequest GetRequest(const PlannedBlock& planned, uint32_t item,
   request.grids = absl::MakeConstSpan(planned.grids).subspan(first, images);
   request.encoded_bytes =
       absl::MakeConstSpan(planned.encoded_bytes).subspan(first, images);
+  request.clip_rows =
+      absl::MakeConstSpan(planned.clip_rows)
+          .subspan(planned.first_clip[item],
+                   planned.first_clip[item + 1] - planned.first_clip[item]);
   request.images =
       absl::MakeConstSpan(planned.plan.images)
           .subspan(request.record.first_image, request.record.num_images);

@@ -94,6 +94,9 @@ struct PlannedBlock {
   // For each grid: the length of the image's file if it passes through encoded,
   // else 0.
   std::vector<uint32_t> encoded_bytes;
+  // Likewise, the rows of all samples' clips of sound.
+  std::vector<uint32_t> clip_rows;
+  std::vector<uint32_t> first_clip;
 };
 
 // PlanBlock, plus the grids that building needs. Errors: as PlanBlock.

@@ -10,7 +10,7 @@ bool ChecksImages(const v1::Config& config) {
     return false;
   }
   for (const v1::Module module : Modules(config)) {
-    if (GetMedia(module) == Media::kImages) return true;
+    if (IsEncoder(module)) return true;
   }
   return false;
 }

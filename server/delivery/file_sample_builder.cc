@@ -75,6 +75,12 @@ void FillLanguagePlaceholder(const SampleRequest& request,
     if (fits) add(plan->placeholders, ids.image());
   }
   for (const VideoText& video : videos) {
+    if (video.is_sound) {
+      const auto room = static_cast<uint64_t>(arrays.ids.end() - at);
+      fits = fits && video.run_tokens <= room;
+      if (fits) at = std::fill_n(at, video.run_tokens, ids.audio());
+      continue;
+    }
     for (uint32_t run = 0; run < video.runs; ++run) {
       add(video.run_tokens, text.video_placeholder());
     }
@@ -132,34 +138,49 @@ std::vector<BadSamples::Sample> BadSamples::List() const {
   return samples;
 }
 
-absl::StatusOr<std::optional<DataFault>> VisionBuilder::Build(
+absl::StatusOr<std::optional<DataFault>> EncoderBuilder::Build(
     const SampleRequest& request, SampleWork* work) {
+  const Media media = GetMedia(request.module);
+  BuildInstruments* const instruments = reader_->instruments();
   std::optional<DataFault> fault;
-  // A sample without images has nothing to read.
+  // A sample without media for the module has nothing to read.
   if (!request.images.empty()) {
-    BuildInstruments* const instruments = reader_->instruments();
+    const auto place = [&request](size_t i) {
+      return ImageData(request.images[i], request.payload);
+    };
     BALLAST_ASSIGN_OR_RETURN(
-        const FaultOr<uint32_t> warnings,
-        reader_->ReadImages(
-            request,
-            [&request](size_t i) {
-              return ImageData(request.images[i], request.payload);
-            },
-            instruments ? &instruments->vision : nullptr, work));
-    if (warnings.ok()) {
-      images_with_warnings_.fetch_add(*warnings, std::memory_order_relaxed);
-      if (instruments != nullptr) {
-        instruments->images_encoded.Add(std::count_if(
-            request.images.begin(), request.images.end(),
-            [](const ImageRecord& image) { return image.encoded_bytes != 0; }));
-      }
-    } else {
-      fault = warnings.fault();
-    }
+        fault, media == Media::kImages
+                   ? ReadImages(request, work)
+                   : reader_->ReadClips(
+                         request, place,
+                         instruments ? &instruments->audio : nullptr, work));
   }
-  image_checks_->Put(request.split, request.record.position, {fault});
+  checks_->Put(request, media, fault);
+  if (fault.has_value()) return fault;
+  BALLAST_ASSIGN_OR_RETURN(fault, checks_->Check(request, media, work));
   if (!fault.has_value()) ClearVisionPadding(request);
   return fault;
+}
+
+absl::StatusOr<std::optional<DataFault>> EncoderBuilder::ReadImages(
+    const SampleRequest& request, SampleWork* work) {
+  BuildInstruments* const instruments = reader_->instruments();
+  BALLAST_ASSIGN_OR_RETURN(
+      const FaultOr<uint32_t> warnings,
+      reader_->ReadImages(
+          request,
+          [&request](size_t i) {
+            return ImageData(request.images[i], request.payload);
+          },
+          instruments ? &instruments->vision : nullptr, work));
+  if (!warnings.ok()) return warnings.fault();
+  images_with_warnings_.fetch_add(*warnings, std::memory_order_relaxed);
+  if (instruments != nullptr) {
+    instruments->images_encoded.Add(std::count_if(
+        request.images.begin(), request.images.end(),
+        [](const ImageRecord& image) { return image.encoded_bytes != 0; }));
+  }
+  return std::nullopt;
 }
 
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
@@ -180,8 +201,8 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      const Scheduler* scheduler,
                                      const FileSampleBuilder& other)
     : FileSampleBuilder(config, std::move(sources), text, scheduler,
-                        other.active_, other.instruments_,
-                        other.decode_budget_, other.bad_samples_) {}
+                        other.active_, other.instruments_, other.decode_budget_,
+                        other.bad_samples_) {}
 
 FileSampleBuilder::FileSampleBuilder(
     const v1::Config& config, std::vector<const SampleSource*> sources,
@@ -195,11 +216,16 @@ FileSampleBuilder::FileSampleBuilder(
               static_cast<int>(ThreadsOrCores(config_.serve().threads())),
               decode_budget_.get(),
               instruments ? &instruments->video_decoders : nullptr),
+      clips_(
+          static_cast<int>(ThreadsOrCores(config_.serve().threads())),
+          text->images().audio(),
+          {.counters = instruments ? &instruments->sound_decoders : nullptr}),
       reader_(&config_, std::move(sources), GetImageOptions(config_.model()),
-              &text->images(), scheduler, &videos_, decode_budget_.get(),
-              instruments),
-      vision_(&reader_, &image_checks_),
-      language_(&config_, text, &reader_, &image_checks_),
+              &text->images(), scheduler, &videos_, &clips_,
+              decode_budget_.get(), instruments),
+      checks_(&config_, &reader_),
+      encoders_(&reader_, &checks_),
+      language_(&config_, text, &reader_, &checks_),
       active_(active),
       instruments_(instruments),
       bad_samples_(std::move(bad_samples)) {}
@@ -241,7 +267,8 @@ absl::StatusOr<std::optional<DataFault>> FileSampleBuilder::BuildPayload(
     const SampleRequest& request, SampleWork* work) const {
   switch (GetMedia(request.module)) {
     case Media::kImages:
-      return vision_.Build(request, work);
+    case Media::kSound:
+      return encoders_.Build(request, work);
     case Media::kText:
       return language_.Build(request, work);
     case Media::kNone:
@@ -265,7 +292,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   if (reader_.instruments() != nullptr) {
     reader_.instruments()->placeholders.Add();
   }
-  if (GetMedia(request.module) == Media::kImages) {
+  if (!IsLanguage(request.module)) {
     FillVisionPlaceholder(request);
   } else {
     BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,

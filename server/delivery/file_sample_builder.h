@@ -18,11 +18,11 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/config.pb.h"
+#include "server/audio/clip_reader.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/decode_budget.h"
 #include "server/delivery/delivery_instruments.h"
-#include "server/delivery/image_check_cache.h"
 #include "server/delivery/payload.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
@@ -39,14 +39,15 @@ namespace ballast {
 // write every byte of request.payload.
 
 // Fills in grey images (kGreyPixel). The places of images that pass through
-// encoded are zeroed: the owner makes them grey (kSampleIsPlaceholder).
+// encoded are zeroed: the owner makes them grey (kSampleIsPlaceholder). So are
+// features of sound.
 void FillVisionPlaceholder(const SampleRequest& request);
 
-// Fills in the placeholders of the sample's images and videos as far as they
-// fit, so that the language model still finds a token for each image embedding,
-// each run between vision start and end where the model has their ids; then pad
-// ids. Nothing is supervised. Positions as for any sample. Fields have their
-// defaults, or 0.
+// Fills in the placeholders of the sample's images, videos and clips of sound
+// as far as they fit, so that the language model still finds a token for each
+// image embedding, each run between vision start and end where the model has
+// their ids; then pad ids. Nothing is supervised. Positions as for any sample.
+// Fields have their defaults, or 0.
 void FillLanguagePlaceholder(const SampleRequest& request,
                              const ModelText& text, const SampleImages& images,
                              absl::Span<const VideoText> videos,
@@ -89,15 +90,15 @@ class BadSamples {
   std::deque<Key> last_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Builds vision payloads: reads the images, and decodes and resizes them
-// straight into the payload. Files of images that pass through encoded are read
-// straight into it. Records for language whether all images of the sample are
-// good. Thread-safe.
-class VisionBuilder {
+// Builds an encoder's payloads: reads the images, and decodes and resizes them
+// straight into the payload; or makes the features of sound there. Files of
+// images that pass through encoded are read straight into it. Records for other
+// modules whether all such media of the sample are good. Thread-safe.
+class EncoderBuilder {
  public:
   // Neither is owned.
-  VisionBuilder(const SampleReader* reader, ImageCheckCache* image_checks)
-      : reader_(reader), image_checks_(image_checks) {}
+  EncoderBuilder(const SampleReader* reader, MediaChecks* checks)
+      : reader_(reader), checks_(checks) {}
 
   // Fills the payload, or returns the data fault that prevented it. Non-OK
   // statuses are transient faults. Blocks on the disk.
@@ -108,13 +109,16 @@ class VisionBuilder {
   uint64_t images_with_warnings() const { return images_with_warnings_; }
 
  private:
+  absl::StatusOr<std::optional<DataFault>> ReadImages(
+      const SampleRequest& request, SampleWork* work);
+
   const SampleReader* const reader_;
-  ImageCheckCache* const image_checks_;
+  MediaChecks* const checks_;
   std::atomic<uint64_t> images_with_warnings_ = 0;
 };
 
-// Builds samples from their sources, by a VisionBuilder and a LanguageBuilder,
-// and decides what becomes of a sample that fails:
+// Builds samples from their sources, by an EncoderBuilder and a
+// LanguageBuilder, and decides what becomes of a sample that fails:
 //
 //   data fault       serve.on_bad_sample: with `placeholder` the sample is
 //                    listed as bad and a placeholder replaces
@@ -154,7 +158,7 @@ class FileSampleBuilder : public SampleBuilder {
 
   // Images whose faults were skipped, as Pillow does; they count as good.
   uint64_t images_with_warnings() const {
-    return vision_.images_with_warnings();
+    return encoders_.images_with_warnings();
   }
   // The sample's name for messages and lists, "docs:17", and its place.
   std::string GetName(uint32_t source, uint64_t ordinal) const;
@@ -180,9 +184,10 @@ class FileSampleBuilder : public SampleBuilder {
   const ModelText* const text_;
   const std::shared_ptr<DecodeBudget> decode_budget_;
   const SampleVideoReader videos_;
+  mutable ClipReader clips_;
   const SampleReader reader_;
-  mutable ImageCheckCache image_checks_;
-  mutable VisionBuilder vision_;
+  mutable MediaChecks checks_;
+  mutable EncoderBuilder encoders_;
   const LanguageBuilder language_;
   ActiveSamples* const active_;
   BuildInstruments* const instruments_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/status_macros.h"
+#include "server/config/topology.h"
 #include "server/delivery/encoder_gate.h"
 #include "server/text/sample_fields.h"
 
@@ -72,13 +73,12 @@ FieldCounts CountFields(absl::Span<const FieldSpec> specs) {
 LanguageBuilder::LanguageBuilder(const v1::Config* config,
                                  const ModelText* text,
                                  const SampleReader* reader,
-                                 ImageCheckCache* image_checks)
+                                 MediaChecks* checks)
     : model_(config->model()),
       text_options_{text, config->batch().max_tokens(),
                     config->batch().on_too_long()},
-      checks_images_(ChecksImages(*config)),
       reader_(reader),
-      image_checks_(image_checks) {
+      checks_(checks) {
   for (const v1::Source& source : config->sources()) {
     fields_.push_back(GetFieldSpecs(source));
   }
@@ -86,9 +86,9 @@ LanguageBuilder::LanguageBuilder(const v1::Config* config,
 
 absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
     const SampleRequest& request, SampleWork* work) const {
-  BALLAST_ASSIGN_OR_RETURN(std::optional<DataFault> of_images,
-                           CheckImages(request, work));
-  if (of_images.has_value()) return of_images;
+  BALLAST_ASSIGN_OR_RETURN(std::optional<DataFault> of_media,
+                           checks_->Check(request, Media::kText, work));
+  if (of_media.has_value()) return of_media;
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> raw,
                            reader_->ReadText(request, work));
   if (!raw.ok()) return raw.fault();
@@ -137,11 +137,37 @@ absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
   return text;
 }
 
-absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
-    const SampleRequest& request, SampleWork* work) const {
-  if (!checks_images_ || request.grids.empty()) return std::nullopt;
-  const uint64_t position = request.record.position;
-  if (const auto known = image_checks_->Get(request.split, position)) {
+MediaChecks::MediaChecks(const v1::Config* config, const SampleReader* reader)
+    : reader_(reader) {
+  if (!ChecksImages(*config)) return;
+  for (const v1::Module module : Modules(*config)) {
+    checks_images_ |= GetMedia(module) == Media::kImages;
+    checks_clips_ |= GetMedia(module) == Media::kSound;
+  }
+}
+
+void MediaChecks::Put(const SampleRequest& request, Media media,
+                      std::optional<DataFault> fault) {
+  (media == Media::kSound ? clips_ : images_)
+      .Put(request.split, request.record.position, {std::move(fault)});
+}
+
+absl::StatusOr<std::optional<DataFault>> MediaChecks::Check(
+    const SampleRequest& request, Media built, SampleWork* work) {
+  if (checks_images_ && built != Media::kImages && !request.grids.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(std::optional<DataFault> fault,
+                             CheckImages(request, work));
+    if (fault.has_value()) return fault;
+  }
+  if (checks_clips_ && built != Media::kSound && !request.clip_rows.empty()) {
+    return CheckClips(request, work);
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<DataFault>> MediaChecks::CheckImages(
+    const SampleRequest& request, SampleWork* work) {
+  if (const auto known = images_.Get(request.split, request.record.position)) {
     return known->fault;
   }
   BuildInstruments* const instruments = reader_->instruments();
@@ -157,10 +183,25 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
             return absl::MakeSpan(dropped);
           },
           instruments ? &instruments->check : nullptr, work));
-  SampleCheck check;
-  if (!decoded.ok()) check.fault = decoded.fault();
-  image_checks_->Put(request.split, position, check);
-  return check.fault;
+  std::optional<DataFault> fault;
+  if (!decoded.ok()) fault = decoded.fault();
+  Put(request, Media::kImages, fault);
+  return fault;
+}
+
+absl::StatusOr<std::optional<DataFault>> MediaChecks::CheckClips(
+    const SampleRequest& request, SampleWork* work) {
+  if (const auto known = clips_.Get(request.split, request.record.position)) {
+    return known->fault;
+  }
+  BuildInstruments* const instruments = reader_->instruments();
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::optional<DataFault> fault,
+      reader_->ReadClips(
+          request, [](size_t) { return absl::Span<uint8_t>(); },
+          instruments ? &instruments->check : nullptr, work));
+  Put(request, Media::kSound, fault);
+  return fault;
 }
 
 }  // namespace ballast

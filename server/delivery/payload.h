@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
 #include "proto/config.pb.h"
+#include "proto/schedule/module.h"
 #include "server/config/source_fields.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
@@ -71,16 +72,44 @@ inline TextFields GetTextFields(const RawSample& sample,
   return {specs, from_text ? sample.text : sample.fields};
 }
 
+// Whether the media of samples are good, as far as the job has encoders for
+// them: a sample with a data fault in any has the same fault for every module,
+// unless serve.on_bad_sample is `error`. Thread-safe.
+class MediaChecks {
+ public:
+  // Nothing is owned.
+  MediaChecks(const v1::Config* config, const SampleReader* reader);
+
+  // Remembers what an encoder of `media` found.
+  void Put(const SampleRequest& request, Media media,
+           std::optional<DataFault> fault);
+  // The fault of the sample's media, but for those of `built`. Media that no
+  // encoder has read are read and decoded, or compared with their hash, into
+  // memory that is dropped. Blocks on the disk. Non-OK statuses are transient
+  // faults.
+  absl::StatusOr<std::optional<DataFault>> Check(const SampleRequest& request,
+                                                 Media built, SampleWork* work);
+
+ private:
+  absl::StatusOr<std::optional<DataFault>> CheckImages(
+      const SampleRequest& request, SampleWork* work);
+  absl::StatusOr<std::optional<DataFault>> CheckClips(
+      const SampleRequest& request, SampleWork* work);
+
+  bool checks_images_ = false;
+  bool checks_clips_ = false;
+  const SampleReader* const reader_;
+  ImageCheckCache images_;
+  ImageCheckCache clips_;
+};
+
 // Builds language payloads: reads the text, tokenises it and lays out ids,
-// labels and positions. If ChecksImages(config), a sample whose images have a
-// data fault has the same fault here; images that vision has not read are read
-// and decoded, or compared with their hash, into memory that is dropped.
-// Thread-safe.
+// labels and positions. Thread-safe.
 class LanguageBuilder {
  public:
   // `config` is a loaded one. Nothing is owned; all outlive this.
   LanguageBuilder(const v1::Config* config, const ModelText* text,
-                  const SampleReader* reader, ImageCheckCache* image_checks);
+                  const SampleReader* reader, MediaChecks* checks);
 
   // Fills the payload, or returns the data fault that prevented it. Non-OK
   // statuses are transient faults. Blocks on the disk.
@@ -94,18 +123,15 @@ class LanguageBuilder {
   }
 
  private:
-  absl::StatusOr<std::optional<DataFault>> CheckImages(
-      const SampleRequest& request, SampleWork* work) const;
   absl::StatusOr<FaultOr<TextSample>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
       const SampleImages& images, const SampleVideoText& videos) const;
 
   const v1::Model& model_;
   const TextOptions text_options_;
-  const bool checks_images_;
   std::vector<std::vector<FieldSpec>> fields_;  // of each source
   const SampleReader* const reader_;
-  ImageCheckCache* const image_checks_;
+  MediaChecks* const checks_;
 };
 
 }  // namespace ballast

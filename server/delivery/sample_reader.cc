@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
+#include "server/audio/indexed_clip.h"
 #include "server/config/model_images.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/media_order.h"
@@ -218,7 +219,7 @@ SampleReader::SampleReader(const v1::Config* config,
                            const ImageOptions& image_options,
                            const ModelImages* images,
                            const Scheduler* scheduler,
-                           const SampleVideoReader* videos,
+                           const SampleVideoReader* videos, ClipReader* clips,
                            DecodeBudget* budget, BuildInstruments* instruments)
     : config_(config),
       sources_(std::move(sources)),
@@ -226,6 +227,7 @@ SampleReader::SampleReader(const v1::Config* config,
       images_(images),
       scheduler_(scheduler),
       videos_(videos),
+      clips_(clips),
       budget_(budget),
       instruments_(instruments) {}
 
@@ -272,8 +274,93 @@ absl::StatusOr<SampleVideoText> SampleReader::GetVideos(
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
-  if (indexed.videos.empty()) return SampleVideoText();
-  return videos_->Text(indexed.videos);
+  SampleVideoText text;
+  if (!indexed.videos.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(text, videos_->Text(indexed.videos));
+  }
+  for (size_t i = 0; i < indexed.clips.size(); ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan, PlanClip(indexed.clips[i]));
+    text.texts.push_back(TextOfClip(plan.plan.tokens));
+  }
+  return text;
+}
+
+absl::StatusOr<ClipPlan> SampleReader::PlanClip(
+    const IndexedVideo& clip) const {
+  if (images_->audio() == nullptr) {
+    return absl::InternalError("sound, and the model takes none");
+  }
+  absl::StatusOr<ClipPlan> plan = PlanIndexedClip(*images_->audio(), clip);
+  if (plan.ok()) return plan;
+  // The schedule would have reported it.
+  return absl::InternalError(plan.status().message());
+}
+
+absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
+    const SampleRequest& request, Place place, DecodedCounters* decoded,
+    SampleWork* work) const {
+  work->active->Stage("reading sound");
+  const SampleSource& from = source(request.record.source);
+  BALLAST_ASSIGN_OR_RETURN(
+      const FaultOr<RawSample> raw,
+      from.Read(request.record.ordinal, {.text = false, .images = true}));
+  if (!raw.ok()) return raw.fault();
+  work->name = raw->name;
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           from.index().sample(request.record.ordinal));
+  if (raw->clips.size() != indexed.clips.size()) {
+    return CountDiffers("clips of sound", raw->clips.size(),
+                        indexed.clips.size());
+  }
+  if (indexed.clips.size() != request.clip_rows.size()) {
+    return absl::InternalError(absl::StrCat(
+        "it has ", indexed.clips.size(), " clips of sound, and the schedule ",
+        request.clip_rows.size()));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> hashes,
+                           from.index().video_hashes(request.record.ordinal));
+  std::vector<float> dropped;
+  for (size_t i = 0; i < raw->clips.size(); ++i) {
+    const RawVideo& file = raw->clips[i];
+    const std::string name = absl::StrCat("sound ", i);
+    if (!hashes.empty()) {
+      work->active->Stage("checking a sound's file");
+      BALLAST_ASSIGN_OR_RETURN(const uint64_t found, HashVideo(file));
+      // The hash says nothing about another version of the file.
+      BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
+      if (auto fault =
+              FindContentFault(found, hashes[indexed.videos.size() + i])) {
+        return fault->In(name);
+      }
+    }
+    BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan, PlanClip(indexed.clips[i]));
+    if (plan.rows != request.clip_rows[i]) {
+      return absl::InternalError(absl::StrCat(
+          name, " has ", plan.rows, " rows of features, and the schedule ",
+          request.clip_rows[i]));
+    }
+    const uint32_t width = GetClipShape(*images_->audio()).width();
+    work->active->Stage("waiting for serve.decode_memory");
+    BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
+                             budget_->Take(ClipDecodeBytes(plan, width)));
+    work->active->Stage("making features of sound");
+    const Stopwatch decoding(instruments_ ? &instruments_->decode_sound
+                                          : nullptr);
+    const absl::Span<uint8_t> to = place(i);
+    absl::Span<float> out(reinterpret_cast<float*>(to.data()),
+                          to.size() / sizeof(float));
+    if (to.empty()) {
+      dropped.resize(size_t{plan.rows} * width);
+      out = absl::MakeSpan(dropped);
+    }
+    const absl::Status status =
+        Annotate(clips_->ReadFeatures(file, indexed.clips[i], plan, out), name);
+    if (const auto fault = ToDataFault(status)) return fault;
+    if (!status.ok()) return status;
+    if (instruments_ != nullptr) instruments_->image_bytes.Add(file.size);
+    if (decoded != nullptr) decoded->clips.Add();
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideo(

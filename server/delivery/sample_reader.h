@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "server/audio/clip_reader.h"
 #include "server/config/model_images.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
@@ -54,13 +55,14 @@ class SampleReader {
   // null, are not owned.
   // `images`, not owned, are the model's; `scheduler`, not owned, has the
   // epochs of samples, which nothing but a recipe of the model needs: else it
-  // may be null. `videos`, not owned, has the same model. `budget`, not owned,
-  // has the memory to decode in.
+  // may be null. `videos` and `clips`, not owned, have the same model.
+  // `budget`, not owned, has the memory to decode in.
   SampleReader(const v1::Config* config,
                std::vector<const SampleSource*> sources,
                const ImageOptions& image_options, const ModelImages* images,
                const Scheduler* scheduler, const SampleVideoReader* videos,
-               DecodeBudget* budget, BuildInstruments* instruments);
+               ClipReader* clips, DecodeBudget* budget,
+               BuildInstruments* instruments);
 
   // Blocks on the disk. Non-OK statuses are transient faults.
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
@@ -80,6 +82,14 @@ class SampleReader {
                                                DecodedCounters* decoded,
                                                SampleWork* work) const;
 
+  // Makes the features of the sample's clips of sound. Writes clip i's to
+  // `place(i)`, its bytes; if that is empty, they are only made. Counts clips
+  // in `decoded`, which may be null. Returns the data fault that prevented it,
+  // if any. Blocks on the disk. Non-OK statuses are transient faults.
+  absl::StatusOr<std::optional<DataFault>> ReadClips(
+      const SampleRequest& request, Place place, DecodedCounters* decoded,
+      SampleWork* work) const;
+
   // The sides of the sample's images, from the index. Blocks on the disk.
   // Errors: as SourceIndex::sample.
   absl::StatusOr<std::vector<TileShape>> ImageSides(
@@ -90,8 +100,8 @@ class SampleReader {
   absl::StatusOr<SampleImages> GetImages(
       const SampleRequest& request, absl::Span<const TileShape> sides) const;
 
-  // The sample's videos as its text has them, from the index. Errors: as
-  // SourceIndex::sample; INTERNAL.
+  // The sample's videos, then its clips of sound, as its text has them, from
+  // the index. Errors: as SourceIndex::sample; INTERNAL.
   absl::StatusOr<SampleVideoText> GetVideos(const SampleRequest& request) const;
 
   const SampleSource& source(uint32_t number) const {
@@ -101,6 +111,8 @@ class SampleReader {
   BuildInstruments* instruments() const { return instruments_; }
 
  private:
+  // Errors: INTERNAL.
+  absl::StatusOr<ClipPlan> PlanClip(const IndexedVideo& clip) const;
   // Decodes a video, the sample's `number`-th; its frames are the crops from
   // `crop` on, which is moved past them. `decoded` may be null.
   absl::StatusOr<std::optional<DataFault>> ReadVideo(
@@ -114,6 +126,7 @@ class SampleReader {
   const ModelImages* const images_;
   const Scheduler* const scheduler_;
   const SampleVideoReader* const videos_;
+  ClipReader* const clips_;
   DecodeBudget* const budget_;
   BuildInstruments* const instruments_;
 };

@@ -12,8 +12,13 @@
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/split.h"
+#include "server/audio/clip_reader.h"
+#include "server/audio/indexed_clip.h"
+#include "server/audio/log_mel.h"
 #include "server/config/model_images.h"
+#include "server/config/model_profile.h"
 #include "server/config/path_pattern.h"
+#include "server/config/profiles.h"
 #include "server/config/source_fields.h"
 #include "server/corpus/check/index_check.h"
 #include "server/corpus/data_fault.h"
@@ -156,14 +161,13 @@ struct MeasuredSample {
   uint64_t placeholders = 0;
 };
 
-// The texts of a sample's videos; adds their placeholders.
+// The texts of a sample's videos and clips of sound; adds their placeholders.
 absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
                                                      const v1::Model& model,
                                                      uint64_t* placeholders) {
   std::vector<VideoText> texts;
-  if (sample.video_facts.empty()) return texts;
   const std::optional<VideoModel> video = GetVideoModel(model);
-  if (!video.has_value()) {
+  if (!sample.video_facts.empty() && !video.has_value()) {
     return absl::InvalidArgumentError(
         "video is not supported for this model.profile");
   }
@@ -175,6 +179,17 @@ absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
     }
     texts.push_back(TextOfVideo(video->rule, *plan, video->merge));
     *placeholders += plan->tokens;
+  }
+  const v1::AudioFamily* const audio = GetAudioFamily(model);
+  for (size_t i = 0; i < sample.clip_facts.size(); ++i) {
+    if (audio == nullptr) {
+      return absl::InvalidArgumentError(
+          "sound is not supported for this model.profile");
+    }
+    const auto plan = PlanIndexedClip(*audio, sample.clip_facts[i]);
+    if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("sound ", i));
+    texts.push_back(TextOfClip(plan->plan.tokens));
+    *placeholders += plan->plan.tokens;
   }
   return texts;
 }
@@ -311,6 +326,15 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   VideoReader videos(static_cast<int>(ThreadsOrCores(c.serve().threads())));
   const VideoProbe video_probe = MakeVideoProbe(
       [&videos](const VideoBytes& video) { return videos.ReadFacts(video); });
+  const v1::AudioFamily* const audio = GetAudioFamily(c.model());
+  ClipReader clips(static_cast<int>(ThreadsOrCores(c.serve().threads())),
+                   audio);
+  const VideoProbe sound_probe = RememberFacts(
+      [&clips](const RawVideo& file) { return clips.ReadFacts(file); });
+  if (audio != nullptr) {
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(LogMel::Create(*audio).status(), "model.profile: audio"));
+  }
   std::vector<SourceIndexing> all;
   for (const v1::Source& source : c.sources()) {
     SourceIndexing result;
@@ -376,6 +400,14 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     index_options.judge_image = GetJudge(c.model());
     if (GetVideoModel(c.model()).has_value()) {
       index_options.read_video = video_probe;
+    }
+    if (audio != nullptr) index_options.read_sound = sound_probe;
+    const v1::ModelProfile* const profile = GetProfile(c.model());
+    if (profile != nullptr && !TakesImages(*profile) &&
+        !HasOtherImages(c.model())) {
+      index_options.no_images =
+          absl::StrCat("an image, and model.profile ", c.model().profile(),
+                       " takes sound alone; wanted a model that takes images");
     }
     index_options.order_videos = GetOrder(text);
     index_options.key = key;

@@ -13,6 +13,7 @@
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "server/config/model_images.h"
+#include "server/config/profiles.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/record_parser.h"
@@ -35,7 +36,8 @@ namespace {
 //      next to the turns
 //   3: keys and parts that name different media, and two lists of turns
 //   4: preference pairs
-constexpr int kConversationRules = 4;
+//   5: clips of sound
+constexpr int kConversationRules = 5;
 
 }  // namespace
 
@@ -60,6 +62,12 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
   key.lengths = TextLengthKey(config.model(), tokenizer);
   key.limits = TextLimitKey(config);
   key.videos = VideoPlanKey(config.model());
+  // Of a source with sound, which has videos as far as keys go. Without a rule
+  // samples with sound are bad, and not measured.
+  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
+    absl::StrAppend(&key.sizes, "\nsound=taken");
+    absl::StrAppend(&key.videos, "sound: ", audio->ShortDebugString(), "\n");
+  }
   return key;
 }
 

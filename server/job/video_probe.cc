@@ -43,7 +43,7 @@ std::optional<Place> GetPlace(const RawVideo& video) {
 
 class Probe {
  public:
-  Probe(FactsReader read, size_t most) : read_(std::move(read)), most_(most) {}
+  Probe(VideoProbe read, size_t most) : read_(std::move(read)), most_(most) {}
 
   absl::StatusOr<IndexedVideo> Read(const RawVideo& video) {
     const std::optional<Place> place = GetPlace(video);
@@ -67,26 +67,20 @@ class Probe {
 
  private:
   absl::StatusOr<IndexedVideo> ReadAnew(const RawVideo& video) {
-    const absl::StatusOr<VideoFacts> facts =
-        read_({video.fd->get(), video.offset, video.size});
-    if (facts.ok()) {
-      const absl::Status work =
-          CheckDecodedPixels(MostPacketsToAFrame(facts->table), *facts);
-      if (!work.ok()) return work;
-      return GetIndexedVideo(*facts);
-    }
+    absl::StatusOr<IndexedVideo> facts = read_(video);
+    if (facts.ok()) return facts;
     // For an index, a file on which the process is silent is bad.
     if (absl::IsDeadlineExceeded(facts.status())) {
       return absl::InvalidArgumentError(facts.status().message());
     }
-    // The machine lacks FFmpeg's libraries: this is no sample's fault.
+    // The machine lacks the decoder's libraries: this is no sample's fault.
     if (absl::IsFailedPrecondition(facts.status())) {
       return absl::UnavailableError(facts.status().message());
     }
     return facts.status();
   }
 
-  const FactsReader read_;
+  const VideoProbe read_;
   const size_t most_;
   Mutex mutex_;
   absl::flat_hash_map<Place, absl::StatusOr<IndexedVideo>> known_
@@ -97,9 +91,24 @@ class Probe {
 
 }  // namespace
 
-VideoProbe MakeVideoProbe(FactsReader read, size_t most) {
+VideoProbe RememberFacts(VideoProbe read, size_t most) {
   const auto probe = std::make_shared<Probe>(std::move(read), most);
   return [probe](const RawVideo& video) { return probe->Read(video); };
+}
+
+VideoProbe MakeVideoProbe(FactsReader read, size_t most) {
+  return RememberFacts(
+      [read = std::move(read)](
+          const RawVideo& video) -> absl::StatusOr<IndexedVideo> {
+        const absl::StatusOr<VideoFacts> facts =
+            read({video.fd->get(), video.offset, video.size});
+        if (!facts.ok()) return facts.status();
+        const absl::Status work =
+            CheckDecodedPixels(MostPacketsToAFrame(facts->table), *facts);
+        if (!work.ok()) return work;
+        return GetIndexedVideo(*facts);
+      },
+      most);
 }
 
 }  // namespace ballast

@@ -24,6 +24,10 @@ using FactsReader =
 // Thread-safe.
 VideoProbe MakeVideoProbe(FactsReader read, size_t most = 65'536);
 
+// The same for any reader of facts: remembers what `read` finds, also of clips
+// of sound.
+VideoProbe RememberFacts(VideoProbe read, size_t most = 65'536);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_JOB_VIDEO_PROBE_H_

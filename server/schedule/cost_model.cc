@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/schedule_table.h"
+#include "server/audio/indexed_clip.h"
 #include "server/config/topology.h"
 #include "server/corpus/index/media_order.h"
 #include "server/video/model_videos.h"
@@ -54,6 +55,31 @@ absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video,
   if (model.wants_sides()) size->sides.push_back({video.width, video.height});
   size->patches += plan.grid_t * grid.patches();
   return plan.tokens;
+}
+
+// Adds a clip of sound; returns its placeholders.
+absl::StatusOr<uint64_t> AddClip(const IndexedVideo& clip,
+                                 const ModelImages& model, SampleSize* size) {
+  if (model.audio() == nullptr) {
+    return absl::InvalidArgumentError(
+        "sound is not supported for this model.profile");
+  }
+  BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan,
+                           PlanIndexedClip(*model.audio(), clip));
+  size->clip_rows.push_back(plan.rows);
+  size->clip_frames.push_back(plan.frames);
+  return plan.plan.tokens;
+}
+
+double SoundCost(const SampleSize& size, const ModuleCost& coefficients) {
+  double frames = 0;
+  for (const uint32_t m : size.clip_frames) frames += m;
+  double cost = coefficients.linear * frames;
+  for (const uint32_t clip : size.clip_frames) {
+    const double m = clip;
+    cost += coefficients.quadratic * m * m;
+  }
+  return cost;
 }
 
 double ImageCost(const SampleSize& size, const ModuleCost& coefficients) {
@@ -130,6 +156,11 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   if (any_encoded) {
     size.encoded_bytes = std::move(encoded);
   }
+  for (const IndexedVideo& clip : sample.clips) {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
+                             AddClip(clip, model, &size));
+    tokens += placeholders;
+  }
   if (tokens > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("sample has ", tokens, " tokens; wanted at most 2^32-1"));
@@ -144,6 +175,8 @@ bool HasMedia(const SampleSize& size, Media media) {
       return true;
     case Media::kImages:
       return !size.grids.empty();
+    case Media::kSound:
+      return !size.clip_rows.empty();
     case Media::kNone:
       break;
   }
@@ -186,6 +219,8 @@ double SampleCost(const SampleSize& size, const ModuleCost& cost) {
     }
     case Media::kImages:
       return ImageCost(size, cost);
+    case Media::kSound:
+      return SoundCost(size, cost);
     case Media::kNone:
       break;
   }

@@ -56,6 +56,15 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   } else if (!column.empty()) {
     column.Resize(out->grid_h_size(), 0);
   }
+  // One entry for each sample, once one has sound.
+  if (!sample.size.clip_rows.empty() || !out->clips().empty()) {
+    out->mutable_clips()->Resize(out->position_size(), 0);
+    out->set_clips(out->position_size() - 1, sample.size.clip_rows.size());
+  }
+  out->mutable_clip_rows()->Add(sample.size.clip_rows.begin(),
+                                sample.size.clip_rows.end());
+  out->mutable_clip_frames()->Add(sample.size.clip_frames.begin(),
+                                  sample.size.clip_frames.end());
   const uint64_t tokens = sample.size.tokens;
   out->add_tokens(sample.size.tokens);
   out->add_label_tokens(sample.size.label_tokens);
@@ -66,6 +75,10 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   totals.set_patches(totals.patches() + sample.size.patches);
   totals.set_images(totals.images() + sample.size.images - sample.size.videos);
   totals.set_videos(totals.videos() + sample.size.videos);
+  totals.set_clips(totals.clips() + sample.size.clip_rows.size());
+  for (const uint32_t frames : sample.size.clip_frames) {
+    totals.set_frames(totals.frames() + frames);
+  }
 }
 
 // A sample with its group and its place in the micro-batch.
@@ -163,6 +176,8 @@ void AddTotals(const v1::Totals& more, v1::Totals* totals) {
   totals->set_patches(totals->patches() + more.patches());
   totals->set_images(totals->images() + more.images());
   totals->set_videos(totals->videos() + more.videos());
+  totals->set_clips(totals->clips() + more.clips());
+  totals->set_frames(totals->frames() + more.frames());
   if (!more.has_embeddings_moved()) return;
   const v1::EmbeddingsMoved& moved = more.embeddings_moved();
   v1::EmbeddingsMoved& sum = *totals->mutable_embeddings_moved();

@@ -40,8 +40,9 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
       heights.push_back(grid.grid_h);
       widths.push_back(grid.grid_w);
     }
-    bytes.push_back(PayloadBytes({sample.size.tokens, heights, widths, {}},
-                                 media, geometry));
+    PayloadRow row = {sample.size.tokens, heights, widths, {}};
+    row.clip_rows = sample.size.clip_rows;
+    bytes.push_back(PayloadBytes(row, media, geometry));
   }
   return bytes;
 }
@@ -258,6 +259,7 @@ bool IsSplit(const MicroBatchShape& shape) {
 
 int64_t EmbeddingTokens(const SampleSize& size, Media media,
                         const MicroBatchShape& shape) {
+  // Sound does not move: the configuration refuses it beside `split`.
   return media == Media::kImages
              ? static_cast<int64_t>(size.patches / shape.patches_a_token)
              : 0;

@@ -5,12 +5,17 @@
 #include <set>
 #include <string>
 
+#include <google/protobuf/text_format.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "common/sha256.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/config/config_keys.h"
+#include "server/config/profiles.h"
 #include "server/config/source_fields.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
@@ -60,7 +65,41 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
   return absl::OkStatus();
 }
 
+bool HaveSound(const std::vector<const SourceIndex*>& indexes) {
+  return std::any_of(
+      indexes.begin(), indexes.end(),
+      [](const SourceIndex* index) { return index->num_clips() != 0; });
+}
+
+absl::Status CheckSound(const std::vector<const SourceIndex*>& indexes,
+                        const v1::Config& config) {
+  if (!HaveSound(indexes) || GetAudioFamily(config.model()) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "a source has sound, which model.profile ",
+      config.model().profile().empty() ? "''" : config.model().profile(),
+      " does not take; wanted one of ", absl::StrJoin(AudioFamilyNames(), ", "),
+      ", or sources without sound"));
+}
+
 namespace {
+
+// Version of the way from a file of sound to features: libsndfile, which
+// decodes Opus at the rate that its header names, FFmpeg for M4A, and soxr HQ.
+constexpr int kSoundRules = 1;
+
+// The numbers of the model's sound.
+std::string SoundText(const v1::AudioFamily& audio) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  printer.PrintToString(audio, &text);
+  return Sha256Hex(
+             absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
+                                 text.size()))
+      .substr(0, 32);
+}
 
 using KeyValues = std::map<std::string, std::string>;
 // Version of the rules that turn configuration and index into a schedule. Must
@@ -164,6 +203,10 @@ v1::Fingerprint ScheduleFingerprint(
          it != entries.end() && absl::StartsWith(it->first, "model.video.");) {
       it = entries.erase(it);
     }
+  }
+  if (HaveSound(indexes)) {
+    entries["model.sound"] = SoundText(*GetAudioFamily(config.model()));
+    entries["model.sound_rules"] = absl::StrCat(kSoundRules);
   }
   // Where images are decoded changes neither the data nor the batches, only
   // what blocks hold: a checkpoint made with one resumes with the other.

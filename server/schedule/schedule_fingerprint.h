@@ -22,6 +22,13 @@ bool HaveVideos(const std::vector<const SourceIndex*>& indexes);
 absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
                            v1::Config* config);
 
+// Whether a source of the job, of any split, has sound.
+bool HaveSound(const std::vector<const SourceIndex*>& indexes);
+
+// OK unless a source has sound and the model takes none. Errors: UNIMPLEMENTED.
+absl::Status CheckSound(const std::vector<const SourceIndex*>& indexes,
+                        const v1::Config& config);
+
 // Makes the fingerprint of everything that the schedules of all splits depend
 // on, and the fingerprint of the data of `split` alone
 // (proto/schedule/fingerprint.h), so that a split that is added later changes

@@ -16,8 +16,10 @@
 #include "proto/block/block_plan.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
+#include "server/audio/indexed_clip.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/config/source_fields.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
@@ -452,6 +454,9 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
     *fields.add_fields() = std::move(field);
   }
   PlaceFields(fields.fields(), &shape.geometry.fields);
+  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
+    shape.geometry.clip_width = GetClipShape(*audio).width();
+  }
   shape.patches_a_token = config.model().merge() * config.model().merge();
   for (const v1::Module module : Modules(config)) {
     BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
@@ -485,6 +490,9 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_delivery(config.balance().delivery());
   *job.mutable_model() = config.model();
   *job.mutable_crop_shape() = GetCropShape(config.model());
+  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
+    *job.mutable_clip_shape() = GetClipShape(*audio);
+  }
   job.set_colocated(config.topology().colocated());
   job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
   for (const v1::Split split : GetSplits(config)) job.add_splits(split);
@@ -610,6 +618,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     const SchedulerInputs& inputs) {
   v1::Config config = given;
   BALLAST_RETURN_IF_ERROR(ResolveVideos(indexes, &config));
+  BALLAST_RETURN_IF_ERROR(CheckSound(indexes, config));
   if (SourcesOfSplit(config, v1::SPLIT_TRAIN).empty()) {
     return absl::InvalidArgumentError(
         "sources: none has `split: train`; wanted at least one");

@@ -55,7 +55,7 @@ absl::StatusOr<Role> ParseRole(absl::string_view key, absl::string_view name) {
   return DataFaultError(fault);
 }
 
-absl::Status AddPart(element value, std::string* text) {
+absl::Status AddPart(element value, std::string* text, uint32_t* sounds) {
   std::string_view type;
   if (value["type"].get(type) != SUCCESS) {
     return DataFaultError("not an object with a `type`");
@@ -68,10 +68,15 @@ absl::Status AddPart(element value, std::string* text) {
     absl::StrAppend(text, kVideoMark);
     return absl::OkStatus();
   }
+  if (type == "audio") {
+    ++*sounds;
+    absl::StrAppend(text, kAudioMark);
+    return absl::OkStatus();
+  }
   if (type != "text") {
     return DataFaultError(absl::StrCat(
         "type \"", View(type), "\" is not supported; wanted text, image, ",
-        "image_url, video or video_url"));
+        "image_url, video, video_url or audio"));
   }
   std::string_view said;
   if (value["text"].get(said) != SUCCESS) {
@@ -81,7 +86,7 @@ absl::Status AddPart(element value, std::string* text) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ParseContent(object turn) {
+absl::StatusOr<std::string> ParseContent(object turn, uint32_t* sounds) {
   std::string text;
   std::string_view whole;
   if (turn["content"].get(whole) == SUCCESS) return std::string(whole);
@@ -92,7 +97,7 @@ absl::StatusOr<std::string> ParseContent(object turn) {
   }
   size_t number = 0;
   for (const element part : parts) {
-    BALLAST_RETURN_IF_ERROR(Annotate(AddPart(part, &text),
+    BALLAST_RETURN_IF_ERROR(Annotate(AddPart(part, &text, sounds),
                                      absl::StrCat("content part ", ++number)));
   }
   return text;
@@ -166,7 +171,11 @@ absl::StatusOr<Turn> ParseTurn(element value) {
   }
   if (turn["role"].get(name) == SUCCESS) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("role", View(name)));
-    return ParseTurnOfRole(turn, role, ParseContent(turn));
+    uint32_t sounds = 0;
+    BALLAST_ASSIGN_OR_RETURN(
+        Turn parsed, ParseTurnOfRole(turn, role, ParseContent(turn, &sounds)));
+    parsed.sounds = sounds;
+    return parsed;
   }
   return DataFaultError("`from` or `role` is missing or not a string");
 }

@@ -13,6 +13,7 @@ namespace ballast {
 // Marks the place of an image in a text.
 inline constexpr absl::string_view kImageMark = "<image>";
 inline constexpr absl::string_view kVideoMark = "<video>";
+inline constexpr absl::string_view kAudioMark = "<audio>";
 
 enum class Role { kSystem, kUser, kAssistant };
 
@@ -26,6 +27,7 @@ struct Turn {
   // Of an assistant's: how much its tokens count, from 0, not learnt, to 1.
   float weight = 1;
   uint32_t number = 0;  // in the conversation, from 1; 0: not of it
+  uint32_t sounds = 0;  // parts of type audio, whose marks `text` has
 };
 
 // Parses a conversation: an object with a list of turns, in one of two forms.
@@ -45,10 +47,11 @@ struct Turn {
 //
 // `from` or `role` is human or user, gpt or assistant, system or developer.
 // `content` may be a list of parts: {"type": "text", "text": "Hi"}, or of type
-// image, image_url, video or video_url, whose path (read by server/corpus) is
-// ignored here. Parts are concatenated; an image or video part becomes its
-// mark. Turns may come in any order. Errors: INVALID_ARGUMENT (not JSON, no
-// turns, an invalid turn), naming the turn, counted from 1.
+// image, image_url, video, video_url or audio, whose path (read by
+// server/corpus) is ignored here. Parts are concatenated; an image, video or
+// audio part becomes its mark. Turns may come in any order. Errors:
+// INVALID_ARGUMENT (not JSON, no turns, an invalid turn), naming the turn,
+// counted from 1.
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
 
 // INVALID_ARGUMENT, of the kind kForOwnTemplate, if a conversation that

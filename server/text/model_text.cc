@@ -37,32 +37,38 @@ absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
   return *replaced;
 }
 
-// The texts of images and videos in the order of their marks.
+// The texts of images, and of videos followed by clips of sound, in the order
+// of their marks.
 std::vector<ImagePieces> InOrder(std::vector<ImagePieces> images,
-                                 std::vector<ImagePieces> videos,
-                                 const std::vector<bool>& order) {
-  std::vector<ImagePieces> both;
+                                 std::vector<ImagePieces> others, size_t videos,
+                                 const std::vector<MarkOf>& order) {
+  std::vector<ImagePieces> all;
   size_t image = 0;
   size_t video = 0;
-  for (const bool is_video : order) {
-    both.push_back(std::move(is_video ? videos[video++] : images[image++]));
+  size_t clip = videos;
+  for (const MarkOf of : order) {
+    all.push_back(std::move(of == MarkOf::kImage   ? images[image++]
+                            : of == MarkOf::kVideo ? others[video++]
+                                                   : others[clip++]));
   }
-  return both;
+  return all;
 }
 
 // MarkFrames of a conversation's turns.
-absl::StatusOr<std::vector<bool>> MarkTurns(size_t images, size_t videos,
-                                            std::vector<Turn>* turns) {
+absl::StatusOr<std::vector<MarkOf>> MarkTurns(
+    size_t images, size_t videos, std::vector<Turn>* turns,
+    std::optional<size_t> clips = std::nullopt) {
   std::vector<std::string*> texts;
   for (Turn& turn : *turns) texts.push_back(&turn.text);
-  return MarkFrames(images, videos, texts);
+  return MarkFrames(images, videos, texts, clips);
 }
 
 // MarkFrames of a document.
-absl::StatusOr<std::vector<bool>> MarkDocument(size_t images, size_t videos,
-                                               std::string* text) {
+absl::StatusOr<std::vector<MarkOf>> MarkDocument(
+    size_t images, size_t videos, std::string* text,
+    std::optional<size_t> clips = std::nullopt) {
   std::string* const texts[] = {text};
-  return MarkFrames(images, videos, texts);
+  return MarkFrames(images, videos, texts, clips);
 }
 
 // Whether the model is LLaVA-Video's, as LLaVA-NeXT trains it.
@@ -86,6 +92,7 @@ ModelText::ModelText(const v1::Model& model, ModelImages images,
       chat_(GetChat(model)),
       videos_have_own_id_(images_.video() != nullptr &&
                           !images_.video()->frames_are_crops),
+      audio_(GetAudioFamily(model)),
       turn_marks_(GetTurnMarks(model)) {}
 
 absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
@@ -191,16 +198,55 @@ std::vector<ImagePieces> ModelText::VideoTexts(
     absl::Span<const VideoText> videos) const {
   std::vector<ImagePieces> frames;
   for (const VideoText& video : videos) {
-    frames.push_back(
-        VideoPieces(video, images_.family().marks, videos_have_own_id_));
+    frames.push_back(video.is_sound ? ClipPieces(video, *audio_)
+                                    : VideoPieces(video, images_.family().marks,
+                                                  videos_have_own_id_));
   }
   return frames;
 }
 
+absl::Status ModelText::CheckTakesSound() const {
+  if (audio_ == nullptr) {
+    return absl::InvalidArgumentError(
+        "sound is not supported for this model.profile");
+  }
+  const v1::AudioFamily::Marks& marks = audio_->marks();
+  if (marks.placeholder().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sound, and how the model ", model_.profile(),
+        " marks it in a text is not known; wanted a model whose file has "
+        "audio.marks (docs/audio.md)"));
+  }
+  if (!model_.token_ids().has_audio()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sound, and the tokenizer ", model_.tokenizer(), " has no token ",
+        marks.placeholder(),
+        " to stand for it; give the tokenizer of the model's checkpoint, or "
+        "model.token_ids.audio"));
+  }
+  for (const std::string* text : {&marks.before(), &marks.after()}) {
+    // Bytes spell it out.
+    if (text->empty() || model_.tokenizer() == "bytes" ||
+        tokenizer_->SpecialTokenId(*text).has_value()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sound, and the tokenizer ", model_.tokenizer(), " has no token ",
+        *text, "; give the tokenizer of the model's checkpoint"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TextTokens> ModelText::Tokenize(
     absl::string_view text, TextForm form, const SampleImages& sizes,
-    absl::Span<const VideoText> videos, bool notes_turns) const {
+    absl::Span<const VideoText> media, bool notes_turns) const {
   BALLAST_ASSIGN_OR_RETURN(std::vector<ImagePieces> images, ImageTexts(sizes));
+  size_t sounds = 0;
+  for (const VideoText& one : media) sounds += one.is_sound;
+  const absl::Span<const VideoText> videos = media.first(media.size() - sounds);
+  // Of a model without sound `<audio>` is text.
+  const std::optional<size_t> clips =
+      audio_ == nullptr ? std::nullopt : std::make_optional(sounds);
   const bool is_packed =
       form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
   if (!videos.empty() && is_packed) {
@@ -214,6 +260,17 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
         VideoPlaceholder(model_),
         " to stand for its frames; give the tokenizer of the model's "
         "checkpoint, or model.token_ids.video"));
+  }
+  if (sounds != 0) {
+    BALLAST_RETURN_IF_ERROR(CheckTakesSound());
+    if (is_packed || renderer_ != nullptr) {
+      return DataFaultError(absl::StrCat(
+          "sound is not supported ",
+          is_packed ? "in a text of token ids"
+                    : "with chat_template: checkpoint",
+          "; write the sample as a conversation or a document, with "
+          "chat_template: chatml or custom"));
+    }
   }
   if (IsLlavaVideo(images_)) {
     BALLAST_RETURN_IF_ERROR(CheckLlavaVideos(sizes.size(), videos.size(),
@@ -229,14 +286,16 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   }
   // In a sample without videos, models with other images than Qwen's take the
   // mark of one for text.
-  const bool has_frames = !videos.empty() || !model_.has_image_family();
+  const bool has_frames =
+      !videos.empty() || clips.has_value() || !model_.has_image_family();
   if (form == TextForm::kDocument) {
     std::string marked(text);
     if (has_frames) {
       BALLAST_ASSIGN_OR_RETURN(
-          const std::vector<bool> order,
-          MarkDocument(sizes.size(), videos.size(), &marked));
-      images = InOrder(std::move(images), VideoTexts(videos), order);
+          const std::vector<MarkOf> order,
+          MarkDocument(sizes.size(), videos.size(), &marked, clips));
+      images =
+          InOrder(std::move(images), VideoTexts(media), videos.size(), order);
     }
     return TokenizeDocument(marked, images);
   }
@@ -252,13 +311,22 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     return TokenizeRendered(rendered, sizes, videos, notes_turns);
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
+  for (const Turn& turn : turns) {
+    if (turn.sounds == 0 || sounds != 0) continue;
+    return DataFaultError(absl::StrCat(
+        "turn ", turn.number,
+        ": a part of type \"audio\" in a sample without sound; wanted the path "
+        "of its file in the part, and a model that takes sound"));
+  }
   if (!videos.empty() && !videos[0].times.empty()) {
     BALLAST_RETURN_IF_ERROR(AddTimes(videos[0].times, &turns));
   }
   if (has_frames) {
-    BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
-                             MarkTurns(sizes.size(), videos.size(), &turns));
-    images = InOrder(std::move(images), VideoTexts(videos), order);
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::vector<MarkOf> order,
+        MarkTurns(sizes.size(), videos.size(), &turns, clips));
+    images =
+        InOrder(std::move(images), VideoTexts(media), videos.size(), order);
   }
   return TokenizeConversation(std::move(turns), images, /*record=*/nullptr,
                               notes_turns);
@@ -328,7 +396,7 @@ absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
   BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
   if (form == TextForm::kDocument) {
     std::string marked(text);
-    BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<MarkOf> order,
                              MarkDocument(images, videos, &marked));
     return ImagesBehindVideos(order);
   }
@@ -339,12 +407,14 @@ absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
         const std::vector<MediaMark> media,
         FindMedia(rendered.text, images, videos, images_.family().marks,
                   VideoPlaceholder(model_)));
-    std::vector<bool> order;
-    for (const MediaMark& mark : media) order.push_back(mark.is_video);
+    std::vector<MarkOf> order;
+    for (const MediaMark& mark : media) {
+      order.push_back(mark.is_video ? MarkOf::kVideo : MarkOf::kImage);
+    }
     return ImagesBehindVideos(order);
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<bool> order,
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<MarkOf> order,
                            MarkTurns(images, videos, &turns));
   return ImagesBehindVideos(order);
 }

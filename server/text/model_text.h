@@ -61,7 +61,8 @@ class ModelText {
       std::shared_ptr<const ImageRecipe> recipe = nullptr);
 
   // The tokens of a sample's text before any limit. `images` are in order;
-  // `videos`: its videos, which are where their marks are. Building and
+  // `media`: its videos, then its clips of sound, which are where their marks
+  // are. Building and
   // measuring both start here, so they cannot disagree. Errors:
   // INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
   // error; turns that the template does not render; another number of marks
@@ -71,7 +72,7 @@ class ModelText {
   // of the assistant's turns do.
   absl::StatusOr<TextTokens> Tokenize(absl::string_view text, TextForm form,
                                       const SampleImages& images,
-                                      absl::Span<const VideoText> videos = {},
+                                      absl::Span<const VideoText> media = {},
                                       bool notes_turns = false) const;
 
   // A conversation as the checkpoint's template writes it; of a model with
@@ -127,6 +128,8 @@ class ModelText {
       absl::string_view text, bool is_json,
       absl::Span<const ImagePieces> images) const;
   absl::Status CheckTokens() const;
+  // INVALID_ARGUMENT if the model takes no sound, or nobody knows its tokens.
+  absl::Status CheckTakesSound() const;
   // Whether the tokenizer or the model's ids have a special token that stands
   // in an image's text.
   bool HasToken(absl::string_view token) const;
@@ -137,6 +140,7 @@ class ModelText {
   const v1::Chat chat_;
   // Videos have a placeholder of their own.
   const bool videos_have_own_id_;
+  const v1::AudioFamily* const audio_;  // null: the model takes no sound
   // Of the checkpoint's own template; else null.
   std::unique_ptr<const TemplateRenderer> renderer_;
   const TurnMarks turn_marks_;

@@ -42,7 +42,7 @@ std::vector<NamedId> NamedIds(const v1::Model& model) {
   }
   if (end_of_text.empty()) end_of_text = "<|endoftext|>";
   using Ids = v1::TokenIds;
-  return {
+  std::vector<NamedId> names = {
       {"image", marks.placeholder, &Ids::image, &Ids::set_image},
       {"video", video, &Ids::video, &Ids::set_video},
       {"vision_start", marks.before, &Ids::vision_start,
@@ -53,6 +53,11 @@ std::vector<NamedId> NamedIds(const v1::Model& model) {
       {"end_of_text", end_of_text, &Ids::end_of_text, &Ids::set_end_of_text},
       {"pad", end_of_text, &Ids::pad, &Ids::set_pad},
   };
+  if (model.token_ids().has_audio()) {
+    names.push_back({"audio", GetAudioFamily(model)->marks().placeholder(),
+                     &Ids::audio, &Ids::set_audio});
+  }
+  return names;
 }
 
 bool IsOfChatMl(const NamedId& named) {
@@ -125,23 +130,41 @@ absl::StatusOr<int32_t> FamilyId(const char* key, int32_t given,
                    "; give the tokenizer of its checkpoint, or the id"));
 }
 
+// The id that stands for sound, of a model that takes it: its own, else the
+// tokenizer's. A model whose marks or ids nobody knows has none, and samples
+// with sound are refused.
+void FindAudioId(const Tokenizer& tokenizer, v1::Model* model) {
+  const v1::AudioFamily* audio = GetAudioFamily(*model);
+  if (audio == nullptr) return;
+  v1::TokenIds* ids = model->mutable_token_ids();
+  if (ids->has_audio() || audio->marks().placeholder().empty()) return;
+  if (const auto id = tokenizer.SpecialTokenId(audio->marks().placeholder())) {
+    ids->set_audio(*id);
+  }
+}
+
 // Fills in the ids that a job needs and nobody gives: placeholder, end of text,
 // padding, and ids of the chat template.
 absl::Status FindIds(const Tokenizer& tokenizer, v1::Model* model) {
   v1::TokenIds* ids = model->mutable_token_ids();
   const std::vector<NamedId> names = NamedIds(*model);
   const std::string& placeholder = names[0].content;
-  if (placeholder.empty()) {
+  const v1::ModelProfile* profile = GetProfile(*model);
+  const bool has_images =
+      profile == nullptr || TakesImages(*profile) || HasOtherImages(*model);
+  if (has_images && placeholder.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.image_family.marks.placeholder: found none, so images of ",
         model->image_family().name(),
         " would stand in no text; wanted the token that the model replaces by "
         "an image's features"));
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      const int32_t image,
-      FamilyId("image", ids->image(), placeholder, tokenizer, *model));
-  ids->set_image(image);
+  if (has_images) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const int32_t image,
+        FamilyId("image", ids->image(), placeholder, tokenizer, *model));
+    ids->set_image(image);
+  }
   const std::optional<Tokenizer::ModelIds> own = tokenizer.model_ids();
   if (ids->end_of_text() < 0 && own && own->end_of_text >= 0) {
     ids->set_end_of_text(own->end_of_text);
@@ -172,6 +195,7 @@ absl::Status FindIds(const Tokenizer& tokenizer, v1::Model* model) {
 // No other token may have the id of the image placeholder.
 absl::Status CheckImageId(const v1::Model& model) {
   const v1::TokenIds& ids = model.token_ids();
+  if (ids.image() < 0) return absl::OkStatus();
   for (const NamedId& named : NamedIds(model)) {
     if (named.get == &v1::TokenIds::image ||
         (ids.*named.get)() != ids.image()) {
@@ -244,6 +268,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
   } else if (model->has_image_family()) {
     BALLAST_RETURN_IF_ERROR(FindIds(*tokenizer, model));
   }
+  FindAudioId(*tokenizer, model);
   BALLAST_RETURN_IF_ERROR(CheckImageId(*model));
   if (IsCheckpointTemplate(model->chat_template())) {
     BALLAST_ASSIGN_OR_RETURN(auto opened, OpenTemplate(model));

@@ -156,6 +156,7 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       model.reasoning() > v1::Model::REASONING_TEMPLATE
           ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
           : "",
+      ids.has_audio() ? absl::StrCat("\naudio=", ids.audio()) : "",
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
       family,
       // A recipe that only makes pixels changes no text.

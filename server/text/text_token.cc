@@ -89,9 +89,11 @@ TextSample ExpandTokens(const TextTokens& text, const v1::TokenIds& token_ids) {
   for (const TextToken& token : text.tokens) {
     if (token.kind == Kind::kImage) {
       const size_t run = text.runs[token.id];
-      const bool is_video = static_cast<size_t>(token.id) >= text.first_video;
-      sample.ids.insert(sample.ids.end(), run,
-                        is_video ? token_ids.video() : token_ids.image());
+      const auto number = static_cast<size_t>(token.id);
+      const int32_t id = number >= text.first_sound   ? token_ids.audio()
+                         : number >= text.first_video ? token_ids.video()
+                                                      : token_ids.image();
+      sample.ids.insert(sample.ids.end(), run, id);
       sample.labels.insert(sample.labels.end(), run, kUnsupervised);
     } else {
       sample.ids.push_back(token.id);

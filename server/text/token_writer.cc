@@ -99,7 +99,7 @@ void TokenWriter::AddImage(const ImagePieces& pieces) {
     tokens_.push_back(
         {static_cast<int32_t>(runs_.size()), Kind::kImage, turn_});
     runs_.push_back(static_cast<uint32_t>(piece.placeholders));
-    is_video_.push_back(piece.is_video);
+    kinds_.push_back(piece.is_sound ? 2 : piece.is_video ? 1 : 0);
   }
 }
 
@@ -142,6 +142,13 @@ void TokenWriter::EncodePending() {
           kImageMark, ", of a video ", kVideoMark));
       return;
     }
+    if (token_ids_->has_audio() && ids_[i] == token_ids_->audio()) {
+      status_ = DataFaultError(absl::StrCat(
+          "the text spells out token ", ids_[i],
+          ", which stands for a part of a sound; the mark of one is ",
+          kAudioMark));
+      return;
+    }
     const Stretch& stretch =
         is_mixed ? GetStretch(i == 0 ? 0 : ends_[i - 1], ends_[i], &at)
                  : stretches_[0];
@@ -158,10 +165,11 @@ absl::StatusOr<TextTokens> TokenWriter::Finish() && {
   text.tokens = std::move(tokens_);
   // Images come first among the runs.
   std::vector<int32_t> numbers(runs_.size());
-  for (const bool videos : {false, true}) {
-    if (videos) text.first_video = text.runs.size();
+  for (const uint8_t kind : {0, 1, 2}) {
+    if (kind == 1) text.first_video = text.runs.size();
+    if (kind == 2) text.first_sound = text.runs.size();
     for (size_t i = 0; i < runs_.size(); ++i) {
-      if (is_video_[i] != videos) continue;
+      if (kinds_[i] != kind) continue;
       numbers[i] = static_cast<int32_t>(text.runs.size());
       text.runs.push_back(runs_[i]);
     }

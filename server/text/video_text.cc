@@ -59,6 +59,25 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
   return text;
 }
 
+VideoText TextOfClip(uint64_t tokens) {
+  VideoText clip;
+  clip.run_tokens = static_cast<uint32_t>(tokens);
+  clip.is_sound = true;
+  return clip;
+}
+
+ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio) {
+  ImagePieces pieces;
+  if (!audio.marks().before().empty()) {
+    pieces.push_back({0, audio.marks().before()});
+  }
+  pieces.push_back({clip.run_tokens, "", false, /*is_sound=*/true});
+  if (!audio.marks().after().empty()) {
+    pieces.push_back({0, audio.marks().after()});
+  }
+  return pieces;
+}
+
 ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
                         bool has_own_id) {
   ImagePieces pieces;
@@ -124,50 +143,69 @@ absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<bool>> MarkFrames(
-    size_t images, size_t videos, absl::Span<std::string* const> texts) {
-  std::vector<bool> order;
+absl::StatusOr<std::vector<MarkOf>> MarkFrames(
+    size_t images, size_t videos, absl::Span<std::string* const> texts,
+    std::optional<size_t> clips) {
+  std::vector<MarkOf> order;
   for (std::string* text : texts) {
     std::string marked;
     absl::string_view rest = *text;
     while (true) {
       const size_t image = rest.find(kImageMark);
       const size_t video = rest.find(kVideoMark);
-      if (image == rest.npos && video == rest.npos) break;
-      const bool is_video = video < image;
-      order.push_back(is_video || (images == 0 && videos != 0));
-      absl::StrAppend(&marked, rest.substr(0, std::min(image, video)),
-                      kImageMark);
-      rest.remove_prefix(is_video ? video + kVideoMark.size()
-                                  : image + kImageMark.size());
+      const size_t sound =
+          clips.has_value() ? rest.find(kAudioMark) : rest.npos;
+      const size_t first = std::min({image, video, sound});
+      if (first == rest.npos) break;
+      absl::string_view mark = kImageMark;
+      if (first == sound) {
+        order.push_back(MarkOf::kSound);
+        mark = kAudioMark;
+      } else if (first == video || (images == 0 && videos != 0)) {
+        order.push_back(MarkOf::kVideo);
+        if (first == video) mark = kVideoMark;
+      } else {
+        order.push_back(MarkOf::kImage);
+      }
+      absl::StrAppend(&marked, rest.substr(0, first), kImageMark);
+      rest.remove_prefix(first + mark.size());
     }
     absl::StrAppend(&marked, rest);
     *text = std::move(marked);
   }
+  const size_t sounds = clips.value_or(0);
   if (order.empty()) {
-    order.assign(images, false);
-    order.resize(images + videos, true);
+    order.assign(images, MarkOf::kImage);
+    order.resize(images + videos, MarkOf::kVideo);
+    order.resize(images + videos + sounds, MarkOf::kSound);
     return order;
   }
-  const size_t video_marks = std::count(order.begin(), order.end(), true);
-  const size_t image_marks = order.size() - video_marks;
-  if (image_marks == images && video_marks == videos) return order;
+  const auto count = [&order](MarkOf of) -> size_t {
+    return std::count(order.begin(), order.end(), of);
+  };
+  if (count(MarkOf::kImage) == images && count(MarkOf::kVideo) == videos &&
+      count(MarkOf::kSound) == sounds) {
+    return order;
+  }
+  const std::string of_sound =
+      clips.has_value()
+          ? absl::StrCat(", ", count(MarkOf::kSound), " ", kAudioMark)
+          : "";
   return DataFaultError(absl::StrCat(
-      "text has ", image_marks, " ", kImageMark, " and ", video_marks, " ",
-      kVideoMark, " marks, the sample has ", images, " images and ", videos,
-      " videos; each mark stands for one"));
+      "text has ", count(MarkOf::kImage), " ", kImageMark, " and ",
+      count(MarkOf::kVideo), " ", kVideoMark, of_sound,
+      " marks, the sample has ", images, " images and ", videos, " videos",
+      clips.has_value() ? absl::StrCat(" and ", sounds, " clips of sound") : "",
+      "; each mark stands for one"));
 }
 
-std::vector<uint32_t> ImagesBehindVideos(const std::vector<bool>& order) {
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order) {
   std::vector<uint32_t> behind;
-  auto images =
-      static_cast<uint32_t>(std::count(order.begin(), order.end(), false));
-  for (const bool is_video : order) {
-    if (is_video) {
-      behind.push_back(images);
-    } else {
-      --images;
-    }
+  auto images = static_cast<uint32_t>(
+      std::count(order.begin(), order.end(), MarkOf::kImage));
+  for (const MarkOf of : order) {
+    if (of == MarkOf::kVideo) behind.push_back(images);
+    if (of == MarkOf::kImage) --images;
   }
   return behind;
 }

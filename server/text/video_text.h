@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/audio_family.pb.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
@@ -33,10 +35,17 @@ struct VideoText {
   // LLaVA-Video: what tells the times of its frames, behind the run and a line
   // feed; empty: nothing.
   std::string times = "";
+  // It is a clip of sound: one run between the model's marks of it.
+  bool is_sound = false;
 };
 
 // The text of a planned video, as the processor of `rule` writes it.
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
+
+// What stands for a clip of sound of so many tokens.
+VideoText TextOfClip(uint64_t tokens);
+// Its pieces.
+ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio);
 
 // The pieces of the text of a video: for each run the text before it and,
 // between the model's marks of an image, its placeholders (InternVL: "Frame1:
@@ -61,17 +70,22 @@ absl::Status CheckLlavaVideos(size_t images, size_t videos,
 // system turn before it, or none).
 absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns);
 
-// Replaces the marks of videos in the texts of one sample by image marks, and
-// returns for each mark in order whether it was a video's. In a sample of
-// videos alone `<image>` stands for a video, too. Texts without any mark stay
-// as they are: images come first. Errors: INVALID_ARGUMENT (another number of
-// marks than images or videos).
-absl::StatusOr<std::vector<bool>> MarkFrames(
-    size_t images, size_t videos, absl::Span<std::string* const> texts);
+// What a mark in a text stands for.
+enum class MarkOf : uint8_t { kImage, kVideo, kSound };
+
+// Replaces the marks of videos and of sound in the texts of one sample by image
+// marks, and returns for each mark in order what it was. In a sample of videos
+// alone `<image>` stands for a video, too. Texts without any mark stay as they
+// are: images come first, then videos, then sound. `clips`, of sound; nullopt:
+// their marks are text. Errors: INVALID_ARGUMENT (another number of marks than
+// images, videos or clips).
+absl::StatusOr<std::vector<MarkOf>> MarkFrames(
+    size_t images, size_t videos, absl::Span<std::string* const> texts,
+    std::optional<size_t> clips = std::nullopt);
 
 // For each video of an order that MarkFrames returned, the number of images
 // behind it.
-std::vector<uint32_t> ImagesBehindVideos(const std::vector<bool>& order);
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order);
 
 }  // namespace ballast
 

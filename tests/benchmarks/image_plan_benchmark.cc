@@ -46,7 +46,7 @@ void BM_Plan(benchmark::State& state, const std::string& name) {
 }
 
 const bool kRegistered = [] {
-  for (const std::string& name : ProfileNames()) {
+  for (const std::string& name : ProfileNames(TakesImages)) {
     benchmark::RegisterBenchmark(("BM_Plan/" + name).c_str(), BM_Plan, name);
   }
   return true;

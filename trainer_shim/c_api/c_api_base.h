@@ -53,7 +53,8 @@ BALLAST_API const char* ballast_last_error(void);
 
 typedef enum ballast_module {
   BALLAST_MODULE_VISION = 1,
-  BALLAST_MODULE_LANGUAGE = 2
+  BALLAST_MODULE_LANGUAGE = 2,
+  BALLAST_MODULE_AUDIO = 3
 } ballast_module;
 
 /* The memory that batches are made in. */

@@ -79,10 +79,17 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
                 plan.layout, /*has_block=*/true, batch);
   batch->Reserve();
   BALLAST_RETURN_IF_ERROR(CheckRecords(plan.exchange, block, batch));
-  if (GetMedia(role_.module()) == Media::kImages) {
-    BALLAST_RETURN_IF_ERROR(PackImages(plan, block, batch));
-  } else {
-    PackLanguage(plan, block, batch);
+  switch (GetMedia(role_.module())) {
+    case Media::kImages:
+      BALLAST_RETURN_IF_ERROR(PackImages(plan, block, batch));
+      break;
+    case Media::kSound:
+      PackSound(plan, block, batch);
+      break;
+    case Media::kText:
+    case Media::kNone:
+      PackLanguage(plan, block, batch);
+      break;
   }
   batch->pack_time = Clock::Real()->Now() - packing - batch->decode_time;
   return absl::OkStatus();
@@ -140,6 +147,19 @@ void BatchAssembler::PackLanguage(const Plan& plan,
         {GetBuffer(owned, block) + owned.payload, owned.expected.tokens});
   }
   PackText(texts_, shape_.pad_id, batch);
+}
+
+void BatchAssembler::PackSound(const Plan& plan,
+                               absl::Span<const uint8_t> block,
+                               PackedBatch* batch) {
+  frames_.clear();
+  for (const OwnedSample& owned : plan.exchange.owned) {
+    for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
+      frames_.push_back(GetBuffer(owned, block) + owned.payload +
+                        plan.exchange.images[owned.first_image + k].data);
+    }
+  }
+  PackClips(frames_, batch);
 }
 
 absl::Status BatchAssembler::PackImages(const Plan& plan,

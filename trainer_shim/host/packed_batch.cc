@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <vector>
@@ -69,6 +70,7 @@ void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
 struct Items {
   uint32_t crops = 0;
   uint32_t videos = 0;
+  uint32_t clips = 0;  // of sound
 };
 
 absl::Span<const FieldTable::Field> GetFields(const BatchInfo& info) {
@@ -84,6 +86,7 @@ std::map<uint64_t, Items> GetItems(const v1::StepSchedule& schedule) {
     const std::vector<uint32_t> first = GetFirstEntries(micro_batch).image;
     for (int i = 0; i < micro_batch.position_size(); ++i) {
       Items& items = all[micro_batch.position(i)];
+      if (!micro_batch.clips().empty()) items.clips = micro_batch.clips(i);
       for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
         if (GridT(micro_batch, k) != 0 &&
             micro_batch.seconds_per_patch(k) > 0) {
@@ -151,6 +154,7 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
   const auto positions = batch.Get<int64_t>("position_ids");
   uint64_t crop = 0;
   uint64_t video = 0;
+  uint64_t clip = 0;
   std::vector<std::string> digests;
   for (size_t i = 0; i < batch.samples.size(); ++i) {
     Digest digest;
@@ -187,6 +191,16 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
     for (uint32_t left = of.videos; left > 0 && batch.videos.listed;
          --left, ++video) {
       AddVideo(batch, video, &digest);
+    }
+    for (uint32_t left = of.clips; left > 0 && batch.clips.listed;
+         --left, ++clip) {
+      const ClipLayout& clips = batch.clips;
+      const uint64_t first = uint64_t{clips.width} * clips.cu_rows[clip];
+      const uint64_t end = uint64_t{clips.width} * clips.cu_rows[clip + 1];
+      digest.Add("audio_feature_lengths", clips.frames.data() + clip, 1);
+      digest.Add("input_features",
+                 batch.Get<float>("input_features").data() + first,
+                 end - first);
     }
     digests.push_back(digest.Hex());
   }
@@ -322,6 +336,19 @@ void PackVision(absl::Span<const ImagePiece> pieces,
                reinterpret_cast<float*>(out) + first);
     }
   }
+}
+
+void PackClips(absl::Span<const uint8_t* const> clips, PackedBatch* batch) {
+  uint8_t* const out = batch->MutableBytes("input_features");
+  if (out == nullptr) return;
+  const ClipLayout& layout = batch->clips;
+  const uint64_t row = uint64_t{layout.width} * sizeof(float);
+  for (size_t i = 0; i < clips.size(); ++i) {
+    std::memcpy(out + row * layout.cu_rows[i], clips[i],
+                row * (layout.cu_rows[i + 1] - layout.cu_rows[i]));
+  }
+  const uint64_t packed = layout.cu_rows[clips.size()];
+  std::memset(out + row * packed, 0, row * (layout.cu_rows.back() - packed));
 }
 
 void PackVideos(absl::Span<const uint8_t* const> frames,

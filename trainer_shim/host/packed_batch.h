@@ -73,7 +73,8 @@ std::string ComputeDigest(const PackedBatch& batch);
 // XXH3-128 over each sample's part of the tensors, in packing order: the digest
 // of a sample does not depend on the batch's other samples. Language: this
 // context rank's part of its ids, labels, mask and positions. Vision: its
-// images' grids and pixels. As ComputeDigest, in 32 hexadecimal digits.
+// images' grids and pixels. Audio: its clips' lengths and features. As
+// ComputeDigest, in 32 hexadecimal digits.
 std::vector<std::string> SampleDigests(const PackedBatch& batch);
 
 // Packing in host memory, for the host backend and as the reference for the
@@ -102,6 +103,10 @@ struct ImagePiece {
 // that batch->vision gives crop i, with grid_t 1.
 void PackVision(absl::Span<const ImagePiece> pieces,
                 const NormaliseTable& table, PackedBatch* batch);
+
+// Fills the features of sound, if `batch` has them, from those of each clip of
+// batch->clips; those of a dummy clip, the last, are zeroed.
+void PackClips(absl::Span<const uint8_t* const> clips, PackedBatch* batch);
 
 // Fills the pixels of batch->videos, if `batch` has them. `frames[i]` are the
 // pixels of the rank's frame number i, [height, width, 3]; the distance between

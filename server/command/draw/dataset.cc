@@ -54,7 +54,8 @@ const char* SourceText(DatasetFormat format) {
 
 }  // namespace
 
-std::string DatasetConfigText(DatasetFormat format) {
+std::string DatasetConfigText(DatasetFormat format, Preset preset) {
+  const bool is_sound = preset == Preset::kSpeech;
   // Four images of max_pixels take 4096 tokens, and the words of a generated
   // sample at most 5000, or 3500 with images: max_tokens is never reached.
   return absl::StrCat(
@@ -64,10 +65,13 @@ sources:
   - {name: docs, )",
       SourceText(format), R"(}
 order: {seed: 1234, shuffle: true}
-model: {profile: qwen2_5_vl, tokenizer: bytes, chat_template: chatml, min_pixels: 3136, max_pixels: 802816}
+model: {profile: )",
+      is_sound ? "qwen2_5_omni" : "qwen2_5_vl",
+      R"(, tokenizer: bytes, chat_template: chatml, min_pixels: 3136, max_pixels: 802816}
 batch: {global: 32, micro: 16, max_tokens: 8192}
 topology:
-  modules: {vision: {dp: 4}, language: {dp: 4}}
+  modules: {)",
+      is_sound ? "audio" : "vision", R"(: {dp: 4}, language: {dp: 4}}
 balance: {delivery: exchange}
 serve: {listen: ["127.0.0.1:7070"]}
 )");
@@ -141,6 +145,12 @@ class TarShard final : public ShardWriter {
           tar_->Add(absl::StrCat(key, place, ".", FileExtension(image.format)),
                     image.bytes));
     }
+    for (size_t i = 0; i < sample.sounds.size(); ++i) {
+      const std::string place =
+          sample.sounds.size() > 1 ? absl::StrCat(".", i) : "";
+      BALLAST_RETURN_IF_ERROR(
+          tar_->Add(absl::StrCat(key, place, ".wav"), sample.sounds[i]));
+    }
     return tar_->Add(absl::StrCat(key, ".json"), sample.conversation);
   }
 
@@ -205,11 +215,29 @@ class LineShard final : public ShardWriter {
     if (!absl::ConsumePrefix(&rest, "{")) {
       return absl::InternalError("a drawn conversation is no JSON object");
     }
-    const std::string images =
-        paths.empty() ? ""
-                      : absl::StrCat("\"image\": [\"",
-                                     absl::StrJoin(paths, "\", \""), "\"], ");
-    return lines_.Write(absl::StrCat("{", images, rest, "\n"));
+    std::vector<std::string> sounds;
+    if (!sample.sounds.empty()) {
+      std::error_code error;
+      const std::string folder = absl::StrCat(directory_, "/sounds");
+      fs::create_directories(folder, error);
+      if (error) return FileError(error.value(), "make the directory", folder);
+    }
+    for (const std::string& wav : sample.sounds) {
+      sounds.push_back(
+          absl::StrFormat("sounds/%06d.%d.wav", number, sounds.size()));
+      BALLAST_ASSIGN_OR_RETURN(File file, File::Create(absl::StrCat(
+                                              directory_, "/", sounds.back())));
+      BALLAST_RETURN_IF_ERROR(file.Write(wav));
+    }
+    const auto list = [](const char* key,
+                         const std::vector<std::string>& files) {
+      return files.empty()
+                 ? ""
+                 : absl::StrCat("\"", key, "\": [\"",
+                                absl::StrJoin(files, "\", \""), "\"], ");
+    };
+    return lines_.Write(absl::StrCat("{", list("image", paths),
+                                     list("audio", sounds), rest, "\n"));
   }
 
   const std::string directory_;
@@ -262,6 +290,8 @@ absl::Status WriteShard(const DatasetOptions& options, uint64_t shard,
       for (const DrawnImage& image : drawn->images) {
         report->bytes += image.bytes.size();
       }
+      report->sounds += drawn->sounds.size();
+      for (const std::string& wav : drawn->sounds) report->bytes += wav.size();
       samples.push_back(*std::move(drawn));
     }
     BALLAST_RETURN_IF_ERROR(writer->Add(samples, begin));
@@ -322,7 +352,7 @@ absl::Status WriteConfig(const DatasetOptions& options, bool* wrote) {
   if (error) return FileError(error.value(), "look for", path);
   if (!*wrote) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(File file, File::Create(path));
-  return file.Write(DatasetConfigText(options.format));
+  return file.Write(DatasetConfigText(options.format, options.preset));
 }
 
 }  // namespace
@@ -331,6 +361,11 @@ absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options) {
   if (options.samples == 0 || options.shard_samples == 0) {
     return absl::InvalidArgumentError(
         "a dataset has at least one sample, and a shard too");
+  }
+  if (options.preset == Preset::kSpeech &&
+      options.format == DatasetFormat::kParquet) {
+    return absl::UnimplementedError(
+        "sound is drawn as tars, JSON lines or Energon, not as Parquet");
   }
   DatasetReport report;
   report.shards = (options.samples - 1) / options.shard_samples + 1;

@@ -18,7 +18,8 @@ const char* ShardExtension(DatasetFormat format);
 
 // The configuration file written next to a generated dataset: a server on a
 // loopback port for a job of dp 4, four samples a rank in each micro-batch.
-std::string DatasetConfigText(DatasetFormat format);
+std::string DatasetConfigText(DatasetFormat format,
+                              Preset preset = Preset::kMixed);
 
 struct DatasetOptions {
   std::string directory;
@@ -35,8 +36,9 @@ struct DatasetOptions {
 
 struct DatasetReport {
   uint64_t images = 0;
+  uint64_t sounds = 0;
   uint64_t shards = 0;
-  // Total bytes of images and conversations.
+  // Total bytes of images, sounds and conversations.
   uint64_t bytes = 0;
   // True if ballast.yaml was written; an existing one is kept.
   bool wrote_config = false;
@@ -56,8 +58,8 @@ struct DatasetReport {
 // one. Blocks on the disk; generates with one thread a core. Errors:
 // INVALID_ARGUMENT (no samples, over a million shards); FAILED_PRECONDITION
 // (the directory contains shards that this dataset would not overwrite: both
-// would be read as one); UNIMPLEMENTED (this build has no Parquet); as the file
-// system.
+// would be read as one); UNIMPLEMENTED (this build has no Parquet; sound in
+// Parquet); as the file system.
 absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options);
 
 }  // namespace ballast

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "server/command/draw/draw_page.h"
 #include "server/command/draw/draw_scene.h"
+#include "server/command/draw/draw_sound.h"
 #include "server/command/draw/prose.h"
 #include "server/command/draw/random.h"
 #include "server/command/draw/receipt.h"
@@ -51,7 +52,7 @@ constexpr int kMaxTurns = 3;
 constexpr size_t kShortAnswer = 120;
 
 int ImageCount(Preset preset, Random* random) {
-  if (preset == Preset::kText) return 0;
+  if (preset == Preset::kText || preset == Preset::kSpeech) return 0;
   const uint32_t draw = random->Below(100);
   if (preset == Preset::kReceipts) return draw < 88 ? 1 : 2;
   return draw < 15 ? 0 : draw < 65 ? 1 : draw < 85 ? 2 : draw < 95 ? 3 : 4;
@@ -145,8 +146,9 @@ absl::StatusOr<Preset> ParsePreset(absl::string_view name) {
   if (name == "receipts") return Preset::kReceipts;
   if (name == "mixed") return Preset::kMixed;
   if (name == "text") return Preset::kText;
+  if (name == "speech") return Preset::kSpeech;
   return absl::InvalidArgumentError(absl::StrCat(
-      "unknown preset '", name, "'; wanted receipts, mixed or text"));
+      "unknown preset '", name, "'; wanted receipts, mixed, text or speech"));
 }
 
 absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
@@ -168,7 +170,15 @@ absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
     sample.images.push_back(std::move(image));
     topics.push_back(std::move(picture.questions));
   }
-  if (images == 0) {
+  if (preset == Preset::kSpeech) {
+    const int sounds = random.Chance(20) ? 2 : 1;
+    for (int i = 0; i < sounds; ++i) {
+      Sound sound = DrawSound(&random);
+      absl::StrAppend(&opening, "<audio>\n");
+      sample.sounds.push_back(std::move(sound.wav));
+      if (i == 0) topics.push_back(std::move(sound.questions));
+    }
+  } else if (images == 0) {
     Passage passage = MakePassage(&random);
     opening = absl::StrCat(passage.text, "\n\n");
     topics.push_back(std::move(passage.questions));

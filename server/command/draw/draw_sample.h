@@ -29,10 +29,11 @@ enum class Preset {
   kMixed,     // receipts, pages, tables and scenes in three file formats, 0..4
               // a sample
   kText,      // no images
+  kSpeech,    // a clip of sound a sample, and sometimes two; no images
 };
 
-// Parses `receipts`, `mixed` or `text`. Errors: INVALID_ARGUMENT naming all
-// three.
+// Parses `receipts`, `mixed`, `text` or `speech`. Errors: INVALID_ARGUMENT
+// naming them all.
 absl::StatusOr<Preset> ParsePreset(absl::string_view name);
 
 inline constexpr int kMaxBytesSaid = 5000;
@@ -47,10 +48,11 @@ struct DrawnImage {
 
 struct DrawnSample {
   std::vector<DrawnImage> images;
+  std::vector<std::string> sounds;  // WAV files
   // One to three questions and answers, as `from` (system, human, gpt) and
-  // `value`, with an `<image>` mark for each image in the first question. The
-  // values take at most kMaxBytesSaid bytes, or kMaxBytesSaidOfImages if
-  // there are images.
+  // `value`, with an `<image>` mark for each image, or an `<audio>` mark for
+  // each sound, in the first question. The values take at most kMaxBytesSaid
+  // bytes, or kMaxBytesSaidOfImages if there are images.
   std::vector<std::pair<std::string, std::string>> turns;
   // The same as the JSON of a LLaVA conversation.
   std::string conversation;

@@ -186,6 +186,7 @@ std::string ViewJson(const SampleView& view) {
                {"images", Json::array()},
                {"videos", Json::array()},
                {"crops", Json::array()},
+               {"clips", Json::array()},
                {"runs", Json::array()}};
   for (const SampleView::Share& share : view.shares) {
     json["modules"].push_back({{"module", ModuleName(share.module)},
@@ -199,6 +200,11 @@ std::string ViewJson(const SampleView& view) {
   for (const SampleView::Crop& crop : view.crops) {
     json["crops"].push_back(CropJson(crop));
   }
+  for (const SampleView::Clip& clip : view.clips) {
+    json["clips"].push_back({{"frames", clip.frames},
+                             {"width", clip.width},
+                             {"height", clip.height}});
+  }
   for (const SampleView::Video& video : view.videos) {
     json["videos"].push_back({{"width", video.width},
                               {"height", video.height},
@@ -211,6 +217,7 @@ std::string ViewJson(const SampleView& view) {
                             {"tokens", run.tokens},
                             {"image", run.image},
                             {"video", run.video},
+                            {"sound", run.sound},
                             {"supervised", run.supervised},
                             {"text", run.text}});
   }

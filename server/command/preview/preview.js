@@ -89,14 +89,19 @@ function showPictures(view, place) {
     image.fault ? null : el('a', {href: '/api/crops?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'with its crops'))));
   const videos = view.videos.map((video, i) => el('figure', {}, el('figcaption', {},
     `video ${i} as stored: ${video.width} × ${video.height} px, ${grouped(video.frames)} frames, ${video.fps.toFixed(2)} a second, ${video.codec}`)));
-  $('crops').replaceChildren(...crops, ...stored, ...videos);
-  $('pictures').hidden = crops.length + stored.length + videos.length === 0;
+  const clips = view.clips.map((clip, i) => el('figure', {},
+    el('div', {class: 'picture'},
+      el('img', {src: '/api/clip?' + query({...place, clip: i}), alt: `features of sound ${i}`, width: clip.width, height: clip.height})),
+    el('figcaption', {}, `sound ${i}: ${grouped(clip.frames)} frames that count of ${grouped(clip.width)}, ${clip.height} mel bins`)));
+  $('crops').replaceChildren(...crops, ...clips, ...stored, ...videos);
+  $('pictures').hidden = crops.length + clips.length + stored.length + videos.length === 0;
 }
 function showText(view) {
   let image = 0;
   let video = 0;
-  $('text').replaceChildren(...view.runs.map(run => run.image || run.video
-    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : `video tokens ${++video}: `) + grouped(run.tokens))
+  let sound = 0;
+  $('text').replaceChildren(...view.runs.map(run => run.image || run.video || run.sound
+    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : run.video ? `video tokens ${++video}: ` : `sound tokens ${++sound}: `) + grouped(run.tokens))
     : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text)));
   $('words').hidden = view.runs.length === 0;
 }

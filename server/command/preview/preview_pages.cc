@@ -99,7 +99,7 @@ constexpr absl::Duration kLongestSearch = absl::Seconds(20);
 constexpr size_t kMaxMatches = 20;
 constexpr const char* kPaths[] = {"/api/job",    "/api/find", "/api/image",
                                   "/api/sample", "/api/crop", "/api/crops",
-                                  "/api/search", "/api/rank"};
+                                  "/api/search", "/api/rank", "/api/clip"};
 
 using SharedView = std::shared_ptr<const SampleView>;
 
@@ -216,6 +216,7 @@ class PreviewData {
                              recent_.Get(split, position));
     if (request.path == "/api/sample") return JsonAnswer(ViewJson(*view));
     if (request.path == "/api/crops") return Crops(request, *view);
+    if (request.path == "/api/clip") return Clip(request, *view);
     if (request.path == "/api/crop") return Crop(request, *view);
     return absl::InternalError(
         absl::StrCat(request.path, " is among kPaths and is not answered"));
@@ -328,6 +329,18 @@ class PreviewData {
                        " crops; wanted number ", crop, ", from 0"));
     }
     const SampleView::Crop& found = view.crops[crop];
+    return PngAnswer(found.pixels, found.width, found.height);
+  }
+
+  static absl::StatusOr<HttpResponse> Clip(const HttpRequest& request,
+                                           const SampleView& view) {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t clip, Number(request, "clip"));
+    if (clip >= view.clips.size()) {
+      return absl::OutOfRangeError(
+          absl::StrCat("position ", view.position, " has ", view.clips.size(),
+                       " clips of sound; wanted number ", clip, ", from 0"));
+    }
+    const SampleView::Clip& found = view.clips[clip];
     return PngAnswer(found.pixels, found.width, found.height);
   }
 

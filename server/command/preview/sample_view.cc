@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -72,15 +73,17 @@ std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
   for (uint32_t i = 0; i < ids.size(); ++i) {
     const bool image = special.has_image() && ids[i] == special.image();
     const bool video = special.has_video() && ids[i] == special.video();
+    const bool sound = special.has_audio() && ids[i] == special.audio();
     const bool supervised = i > 0 && labels[i - 1] != kUnsupervised;
     if (runs.empty() || runs.back().image != image ||
-        runs.back().video != video || runs.back().supervised != supervised) {
-      runs.push_back({i, 0, image, video, supervised, ""});
+        runs.back().video != video || runs.back().sound != sound ||
+        runs.back().supervised != supervised) {
+      runs.push_back({i, 0, image, video, supervised, "", sound});
     }
     ++runs.back().tokens;
   }
   for (TokenRun& run : runs) {
-    if (!run.image && !run.video) {
+    if (!run.image && !run.video && !run.sound) {
       run.text =
           GetText(ids.subspan(run.first, run.tokens), special, tokenizer);
     }
@@ -91,6 +94,28 @@ std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
 namespace {
 
 constexpr char kPictures[] = "pictures";  // instead of a codec
+
+// The features of a clip, rows of time in the block, as columns of a picture.
+SampleView::Clip DrawClip(const ImageRecord& record, const uint8_t* data) {
+  SampleView::Clip clip;
+  clip.frames = record.grid_t;
+  clip.height = record.grid_w;
+  clip.width = record.grid_h;
+  std::vector<float> values(size_t{clip.height} * clip.width);
+  std::memcpy(values.data(), data, values.size() * sizeof(float));
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const float scale = *most > *least ? 255 / (*most - *least) : 0;
+  clip.pixels.resize(3 * values.size());
+  for (uint32_t y = 0; y < clip.height; ++y) {
+    for (uint32_t x = 0; x < clip.width; ++x) {
+      const float value =
+          values[size_t{x} * clip.height + (clip.height - 1 - y)] - *least;
+      std::fill_n(clip.pixels.begin() + 3 * (size_t{y} * clip.width + x), 3,
+                  static_cast<uint8_t>(value * scale));
+    }
+  }
+  return clip;
+}
 
 // Every fault is shown, and nothing is replaced.
 v1::Config WithoutPlaceholders(v1::Config config) {
@@ -203,6 +228,12 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
                              image.grid_h,
                              image.grid_w,
                              {rgb, rgb + PixelBytes(image)}});
+    }
+    return absl::OkStatus();
+  }
+  if (GetMedia(module) == Media::kSound) {
+    for (const ImageRecord& record : request.images) {
+      view->clips.push_back(DrawClip(record, data + record.data));
     }
     return absl::OkStatus();
   }

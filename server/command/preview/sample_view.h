@@ -33,12 +33,13 @@ struct TokenRun {
   // not know are written as the model's names for them, "<|im_start|>", or as
   // "<|17|>". Empty for placeholders.
   std::string text;
+  bool sound = false;  // placeholders of a clip of sound
 };
 
 // Splits a sample into the longest runs whose tokens are alike. `labels[i]` is
 // what the model is to predict after token i, -100 if nothing, so it supervises
 // token i + 1; both spans are of one length. `special` are the model's; its
-// `image` and `video` mark placeholders. Pure.
+// `image`, `video` and `audio` mark placeholders. Pure.
 std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
                                     absl::Span<const int32_t> labels,
                                     const v1::TokenIds& special,
@@ -61,6 +62,14 @@ struct SampleView {
     std::vector<uint8_t> pixels;
     // Of a frame of a video; absent: of an image.
     std::optional<Frame> frame = {};
+  };
+  // A clip of sound of the audio block: its features as a grey picture, bright
+  // where they are large, low frequencies below.
+  struct Clip {
+    uint32_t frames = 0;          // that count; the picture has all rows
+    uint32_t height = 0;          // numbers of a row
+    uint32_t width = 0;           // rows
+    std::vector<uint8_t> pixels;  // RGB, as of a Crop
   };
   // A video as the index knows it.
   struct Video {
@@ -103,6 +112,7 @@ struct SampleView {
   std::vector<Share> shares;
   std::vector<TokenRun> runs;
   std::vector<Crop> crops;
+  std::vector<Clip> clips;
   std::vector<Image> images;
   std::vector<Video> videos;
   // Why the sample cannot be built, so that a placeholder would replace it or

@@ -196,9 +196,9 @@ absl::Status CheckBytes(const EnergonContent& content) {
 // A sample as format webdataset reads it.
 absl::StatusOr<EnergonContent> ReadCrude(FileView file,
                                          const EnergonTarSample& sample,
-                                         bool lists) {
+                                         bool lists, bool sounds) {
   WebDatasetReader reader(file, sample.begin, sample.end, /*whole=*/false,
-                          lists);
+                          lists, sounds);
   BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> found,
                            reader.Next());
   if (!found) {
@@ -222,6 +222,9 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
     for (const TarMember& member : video.members) {
       to.parts.push_back({member.name, member.data, member.size});
     }
+  }
+  for (const TarMember& clip : found->clips) {
+    content.clips.push_back({clip.name, clip.data, clip.size});
   }
   // With videos the text's marks are counted when it is measured.
   if (!content.videos.empty()) return content;
@@ -283,8 +286,13 @@ absl::StatusOr<EnergonContent> ReadChatMl(FileView file,
     content.text = absl::StrCat("{\"messages\":", content.text, "}");
   }
   if (const EnergonPart* part = reader.FindPart("audio")) {
-    return Fault("part ", Printable(part->name),
-                 ": sound is not read; leave the samples with sound out");
+    if (EndsWithAny(part->name, {"wav", "flac", "mp3", "ogg", "opus", "m4a"})) {
+      content.clips.push_back(*part);
+    } else {
+      return Fault("part ", Printable(part->name),
+                   ": sound in a pickled list or of another format is not "
+                   "read; wanted wav, flac, mp3, ogg, opus or m4a");
+    }
   }
   if (const EnergonPart* part = reader.FindPart("imgs")) {
     if (!EndsWithAny(part->name, {"jpgs"})) {
@@ -321,9 +329,9 @@ absl::StatusOr<EnergonContent> ReadChatMl(FileView file,
 
 absl::StatusOr<EnergonContent> ReadEnergonContent(
     FileView file, const EnergonTarSample& sample, const EnergonFields& fields,
-    bool lists) {
+    bool lists, bool sounds) {
   if (fields.type == EnergonType::kCrude) {
-    return ReadCrude(file, sample, lists);
+    return ReadCrude(file, sample, lists, sounds);
   }
   BALLAST_RETURN_IF_ERROR(CheckNoTwins(sample));
   if (fields.type == EnergonType::kChatMl) {

@@ -26,16 +26,17 @@ struct EnergonContent {
   // In the order in which the text refers to them.
   std::vector<EnergonPart> images;
   std::vector<EnergonVideo> videos;
+  std::vector<EnergonPart> clips;  // of sound
 };
 
-// Reads the text of `sample`, whose parts are in `file`. `lists` as in
-// WebDatasetReader, for crude samples. Errors:
-// INVALID_ARGUMENT (a field without a part, a part that is not what the field
-// wants, JSON without the key, a mark of a video without one, over the bounds
-// of limits.h); as File::ReadAt.
+// Reads the text of `sample`, whose parts are in `file`. `lists` and `sounds`
+// as in WebDatasetReader, for crude samples. Errors: INVALID_ARGUMENT (a field
+// without a part, a part that is not what the field wants, JSON without the
+// key, a mark of a video without one, over the bounds of limits.h); as
+// File::ReadAt.
 absl::StatusOr<EnergonContent> ReadEnergonContent(
     FileView file, const EnergonTarSample& sample, const EnergonFields& fields,
-    bool lists = true);
+    bool lists = true, bool sounds = true);
 
 }  // namespace ballast
 

@@ -52,6 +52,11 @@ Record GetRecord(const EnergonTarSample& sample, EnergonContent content,
       media.parts.push_back(GetMedium(part));
     }
   }
+  for (const EnergonPart& clip : content.clips) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_sound = true;
+    media.parts.push_back(GetMedium(clip));
+  }
   return record;
 }
 
@@ -171,7 +176,8 @@ class EnergonScan {
     BALLAST_ASSIGN_OR_RETURN(
         EnergonContent content,
         ReadEnergonContent(&file_, sample, folder_.fields,
-                           scanner_.options().read_video != nullptr));
+                           scanner_.options().read_video != nullptr,
+                           scanner_.options().read_sound != nullptr));
     Record record = GetRecord(sample, std::move(content), scanner_.name());
     BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
                                       absl::MakeSpan(record.videos)));

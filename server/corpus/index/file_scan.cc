@@ -69,6 +69,12 @@ FileScanner::FileScanner(std::string name, const File& file,
   scan_.stamp = file.stamp();
 }
 
+void SetFacts(absl::Span<const IndexedVideo> media, RawSample* sample) {
+  const auto clips = media.begin() + CountVideos(media);
+  sample->video_facts.assign(media.begin(), clips);
+  sample->clip_facts.assign(clips, media.end());
+}
+
 absl::Status FileScanner::AddRecord(Record record, const File& file,
                                     const MediaRoot* media,
                                     const CheckImageSize& check_size) {
@@ -92,7 +98,7 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
   sample.text = std::move(record.text);
   sample.fields = std::move(record.fields);
   sample.known_tokens = record.known_tokens;
-  sample.video_facts = facts.videos;
+  SetFacts(facts.videos, &sample);
   OrderVideos(sample, facts.sizes.size(), &facts.videos);
   if (known_) {
     if (const std::optional<TextLengths> lengths = known_(entry, &facts)) {
@@ -117,11 +123,12 @@ absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
 
 void FileScanner::OrderVideos(const RawSample& sample, size_t images,
                               std::vector<IndexedVideo>* videos) const {
-  if (videos->empty()) return;
+  const size_t count = CountVideos(*videos);
+  if (count == 0) return;
   std::vector<uint32_t> behind;
   if (options_->order_videos) behind = options_->order_videos(sample, images);
-  behind.resize(videos->size());
-  for (size_t i = 0; i < videos->size(); ++i) {
+  behind.resize(count);
+  for (size_t i = 0; i < count; ++i) {
     SetImagesBehind(behind[i], &(*videos)[i]);
   }
 }

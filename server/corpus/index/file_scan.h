@@ -65,6 +65,9 @@ struct FileScan {
 using KnownSample = std::function<std::optional<TextLengths>(
     const IndexSampleRecord& record, ImageFacts* facts)>;
 
+// Sets the facts of a sample's videos and clips.
+void SetFacts(absl::Span<const IndexedVideo> media, RawSample* sample);
+
 // Collects the samples of one file. Thread-compatible.
 class FileScanner {
  public:

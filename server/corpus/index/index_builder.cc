@@ -203,7 +203,7 @@ absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   } else {
     absl::ConsumePrefix(&key, absl::StrCat(scanner.name(), ": "));
   }
-  sample->video_facts.assign(facts.videos.begin(), facts.videos.end());
+  SetFacts(facts.videos, &*sample);
   return scanner.Add(record, key, *sample, facts);
 }
 
@@ -382,7 +382,10 @@ AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
   for (IndexSampleRecord& sample : contents.left_out) {
     sample.first_image += images.sizes.size();
   }
-  report.videos = images.videos.size();
+  report.clips =
+      std::count_if(images.videos.begin(), images.videos.end(),
+                    [](const IndexedVideo& one) { return one.is_sound(); });
+  report.videos = images.videos.size() - report.clips;
   images.Append(left_out_images.view(), contents.samples.size());
   contents.images = std::move(images.sizes);
   contents.marks = std::move(images.marks);

@@ -238,6 +238,7 @@ bool TablesFit(const IndexHeader& header, const IndexMarksHeader& marks,
          Fills(marks.hash_table, marks.num_hashes, sizeof(uint64_t),
                videos.start_table) &&
          videos.num_sample_videos <= videos.num_videos &&
+         videos.num_sample_clips <= videos.num_sample_videos &&
          Fills(videos.start_table, starts, sizeof(uint64_t),
                videos.video_table) &&
          Fills(videos.video_table, videos.num_videos, sizeof(IndexedVideo),
@@ -525,7 +526,11 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
     sample.marks = marks(ordinal);
     sample.rule = rule_;
   }
-  BALLAST_ASSIGN_OR_RETURN(sample.videos, videos(ordinal));
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> media,
+                           videos(ordinal));
+  const size_t count = CountVideos(media);
+  sample.videos = media.first(count);
+  sample.clips = media.subspan(count);
   return sample;
 }
 

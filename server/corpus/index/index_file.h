@@ -155,17 +155,20 @@ class IndexFile final : public SourceIndex {
   std::string encoded_digest() const override;
   ImageMarkCounts mark_counts() const override;
   uint64_t num_videos() const override {
-    return videos_header_->num_sample_videos;
+    return videos_header_->num_sample_videos - videos_header_->num_sample_clips;
+  }
+  uint64_t num_clips() const override {
+    return videos_header_->num_sample_clips;
   }
   bool is_hashed() const override {
     return hashes_header_ != nullptr && hashes_header_->is_hashed != 0;
   }
   absl::StatusOr<absl::Span<const uint64_t>> video_hashes(
       uint64_t ordinal) const override;
-  // Whether any record, left out or not, has a video.
+  // Whether any record, left out or not, has a video or a clip of sound.
   bool has_videos() const { return !videos_.empty(); }
-  // The videos of record `number`, which must be below num_records(). Blocks
-  // and fails as Touch.
+  // The videos, then the clips of sound, of record `number`, which must be
+  // below num_records(). Blocks and fails as Touch.
   absl::StatusOr<absl::Span<const IndexedVideo>> videos(uint64_t number) const;
 
   // Reads the whole file and checks that every page is as it was written, and

@@ -91,7 +91,8 @@ struct IndexVideosHeader {
   // content hashes follow. Without a video both tables are empty.
   uint64_t start_table;
   uint64_t video_table;
-  uint64_t num_sample_videos;  // of samples alone
+  uint32_t num_sample_videos;  // of samples alone
+  uint32_t num_sample_clips;   // of these, clips of sound
 };
 static_assert(sizeof(IndexVideosHeader) == 32);
 // Follows the IndexVideosHeader.

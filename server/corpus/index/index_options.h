@@ -100,6 +100,10 @@ struct IndexOptions {
   ImageJudge judge_image = JudgeHeader;
   // If empty, samples with videos are bad.
   VideoProbe read_video;
+  // Likewise, of clips of sound.
+  VideoProbe read_sound;
+  // Why samples with images are bad; "": they are not.
+  std::string no_images = "";
   // If empty, all images stand before all videos.
   VideoOrder order_videos;
   // An index built with another key is stale.
@@ -140,6 +144,7 @@ struct IndexReport {
   uint64_t samples = 0;
   uint64_t images = 0;
   uint64_t videos = 0;
+  uint64_t clips = 0;  // of sound
   // Of these images, including those whose checks were taken from the old
   // index.
   ImageMarkCounts marks;

@@ -89,9 +89,15 @@ absl::Status CheckTakesVideos(const IndexOptions& options) {
       "llava_video");
 }
 
-absl::Status CheckVideo(const IndexOptions& options, const JsonVideo& named) {
-  BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
-  return CheckClip(named);
+absl::Status CheckVideo(const IndexOptions& options, const VideoMedia& video) {
+  if (!video.is_sound) {
+    BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
+  } else if (!options.read_sound) {
+    return absl::InvalidArgumentError(
+        "sound is not supported for this model.profile; wanted a model with "
+        "sound (docs/audio.md)");
+  }
+  return CheckClip(video.named);
 }
 
 // XXH3-64 of a range of a file.
@@ -172,6 +178,9 @@ absl::StatusOr<MediaProbe::Probed> MediaProbe::Probe(absl::string_view kind,
 }
 
 absl::Status MediaProbe::AddImage(const Medium& image) {
+  if (!options_.no_images.empty()) {
+    return absl::InvalidArgumentError(options_.no_images);
+  }
   BALLAST_ASSIGN_OR_RETURN(const Probed probed, Probe("image", image));
   if (check_size_) {
     BALLAST_RETURN_IF_ERROR(check_size_(image, probed.image.size));
@@ -211,9 +220,12 @@ absl::Status MediaProbe::AddList(const VideoMedia& video) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& video,
-                                                  const JsonVideo& named) {
-  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, options_.read_video(video));
+absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& raw,
+                                                  const VideoMedia& video) {
+  const JsonVideo& named = video.named;
+  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, video.is_sound
+                                                   ? options_.read_sound(raw)
+                                                   : options_.read_video(raw));
   facts.sample_fps = named.fps;
   if (named.start.has_value()) {
     facts.start = *named.start;
@@ -224,7 +236,7 @@ absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& video,
     facts.flags |= IndexedVideo::kHasEnd;
   }
   if (options_.hash) {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t hash, HashVideo(video));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t hash, HashVideo(raw));
     facts_.video_hashes.push_back(hash);
   }
   return facts;
@@ -237,7 +249,7 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
   const auto add = [&]() -> absl::Status {
     const auto add_range = [&](const File& file,
                                ByteRange range) -> absl::Status {
-      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video.named));
+      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video));
       FileView view(&file);
       // Loads one version, for the hash and for the facts.
       if (view.object() != nullptr && range.size <= kMaxSampleBytes) {
@@ -250,8 +262,7 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
       hash_.Add(range.size, head);
       BALLAST_ASSIGN_OR_RETURN(const RawVideo raw,
                                OpenVideo(view, range.offset, range.size));
-      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts,
-                               GetFacts(raw, video.named));
+      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts, GetFacts(raw, video));
       facts_.videos.push_back(facts);
       return absl::OkStatus();
     };
@@ -259,11 +270,10 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
       return add_range(file_, *range);
     }
     if (const auto* bytes = std::get_if<absl::string_view>(&part.place)) {
-      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video.named));
+      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video));
       hash_.Add(bytes->size(), bytes->substr(0, ImagesHash::kHeadBytes));
       BALLAST_ASSIGN_OR_RETURN(const RawVideo raw, VideoInMemory(*bytes, name));
-      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts,
-                               GetFacts(raw, video.named));
+      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts, GetFacts(raw, video));
       facts_.videos.push_back(facts);
       return absl::OkStatus();
     }
@@ -271,7 +281,8 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
     if (named == nullptr) {
       return absl::InternalError("a video in pieces is not indexed");
     }
-    BALLAST_ASSIGN_OR_RETURN(const File file, Open("video", *named));
+    BALLAST_ASSIGN_OR_RETURN(const File file,
+                             Open(video.is_sound ? "sound" : "video", *named));
     name = file.path();
     return add_range(file, {0, file.stamp().size});
   };
@@ -291,11 +302,36 @@ absl::Status CheckMarks(const Record& record) {
   }
 }
 
+namespace {
+
+// As NameClips, of sound alone.
+absl::Status NameSounds(absl::string_view text, absl::Span<VideoMedia> sounds) {
+  if (sounds.empty()) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> parts, ReadAudioParts(text));
+  if (parts.empty()) return absl::OkStatus();
+  if (parts.size() != sounds.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(parts.size(), " parts of type audio and ", sounds.size(),
+                     " sounds; wanted as many"));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    sounds[i].named = std::move(parts[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
-                       absl::Span<VideoMedia> videos) {
-  if (videos.empty() || format != RawSample::TextFormat::kConversation) {
+                       absl::Span<VideoMedia> media) {
+  if (media.empty() || format != RawSample::TextFormat::kConversation) {
     return absl::OkStatus();
   }
+  size_t count = 0;
+  while (count < media.size() && !media[count].is_sound) ++count;
+  BALLAST_RETURN_IF_ERROR(NameSounds(text, media.subspan(count)));
+  const absl::Span<VideoMedia> videos = media.first(count);
+  if (videos.empty()) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips, ReadVideoParts(text));
   if (clips.empty()) return absl::OkStatus();
   if (clips.size() != videos.size()) {

@@ -88,8 +88,8 @@ class MediaProbe {
         left_(left),
         check_size_(std::move(check_size)) {}
 
-  // Adds the next image, or the next video with the clip and rate that the
-  // record says. Errors: INVALID_ARGUMENT (as ProbeImage and
+  // Adds the next image, or the next video or clip of sound with the clip and
+  // rate that the record says. Errors: INVALID_ARGUMENT (as ProbeImage and
   // options.read_video; a clip that ends before it starts; pictures of several
   // sizes; a model without videos; too many bytes); of a file that is missing
   // its kind (data_fault.h), and the archive that is in its place; as
@@ -110,14 +110,14 @@ class MediaProbe {
     uint64_t content_hash = 0;  // 0 unless options.hash
     std::string name;           // for messages
   };
-  // `kind` is "image" or "video", for messages.
+  // `kind` is "image", "video" or "sound", for messages.
   absl::StatusOr<Probed> Probe(absl::string_view kind, const Medium& image);
   absl::StatusOr<Probed> ProbeNamed(absl::string_view kind,
                                     const MediumPath& named);
   absl::StatusOr<File> Open(absl::string_view kind, const MediumPath& named);
   absl::Status AddList(const VideoMedia& video);
-  absl::StatusOr<IndexedVideo> GetFacts(const RawVideo& video,
-                                        const JsonVideo& named);
+  absl::StatusOr<IndexedVideo> GetFacts(const RawVideo& raw,
+                                        const VideoMedia& video);
 
   const IndexOptions& options_;
   const File& file_;
@@ -134,12 +134,12 @@ class MediaProbe {
 // CheckConversation and CheckNoVideoMark.
 absl::Status CheckMarks(const Record& record);
 
-// Gives the videos of a record of a tar file the clips and rates that the parts
-// of its conversation name. Errors: INVALID_ARGUMENT (another number of parts;
-// a part of pictures for a file, or the other way round; another number of
-// pictures; as ReadVideoParts).
+// Gives the videos and the sound of a record of a tar file the clips and rates
+// that the parts of its conversation name. Errors: INVALID_ARGUMENT (another
+// number of parts; a part of pictures for a file, or the other way round;
+// another number of pictures; as ReadVideoParts).
 absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
-                       absl::Span<VideoMedia> videos);
+                       absl::Span<VideoMedia> media);
 
 }  // namespace ballast
 

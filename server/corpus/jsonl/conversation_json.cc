@@ -47,6 +47,7 @@ struct Mentioned {
   std::vector<std::string> images;
   std::vector<std::string> image_parts;  // the path of each, "" without one
   std::vector<JsonVideo> videos;
+  std::vector<JsonVideo> clips;
   bool has_video_mark = false;
 };
 
@@ -71,6 +72,11 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   if (type == "video" || type == "video_url") {
     BALLAST_ASSIGN_OR_RETURN(JsonVideo video, ReadVideoPart(part));
     mentioned->videos.push_back(std::move(video));
+    return absl::OkStatus();
+  }
+  if (type == "audio") {
+    BALLAST_ASSIGN_OR_RETURN(JsonVideo clip, ReadAudioPart(part));
+    mentioned->clips.push_back(std::move(clip));
     return absl::OkStatus();
   }
   if (type == "image" || type == "image_url") {
@@ -338,6 +344,37 @@ absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json) {
   return std::move(mentioned.videos);
 }
 
+absl::StatusOr<std::vector<JsonVideo>> ReadAudioParts(absl::string_view json) {
+  simdjson::dom::parser parser;
+  BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
+  BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
+  return std::move(mentioned.clips);
+}
+
+namespace {
+
+// The clips of sound of an object.
+absl::Status ReadClips(const object& root, std::vector<JsonVideo> parts,
+                       std::vector<JsonVideo>* clips) {
+  BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, clips));
+  if (has_keys) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckNamed("audio", GetPaths(parts), GetPaths(*clips)));
+  }
+  for (JsonVideo& part : parts) {
+    if (!has_keys) {
+      BALLAST_RETURN_IF_ERROR(AddClip(std::move(part), clips));
+    } else if (part.start.has_value() || part.end.has_value()) {
+      return DataFaultError(
+          "a part of type audio has a clip beside a key `audio` or `audios`; "
+          "name its path in the part, and leave out the key");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
@@ -355,6 +392,8 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
     sample.document = std::move(document->text);
     mentioned.has_video_mark = absl::StrContains(sample.document, "<video>");
   }
+  BALLAST_RETURN_IF_ERROR(
+      ReadClips(root, std::move(mentioned.clips), &sample.clips));
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
                            ReadVideoKeys(root, &sample.videos));
   if (has_videos) {

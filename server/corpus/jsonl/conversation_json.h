@@ -29,7 +29,7 @@ namespace ballast {
 // `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
 
-// A video that an object names.
+// A video or a clip of sound that an object names.
 struct JsonVideo {
   std::string path;
   // The pictures that are its frames, in order, instead of a path.
@@ -50,6 +50,8 @@ struct JsonVideo {
 // of a tar file need no path. Other keys that qwen-vl-utils reads there
 // (`nframes`, `max_pixels`, …) are refused by name.
 absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json);
+// Likewise the parts of type audio.
+absl::StatusOr<std::vector<JsonVideo>> ReadAudioParts(absl::string_view json);
 
 // A sample of a jsonl source.
 struct JsonSample {
@@ -71,6 +73,11 @@ struct JsonSample {
   // {"type": "video_url", "video_url": {"url": PATH}}. As the images. A sample
   // without a video has no mark `<video>`.
   std::vector<JsonVideo> videos;
+  // Clips of sound, likewise: from `audio` or `audios`, a string or a list of
+  // strings, or from the parts, as {"type": "audio", "audio": PATH}, or
+  // `audio_url` or `path` for the second key, with `start` and `end` for a
+  // clip.
+  std::vector<JsonVideo> clips;
 };
 
 // Errors: a data fault, also of a document that is not UTF-8, whatever

@@ -54,6 +54,12 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
     if (!media.is_list) media.parts.push_back({"", MediumPath{video.path}});
     media.named = std::move(video);
   }
+  for (JsonVideo& clip : found.clips) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_sound = true;
+    media.parts.push_back({"", MediumPath{clip.path}});
+    media.named = std::move(clip);
+  }
   return record;
 }
 
@@ -170,6 +176,7 @@ class JsonlParser final : public RecordParser {
       if (video.frames.empty()) paths.push_back(video.path);
       paths.insert(paths.end(), video.frames.begin(), video.frames.end());
     }
+    for (const JsonVideo& clip : found->clips) paths.push_back(clip.path);
     return paths;
   }
 

@@ -30,14 +30,15 @@ bool HasKey(const element& part, const char* name) {
 
 // The number of the first key of `names` that is there.
 absl::StatusOr<std::optional<double>> ReadSeconds(
-    const element& part, std::initializer_list<const char*> names) {
+    const element& part, std::initializer_list<const char*> names,
+    const char* medium = "video") {
   for (const char* name : names) {
     element value;
     if (part[name].get(value) != SUCCESS || value.is_null()) continue;
     double number = 0;
     if (value.get(number) != SUCCESS || !(number >= 0)) {
-      return DataFaultError(
-          absl::StrCat("`", name, "` of a video is no number of at least 0"));
+      return DataFaultError(absl::StrCat("`", name, "` of a ", medium,
+                                         " is no number of at least 0"));
     }
     return number;
   }
@@ -193,6 +194,70 @@ absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
     BALLAST_RETURN_IF_ERROR(CheckMediaPath("video", path));
   }
   videos->push_back(std::move(video));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JsonVideo> ReadAudioPart(const element& part) {
+  JsonVideo clip;
+  // Columnar sets have all keys in all parts, most of them null.
+  for (const auto& found : {part["audio"], part["audio_url"]["url"],
+                            part["audio_url"], part["path"]}) {
+    element value;
+    std::string_view path;
+    if (found.get(value) != SUCCESS || value.is_null()) continue;
+    if (value.get(path) != SUCCESS) {
+      return DataFaultError(
+          "a part of type audio names no path; wanted a string");
+    }
+    clip.path = std::string(path);
+    break;
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      clip.start, ReadSeconds(part, {"audio_start", "start"}, "sound"));
+  BALLAST_ASSIGN_OR_RETURN(clip.end,
+                           ReadSeconds(part, {"audio_end", "end"}, "sound"));
+  return clip;
+}
+
+absl::StatusOr<bool> ReadAudioKeys(const object& root,
+                                   std::vector<JsonVideo>* clips) {
+  bool any = false;
+  for (const char* key : {"audio", "audios"}) {
+    element value;
+    if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
+    array list;
+    const bool is_list = value.get(list) == SUCCESS;
+    if (is_list && list.size() == 0) continue;
+    if (any) {
+      return DataFaultError("keys `audio` and `audios`; wanted one of the two");
+    }
+    any = true;
+    std::vector<element> named;
+    if (is_list) {
+      for (const element item : list) named.push_back(item);
+    } else {
+      named.push_back(value);
+    }
+    for (const element& each : named) {
+      std::string_view path;
+      if (each.get(path) != SUCCESS) {
+        return DataFaultError(absl::StrCat(
+            "`", key, "` is neither a string nor a list of strings"));
+      }
+      JsonVideo clip;
+      clip.path = std::string(path);
+      BALLAST_RETURN_IF_ERROR(AddClip(std::move(clip), clips));
+    }
+  }
+  return any;
+}
+
+absl::Status AddClip(JsonVideo clip, std::vector<JsonVideo>* clips) {
+  if (clips->size() == kMaxVideos) {
+    return DataFaultError(absl::StrCat("over ", kMaxVideos, " clips of sound"));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckMediaPath("audio", clip.path));
+  clips->push_back(std::move(clip));
   return absl::OkStatus();
 }
 

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "server/corpus/jsonl/conversation_json.h"
 
-// The videos of a conversation's JSON. All functions return INVALID_ARGUMENT
-// with the reason.
+// The videos and clips of sound of a conversation's JSON. All functions return
+// INVALID_ARGUMENT with the reason.
 namespace ballast {
 
 // The video that a part of type `video` or `video_url` describes. Keys that
@@ -25,6 +25,13 @@ absl::StatusOr<bool> ReadVideoKeys(const simdjson::dom::object& root,
 // Adds a video once its paths are known to be files: at most kMaxVideos, and
 // kMaxImages pictures of all.
 absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos);
+
+// The same for clips of sound: parts of type `audio`, the keys `audio` and
+// `audios`, and at most kMaxVideos clips.
+absl::StatusOr<JsonVideo> ReadAudioPart(const simdjson::dom::element& part);
+absl::StatusOr<bool> ReadAudioKeys(const simdjson::dom::object& root,
+                                   std::vector<JsonVideo>* clips);
+absl::Status AddClip(JsonVideo clip, std::vector<JsonVideo>* clips);
 
 }  // namespace ballast
 

@@ -68,6 +68,7 @@ class MappedRows final : public ParquetRows {
         bytes_(bytes),
         images_(Column(mapping_.images), std::move(pages)),
         videos_(Column(mapping_.videos)),
+        sounds_(Column(mapping_.sounds)),
         turns_(Column(mapping_.turns)),
         filters_(*table_, mapping_.filters) {
     for (const auto* names : {&mapping_.beside, &mapping_.fields}) {
@@ -89,7 +90,12 @@ class MappedRows final : public ParquetRows {
     if (mapping_.shape == TurnShape::kPlaces) return Places(row);
     BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images));
     if (videos_ != nullptr) {
-      BALLAST_RETURN_IF_ERROR(AddVideos(row, &sample.videos));
+      BALLAST_RETURN_IF_ERROR(
+          AddVideos(*videos_, "video", row, &sample.videos));
+    }
+    if (sounds_ != nullptr) {
+      BALLAST_RETURN_IF_ERROR(
+          AddVideos(*sounds_, "sound", row, &sample.sounds));
     }
     if (IsBytes(*turns_->type())) {
       BALLAST_ASSIGN_OR_RETURN(sample.text, WholeText(row));
@@ -107,7 +113,8 @@ class MappedRows final : public ParquetRows {
     BALLAST_RETURN_IF_ERROR(AddNamed(std::move(named.videos), &sample.videos));
     BALLAST_ASSIGN_OR_RETURN(
         sample.text,
-        std::move(json).Finish(sample.images.size(), sample.videos.size()));
+        std::move(json).Finish(sample.images.size(), sample.videos.size(),
+                               sample.sounds.size()));
     return sample;
   }
 
@@ -192,22 +199,26 @@ class MappedRows final : public ParquetRows {
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }
 
-  absl::Status AddVideos(uint64_t row,
-                         std::vector<ParquetVideo>* videos) const {
-    if (ItemType(*videos_->type()) == nullptr) {
-      return AddVideo(*videos_, row, 1, /*may_lack=*/true, videos);
+  // Those of a column of videos or of sound (`medium`, for messages).
+  static absl::Status AddVideos(const arrow::Array& column,
+                                absl::string_view medium, uint64_t row,
+                                std::vector<ParquetVideo>* videos) {
+    if (ItemType(*column.type()) == nullptr) {
+      return AddVideo(column, medium, row, 1, /*may_lack=*/true, videos);
     }
-    const auto items = ListAt(*videos_, row);
+    const auto items = ListAt(column, row);
     if (!items.has_value()) return absl::OkStatus();
     for (int64_t i = items->begin; i < items->end; ++i) {
-      BALLAST_RETURN_IF_ERROR(AddVideo(*items->values, i, i - items->begin + 1,
+      BALLAST_RETURN_IF_ERROR(AddVideo(*items->values, medium, i,
+                                       i - items->begin + 1,
                                        /*may_lack=*/false, videos));
     }
     return absl::OkStatus();
   }
 
   // A struct's `bytes` count before its `path`.
-  static absl::Status AddVideo(const arrow::Array& array, int64_t i,
+  static absl::Status AddVideo(const arrow::Array& array,
+                               absl::string_view medium, int64_t i,
                                int64_t number, bool may_lack,
                                std::vector<ParquetVideo>* videos) {
     std::optional<absl::string_view> bytes;
@@ -228,12 +239,12 @@ class MappedRows final : public ParquetRows {
     if (bytes.has_value()) {
       video.bytes = *bytes;
     } else if (path.has_value()) {
-      BALLAST_RETURN_IF_ERROR(CheckMediaPath("video", *path));
+      BALLAST_RETURN_IF_ERROR(CheckMediaPath(medium, *path));
       video.path = std::string(*path);
     } else if (may_lack) {
       return absl::OkStatus();
     } else {
-      return DataFaultError(absl::StrCat("video ", number, " is null"));
+      return DataFaultError(absl::StrCat(medium, " ", number, " is null"));
     }
     return Append(std::move(video), videos);
   }
@@ -488,6 +499,7 @@ class MappedRows final : public ParquetRows {
   const uint64_t bytes_;
   const RowImages images_;
   const std::shared_ptr<arrow::Array> videos_;  // null: none
+  const std::shared_ptr<arrow::Array> sounds_;  // likewise
   const std::shared_ptr<arrow::Array> turns_;
   const TableFilters filters_;
   // Columns whose values stand beside the turns.

@@ -31,6 +31,7 @@ struct ParquetColumns {
   // The user names the columns one by one.
   bool named = false;
   std::string images;  // empty: samples without images
+  std::string sounds;  // likewise
   std::string turns;
   TurnShape shape = TurnShape::kConversations;
   // Names of sources[].fields, which are columns, or keys of turns where

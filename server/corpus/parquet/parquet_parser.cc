@@ -14,6 +14,7 @@
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/image_probe.h"
+#include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/parquet_file.h"
@@ -32,12 +33,18 @@ const ParquetGroup* GroupAt(absl::Span<const ParquetGroup> groups,
 
 // Gives the videos the clips that the parts of a row's turns have, one for
 // each, if any has one.
-absl::Status NameClips(Record* record) {
-  std::vector<VideoMedia>& videos = record->videos;
-  if (videos.empty() ||
-      record->text_format != RawSample::TextFormat::kConversation) {
+absl::Status NameRowClips(Record* record) {
+  if (record->text_format != RawSample::TextFormat::kConversation) {
     return absl::OkStatus();
   }
+  size_t count = 0;
+  while (count < record->videos.size() && !record->videos[count].is_sound) {
+    ++count;
+  }
+  const auto sounds = absl::MakeSpan(record->videos).subspan(count);
+  BALLAST_RETURN_IF_ERROR(NameClips(record->text_format, record->text, sounds));
+  const auto videos = absl::MakeSpan(record->videos).first(count);
+  if (videos.empty()) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips,
                            ReadVideoParts(record->text));
   const bool any =
@@ -283,16 +290,21 @@ absl::StatusOr<Record> GetRecord(const RowReader::Place& place,
       medium.place = MediumPieces{image.size, image.pieces, image.others};
     }
   }
-  for (ParquetVideo& video : found.videos) {
-    Medium medium;
-    if (video.path.empty()) {
-      medium.name = absl::StrCat("video ", record.videos.size() + 1);
-      medium.place = video.bytes;
-    } else {
-      medium.place = MediumPath{std::move(video.path)};
+  const auto add = [&record](std::vector<ParquetVideo>& media, bool is_sound) {
+    for (size_t i = 0; i < media.size(); ++i) {
+      VideoMedia& added = record.videos.emplace_back();
+      added.is_sound = is_sound;
+      Medium& medium = added.parts.emplace_back();
+      if (media[i].path.empty()) {
+        medium.name = absl::StrCat(is_sound ? "sound " : "video ", i + 1);
+        medium.place = media[i].bytes;
+      } else {
+        medium.place = MediumPath{std::move(media[i].path)};
+      }
     }
-    record.videos.emplace_back().parts.push_back(std::move(medium));
-  }
+  };
+  add(found.videos, /*is_sound=*/false);
+  add(found.sounds, /*is_sound=*/true);
   return record;
 }
 
@@ -368,7 +380,7 @@ class ParquetParser final : public RowParser<RecordParser> {
                       FileScanner& scanner) const {
     BALLAST_ASSIGN_OR_RETURN(Record record, GetRecord(place, scanner.name()));
     BALLAST_RETURN_IF_ERROR(CheckMarks(record));
-    BALLAST_RETURN_IF_ERROR(NameClips(&record));
+    BALLAST_RETURN_IF_ERROR(NameRowClips(&record));
     return scanner.AddRecord(std::move(record), file, &media_);
   }
 };

@@ -104,6 +104,10 @@ constexpr char kWantedVideos[] =
     "videos: a struct with `bytes` or `path`, bytes, a text with a path below "
     "media_root, or a list of them";
 
+constexpr char kWantedSounds[] =
+    "sound: a struct with `bytes` or `path`, bytes, a text with a path below "
+    "media_root, or a list of them";
+
 absl::Status Mismatch(const std::string& column, const arrow::DataType& found,
                       absl::string_view wanted) {
   return absl::FailedPreconditionError(
@@ -183,6 +187,17 @@ absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
   return absl::OkStatus();
 }
 
+// The column of sound by datasets' names, if it is one.
+absl::Status FindSounds(const arrow::Schema& schema, RowMapping* mapping) {
+  BALLAST_ASSIGN_OR_RETURN(
+      mapping->sounds,
+      Recognise(schema, {"audios", "audio"},
+                [](const std::string&, const arrow::DataType& type) {
+                  return FitsVideos(type);
+                }));
+  return absl::OkStatus();
+}
+
 // Refuses columns that may be images under another name or of another shape:
 // the text would be trained on without them all the same.
 absl::Status CheckNoOtherImages(const arrow::Schema& schema,
@@ -202,7 +217,10 @@ absl::Status CheckNoOtherImages(const arrow::Schema& schema,
   };
   for (const auto& field : schema.fields()) {
     const std::string& name = field->name();
-    if (name == mapping.images || name == "video" || name == "videos") continue;
+    if (name == mapping.images || name == mapping.sounds || name == "video" ||
+        name == "videos") {
+      continue;
+    }
     const arrow::DataType* item = ItemType(*field->type());
     const bool is_file =
         FieldType(item == nullptr ? *field->type() : *item, "bytes") != nullptr;
@@ -345,6 +363,7 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
                       "texts");
     }
   }
+  BALLAST_RETURN_IF_ERROR(FindSounds(schema, mapping));
   return CheckNoOtherImages(schema, *mapping);
 }
 
@@ -396,6 +415,14 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
     BALLAST_RETURN_IF_ERROR(RecogniseColumns(schema, &mapping));
   } else {
     mapping.images = columns.images;
+    mapping.sounds = columns.sounds;
+    if (!mapping.sounds.empty()) {
+      BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* sounds,
+                               GetType(schema, mapping.sounds));
+      if (!FitsVideos(*sounds) && !IsNothing(*sounds)) {
+        return Mismatch(mapping.sounds, *sounds, kWantedSounds);
+      }
+    }
     mapping.turns = columns.turns;
     mapping.shape = columns.shape;
     BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* turns,
@@ -433,6 +460,7 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
   };
   if (!mapping.images.empty()) add(mapping.images);
   if (!mapping.videos.empty()) add(mapping.videos);
+  if (!mapping.sounds.empty()) add(mapping.sounds);
   for (const std::string& name : mapping.beside) add(name);
   for (const std::string& name : mapping.fields) add(name);
   for (const RowFilter& filter : mapping.filters) add(filter.column);
@@ -441,7 +469,8 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
 
 bool IsRead(const RowMapping& mapping, const std::string& column,
             const std::string& field) {
-  if (column == mapping.images || column == mapping.videos) {
+  if (column == mapping.images || column == mapping.videos ||
+      column == mapping.sounds) {
     return field == "bytes" || field == "path";
   }
   const TurnFields fields = GetFields(mapping.shape);

@@ -98,6 +98,34 @@ absl::Status AddVideos(const RawSample& sample, const std::string& key,
   return absl::OkStatus();
 }
 
+// Adds the clips of sound of a sample.
+absl::Status AddClips(const RawSample& sample, const std::string& key,
+                      TarWriter* tar) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < sample.clips.size(); ++i) {
+    const RawVideo& clip = sample.clips[i];
+    const std::string name = absl::StrCat(sample.name, ": sound ", i);
+    bytes += clip.size;
+    if (bytes > kMaxSampleSpan / 4) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, " ends at ", bytes, " bytes of its sample; at most ",
+          kMaxSampleSpan / 4, " have room: train on the source as it is"));
+    }
+    std::string head(std::min<uint64_t>(clip.size, kVideoHead), '\0');
+    const ssize_t read = pread(clip.fd->get(), head.data(), head.size(),
+                               static_cast<off_t>(clip.offset));
+    if (read < 0) return FileError(errno, "read a sound of", sample.name);
+    const std::string place =
+        sample.clips.size() > 1 ? absl::StrCat(".", i) : "";
+    BALLAST_RETURN_IF_ERROR(tar->AddFrom(
+        absl::StrCat(key, place, ".",
+                     SoundExtension(absl::string_view(head).substr(0, read))),
+        clip.fd->get(), clip.offset, clip.size));
+    BALLAST_RETURN_IF_ERROR(Annotate(CheckUnchanged(clip), name));
+  }
+  return absl::OkStatus();
+}
+
 // Adds one sample to a tar.
 absl::Status AddSample(const RawSample& sample, uint64_t ordinal,
                        TarWriter* tar) {
@@ -122,6 +150,7 @@ absl::Status AddSample(const RawSample& sample, uint64_t ordinal,
         tar->Add(absl::StrCat(key, place, ".", extension), sample.images[i]));
   }
   BALLAST_RETURN_IF_ERROR(AddVideos(sample, key, tar));
+  BALLAST_RETURN_IF_ERROR(AddClips(sample, key, tar));
   return tar->Add(absl::StrCat(key, ".", TextExtension(sample.text_format)),
                   sample.text);
 }
@@ -234,6 +263,7 @@ class Repacking {
         written->bytes += image.size();
       }
       for (const RawVideo& video : sample->videos) written->bytes += video.size;
+      for (const RawVideo& clip : sample->clips) written->bytes += clip.size;
     }
     BALLAST_RETURN_IF_ERROR(writer->Finish());
     BALLAST_RETURN_IF_ERROR(writer->Sync());
@@ -283,6 +313,15 @@ absl::string_view VideoExtension(absl::string_view head) {
     if (box == other) return "mov";
   }
   return "";
+}
+
+absl::string_view SoundExtension(absl::string_view head) {
+  if (absl::StartsWith(head, "RIFF") || absl::StartsWith(head, "RF64")) {
+    return "wav";
+  }
+  if (absl::StartsWith(head, "fLaC")) return "flac";
+  if (absl::StartsWith(head, "OggS")) return "ogg";
+  return head.size() >= 8 && head.substr(4, 4) == "ftyp" ? "m4a" : "mp3";
 }
 
 absl::StatusOr<RepackReport> Repack(const SampleSource& source,

@@ -65,6 +65,10 @@ absl::string_view ImageExtension(absl::string_view bytes);
 // "webm", "mkv" or "avi"; empty for others. Pure.
 absl::string_view VideoExtension(absl::string_view head);
 
+// Likewise of sound, which the index has read: "wav", "flac", "ogg", "m4a" or
+// "mp3". Pure.
+absl::string_view SoundExtension(absl::string_view head);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CORPUS_REPACK_WRITE_TARS_H_

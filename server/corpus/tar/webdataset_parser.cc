@@ -53,6 +53,11 @@ absl::StatusOr<Record> GetRecord(const FileView& file, WebDatasetSample sample,
       media.parts.push_back(GetMedium(member));
     }
   }
+  for (const TarMember& clip : sample.clips) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_sound = true;
+    media.parts.push_back(GetMedium(clip));
+  }
   return record;
 }
 
@@ -64,7 +69,8 @@ bool IsWhole(const WebDatasetSample& last,
   return before.has_value() && last.fault.ok() && before->fault.ok() &&
          last.text_format == before->text_format &&
          last.images.size() == before->images.size() &&
-         last.videos.size() == before->videos.size();
+         last.videos.size() == before->videos.size() &&
+         last.clips.size() == before->clips.size();
 }
 
 // Adds the sample to the scan, or returns why it is bad.
@@ -91,7 +97,9 @@ class WebDatasetParser final : public RecordParser {
     // Read only where a model takes videos, since servers read them only where
     // the index has one.
     const bool lists = scanner.options().read_video != nullptr;
-    WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true, lists);
+    const bool sounds = scanner.options().read_sound != nullptr;
+    WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true, lists,
+                            sounds);
     const absl::Status status = ScanSamples(file, reader, scanner);
     for (const auto& [extension, count] : reader.ignored()) {
       scanner.AddIgnored(Printable(extension), count);

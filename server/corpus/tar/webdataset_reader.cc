@@ -25,6 +25,11 @@ bool IsVideo(absl::string_view extension) {
          extension == "mov" || extension == "mkv";
 }
 
+bool IsSound(absl::string_view extension) {
+  return extension == "wav" || extension == "flac" || extension == "mp3" ||
+         extension == "ogg" || extension == "opus" || extension == "m4a";
+}
+
 // Accepts at most 9 digits, so that the number fits.
 std::optional<uint32_t> ParseNumber(absl::string_view digits) {
   uint32_t number = 0;
@@ -61,8 +66,11 @@ MemberName ParseMemberName(absl::string_view name) {
     result.kind = MemberName::Kind::kPackedJson;
   } else if (IsImage(extension)) {
     result.kind = MemberName::Kind::kImage;
-  } else if (IsVideo(extension.substr(extension.rfind('.') + 1))) {
-    result.kind = MemberName::Kind::kVideo;
+  } else if (const absl::string_view last =
+                 extension.substr(extension.rfind('.') + 1);
+             IsVideo(last) || IsSound(last)) {
+    result.kind =
+        IsVideo(last) ? MemberName::Kind::kVideo : MemberName::Kind::kSound;
     const size_t second = extension.rfind('.');
     if (second != extension.npos) {
       result.number = ParseNumber(extension.substr(0, second));
@@ -101,6 +109,9 @@ class WebDatasetReader::Grouper {
     if (sample_.fault.ok()) {
       for (auto& [number, member] : images_.members) {
         sample_.images.push_back(std::move(member));
+      }
+      for (auto& [number, member] : clips_.members) {
+        sample_.clips.push_back(std::move(member));
       }
       for (auto& [number, member] : videos_.members) {
         WebDatasetVideo& video = sample_.videos.emplace_back();
@@ -143,6 +154,8 @@ class WebDatasetReader::Grouper {
         return AddMedium(name, std::move(member), &images_);
       case MemberName::Kind::kVideo:
         return AddMedium(name, std::move(member), &videos_);
+      case MemberName::Kind::kSound:
+        return AddMedium(name, std::move(member), &clips_);
       case MemberName::Kind::kPicture:
         return AddPicture(name, std::move(member));
       case MemberName::Kind::kIgnored:
@@ -218,7 +231,7 @@ class WebDatasetReader::Grouper {
       return Fault(
           "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
     }
-    for (const Media* media : {&images_, &videos_}) {
+    for (const Media* media : {&images_, &videos_, &clips_}) {
       uint32_t wanted = 0;
       for (const auto& [number, member] : media->members) {
         if (number != wanted) {
@@ -249,6 +262,7 @@ class WebDatasetReader::Grouper {
   WebDatasetSample sample_;
   Media images_ = {"image", kMaxImages};
   Media videos_ = {"video", kMaxVideos};
+  Media clips_ = {"sound", kMaxVideos};
   // Pictures by number, of videos by number.
   absl::btree_map<uint32_t, absl::btree_map<uint32_t, TarMember>> lists_;
   uint32_t pictures_ = 0;  // of all
@@ -256,8 +270,8 @@ class WebDatasetReader::Grouper {
 };
 
 WebDatasetReader::WebDatasetReader(FileView file, uint64_t begin, uint64_t end,
-                                   bool whole, bool lists)
-    : tar_(file, begin, end, whole), lists_(lists) {}
+                                   bool whole, bool lists, bool sounds)
+    : tar_(file, begin, end, whole), lists_(lists), sounds_(sounds) {}
 
 WebDatasetReader::~WebDatasetReader() = default;
 
@@ -270,7 +284,8 @@ absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
     if (!next_) break;
     const MemberName name = ParseMemberName(next_->name);
     if (name.kind == MemberName::Kind::kIgnored ||
-        (name.kind == MemberName::Kind::kPicture && !lists_)) {
+        (name.kind == MemberName::Kind::kPicture && !lists_) ||
+        (name.kind == MemberName::Kind::kSound && !sounds_)) {
       if (next_->type == kTarFile) CountIgnored(name.extension);
       next_.reset();
       continue;

@@ -26,6 +26,7 @@ struct MemberName {
     kPackedJson,
     kImage,
     kVideo,
+    kSound,
     kPicture,
     kIgnored,
   };
@@ -34,7 +35,7 @@ struct MemberName {
   std::string key;
   // The rest of the name after that dot, in lower case.
   std::string extension;
-  // The N of KEY.N.jpg or KEY.N.mp4, or of KEY.N.P.jpg.
+  // The N of KEY.N.jpg, KEY.N.mp4 or KEY.N.wav, or of KEY.N.P.jpg.
   std::optional<uint32_t> number;
   // The P of KEY.N.P.jpg, a picture of a video.
   uint32_t picture = 0;
@@ -61,6 +62,7 @@ struct WebDatasetSample {
   TarMember text;
   std::vector<TarMember> images;
   std::vector<WebDatasetVideo> videos;
+  std::vector<TarMember> clips;  // of sound
   // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
   absl::Status fault;
 };
@@ -76,13 +78,16 @@ struct WebDatasetSample {
 //   KEY.mp4, .avi, .webm, .mov, .mkv   the video
 //   KEY.0.mp4, KEY.1.webm, …           videos, from 0 without a gap
 //   KEY.0.0.jpg, KEY.0.1.jpg, …        pictures that are video 0, likewise
+//   KEY.wav, .flac, .mp3, .ogg, .opus, .m4a, KEY.0.wav, …
+//                                      sound, likewise
 // Other members are ignored, wherever they stand. Thread-compatible.
 class WebDatasetReader {
  public:
   // As TarReader. Without `lists` pictures of videos are ignored: so they were
   // before there were such videos, and so they are for models without videos.
+  // Likewise sound without `sounds`.
   WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole,
-                   bool lists = true);
+                   bool lists = true, bool sounds = true);
   ~WebDatasetReader();
 
   // The next sample, or nullopt at the end. Errors: DATA_LOSS (the tar file is
@@ -107,6 +112,7 @@ class WebDatasetReader {
 
   TarReader tar_;
   const bool lists_;
+  const bool sounds_;
   // A member already read that belongs to the next sample.
   std::optional<TarMember> next_;
   std::unique_ptr<Grouper> pending_;

@@ -91,8 +91,8 @@ class FitCostTest(tools.CorpusTest):
         self.assertIn(f"no timing of vision from step {3 + STEPS} on", message)
         message = self.error_of_fit("--from-step", 2 + STEPS, "--module", "vision")
         self.assertIn("vision: found 4 timings, wanted at least 8", message)
-        message = self.error_of_fit("--module", "audio", status=2)
-        self.assertIn("--module: found audio; wanted vision", message)
+        message = self.error_of_fit("--module", "sound", status=2)
+        self.assertIn("--module: found sound; wanted vision", message)
         message = self.error_of_fit("--from-step", -1, status=2)
         self.assertIn("--from-step", message)
         nobody = f"unix:{self.folder}/nobody.sock"

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
-#include "server/audio/audio_families.h"
 #include "server/audio/audio_plan.h"
+#include "server/config/profiles.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/audio/golden_audio.h"
 
@@ -56,7 +56,7 @@ TEST(AudioInVideoTest, OrderAndPositionsAreTransformers) {
         FindAudioFamily(one["model"].get<std::string>())->in_video();
     const SoundVideo video = ReadVideo(one);
     std::string order = "S1 s1";
-    for (const TokenRun& run : OrderSoundVideo(rule, video)) {
+    for (const SoundVideoRun& run : OrderSoundVideo(rule, video)) {
       absl::StrAppend(&order, run.is_audio ? " A" : " V", run.tokens);
     }
     EXPECT_EQ(order + " e1 E1", one["order"].get<std::string>());
@@ -78,7 +78,7 @@ TEST(AudioInVideoTest, TokensThatAreLateForTheirChunkCloseItAlone) {
   // Patches of 4 tokens, 200 ids apart, in chunks of 50 ids.
   const auto& rule = FindAudioFamily("qwen2_5_omni")->in_video();
   std::string order;
-  for (const TokenRun& run :
+  for (const SoundVideoRun& run :
        OrderSoundVideo(rule, {2, 2, 2, /*seconds_per_grid=*/8, 120})) {
     absl::StrAppend(&order, run.is_audio ? " A" : " V", run.tokens);
   }

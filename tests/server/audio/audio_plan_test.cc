@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "server/audio/audio_families.h"
+#include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/audio/golden_audio.h"

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
-#include "server/audio/audio_families.h"
 #include "server/audio/audio_plan.h"
 #include "server/audio/log_mel.h"
+#include "server/config/profiles.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/audio/golden_audio.h"
 

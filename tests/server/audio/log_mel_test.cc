@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/base/casts.h"
-#include "server/audio/audio_families.h"
 #include "server/audio/audio_plan.h"
+#include "server/config/profiles.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/audio/golden_audio.h"
 

@@ -50,9 +50,16 @@ absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video) {
   return facts;
 }
 
+absl::StatusOr<IndexedVideo> ReadFakeSound(const RawVideo& file) {
+  absl::StatusOr<IndexedVideo> facts = ReadFakeVideo(file);
+  if (facts.ok()) facts->flags |= IndexedVideo::kIsSound;
+  return facts;
+}
+
 IndexOptions FakeVideoOptions() {
   IndexOptions options = FakeOptions();
   options.read_video = ReadFakeVideo;
+  options.read_sound = ReadFakeSound;
   return options;
 }
 

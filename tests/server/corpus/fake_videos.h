@@ -23,7 +23,10 @@ std::string GetBytes(const RawVideo& video);
 // video") if the bytes are something else.
 absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video);
 
-// FakeOptions with ReadFakeVideo.
+// The same bytes as a clip of sound.
+absl::StatusOr<IndexedVideo> ReadFakeSound(const RawVideo& file);
+
+// FakeOptions with ReadFakeVideo and ReadFakeSound.
 IndexOptions FakeVideoOptions();
 
 }  // namespace ballast

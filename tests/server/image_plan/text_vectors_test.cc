@@ -54,7 +54,7 @@ TEST(TextVectorsTest, TextsEqualThoseOfTheProcessors) {
   }
   // All but the encoders, which write no text, Qwen's, which have vectors of
   // whole texts, and LLaVA-Video, whose images are LLaVA-OneVision's.
-  for (const std::string& name : ProfileNames()) {
+  for (const std::string& name : ProfileNames(TakesImages)) {
     const v1::ModelProfile& profile = *FindProfile(name);
     const bool has_others =
         IsEncoder(profile) || profile.has_token_ids() || name == "llava_video";
@@ -65,7 +65,7 @@ TEST(TextVectorsTest, TextsEqualThoseOfTheProcessors) {
 // Families of one's own: what is not refused is written as it is counted.
 TEST(ImageTextTest, WritesAsManyPlaceholdersAsThePlanHas) {
   uint32_t planned = 0;
-  for (const std::string& name : ProfileNames()) {
+  for (const std::string& name : ProfileNames(TakesImages)) {
     for (uint32_t change = 0; change < 32; ++change) {
       ImageFamily family = *FindImageFamily(name);
       if (family.marks.placeholder.empty()) continue;

@@ -31,11 +31,12 @@ TEST(SampleCostTest, IsLinearPlusQuadratic) {
   const SampleSize size = TwoImages();
   const double vision = 2 * 40 + 0.5 * (24 * 24 + 16 * 16);
   const double language = 3 * 7 + 0.25 * 7 * 7;
-  ASSERT_EQ(costs.size(), 2u);
+  ASSERT_EQ(costs.size(), 3u);
   EXPECT_EQ(costs[0].module, v1::MODULE_VISION);
   EXPECT_EQ(SampleCost(size, costs[0]), vision);
-  EXPECT_EQ(costs[1].module, v1::MODULE_LANGUAGE);
-  EXPECT_EQ(SampleCost(size, costs[1]), language);
+  EXPECT_EQ(costs[1].module, v1::MODULE_AUDIO);
+  EXPECT_EQ(costs[2].module, v1::MODULE_LANGUAGE);
+  EXPECT_EQ(SampleCost(size, costs[2]), language);
   EXPECT_EQ(JointCost(size, costs), vision + language);
 }
 
@@ -52,10 +53,23 @@ TEST(SampleCostTest, FrozenModulesCostLess) {
   std::vector<ModuleCost> costs = GetModuleCosts(coefficients);
   EXPECT_DOUBLE_EQ(costs[0].linear, 2);
   EXPECT_DOUBLE_EQ(costs[0].quadratic, 1);
-  EXPECT_DOUBLE_EQ(costs[1].linear, 4);
+  EXPECT_DOUBLE_EQ(costs[2].linear, 4);
   coefficients.mutable_vision()->set_backward(
       v1::Balance::Coefficients::BACKWARD_FULL);
   EXPECT_EQ(GetModuleCosts(coefficients)[0].linear, 6);
+}
+
+// An encoder of sound attends within a clip; rows beyond a clip's end are not
+// counted.
+TEST(SampleCostTest, OfSoundIsOfItsFrames) {
+  SampleSize size = TwoImages();
+  EXPECT_FALSE(HasMedia(size, Media::kSound));
+  size.clip_rows = {302, 50};
+  size.clip_frames = {300, 48};
+  EXPECT_TRUE(HasMedia(size, Media::kSound));
+  const ModuleCost sound = {v1::MODULE_AUDIO, Media::kSound, 2, 0.5};
+  EXPECT_EQ(SampleCost(size, sound),
+            2 * (300 + 48) + 0.5 * (300 * 300 + 48 * 48));
 }
 
 // Of a video's five frames of 4*4 patches, three temporal patches attend, each

@@ -288,15 +288,16 @@ TEST_F(FamilyVideosTest, DocumentsTakeVideos) {
 TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
   // The texts and then the order, or the fault.
   const auto marked = [](size_t images, size_t videos,
-                         std::vector<std::string> texts) {
+                         std::vector<std::string> texts,
+                         std::optional<size_t> clips = std::nullopt) {
     std::vector<std::string*> pointers;
     for (std::string& text : texts) pointers.push_back(&text);
-    const auto order = MarkFrames(images, videos, pointers);
+    const auto order = MarkFrames(images, videos, pointers, clips);
     if (!order.ok()) {
       return std::vector<std::string>{std::string(order.status().message())};
     }
     std::string kinds;
-    for (const bool is_video : *order) kinds += is_video ? 'v' : 'i';
+    for (const MarkOf of : *order) kinds += "ivs"[static_cast<int>(of)];
     texts.push_back(kinds);
     return texts;
   };
@@ -316,13 +317,26 @@ TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
               ElementsAre(HasSubstr("0 <image> and 2 <video>")));
   EXPECT_THAT(marked(1, 1, {"<image>"}),
               ElementsAre(HasSubstr("1 <image> and 0 <video>")));
+  EXPECT_THAT(marked(1, 1, {"<audio><video>", "<image><audio>"}, 2),
+              ElementsAre("<image><image>", "<image><image>", "svis"));
+  EXPECT_THAT(marked(1, 0, {"no marks"}, 2), ElementsAre("no marks", "iss"));
+  EXPECT_THAT(marked(0, 0, {"<audio>"}, 0),
+              ElementsAre(HasSubstr("1 <audio> marks, the sample has 0 images "
+                                    "and 0 videos and 0 clips of sound")));
+  // Of a model without sound the mark is text.
+  EXPECT_THAT(marked(1, 0, {"<audio><image>"}),
+              ElementsAre("<audio><image>", "i"));
 }
 
 TEST(MarkFramesTest, CountsTheImagesBehindEachVideo) {
+  constexpr MarkOf kImage = MarkOf::kImage;
+  constexpr MarkOf kVideo = MarkOf::kVideo;
+  constexpr MarkOf kSound = MarkOf::kSound;
   EXPECT_THAT(ImagesBehindVideos({}), ElementsAre());
-  EXPECT_THAT(ImagesBehindVideos({false, true, true}), ElementsAre(0, 0));
-  EXPECT_THAT(ImagesBehindVideos({true, false, true, false, true}),
-              ElementsAre(2, 1, 0));
+  EXPECT_THAT(ImagesBehindVideos({kImage, kVideo, kVideo}), ElementsAre(0, 0));
+  EXPECT_THAT(
+      ImagesBehindVideos({kVideo, kImage, kVideo, kSound, kImage, kVideo}),
+      ElementsAre(2, 1, 0));
 }
 
 TEST_F(FamilyVideosTest, TellsTheImagesBehindVideosOfAnyText) {

@@ -329,7 +329,7 @@ class LoaderTest(TwoServersTest):
             self.direct(rank=4).open()
         with self.assertRaises(ballast.FailedPrecondition):
             self.direct(fingerprint="0" * 32).open()
-        for options in ({"modules": "audio"}, {"modules": []}, {"device": "tpu"},
+        for options in ({"modules": "sound"}, {"modules": []}, {"device": "tpu"},
                         {"array": "lists"}, {"pixel_type": "int8"}, {"tensor": "push"},
                         {"normalisation": "none"}, {"dp_rank": {"vision": 0}}):  # fmt: skip
             options = {"device": "cpu", **options}

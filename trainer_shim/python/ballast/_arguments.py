@@ -48,7 +48,9 @@ def modules_of(modules: Union[str, Sequence[str]]) -> List[str]:
         raise InvalidArgument(
             "modules: found none; wanted one or more of %s" % list(_structs.MODULES)
         )
-    return sorted(names, key=lambda name: number_of("modules", name, _structs.MODULES))
+    for name in names:
+        number_of("modules", name, _structs.MODULES)
+    return sorted(names, key=list(_structs.MODULES).index)
 
 
 def device_number(device: str) -> Optional[int]:

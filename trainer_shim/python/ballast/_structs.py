@@ -11,7 +11,8 @@ from typing import Type, TypeVar
 ABI_VERSION = 1
 OK = 0
 OUT_OF_RANGE = 11
-MODULES = {"vision": 1, "language": 2}
+# In the order of their batches: encoders before language.
+MODULES = {"vision": 1, "audio": 3, "language": 2}
 SPLITS = {"train": 0, "valid": 1, "test": 2}
 BACKEND_HOST = 1
 BACKEND_CUDA = 2

@@ -58,7 +58,7 @@ class Loader(Progress, Iterator[Batch]):
     Args:
         servers: `unix:/path` or `host:port`, several separated by commas or in a
             list, or a `Connection`.
-        modules: "vision", "language" or both: the modules in this process. A batch
+        modules: "vision", "audio", "language" or several: the modules in this process. A batch
             of both has the tensors of both, made from the same samples unless
             `balance.placement` is `split`.
         dp_rank: data-parallel rank, or a rank for each module: {"vision": 0,

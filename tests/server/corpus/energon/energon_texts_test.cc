@@ -109,6 +109,9 @@ class ChatMlTest : public ::testing::Test {
       for (const RawVideo& video : (*sample)->videos) {
         absl::StrAppend(&text, " video of ", video.pictures.size());
       }
+      for (const RawVideo& clip : (*sample)->clips) {
+        absl::StrAppend(&text, " sound of ", clip.size, " bytes");
+      }
     }
     return samples;
   }
@@ -132,13 +135,18 @@ TEST_F(ChatMlTest, ReadsTurnsToolsAndPickledImages) {
                   absl::StrCat("{\"messages\":", turns, "} 3 5"), chat));
 }
 
-TEST_F(ChatMlTest, ReadsFilesAndRefusesSound) {
+TEST_F(ChatMlTest, ReadsFilesAndSound) {
   const std::string turns = R"([{"from": "human", "value": "<image>"}])";
   EXPECT_THAT(Samples({{"1.json", turns}, {"1.jpg", FakeImage(7, 4)}},
                       "imgs: \"jpg,png\""),
               ElementsAre(absl::StrCat("{\"messages\":", turns, "} 7")));
-  EXPECT_THAT(Samples({{"1.json", turns}, {"1.wav", "RIFF"}}, "audio: wav"),
-              ElementsAre(HasSubstr("part wav: sound is not read")));
+  const std::string heard = R"([{"from": "human", "value": "<audio>"}])";
+  EXPECT_THAT(
+      Samples({{"1.json", heard}, {"1.wav", FakeVideo(9)}}, "audio: wav"),
+      ElementsAre(
+          absl::StrCat("{\"messages\":", heard, "} sound of 16 bytes")));
+  EXPECT_THAT(Samples({{"1.json", heard}, {"1.pkl", "x"}}, "audio: pkl"),
+              ElementsAre(HasSubstr("part pkl: sound in a pickled list")));
 }
 
 // What pickle.dumps of Python 3.11 writes.

@@ -350,6 +350,50 @@ TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
               HasSubstr("`start` of a video is no number"));
 }
 
+// The paths of an object's clips of sound, with their seconds, or its fault.
+std::string Clips(const std::string& json) {
+  const auto sample = ParseJsonSample(json);
+  if (!sample.ok()) return std::string(sample.status().message());
+  std::string clips;
+  for (const JsonVideo& clip : sample->clips) {
+    absl::StrAppend(&clips, clips.empty() ? "" : " ", clip.path);
+    if (clip.start.has_value()) absl::StrAppend(&clips, "@", *clip.start);
+    if (clip.end.has_value()) absl::StrAppend(&clips, "-", *clip.end);
+  }
+  return clips;
+}
+
+TEST(ConversationJsonTest, ReadsClipsOfSound) {
+  EXPECT_EQ(Clips(R"({"audio": "a.wav", "messages": []})"), "a.wav");
+  EXPECT_EQ(Clips(R"({"audios": ["a.wav", "b.mp3"], "audio": null,
+                      "messages": []})"),
+            "a.wav b.mp3");
+  EXPECT_EQ(Clips(R"({"audios": "a.wav", "audio": [], "messages": []})"),
+            "a.wav");
+  EXPECT_EQ(Clips(R"({"messages": [{"content": [
+      {"type": "audio", "audio": "a.wav", "start": 0.5, "end": 2},
+      {"type": "audio", "audio": null, "audio_url": "b.wav"},
+      {"type": "audio", "path": "c.wav", "audio_end": 3}]}]})"),
+            "a.wav@0.5-2 b.wav c.wav-3");
+  EXPECT_THAT(Clips(R"({"audio": "a.wav", "audios": "b.wav", "messages": []})"),
+              HasSubstr("keys `audio` and `audios`"));
+  EXPECT_THAT(Clips(R"({"audio": {"path": "a.wav"}, "messages": []})"),
+              HasSubstr("`audio` is neither a string nor a list"));
+  EXPECT_THAT(Clips(R"({"audio": "../a.wav", "messages": []})"),
+              HasSubstr(".."));
+  EXPECT_THAT(Clips(R"({"audio": "http://a/b.wav", "messages": []})"),
+              HasSubstr("is a URL"));
+  EXPECT_THAT(Clips(R"({"audio": "a.wav", "messages": [{"content": [
+      {"type": "audio", "audio": "b.wav"}]}]})"),
+              HasSubstr("part 1 of type audio names b.wav"));
+  EXPECT_THAT(Clips(R"({"audio": "a.wav", "messages": [{"content": [
+      {"type": "audio", "start": 1}]}]})"),
+              HasSubstr("has a clip beside a key `audio`"));
+  EXPECT_THAT(Clips(R"({"messages": [{"content": [
+      {"type": "audio", "audio": "a.wav", "end": -1}]}]})"),
+              HasSubstr("`end` of a sound is no number of at least 0"));
+}
+
 TEST(ConversationJsonTest, TurnsMayBeText) {
   const auto sample = ParseJsonSample(R"({"messages": "[{\"content\": )"
                                       R"([{\"type\": \"image\", )"

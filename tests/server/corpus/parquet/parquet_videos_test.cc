@@ -135,6 +135,40 @@ TEST_F(ParquetVideosTest, ReadsTheClipsOfParts) {
   EXPECT_EQ(opened->index().sample(1)->videos[0].flags, 0u);
 }
 
+// A column of datasets' type Audio, found by its name. A mark stands at the
+// beginning of the question unless the text has one.
+TEST_F(ParquetVideosTest, ReadsSound) {
+  const v1::Source source = GetSource("sounds.parquet");
+  const IndexReport report = Build(source);
+  EXPECT_EQ(report.videos, 0u);
+  EXPECT_EQ(report.clips, 2u);
+  EXPECT_THAT(BadOf(report), ElementsAre("4: sound 1: no video"));
+  const auto opened = Open(source);
+  const auto heard = [&](uint64_t ordinal) {
+    const auto sample = ReadSample(*opened, ordinal);
+    EXPECT_TRUE(sample.ok()) << sample.status();
+    std::string text = Shown(*opened, ordinal, {});
+    const auto indexed = opened->index().sample(ordinal);
+    EXPECT_EQ(indexed->clips.size(), sample->clips.size());
+    for (size_t i = 0; i < sample->clips.size(); ++i) {
+      absl::StrAppend(&text, " ", GetBytes(sample->clips[i]).size(), " ",
+                      indexed->clips[i].frames);
+    }
+    return text;
+  };
+  EXPECT_EQ(heard(0), R"("<audio>q" 9016 5)");
+  EXPECT_EQ(heard(1), R"("<audio>\nq" 5016 9)");
+  EXPECT_EQ(heard(2), R"("q")");
+  // A column that is named, beside one that may be left out.
+  v1::Source named = source;
+  named.mutable_columns()->set_conversations("conversations");
+  named.set_index(".ballast/silent.index");
+  EXPECT_EQ(Build(named).clips, 0u);
+  named.mutable_columns()->set_audio("audio");
+  named.set_index(".ballast/named.index");
+  EXPECT_EQ(Build(named).clips, 2u);
+}
+
 TEST_F(ParquetVideosTest, RefusesAColumnOfAnotherShape) {
   const v1::Source source = GetSource("video_numbers.parquet");
   EXPECT_THAT(

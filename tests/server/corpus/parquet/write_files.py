@@ -565,6 +565,13 @@ def videos():
     write("video_structs.parquet",
           pa.table({"video": pa.array(one, IMAGE), "conversations": conversations}),
           [], [])
+    # As datasets writes its type Audio, and lists of it.
+    write("sounds.parquet", pa.table({
+        "audio": pa.array([{"bytes": video(5, 9000), "path": "x.wav"},
+                           {"bytes": None, "path": "a.mp4"}, None,
+                           {"bytes": b"no sound", "path": None}], IMAGE),
+        "conversations": [asks("q"), asks("<audio>\nq"), asks("q"), asks("q")]}),
+          [], [])
     write("video_lists.parquet", pa.table({
         "images": pa.array([[], [image(3, 4)]], pa.list_(pa.binary())),
         "videos": pa.array([[video(5), video(6)], [video(7)]], pa.list_(pa.binary())),

@@ -83,6 +83,24 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
                                              Pair("hidden", 1), Pair("", 1)));
 }
 
+TEST_F(WebDatasetReaderTest, FindsSound) {
+  const auto samples =
+      Read(TarEntry("a.wav", "1") + TarEntry("a.json", "{}") +
+           TarEntry("b.1.Opus", "22") + TarEntry("b.0.flac", "1") +
+           TarEntry("b.txt", "b") + TarEntry("c.0.mp3", "1") +
+           TarEntry("c.m4a", "1") + TarEntry("c.txt", "c") +
+           TarEntry("d.1.ogg", "1") + TarEntry("d.txt", "d") + TarEnd());
+  ASSERT_TRUE(status_.ok()) << status_;
+  ASSERT_EQ(samples.size(), 4);
+  EXPECT_EQ(samples[0].clips.size(), 1);
+  ASSERT_EQ(samples[1].clips.size(), 2);
+  EXPECT_EQ(samples[1].clips[0].name, "b.0.flac");
+  EXPECT_EQ(samples[1].clips[1].size, 2);
+  EXPECT_EQ(samples[2].fault.message(), "sounds with and without a number");
+  EXPECT_EQ(samples[3].fault.message(),
+            "sound 0 is missing before \"d.1.ogg\"");
+}
+
 TEST_F(WebDatasetReaderTest, RecognisesTextsThatAreTokens) {
   const auto samples =
       Read(TarEntry("a.tokens.bin", "1234") + TarEntry("a.jpg", "x") +

@@ -1,0 +1,97 @@
+#include "server/audio/clip_reader.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/audio/log_mel.h"
+
+namespace ballast {
+
+struct ClipReader::Worker {
+  explicit Worker(const AudioReader::Options& options) : reader(options) {}
+
+  AudioReader reader;
+  std::optional<LogMel> features;
+};
+
+class ClipReader::Lease {
+ public:
+  explicit Lease(ClipReader* reader) : reader_(reader) {
+    MutexLock lock(&reader_->mutex_);
+    while (reader_->idle_.empty()) reader_->returned_.Wait(&reader_->mutex_);
+    worker_ = std::move(reader_->idle_.back());
+    reader_->idle_.pop_back();
+  }
+  ~Lease() {
+    MutexLock lock(&reader_->mutex_);
+    reader_->idle_.push_back(std::move(worker_));
+    reader_->returned_.NotifyOne();
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  Worker* operator->() const { return worker_.get(); }
+
+ private:
+  ClipReader* const reader_;
+  std::unique_ptr<Worker> worker_;
+};
+
+ClipReader::ClipReader(int processes, const v1::AudioFamily* family,
+                       const AudioReader::Options& options)
+    : family_(family) {
+  for (int i = 0; i < std::max(1, processes); ++i) {
+    idle_.push_back(std::make_unique<Worker>(options));
+  }
+}
+
+ClipReader::~ClipReader() = default;
+
+absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file) {
+  const Lease worker(this);
+  const auto facts =
+      worker->reader.ReadFacts({file.fd->get(), file.offset, file.size});
+  // What was read of a file that changed says nothing.
+  BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
+  if (!facts.ok()) return facts.status();
+  return ToIndexedClip(*facts);
+}
+
+absl::Status ClipReader::ReadFeatures(const RawVideo& file,
+                                      const IndexedVideo& clip,
+                                      const ClipPlan& plan,
+                                      absl::Span<float> out) {
+  if (family_ == nullptr) {
+    return absl::InternalError("sound, and the model takes none");
+  }
+  const Lease worker(this);
+  if (!worker->features.has_value()) {
+    BALLAST_ASSIGN_OR_RETURN(worker->features, LogMel::Create(*family_));
+  }
+  const auto samples =
+      worker->reader.ReadSamples({file.fd->get(), file.offset, file.size},
+                                 GetAudioFacts(clip), plan.range);
+  BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
+  if (!samples.ok()) return samples.status();
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<float> values,
+      worker->features->Compute(plan.plan, *samples, plan.rows));
+  if (values.size() != out.size()) {
+    return absl::InternalError(absl::StrCat("a clip has ", values.size(),
+                                            " features, and its place is for ",
+                                            out.size()));
+  }
+  std::copy(values.begin(), values.end(), out.begin());
+  return absl::OkStatus();
+}
+
+uint64_t ClipDecodeBytes(const ClipPlan& plan, uint32_t width) {
+  constexpr uint64_t kProcess = uint64_t{16} << 20;
+  return kProcess + plan.plan.samples * sizeof(float) +
+         uint64_t{plan.rows} * width * sizeof(float);
+}
+
+}  // namespace ballast

@@ -1,0 +1,55 @@
+#ifndef BALLAST_SERVER_AUDIO_CLIP_READER_H_
+#define BALLAST_SERVER_AUDIO_CLIP_READER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "proto/audio_family.pb.h"
+#include "server/audio/audio_reader.h"
+#include "server/audio/indexed_clip.h"
+#include "server/corpus/raw_video.h"
+
+namespace ballast {
+
+// Reads the facts of sound for indexes, and makes features of clips, in
+// processes (AudioReader) that threads share. Thread-safe; calls block.
+class ClipReader {
+ public:
+  // At most `processes` files are read at a time; no process is started before
+  // the first. `family`, the model's, is not owned and may be null: no features
+  // are made then.
+  ClipReader(int processes, const v1::AudioFamily* family,
+             const AudioReader::Options& options = {});
+  ~ClipReader();
+
+  // Errors: as AudioReader::ReadFacts and ToIndexedClip; UNAVAILABLE (the file
+  // changed meanwhile).
+  absl::StatusOr<IndexedVideo> ReadFacts(const RawVideo& file);
+
+  // Writes plan.rows rows of features to `out`. Errors: as
+  // AudioReader::ReadSamples; UNAVAILABLE (the file changed meanwhile); as
+  // LogMel::Create.
+  absl::Status ReadFeatures(const RawVideo& file, const IndexedVideo& clip,
+                            const ClipPlan& plan, absl::Span<float> out);
+
+ private:
+  struct Worker;
+  class Lease;
+
+  const v1::AudioFamily* const family_;
+  Mutex mutex_;
+  CondVar returned_;
+  std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Memory that making features takes, in its process and here: an estimate.
+uint64_t ClipDecodeBytes(const ClipPlan& plan, uint32_t width);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_AUDIO_CLIP_READER_H_
