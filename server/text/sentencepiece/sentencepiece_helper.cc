@@ -31,6 +31,7 @@ constexpr char kNoLibrary[] =
 template <typename T>
 void Take(size_t count, absl::string_view* from, std::vector<T>* values) {
   values->resize(count);
+  if (count == 0) return;  // memcpy takes no null
   std::memcpy(values->data(), from->data(), count * sizeof(T));
   from->remove_prefix(count * sizeof(T));
 }

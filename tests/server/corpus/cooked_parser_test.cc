@@ -80,7 +80,8 @@ class CookedParserTest : public ::testing::Test {
       EXPECT_EQ(a->text_format, b->text_format);
       const auto sizes = [](const SampleSource& source, uint64_t n) {
         std::vector<std::pair<uint32_t, uint32_t>> all;
-        for (const ImageSize& size : source.index().sample(n)->images) {
+        const auto sample = source.index().sample(n);
+        for (const ImageSize& size : sample->images) {
           all.push_back({size.width, size.height});
         }
         return all;

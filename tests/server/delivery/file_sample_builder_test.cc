@@ -171,7 +171,8 @@ TEST_F(FileSampleBuilderTest, LanguageArraysEqualTheTextLibrarys) {
     ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
     const RawSample raw = **source_.Read(ordinal, {});
     std::vector<TileShape> sides;
-    for (const ImageSize& size : source_.index().sample(ordinal)->images) {
+    const auto sample = source_.index().sample(ordinal);
+    for (const ImageSize& size : sample->images) {
       sides.push_back({size.height, size.width});
     }
     const TextSample text =

@@ -34,7 +34,8 @@ class CookedRowsTest : public ParquetTest {
   // shapes add.
   static std::string Said(const std::string& text) {
     std::string said;
-    for (const Json& turn : Json::parse(text)["messages"]) {
+    const Json sample = Json::parse(text);
+    for (const Json& turn : sample["messages"]) {
       absl::StrAppend(&said, turn["role"].get<std::string>(), ":",
                       turn["content"].dump(), ";");
     }
