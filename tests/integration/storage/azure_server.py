@@ -6,18 +6,18 @@ accounts stand in the path, as at every address of one's own.
 """
 
 import base64
-import contextlib
 import email.utils
 import hashlib
 import hmac
-import http.server
 import os
 import threading
 import time
 import urllib.parse
 import xml.sax.saxutils
 
-PAGE = 5  # entries an answer of a listing, so that every larger one takes several
+from tests.integration.storage import store_server
+from tests.integration.storage.store_server import PAGE
+
 ACCOUNT = "mine"
 KEY = base64.b64encode(b"a key of the tests, not of a store").decode()
 # Signed in this order, by their values alone.
@@ -45,31 +45,13 @@ def signature(key, method, path, headers):
     return base64.b64encode(digest.digest()).decode()
 
 
-class AzureServer:
-    """At a free port of this machine until it is closed."""
-
+class AzureServer(store_server.StoreServer):
     def __init__(self, root):
-        self.root = root
-        self.requests = []  # (method, path with query, range or None)
-        self.refuse = None  # a status that every request is answered with
+        super().__init__(root, _Handler)
         self.failures = 0  # so many reads of blobs fail from now on
         self.cuts = 0  # so many end in their middle
         self.delay = 0.0  # of each answer, in seconds
         self.lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"store": self})
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    @property
-    def endpoint(self):
-        return "http://127.0.0.1:%d" % self._server.server_port
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def takes(self, counter):
         """Counts one of `failures` or `cuts` down; false if none is left."""
@@ -77,16 +59,6 @@ class AzureServer:
             left = getattr(self, counter)
             setattr(self, counter, max(left - 1, 0))
             return left > 0
-
-    def names(self, container):
-        """All blobs of a container in ascending order; None if there is no such container."""
-        folder = os.path.join(self.root, container)
-        if not os.path.isdir(folder):
-            return None
-        found = []
-        for parent, _, files in os.walk(folder):
-            found += [os.path.relpath(os.path.join(parent, name), folder) for name in files]
-        return sorted(found)
 
     def properties(self, container, name):
         seen = os.stat(os.path.join(self.root, container, name))
@@ -98,13 +70,7 @@ class AzureServer:
         }
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    store = None
-
-    def log_message(self, *_):
-        pass
-
+class _Handler(store_server.StoreHandler):
     def do_HEAD(self):
         self.do_GET()
 
@@ -152,21 +118,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         }  # fmt: skip
 
     def listing(self, container, names, query):
-        prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
-        items, folders = [], []
-        for name in names:
-            if not name.startswith(prefix):
-                continue
-            end = name.find(delimiter, len(prefix)) if delimiter else -1
-            if end < 0:
-                items.append(name)
-            elif name[: end + 1] not in folders:
-                folders.append(name[: end + 1])
-        every = sorted([(name, True) for name in items] + [(name, False) for name in folders])
-        start = int(query.get("marker") or 0)
         size = min(PAGE, int(query.get("maxresults") or PAGE))
+        page, more = self.page(names, query, "marker", size)
         entries = []
-        for name, is_item in every[start : start + size]:
+        for name, is_item in page:
             said = "<Name>%s</Name>" % xml.sax.saxutils.escape(name)
             if is_item:
                 values = {**self.store.properties(container, name), "BlobType": "BlockBlob"}
@@ -176,13 +131,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 )
             entries.append("<Blob>%s</Blob>" % said if is_item
                            else "<BlobPrefix>%s</BlobPrefix>" % said)  # fmt: skip
-        more = str(start + size) if start + size < len(every) else ""
         return (
             "<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults "
             "ServiceEndpoint=\"%s/%s\" ContainerName=\"%s\"><Prefix>%s</Prefix><Blobs>%s</Blobs>"
             "<NextMarker>%s</NextMarker></EnumerationResults>"
-            % (self.store.endpoint, ACCOUNT, container, xml.sax.saxutils.escape(prefix),
-               "".join(entries), more)
+            % (self.store.endpoint, ACCOUNT, container,
+               xml.sax.saxutils.escape(query.get("prefix", "")), "".join(entries), more)
         ).encode()  # fmt: skip
 
     def blob(self, container, name, asked):
@@ -205,14 +159,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self.fail(500, "InternalError", "The server encountered an internal error.")
         with open(path, "rb") as file:
             data = file.read()
-        status = 200
-        if asked:
-            first, last = asked[len("bytes=") :].split("-")
-            if int(first) >= total:
-                return self.fail(416, "InvalidRange", "The range specified is invalid.")
-            last = min(int(last), total - 1) if last else total - 1
-            data, status = data[int(first) : last + 1], 206
-            headers["Content-Range"] = "bytes %s-%d/%d" % (first, last, total)
+        found = self.piece(data, asked)
+        if found is None:
+            return self.fail(416, "InvalidRange", "The range specified is invalid.")
+        status, data, more = found
+        headers.update(more)
         cut = len(data) // 2 if self.store.takes("cuts") else None
         return self.send(status, data, values["Content-Type"], headers, cut=cut)
 
@@ -226,18 +177,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def send(self, status, body, kind, headers=(), length=None, cut=None):
         body = body or b""
-        self.send_response(status)
-        sent = {
+        self.write(status, {
             "Content-Type": kind, "Content-Length": len(body) if length is None else length,
             "x-ms-request-id": "1", "x-ms-version": self.headers.get("x-ms-version", ""),
             **dict(headers),
-        }  # fmt: skip
-        for name, value in sent.items():
-            if value is not None:
-                self.send_header(name, str(value))
-        with contextlib.suppress(ConnectionError):
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body[:cut])
+        }, b"" if self.command == "HEAD" else body[:cut])  # fmt: skip
         if cut is not None:
             self.close_connection = True

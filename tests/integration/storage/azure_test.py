@@ -8,7 +8,7 @@ import unittest
 from unittest import mock
 
 from tests.harness import tools
-from tests.integration.storage import azure_server, store_testing
+from tests.integration.storage import azure_server, store_server, store_testing
 
 # Without the credentials of whoever runs the test.
 NONE = {name: "" for name in (
@@ -25,7 +25,7 @@ WRONG = base64.b64encode(b"the key of another account").decode()
 
 class AzureTest(store_testing.StoreJob):
     SCHEME = "abfs"
-    PAGE = azure_server.PAGE
+    PAGE = store_server.PAGE
 
     def setUp(self):
         self.azure = azure_server.AzureServer(self.root)

@@ -4,56 +4,19 @@ A fake: what Arrow's client asks for to list, look at and read objects, and noth
 Versions are counted by generation: an object that changed is another one.
 """
 
-import contextlib
 import datetime
-import http.server
 import json
 import os
-import threading
 import urllib.parse
 
-PAGE = 5  # objects an answer of a listing, so that every larger one takes several
+from tests.integration.storage import store_server
 
 
-class GcsServer:
-    """At a free port of this machine until it is closed."""
-
+class GcsServer(store_server.StoreServer):
     def __init__(self, root, token=None):
         """`token`: what requests must carry; None: they must carry none."""
-        self.root = root
+        super().__init__(root, _Handler)
         self.token = token
-        self.requests = []  # (method, path with query, range or None)
-        self.refuse = None  # a status that every request is answered with
-        handler = type("Handler", (_Handler,), {"store": self})
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    @property
-    def endpoint(self):
-        return "http://127.0.0.1:%d" % self._server.server_port
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def names(self, bucket):
-        """All objects of a bucket in ascending order; None if there is no such bucket."""
-        folder = os.path.join(self.root, bucket)
-        if not os.path.isdir(folder):
-            return None
-        found = []
-        for parent, _, files in os.walk(folder):
-            found += [os.path.relpath(os.path.join(parent, name), folder) for name in files]
-        return sorted(found)
 
     def metadata(self, bucket, name):
         seen = os.stat(os.path.join(self.root, bucket, name))
@@ -74,13 +37,7 @@ class GcsServer:
         }
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    store = None
-
-    def log_message(self, *_):
-        pass
-
+class _Handler(store_server.StoreHandler):
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
@@ -109,26 +66,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return self.fail(400, "the fake does not know " + self.path)
 
     def listing(self, bucket, names, query):
-        prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
-        items, folders = [], []
-        for name in names:
-            if not name.startswith(prefix):
-                continue
-            end = name.find(delimiter, len(prefix)) if delimiter else -1
-            if end < 0:
-                items.append(name)
-            elif name[: end + 1] not in folders:
-                folders.append(name[: end + 1])
-        every = sorted([(name, True) for name in items] + [(name, False) for name in folders])
-        start = int(query.get("pageToken") or 0)
-        page = every[start : start + PAGE]
+        page, more = self.page(names, query, "pageToken")
         answer = {
             "kind": "storage#objects",
             "items": [self.store.metadata(bucket, name) for name, is_item in page if is_item],
             "prefixes": [name for name, is_item in page if not is_item],
         }
-        if start + PAGE < len(every):
-            answer["nextPageToken"] = str(start + PAGE)
+        if more:
+            answer["nextPageToken"] = more
         return answer
 
     def object(self, bucket, name, query):
@@ -142,15 +87,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(metadata)
         with open(path, "rb") as file:
             data = file.read()
-        total, status, headers = len(data), 200, {"x-goog-generation": metadata["generation"]}
-        asked = self.headers.get("Range")
-        if asked:
-            first, last = asked[len("bytes=") :].split("-")
-            if int(first) >= total:
-                return self.fail(416, "Requested range not satisfiable")
-            last = min(int(last), total - 1) if last else total - 1
-            data, status = data[int(first) : last + 1], 206
-            headers["Content-Range"] = "bytes %s-%d/%d" % (first, last, total)
+        found = self.piece(data, self.headers.get("Range"))
+        if found is None:
+            return self.fail(416, "Requested range not satisfiable")
+        status, data, headers = found
+        headers["x-goog-generation"] = metadata["generation"]
         return self.send(status, data, "application/octet-stream", headers)
 
     def answer(self, value):
@@ -161,10 +102,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send(status, json.dumps(error).encode(), "application/json", {})
 
     def send(self, status, body, kind, headers):
-        self.send_response(status)
-        for name, value in {**headers, "Content-Type": kind, "Content-Length": len(body)}.items():
-            self.send_header(name, str(value))
-        # Arrow's client breaks off what it does not want.
-        with contextlib.suppress(ConnectionError):
-            self.end_headers()
-            self.wfile.write(body)
+        own = {"Content-Type": kind, "Content-Length": len(body)}
+        self.write(status, {**headers, **own}, body)

@@ -3,7 +3,7 @@ files on disk."""
 
 import unittest
 
-from tests.integration.storage import gcs_server, store_testing
+from tests.integration.storage import gcs_server, store_server, store_testing
 
 # Without the credentials and projects of whoever runs the test.
 BARE = {"HOME": "/nowhere", "GOOGLE_APPLICATION_CREDENTIALS": ""}
@@ -11,7 +11,7 @@ BARE = {"HOME": "/nowhere", "GOOGLE_APPLICATION_CREDENTIALS": ""}
 
 class GcsTest(store_testing.StoreJob):
     SCHEME = "gs"
-    PAGE = gcs_server.PAGE
+    PAGE = store_server.PAGE
 
     def setUp(self):
         self.gcs = gcs_server.GcsServer(self.root)

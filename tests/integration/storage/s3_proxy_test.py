@@ -2,7 +2,8 @@
 every batch is that of local files, or the pull ends with a plain error.
 
     bazel test //tests/integration/storage:s3_proxy_test
-    bazel run //tests/integration/storage:s3_proxy_test -- --rounds 20
+    bazel run --test_sharding_strategy=disabled //tests/integration/storage:s3_proxy_test \\
+        -- --rounds 20
 
 Prints a line for each kind: pulls that were whole, pulls that ended with an error,
 answers that the proxy falsified, and the store's errors that servers saw in spite of the
