@@ -14,6 +14,7 @@ from . import (
     bridge_qwen3_vl,
     bridge_vlm,
     huggingface,
+    huggingface_audio,
     huggingface_encoders,
     huggingface_families,
     huggingface_split,
@@ -27,7 +28,7 @@ from . import (
 
 __all__ = [
     "bridge_iterators", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
-    "huggingface_encoders", "huggingface_families", "huggingface_split",
+    "huggingface_audio", "huggingface_encoders", "huggingface_families", "huggingface_split",
     "megatron_bridge", "megatron_core", "megatron_hooks", "megatron_llava",
     "megatron_lm", "padded",
 ]  # fmt: skip
