@@ -108,9 +108,9 @@ void AddBuilding(const BuildInstruments& build, uint64_t warnings,
   list->Add(build.vision.images.value(), {{"use", "vision"}});
   list->Add(build.check.images.value(), {{"use", "check"}});
   list->Add(build.images_encoded.value(), {{"use", "encoded"}});
+  AddSound(build, list);
   AddVideos(build, list);
   AddPythonHelpers(list);
-  AddSound(build, list);
   list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
               "Bytes of these images, videos and sounds, as they lie in their "
               "files.");

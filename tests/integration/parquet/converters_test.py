@@ -53,8 +53,11 @@ class ConvertersTest(tools.ToolTest):
         ):
             source = source.replace(written, here)
         path = [ARROW, *filter(None, [os.environ.get("PYTHONPATH")])]
-        # An older NumPy of the system fails pyarrow's check.
-        hide = "import sys\nsys.modules['numpy'] = None\n" if "numpy" not in source else ""
+        # An older NumPy of the system fails pyarrow's check, which is at its import.
+        hide = (
+            "import sys\nsys.modules['numpy'] = None\nimport pyarrow.parquet\n"
+            "del sys.modules['numpy']\n"
+        )
         done = subprocess.run(
             [sys.executable, "-c", hide + source],
             cwd=self.folder,

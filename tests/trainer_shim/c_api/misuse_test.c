@@ -93,7 +93,7 @@ static void TestOptions(void) {
   options.field = value;                 \
   EXPECT(ballast_shim_create(&options, &shim), status, text)
 
-  WITH(module, 3, BALLAST_INVALID_ARGUMENT, "options.module is 3");
+  WITH(module, 4, BALLAST_INVALID_ARGUMENT, "options.module is 4");
   WITH(backend, 7, BALLAST_INVALID_ARGUMENT, "backend is 7");
   WITH(device, 1, BALLAST_INVALID_ARGUMENT, "options.device is 1");
   WITH(device, -1, BALLAST_INVALID_ARGUMENT, "options.device is -1");
