@@ -1,11 +1,16 @@
 #include "server/command/draw/draw_sample.h"
 
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_split.h"
+#include "server/audio/audio_header.h"
 #include "server/image/image.h"
 #include "server/text/conversation.h"
 
@@ -15,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr Preset kPresets[] = {Preset::kReceipts, Preset::kMixed,
-                               Preset::kText};
+                               Preset::kText, Preset::kSpeech};
 constexpr uint64_t kSamples = 16;
 
 size_t CountMarks(const std::vector<Turn>& turns) {
@@ -38,6 +43,7 @@ TEST(DrawSampleTest, IsAPureFunctionOfItsArguments) {
     for (size_t i = 0; i < a->images.size(); ++i) {
       EXPECT_TRUE(a->images[i].bytes == same->images[i].bytes);
     }
+    EXPECT_EQ(a->sounds, same->sounds);
     EXPECT_NE(a->conversation, other_seed->conversation);
     EXPECT_NE(a->conversation, other_number->conversation);
   }
@@ -66,7 +72,7 @@ TEST(DrawSampleTest, ImagesHaveTheClaimedFormat) {
         }
       }
       if (preset != Preset::kMixed) {
-        EXPECT_EQ(sample->images.empty(), preset == Preset::kText);
+        EXPECT_EQ(sample->images.empty(), preset != Preset::kReceipts);
       }
     }
   }
@@ -87,6 +93,30 @@ TEST(DrawSampleTest, MixedHasEveryFormatAndTheyDecode) {
     }
   }
   EXPECT_EQ(decoded.size(), 3u);
+}
+
+TEST(DrawSampleTest, SpeechIsMonoAt16KhzAndMarked) {
+  for (uint64_t number = 0; number < kSamples; ++number) {
+    const auto sample = DrawSample(Preset::kSpeech, 3, number);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    ASSERT_FALSE(sample->sounds.empty());
+    for (const std::string& wav : sample->sounds) {
+      const auto header = ReadAudioHeader(
+          wav.size(),
+          [&](uint64_t offset, uint64_t bytes) -> absl::StatusOr<std::string> {
+            return wav.substr(offset, bytes);
+          });
+      ASSERT_TRUE(header.ok()) << header.status();
+      EXPECT_EQ(header->format, AudioFormat::kWav);
+      EXPECT_EQ(header->rate, 16000u);
+      EXPECT_EQ(header->channels, 1u);
+      EXPECT_GE(header->samples.value(), 7990u);  // half a second, in tones
+      EXPECT_LE(header->samples.value(), 480000u);
+    }
+    const std::vector<std::string> parts =
+        absl::StrSplit(sample->conversation, "<audio>");
+    EXPECT_EQ(parts.size() - 1, sample->sounds.size());
+  }
 }
 
 TEST(DrawSampleTest, ConversationsAlternateAndMarkEveryImage) {
@@ -120,10 +150,11 @@ TEST(ParsePresetTest, NamesThePresetsItAccepts) {
   EXPECT_EQ(*ParsePreset("receipts"), Preset::kReceipts);
   EXPECT_EQ(*ParsePreset("mixed"), Preset::kMixed);
   EXPECT_EQ(*ParsePreset("text"), Preset::kText);
+  EXPECT_EQ(*ParsePreset("speech"), Preset::kSpeech);
   const auto unknown = ParsePreset("photos");
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(unknown.status().message()),
-              HasSubstr("'photos'; wanted receipts, mixed or text"));
+              HasSubstr("'photos'; wanted receipts, mixed, text or speech"));
 }
 
 }  // namespace
