@@ -2,7 +2,6 @@
 
 #include <xxhash.h>
 
-
 namespace ballast {
 
 uint64_t SpanChecksum(absl::string_view bytes) {

@@ -19,8 +19,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Preset kPresets[] = {Preset::kReceipts, Preset::kMixed,
-                               Preset::kText, Preset::kSpeech};
+constexpr Preset kPresets[] = {Preset::kReceipts, Preset::kMixed, Preset::kText,
+                               Preset::kSpeech};
 constexpr uint64_t kSamples = 16;
 
 size_t CountMarks(const std::vector<Turn>& turns) {
@@ -139,8 +139,8 @@ TEST(DrawSampleTest, ConversationsAlternateAndMarkEveryImage) {
         EXPECT_EQ((*turns)[i].role,
                   (i - first) % 2 == 0 ? Role::kUser : Role::kAssistant);
       }
-      EXPECT_LE(said, sample->images.empty() ? kMaxBytesSaid
-                                             : kMaxBytesSaidOfImages);
+      EXPECT_LE(said,
+                sample->images.empty() ? kMaxBytesSaid : kMaxBytesSaidOfImages);
     }
   }
   EXPECT_EQ(pairs, (std::set<size_t>{1, 2, 3}));
