@@ -24,7 +24,7 @@ inline constexpr uint32_t kCloseBox = 1;
 // Every python3 of PATH, in order, and Debian's.
 std::vector<std::string> FindPythons();
 
-// What helpers in Python do in this process, and the name of it for metrics.
+// Purpose of a helper process in Python, and its name in metrics.
 enum class PythonUse { kTemplates, kRecipes };
 inline constexpr std::array<const char*, 2> kPythonUseNames = {"templates",
                                                                "recipes"};

@@ -258,7 +258,8 @@ std::string BalanceJson(const v1::StepBalance& balance);
 // `change`: offers a configuration to a running job, from a step on.
 void AddChange(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// What was agreed, or what would be after a dry run: one JSON object, or lines.
+// The agreed change, or with a dry run the offered one: as one JSON object, or
+// as lines of text.
 std::string ChangeJson(const v1::ChangeResponse& change);
 std::string ChangeText(const v1::ChangeResponse& change);
 

@@ -55,10 +55,8 @@ class AgreementTest(tools.JobTest):
         self.set_up_job(self.text, samples=24)
 
     def start(self, name):
-        serve = f"serve: {{revisions: {name}.revisions, "
-        self.config = self.write(f"{name}.yaml", self.text.replace("serve: {", serve))
         env = dict(os.environ, LD_PRELOAD=LIBRARY, BALLAST_DIE_AT=self.path(f"{name}.dies"))
-        return self.start_server(name, env=env)
+        return self.start_changeable(name, env=env)
 
     def schedule(self, server, step):
         """The fingerprint of a step; None: it is not served."""
@@ -73,7 +71,6 @@ class AgreementTest(tools.JobTest):
         end = time.monotonic() + tools.TIMEOUT_S
         while (found := self.schedule(server, step)) is None:
             self.assertLess(time.monotonic(), end, f"{server.address} does not serve {step}")
-            time.sleep(0.1)
         return found
 
     def changes(self, server):

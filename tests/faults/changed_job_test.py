@@ -34,12 +34,6 @@ class ChangedJobTest(tools.JobTest):
         self.text = CONFIG.replace("FOLDER", self.folder)
         self.set_up_job(self.text, samples=32)
 
-    def start(self, name):
-        """A server with a file of its own."""
-        serve = f"serve: {{revisions: {name}.revisions, "
-        self.config = self.write(f"{name}.yaml", self.text.replace("serve: {", serve))
-        return self.start_server(name)
-
     def changed(self):
         text = self.text
         for before, after in (("weight: 3", "weight: 1"), ("global: 4", "global: 8")):
@@ -86,7 +80,7 @@ class ChangedJobTest(tools.JobTest):
 
     def test_ranks_go_over_the_step_while_servers_die(self):
         wanted = self.wanted()
-        a, b = self.start("a"), self.start("b")
+        a, b = self.start_changeable("a"), self.start_changeable("b")
         ranks = self.start_ranks([a, b], "--steps", STEPS)
         for rank in ranks:
             rank.advance(4)
@@ -97,7 +91,7 @@ class ChangedJobTest(tools.JobTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"nothing has changed: server", done.stderr)
         self.assertIn(b"b.sock", done.stderr)
-        b = self.start("b")
+        b = self.start_changeable("b")
         # Any server takes it to the one that decides.
         done = self.change(b)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -106,7 +100,7 @@ class ChangedJobTest(tools.JobTest):
         # Neither server is the one that agreed, but both know.
         a.kill()
         b.kill()
-        a, b = self.start("a"), self.start("b")
+        a, b = self.start_changeable("a"), self.start_changeable("b")
         self.finish(ranks)
         self.assertEqual(self.digests(ranks), wanted)
         status = tools.json_lines("ballastctl", "--server", a.address, "status", "--json")[0]
@@ -117,7 +111,7 @@ class ChangedJobTest(tools.JobTest):
         self.assertIn(b"nothing has changed", done.stderr)
 
     def test_a_file_of_another_server_or_job_is_refused(self):
-        self.start("a").kill()
+        self.start_changeable("a").kill()
         self.config = self.write(
             "b.yaml", self.text.replace("serve: {", "serve: {revisions: a.revisions, ")
         )

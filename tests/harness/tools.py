@@ -440,6 +440,12 @@ class JobTest(ToolTest):
         self.addCleanup(server.kill)
         return server.up()
 
+    def start_changeable(self, name, **options):
+        """A server of self.text with a file and revisions of its own."""
+        serve = f"serve: {{revisions: {name}.revisions, "
+        self.config = self.write(f"{name}.yaml", self.text.replace("serve: {", serve))
+        return self.start_server(name, **options)
+
     def start_rank(self, servers, *flags):
         rank = Rank([server.address for server in servers], *flags, log=self.log)
         self.addCleanup(rank.kill)

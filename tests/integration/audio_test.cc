@@ -24,6 +24,7 @@
 #include "server/job/index_sources.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/integration/video_job.h"
 #include "tests/server/audio/golden_audio.h"
 #include "tests/server/video/made_videos.h"
 
@@ -239,32 +240,6 @@ class AudioTest : public ::testing::Test {
     }
   }
 
-  // A sample's ids as text: runs of placeholders as "[audio*N]".
-  std::string GetText(absl::Span<const int64_t> ids) const {
-    const v1::TokenIds& known = model_.token_ids();
-    const std::map<int64_t, std::string> names = {
-        {known.im_start(), "[im_start]"},
-        {known.im_end(), "[im_end]"},
-        {known.vision_start(), "[start]"},
-        {known.vision_end(), "[end]"}};
-    std::string text;
-    for (size_t i = 0; i < ids.size();) {
-      size_t n = 1;
-      if (ids[i] == known.audio() || ids[i] == known.image()) {
-        while (i + n < ids.size() && ids[i + n] == ids[i]) ++n;
-        absl::StrAppend(&text, ids[i] == known.audio() ? "[audio*" : "[image*",
-                        n, "]");
-      } else if (names.contains(ids[i])) {
-        text += names.at(ids[i]);
-      } else {
-        EXPECT_LT(ids[i], 256);
-        text += static_cast<char>(ids[i]);
-      }
-      i += n;
-    }
-    return text;
-  }
-
   void CheckLanguage(const PackedBatch& batch) {
     for (size_t i = 0; i < batch.samples.size(); ++i) {
       const PackedSample& sample = batch.samples[i];
@@ -299,9 +274,10 @@ class AudioTest : public ::testing::Test {
       if (const size_t line = question.find("\\n"); line != question.npos) {
         question.replace(line, 2, "\n");
       }
-      EXPECT_EQ(GetText(ids), absl::StrCat("[im_start]user\n", question,
-                                           "[im_end]\n[im_start]assistant\nA."
-                                           "[im_end]\n"));
+      EXPECT_EQ(GetText(model_.token_ids(), ids),
+                absl::StrCat("[im_start]user\n", question,
+                             "[im_end]\n[im_start]assistant\nA."
+                             "[im_end]\n"));
       // "A." and the end of the turn.
       EXPECT_EQ(std::count(mask.begin(), mask.end(), 1.0f), 3);
     }

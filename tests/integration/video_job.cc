@@ -198,4 +198,30 @@ const Json& InspectedVideo(const std::string& profile, const Shown& shown) {
   return (*known)[key] = Json::parse(out.str());
 }
 
+std::string GetText(const v1::TokenIds& known, absl::Span<const int64_t> ids) {
+  std::map<int64_t, std::string> runs = {{known.image(), "image"}};
+  if (known.has_video()) runs[known.video()] = "video";
+  if (known.has_audio()) runs[known.audio()] = "audio";
+  const std::map<int64_t, std::string> marks = {
+      {known.vision_start(), "[start]"},
+      {known.vision_end(), "[end]"},
+      {known.im_start(), "[im_start]"},
+      {known.im_end(), "[im_end]"}};
+  std::string text;
+  for (size_t i = 0; i < ids.size();) {
+    size_t n = 1;
+    if (const auto run = runs.find(ids[i]); run != runs.end()) {
+      while (i + n < ids.size() && ids[i + n] == ids[i]) ++n;
+      absl::StrAppend(&text, "[", run->second, "*", n, "]");
+    } else if (const auto mark = marks.find(ids[i]); mark != marks.end()) {
+      text += mark->second;
+    } else {
+      EXPECT_LT(ids[i], 256);
+      text += static_cast<char>(ids[i]);
+    }
+    i += n;
+  }
+  return text;
+}
+
 }  // namespace ballast

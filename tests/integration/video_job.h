@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/types/span.h"
+#include "proto/model.pb.h"
 #include "server/config/config_loader.h"
 #include "server/video/frame_sampling.h"
 
@@ -54,6 +56,10 @@ LoadedConfig VideoConfig(const std::string& profile,
 // The object that `inspect video` prints of a video of the data set.
 const nlohmann::json& InspectedVideo(const std::string& profile,
                                      const Shown& shown);
+
+// A sample's ids as text: runs of placeholders as "[image*N]", "[video*N]" and
+// "[audio*N]", marks by their names, and bytes.
+std::string GetText(const v1::TokenIds& known, absl::Span<const int64_t> ids);
 
 }  // namespace ballast
 

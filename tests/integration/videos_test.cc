@@ -125,32 +125,6 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(batch.totals.images, images);
   }
 
-  // A sample's ids as text: runs of placeholders as "[video*N]".
-  std::string GetText(absl::Span<const int64_t> ids) const {
-    const v1::TokenIds& known = model_.token_ids();
-    const std::map<int64_t, std::string> names = {
-        {known.vision_start(), "[start]"},
-        {known.vision_end(), "[end]"},
-        {known.im_start(), "[im_start]"},
-        {known.im_end(), "[im_end]"}};
-    std::string text;
-    for (size_t i = 0; i < ids.size();) {
-      size_t n = 1;
-      if (ids[i] == known.video() || ids[i] == known.image()) {
-        while (i + n < ids.size() && ids[i + n] == ids[i]) ++n;
-        absl::StrAppend(&text, ids[i] == known.video() ? "[video*" : "[image*",
-                        n, "]");
-      } else if (names.contains(ids[i])) {
-        text += names.at(ids[i]);
-      } else {
-        EXPECT_LT(ids[i], 256);
-        text += static_cast<char>(ids[i]);
-      }
-      i += n;
-    }
-    return text;
-  }
-
   // What the model's processor writes for a video.
   std::string TextOfVideo(const Shown& shown) const {
     const Json& wanted = Inspect(shown);
@@ -247,7 +221,8 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
         }
         continue;
       }
-      EXPECT_EQ(GetText(ids), WantedText(written)) << sample.name;
+      EXPECT_EQ(GetText(model_.token_ids(), ids), WantedText(written))
+          << sample.name;
       CheckPositions(batch, begin, begin + length, written);
       // "A." and the end of the turn.
       const auto mask = batch.Get<float>("loss_mask").subspan(begin, length);

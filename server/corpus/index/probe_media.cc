@@ -304,18 +304,22 @@ absl::Status CheckMarks(const Record& record) {
 
 namespace {
 
-// As NameClips, of sound alone.
-absl::Status NameSounds(absl::string_view text, absl::Span<VideoMedia> sounds) {
-  if (sounds.empty()) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> parts, ReadAudioParts(text));
+// Gives each medium its part of the conversation, if it has parts of `type`.
+// `noun` names a medium in messages.
+absl::Status NameParts(absl::string_view type, absl::string_view noun,
+                       std::vector<JsonVideo> parts,
+                       absl::Span<VideoMedia> media) {
   if (parts.empty()) return absl::OkStatus();
-  if (parts.size() != sounds.size()) {
+  if (parts.size() != media.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(parts.size(), " parts of type audio and ", sounds.size(),
-                     " sounds; wanted as many"));
+        absl::StrCat(parts.size(), " parts of type ", type, " and ",
+                     media.size(), " ", noun, "s; wanted as many"));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    sounds[i].named = std::move(parts[i]);
+    BALLAST_RETURN_IF_ERROR(Annotate(
+        CheckPart(parts[i], media[i].is_list ? media[i].parts.size() : 0),
+        absl::StrCat(noun, " ", i)));
+    media[i].named = std::move(parts[i]);
   }
   return absl::OkStatus();
 }
@@ -324,28 +328,17 @@ absl::Status NameSounds(absl::string_view text, absl::Span<VideoMedia> sounds) {
 
 absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
                        absl::Span<VideoMedia> media) {
-  if (media.empty() || format != RawSample::TextFormat::kConversation) {
-    return absl::OkStatus();
+  if (format != RawSample::TextFormat::kConversation) return absl::OkStatus();
+  size_t videos = 0;
+  while (videos < media.size() && !media[videos].is_sound) ++videos;
+  if (videos < media.size()) {
+    BALLAST_ASSIGN_OR_RETURN(auto parts, ReadAudioParts(text));
+    BALLAST_RETURN_IF_ERROR(
+        NameParts("audio", "sound", std::move(parts), media.subspan(videos)));
   }
-  size_t count = 0;
-  while (count < media.size() && !media[count].is_sound) ++count;
-  BALLAST_RETURN_IF_ERROR(NameSounds(text, media.subspan(count)));
-  const absl::Span<VideoMedia> videos = media.first(count);
-  if (videos.empty()) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips, ReadVideoParts(text));
-  if (clips.empty()) return absl::OkStatus();
-  if (clips.size() != videos.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(clips.size(), " parts of type video and ", videos.size(),
-                     " videos; wanted as many"));
-  }
-  for (size_t i = 0; i < clips.size(); ++i) {
-    BALLAST_RETURN_IF_ERROR(Annotate(
-        CheckPart(clips[i], videos[i].is_list ? videos[i].parts.size() : 0),
-        absl::StrCat("video ", i)));
-    videos[i].named = std::move(clips[i]);
-  }
-  return absl::OkStatus();
+  if (videos == 0) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(auto parts, ReadVideoParts(text));
+  return NameParts("video", "video", std::move(parts), media.first(videos));
 }
 
 }  // namespace ballast

@@ -199,7 +199,7 @@ class MappedRows final : public ParquetRows {
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }
 
-  // Those of a column of videos or of sound (`medium`, for messages).
+  // Adds the videos or clips of a column. `medium` names them in messages.
   static absl::Status AddVideos(const arrow::Array& column,
                                 absl::string_view medium, uint64_t row,
                                 std::vector<ParquetVideo>* videos) {

@@ -34,8 +34,8 @@ struct ParquetRow {
   // A conversation: {"messages": [...]} with the turns of the row, and an
   // `<image>` mark for each image in the first user turn if the row has images
   // but its turns do not say where they stand; likewise for videos and sound.
-  // Beside
-  // "messages" the row's columns of kBeside, and its turns if they are a text.
+  // In addition to "messages" the row's columns of kBeside, and its turns if
+  // they are a text.
   // Of a document: its text, with an `<image>` mark at the place of each image
   // that has one.
   std::string text;
