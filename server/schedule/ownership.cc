@@ -231,6 +231,20 @@ void SplitOwners(const std::vector<ScheduledSample>& samples,
   }
 }
 
+// What each sample costs all encoders together, in fixed point.
+std::vector<int64_t> EncoderLoads(const std::vector<ScheduledSample>& samples,
+                                  const MicroBatchShape& shape) {
+  const std::vector<double> costs = Costs(samples, [&](const SampleSize& size) {
+    double cost = 0;
+    for (const ModuleRanks& ranks : shape.modules) {
+      if (ranks.media == Media::kText) continue;
+      cost += SampleCost(size, FindCost(ranks.module, shape));
+    }
+    return cost;
+  });
+  return FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));
+}
+
 // The padded lengths. Errors: INVALID_ARGUMENT (a sample that fits no pack).
 absl::StatusOr<std::vector<uint32_t>> PaddedLengths(
     const std::vector<ScheduledSample>& samples, const PackShape& packs) {
@@ -353,6 +367,10 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
   BALLAST_ASSIGN_OR_RETURN(Groups filled, as_reference
                                               ? PackInOrder(lengths, limits)
                                               : PackBalanced(lengths, limits));
+  if (!as_reference && packs.encoder_slack > 0) {
+    EvenEncoders(lengths, EncoderLoads(samples, shape), limits,
+                 packs.encoder_slack, &filled);
+  }
   return OwnPacks(samples, shape, std::move(filled),
                   /*renumber=*/!as_reference);
 }

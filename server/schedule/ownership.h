@@ -87,13 +87,15 @@ struct PackShape {
   // The number of micro-batches is a multiple of this
   // (packing.virtual_pipeline_group); at least 1.
   uint32_t micro_batch_multiple = 1;
+  // packing.encoder_slack; 0 with placement `split` and without delivery.
+  double encoder_slack = 0;
 };
 
 // AssignOwners for packing.mode `scheduled`: the samples of a whole step, in
 // order of position, become packs, and each `grid` packs one micro-batch, so
 // that the number of micro-batches follows from the lengths. `lpt` packs like
-// the reference (PackInOrder); `refined` balances the costs (PackBalanced) and
-// numbers the packs of a micro-batch so that few bytes move.
+// the reference (PackInOrder); `refined` balances the costs (PackBalanced,
+// EvenEncoders) and numbers the packs of a micro-batch so that few bytes move.
 // balance.align_images does not swap samples here, because that would change
 // the packs' lengths: ranks without an image get a dummy. With
 // balance.placement `split` the packs are language's, and the encoders' owners

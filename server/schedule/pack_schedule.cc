@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -81,7 +82,164 @@ Groups FillByCost(const std::vector<uint32_t>& lengths, size_t packs,
   return filled;
 }
 
+// Packs that run together. The pack with the largest encoder load gives a
+// sample to one of the packs with the least, or swaps one with it.
+class PackSet {
+ public:
+  PackSet(const std::vector<uint32_t>& lengths,
+          const std::vector<int64_t>& loads, uint64_t capacity, double slack,
+          absl::Span<std::vector<uint32_t>> packs)
+      : lengths_(lengths),
+        loads_(loads),
+        capacity_(capacity),
+        packs_(packs),
+        sums_(packs.size()) {
+    uint64_t largest = 0;
+    for (uint32_t p = 0; p < packs_.size(); ++p) {
+      for (const uint32_t i : packs_[p]) Add(i, &sums_[p]);
+      largest = std::max(largest, sums_[p].squares);
+      by_load_.emplace(sums_[p].load, p);
+      SortByLoad(p);
+    }
+    allowed_ = largest + static_cast<uint64_t>(slack * largest);
+  }
+
+  void Even() {
+    // Each step lowers the set's largest load, or the number of packs that have
+    // it.
+    for (size_t steps = kStepsAPack * packs_.size(); steps > 0; --steps) {
+      if (!Lower(by_load_.rbegin()->second)) break;
+    }
+    for (std::vector<uint32_t>& pack : packs_)
+      std::sort(pack.begin(), pack.end());
+  }
+
+ private:
+  static constexpr size_t kStepsAPack = 4;
+  static constexpr int kLightest = 16;
+  // Samples of the other pack that are tried on each side of the wanted load.
+  static constexpr ptrdiff_t kNeighbours = 4;
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  struct Sums {
+    uint64_t tokens = 0;
+    uint64_t squares = 0;
+    int64_t load = 0;
+  };
+
+  struct Swap {
+    uint32_t from = 0, to = 0;        // packs
+    uint32_t give = 0, take = kNone;  // samples
+    int64_t load = 0;                 // the larger of both afterwards
+  };
+
+  void Add(uint32_t i, Sums* sums) const {
+    sums->tokens += lengths_[i];
+    sums->squares += Square(lengths_[i]);
+    sums->load += loads_[i];
+  }
+
+  void Remove(uint32_t i, Sums* sums) const {
+    sums->tokens -= lengths_[i];
+    sums->squares -= Square(lengths_[i]);
+    sums->load -= loads_[i];
+  }
+
+  void SortByLoad(uint32_t p) {
+    std::sort(packs_[p].begin(), packs_[p].end(), [&](uint32_t a, uint32_t b) {
+      return std::make_pair(loads_[a], a) < std::make_pair(loads_[b], b);
+    });
+  }
+
+  // The sums of a pack that loses `give` and gets `take`.
+  Sums After(uint32_t p, uint32_t give, uint32_t take) const {
+    Sums sums = sums_[p];
+    if (give != kNone) Remove(give, &sums);
+    if (take != kNone) Add(take, &sums);
+    return sums;
+  }
+
+  bool Fits(const Sums& sums) const {
+    return sums.tokens <= capacity_ && sums.squares <= allowed_;
+  }
+
+  // Keeps the swap in `best` if it is allowed and better.
+  void Try(Swap swap, Swap* best) const {
+    const Sums from = After(swap.from, swap.give, swap.take);
+    const Sums to = After(swap.to, swap.take, swap.give);
+    swap.load = std::max(from.load, to.load);
+    if (swap.load < best->load && Fits(from) && Fits(to)) *best = swap;
+  }
+
+  void TryPacks(uint32_t from, uint32_t to, Swap* best) const {
+    const std::vector<uint32_t>& theirs = packs_[to];
+    const int64_t wanted = (sums_[from].load - sums_[to].load) / 2;
+    for (const uint32_t give : packs_[from]) {
+      if (loads_[give] == 0) continue;
+      if (packs_[from].size() > 1) Try({from, to, give}, best);
+      const auto near = std::partition_point(
+          theirs.begin(), theirs.end(),
+          [&](uint32_t i) { return loads_[i] < loads_[give] - wanted; });
+      const auto end = near + std::min(kNeighbours, theirs.end() - near);
+      for (auto it = near - std::min(kNeighbours, near - theirs.begin());
+           it != end; ++it) {
+        if (loads_[*it] < loads_[give]) Try({from, to, give, *it}, best);
+      }
+    }
+  }
+
+  // Whether the load of pack `from` could be lowered without another's
+  // reaching it.
+  bool Lower(uint32_t from) {
+    Swap best;
+    best.load = sums_[from].load;
+    int tried = 0;
+    for (const auto& [load, to] : by_load_) {
+      if (to == from || tried++ == kLightest) break;
+      TryPacks(from, to, &best);
+    }
+    if (best.load == sums_[from].load) return false;
+    Move(best);
+    return true;
+  }
+
+  void Move(const Swap& swap) {
+    Exchange(swap.from, swap.give, swap.take);
+    Exchange(swap.to, swap.take, swap.give);
+  }
+
+  void Exchange(uint32_t p, uint32_t give, uint32_t take) {
+    by_load_.erase({sums_[p].load, p});
+    sums_[p] = After(p, give, take);
+    by_load_.emplace(sums_[p].load, p);
+    std::vector<uint32_t>& pack = packs_[p];
+    if (give != kNone) pack.erase(std::find(pack.begin(), pack.end(), give));
+    if (take != kNone) pack.push_back(take);
+    SortByLoad(p);
+  }
+
+  const std::vector<uint32_t>& lengths_;
+  const std::vector<int64_t>& loads_;
+  const uint64_t capacity_;
+  const absl::Span<std::vector<uint32_t>> packs_;  // members by ascending load
+  std::vector<Sums> sums_;
+  std::set<std::pair<int64_t, uint32_t>> by_load_;
+  uint64_t allowed_ = 0;  // squares of a pack
+};
+
 }  // namespace
+
+void EvenEncoders(const std::vector<uint32_t>& lengths,
+                  const std::vector<int64_t>& loads, const PackLimits& limits,
+                  double slack, Groups* packs) {
+  for (size_t first = 0; first < packs->size(); first += limits.multiple) {
+    const size_t count =
+        std::min<size_t>(limits.multiple, packs->size() - first);
+    PackSet(lengths, loads, limits.capacity, slack,
+            absl::MakeSpan(*packs).subspan(first, count))
+        .Even();
+  }
+}
 
 uint64_t PackedTime(const std::vector<uint32_t>& lengths, const Groups& packs,
                     uint32_t together) {

@@ -39,6 +39,16 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
 absl::StatusOr<Groups> PackBalanced(const std::vector<uint32_t>& lengths,
                                     const PackLimits& limits);
 
+// Moves samples between packs that run together, so that the largest load of an
+// encoder in each such set falls: the `multiple` packs from each multiple of it
+// on. `loads`: what each sample costs the encoders, in fixed point, not
+// negative. Limits hold, no pack becomes empty, and the largest sum of squared
+// lengths of a set grows by at most `slack` of itself. Members of a pack stay
+// in ascending order. Takes O(packs · members · log(members)).
+void EvenEncoders(const std::vector<uint32_t>& lengths,
+                  const std::vector<int64_t>& loads, const PackLimits& limits,
+                  double slack, Groups* packs);
+
 // The time of a step in units of squared tokens: the sum, over each `together`
 // consecutive packs, of the largest pack's sum of squared lengths.
 uint64_t PackedTime(const std::vector<uint32_t>& lengths, const Groups& packs,

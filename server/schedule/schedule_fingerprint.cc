@@ -254,6 +254,9 @@ v1::Fingerprint ScheduleFingerprint(
     entries["batch.pack_align"] =
         absl::StrCat(PackAlign(config, v1::MODULE_LANGUAGE));
   }
+  if (const double slack = EncoderSlack(config); slack > 0) {
+    entries["packing.encoder_slack"] = FingerprintNumber(slack);
+  }
   if (config.balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
     entries["balance.split_rules"] = absl::StrCat(kSplitRules);
   }

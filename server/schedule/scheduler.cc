@@ -73,6 +73,7 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
       uint64_t{config.packing().max_tokens_per_rank()} * language->cp();
   packs.align = PackAlign(config, v1::MODULE_LANGUAGE);
   packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
+  packs.encoder_slack = EncoderSlack(config);
   const uint64_t multiple =
       uint64_t{Grid(config.topology())} * packs.micro_batch_multiple;
   BALLAST_RETURN_IF_ERROR(

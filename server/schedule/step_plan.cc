@@ -306,6 +306,19 @@ uint64_t PackRoom(const v1::Config& config) {
          Grid(config.topology());
 }
 
+double EncoderSlack(const v1::Config& config) {
+  const v1::Balance& balance = config.balance();
+  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED ||
+      balance.algorithm() != v1::Balance::ALGORITHM_REFINED ||
+      balance.placement() == v1::Balance::PLACEMENT_SPLIT) {
+    return 0;
+  }
+  for (const auto& [name, module] : config.topology().modules()) {
+    if (name != "language") return config.packing().encoder_slack();
+  }
+  return 0;
+}
+
 uint32_t StepUnit(const v1::Config& config) {
   return config.batch().micro() *
          std::max(config.packing().virtual_pipeline_group(), 1u);

@@ -73,6 +73,11 @@ std::optional<uint64_t> FirstAlteredStep(const v1::Config& a,
 // with other modes.
 uint64_t PackRoom(const v1::Config& config);
 
+// packing.encoder_slack where it has an effect: with packing.mode `scheduled`,
+// algorithm `refined`, an encoder, and no placement `split`, which chooses the
+// encoders' owners itself. Elsewhere 0.
+double EncoderSlack(const v1::Config& config);
+
 // Samples of which a step of batch.tokens has whole multiples: those of
 // packing.virtual_pipeline_group micro-batches.
 uint32_t StepUnit(const v1::Config& config);

@@ -473,6 +473,8 @@ const std::vector<KeyOutcome>& Outcomes() {
        packing(", align: 64")},
       {"packing.virtual_pipeline_group", Outcome::kSchedule, laid_out,
        packing(""), packing(", virtual_pipeline_group: 2")},
+      {"packing.encoder_slack", Outcome::kTaken, "", packing(""),
+       packing(", encoder_slack: 0.5")},
       {"packing.row_length",
        Outcome::kSchedule,
        laid_out,

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,6 +104,94 @@ TEST(PackBalancedTest, KeepsTheLimitsAndIsNeverSlower) {
   }
   EXPECT_LT(spread, reference_spread / 3);
   EXPECT_LT(time, reference_time * 3 / 4);
+}
+
+int64_t Load(const std::vector<int64_t>& loads,
+             const std::vector<uint32_t>& pack) {
+  int64_t load = 0;
+  for (const uint32_t i : pack) load += loads[i];
+  return load;
+}
+
+// The sum over each `together` packs of the largest load.
+int64_t EncoderTime(const std::vector<int64_t>& loads, const Groups& packs,
+                    uint32_t together) {
+  int64_t time = 0;
+  for (size_t first = 0; first < packs.size(); first += together) {
+    int64_t largest = 0;
+    for (size_t p = first; p < first + together; ++p) {
+      largest = std::max(largest, Load(loads, packs[p]));
+    }
+    time += largest;
+  }
+  return time;
+}
+
+TEST(EvenEncodersTest, SwapsSamplesOfOneLength) {
+  // Two sets of two packs; each has one sample with images a pack afterwards.
+  Groups packs = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+  EvenEncoders(std::vector<uint32_t>(8, 10), {9, 9, 0, 0, 0, 4, 0, 0}, {20, 2},
+               0, &packs);
+  EXPECT_EQ(Load({9, 9, 0, 0, 0, 4, 0, 0}, packs[0]), 9);
+  EXPECT_EQ(Load({9, 9, 0, 0, 0, 4, 0, 0}, packs[1]), 9);
+  // Nothing can be better than 4 and 0.
+  EXPECT_THAT(packs[2], ElementsAre(4, 5));
+  EXPECT_THAT(packs[3], ElementsAre(6, 7));
+}
+
+TEST(EvenEncodersTest, LanguageGrowsByTheSlackAtMost) {
+  // Squares 5*5 + 5*5 = 50 and 6*6 = 36. A swap of 0 and 2 makes 36 + 25 = 61,
+  // which is 22 % more than 50.
+  const std::vector<uint32_t> lengths = {5, 5, 6};
+  const std::vector<int64_t> loads = {8, 8, 2};
+  Groups packs = {{0, 1}, {2}};
+  EvenEncoders(lengths, loads, {100, 2}, 0.21, &packs);
+  EXPECT_THAT(packs, ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  EvenEncoders(lengths, loads, {100, 2}, 0.22, &packs);
+  EXPECT_EQ(EncoderTime(loads, packs, 2), 10);
+  // A pack of 10 tokens has no room for 6 and 5.
+  packs = {{0, 1}, {2}};
+  EvenEncoders(lengths, loads, {10, 2}, 1, &packs);
+  EXPECT_THAT(packs, ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+}
+
+TEST(EvenEncodersTest, KeepsLimitsAndIsNeverWorse) {
+  constexpr double kSlack = 0.02;
+  int64_t before = 0, after = 0;
+  double mean = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const PackLimits limits = {8192, 1u + static_cast<uint32_t>(random() % 8)};
+    std::vector<uint32_t> lengths(limits.multiple * (8 + random() % 40));
+    std::vector<int64_t> loads(lengths.size());
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      // Text, or an image of four patches a token and a text.
+      const uint32_t image = random() % 3 == 0 ? 0 : 1 + random() % 1500;
+      lengths[i] = image + 1 + random() % 800;
+      loads[i] = int64_t{4} * image;
+    }
+    const auto packs = PackBalanced(lengths, limits);
+    ASSERT_TRUE(packs.ok()) << packs.status();
+    Groups evened = *packs;
+    EvenEncoders(lengths, loads, limits, kSlack, &evened);
+    ExpectValid(lengths, evened, limits);
+    ASSERT_EQ(evened.size(), packs->size());
+    EXPECT_LE(PackedTime(lengths, evened, limits.multiple),
+              PackedTime(lengths, *packs, limits.multiple) * (1 + kSlack));
+    const int64_t was = EncoderTime(loads, *packs, limits.multiple);
+    const int64_t is = EncoderTime(loads, evened, limits.multiple);
+    EXPECT_LE(is, was) << "seed " << seed;
+    before += was;
+    after += is;
+    mean += std::accumulate(loads.begin(), loads.end(), 0.0) / limits.multiple;
+    // The same packs whatever ran before.
+    Groups again = *packs;
+    EvenEncoders(lengths, loads, limits, kSlack, &again);
+    EXPECT_EQ(again, evened);
+  }
+  RecordProperty("before", absl::StrCat(before / mean));
+  RecordProperty("after", absl::StrCat(after / mean));
+  EXPECT_LT(after / mean - 1, (before / mean - 1) / 3);
 }
 
 TEST(PackedTimeTest, SumsTheLargestOfEachSet) {
