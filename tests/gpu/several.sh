@@ -16,6 +16,8 @@
 #       nodes     two servers in two network namespaces            up to 150 s
 #       node      tests/benchmarks/node, decode host and device    up to 240 s
 #       training  a training step under FSDP2, by way of loading   up to 280 s
+#       table     500 iterations of each way of loading, in the form
+#                 of Megatron-Bridge #4608's table                 up to 540 s
 #
 # Each part writes OUT/PART.json or OUT/PART.log and stops none of the others; one that
 # is cut off has failed. The last line says which have. $SEVERAL_SECONDS, by default 540,
@@ -27,7 +29,7 @@ cd "$(dirname "$self")/../.." || exit 1
 
 readonly bundle=several_bundle
 readonly max_mib=60
-readonly parts=(tests bench megatron nodes node training)
+readonly parts=(tests bench megatron nodes node training table)
 readonly programs=(//server:ballast-server //client/ballastctl
   //trainer_shim/ballast_rank:ballast-rank
   //tests/benchmarks:delivery_benchmark
@@ -47,7 +49,8 @@ libraries_of() {
 
 build() {
   set -e
-  local options=(--config=opt --config=cuda --config=noarrow) bin target path mib
+  local options bin target path mib
+  read -ra options <<<"${BALLAST_BUILD_OPTIONS:---config=opt --config=cuda --config=noarrow}"
   bazel build --noshow_progress "${options[@]}" "${programs[@]}" "$wheel"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
   rm -rf "$bundle"
@@ -172,10 +175,29 @@ part_training() {
     --modes "bound,off,direct,split,direct_phases,exchange,exchange_phases,shards"
 }
 
+part_table() {
+  local size=(--shape qwen3_5_0_8b --steps 510 --warmup 10 --slow-steps 70
+    --patch-cost 1 --patch-pair-cost 2.2e-4 --token-cost 3.6 --token-pair-cost 2.9e-4
+    --batch 32 --workers 14 --samples 4096
+    --min-pixels 65536 --max-pixels 1605632 --max-tokens 2048)
+  if [[ $(device) == cpu ]]; then
+    size=(--small --steps 3 --warmup 1 --slow-steps 2 --batch 8 --workers 1 --samples 32
+      --max-pixels 50176)
+  fi
+  # What decides comes first: a run that is cut off has written the modes before.
+  python3 "$examples/train_vlm.py" --ballast-server "$wrapped/ballast-server" \
+    --tokenizer "$bundle/python/chat.tokenizer.json" --world "$(gpus)" \
+    --device "$(device)" "${size[@]}" --out "$out/table.json" \
+    --modes "bound,shards,exchange,sync,direct,split,off,slice"
+  local status=$?
+  python3 "$examples/plot_training.py" "$out/table.json" "$out/table.svg" || status=1
+  return $status
+}
+
 run() {
   local part failed=() begun=$SECONDS left limit status
   declare -A limits=([tests]=480 [bench]=300 [megatron]=200 [nodes]=150 [node]=240
-    [training]=280)
+    [training]=280 [table]=540)
   out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
   shift
   (($# > 0)) || set -- "${parts[@]}"

@@ -38,13 +38,12 @@ import hf_loader
 import job as jobs
 import vlm
 
-PROFILE = "qwen2_5_vl"
 CONFIG = """
     sources:
       - {{name: docs, format: webdataset, path: "docs-*.tar"}}
-    model: {{profile: qwen2_5_vl, tokenizer: "{tokenizer}", chat_template: chatml,
+    model: {{profile: {profile}, tokenizer: "{tokenizer}", chat_template: chatml,
             min_pixels: {min_pixels}, max_pixels: {max_pixels}}}
-    batch: {{global: {batch}, micro: {batch}, max_tokens: 16384}}
+    batch: {{global: {batch}, micro: {batch}, max_tokens: {max_tokens}}}
     topology:
       modules: {{vision: {{dp: {world}}}, language: {{dp: {world}}}}}
     balance:
@@ -52,8 +51,8 @@ CONFIG = """
       objective: {objective}
       placement: {placement}
       cost:
-        vision: {{linear: {patch_cost}}}
-        language: {{linear: {token_cost}}}
+        vision: {{linear: {patch_cost}, quadratic: {patch_pair_cost}}}
+        language: {{linear: {token_cost}, quadratic: {token_pair_cost}}}
     serve: {{memory: {memory}, prefetch_steps: 4}}
 """
 # Delivery, objective and placement of each mode; PyTorch's modes use theirs for the
@@ -69,6 +68,10 @@ BALANCE = {
     "bound": ("exchange", "sum", "paired"),
 }  # fmt: skip
 MODES = ("shards", "slice", "off", "sync", "exchange", "direct", "bound")
+
+
+def shape_of(arguments):
+    return vlm.SMALL if arguments.small else vlm.SHAPES[arguments.shape]
 
 
 def balance_of(mode):
@@ -99,7 +102,7 @@ class Trainer:
         self.rank, self.arguments = rank, arguments
         self.cuda = arguments.device == "cuda"
         self.device = torch.device("cuda", rank) if self.cuda else torch.device("cpu")
-        self.shape = vlm.SMALL if arguments.small else vlm.SHAPES[arguments.shape]
+        self.shape = shape_of(arguments)
         torch.manual_seed(1)
         model = vlm.Model(self.shape, arguments.image_token)
         model = model.to(self.device, torch.bfloat16 if self.cuda else torch.float32)
@@ -184,7 +187,7 @@ def with_data_loader(trainer, shards, mode):
     mine = [step[trainer.rank] for step in shards[:steps]]
     everything = [[o for part in step for o in part] for step in shards[:steps]]
     dataset = hf_loader.MicroBatches(
-        arguments.folder, arguments.tokenizer, PROFILE,
+        arguments.folder, arguments.tokenizer, trainer.shape.profile,
         arguments.min_pixels, arguments.max_pixels,
         reads=everything if mode == "slice" else mine, keeps=mine,
     )  # fmt: skip
@@ -293,9 +296,14 @@ def main():
     parser.add_argument("--workers", type=int, default=14, help="workers of each rank's DataLoader")
     parser.add_argument("--min-pixels", type=int, default=3136)
     parser.add_argument("--max-pixels", type=int, default=12845056)
+    parser.add_argument("--max-tokens", type=int, default=16384, help="of a sample")
     # Proportional to the number of parameters that a patch and a token are multiplied by.
     parser.add_argument("--patch-cost", type=float, default=1.0)
     parser.add_argument("--token-cost", type=float, default=0.11)
+    # Attention over whole images and texts: per patch and token 4·n·d and 2·n·d operations a
+    # layer, beside the 24·d² of its weights.
+    parser.add_argument("--patch-pair-cost", type=float, default=0.0)
+    parser.add_argument("--token-pair-cost", type=float, default=0.0)
     parser.add_argument("--memory", default="2GiB", help="serve.memory of each server")
     parser.add_argument("--port", type=int, default=29511)
     parser.add_argument("--shape", default="default", choices=sorted(vlm.SHAPES))
@@ -313,8 +321,9 @@ def main():
         for balance in sorted({balance_of(mode) for mode in modes}):
             delivery, objective, placement = balance
             text = CONFIG.format(
-                delivery=delivery, objective=objective, placement=placement, **vars(arguments)
-            )
+                delivery=delivery, objective=objective, placement=placement,
+                profile=shape_of(arguments).profile, **vars(arguments),
+            )  # fmt: skip
             configs[balance] = job.configure("-".join(balance), text)
         shards = plan(arguments, next(iter(configs.values())))
         addresses = {

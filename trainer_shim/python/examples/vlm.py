@@ -11,6 +11,8 @@ import ballast
 
 @dataclass
 class Shape:
+    #: The model in `model.profile`, whose patches the tower takes.
+    profile: str = "qwen2_5_vl"
     patch_values: int = 1176
     merge: int = 2
     vision_dim: int = 1280
@@ -29,7 +31,13 @@ SHAPES = {
     "default": Shape(),
     #: Widths and the tower's depth of Qwen2.5-VL-3B, with 8 of its 36 language layers.
     "qwen2_5_vl_3b": Shape(vision_dim=1280, vision_depth=32, dim=2048, depth=8, head_dim=128),
-}
+    #: Widths and depths of Qwen3.5-0.8B, with softmax attention in all layers and a small
+    #: vocabulary; its tower attends within whole images.
+    "qwen3_5_0_8b": Shape(
+        profile="qwen3_vl", patch_values=1536, vision_dim=768, vision_depth=12, window=1 << 16,
+        dim=1024, depth=24, head_dim=128,
+    ),
+}  # fmt: skip
 
 
 @dataclass
