@@ -5,6 +5,7 @@
 #include "server/command/index.h"
 #include "server/command/init.h"
 #include "server/command/inspect_audio.h"
+#include "server/command/inspect_helpers.h"
 #include "server/command/inspect_image.h"
 #include "server/command/inspect_index.h"
 #include "server/command/inspect_recipe.h"
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
       "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectAudio(&line, inspect);
+  ballast::AddInspectHelpers(&line, inspect);
   ballast::AddInspectBalance(&line, inspect);
   ballast::AddInspectConversation(&line, inspect);
   ballast::AddInspectFamily(&line, inspect);
