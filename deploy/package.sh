@@ -141,6 +141,7 @@ tarball() {
   # brings.
   mapfile -t helpers < <(deploy/helper_libraries.sh "$top/lib/ballast/helpers" \
     "$top/bin/ballast-server")
+  ((${#helpers[@]} > 0)) || return 1  # it has said why
   mapfile -t brought < <(ldd "${built[@]}" "$top"/lib/ballast/helpers/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
     grep -vF "$tree/")

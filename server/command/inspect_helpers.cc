@@ -85,7 +85,7 @@ absl::Status InspectHelpers(std::ostream& out) {
   int failed = 0;
   for (const Helper& helper : helpers) {
     Json line = {{"helper", helper.name}, {"reads", helper.reads}};
-    if (helper.is_ffmpeg) line["version"] = kFfmpegVersion;
+    if (helper.is_ffmpeg) line["version"] = std::string(kFfmpegVersion);
     if (!Runs(helper.answer)) {
       line["error"] = std::string(helper.answer.message());
       ++failed;

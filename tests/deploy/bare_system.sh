@@ -74,10 +74,10 @@ echo "$SECONDS s from pip install to the first packed batch"
 venv/bin/ballast-server inspect helpers
 mkdir films
 cp media/*.* films/ && rm films/sound.*
-for film in films/*; do
+for film in $(ls films/*); do
   printf '{"video": "%s", "messages": [{"role": "user", "content": "<video>What is it?"}, %s]}\n' \
-    "$(basename "$film")" '{"role": "assistant", "content": "A test."}'
-done >films/all.jsonl
+    "$film" '{"role": "assistant", "content": "A test."}'
+done >all.jsonl && mv all.jsonl films/
 rm ballast.yaml
 venv/bin/ballast-server init films
 venv/bin/python - <<'PYTHON'

@@ -160,5 +160,8 @@ for file in described:
     brought = {packages[r["relatedSpdxElement"]]["name"]: packages[r["relatedSpdxElement"]]
                for r in bill["relationships"] if r["spdxElementId"] == file}
     assert brought["libopencv-core-dev"]["versionInfo"][0].isdigit(), file
+    (reference,) = brought["libopencv-core-dev"]["externalRefs"]
+    assert reference["referenceLocator"].startswith("pkg:deb/debian/libopencv-core-dev@"), file
+    assert ".deb" in file or "libsentencepiece0" in brought, file
 EOF
 echo "packages: $(cd "$work/dist" && du -h -- * | tr '\n' ' ')"

@@ -1,7 +1,8 @@
-// `ballast-server inspect video` alone, for tests and benchmarks that need no
-// more of the server.
+// `ballast-server inspect video` and `inspect helpers` alone, for tests and
+// benchmarks that need no more of the server.
 
 #include "common/command_line.h"
+#include "server/command/inspect_helpers.h"
 #include "server/command/inspect_video.h"
 
 int main(int argc, char** argv) {
@@ -9,6 +10,7 @@ int main(int argc, char** argv) {
                             "  inspect-video inspect video --help");
   ballast::Command* inspect =
       line.AddGroup("inspect", "Runs one part.", "  inspect video a.mp4");
+  ballast::AddInspectHelpers(&line, inspect);
   ballast::AddInspectVideo(&line, inspect);
   return line.Run(argc, argv);
 }
