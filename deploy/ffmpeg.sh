@@ -100,6 +100,14 @@ tar --extract --file "$archive" --directory "$work"
   tail -n 40 "$work/log" >&2
   fail "FFmpeg $version could not be made; the end of its output is above"
 }
+# Its only function that RHEL 9's glibc has in an older version alone: both are there.
+case $(uname -m) in
+  x86_64) base=GLIBC_2.2.5 ;;
+  *) base=GLIBC_2.17 ;;
+esac
+for library in "$work"/tree/lib/*.a; do
+  objcopy "--redefine-sym=hypot=hypot@$base" "$library"
+done
 cp "$work/ffmpeg-$version/COPYING.LGPLv2.1" "$work/tree/LICENSE"
 # A release brings it along: the LGPL wants the source beside the programs.
 cp "$archive" "$work/tree/"

@@ -5,7 +5,8 @@
     deploy/symbol_versions.py --lower FILE...   changes the files
 
 FILE is an ELF file, a folder or a wheel. A program that needs a symbol version that the
-machine's glibc, libstdc++, libgcc or zlib lacks does not start there.
+machine's glibc, libstdc++, libgcc or zlib lacks does not start there. The table counts the
+helpers, which the server holds as bytes, too.
 
 --lower binds std::condition_variable::wait, the one symbol by which what GCC 12 compiles
 needs more than the libstdc++ of RHEL 9, to its older version, which every libstdc++ has.
@@ -103,6 +104,22 @@ def is_elf(data: bytes) -> bool:
     return data[:6] == b"\x7fELF\x02\x01"
 
 
+def held(name: str, data: bytes) -> Iterator[Tuple[str, bytes]]:
+    """The ELF file and those that it holds as bytes (bazel/embedded_program.bzl)."""
+    yield name, data
+    at = data.find(data[:7], 1)
+    while at > 0:
+        # A program's head: type 2 or 3, its machine, and a table of sections that ends
+        # within the file.
+        kind, machine = struct.unpack_from("<HH", data, at + 16)
+        table, = struct.unpack_from("<Q", data, at + 0x28)
+        size, count = struct.unpack_from("<HH", data, at + 0x3A)
+        if (kind in (2, 3) and machine == struct.unpack_from("<H", data, 18)[0]
+                and size == 64 and 0 < count and at + table + size * count <= len(data)):
+            yield "%s, in it at %d" % (name, at), data[at:]
+        at = data.find(data[:7], at + 1)
+
+
 def elves(path: pathlib.Path) -> Iterator[Tuple[str, bytes]]:
     """The names and bytes of the ELF files that `path` is or holds."""
     if path.suffix == ".whl":
@@ -158,18 +175,18 @@ def wanted(paths: List[pathlib.Path]) -> Dict[str, Tuple[Tuple[int, ...], str]]:
     file."""
     newest = {kind: ((0,), "") for kind in _KINDS}
     count = 0
-    for path in paths:
-        for name, data in elves(path):
-            count += 1
-            for need in Elf(data).needs():
-                kind, _, version = need.version.partition("_")
-                if not _OF_THE_MACHINE.fullmatch(need.library):
-                    continue
-                if version == "PRIVATE":
-                    raise SystemExit("symbol_versions.py: %s needs %s of %s; only one build "
-                                     "of it has that" % (name, need.version, need.library))
-                if kind in newest and re.fullmatch("[0-9.]+", version):
-                    newest[kind] = max(newest[kind], (number(version), name))
+    files = (each for path in paths for file in elves(path) for each in held(*file))
+    for name, data in files:
+        count += 1
+        for need in Elf(data).needs():
+            kind, _, version = need.version.partition("_")
+            if not _OF_THE_MACHINE.fullmatch(need.library):
+                continue
+            if version == "PRIVATE":
+                raise SystemExit("symbol_versions.py: %s needs %s of %s; only one build "
+                                 "of it has that" % (name, need.version, need.library))
+            if kind in newest and re.fullmatch("[0-9.]+", version):
+                newest[kind] = max(newest[kind], (number(version), name))
     if count == 0:
         raise SystemExit("symbol_versions.py: no ELF file found")
     return newest
