@@ -18,7 +18,7 @@ import os
 def mapped():
     with open("/proc/self/maps") as maps:
         return {line.split()[-1] for line in maps if ".so" in line}
-import ctypes, ssl
+import bz2, ctypes, lzma, ssl  # what Python itself loads
 before = mapped()
 import ballast
 from ballast.adapters._profiles import model_types
