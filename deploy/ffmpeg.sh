@@ -85,17 +85,18 @@ fi
 
 echo "ffmpeg.sh: making FFmpeg $version in $root"
 tar --extract --file "$archive" --directory "$work"
+# Chained: a subshell before "||" does not end at an error.
 (
-  cd "$work/ffmpeg-$version"
-  # No path in what is made: the prefix would be in it.
-  ./configure --prefix=/ --disable-everything --disable-autodetect --disable-programs \
-    --disable-doc --disable-network --disable-avdevice --disable-avfilter \
-    --disable-swresample --disable-debug --disable-pthreads --enable-pic --enable-zlib \
-    --enable-libdav1d --enable-parsers "--enable-demuxer=$demuxers" "--enable-decoder=$decoders"
-  grep -q '^License: LGPL version 2.1 or later' ffbuild/config.log ||
-    grep -q 'FFMPEG_LICENSE "LGPL version 2.1 or later"' config.h
-  make -j"$(nproc)"
-  make install-libs install-headers "DESTDIR=$work/tree"
+  cd "$work/ffmpeg-$version" &&
+    # No path in what is made: the prefix would be in it.
+    ./configure --prefix=/ --disable-everything --disable-autodetect --disable-programs \
+      --disable-doc --disable-network --disable-avdevice --disable-avfilter \
+      --disable-swresample --disable-debug --disable-pthreads --enable-pic --enable-zlib \
+      --enable-libdav1d --enable-parsers "--enable-demuxer=$demuxers" \
+      "--enable-decoder=$decoders" &&
+    grep -q 'FFMPEG_LICENSE "LGPL version 2.1 or later"' config.h &&
+    make -j"$(nproc)" &&
+    make install-libs install-headers "DESTDIR=$work/tree"
 ) >"$work/log" 2>&1 || {
   tail -n 40 "$work/log" >&2
   fail "FFmpeg $version could not be made; the end of its output is above"
