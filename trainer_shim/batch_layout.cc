@@ -152,6 +152,7 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.tensors = MakeTensorTable(GetFieldRows(*shape.field_table));
   shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
   if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
+  shape.colocated = job.colocated();
   // Media are not sliced: every context rank of an encoder has all of them.
   if (IsLanguage(role.module())) {
     shape.context = {layout.cp, place.cp_rank};
@@ -175,8 +176,12 @@ absl::StatusOr<BatchLayout> LayOutBatch(
   BatchLayout layout;
   if (shape.split_placement &&
       (shape.fields.pixels || shape.fields.input_ids)) {
-    BALLAST_RETURN_IF_ERROR(PlanEmbeddings(micro_batch, role.dp_rank(),
-                                           shape.merge, &layout.embeddings));
+    EmbeddingRank rank;
+    rank.rank = role.dp_rank();
+    rank.encodes = shape.colocated || IsEncoder(role.module());
+    rank.has_text = shape.colocated || IsLanguage(role.module());
+    BALLAST_RETURN_IF_ERROR(
+        PlanEmbeddings(micro_batch, rank, shape.merge, &layout.embeddings));
   }
   if (IsLanguage(role.module())) {
     std::vector<uint32_t> lengths;

@@ -71,6 +71,8 @@ struct JobShape {
   std::shared_ptr<const TensorTable> tensors;
   // balance.placement is `split`: batches hold an EmbeddingPlan.
   bool split_placement = false;
+  // topology.colocated: a rank of both modules is one process.
+  bool colocated = true;
 
   // Whether ranks of the module exchange samples at all.
   bool exchanges() const { return delivery.moves() && dp > 1; }
@@ -141,7 +143,7 @@ struct BatchInfo {
   ClipLayout clips;
 
   // For either module, with placement `split`: the same in both batches of a
-  // process.
+  // process. Of modules on ranks of their own, each has its side.
   EmbeddingPlan embeddings;
 
   // The tensors that the rank receives, in the order of the table, and the

@@ -206,19 +206,20 @@ TensorTable BuiltInRows() {
        Memory::kHost,
        "image tokens of this rank's images that go to each language rank",
        [](const BatchInfo& info) {
-         return ListIf(info.embeddings.planned(), info.embeddings.send);
+         return ListIf(!info.embeddings.send.empty(), info.embeddings.send);
        }},
       {"embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
        Memory::kHost, "image tokens that come from each vision rank",
        [](const BatchInfo& info) {
-         return ListIf(info.embeddings.planned(), info.embeddings.receive);
+         return ListIf(!info.embeddings.receive.empty(),
+                       info.embeddings.receive);
        }},
       {"embedding_order", E::kInt64, "[E]", nullptr, Join::kItems,
        Memory::kListed,
        "the received row of each image placeholder of the text; rows are "
        "received rank by rank",
        [](const BatchInfo& info) {
-         return ListIf(info.embeddings.planned(), info.embeddings.order);
+         return ListIf(!info.embeddings.receive.empty(), info.embeddings.order);
        }},
   };
 }

@@ -233,7 +233,7 @@ void CheckChanges(const v1::Batch& batch, KeyReport* report) {
 
 constexpr char kPlacement[] = "balance.placement";
 
-// Refuses modules that do not run on the same ranks.
+// Refuses modules of different dp that share their ranks, and a module alone.
 void CheckRanks(const v1::Config& config, KeyReport* report) {
   const uint32_t ranks = DpSize(config, v1::MODULE_LANGUAGE);
   std::string sizes;
@@ -245,18 +245,18 @@ void CheckRanks(const v1::Config& config, KeyReport* report) {
     encoders += IsEncoder(module);
     equal &= dp == ranks;
   }
-  if (encoders > 0 && equal && config.topology().colocated()) return;
+  const bool apart = !config.topology().colocated();
+  if (encoders > 0 && ranks > 0 && (equal || apart)) return;
   report->AddFault(
       kPlacement,
-      absl::StrCat("found split with ", sizes, "colocated: ",
-                   config.topology().colocated() ? "true" : "false",
-                   "; wanted one dp and colocated: true, since "
-                   "embeddings move among ranks that run both modules, "
-                   "or paired"));
+      absl::StrCat("found split with ", sizes,
+                   "colocated: ", apart ? "false" : "true",
+                   "; wanted an encoder and language, of one dp where they "
+                   "share ranks (colocated: true), since rank r of both is "
+                   "then one process; or paired"));
 }
 
-// Refuses towers whose output is not whole on the process of the language
-// model's first stage.
+// Refuses towers whose output is not whole where the plan of its rows is.
 void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
                 KeyReport* report) {
   if (encoder.sequence_parallel() && encoder.tp() > 1) {
@@ -274,9 +274,9 @@ void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
         kPlacement,
         absl::StrCat("found split with topology.modules.", name, ".pp ",
                      encoder.pp(),
-                     "; wanted 1, since embeddings move where the "
-                     "tower and language's first stage share a process, "
-                     "or paired"));
+                     "; wanted 1, since the plan by which embeddings move "
+                     "is with the tower's pixels, on its first stage, or "
+                     "paired"));
   }
 }
 

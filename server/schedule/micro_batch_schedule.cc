@@ -111,8 +111,8 @@ std::vector<PlacedSample> PlaceSamples(const Ownership& ownership,
 void AddModule(const std::vector<ScheduledSample>& samples,
                const std::vector<PlacedSample>& placed,
                const MicroBatchShape& shape, const ModuleRanks& ranks,
-               const Ownership::OfModule& owned, v1::MicroBatchSchedule* out) {
-  const uint32_t groups_per_rank = shape.grid / ranks.dp;
+               const Ownership& ownership, const Ownership::OfModule& owned,
+               v1::MicroBatchSchedule* out) {
   const ModuleCost& coefficients = FindCost(ranks.module, shape);
   // The rank of each sample, if the module's owners are chosen separately.
   std::vector<uint32_t> rank_of(owned.groups.empty() ? 0 : samples.size());
@@ -126,7 +126,8 @@ void AddModule(const std::vector<ScheduledSample>& samples,
     const double cost = SampleCost(samples[each.sample].size, coefficients);
     const uint32_t reader = GetReader(each.sample, ranks, shape);
     const uint32_t owner =
-        rank_of.empty() ? each.group / groups_per_rank : rank_of[each.sample];
+        rank_of.empty() ? each.group / (ownership.groups.size() / ranks.dp)
+                        : rank_of[each.sample];
     module.add_cost(cost);
     module.add_reader(reader);
     module.add_owner(owner);
@@ -140,13 +141,15 @@ void AddModule(const std::vector<ScheduledSample>& samples,
 }
 
 // Counts the embeddings that move from all encoders, with balance.placement
-// `split`. A sample's home is its language owner, which its group names.
+// `split`. A sample's home is its language owner.
 void CountEmbeddings(const std::vector<ScheduledSample>& samples,
                      const std::vector<PlacedSample>& placed,
                      const MicroBatchShape& shape,
                      v1::MicroBatchSchedule* out) {
   v1::EmbeddingsMoved& total =
       *out->mutable_totals()->mutable_embeddings_moved();
+  const v1::ModuleSchedule& language = *FindModule(*out, v1::MODULE_LANGUAGE);
+  const ServerOfRank& homes = GetLanguage(shape).server_of_rank;
   for (size_t m = 0; m < shape.modules.size(); ++m) {
     const ModuleRanks& ranks = shape.modules[m];
     if (ranks.media == Media::kText) continue;
@@ -155,11 +158,11 @@ void CountEmbeddings(const std::vector<ScheduledSample>& samples,
     for (size_t k = 0; k < placed.size(); ++k) {
       const SampleSize& size = samples[placed[k].sample].size;
       moved.push_back(
-          {0, EmbeddingTokens(size, ranks.media, shape), placed[k].group});
+          {0, EmbeddingTokens(size, ranks.media, shape), language.owner(k)});
       owners.push_back(out->modules(m).owner(k));
     }
-    const MovedTokens tokens =
-        CountMovedTokens(moved, owners, ranks.server_of_rank);
+    const MovedTokens tokens = CountMovedTokens(
+        moved, owners, homes, ranks.server_of_rank, shape.colocated);
     total.set_tokens_within_servers(total.tokens_within_servers() +
                                     tokens.within_servers);
     total.set_tokens_between_servers(total.tokens_between_servers() +
@@ -200,8 +203,8 @@ v1::MicroBatchSchedule MakeMicroBatch(
     out.add_place(each.place);
   }
   for (size_t m = 0; m < shape.modules.size(); ++m) {
-    AddModule(samples, placed, shape, shape.modules[m], ownership.modules[m],
-              &out);
+    AddModule(samples, placed, shape, shape.modules[m], ownership,
+              ownership.modules[m], &out);
   }
   if (shape.balance.placement() == v1::Balance::PLACEMENT_SPLIT) {
     CountEmbeddings(samples, placed, shape, &out);

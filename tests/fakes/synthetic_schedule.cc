@@ -178,6 +178,7 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
   message.set_global_batch(job.micro_batches * MicroBatchOf(job));
   message.set_delivery(job.delivery);
   message.set_padded(job.padded);
+  message.set_colocated(!job.apart);
   if (job.split) message.set_placement(v1::Balance::PLACEMENT_SPLIT);
   message.set_row_length(job.row_length);
   v1::Model* model = message.mutable_model();

@@ -23,8 +23,9 @@ struct SyntheticJob {
   // Group 0 owns one more sample, and the last group one fewer.
   bool uneven = false;
   // balance.placement `split`: vision's owners are others than language's. Both
-  // modules have one dp.
+  // modules have one dp, unless they are on ranks of their own (`apart`).
   bool split = false;
+  bool apart = false;  // topology.colocated: false
   uint32_t align = 4;
   // packing.mode `padded`, with rows of this length; 0: as the longest sample.
   bool padded = false;
