@@ -17,12 +17,13 @@ NAMES = {
     "exchange_phases": "(e') exchange, objective phases",
     "direct_phases": "(f') direct, objective phases",
     "split": "(s) direct, placement split",
+    "apart": "(t) direct, modules apart, split",
     "bound": "(g) data on the GPU, perfectly balanced",
 }
 COLOURS = {
     "slice": "#999999", "shards": "#c08a3e", "off": "#8856a7", "sync": "#3182bd",
     "exchange": "#31a354", "direct": "#e6550d", "exchange_phases": "#74c476",
-    "direct_phases": "#fd8d3c", "split": "#dd1c77", "bound": "#000000",
+    "direct_phases": "#fd8d3c", "split": "#dd1c77", "apart": "#980043", "bound": "#000000",
 }  # fmt: skip
 
 

@@ -89,7 +89,8 @@ def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
 
 def require_paired(batch: Mapping[str, Any]) -> None:
     """Refuses a batch whose images belong to other ranks' texts."""
-    if batch.get("embedding_send_host") is not None:
+    keys = ("embedding_send_host", "embedding_receive_host")
+    if any(batch.get(key) is not None for key in keys):
         raise FailedPrecondition(
             "found a batch of balance.placement `split`, whose images are not those of its "
             "text; the models that this adapter feeds put a rank's own images into its text: "
