@@ -101,7 +101,7 @@ class Trainer:
     """One rank: a model, an optimizer, and a clock."""
 
     def __init__(self, rank, arguments):
-        self.rank, self.arguments = rank, arguments
+        self.rank, self.arguments, self.divisor = rank, arguments, arguments.world
         self.cuda = arguments.device == "cuda"
         self.device = torch.device("cuda", rank) if self.cuda else torch.device("cpu")
         self.shape = vlm.SMALL if arguments.small else vlm.SHAPES[arguments.shape]
@@ -183,7 +183,9 @@ class Trainer:
             "patches": [sum(map(sum, load)) for load in loads],
             "imbalance": [imbalance(load) for load in loads],
             "language_imbalance": [imbalance(load) for load in text],
-            "last_loss": next(row[4] for row in rows if row[4]),
+            # Of all supervised tokens of the step: DistributedDataParallel takes the mean of
+            # the ranks' losses, ApartTrainer their sum.
+            "last_loss": sum(row[4] for row in rows) / self.divisor,
         }
 
 
@@ -210,6 +212,7 @@ class ApartTrainer(Trainer):
         self.groups = ballast.ModuleGroups(*modules)
         self.dp_rank = rank % half if self.has_tower else rank - half
         super().__init__(rank, arguments)
+        self.divisor = 1
 
     def replicated(self, model):
         # DistributedDataParallel sums gradients during the backward pass of the last forward
