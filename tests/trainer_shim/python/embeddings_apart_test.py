@@ -113,7 +113,7 @@ def run_rank(rank, address, folder, vision, language, delivery):
     world = 1 if together else len(vision) + len(language)
     dist.init_process_group(
         "gloo", init_method="file://%s/store" % folder, rank=rank, world_size=world,
-        timeout=datetime.timedelta(seconds=60),
+        timeout=datetime.timedelta(seconds=tools.TIMEOUT_S),
     )  # fmt: skip
     modules = ["vision", "language"] if together else ["vision" if rank in vision else "language"]
     groups = None if together else ballast.ModuleGroups(vision, language)
@@ -179,7 +179,7 @@ class Given(dict):
         self.step, self.micro_batch = step, micro_batch
 
 
-def begin(rank, folder, timeout=60):
+def begin(rank, folder, timeout=tools.TIMEOUT_S):
     import torch.distributed as dist
 
     store = dist.FileStore(folder + "/store", 2)
@@ -245,7 +245,7 @@ def run_refused(rank, folder):
          text(0, step=8), False),
         ("gradients wanted.*gradients not wanted", none, text(0), True),
     ):  # fmt: skip
-        groups = ballast.ModuleGroups([0], [1], datetime.timedelta(seconds=60))
+        groups = ballast.ModuleGroups([0], [1], datetime.timedelta(seconds=tools.TIMEOUT_S))
         if rank == 0:
             exchange(rows, vision(0), groups)
         else:
