@@ -29,6 +29,8 @@ PackedTotals& PackedTotals::operator+=(const PackedTotals& other) {
   patches += other.patches;
   images += other.images;
   videos += other.videos;
+  clips += other.clips;
+  frames += other.frames;
   return *this;
 }
 
@@ -41,6 +43,7 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
   if (owner && module == nullptr) return totals;
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   const std::vector<uint32_t> videos = SampleVideos(micro_batch);
+  const std::vector<uint64_t> frames = SampleFrames(micro_batch);
   const uint64_t row = RowLength(micro_batch, padding);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     PackedTotals sample;
@@ -54,6 +57,8 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
     sample.images = micro_batch.images(i) - videos[i];
     sample.videos = videos[i];
     sample.patches = patches[i];
+    sample.clips = micro_batch.clips().empty() ? 0 : micro_batch.clips(i);
+    sample.frames = frames[i];
     if (!owner || module->owner(i) == owner->dp_rank()) totals += sample;
   }
   return totals;

@@ -40,6 +40,8 @@ struct PackedTotals {
   uint64_t patches = 0;
   uint64_t images = 0;  // without videos
   uint64_t videos = 0;
+  uint64_t clips = 0;   // of audio
+  uint64_t frames = 0;  // of them that count
 
   PackedTotals& operator+=(const PackedTotals& other);
   bool operator==(const PackedTotals& other) const = default;

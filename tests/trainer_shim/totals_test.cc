@@ -11,6 +11,11 @@ TEST(TotalsTest, CountsRealAndPadded) {
     columns.add_tokens(tokens);
     columns.add_label_tokens(tokens / 2);
     columns.add_images(tokens == 8 ? 2 : 0);
+    columns.add_clips(tokens == 8 ? 1 : 2);
+  }
+  for (const uint32_t frames : {10, 20, 30, 40, 50}) {
+    columns.add_clip_frames(frames);
+    columns.add_clip_rows(frames + 2);
   }
   for (const uint32_t side : {2, 4}) {
     columns.add_grid_h(side);
@@ -26,6 +31,8 @@ TEST(TotalsTest, CountsRealAndPadded) {
   EXPECT_EQ(all.tokens_squared, 9 + 64 + uint64_t{0xFFFFFFFF} * 0xFFFFFFFF);
   EXPECT_EQ(all.patches, 12 + 24);
   EXPECT_EQ(all.images, 2);
+  EXPECT_EQ(all.clips, 5);
+  EXPECT_EQ(all.frames, 150);
 
   v1::Role role;
   role.set_module(v1::MODULE_VISION);
@@ -36,6 +43,8 @@ TEST(TotalsTest, CountsRealAndPadded) {
   EXPECT_EQ(first.padded_tokens_squared, 100);
   EXPECT_EQ(first.label_tokens, 4);
   EXPECT_EQ(first.patches, 36);
+  EXPECT_EQ(first.clips, 1);
+  EXPECT_EQ(first.frames, 30);
   role.set_module(v1::MODULE_LANGUAGE);
   EXPECT_EQ(SumTotals(columns, {5}, role), PackedTotals());
 }

@@ -58,6 +58,30 @@ uint64_t PlanEncoded(const ExchangePlan& exchange, const BatchLayout& layout,
   return end;
 }
 
+// Lists where the features of clips land and where they go. A row of 128
+// numbers fills two kSampleAlignment, so that all clips of one sender are one
+// run.
+void PlanFeatures(const ExchangePlan& exchange, const ClipLayout& clips,
+                  StagingPlan* plan) {
+  if (!clips.listed) return;
+  const uint64_t row = uint64_t{clips.width} * sizeof(float);
+  uint64_t to = 0;
+  for (const OwnedSample& owned : exchange.owned) {
+    const uint64_t payload = plan->landing.Of(owned, owned.payload);
+    for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
+      const ImageRecord& clip = exchange.images[owned.first_image + k];
+      const uint64_t from = payload + clip.data;
+      if (plan->features.empty() ||
+          plan->features.back().from + plan->features.back().bytes != from) {
+        plan->features.push_back({from, to, 0});
+      }
+      plan->features.back().bytes += ImageBytes(clip);
+      to += ImageBytes(clip);
+    }
+  }
+  plan->silence = {to, row * clips.cu_rows.back() - to};
+}
+
 }  // namespace
 
 ExchangeHeader GetHeader(const BlockHeader& block) {
@@ -82,10 +106,10 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
       AlignUp(plan.landing.received + exchange.receive_bytes, kTensorAlignment);
   plan.landing.grey = PlanEncoded(exchange, layout, &plan);
   plan.landing.bytes = plan.landing.grey;
-  if (layout.dummy_image) {
-    const ImageRecord& dummy = layout.images.back();
-    plan.landing.bytes += PixelBytes(dummy);
+  if (layout.dummy_image && !layout.images.empty()) {
+    plan.landing.bytes += PixelBytes(layout.images.back());
   }
+  PlanFeatures(exchange, layout.clips, &plan);
 
   Arrays upload;
   plan.upload.header = upload.Add<ExchangeHeader>(1);

@@ -55,6 +55,14 @@ struct EncodedSource {
   uint64_t pixels = 0;  // offset in the landing buffer
 };
 
+// Bytes of features of sound that stay together: clips of a sample, and
+// samples, without padding between them.
+struct FeatureRun {
+  uint64_t from = 0;   // offset in the landing buffer
+  uint64_t to = 0;     // offset in input_features
+  uint64_t bytes = 0;  // above 0
+};
+
 // The landing buffer: the rank's block as pulled, the received bytes, the
 // pixels of images that passed through encoded, and the pixels of a dummy
 // image. Parts begin at multiples of 256.
@@ -104,6 +112,9 @@ struct StagingPlan {
   // In the order of the batch's images.
   std::vector<EncodedSource> encoded;
   bool receives_encoded = false;  // some of them are received
+  // The features of all clips but a dummy clip, in the order of the batch.
+  std::vector<FeatureRun> features;
+  ByteRun silence;  // of input_features: the dummy clip, or nothing
 };
 
 // Plans one micro-batch from its `exchange` and `layout`, of which `info` is
