@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
 
 namespace ballast {
@@ -29,6 +30,16 @@ std::string OneLine(const v1::ChatTemplate& chat) {
   fields.push_back(chat.trim() ? "trim" : "");
   for (std::string& field : fields) field = absl::CHexEscape(field);
   return absl::StrJoin(fields, "|");
+}
+
+// What stands for a clip of audio.
+std::string AudioKey(const v1::Model& model) {
+  const v1::AudioFamily* const audio = GetAudioFamily(model);
+  if (audio == nullptr || !model.token_ids().has_audio()) return "";
+  const v1::AudioFamily::Marks& marks = audio->marks();
+  return absl::StrCat("\naudio=", model.token_ids().audio(), "|",
+                      absl::CHexEscape(marks.before()), "|",
+                      absl::CHexEscape(marks.after()));
 }
 
 uint32_t Saturated(uint64_t count) {
@@ -156,7 +167,7 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       model.reasoning() > v1::Model::REASONING_TEMPLATE
           ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
           : "",
-      ids.has_audio() ? absl::StrCat("\naudio=", ids.audio()) : "",
+      AudioKey(model),
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
       family,
       // A recipe that only makes pixels changes no text.

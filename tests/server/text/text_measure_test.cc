@@ -1,5 +1,6 @@
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -79,6 +80,20 @@ TEST(TextKeysTest, CoverTheInputsOfLengths) {
     EXPECT_EQ(TextLimitKey(changed) != limit_key, what == 'b')
         << changed.DebugString();
   }
+}
+
+TEST(TextKeysTest, CoverTheMarksOfAClip) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  std::set<std::string> keys;
+  for (const char* profile : {"qwen2_audio", "qwen3_omni_moe", "voxtral"}) {
+    v1::Model model = MakeConfig().model();
+    model.set_profile(profile);
+    const std::string without = TextLengthKey(model, *tokenizer);
+    model.mutable_token_ids()->set_audio(5);
+    keys.insert(TextLengthKey(model, *tokenizer));
+    EXPECT_FALSE(keys.contains(without));
+  }
+  EXPECT_EQ(keys.size(), 3u);
 }
 
 // 20 bytes, and end-of-text.

@@ -100,9 +100,16 @@ def require_paired(batch: Mapping[str, Any]) -> None:
     check_same_samples(getattr(batch, "_parts", []))
 
 
-def require_images(batch: Mapping[str, Any], consumer: str) -> None:
-    """Refuses the text of samples with images from a loader without the images."""
+def require_images(batch: Mapping[str, Any], consumer: str, audio: bool = False) -> None:
+    """Refuses the text of samples with images from a loader without the images, and that
+    of samples with clips, unless `consumer` takes `audio`."""
     totals = getattr(batch, "totals", None)
+    if totals is not None and not audio and getattr(totals, "clips", 0):
+        raise FailedPrecondition(
+            "found the text of %d clips of audio; %s would train without them: take "
+            "ballast.adapters.huggingface_audio, or leave out the sources with clips"
+            % (totals.clips, consumer)
+        )
     if totals is None or batch.get("pixel_values") is not None:
         return
     without = totals.images
