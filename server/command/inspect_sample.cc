@@ -17,9 +17,11 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
+#include "server/audio/indexed_clip.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
 #include "server/video/model_videos.h"
@@ -210,6 +212,28 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
   return absl::OkStatus();
 }
 
+absl::Status AddClips(const OpenedJob& job, const Found& found, Json* json) {
+  const v1::MicroBatchSchedule& columns = found.columns();
+  BALLAST_ASSIGN_OR_RETURN(
+      const IndexedSample indexed,
+      job.sources[columns.source(found.index)]->index().sample(
+          columns.ordinal(found.index)));
+  for (const IndexedVideo& clip : indexed.clips) {
+    const AudioFacts facts = GetAudioFacts(clip);
+    BALLAST_ASSIGN_OR_RETURN(
+        const ClipPlan plan,
+        PlanIndexedClip(*GetAudioFamily(job.config.model()), clip));
+    (*json)["clips"].push_back({{"format", AudioFormatName(facts.format)},
+                                {"rate", facts.rate},
+                                {"channels", facts.channels},
+                                {"samples", plan.range.samples},
+                                {"rows", plan.rows},
+                                {"frames", plan.frames},
+                                {"audio_tokens", plan.plan.tokens}});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InspectSample(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
@@ -234,6 +258,7 @@ absl::Status InspectSample(const Options& options) {
   } else {
     AddImages(job.config.model(), found, &json);
   }
+  BALLAST_RETURN_IF_ERROR(AddClips(job, found, &json));
   for (const v1::ModuleSchedule& module : columns.modules()) {
     json["cost"][std::string(ModuleName(module.module()))] =
         module.cost(found.index);
@@ -254,7 +279,9 @@ One JSON object with the keys: position, sample, step, micro_batch, tokens,
 label_tokens, images [{resized_h, resized_w, grid_thw, image_tokens}] (of a
 family [{height, width, crops [{height, width, grid_thw}], image_tokens}]),
 videos [{frames, resized_h, resized_w, grid_thw, video_tokens,
-second_per_grid_ts}] if there are any,
+second_per_grid_ts}] and clips [{format, rate, channels, samples, rows, frames,
+audio_tokens}] (samples at 16 kHz; rows of features, of which frames count) if
+there are any,
 cost {module: x}, input_ids, labels, position_ids [axis][token].)",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });

@@ -16,7 +16,14 @@ void AddLittle(uint64_t value, int bytes, std::string* to) {
     to->push_back(static_cast<char>(value >> 8 * i));
 }
 
-// A WAV file of 16-bit samples.
+// Parabolas, which look like a sine. The period is 65536.
+int Wave(uint32_t phase) {
+  const int p = static_cast<int>(phase & 0xFFFF) - 32768;
+  return p * (32768 - std::abs(p)) >> 13;
+}
+
+}  // namespace
+
 std::string WriteWav(const std::vector<int16_t>& samples) {
   std::string wav = "RIFF";
   AddLittle(36 + 2 * samples.size(), 4, &wav);
@@ -35,14 +42,6 @@ std::string WriteWav(const std::vector<int16_t>& samples) {
   }
   return wav;
 }
-
-// Parabolas, which look like a sine. The period is 65536.
-int Wave(uint32_t phase) {
-  const int p = static_cast<int>(phase & 0xFFFF) - 32768;
-  return p * (32768 - std::abs(p)) >> 13;
-}
-
-}  // namespace
 
 Sound DrawSound(Random* random) {
   const int all = random->Lognormal(6 * kRate, 0.7, kRate / 2, 30 * kRate);

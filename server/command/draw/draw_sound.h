@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_COMMAND_DRAW_DRAW_SOUND_H_
 #define BALLAST_SERVER_COMMAND_DRAW_DRAW_SOUND_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "server/command/draw/random.h"
 
 namespace ballast {
+
+// A WAV file of 16 kHz, 16 bits and one channel. Fewer than 2^30 samples.
+std::string WriteWav(const std::vector<int16_t>& samples);
 
 // A made signal and questions about it: nobody's voice.
 struct Sound {

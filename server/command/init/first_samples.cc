@@ -87,7 +87,8 @@ class Looker {
   }
 
   // A sample that was read: `fault` is the first thing wrong with it.
-  void Count(const absl::Status& fault, uint64_t images, uint64_t text) {
+  void Count(const absl::Status& fault, uint64_t images, uint64_t clips,
+             uint64_t text) {
     ++seen_->looked_at;
     if (GetBadKind(fault) == kForOwnTemplate) {
       if (++seen_->for_own_template == 1) {
@@ -101,6 +102,8 @@ class Looker {
     }
     seen_->with_images += images > 0 ? 1 : 0;
     seen_->most_images = std::max(seen_->most_images, images);
+    seen_->with_clips += clips > 0 ? 1 : 0;
+    seen_->most_clips = std::max(seen_->most_clips, clips);
     seen_->most_text = std::max(seen_->most_text, text);
   }
 
@@ -139,7 +142,7 @@ class Looker {
         fault = ParseConversation(text).status();
       }
       Count(Annotate(fault, absl::StrCat("sample ", sample->key)),
-            sample->images.size(), sample->text.size);
+            sample->images.size(), sample->clips.size(), sample->text.size);
     }
   }
 
@@ -173,8 +176,11 @@ class Looker {
       }
       const std::string place = absl::StrCat(what, " ", line->number);
       Count(Annotate(fault, place), sample.ok() ? sample->images.size() : 0,
-            line->length);
-      if (sample.ok()) FindImages(sample->images, place);
+            sample.ok() ? sample->clips.size() : 0, line->length);
+      if (!sample.ok()) continue;
+      std::vector<std::string> files = sample->images;
+      for (const JsonVideo& clip : sample->clips) files.push_back(clip.path);
+      FindMedia(files, place);
     }
   }
 
@@ -202,7 +208,8 @@ class Looker {
                                      ? ParseConversation(row->text).status()
                                      : row.status();
       Count(Annotate(fault, absl::StrCat("row ", i + 1)),
-            row.ok() ? row->images.size() : 0, row.ok() ? row->text.size() : 0);
+            row.ok() ? row->images.size() : 0,
+            row.ok() ? row->sounds.size() : 0, row.ok() ? row->text.size() : 0);
     }
     return file.stamp().size;
   }
@@ -215,46 +222,47 @@ class Looker {
     BALLAST_RETURN_IF_ERROR(ReadTokenIndex(
         index, tokens.stamp().size, [&](const TokenDocument& document) {
           ++seen_->samples;
-          if (more()) Count(absl::OkStatus(), 0, document.tokens);
+          if (more()) Count(absl::OkStatus(), 0, 0, document.tokens);
           return absl::OkStatus();
         }));
     return index.stamp().size;
   }
 
-  // Counts below which candidates the images of the sample at `place` lie.
-  void FindImages(const std::vector<std::string>& images,
-                  absl::string_view place) {
-    for (const std::string& image : images) {
+  // Counts below which candidates the images and clips of the sample at `place`
+  // lie.
+  void FindMedia(const std::vector<std::string>& files,
+                 absl::string_view place) {
+    for (const std::string& file : files) {
       std::vector<size_t> at;  // numbers of roots
       for (size_t i = 0; i < roots_.size(); ++i) {
         const std::optional<bool> found =
-            tree_.HasFile(absl::StrCat(roots_[i], "/", image));
+            tree_.HasFile(absl::StrCat(roots_[i], "/", file));
         if (!found.has_value()) return;
         if (*found) at.push_back(i);
       }
-      ++images_;
+      ++media_;
       for (const size_t i : at) ++found_[i];
       if (at.empty() && missing_.empty()) {
-        missing_ = absl::StrCat(path_, ": ", place, ": there is no ", image,
+        missing_ = absl::StrCat(path_, ": ", place, ": there is no ", file,
                                 " beside the file, in the folder or in one of "
                                 "its folders; set media_root to the folder "
-                                "that image paths begin at");
+                                "that paths of media begin at");
       }
     }
   }
 
   void ChooseRoot() {
-    if (images_ == 0) return;
+    if (media_ == 0) return;
     const auto best = std::max_element(found_.begin(), found_.end());
     seen_->media_root = roots_[best - found_.begin()];
-    if (*best < images_) {
-      // Without any image each sample is bad.
+    if (*best < media_) {
+      // Without any file each sample is bad.
       seen_->bad = *best == 0 ? seen_->looked_at : seen_->bad + 1;
       if (seen_->first_fault.empty()) {
         seen_->first_fault =
             missing_.empty()
-                ? absl::StrCat(path_, ": of ", images_, " images ", *best,
-                               " lie below ", seen_->media_root,
+                ? absl::StrCat(path_, ": of ", media_, " files of media ",
+                               *best, " lie below ", seen_->media_root,
                                ", and others below another folder; set "
                                "media_root to the folder that holds all")
                 : missing_;
@@ -265,11 +273,11 @@ class Looker {
   const std::vector<std::string>& files_;
   const std::vector<std::string>& roots_;
   const bool in_store_;
-  std::vector<uint64_t> found_;  // images below each of `roots_`
+  std::vector<uint64_t> found_;  // files of media below each of `roots_`
   DataTree& tree_;
   SeenFiles* const seen_;
   std::string path_;
-  uint64_t images_ = 0;
+  uint64_t media_ = 0;  // files
   std::string missing_;
 };
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
+#include "server/audio/audio_plan.h"
 #include "server/command/init/family_choice.h"
 #include "server/config/model_cost.h"
 #include "server/config/model_profile.h"
@@ -26,6 +27,7 @@ using Json = nlohmann::json;
 
 // About one megapixel: 1280 tokens of Qwen2.5-VL.
 constexpr uint64_t kUsualMaxPixels = 1003520;
+constexpr uint64_t kUsualClip = 30 * kModelRate;
 
 absl::StatusOr<Json> Parse(const std::string& text, const std::string& name) {
   if (text.empty()) return Json::object();
@@ -37,11 +39,24 @@ absl::StatusOr<Json> Parse(const std::string& text, const std::string& name) {
 
 class Chooser {
  public:
-  explicit Chooser(const SeenModel& seen) : seen_(seen) {}
+  Chooser(const SeenModel& seen, bool has_clips)
+      : seen_(seen), has_clips_(has_clips) {}
 
   absl::StatusOr<ModelChoice> Choose() {
+    BALLAST_RETURN_IF_ERROR(ChooseImages());
+    if (const v1::AudioFamily* audio = FindAudioFamily(profile_)) {
+      const absl::StatusOr<AudioPlan> plan = PlanAudio(*audio, kUsualClip);
+      if (plan.ok()) choice_.clip_tokens = plan->tokens;
+    }
+    return std::move(choice_);
+  }
+
+ private:
+  // All but what clips add.
+  absl::Status ChooseImages() {
     if (seen_.folder.empty()) {
-      return WithoutModel();
+      WithoutModel();
+      return absl::OkStatus();
     }
     BALLAST_ASSIGN_OR_RETURN(
         const Json config, Parse(seen_.config, seen_.folder + "/config.json"));
@@ -49,34 +64,63 @@ class Chooser {
         const Json processor,
         Parse(seen_.preprocessor, seen_.folder + "/preprocessor_config.json"));
     BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
-    if (profile_.empty()) return std::move(choice_);
+    if (profile_.empty()) return absl::OkStatus();
+    if (!TakesImages(*FindProfile(profile_))) return AddAudioAlone();
     if (!FindProfile(profile_)->has_token_ids()) {
-      BALLAST_RETURN_IF_ERROR(AddFamily(config, processor));
-      return std::move(choice_);
+      return AddFamily(config, processor);
     }
     AddText();
     BALLAST_RETURN_IF_ERROR(AddProcessor(processor));
     choice_.has_costs = ModelCost(seen_.config).ok();
-    return std::move(choice_);
+    return absl::OkStatus();
   }
 
- private:
   void Add(const std::string& key, const std::string& value,
            const std::string& comment) {
     choice_.lines.push_back({key, value, comment});
   }
 
-  ModelChoice WithoutModel() {
-    Add("profile", "qwen2_5_vl", "how images become patches: --model-dir");
+  void WithoutModel() {
+    profile_ = has_clips_ ? "qwen2_5_omni" : "qwen2_5_vl";
+    Add("profile", profile_,
+        has_clips_ ? "how images and clips become tokens: --model-dir"
+                   : "how images become patches: --model-dir");
     Add("tokenizer", "bytes", "one token a byte; your model's tokenizer.json");
     Add("max_pixels", absl::StrCat(kUsualMaxPixels),
         "larger images are shrunk to this");
-    choice_.unsure.push_back(
-        "the model: no config.json was found, so the profile is qwen2_5_vl and "
-        "each byte of text is a token. Name your model's folder with "
-        "--model-dir before you train");
+    choice_.unsure.push_back(absl::StrCat(
+        "the model: no config.json was found, so the profile is ", profile_,
+        " and each byte of text is a token. Name your model's folder with "
+        "--model-dir before you train"));
     choice_.most_image_tokens = kUsualMaxPixels / (28 * 28) + 2;
-    return std::move(choice_);
+  }
+
+  // A model of audio alone.
+  absl::Status AddAudioAlone() {
+    if (!seen_.has_tokenizer) return NoTokenizer("clips of audio");
+    const v1::ModelProfile& profile = *FindProfile(profile_);
+    if (HasChat(profile)) {
+      AddTokenizer();
+      return absl::OkStatus();
+    }
+    if (profile.chat_template().empty() &&
+        KnownTemplate(seen_.chat_template).empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          seen_.folder,
+          ": found no chat template like ChatML or Llama 3's, and ", profile_,
+          " has none of its own; write it as model.custom_template "
+          "(docs/text.md)"));
+    }
+    AddText();
+    return absl::OkStatus();
+  }
+
+  absl::Status NoTokenizer(absl::string_view media) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        seen_.folder, ": found no tokenizer.json; profile ", profile_,
+        " needs its model's own tokens for ", media,
+        ". Python's AutoTokenizer.from_pretrained(FOLDER).save_pretrained("
+        "FOLDER) writes one; or name a folder that has it with --model-dir"));
   }
 
   // A model that is not Qwen's: its profile has all but what stands in its
@@ -84,13 +128,7 @@ class Chooser {
   absl::Status AddFamily(const Json& config, const Json& processor) {
     const ImageFamily& family = *FindImageFamily(profile_);
     BALLAST_RETURN_IF_ERROR(CheckNumbers(config, processor, family));
-    if (!seen_.has_tokenizer) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          seen_.folder, ": found no tokenizer.json; profile ", profile_,
-          " needs its model's own tokens for images. Python's "
-          "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
-          "writes one; or name a folder that has it with --model-dir"));
-    }
+    if (!seen_.has_tokenizer) return NoTokenizer("images");
     AddTokenizer();
     BALLAST_RETURN_IF_ERROR(AddFamilyTemplate());
     AddBounds(processor, family);
@@ -348,14 +386,15 @@ class Chooser {
   }
 
   const SeenModel& seen_;
+  const bool has_clips_;
   ModelChoice choice_;
   std::string profile_;
 };
 
 }  // namespace
 
-absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen) {
-  return Chooser(seen).Choose();
+absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen, bool has_clips) {
+  return Chooser(seen, has_clips).Choose();
 }
 
 }  // namespace ballast

@@ -22,8 +22,10 @@ struct ModelChoice {
     std::string comment;
   };
   std::vector<Line> lines;
-  // Tokens of the largest image.
+  // Tokens of the largest image, and of a clip of 30 s; 0: the model takes
+  // none.
   uint64_t most_image_tokens = 0;
+  uint64_t clip_tokens = 0;
   // config.json gives costs: balance.cost.model may name the folder.
   bool has_costs = false;
   // Files beside the configuration that the lines name.
@@ -39,8 +41,9 @@ struct ModelChoice {
 // without images, tokenizer.json and chat template; a number of another type;
 // for families other than Qwen's: numbers that make other crops than the
 // profile's, no tokenizer.json, no chat template that is covered and none of
-// its own).
-absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen);
+// its own). `has_clips`: samples have audio, which decides where no file does.
+absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen,
+                                        bool has_clips = false);
 
 }  // namespace ballast
 

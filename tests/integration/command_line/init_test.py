@@ -179,6 +179,17 @@ class InitTest(tools.ToolTest):
             if not line.endswith(":") and not line.startswith("#"):
                 self.assertTrue("# " in line or "format:" in line or "path:" in line, line)
 
+    def test_clips(self):
+        for form in ("webdataset", "jsonl"):
+            folder = self.draw("talk_" + form, "--preset", "speech", "--format", form)
+            if form == "jsonl":
+                os.mkdir(folder + "/media")
+                os.rename(folder + "/sounds", folder + "/media/sounds")
+            _, plan = self.runs(folder)
+            self.assertIn("modules: {audio: {dp: 1}, language: {dp: 1}}", self.text(folder))
+            self.assertEqual('media_root: "media"' in self.text(folder), form == "jsonl")
+            self.assertGreater(plan["totals"]["clips"], 0)
+
     def test_json_lines_and_a_folder_of_images(self):
         folder, rows = self.unpacked("lines")
         self.lines(folder + "/train.jsonl", rows)
