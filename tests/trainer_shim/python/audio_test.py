@@ -243,21 +243,22 @@ class GraniteCase(Case):
         return made, made.pop("audio_embed_sizes")
 
 
-class Gemma4Case(TokenizerCase):
-    specials = ("<pad>", "<bos>", "<eos>", "<|turn>", "<turn|>", "<|image>", "<|image|>",
-                "<image|>", "<|audio>", "<|audio|>", "<audio|>", "<|channel>", "<channel|>")  # fmt: skip
-    before, after = "<|audio>", "<audio|>"
-    ids = {**IDS, "audio": 256 + specials.index("<|audio|>")}
-    adapter = staticmethod(huggingface_audio.gemma4)
+class Gemma3nCase(Case):
+    before, after = "\n\n<start_of_audio>", "<end_of_audio>\n\n"
+    ids = {**IDS, "audio": 330}
+    conversations = SINGLE
+    micro = 1
+    adapter = staticmethod(huggingface_audio.gemma3n)
+    extractor = "Gemma3nAudioFeatureExtractor"
 
     def wanted(self, i):
-        from transformers import Gemma4AudioFeatureExtractor
+        import torch
+        import transformers
 
-        made = [Gemma4AudioFeatureExtractor()([clip], return_tensors="pt") for clip in self.clips(i)]
+        extract = getattr(transformers, self.extractor)()
+        made = [extract([clip], return_tensors="pt") for clip in self.clips(i)]
         if not made:
             return {}, []
-        import torch
-
         longest = max(one["input_features"].shape[1] for one in made)
         inputs = {
             key: torch.cat([torch.nn.functional.pad(
@@ -265,8 +266,26 @@ class Gemma4Case(TokenizerCase):
                 for one in made])
             for key in ("input_features", "input_features_mask")
         }  # fmt: skip
-        frames = inputs["input_features_mask"].sum(1).tolist()
-        return inputs, [min(750, convolved(n, (3, 2, 1), (3, 2, 1))) for n in frames]
+        return inputs, [self.tokens(n) for n in inputs["input_features_mask"].sum(1).tolist()]
+
+    @staticmethod
+    def tokens(frames):
+        return 188
+
+
+class Gemma4Case(Gemma3nCase, TokenizerCase):
+    specials = ("<pad>", "<bos>", "<eos>", "<|turn>", "<turn|>", "<|image>", "<|image|>",
+                "<image|>", "<|audio>", "<|audio|>", "<audio|>", "<|channel>", "<channel|>")  # fmt: skip
+    before, after = "<|audio>", "<audio|>"
+    ids = {**IDS, "audio": 256 + specials.index("<|audio|>")}
+    conversations = CONVERSATIONS
+    micro = 4
+    adapter = staticmethod(huggingface_audio.gemma4)
+    extractor = "Gemma4AudioFeatureExtractor"
+
+    @staticmethod
+    def tokens(frames):
+        return min(750, convolved(frames, (3, 2, 1), (3, 2, 1)))
 
 
 class AudioTest(tools.ToolTest):
@@ -477,6 +496,29 @@ class AudioTest(tools.ToolTest):
             text_config=dict(model_type="granite", **TEXT), audio_token_index=303,
             has_lora_adapter=False, window_size=15, downsample_rate=5))  # fmt: skip
         self.compare("granite_speech", GraniteCase(model))
+
+    @unittest.skipIf(
+        MISSING or importlib.util.find_spec("timm") is None,
+        "SKIPPED: losses need transformers, torch and timm",
+    )
+    def test_gemma3n(self):
+        from transformers import Gemma3nConfig, Gemma3nForConditionalGeneration
+
+        # Ids from 304 on are of images, from 320 on of audio.
+        model = Gemma3nForConditionalGeneration(Gemma3nConfig(
+            audio_config=dict(vocab_size=16, vocab_offset=320, hidden_size=32,
+                              conf_num_hidden_layers=2, conf_num_attention_heads=2,
+                              sscp_conv_channel_size=[8, 4]),
+            vision_config=dict(model_type="gemma3n_vision", architecture="test_resnet",
+                               hidden_size=32, vocab_size=16, vocab_offset=304,
+                               do_pooling=False),
+            text_config=dict(TEXT, vocab_size=336, vocab_size_per_layer_input=304,
+                             hidden_size_per_layer_input=16, head_dim=16,
+                             num_kv_shared_layers=0, laurel_rank=8,
+                             layer_types=["sliding_attention", "full_attention"],
+                             activation_sparsity_pattern=[0.0, 0.0]),
+            audio_token_id=330, image_token_id=310))  # fmt: skip
+        self.compare("gemma3n", Gemma3nCase(model))
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_gemma4(self):

@@ -199,6 +199,18 @@ def granite_speech(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, A
     return inputs
 
 
+def gemma3n(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, Any]:
+    """Arguments for one call of Gemma3nForConditionalGeneration with clips, without images.
+
+    Of clips: as of `gemma4`. Clips of unequal length, and `mixed`: as of
+    `phi4_multimodal`.
+    """
+    inputs = gemma4(batch)
+    if "input_features" in inputs:
+        _check_equal(inputs["input_features_mask"].sum(1), mixed)
+    return inputs
+
+
 def gemma4(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """Arguments for one call of Gemma4ForConditionalGeneration with clips, without images.
 
