@@ -73,6 +73,8 @@ class Case:
     ids = IDS
     micro = 4
     tokenizer = "bytes"
+    features = "input_features"
+    time_axis = 0  # of a clip's features
     before, after = "<|audio_bos|>", "<|audio_eos|>"
 
     def __init__(self, model):
@@ -154,6 +156,7 @@ class WhisperCase(Case):
                 [self.tokens(n) for n in frames])  # fmt: skip
 
     padding = "max_length"
+    time_axis = 1  # of a clip's features
 
     @staticmethod
     def tokens(frames):
@@ -217,6 +220,7 @@ class Phi4Case(Case):
     conversations = SINGLE
     micro = 1
     adapter = staticmethod(huggingface_audio.phi4_multimodal)
+    features = "audio_input_features"
 
     def wanted(self, i):
         from transformers import Phi4MultimodalFeatureExtractor
@@ -331,11 +335,12 @@ class AudioTest(tools.ToolTest):
         if case.tokenizer != "bytes":
             self.write(case.tokenizer, case.tokenizer_json())
         count = len(case.conversations)
-        total, learnt, texts = 0.0, 0, {}
+        total, learnt, texts, made = 0.0, 0, {}, {}
         with torch.no_grad():
             for i in range(count):
                 wanted, tokens = case.wanted(i)
                 text, labels = texts[i] = case.text(i, tokens)
+                made[i] = wanted.get(case.features, [])
                 loss = case.model(input_ids=torch.tensor([text]), labels=torch.tensor([labels]),
                                   attention_mask=torch.ones(1, len(text), dtype=torch.long),
                                   use_cache=False, **wanted).loss.item()  # fmt: skip
@@ -352,6 +357,11 @@ class AudioTest(tools.ToolTest):
                         here = int((given["labels"] != -100).sum())
                         found += case.model(**given).loss.item() * here
                         seen += here
+                        self.check_features(
+                            case.time_axis, given.get(case.features, []),
+                            [clip for s in batch.samples for clip in made[s.position]],
+                            batch.totals.frames,
+                        )  # fmt: skip
                         if given["input_ids"].shape[0] != len(batch.samples):
                             continue
                         for place, sample in enumerate(batch.samples):
@@ -361,6 +371,19 @@ class AudioTest(tools.ToolTest):
                     self.assertAlmostEqual(found / learnt, total / learnt, delta=1e-5)
                     print("%s %s: loss %.7f, by transformers' own inputs %.7f"
                           % (profile, mode, found / learnt, total / learnt))  # fmt: skip
+
+    def check_features(self, time_axis, given, wanted, frames):
+        """The rows of each clip are its extractor's: at least as many as count. A small
+        random model's loss hardly depends on them. Zeros follow."""
+        self.assertEqual(len(given), len(wanted))
+        compared = 0
+        for row, clip in zip(given, wanted):
+            row, clip = row.movedim(time_axis, 0), clip.movedim(time_axis, 0)
+            kept = row.ne(0).any(1)[: len(clip)]
+            row, clip = row[: len(kept)][kept], clip[: len(kept)][kept]
+            self.assertLess((row - clip).abs().max().item(), 1e-4)
+            compared += len(row)
+        self.assertGreaterEqual(compared, frames)
 
     def setUp(self):
         if MISSING:
