@@ -8,6 +8,7 @@
 #include <eigen3/Eigen/QR>
 
 #include "absl/strings/str_cat.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 
@@ -200,7 +201,8 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
         };
         switch (GetMedia(module.module())) {
           case Media::kText:
-            add(micro_batch.tokens(i), 1);
+            ForEachSequence(micro_batch.tokens(i), FirstTokens(micro_batch, i),
+                            [&](uint32_t tokens) { add(tokens, 1); });
             break;
           case Media::kImages:
             ForEachSegment(micro_batch, first, i,

@@ -180,8 +180,14 @@ absl::StatusOr<BatchLayout> LayOutBatch(
   }
   if (IsLanguage(role.module())) {
     std::vector<uint32_t> lengths;
+    const bool has_pairs = !micro_batch.first_tokens().empty();
     for (const OwnedSample& owned : plan.owned) {
-      lengths.push_back(owned.expected.tokens);
+      const SampleRecord& sample = owned.expected;
+      ForEachSequence(sample.tokens, sample.first_tokens,
+                      [&](uint32_t tokens) { lengths.push_back(tokens); });
+      if (!has_pairs) continue;
+      if (sample.first_tokens != 0) layout.pair.push_back(0);
+      layout.pair.push_back(sample.first_tokens != 0 ? 1 : -1);
     }
     BALLAST_ASSIGN_OR_RETURN(
         layout.text,
@@ -238,6 +244,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->position_axes = shape.block.position_axes;
   info->max_seqlen = layout.text.max_seqlen;
   info->text = layout.text;
+  info->pair = layout.pair;
   info->field_table = shape.field_table;
   info->padded = shape.padding.rows && shape.fields.positions;
   info->pixel_type = pixel_type;

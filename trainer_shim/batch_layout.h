@@ -97,7 +97,7 @@ struct PackedSample {
 };
 
 // A packed batch without the memory of its tensors, the same for host and
-// device memory. n samples.
+// device memory. n sequences: one for each sample, two for a preference pair.
 struct BatchInfo {
   uint64_t step = 0;
   uint32_t micro_batch = 0;        // number within the step
@@ -115,11 +115,16 @@ struct BatchInfo {
   // Language.
   uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
   int32_t max_seqlen = 0;      // longest padded length of a whole sample
-  TextLayout text;             // of whole samples; empty if no text is received
+  // Of whole samples, by sequences; empty if no text is received.
+  TextLayout text;
+  // For each sequence of `text`: 0 the chosen answer of a preference pair, 1
+  // the rejected one, which follows it, -1 a sample of one sequence. Empty if
+  // no sample of the micro-batch, on any rank, is a pair.
+  std::vector<int32_t> pair;
   // Null: samples have no fields.
   std::shared_ptr<const FieldTable> field_table;
-  // Each sample is a separate row of max_seqlen tokens, and there are no bounds
-  // (packing.mode `padded`).
+  // Each sequence is a separate row of max_seqlen tokens, and there are no
+  // bounds (packing.mode `padded`).
   bool padded = false;
 
   // Vision.
@@ -143,6 +148,11 @@ struct BatchInfo {
   // For either module, with placement `split`: the same in both batches of a
   // process.
   EmbeddingPlan embeddings;
+
+  // The number of sequences of `text`, n.
+  int64_t sequences() const {
+    return text.cu_seqlens.empty() ? 0 : text.cu_seqlens.size() - 1;
+  }
 
   // The tensors that the rank receives, in the order of the table, and the
   // sizes of their memory (LayOutTensors).
@@ -181,6 +191,7 @@ StepInfo GetStepInfo(v1::StepSchedule schedule, const SamplePadding& padding);
 // A plain value.
 struct BatchLayout {
   TextLayout text;
+  std::vector<int32_t> pair;  // BatchInfo::pair
   // The images of the plan's samples in packing order, without frames of
   // videos, then the dummy image.
   std::vector<ImageRecord> images;

@@ -612,6 +612,54 @@ void ValidatePlacement(const v1::Config& config, KeyReport* report) {
   }
 }
 
+void ValidatePairs(const v1::Config& config, KeyReport* report) {
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    const std::string key = ChildKey(ItemKey("sources", i), "pairs");
+    if (!source.pairs() || report->HasFaultWithin(ItemKey("sources", i))) {
+      continue;
+    }
+    const auto refuse = [&](const auto&... what) {
+      report->AddFault(key, absl::StrCat("found true ", what...));
+    };
+    if (source.has_columns() ||
+        source.preset() != v1::Source::PRESET_UNSPECIFIED) {
+      refuse(
+          "beside `columns` or `preset`, which name the columns of one "
+          "conversation; wanted neither: a pair's are found by their names");
+    }
+    for (const auto& [name, field] : source.fields()) {
+      if (field.per() != v1::Source::Field::PER_TOKEN) continue;
+      refuse("beside the field ", Shown(name),
+             ", of one number a token: a pair has two texts; wanted fields of "
+             "samples and turns");
+    }
+    const auto is_other = [&](const v1::Source& other) {
+      return other.split() == source.split() && !other.pairs();
+    };
+    if (config.packing().mode() == v1::Packing::MODE_PADDED &&
+        std::any_of(config.sources().begin(), config.sources().end(),
+                    is_other)) {
+      refuse(
+          "with packing.mode: padded and other sources of its split without "
+          "it: ranks would have other numbers of rows; wanted it for all, or "
+          "another mode");
+    }
+    if (config.balance().placement() == v1::Balance::PLACEMENT_SPLIT &&
+        !report->IsFaulty(kPlacement)) {
+      refuse(
+          "with balance.placement: split, where an image's embeddings would go "
+          "to two sequences; wanted paired");
+    }
+    if (config.batch().on_too_long() == v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT &&
+        !report->IsFaulty("batch.on_too_long")) {
+      refuse(
+          "with batch.on_too_long: truncate_text, which would cut the rejected "
+          "answer alone; wanted skip or error");
+    }
+  }
+}
+
 void ValidatePacking(const v1::Config& config, KeyReport* report) {
   const v1::Packing& packing = config.packing();
   if (report->IsFaulty("packing")) return;
@@ -634,10 +682,16 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
       report->IsFaulty("batch.max_tokens")) {
     return;
   }
-  const uint64_t longest = AlignUp(config.batch().max_tokens(),
-                                   PackAlign(config, v1::MODULE_LANGUAGE));
+  const uint64_t align = PackAlign(config, v1::MODULE_LANGUAGE);
+  const uint64_t longest = AlignUp(config.batch().max_tokens(), align);
   if (packing.mode() == v1::Packing::MODE_SCHEDULED) {
-    ValidateScheduled(packing, language->cp(), longest, report);
+    // Both sequences of a pair are padded.
+    const bool has_pairs =
+        std::any_of(config.sources().begin(), config.sources().end(),
+                    [](const v1::Source& source) { return source.pairs(); });
+    const uint64_t most = config.batch().max_tokens() + 2 * (align - 1);
+    ValidateScheduled(packing, language->cp(),
+                      has_pairs ? most / align * align : longest, report);
   } else if (packing.mode() == v1::Packing::MODE_PADDED) {
     ValidatePadded(config, longest, report);
   }

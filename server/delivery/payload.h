@@ -26,6 +26,7 @@ namespace ballast {
 inline TextForm GetForm(RawSample::TextFormat format) {
   switch (format) {
     case RawSample::TextFormat::kConversation:
+    case RawSample::TextFormat::kPair:  // each of its two texts
       return TextForm::kConversation;
     case RawSample::TextFormat::kPlain:
       return TextForm::kDocument;
@@ -46,6 +47,7 @@ absl::Span<uint8_t> ImageData(const ImageRecord& image,
 // Zeroes the bytes between and after the images.
 void ClearVisionPadding(const SampleRequest& request);
 
+// The arrays of one sequence.
 struct LanguageArrays {
   absl::Span<int32_t> ids;        // [tokens]
   absl::Span<int32_t> labels;     // [tokens]
@@ -54,10 +56,11 @@ struct LanguageArrays {
   absl::Span<uint32_t> rows;      // [fields that a token has one of, tokens]
 };
 
-// Zeroes the bytes between and after the arrays. Returns the arrays.
-LanguageArrays OpenLanguagePayload(const SampleRequest& request,
-                                   uint32_t position_axes,
-                                   FieldCounts fields = {});
+// Zeroes the bytes between and after the arrays. Returns those of the sample's
+// sequence, or of its two.
+std::vector<LanguageArrays> OpenLanguagePayload(const SampleRequest& request,
+                                                uint32_t position_axes,
+                                                FieldCounts fields = {});
 
 // How many fields of each kind.
 FieldCounts CountFields(absl::Span<const FieldSpec> specs);
@@ -123,7 +126,8 @@ class LanguageBuilder {
   }
 
  private:
-  absl::StatusOr<FaultOr<TextSample>> Tokenize(
+  // The text of each of the sample's sequences.
+  absl::StatusOr<FaultOr<std::vector<TextSample>>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
       const SampleImages& images, const SampleVideoText& videos) const;
 

@@ -37,7 +37,8 @@ namespace {
 //   3: keys and parts that name different media, and two lists of turns
 //   4: preference pairs
 //   5: clips of sound
-constexpr int kConversationRules = 5;
+//   6: preference pairs of a source that says so
+constexpr int kConversationRules = 6;
 
 }  // namespace
 

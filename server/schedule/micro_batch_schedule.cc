@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "proto/block/block_layout.h"
 #include "server/schedule/encoder_placement.h"
 
 namespace ballast {
@@ -65,12 +66,19 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
                                 sample.size.clip_rows.end());
   out->mutable_clip_frames()->Add(sample.size.clip_frames.begin(),
                                   sample.size.clip_frames.end());
-  const uint64_t tokens = sample.size.tokens;
+  // One entry for each sample, once one is a preference pair.
+  if (sample.size.first_tokens != 0 || !out->first_tokens().empty()) {
+    out->mutable_first_tokens()->Resize(out->position_size(), 0);
+    out->set_first_tokens(out->position_size() - 1, sample.size.first_tokens);
+  }
   out->add_tokens(sample.size.tokens);
   out->add_label_tokens(sample.size.label_tokens);
   v1::Totals& totals = *out->mutable_totals();
-  totals.set_tokens(totals.tokens() + tokens);
-  totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
+  totals.set_tokens(totals.tokens() + sample.size.tokens);
+  ForEachSequence(
+      sample.size.tokens, sample.size.first_tokens, [&](uint64_t tokens) {
+        totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
+      });
   totals.set_label_tokens(totals.label_tokens() + sample.size.label_tokens);
   totals.set_patches(totals.patches() + sample.size.patches);
   totals.set_images(totals.images() + sample.size.images - sample.size.videos);

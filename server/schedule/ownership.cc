@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/cost_model.h"
@@ -42,6 +41,7 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
     }
     PayloadRow row = {sample.size.tokens, heights, widths, {}};
     row.clip_rows = sample.size.clip_rows;
+    row.first_tokens = sample.size.first_tokens;
     bytes.push_back(PayloadBytes(row, media, geometry));
   }
   return bytes;
@@ -237,7 +237,7 @@ absl::StatusOr<std::vector<uint32_t>> PaddedLengths(
   std::vector<uint32_t> lengths;
   lengths.reserve(samples.size());
   for (const ScheduledSample& sample : samples) {
-    const uint64_t length = AlignUp(sample.size.tokens, packs.align);
+    const uint64_t length = PaddedTokens(sample.size, packs.align);
     if (length > packs.capacity) {
       return absl::InvalidArgumentError(absl::StrCat(
           "position ", sample.position, " has ", length,

@@ -268,5 +268,29 @@ TEST(AddObservationsTest, RefusesTimingsThatDoNotFit) {
   }
 }
 
+// A model attends within each of a pair's two sequences.
+TEST(AddObservationsTest, SquaresTheSequencesOfPairs) {
+  v1::StepSchedule schedule;
+  v1::MicroBatchSchedule& columns = *schedule.add_micro_batches();
+  v1::ModuleSchedule& language = *columns.add_modules();
+  language.set_module(v1::MODULE_LANGUAGE);
+  language.add_load_after(0);
+  for (const uint32_t first : {3, 0}) {
+    columns.add_tokens(10);
+    columns.add_first_tokens(first);
+    columns.add_images(0);
+    columns.add_slot(0);
+    language.add_owner(0);
+  }
+  v1::StepTiming timing;
+  timing.mutable_role()->set_module(v1::MODULE_LANGUAGE);
+  timing.set_milliseconds(1);
+  CostObservations found;
+  ASSERT_TRUE(AddObservations(schedule, {timing}, &found).ok());
+  const CostObservation& each = found[v1::MODULE_LANGUAGE].at(0);
+  EXPECT_EQ(each.sum, 20);
+  EXPECT_EQ(each.sum_of_squares, 3 * 3 + 7 * 7 + 10 * 10);
+}
+
 }  // namespace
 }  // namespace ballast

@@ -40,6 +40,26 @@ TEST(TotalsTest, CountsRealAndPadded) {
   EXPECT_EQ(SumTotals(columns, {5}, role), PackedTotals());
 }
 
+// A pair is one sample, and its squares and its padding are of two sequences.
+TEST(TotalsTest, CountsTheSequencesOfPairs) {
+  v1::MicroBatchSchedule columns;
+  for (const uint32_t tokens : {10, 7}) {
+    columns.add_tokens(tokens);
+    columns.add_label_tokens(1);
+    columns.add_images(0);
+  }
+  columns.add_first_tokens(3);
+  columns.add_first_tokens(0);
+  const PackedTotals totals = SumTotals(columns, {4});
+  EXPECT_EQ(totals.samples, 2);
+  EXPECT_EQ(totals.tokens, 17);
+  EXPECT_EQ(totals.tokens_squared, 3 * 3 + 7 * 7 + 7 * 7);
+  EXPECT_EQ(totals.padded_tokens, 4 + 8 + 8);
+  EXPECT_EQ(totals.padded_tokens_squared, 4 * 4 + 8 * 8 + 8 * 8);
+  EXPECT_EQ(RowLength(columns, {4, true, 0}), 8u);
+  EXPECT_EQ(SumTotals(columns, {4, true, 0}).padded_tokens, 3 * 8);
+}
+
 // Rows are as long as the longest sample of all ranks, also on a rank that does
 // not own it.
 TEST(TotalsTest, CountsThePaddingOfRows) {

@@ -69,6 +69,7 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
                         const BatchInfo& info) {
   StagingPlan plan;
   plan.samples = exchange.owned.size();
+  plan.sequences = info.sequences();
   plan.images = layout.images.size();
   if (!layout.text.cu_seqlens.empty()) {
     plan.tokens = layout.text.padded_tokens() / info.context.size;
@@ -90,7 +91,7 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
   Arrays upload;
   plan.upload.header = upload.Add<ExchangeHeader>(1);
   plan.upload.records = upload.Add<RecordCheck>(plan.samples);
-  plan.upload.texts = upload.Add<TextSource>(plan.samples);
+  plan.upload.texts = upload.Add<TextSource>(plan.sequences);
   plan.upload.places =
       upload.Add<int32_t>(layout.text.cu_seqlens_padded.size());
   plan.upload.images = upload.Add<PatchifyImage>(plan.images);
@@ -163,9 +164,19 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
   std::vector<RecordCheck> records;
   std::vector<TextSource> texts;
   for (const OwnedSample& owned : exchange.owned) {
-    const uint64_t payload = plan.landing.Of(owned, owned.payload);
     records.push_back({plan.landing.Of(owned, owned.record), owned.expected});
-    texts.push_back({payload, owned.expected.tokens});
+    // A rank that receives no text has no place for it either.
+    if (plan.sequences == 0) continue;
+    uint64_t payload = plan.landing.Of(owned, owned.payload);
+    ForEachSequence(owned.expected.tokens, owned.expected.first_tokens,
+                    [&](uint32_t tokens) {
+                      texts.push_back({payload, tokens});
+                      payload += LayOutLanguage(tokens, info.position_axes,
+                                                info.field_table == nullptr
+                                                    ? FieldCounts()
+                                                    : info.field_table->counts)
+                                     .bytes;
+                    });
   }
   const PatchifyTables tables = GetTables(plan, exchange, layout);
   Put<ExchangeHeader>(out, plan.upload.header,

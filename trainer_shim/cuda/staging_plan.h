@@ -29,8 +29,8 @@ inline constexpr uint64_t kHeaderRankMask =
 
 ExchangeHeader GetHeader(const BlockHeader& block);
 
-// A language sample as input of the pack kernel. cu_seqlens_padded gives its
-// place in the batch.
+// A sequence as input of the pack kernel. cu_seqlens_padded gives its place in
+// the batch.
 struct TextSource {
   uint64_t payload = 0;  // offset in the landing buffer
   uint64_t tokens = 0;   // real
@@ -75,8 +75,8 @@ struct LandingLayout {
 struct UploadLayout {
   uint64_t header = 0;   // ExchangeHeader, the rank's own
   uint64_t records = 0;  // RecordCheck [samples]
-  uint64_t texts = 0;    // TextSource [samples]
-  uint64_t places = 0;   // int32 [samples + 1]: TextLayout::cu_seqlens_padded
+  uint64_t texts = 0;    // TextSource [sequences]
+  uint64_t places = 0;   // int32 [sequences + 1]: TextLayout::cu_seqlens_padded
   uint64_t images = 0;   // PatchifyImage [images]
   uint64_t frames = 0;   // PatchifyImage [temporal patches of videos]
   uint64_t lists = 0;    // the batch's lists, used in place as its tensors
@@ -96,6 +96,7 @@ struct StagingPlan {
   UploadLayout upload;
   OutputLayout output;
   uint32_t samples = 0;
+  uint32_t sequences = 0;   // BatchInfo::sequences
   uint32_t images = 0;      // crops, including a dummy image
   uint32_t frames = 0;      // temporal patches of videos
   uint64_t tokens = 0;      // of this context rank: T / context.size

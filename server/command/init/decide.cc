@@ -300,6 +300,15 @@ class Decider {
             absl::StrCat("the records of ", name, ", whose form is not known (",
                          files.first_fault, "): write `cook` in ", recipe));
       }
+      if (files.record.empty() && files.pairs > files.looked_at / 2) {
+        text_.Line("    pairs: true",
+                   absl::StrCat("by ", files.pair_form,
+                                ": a sample is two sequences"));
+        setup_.unsure.push_back(absl::StrCat(
+            "the trainer of ", name, ", whose records are preference pairs (",
+            files.pair_form,
+            "): one that learns every label learns the rejected answers, too"));
+      }
       if (split != "train") {
         text_.Line(absl::StrCat("    split: ", split),
                    files.split.empty() ? "by its name" : "of its split.yaml");

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -17,6 +18,7 @@
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/megatron/token_index.h"
 #include "server/corpus/parquet/parquet_file.h"
@@ -34,6 +36,21 @@ constexpr uint64_t kMaxCounted = uint64_t{1} << 30;
 // Of a store, where each sample and each file may be a request.
 constexpr uint64_t kMaxSamplesOfStore = 64;
 constexpr uint64_t kMaxFilesOfStore = 16;
+
+// The keys by which the JSON of a preference pair says what it is.
+std::string PairForm(absl::string_view json) {
+  for (const char* key : {"rejected_response", "rejected_messages"}) {
+    if (absl::StrContains(json, absl::StrCat("\"", key, "\""))) {
+      return absl::StrCat("`messages` and `", key, "`");
+    }
+  }
+  for (const char* key : {"prompt", "conversations", "messages"}) {
+    if (absl::StrContains(json, absl::StrCat("\"", key, "\""))) {
+      return absl::StrCat("`chosen` and `rejected` beside `", key, "`");
+    }
+  }
+  return "`chosen` and `rejected`, with the prompt in both";
+}
 
 // Collects what the samples of one group of files show.
 class Looker {
@@ -136,7 +153,7 @@ class Looker {
         BALLAST_ASSIGN_OR_RETURN(
             const std::string text,
             file.ReadAt(sample->text.data, sample->text.size));
-        fault = ParseConversation(text).status();
+        fault = CheckTurns(text, sample->images.size());
       }
       Count(Annotate(fault, absl::StrCat("sample ", sample->key)),
             sample->images.size(), sample->text.size);
@@ -169,7 +186,7 @@ class Looker {
       absl::Status fault = sample.status();
       if (fault.ok() &&
           sample->text_format == RawSample::TextFormat::kConversation) {
-        fault = ParseConversation(line->text).status();
+        fault = CheckTurns(std::string(line->text), sample->images.size());
       }
       const std::string place = absl::StrCat(what, " ", line->number);
       Count(Annotate(fault, place), sample.ok() ? sample->images.size() : 0,
@@ -178,11 +195,29 @@ class Looker {
     }
   }
 
+  // OK if the text is a conversation, or a preference pair of two, which is
+  // counted.
+  absl::Status CheckTurns(std::string text, size_t images) {
+    std::string split = text;
+    BALLAST_ASSIGN_OR_RETURN(const bool is_pair, SplitPair(images, &split));
+    if (!is_pair) return ParseConversation(text).status();
+    if (seen_->pairs++ == 0) seen_->pair_form = PairForm(text);
+    const PairTexts pair = GetPairTexts(split);
+    BALLAST_RETURN_IF_ERROR(ParseConversation(pair.chosen).status());
+    return ParseConversation(pair.rejected).status();
+  }
+
   absl::StatusOr<uint64_t> LookAtRows(const File& file) {
     ParquetColumns columns;
     columns.recognise = true;
+    auto opened = OpenParquetFile(FileView(&file), columns);
+    if (absl::IsFailedPrecondition(opened.status())) {
+      columns.pairs = true;
+      auto as_pairs = OpenParquetFile(FileView(&file), columns);
+      if (as_pairs.ok()) opened = std::move(as_pairs);
+    }
     BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ParquetFile> parquet,
-                             OpenParquetFile(FileView(&file), columns));
+                             std::move(opened));
     for (const ParquetGroup& group : parquet->groups()) {
       seen_->samples += group.num_rows;
     }
@@ -199,7 +234,7 @@ class Looker {
     for (uint64_t i = 0; i < most; ++i) {
       const absl::StatusOr<ParquetRow> row = rows->Row(i);
       const absl::Status fault = row.ok() && !row->is_document
-                                     ? ParseConversation(row->text).status()
+                                     ? CheckTurns(row->text, row->images.size())
                                      : row.status();
       Count(Annotate(fault, absl::StrCat("row ", i + 1)),
             row.ok() ? row->images.size() : 0, row.ok() ? row->text.size() : 0);

@@ -35,6 +35,7 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/storage/storage.h"
 #include "server/storage/store_url.h"
 #include "server/text/chat_writer.h"
@@ -289,12 +290,14 @@ class TreeLooker {
       if (sample.ok() && sample->text_format == RawSample::TextFormat::kPlain) {
         return true;
       }
+      std::string text(line);
+      if (SplitPair(/*images=*/0, &text).value_or(false)) return true;
       const absl::Status turns = ParseConversation(line).status();
       return turns.ok() || GetBadKind(turns) == kForOwnTemplate;
     }
     if ((*head)[first] != '[') return false;
     for (const char* key :
-         {"conversations", "messages", "texts", "text_list"}) {
+         {"conversations", "messages", "texts", "text_list", "rejected"}) {
       if (absl::StrContains(*head, absl::StrCat("\"", key, "\""))) return true;
     }
     return false;

@@ -35,6 +35,9 @@ struct SeenFiles {
   // and why the first does; they are not bad.
   uint64_t for_own_template = 0;
   std::string first_for_own_template;
+  // Preference pairs among those read, and the keys of the first.
+  uint64_t pairs = 0;
+  std::string pair_form;
   // Samples with images among those read, and the largest number of images and
   // bytes of text in one of them.
   uint64_t with_images = 0;

@@ -100,9 +100,20 @@ function showText(view) {
   let image = 0;
   let video = 0;
   let sound = 0;
-  $('text').replaceChildren(...view.runs.map(run => run.image || run.video || run.sound
+  const show = run => run.image || run.video || run.sound
     ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : run.video ? `video tokens ${++video}: ` : `sound tokens ${++sound}: `) + grouped(run.tokens))
-    : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text)));
+    : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text);
+  // The rejected sequence of a preference pair follows the chosen one, with the same images.
+  const second = view.runs.findIndex(run => run.rejected);
+  const spans = view.runs.map((run, i) => {
+    if (i === second) image = 0;
+    return show(run);
+  });
+  if (second > 0) {
+    spans.splice(second, 0, el('hr', {}), el('b', {}, 'rejected\n'));
+    spans.unshift(el('b', {}, 'chosen\n'));
+  }
+  $('text').replaceChildren(...spans);
   $('words').hidden = view.runs.length === 0;
 }
 

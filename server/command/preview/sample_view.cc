@@ -238,14 +238,26 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
     return absl::OkStatus();
   }
   const v1::Model& model = place.scheduler->job().model();
-  const uint32_t tokens = view->tokens;
-  const LanguagePayload layout = LayOutLanguage(tokens, model.position_axes());
-  const auto array = [&](uint64_t offset) {
-    return absl::MakeConstSpan(reinterpret_cast<const int32_t*>(data + offset),
-                               tokens);
-  };
-  view->runs = FindTokenRuns(array(layout.ids), array(layout.labels),
-                             model.token_ids(), *job_->tokenizer);
+  const FieldCounts fields = GetGeometry(place.scheduler->job()).fields;
+  const SampleRecord& record = request.record;
+  const uint8_t* at = data;
+  uint32_t first = 0;
+  ForEachSequence(record.tokens, record.first_tokens, [&](uint32_t tokens) {
+    const LanguagePayload layout =
+        LayOutLanguage(tokens, model.position_axes(), fields);
+    const auto array = [&](uint64_t offset) {
+      return absl::MakeConstSpan(reinterpret_cast<const int32_t*>(at + offset),
+                                 tokens);
+    };
+    for (TokenRun& run : FindTokenRuns(array(layout.ids), array(layout.labels),
+                                       model.token_ids(), *job_->tokenizer)) {
+      run.first += first;
+      run.rejected = first != 0;
+      view->runs.push_back(std::move(run));
+    }
+    at += layout.bytes;
+    first += tokens;
+  });
   return absl::OkStatus();
 }
 

@@ -33,7 +33,8 @@ struct TokenRun {
   // not know are written as the model's names for them, "<|im_start|>", or as
   // "<|17|>". Empty for placeholders.
   std::string text;
-  bool sound = false;  // placeholders of a clip of sound
+  bool sound = false;     // placeholders of a clip of sound
+  bool rejected = false;  // of the second sequence of a preference pair
 };
 
 // Splits a sample into the longest runs whose tokens are alike. `labels[i]` is

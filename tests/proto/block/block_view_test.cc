@@ -91,6 +91,12 @@ TEST_F(BlockViewTest, NamesTheFaultyField) {
       {[&] { sample(1).payload += 16; }, "sample 1 payload"},
       {[&] { sample(0).payload_bytes = ~uint64_t{0}; }, "sample 0 payload"},
       {[&] { sample(2).first_image = 1000; }, "sample 2 first_image"},
+      {[&] { sample(2).first_tokens = 1; }, "sample 2 first_tokens is 1"},
+      {[&] {
+         header().version = kBlockVersionWithPairs;
+         sample(2).first_tokens = sample(2).tokens;
+       },
+       "wanted 0, or in version 6 fewer than its"},
       {[&] { image(0).height = 1 << 30; }, "image 0 data"},
       {[&] { image(0).encoded_bytes = 1 << 30; }, "image 0 data"},
       {[&] { image(0).data = 8; }, "image 0 data"},

@@ -42,8 +42,13 @@ struct Planned {
 
 Planned Plan(v1::Module module, uint32_t rank, PixelType type,
              bool dummy = false, const SyntheticJob& job = {},
-             bool encoded = false) {
+             bool encoded = false, bool pairs = false) {
   v1::StepSchedule schedule = SyntheticSchedule(job, 3);
+  for (v1::MicroBatchSchedule& columns : *schedule.mutable_micro_batches()) {
+    for (int i = 0; pairs && i < columns.tokens_size(); ++i) {
+      columns.add_first_tokens(i % 2 == 0 ? 1 : 0);
+    }
+  }
   for (v1::MicroBatchSchedule& columns : *schedule.mutable_micro_batches()) {
     // Every other image, with files of another length each.
     for (int k = 0; encoded && k < columns.grid_h_size(); ++k) {
@@ -204,7 +209,7 @@ TEST(StagingPlanTest, ArraysOfTheUploadDoNotOverlap) {
   const uint64_t images = p.plan.images;
   ExpectApart({{at.header, sizeof(ExchangeHeader)},
                {at.records, n * sizeof(RecordCheck)},
-               {at.texts, n * sizeof(TextSource)},
+               {at.texts, p.plan.sequences * sizeof(TextSource)},
                {at.images, images * sizeof(PatchifyImage)},
                p.Place("image_grid_thw"),
                p.Place("vision_cu_seqlens")},
@@ -304,12 +309,40 @@ TEST(StagingPlanTest, SourcesAndChecksPointAtTheLandedSamples) {
       const auto check = p.Read<RecordCheck>(p.plan.upload.records, i);
       EXPECT_EQ(check.record, base + owned.record);
       EXPECT_EQ(check.expected.position, owned.expected.position);
+      if (module == v1::MODULE_VISION) continue;
       const auto text = p.Read<TextSource>(p.plan.upload.texts, i);
       EXPECT_EQ(text.payload, base + owned.payload);
       EXPECT_EQ(text.tokens, owned.expected.tokens);
     }
     EXPECT_TRUE(received);
   }
+}
+
+TEST(StagingPlanTest, SequencesOfPairsAreTexts) {
+  const Planned p = Plan(v1::MODULE_LANGUAGE, 1, PixelType::kFloat32, false, {},
+                         false, /*pairs=*/true);
+  size_t number = 0;
+  for (const OwnedSample& owned : p.exchange.owned) {
+    uint64_t payload = p.plan.landing.Of(owned, owned.payload);
+    for (const uint32_t tokens :
+         {owned.expected.first_tokens,
+          owned.expected.tokens - owned.expected.first_tokens}) {
+      if (tokens == 0) continue;
+      const auto text = p.Read<TextSource>(p.plan.upload.texts, number);
+      EXPECT_EQ(text.payload, payload);
+      EXPECT_EQ(text.tokens, tokens);
+      const int32_t length =
+          p.info.text.cu_seqlens[number + 1] - p.info.text.cu_seqlens[number];
+      EXPECT_EQ(tokens, static_cast<uint32_t>(length));
+      payload += LayOutLanguage(tokens, 3).bytes;
+      ++number;
+    }
+  }
+  EXPECT_GT(number, p.exchange.owned.size());
+  EXPECT_EQ(number, p.plan.sequences);
+  const auto [place, bytes] = p.Place("pair");
+  EXPECT_EQ(bytes, number * sizeof(int32_t));
+  EXPECT_EQ(p.Read<int32_t>(place, 0), p.info.pair[0]);
 }
 
 TEST(StagingPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {

@@ -146,8 +146,8 @@ class TensorRow:
     dtype: str  #: such as "int64"; "float32 or bfloat16" for pixels
     shape: str  #: in the letters of docs/thd_format.md, such as "[C, 2]"
     receivers: str  #: module and pipeline stages, such as "language, first stage"
-    #: How samples form the tensor: "tokens", "sums", "items", "padded items" or
-    #: "ranks".
+    #: How samples form the tensor: "tokens", "sums", "items", "padded items", "ranks" or
+    #: "sequences".
     joins: str
     #: "packed", "listed" (with a copy in host memory, NAME_host), "listed once"
     #: (without), or "host" (in host memory alone).

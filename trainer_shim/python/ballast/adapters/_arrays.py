@@ -74,12 +74,22 @@ def host_values(batch: Mapping[str, Any], key: str) -> Any:
 
 
 def is_padded(batch: Mapping[str, Any]) -> bool:
-    """Whether the loader made a row of each sample (`packing.mode: padded`)."""
+    """Whether the loader made a row of each sequence (`packing.mode: padded`)."""
     return batch.get("attention_mask") is not None and batch.get("cu_seqlens") is None
 
 
+def refuse_pairs(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses preference pairs, whose rejected answers `consumer` would learn, too."""
+    if batch.get("pair") is not None:
+        raise FailedPrecondition(
+            "pair: found preference pairs; %s would learn the rejected answers, too: take "
+            "ballast.adapters.preferences, or a source without `pairs: true`" % consumer
+        )
+
+
 def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
-    """Refuses a padded batch, which has no lengths for `consumer`."""
+    """Refuses a padded batch, which has no lengths for `consumer`, and preference pairs."""
+    refuse_pairs(batch, consumer)
     if is_padded(batch):
         raise FailedPrecondition(
             "found a padded batch of %d rows; %s takes packed ones: set packing.mode to shard "

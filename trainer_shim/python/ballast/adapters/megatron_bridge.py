@@ -13,6 +13,7 @@ from ._arrays import (
     dummy_patches,
     host_values,
     on_first_stage,
+    refuse_pairs,
     require_images,
     require_no_videos,
     require_paired,
@@ -204,6 +205,7 @@ def _inputs(
     """`videos`: `model.merge`, and the placeholders of images and videos."""
     if dummy_image not in _DUMMY:
         raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
+    refuse_pairs(batch, _CONSUMER)
     if batch.get("position_ids") is not None:
         require_whole(batch, _CONSUMER)
     inputs: Dict[str, Any] = {
