@@ -1,4 +1,4 @@
-#include "server/command/inspect_recipe.h"
+#include "server/command/commands.h"
 
 #include <algorithm>
 #include <chrono>

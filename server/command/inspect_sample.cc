@@ -1,6 +1,7 @@
-#include "server/command/inspect_sample.h"
+#include "server/command/commands.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -288,6 +289,32 @@ absl::Status TransformJsonLines(
     out << result->dump() << "\n";
   }
   return Flush(out);
+}
+
+absl::Status InspectFiles(
+    absl::Span<const std::string> files, absl::string_view noun,
+    absl::FunctionRef<absl::Status(const std::string& file,
+                                   nlohmann::ordered_json* object)>
+        inspect,
+    std::ostream& out) {
+  size_t failed = 0;
+  for (const std::string& file : files) {
+    nlohmann::ordered_json object = {{"file", file}};
+    const absl::Status status = inspect(file, &object);
+    if (!status.ok()) {
+      ++failed;
+      object["error"] = std::string(status.message());
+    }
+    // A file's name may be any bytes; JSON allows only UTF-8.
+    out << object.dump(-1, ' ', false,
+                       nlohmann::ordered_json::error_handler_t::replace)
+        << std::endl;
+    if (!out) return absl::UnavailableError("cannot write to standard output");
+  }
+  if (failed == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(failed, " of ", files.size(), " ", noun,
+                   " failed; see `error` in their lines"));
 }
 
 }  // namespace ballast

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/sha256.h"
-#include "server/command/inspect_audio.h"
+#include "server/command/commands.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/made_jpegs.h"

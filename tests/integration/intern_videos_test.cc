@@ -21,7 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
-#include "server/command/inspect_video.h"
+#include "server/command/commands.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"

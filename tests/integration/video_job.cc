@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/command/inspect_video.h"
+#include "server/command/commands.h"
 #include "server/corpus/tar/tar_writer.h"
 #include "server/video/model_videos.h"
 #include "tests/fakes/made_jpegs.h"

@@ -1,4 +1,4 @@
-#include "server/command/inspect_index.h"
+#include "server/command/commands.h"
 
 #include <sstream>
 #include <string>

@@ -1,4 +1,4 @@
-#include "server/command/inspect_text.h"
+#include "server/command/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
-#include "server/command/inspect_image.h"
+#include "server/command/commands.h"
 #include "server/config/profiles.h"
 #include "server/image/crop_maker.h"
 #include "server/image/image.h"

@@ -2,7 +2,7 @@
 // more of the server.
 
 #include "common/command_line.h"
-#include "server/command/inspect_video.h"
+#include "server/command/commands.h"
 
 int main(int argc, char** argv) {
   ballast::CommandLine line("inspect-video", "Part of ballast-server.",
