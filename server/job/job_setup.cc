@@ -19,7 +19,6 @@
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
 #include "server/plan/plan_file.h"
-#include "server/plan/step_table.h"
 #include "server/recipe/recipe.h"
 #include "server/storage/storage.h"
 #include "server/text/model_tokenizer.h"
