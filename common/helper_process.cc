@@ -2,12 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -72,6 +75,15 @@ bool IsForHelpers(absl::string_view variable) {
   return absl::StartsWith(name, "LD_") || absl::StartsWith(name, "MALLOC_") ||
          absl::StartsWith(name, "GLIBC_") ||
          absl::EndsWith(name, "SAN_OPTIONS");
+}
+
+// LD_LIBRARY_PATH with `folder` before what it is here. Only one such variable
+// may be given: the loader takes the last.
+std::string LibraryPath(absl::string_view folder) {
+  const char* const inherited = getenv("LD_LIBRARY_PATH");
+  return absl::StrCat("LD_LIBRARY_PATH=", folder,
+                      inherited != nullptr && *inherited != '\0' ? ":" : "",
+                      inherited != nullptr ? inherited : "");
 }
 
 struct Spawn {
@@ -204,6 +216,30 @@ HelperEnd GetHelperEnd(int code, int status) {
   }
 }
 
+std::string GetHelperLibraries(absl::string_view program) {
+  const size_t slash = program.rfind('/');
+  const size_t above = slash == 0 || slash == program.npos
+                           ? program.npos
+                           : program.rfind('/', slash - 1);
+  if (above == program.npos) return "";
+  std::string folder =
+      absl::StrCat(program.substr(0, above), "/lib/ballast/helpers");
+  struct stat found;
+  return stat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) ? folder
+                                                                     : "";
+}
+
+std::string HelperLibrariesAdvice(absl::string_view what,
+                                  absl::string_view packages) {
+  return absl::StrCat(
+      what,
+      " here: a library cannot be loaded, which the loader's line on the "
+      "server's standard error names. Ballast's wheel, tarball and package "
+      "bring or require all that is needed: install one of them whole; a "
+      "build of your own takes Debian 12's ",
+      packages);
+}
+
 absl::StatusOr<HelperChannel> MakeHelperChannel() {
   int sockets[2];
   int pipe[2];
@@ -270,11 +306,22 @@ absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program) {
   std::vector<char*> arguments = {name.data()};
   for (std::string& text : texts) arguments.push_back(text.data());
   arguments.push_back(nullptr);
+  std::vector<std::string> given = program.variables;
+  static const std::string libraries = [] {
+    char self[PATH_MAX];
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self));
+    return GetHelperLibraries(absl::string_view(
+        self, static_cast<size_t>(std::max(bytes, ssize_t{0}))));
+  }();
+  const bool has_own = program.image != nullptr && !libraries.empty();
+  if (has_own) given.push_back(LibraryPath(libraries));
   std::vector<char*> variables;
   for (char** next = environ; *next != nullptr; ++next) {
-    if (IsForHelpers(*next)) variables.push_back(*next);
+    if (IsForHelpers(*next) &&
+        !(has_own && absl::StartsWith(*next, "LD_LIBRARY_PATH="))) {
+      variables.push_back(*next);
+    }
   }
-  std::vector<std::string> given = program.variables;
   for (std::string& variable : given) variables.push_back(variable.data());
   variables.push_back(nullptr);
   errno = posix_spawn(&channel.ours.process, path.c_str(), &spawn.actions,

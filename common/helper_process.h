@@ -92,6 +92,18 @@ struct HelperProgram {
   std::vector<std::string> variables = {};
 };
 
+// The folder of the libraries that a package brings for its helpers:
+// lib/ballast/helpers beside the folder of `program`, as in the wheel and the
+// tarball. The loader of helpers looks there first; nothing else does, so no
+// other process meets these libraries. "" if there is none: the system's are
+// taken.
+std::string GetHelperLibraries(absl::string_view program);
+
+// Options::libraries of a program that comes as bytes: `what` cannot be done,
+// and the packages of Debian 12 that have what it needs.
+std::string HelperLibrariesAdvice(absl::string_view what,
+                                  absl::string_view packages);
+
 // A process and our ends of what it was started with.
 struct HelperChild {
   pid_t process = -1;
@@ -114,7 +126,8 @@ absl::StatusOr<HelperChannel> MakeHelperChannel();
 absl::Status TieHelper(pid_t process, const OwnedFd& lifeline);
 
 // Starts the program. It inherits nothing else from us but stderr and the
-// variables of the environment that its loader and sanitizers read; no signal
+// variables of the environment that its loader and sanitizers read; a program
+// of bytes also gets GetHelperLibraries of this process's program. No signal
 // is blocked or ignored. Errors: UNAVAILABLE (no descriptor, memory or process;
 // vm.memfd_noexec=2).
 absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program);

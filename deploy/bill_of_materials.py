@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import urllib.parse
 import zipfile
 
 
@@ -58,6 +59,34 @@ def package(name: str, version: str, **more) -> dict:
     }
 
 
+def part(name: str, version: str) -> dict:
+    """What a package brings, by the names that deploy/licences.sh gives."""
+    if name == "ffmpeg":
+        return package(
+            name,
+            version,
+            downloadLocation=f"https://ffmpeg.org/releases/ffmpeg-{version}.tar.xz",
+            licenseDeclared="LGPL-2.1-or-later",
+            **purl(f"pkg:generic/ffmpeg@{version}"),
+        )
+    if name == "arrow":
+        return package(name, version, **purl(f"pkg:pypi/pyarrow@{version}"))
+    if name == "cuda":
+        return package(name, version)
+    quoted = urllib.parse.quote(name, safe=""), urllib.parse.quote(version, safe="")
+    return package(name, version, **purl("pkg:deb/debian/%s@%s" % quoted))
+
+
+def purl(locator: str) -> dict:
+    """What scanners look up known faults by."""
+    reference = {
+        "referenceCategory": "PACKAGE-MANAGER",
+        "referenceType": "purl",
+        "referenceLocator": locator,
+    }
+    return {"externalRefs": [reference]}
+
+
 def bill(version: str, date: int, files: list[pathlib.Path]) -> dict:
     packages: dict[str, dict] = {}
     relations = []
@@ -72,9 +101,9 @@ def bill(version: str, date: int, files: list[pathlib.Path]) -> dict:
         packages[ours["SPDXID"]] = ours
         relations.append(("SPDXRef-DOCUMENT", "DESCRIBES", ours["SPDXID"]))
         for name, its_version in brought_by(path):
-            part = package(name, its_version)
-            packages[part["SPDXID"]] = part
-            relations.append((ours["SPDXID"], "CONTAINS", part["SPDXID"]))
+            brought = part(name, its_version)
+            packages[brought["SPDXID"]] = brought
+            relations.append((ours["SPDXID"], "CONTAINS", brought["SPDXID"]))
     created = datetime.datetime.fromtimestamp(date, datetime.timezone.utc)
     hashes = "".join(p["checksums"][0]["checksumValue"] for p in packages.values()
                      if "checksums" in p)  # fmt: skip

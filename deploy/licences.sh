@@ -6,7 +6,8 @@
 #   deploy/licences.sh DIR [LIBRARY...]
 #
 #   DIR        created if need be
-#   LIBRARY    a library that the package brings, at the place where the system has it
+#   LIBRARY    a library that the package brings, at the place where the system has it,
+#              or the LICENSE of deploy/ffmpeg.sh
 #
 # What is compiled into our programs is always among them. Fails, naming it, if the
 # licence of a library cannot be found.
@@ -53,6 +54,8 @@ for file in "${files[@]}"; do
   elif licence=$(compgen -G "${whole%/pyarrow/*}/pyarrow-*.dist-info/licenses/LICENSE.txt"); then
     version=${licence#*/pyarrow-}
     copy "$licence" arrow "${version%%.dist-info*}"
+  elif [[ $whole == */LICENSE && -e ${whole%/*}/recipe_sha256 ]]; then
+    copy "$whole" ffmpeg "$(<"${whole%/*}/VERSION")"
   elif [[ $whole == */cuda*/* && -e ${whole%%/cuda*}/cuda/EULA.txt ]]; then
     copy "${whole%%/cuda*}/cuda/EULA.txt" cuda "$(basename "$whole")"
   elif [[ $whole == */cuda*/* ]]; then

@@ -2,7 +2,8 @@
 # Builds the packages for distribution, into dist/:
 #
 #   ballast-VERSION-linux-ARCH.tar.gz  relocatable: unpack it anywhere on a Linux
-#                                      with glibc 2.36 or newer; brings its libraries
+#                                      with glibc 2.34 or newer; brings its libraries,
+#                                      video, sound and SentencePiece included
 #   ballast_VERSION_ARCH.deb           Debian 12: server, tools, shim, headers,
 #                                      Python package, systemd unit, pages
 #
@@ -25,7 +26,7 @@ only=
 out=dist
 programs=
 effort=9
-options=(--config=opt)
+options=(--config=opt --config=ffmpeg)
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 while (($# > 0)); do
   case $1 in
@@ -49,6 +50,7 @@ if [[ -z $only ]]; then
 fi
 if [[ -z $programs ]]; then
   deploy/setup.sh
+  deploy/ffmpeg.sh
   bazel build --noshow_progress "${options[@]}" "${targets[@]}"
   programs=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 fi
@@ -127,26 +129,36 @@ finish() {
 }
 
 tarball() {
-  local top file brought
+  local top file brought helpers
   top=$work/$name-$version-linux-$(uname -m)
   cp -a "$tree" "$top"
   mkdir -p "$top/lib"
   cp LICENSE "$top/"
   # The Python package looks here first: PYTHONPATH=…/python is all it needs.
   [[ -n $only ]] || ln -s ../../lib "$top/python/ballast/lib"
-  # All libraries except the C library, which must be the machine's, the driver,
-  # and those that PyTorch brings.
-  mapfile -t brought < <(ldd "${built[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
+  # All libraries except the C library, which must be the machine's, and with it the
+  # C++ library (Debian 12's needs its own glibc), the driver, and those that PyTorch
+  # brings.
+  mapfile -t helpers < <(deploy/helper_libraries.sh "$top/lib/ballast/helpers" \
+    "$top/bin/ballast-server")
+  ((${#helpers[@]} > 0)) || return 1  # it has said why
+  mapfile -t brought < <(ldd "${built[@]}" "$top"/lib/ballast/helpers/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
     grep -vF "$tree/")
   install -m 644 -t "$top/lib" "${brought[@]}"
-  deploy/licences.sh "$top/licences" "${brought[@]}"
+  deploy/licences.sh "$top/licences" "${brought[@]}" "${helpers[@]}"
   deploy/own_ibverbs.sh "$top/lib"
   elves "$top" | while read -r file; do
     # Programs and libraries find the libraries next to them.
     patchelf --force-rpath --set-rpath \
       "\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$top/lib")" "$file"
   done
+  python3 deploy/symbol_versions.py --lower "$top"
+  python3 deploy/symbol_versions.py "$top" >"$work/versions" || {
+    cat "$work/versions" >&2
+    echo "package.sh: the tarball would not run on a distribution (above)" >&2
+    return 1
+  }
   file=$(basename "$top").tar.gz
   tar --create --use-compress-program "gzip -n$effort" --file "$work/$file" --directory "$work" \
     --owner=0 --group=0 --sort=name --mtime="@$SOURCE_DATE_EPOCH" "$(basename "$top")"
@@ -154,7 +166,7 @@ tarball() {
 }
 
 deb() {
-  local root=$work/deb control=$work/deb/DEBIAN depends file libraries brought
+  local root=$work/deb control=$work/deb/DEBIAN depends helpers_depend file libraries brought helpers
   mkdir -p "$root/usr" "$control" "$work/debian"
   cp -a "$tree/." "$root/usr/"
   if [[ -z $only ]]; then
@@ -196,7 +208,10 @@ deb() {
   mapfile -t brought < <(ldd "$tree/bin/ballast-server" |
     awk '$1 ~ /^lib(arrow|arrow_s3|parquet)\.so/ {print $3}')
   ((${#brought[@]} == 0)) || install -D -m 644 -t "$root/usr/lib/ballast" "${brought[@]}"
-  deploy/licences.sh "$root/usr/share/doc/$name/licences" "${brought[@]}"
+  # Of the helpers' libraries Debian has all but FFmpeg, which the server holds.
+  mapfile -t helpers < <(deploy/helper_libraries.sh "$work/unused" "$tree/bin/ballast-server" |
+    grep '/LICENSE$')
+  deploy/licences.sh "$root/usr/share/doc/$name/licences" "${brought[@]}" "${helpers[@]}"
   # Debian's libraries are in the system's path, CUDA's where the toolkit is, Arrow's
   # in a folder of ours.
   elves "$root/usr" | while read -r file; do
@@ -229,13 +244,16 @@ deb() {
     echo "Architecture: $arch"
     echo "Maintainer: The Ballast authors <maintainers@ballast.invalid>"
     echo "Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)"
-    echo "Depends: $depends"
-    # Loaded by programs that the server holds: dpkg-shlibdeps does not see them.
+    # What the server's helpers load: dpkg-shlibdeps does not see them. A trainer's
+    # image takes the whole package without what is recommended, and gets no decoder.
+    helpers_depend="libdav1d6, libsentencepiece0, libsndfile1, libsoxr0"
+    ((${#helpers[@]} > 0)) || helpers_depend+=", libavcodec59, libavformat59, libswscale6"
     if [[ -z $only ]]; then
-      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libsndfile1, libsoxr0, libswscale6, python3"
+      echo "Depends: $depends"
+      echo "Recommends: $helpers_depend, python3"
       echo "Conflicts: ballast-server"
     else
-      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libsndfile1, libsoxr0, libswscale6"
+      echo "Depends: $depends, $helpers_depend"
       echo "Conflicts: ballast"
     fi
     echo "Section: science"

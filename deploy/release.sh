@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes a release of a clean checkout, into dist/VERSION: wheel, tarball and .deb
-# packages, a bill of materials (SPDX) of all that they bring, and SHA256SUMS. The
-# same commit gives the same bytes.
+# packages, the source of FFmpeg, which they hold (docs/decisions/0095), a bill of
+# materials (SPDX) of all that they bring, and SHA256SUMS. The same commit gives the
+# same bytes.
 #
 #   deploy/release.sh [--check] [--tag] [--cuda] [--out DIR]
 #                     [--programs DIR --wheel FILE [--fast]]
@@ -21,6 +22,7 @@ cd "$(dirname "$0")/.."
 
 check=
 tag=
+trial=
 out=dist
 package=()
 wheel=()
@@ -30,7 +32,7 @@ while (($# > 0)); do
     --tag) tag=1; shift ;;
     --cuda | --fast) package+=("$1"); shift ;;
     --out) out=$2; shift 2 ;;
-    --programs) package+=("$1" "$2"); shift 2 ;;
+    --programs) trial=1; package+=("$1" "$2"); shift 2 ;;
     --wheel) wheel+=("$1" "$2"); shift 2 ;;
     --help | -h) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "release.sh: unknown argument \"$1\"; see --help" >&2; exit 2 ;;
@@ -49,15 +51,17 @@ grep -q "^## $version\b" CHANGELOG.md ||
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
+readonly ffmpeg=${FFMPEG_PATH:-${HOME:-}/.local/share/ballast/ffmpeg}
 make() {
   local to=$1
   mkdir -p "$to"
   deploy/wheel.sh --out "$to" "${wheel[@]}"
   deploy/package.sh --out "$to" "${package[@]}"
   deploy/package.sh --only server --out "$to" "${package[@]}"
+  [[ -n $trial ]] || cp "$ffmpeg"/ffmpeg-*.tar.xz "$to/"
   python3 deploy/bill_of_materials.py --version "$version" --date "$SOURCE_DATE_EPOCH" \
     "$to"/*.{whl,tar.gz,deb} >"$to/ballast-$version.spdx.json"
-  (cd "$to" && sha256sum -- *.whl *.tar.gz *.deb *.spdx.json >SHA256SUMS)
+  (cd "$to" && sha256sum -- *.* >SHA256SUMS)
 }
 
 folder=$out/$version
@@ -66,7 +70,7 @@ make "$folder"
 if [[ -n $check ]]; then
   again=$(mktemp -d)
   trap 'rm -rf "$again"' EXIT
-  [[ ${#package[@]} != 0 ]] || bazel clean
+  [[ -n $trial ]] || bazel clean
   make "$again"
   diff "$folder/SHA256SUMS" "$again/SHA256SUMS" || fail "the second run made other bytes (above)"
   echo "release.sh: twice the same bytes"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds the wheel for distribution, into dist/: the Python package, the server and
 # the tools, with every library that they need but those that each machine with
-# Python has. auditwheel copies the libraries in under names of their own, so that
-# another gRPC or OpenSSL in the process stays separate, and tags the wheel by the
-# oldest C library that it runs with (manylinux_2_34 and so on). The licences of what
-# it brings and of what is compiled in go into its .dist-info/licenses.
+# Python has, video, sound and SentencePiece included. auditwheel copies the libraries
+# in under names of their own, so that another gRPC or OpenSSL in the process stays
+# separate, and tags the wheel by the oldest C library that it runs with
+# (manylinux_2_34). The licences of what it brings and of what is compiled in go into
+# its .dist-info/licenses.
 #
 #   deploy/wheel.sh [--out DIR] [--wheel FILE] [--auditwheel PROGRAM]
 #
@@ -39,8 +40,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [[ -z $wheel ]]; then
   deploy/setup.sh
-  bazel build --noshow_progress --config=opt //trainer_shim/python:wheel
-  wheel=$(echo "$(bazel info --noshow_progress --config=opt bazel-bin)"/trainer_shim/python/ballast-*.whl)
+  deploy/ffmpeg.sh
+  options=(--noshow_progress --config=opt --config=ffmpeg)
+  bazel build "${options[@]}" //trainer_shim/python:wheel
+  wheel=$(echo "$(bazel info "${options[@]}" bazel-bin)"/trainer_shim/python/ballast-*.whl)
 fi
 if [[ -z $auditwheel ]]; then
   echo "$auditwheel_requirements" >"$work/requirements"
@@ -55,31 +58,52 @@ if [[ -z $auditwheel ]]; then
   auditwheel=$work/tools/bin/auditwheel
 fi
 
+# Our programs and the helpers' libraries, and beside them Gloo, which auditwheel takes
+# from where the loader finds it: all of them content with the oldest libstdc++.
+python3 -m zipfile --extract "$wheel" "$work/before"
+mkdir -p "$work/tree/ballast" "$work/lowered"
+binaries=("$work"/tree/ballast/lib/libballast_shim.so)
+cp -r "$work/before/ballast/lib" "$work/tree/ballast/"
+# A wheel of the library alone (tests/gpu) has no programs and starts no helpers.
+helpers=()
+if [[ -d $work/before/ballast/bin ]]; then
+  cp -r "$work/before/ballast/bin" "$work/tree/ballast/"
+  mapfile -t helpers < <(deploy/helper_libraries.sh \
+    "$work/tree/ballast/lib/ballast/helpers" "$work/tree/ballast/bin/ballast-server")
+  ((${#helpers[@]} > 0)) || exit 1  # it has said why
+  binaries+=("$work"/tree/ballast/bin/* "$work"/tree/ballast/lib/ballast/helpers/*)
+fi
+chmod +x "${binaries[@]}"
+# The places in the system of the libraries that auditwheel copies in. Their names in
+# the wheel are the files' names, with a hash: libpng16-1a2b3c4d.so.16.39.0.
+declare -A places=()
+while read -r library _ place _; do
+  places[$library]=$place
+  places[$(basename "$(realpath "$place")")]=$place
+done < <(ldd "${binaries[@]}" | grep '=> /' | sort -u -k3,3)
+cp "${places[libgloo.so.0]}" "$work/lowered/libgloo.so.0"
+python3 deploy/symbol_versions.py --lower "$work/lowered" "${binaries[@]}"
+mkdir "$work/lower"
+python3 trainer_shim/python/wheel.py --out "$work/lower/$(basename "$wheel")" \
+  --wheel "$wheel" --tree "$work/tree"
+
 # The driver is the machine's; CUDA's runtime and NCCL must be the process's
 # (docs/decisions/0012-what-the-shim-library-holds.md).
-"$auditwheel" repair --wheel-dir "$work/repaired" --exclude 'libcuda.so.*' \
-  --exclude 'libcudart.so.*' --exclude 'libnccl.so.*' "$wheel" >"$work/log" 2>&1 || {
+LD_LIBRARY_PATH=$work/lowered "$auditwheel" repair --wheel-dir "$work/repaired" \
+  --exclude 'libcuda.so.*' --exclude 'libcudart.so.*' --exclude 'libnccl.so.*' \
+  "$work/lower/$(basename "$wheel")" >"$work/log" 2>&1 || {
   cat "$work/log" >&2
   echo "wheel.sh: auditwheel failed; its output is above" >&2
   exit 1
 }
 name=$(basename "$work"/repaired/*.whl)
+python3 deploy/symbol_versions.py "$work/repaired/$name" >"$work/versions" || {
+  cat "$work/versions" >&2
+  echo "wheel.sh: the wheel would not run on a distribution (above)" >&2
+  exit 1
+}
 
-# The places in the system of the libraries that auditwheel copied in. Their names
-# there are the files' names, with a hash: libpng16-1a2b3c4d.so.16.39.0.
-declare -A places=()
-python3 -m zipfile --extract "$wheel" "$work/before"
-binaries=("$work"/before/ballast/lib/*.so)
-# A wheel of the library alone (tests/gpu) has no programs.
-if [[ -d $work/before/ballast/bin ]]; then
-  binaries+=("$work"/before/ballast/bin/*)
-fi
-chmod +x "${binaries[@]}"
-while read -r library _ place _; do
-  places[$library]=$place
-  places[$(basename "$(realpath "$place")")]=$place
-done < <(ldd "${binaries[@]}" | grep '=> /' | sort -u -k3,3)
-brought=()
+brought=("${helpers[@]}")
 while IFS= read -r file; do
   library=$(basename "$file" | sed -E 's/-[0-9a-f]{8,}(\.so)/\1/')
   if [[ -z ${places[$library]-} ]]; then

@@ -1,20 +1,7 @@
 // ballast-server: builds indexes, serves shards and shows what it would serve.
 
 #include "common/command_line.h"
-#include "server/command/fetch.h"
-#include "server/command/index.h"
-#include "server/command/init.h"
-#include "server/command/inspect_audio.h"
-#include "server/command/inspect_image.h"
-#include "server/command/inspect_index.h"
-#include "server/command/inspect_recipe.h"
-#include "server/command/inspect_sample.h"
-#include "server/command/inspect_text.h"
-#include "server/command/inspect_video.h"
-#include "server/command/make_corpus.h"
-#include "server/command/pack.h"
-#include "server/command/plan.h"
-#include "server/command/serve.h"
+#include "server/command/commands.h"
 #include "server/storage/arrow_store.h"
 
 int main(int argc, char** argv) {
@@ -43,6 +30,7 @@ int main(int argc, char** argv) {
   ballast::AddInspectBalance(&line, inspect);
   ballast::AddInspectConversation(&line, inspect);
   ballast::AddInspectFamily(&line, inspect);
+  ballast::AddInspectHelpers(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
   ballast::AddInspectIndex(&line, inspect);
   ballast::AddInspectLengths(&line, inspect);

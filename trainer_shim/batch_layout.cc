@@ -152,6 +152,7 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.tensors = MakeTensorTable(GetFieldRows(*shape.field_table));
   shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
   if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
+  shape.colocated = job.colocated();
   // Media are not sliced: every context rank of an encoder has all of them.
   if (IsLanguage(role.module())) {
     shape.context = {layout.cp, place.cp_rank};
@@ -175,13 +176,23 @@ absl::StatusOr<BatchLayout> LayOutBatch(
   BatchLayout layout;
   if (shape.split_placement &&
       (shape.fields.pixels || shape.fields.input_ids)) {
-    BALLAST_RETURN_IF_ERROR(PlanEmbeddings(micro_batch, role.dp_rank(),
-                                           shape.merge, &layout.embeddings));
+    EmbeddingRank rank;
+    rank.rank = role.dp_rank();
+    rank.encodes = shape.colocated || IsEncoder(role.module());
+    rank.has_text = shape.colocated || IsLanguage(role.module());
+    BALLAST_RETURN_IF_ERROR(
+        PlanEmbeddings(micro_batch, rank, shape.merge, &layout.embeddings));
   }
   if (IsLanguage(role.module())) {
     std::vector<uint32_t> lengths;
+    const bool has_pairs = !micro_batch.first_tokens().empty();
     for (const OwnedSample& owned : plan.owned) {
-      lengths.push_back(owned.expected.tokens);
+      const SampleRecord& sample = owned.expected;
+      ForEachSequence(sample.tokens, sample.first_tokens,
+                      [&](uint32_t tokens) { lengths.push_back(tokens); });
+      if (!has_pairs) continue;
+      if (sample.first_tokens != 0) layout.pair.push_back(0);
+      layout.pair.push_back(sample.first_tokens != 0 ? 1 : -1);
     }
     BALLAST_ASSIGN_OR_RETURN(
         layout.text,
@@ -238,6 +249,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->position_axes = shape.block.position_axes;
   info->max_seqlen = layout.text.max_seqlen;
   info->text = layout.text;
+  info->pair = layout.pair;
   info->field_table = shape.field_table;
   info->padded = shape.padding.rows && shape.fields.positions;
   info->pixel_type = pixel_type;

@@ -71,6 +71,8 @@ struct JobShape {
   std::shared_ptr<const TensorTable> tensors;
   // balance.placement is `split`: batches hold an EmbeddingPlan.
   bool split_placement = false;
+  // topology.colocated: a rank of both modules is one process.
+  bool colocated = true;
 
   // Whether ranks of the module exchange samples at all.
   bool exchanges() const { return delivery.moves() && dp > 1; }
@@ -97,7 +99,7 @@ struct PackedSample {
 };
 
 // A packed batch without the memory of its tensors, the same for host and
-// device memory. n samples.
+// device memory. n sequences: one for each sample, two for a preference pair.
 struct BatchInfo {
   uint64_t step = 0;
   uint32_t micro_batch = 0;        // number within the step
@@ -115,11 +117,16 @@ struct BatchInfo {
   // Language.
   uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
   int32_t max_seqlen = 0;      // longest padded length of a whole sample
-  TextLayout text;             // of whole samples; empty if no text is received
+  // Of whole samples, by sequences; empty if no text is received.
+  TextLayout text;
+  // For each sequence of `text`: 0 the chosen answer of a preference pair, 1
+  // the rejected one, which follows it, -1 a sample of one sequence. Empty if
+  // no sample of the micro-batch, on any rank, is a pair.
+  std::vector<int32_t> pair;
   // Null: samples have no fields.
   std::shared_ptr<const FieldTable> field_table;
-  // Each sample is a separate row of max_seqlen tokens, and there are no bounds
-  // (packing.mode `padded`).
+  // Each sequence is a separate row of max_seqlen tokens, and there are no
+  // bounds (packing.mode `padded`).
   bool padded = false;
 
   // Vision.
@@ -141,8 +148,13 @@ struct BatchInfo {
   ClipLayout clips;
 
   // For either module, with placement `split`: the same in both batches of a
-  // process.
+  // process. Of modules on ranks of their own, each has its side.
   EmbeddingPlan embeddings;
+
+  // The number of sequences of `text`, n.
+  int64_t sequences() const {
+    return text.cu_seqlens.empty() ? 0 : text.cu_seqlens.size() - 1;
+  }
 
   // The tensors that the rank receives, in the order of the table, and the
   // sizes of their memory (LayOutTensors).
@@ -181,6 +193,7 @@ StepInfo GetStepInfo(v1::StepSchedule schedule, const SamplePadding& padding);
 // A plain value.
 struct BatchLayout {
   TextLayout text;
+  std::vector<int32_t> pair;  // BatchInfo::pair
   // The images of the plan's samples in packing order, without frames of
   // videos, then the dummy image.
   std::vector<ImageRecord> images;

@@ -22,9 +22,9 @@ uint32_t RanksOf(const v1::ModuleSchedule* module) {
   return module == nullptr ? 0 : module->load_after_size();
 }
 
-// The only encoder, and language, on the same ranks.
+// The only encoder, and language.
 absl::StatusOr<Modules> FindModules(const v1::MicroBatchSchedule& micro_batch,
-                                    uint32_t rank) {
+                                    const EmbeddingRank& of) {
   Modules found;
   int encoders = 0;
   for (const v1::ModuleSchedule& module : micro_batch.modules()) {
@@ -39,22 +39,30 @@ absl::StatusOr<Modules> FindModules(const v1::MicroBatchSchedule& micro_batch,
         " encoders; wanted one, since a batch holds one embedding plan"));
   }
   const uint32_t ranks = RanksOf(found.encoder);
-  if (ranks == RanksOf(found.language) && rank < ranks) return found;
+  const uint32_t texts = RanksOf(found.language);
+  const bool together = of.encodes && of.has_text;
+  const uint32_t own = of.encodes ? ranks : texts;
+  if ((together ? ranks == texts : texts > 0) && of.rank < own) return found;
   return absl::InvalidArgumentError(absl::StrCat(
-      "schedule: embeddings of rank ", rank, " with ",
-      ModuleName(found.encoder->module()), " dp ", ranks, " and language dp ",
-      RanksOf(found.language),
-      "; wanted both modules on the same ranks, and this one of them"));
+      "schedule: embeddings of rank ", of.rank, " of ",
+      together     ? "both modules"
+      : of.encodes ? "the encoder"
+                   : "language",
+      " with ", ModuleName(found.encoder->module()), " dp ", ranks,
+      " and language dp ", texts,
+      "; wanted a rank that exists, and one dp where both modules share it"));
 }
 
-// The samples that `rank` owns in either module, in ascending order of place.
+// The samples that a rank owns in a module that it has, in ascending order of
+// place.
 std::vector<uint32_t> SamplesOf(const v1::MicroBatchSchedule& micro_batch,
                                 const v1::ModuleSchedule& encoder,
                                 const v1::ModuleSchedule& language,
-                                uint32_t rank) {
+                                const EmbeddingRank& of) {
   std::vector<uint32_t> samples;
   for (int i = 0; i < micro_batch.place_size(); ++i) {
-    if (encoder.owner(i) == rank || language.owner(i) == rank) {
+    if ((of.encodes && encoder.owner(i) == of.rank) ||
+        (of.has_text && language.owner(i) == of.rank)) {
       samples.push_back(i);
     }
   }
@@ -94,22 +102,20 @@ void AddRuns(uint32_t rank, uint32_t encoder, uint32_t language, int64_t rows,
 }  // namespace
 
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
-                            uint32_t rank, uint32_t merge,
+                            const EmbeddingRank& of, uint32_t merge,
                             EmbeddingPlan* plan) {
-  BALLAST_ASSIGN_OR_RETURN(const Modules modules,
-                           FindModules(micro_batch, rank));
+  BALLAST_ASSIGN_OR_RETURN(const Modules modules, FindModules(micro_batch, of));
   const v1::ModuleSchedule* const encoder = modules.encoder;
   const v1::ModuleSchedule* const language = modules.language;
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   const std::vector<uint32_t> samples =
-      SamplesOf(micro_batch, *encoder, *language, rank);
+      SamplesOf(micro_batch, *encoder, *language, of);
   const auto rows = [&](uint32_t i) {
     return static_cast<int64_t>(patches[i] / (uint64_t{merge} * merge));
   };
 
-  const int ranks = encoder->load_after_size();
-  plan->send.assign(ranks, 0);
-  plan->receive.assign(ranks, 0);
+  plan->send.assign(of.encodes ? RanksOf(language) : 0, 0);
+  plan->receive.assign(of.has_text ? RanksOf(encoder) : 0, 0);
   plan->sent_runs.clear();
   plan->received_runs.clear();
   uint32_t last = 0;
@@ -122,20 +128,25 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
           "; wanted owners that ascend with place"));
     }
     last = language->owner(i);
-    if (encoder->owner(i) == rank) plan->send[last] += rows(i);
-    if (last == rank) plan->receive[encoder->owner(i)] += rows(i);
-    if (rows(i) > 0) {
-      AddRuns(rank, encoder->owner(i), last, rows(i), plan);
+    if (of.encodes && encoder->owner(i) == of.rank) {
+      plan->send[last] += rows(i);
+    }
+    if (of.has_text && last == of.rank) {
+      plan->receive[encoder->owner(i)] += rows(i);
+    }
+    if (!plan->apart() && rows(i) > 0) {
+      AddRuns(of.rank, encoder->owner(i), last, rows(i), plan);
     }
   }
 
   // The place of the next rows from each rank.
-  std::vector<int64_t> next(ranks);
+  std::vector<int64_t> next(plan->receive.size());
   std::exclusive_scan(plan->receive.begin(), plan->receive.end(), next.begin(),
                       int64_t{0});
   plan->order.clear();
+  if (!of.has_text) return absl::OkStatus();
   for (const uint32_t i : samples) {
-    if (language->owner(i) != rank) continue;
+    if (language->owner(i) != of.rank) continue;
     int64_t& from = next[encoder->owner(i)];
     for (int64_t row = 0; row < rows(i); ++row) plan->order.push_back(from++);
   }

@@ -12,14 +12,16 @@ namespace ballast {
 // How the embeddings of one micro-batch's images move from their encoder's
 // owners to their language owners (balance.placement `split`), as one rank of
 // both modules sees it: an all-to-all, then a permutation. Rows are image
-// tokens, one embedding each. A plain value.
+// tokens, one embedding each. Where the modules have ranks of their own, an
+// encoder's rank sends only, and a language rank receives only. A plain value.
 //
 // The rows of a rank's tower are in the order in which they are sent: an
 // encoder's rank holds its samples in ascending order of place, and language
 // owners ascend with it. A dummy image's row, the last, is not sent.
 struct EmbeddingPlan {
-  // Entry r: rows that this rank sends to rank r, and receives from it. Empty
-  // with placement `paired`.
+  // Entry r: rows that this rank sends to language rank r, and receives from
+  // the encoder's rank r. Empty with placement `paired`, and on ranks that send
+  // only, or receive only.
   std::vector<int64_t> send;
   std::vector<int64_t> receive;
   // Entry i: the received row that belongs to the i-th image placeholder of
@@ -28,7 +30,8 @@ struct EmbeddingPlan {
 
   // The same sample by sample, for an exchange that writes rows to their final
   // places (embedding_moves.h): rows `first` to `first + rows - 1` go to or
-  // come from `peer`, which may be this rank.
+  // come from `peer`, which may be this rank. Empty with modules on ranks of
+  // their own.
   struct Run {
     uint32_t peer = 0;
     int64_t first = 0;
@@ -40,16 +43,27 @@ struct EmbeddingPlan {
   std::vector<Run> sent_runs;
   std::vector<Run> received_runs;
 
-  bool planned() const { return !send.empty(); }
+  bool planned() const { return !send.empty() || !receive.empty(); }
+  // The modules have ranks of their own.
+  bool apart() const { return send.empty() != receive.empty(); }
 };
 
-// Plans the embeddings of rank `rank` of both modules. Pure; replaces `plan`
-// and reuses its memory; O(samples + rows). `merge`: model.merge; merge * merge
-// patches make one row. `micro_batch` must have passed CheckColumns. Errors:
-// INVALID_ARGUMENT (not one encoder and language; they differ in ranks or lack
-// this one; language owners that do not ascend with place).
+// What a rank has of the two modules: both, or one of them.
+struct EmbeddingRank {
+  uint32_t rank = 0;
+  bool encodes = true;
+  bool has_text = true;
+};
+
+// Plans the embeddings of one rank. Pure; replaces `plan` and reuses its
+// memory; O(samples + rows). `merge`: model.merge; merge * merge patches make
+// one row. `micro_batch` must have passed CheckColumns. Errors:
+// INVALID_ARGUMENT (not one encoder and language; a rank of both whose modules
+// differ in ranks; modules that lack this one; language owners that do not
+// ascend with place).
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
-                            uint32_t rank, uint32_t merge, EmbeddingPlan* plan);
+                            const EmbeddingRank& rank, uint32_t merge,
+                            EmbeddingPlan* plan);
 
 }  // namespace ballast
 

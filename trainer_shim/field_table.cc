@@ -66,11 +66,11 @@ TensorTable GetFieldRows(const FieldTable& fields) {
       row.value = [](const BatchInfo& info) { return GetTokens(info); };
     } else {
       row.shape = "[n]";
-      row.join = Join::kSamples;
+      row.join = Join::kSequences;
       row.contents = "of sources[].fields";
       row.value = [](const BatchInfo& info) -> std::optional<TensorValue> {
         if (info.text.cu_seqlens.empty()) return std::nullopt;
-        return TensorValue{{static_cast<int64_t>(info.samples.size())}};
+        return TensorValue{{info.sequences()}};
       };
     }
   }

@@ -132,6 +132,14 @@ absl::Status RankShim::SendToTensorPeers(StreamHandle stream) {
 absl::Status RankShim::CheckEmbeddingGroup(const BatchInfo& batch) const {
   const size_t ranks = batch.embeddings.send.size();
   const Communicator* group = options_.communicator.get();
+  if (batch.embeddings.apart()) {
+    return absl::FailedPreconditionError(
+        "embeddings move between modules on ranks of their own "
+        "(topology.colocated: false), which this shim's communicator does not "
+        "join: move them over the trainer's own by embedding_send_host of the "
+        "encoder's batches, embedding_receive_host and embedding_order of "
+        "language's");
+  }
   if (ranks <= 1) return absl::OkStatus();
   if (group == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(

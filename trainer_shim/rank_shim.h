@@ -134,8 +134,9 @@ class RankShim {
   // exchange then also waits for the exchange of the batch made ahead.
   //
   // Errors: INVALID_ARGUMENT (as ListEmbeddingMoves; a batch of another job's
-  // size) and FAILED_PRECONDITION (no communicator) leave the shim usable, but
-  // the other ranks wait: Cancel ends them. All others are final, as in Next.
+  // size) and FAILED_PRECONDITION (no communicator; modules on ranks of their
+  // own) leave the shim usable, but the other ranks wait: Cancel ends them. All
+  // others are final, as in Next.
   absl::Status ExchangeEmbeddings(const BatchInfo& batch,
                                   const EmbeddingRows& rows,
                                   EmbeddingDirection direction,

@@ -112,6 +112,13 @@ TensorTable BuiltInRows() {
          return ListIf(!info.padded && !info.text.cu_seqlens.empty(),
                        info.text.cu_seqlens_padded);
        }},
+      {"pair", E::kInt32, "[n]", kText, Join::kSequences, Memory::kListed,
+       "of each sequence: 0 the chosen answer of a preference pair, 1 the "
+       "rejected one, which follows it, -1 of no pair; only where the "
+       "micro-batch has a pair, on any rank",
+       [](const BatchInfo& info) {
+         return ListIf(!info.pair.empty(), info.pair);
+       }},
       {"pixel_values", E::kPixels, "[P, V]; other forms below", kImages,
        Join::kItems, Memory::kPacked, "normalised patches", Pixels},
       {"image_grid_thw", E::kInt64, "[C, 3]", kImages, Join::kItems,
@@ -206,19 +213,20 @@ TensorTable BuiltInRows() {
        Memory::kHost,
        "image tokens of this rank's images that go to each language rank",
        [](const BatchInfo& info) {
-         return ListIf(info.embeddings.planned(), info.embeddings.send);
+         return ListIf(!info.embeddings.send.empty(), info.embeddings.send);
        }},
       {"embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
        Memory::kHost, "image tokens that come from each vision rank",
        [](const BatchInfo& info) {
-         return ListIf(info.embeddings.planned(), info.embeddings.receive);
+         return ListIf(!info.embeddings.receive.empty(),
+                       info.embeddings.receive);
        }},
       {"embedding_order", E::kInt64, "[E]", nullptr, Join::kItems,
        Memory::kListed,
        "the received row of each image placeholder of the text; rows are "
        "received rank by rank",
        [](const BatchInfo& info) {
-         return ListIf(info.embeddings.planned(), info.embeddings.order);
+         return ListIf(!info.embeddings.receive.empty(), info.embeddings.order);
        }},
   };
 }
@@ -282,8 +290,8 @@ absl::string_view JoinName(Join join) {
       return "padded items";
     case Join::kRanks:
       return "ranks";
-    case Join::kSamples:
-      return "samples";
+    case Join::kSequences:
+      return "sequences";
   }
   return "";
 }
@@ -323,7 +331,7 @@ int64_t TensorShape::elements() const {
 
 Value GetTokens(const BatchInfo& info, int64_t axes) {
   if (info.text.cu_seqlens.empty()) return std::nullopt;
-  const int64_t rows = info.padded ? info.samples.size() : 1;
+  const int64_t rows = info.padded ? info.sequences() : 1;
   const int64_t length = info.text.padded_tokens() / info.context.size / rows;
   if (axes > 1) return TensorValue{{axes, rows, length}};
   return TensorValue{{rows, length}};

@@ -49,8 +49,8 @@ enum class Join {
   kPaddedItems,
   // An entry for each data-parallel rank.
   kRanks,
-  // An entry for each sample.
-  kSamples,
+  // An entry for each sequence: of each sample, and two of a preference pair.
+  kSequences,
 };
 absl::string_view JoinName(Join join);  // such as "tokens"
 

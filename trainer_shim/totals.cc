@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/aligned_buffer.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 
@@ -13,8 +14,9 @@ uint64_t RowLength(const v1::MicroBatchSchedule& micro_batch,
   if (!padding.rows) return 0;
   if (padding.row_length != 0) return padding.row_length;
   uint64_t longest = 0;
-  for (const uint32_t tokens : micro_batch.tokens()) {
-    longest = std::max<uint64_t>(longest, tokens);
+  for (int i = 0; i < micro_batch.tokens_size(); ++i) {
+    ForEachSequence(micro_batch.tokens(i), FirstTokens(micro_batch, i),
+                    [&](uint64_t n) { longest = std::max(longest, n); });
   }
   return AlignUp(longest, padding.align);
 }
@@ -29,6 +31,8 @@ PackedTotals& PackedTotals::operator+=(const PackedTotals& other) {
   patches += other.patches;
   images += other.images;
   videos += other.videos;
+  clips += other.clips;
+  frames += other.frames;
   return *this;
 }
 
@@ -41,19 +45,26 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
   if (owner && module == nullptr) return totals;
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   const std::vector<uint32_t> videos = SampleVideos(micro_batch);
+  const std::vector<uint64_t> frames = SampleFrames(micro_batch);
   const uint64_t row = RowLength(micro_batch, padding);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     PackedTotals sample;
     sample.samples = 1;
     sample.tokens = micro_batch.tokens(i);
-    sample.tokens_squared = sample.tokens * sample.tokens;
-    sample.padded_tokens =
-        padding.rows ? row : AlignUp(sample.tokens, padding.align);
-    sample.padded_tokens_squared = sample.padded_tokens * sample.padded_tokens;
+    ForEachSequence(micro_batch.tokens(i), FirstTokens(micro_batch, i),
+                    [&](uint64_t n) {
+                      const uint64_t padded =
+                          padding.rows ? row : AlignUp(n, padding.align);
+                      sample.tokens_squared += n * n;
+                      sample.padded_tokens += padded;
+                      sample.padded_tokens_squared += padded * padded;
+                    });
     sample.label_tokens = micro_batch.label_tokens(i);
     sample.images = micro_batch.images(i) - videos[i];
     sample.videos = videos[i];
     sample.patches = patches[i];
+    sample.clips = micro_batch.clips().empty() ? 0 : micro_batch.clips(i);
+    sample.frames = frames[i];
     if (!owner || module->owner(i) == owner->dp_rank()) totals += sample;
   }
   return totals;

@@ -122,6 +122,14 @@ struct NodeFacts {
   bool has_seccomp = false;
   // Whether the kernel reports that a time service keeps the clock.
   bool clock_is_kept = false;
+  // The glibc that runs this.
+  std::string c_library;
+  // Whether the processor has SSE 4.2, which Arrow's code is made of on x86-64.
+  bool has_sse42 = true;
+  // What `ballast-server inspect helpers` beside this program wrote, and its
+  // status of wait(2); -1: there is no such program here.
+  int helpers_status = -1;
+  std::string helpers;
 };
 
 // One server's answer, or the reason why there is none.

@@ -1,11 +1,16 @@
 #include "client/ballastctl/commands.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -16,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/helper_program.h"
 #include "common/status_macros.h"
 #include "proto/schedule/fingerprint.h"
@@ -131,6 +137,77 @@ Finding Helpers(const NodeFacts& node) {
           "container's seccomp profile must admit seccomp(2) and prctl(2)"};
 }
 
+Finding Processor(const NodeFacts& node) {
+  if (node.has_sse42) {
+    return {Grade::kGood, "processor", "has what the programs are made of", ""};
+  }
+  return {Grade::kFault, "processor",
+          "lacks SSE 4.2: a server ends with SIGILL when it reads Parquet or "
+          "an object store",
+          "in a virtual machine, give it a newer model of processor "
+          "(qemu: -cpu host); otherwise build with --config=noarrow"};
+}
+
+// What the loader says of a program that it cannot start.
+std::string AdviceOnLoading(const std::string& line) {
+  if (line.find("' not found") != line.npos) {
+    return "this system's C or C++ library is older than the program: take the "
+           "wheel or the tarball, which need glibc 2.34 (RHEL 9, Ubuntu 22.04, "
+           "Debian 12), or a newer system";
+  }
+  return "install the wheel, the tarball or the package whole: the first two "
+         "bring their libraries, and find them only in their own folders; the "
+         "package is of Debian 12 alone";
+}
+
+// The helpers by what the server's own look at them wrote.
+void HelperPrograms(const NodeFacts& node, std::vector<Finding>* findings) {
+  constexpr char kSubject[] = "video, sound, SentencePiece";
+  if (node.helpers_status == -1) {
+    findings->push_back({Grade::kGood, kSubject,
+                         "no ballast-server beside this program: no server of "
+                         "this machine was looked at",
+                         ""});
+    return;
+  }
+  std::string last;
+  size_t read = 0;
+  for (const absl::string_view line :
+       absl::StrSplit(node.helpers, '\n', absl::SkipEmpty())) {
+    const auto helper =
+        nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
+    if (!helper.is_object() || !helper.contains("reads")) {
+      last = std::string(line);
+      continue;
+    }
+    ++read;
+    const std::string reads = helper.value("reads", "");
+    if (helper.contains("error")) {
+      findings->push_back({Grade::kFault, reads, helper.value("error", ""),
+                           AdviceOnLoading(last)});
+    } else {
+      const std::string version = helper.value("version", "");
+      findings->push_back(
+          {Grade::kGood, reads,
+           absl::StrCat("can be read here", version.empty() ? "" : ", by ",
+                        version),
+           ""});
+    }
+  }
+  if (read > 0) return;
+  const bool is_foreign = WIFSIGNALED(node.helpers_status) &&
+                          WTERMSIG(node.helpers_status) == SIGILL;
+  findings->push_back(
+      {Grade::kFault, kSubject,
+       absl::StrCat("ballast-server cannot run here: ",
+                    is_foreign ? "the processor lacks an instruction (SIGILL)"
+                    : last.empty() ? "it said nothing"
+                                   : last),
+       is_foreign
+           ? "take a machine with a newer processor, or build for this one"
+           : AdviceOnLoading(last)});
+}
+
 Finding Server(const ServerFacts& server, const ServerFacts* first) {
   const std::string subject = absl::StrCat("server ", server.address);
   if (!server.status.ok()) {
@@ -166,9 +243,15 @@ Finding Server(const ServerFacts& server, const ServerFacts* first) {
 
 std::vector<Finding> Diagnose(const NodeFacts& node,
                               const std::vector<ServerFacts>& servers) {
-  std::vector<Finding> findings = {SharedMemory(node), OpenFiles(node),
-                                   LockedMemory(node), ClockFinding(node),
-                                   Helpers(node)};
+  std::vector<Finding> findings = {
+      SharedMemory(node),
+      OpenFiles(node),
+      LockedMemory(node),
+      ClockFinding(node),
+      Helpers(node),
+      Processor(node),
+      {Grade::kGood, "C library", absl::StrCat("glibc ", node.c_library), ""}};
+  HelperPrograms(node, &findings);
   if (node.server_memory != 0 && node.server_machine_memory != 0) {
     findings.push_back(ServerMemory(node));
   }
@@ -197,6 +280,27 @@ bool Loads(std::initializer_list<const char*> names) {
   });
 }
 
+// Runs the server beside this program, and fills in what it says of its
+// helpers.
+void AskForHelpers(NodeFacts* node) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string server = self.parent_path() / "ballast-server";
+  if (error || access(server.c_str(), X_OK) != 0) return;
+  // As a variable, whatever its name holds.
+  setenv("BALLAST_DOCTOR_SERVER", server.c_str(), 1);
+  FILE* const pipe =
+      popen("exec \"$BALLAST_DOCTOR_SERVER\" inspect helpers 2>&1", "re");
+  if (pipe == nullptr) return;
+  char part[4096];
+  size_t got;
+  while ((got = fread(part, 1, sizeof(part), pipe)) > 0) {
+    if (node->helpers.size() < sizeof(part) * 16)
+      node->helpers.append(part, got);
+  }
+  node->helpers_status = pclose(pipe);
+}
+
 NodeFacts LookAtNode() {
   NodeFacts node;
   struct statvfs shm {};
@@ -218,6 +322,11 @@ NodeFacts LookAtNode() {
     node.has_nvjpeg = Loads({"libnvjpeg.so.13", "libnvjpeg.so.12"});
   }
   node.has_seccomp = CanBoxHelpers();
+  node.c_library = gnu_get_libc_version();
+#if defined(__x86_64__)
+  node.has_sse42 = __builtin_cpu_supports("sse4.2") != 0;
+#endif
+  AskForHelpers(&node);
   timex clock{};
   node.clock_is_kept = adjtimex(&clock) != TIME_ERROR;
   return node;
@@ -300,7 +409,9 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       line->program(), "doctor",
       "Looks at this machine and at every server of --server, and says what "
       "to\n"
-      "change: memory, limits, clock, seccomp, GPUs, NCCL and nvJPEG;\n"
+      "change: memory, limits, clock, seccomp, processor, GPUs, NCCL and\n"
+      "nvJPEG; whether a server of this machine can read video, sound and\n"
+      "SentencePiece models (ballast-server inspect helpers);\n"
       "whether each server can be reached from here, serves, and has the\n"
       "configuration and the index of the first. Run it on each node. Exits "
       "with\n"

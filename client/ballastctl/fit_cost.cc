@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cost_fit.h"
+#include "client/ballastctl/cost_fit.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/schedule/module.h"

@@ -33,6 +33,8 @@ COPY --from=build /dist/*.deb /tmp/
 RUN apt-get update \
     && apt-get install -y --no-install-recommends /tmp/ballast_*.deb \
     && rm -rf /var/lib/apt/lists/* /tmp/*.deb \
+    # It holds FFmpeg; a trainer starts no server.
+    && rm /usr/bin/ballast-server \
     && groupadd --gid 10002 trainer \
     && useradd --uid 10002 --gid 10002 --create-home --shell /usr/sbin/nologin trainer
 ARG TORCH=2.11.0

@@ -97,6 +97,8 @@ inline constexpr uint32_t kBlockMagic = 0x54534C42;  // "BLST"
 inline constexpr uint16_t kBlockVersion = 4;
 // Of blocks of language whose samples have fields.
 inline constexpr uint16_t kBlockVersionWithFields = 5;
+// Of blocks with a preference pair, with fields or without.
+inline constexpr uint16_t kBlockVersionWithPairs = 6;
 
 // Each sample's payload begins at a multiple of this within the block, and its
 // length is rounded up to it, so that slices of several samples keep the
@@ -123,7 +125,7 @@ struct BlockHeader {
   uint64_t total_bytes;
   uint32_t micro_batches;  // count in the step; > micro_batch
   uint32_t split;          // v1::Split
-  // FieldCounts; zero in version 4.
+  // FieldCounts; zero without fields.
   uint32_t fields_per_token;
   uint32_t fields_per_sample;
   uint32_t reserved[8];  // zero
@@ -141,7 +143,9 @@ struct SampleRecord {
   uint32_t label_tokens;
   uint64_t payload;        // offset from the block's first byte
   uint64_t payload_bytes;  // a multiple of kSampleAlignment
-  uint64_t reserved;       // zero
+  // MicroBatchSchedule.first_tokens.
+  uint32_t first_tokens;
+  uint32_t reserved;  // zero
 };
 static_assert(sizeof(SampleRecord) == 64);
 
@@ -198,7 +202,17 @@ inline uint64_t ImageBytes(const ImageRecord& image) {
   return image.encoded_bytes != 0 ? image.encoded_bytes : PixelBytes(image);
 }
 
-// Offsets of a language sample's arrays from the first byte of its payload.
+// Calls f(tokens) for each sequence of a sample of `tokens`: for the one that
+// it is or, of a preference pair, for the two, of which the first has
+// `first_tokens`, above 0.
+template <typename F>
+void ForEachSequence(uint32_t tokens, uint32_t first_tokens, F f) {
+  if (first_tokens != 0) f(first_tokens);
+  f(tokens - first_tokens);
+}
+
+// Offsets of a sequence's arrays from the first byte of its payload. A language
+// sample's payload is that of its sequence, or of its two one after the other.
 //   ids        int32 [tokens]
 //   labels     int32 [tokens], already shifted; -100 where unsupervised
 //   positions  int32 [axes, tokens]

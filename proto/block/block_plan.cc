@@ -99,6 +99,7 @@ PayloadRow GetRow(const v1::MicroBatchSchedule& micro_batch,
   const uint32_t images = first.image[sample + 1] - image;
   PayloadRow row;
   row.tokens = micro_batch.tokens(sample);
+  row.first_tokens = FirstTokens(micro_batch, sample);
   row.grid_h = GetPart(micro_batch.grid_h(), crop, crops);
   row.grid_w = GetPart(micro_batch.grid_w(), crop, crops);
   row.encoded_bytes = GetPart(micro_batch.encoded_bytes(), crop, crops);
@@ -120,9 +121,14 @@ uint64_t PayloadBytes(const PayloadRow& row, Media media,
   switch (media) {
     case Media::kNone:
       return 0;
-    case Media::kText:
-      return LayOutLanguage(row.tokens, geometry.position_axes, geometry.fields)
-          .bytes;
+    case Media::kText: {
+      uint64_t bytes = 0;
+      ForEachSequence(row.tokens, row.first_tokens, [&](uint32_t tokens) {
+        bytes += LayOutLanguage(tokens, geometry.position_axes, geometry.fields)
+                     .bytes;
+      });
+      return bytes;
+    }
     case Media::kSound: {
       uint64_t bytes = 0;
       for (const uint32_t rows : row.clip_rows) {
@@ -265,6 +271,8 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.ordinal = columns.ordinal(i);
     record.source = columns.source(i);
     record.tokens = columns.tokens(i);
+    record.first_tokens = FirstTokens(columns, i);
+    if (record.first_tokens != 0) plan.header.version = kBlockVersionWithPairs;
     record.label_tokens = columns.label_tokens(i);
     record.first_image = plan.images.size();
     const PayloadRow row = GetRow(columns, first, i);

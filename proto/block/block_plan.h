@@ -40,6 +40,8 @@ struct PayloadRow {
   // For each clip of sound: its rows of features, and how many of them count.
   absl::Span<const uint32_t> clip_rows = {};
   absl::Span<const uint32_t> clip_frames = {};
+  // Of `tokens`, those of the first of two sequences; 0: there is one.
+  uint32_t first_tokens = 0;
 };
 
 // The row of sample `sample` of a micro-batch that passed CheckColumns.

@@ -36,6 +36,12 @@ absl::Status CheckSample(const SampleRecord& sample, uint32_t number,
         absl::StrCat("a multiple of ", kSampleAlignment, " with its ",
                      sample.payload_bytes, " bytes inside the payload"));
   }
+  if (sample.first_tokens != 0 && (header.version != kBlockVersionWithPairs ||
+                                   sample.first_tokens >= sample.tokens)) {
+    return Wrong(where("first_tokens"), sample.first_tokens,
+                 absl::StrCat("0, or in version ", kBlockVersionWithPairs,
+                              " fewer than its ", sample.tokens, " tokens"));
+  }
   if (!Fits(sample.first_image, sample.num_images, 1, header.num_images)) {
     return Wrong(where("first_image"), sample.first_image,
                  absl::StrCat("at most ", header.num_images, " less its ",
@@ -79,12 +85,13 @@ absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes) {
   }
   const bool has_fields =
       header.fields_per_token != 0 || header.fields_per_sample != 0;
-  if (header.version != kBlockVersion &&
-      header.version != kBlockVersionWithFields) {
+  if (header.version < kBlockVersion ||
+      header.version > kBlockVersionWithPairs) {
     return Wrong("version", header.version,
-                 absl::StrCat(kBlockVersion, " or ", kBlockVersionWithFields));
+                 absl::StrCat(kBlockVersion, " to ", kBlockVersionWithPairs));
   }
-  if (has_fields != (header.version == kBlockVersionWithFields)) {
+  if (header.version != kBlockVersionWithPairs &&
+      has_fields != (header.version == kBlockVersionWithFields)) {
     return Wrong("version", header.version,
                  has_fields ? absl::StrCat(kBlockVersionWithFields,
                                            ", since its samples have fields")

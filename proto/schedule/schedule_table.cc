@@ -121,6 +121,18 @@ absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
   return absl::OkStatus();
 }
 
+// Precondition: first_tokens has its length.
+absl::Status CheckPairs(const v1::MicroBatchSchedule& micro_batch) {
+  for (int i = 0; i < micro_batch.first_tokens_size(); ++i) {
+    const uint32_t first = micro_batch.first_tokens(i);
+    if (first == 0 || first < micro_batch.tokens(i)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule: first_tokens of entry ", i, " is ", first,
+        ", wanted fewer than its ", micro_batch.tokens(i), " tokens"));
+  }
+  return absl::OkStatus();
+}
+
 // Precondition: clip_rows has its length.
 absl::Status CheckClips(const v1::MicroBatchSchedule& micro_batch) {
   BALLAST_RETURN_IF_ERROR(CheckRange("clip_rows", micro_batch.clip_rows(), 1,
@@ -172,6 +184,11 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
       CheckLength("slot", micro_batch.slot_size(), samples));
   BALLAST_RETURN_IF_ERROR(
       CheckLength("place", micro_batch.place_size(), samples));
+  if (!micro_batch.first_tokens().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("first_tokens", micro_batch.first_tokens_size(), samples));
+    BALLAST_RETURN_IF_ERROR(CheckPairs(micro_batch));
+  }
   uint64_t images = 0;
   for (const uint32_t count : micro_batch.images()) images += count;
   uint64_t crops = images;
@@ -430,6 +447,9 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
           PerModule(micro_batch, [i](const auto& m) { return m.owner(i); })},
          {"slot", micro_batch.slot(i)},
          {"place", micro_batch.place(i)}});
+    if (const uint32_t first = FirstTokens(micro_batch, i); first != 0) {
+      samples.back()["first_tokens"] = first;
+    }
     if (videos[i] != 0) samples.back()["videos"] = videos[i];
     if (frames[i] != 0) {
       samples.back()["clips"] = micro_batch.clips(i);

@@ -62,6 +62,13 @@ inline uint32_t EncodedBytes(const v1::MicroBatchSchedule& micro_batch,
                                              : micro_batch.encoded_bytes(crop);
 }
 
+// Tokens of the first of the two sequences of sample `sample`; 0: it has one.
+inline uint32_t FirstTokens(const v1::MicroBatchSchedule& micro_batch,
+                            uint32_t sample) {
+  return micro_batch.first_tokens().empty() ? 0
+                                            : micro_batch.first_tokens(sample);
+}
+
 // Temporal patches of entry `image` of the columns of images if it is a video;
 // 0 if it is an image.
 inline uint32_t GridT(const v1::MicroBatchSchedule& micro_batch,

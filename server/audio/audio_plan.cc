@@ -1,7 +1,6 @@
 #include "server/audio/audio_plan.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "server/corpus/data_fault.h"
@@ -63,12 +62,6 @@ absl::StatusOr<SampleRange> CutClip(const AudioClip& clip, uint64_t samples) {
         static_cast<double>(samples) / kModelRate, " s has no sample"));
   }
   return SampleRange{first, beyond - first};
-}
-
-uint64_t ResampledCount(uint64_t samples, uint32_t rate) {
-  // In float64, as librosa computes it.
-  const double ratio = double{kModelRate} / rate;
-  return static_cast<uint64_t>(std::ceil(static_cast<double>(samples) * ratio));
 }
 
 absl::StatusOr<AudioPlan> PlanAudio(const v1::AudioFamily& family,

@@ -6,11 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "proto/audio_family.pb.h"
+#include "server/audio/decoder/decoder_protocol.h"
 
 namespace ballast {
 
-// Samples a second of all that models see.
-inline constexpr uint32_t kModelRate = 16000;
 // A year; more than any file holds.
 inline constexpr uint64_t kMaxAudioSamples = uint64_t{1} << 39;
 
@@ -30,10 +29,6 @@ struct SampleRange {
 // `samples`; an end beyond the file's is the file's. Pure. Errors: data faults
 // (times that are negative, no numbers, or leave no sample).
 absl::StatusOr<SampleRange> CutClip(const AudioClip& clip, uint64_t samples);
-
-// Samples at kModelRate of a file of `samples` at `rate`, as librosa's resample
-// gives: rounded up. Pure.
-uint64_t ResampledCount(uint64_t samples, uint32_t rate);
 
 // What a model makes of a clip. Counts are of the clip alone, whatever else is
 // in its batch.

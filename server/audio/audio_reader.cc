@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -31,9 +32,9 @@ constexpr uint64_t kMaxSeconds = 4 * 3600;
 constexpr uint64_t kMaxContext = 256;
 
 HelperProcess::Options MakeOptions(const AudioReader::Options& options,
-                                   const char* libraries) {
+                                   std::string libraries) {
   return {.name = kName,
-          .libraries = libraries,
+          .libraries = std::move(libraries),
           .input_fault = DataFaultError,
           .patience = options.patience,
           .counters = options.counters};
@@ -60,19 +61,18 @@ absl::StatusOr<std::string> ReadFile(const AudioBytes& file, uint64_t offset,
 
 AudioReader::AudioReader(const Options& options)
     : sndfile_(
-          MakeOptions(options,
-                      "sound needs libsndfile and soxr (Debian 12: "
-                      "libsndfile1, libsoxr0), which cannot be loaded here"),
+          MakeOptions(options, HelperLibrariesAdvice("sound cannot be decoded",
+                                                     "libsndfile1, libsoxr0")),
           [] {
             return StartHelper({.name = "ballast-sound-decoder",
                                 .image = kSndfileImage,
                                 .bytes = kSndfileImageBytes});
           }),
       ffmpeg_(
-          MakeOptions(options,
-                      "M4A needs FFmpeg's libraries and soxr (Debian 12: "
-                      "libavcodec59, libavformat59, libswscale6, libsoxr0), "
-                      "which cannot be loaded here"),
+          MakeOptions(options, HelperLibrariesAdvice(
+                                   "M4A cannot be decoded",
+                                   "libavcodec59, libavformat59, libdav1d6, "
+                                   "libswscale6, libsoxr0")),
           [] {
             return StartHelper({.name = "ballast-m4a-decoder",
                                 .image = kFfmpegImage,

@@ -13,6 +13,16 @@ namespace ballast {
 struct ClipReader::Worker {
   explicit Worker(const AudioReader::Options& options) : reader(options) {}
 
+  absl::StatusOr<std::vector<float>> ReadSamples(const RawVideo& file,
+                                                 const IndexedVideo& clip,
+                                                 const ClipPlan& plan) {
+    auto samples = reader.ReadSamples({file.fd->get(), file.offset, file.size},
+                                      GetAudioFacts(clip), plan.range);
+    // What was read of a file that changed says nothing.
+    BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
+    return samples;
+  }
+
   AudioReader reader;
   std::optional<LogMel> features;
 };
@@ -54,10 +64,14 @@ absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file) {
   const Lease worker(this);
   const auto facts =
       worker->reader.ReadFacts({file.fd->get(), file.offset, file.size});
-  // What was read of a file that changed says nothing.
   BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
   if (!facts.ok()) return facts.status();
   return ToIndexedClip(*facts);
+}
+
+absl::StatusOr<std::vector<float>> ClipReader::ReadSamples(
+    const RawVideo& file, const IndexedVideo& clip, const ClipPlan& plan) {
+  return Lease(this)->ReadSamples(file, clip, plan);
 }
 
 absl::Status ClipReader::ReadFeatures(const RawVideo& file,
@@ -71,14 +85,11 @@ absl::Status ClipReader::ReadFeatures(const RawVideo& file,
   if (!worker->features.has_value()) {
     BALLAST_ASSIGN_OR_RETURN(worker->features, LogMel::Create(*family_));
   }
-  const auto samples =
-      worker->reader.ReadSamples({file.fd->get(), file.offset, file.size},
-                                 GetAudioFacts(clip), plan.range);
-  BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
-  if (!samples.ok()) return samples.status();
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<float> samples,
+                           worker->ReadSamples(file, clip, plan));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<float> values,
-      worker->features->Compute(plan.plan, *samples, plan.rows));
+      worker->features->Compute(plan.plan, samples, plan.rows));
   if (values.size() != out.size()) {
     return absl::InternalError(absl::StrCat("a clip has ", values.size(),
                                             " features, and its place is for ",

@@ -31,9 +31,14 @@ class ClipReader {
   // changed meanwhile).
   absl::StatusOr<IndexedVideo> ReadFacts(const RawVideo& file);
 
-  // Writes plan.rows rows of features to `out`. Errors: as
-  // AudioReader::ReadSamples; UNAVAILABLE (the file changed meanwhile); as
-  // LogMel::Create.
+  // Decodes the samples of plan.range. Errors: as AudioReader::ReadSamples;
+  // UNAVAILABLE (the file changed meanwhile).
+  absl::StatusOr<std::vector<float>> ReadSamples(const RawVideo& file,
+                                                 const IndexedVideo& clip,
+                                                 const ClipPlan& plan);
+
+  // Writes plan.rows rows of features of them to `out`. Errors: as ReadSamples
+  // and LogMel::Create.
   absl::Status ReadFeatures(const RawVideo& file, const IndexedVideo& clip,
                             const ClipPlan& plan, absl::Span<float> out);
 

@@ -13,10 +13,32 @@
 
 namespace ballast {
 
-// Computes a model's features of sound on the CPU: samples, window and values
+// Tables of a family, for the vector code.
+struct LogMelWindow {
+  std::vector<double> weights;  // of each point of the transform
+  size_t hop = 0;
+  size_t seen = 0;  // points; the others are 0
+  // As AudioFamily.Features has them; `first` is the first sample's factor.
+  float preemphasis = 0;
+  float first = 1;
+  float gain = 1;
+  bool is_single = false;  // the product with the window is a float32
+};
+struct LogMelFilters {
+  struct Bins {
+    size_t first = 0;
+    size_t count = 0;
+  };
+  std::vector<Bins> bins;       // of each filter
+  std::vector<double> weights;  // of each bin of each filter
+  double floor = 0;             // above 0
+  bool add_floor = false;
+  double scale = 1;  // of the natural logarithm
+};
+
+// Computes a model's features of audio on the CPU: samples, window and values
 // in float32, as processors have them, and all between in float64. The same on
-// every machine, but for the C library's logarithm. Thread-compatible: keeps
-// buffers between calls.
+// every machine. Thread-compatible: keeps buffers between calls.
 class LogMel {
  public:
   // Errors: INVALID_ARGUMENT (a transform that Fourier does not take).
@@ -36,12 +58,6 @@ class LogMel {
  private:
   static constexpr size_t kLanes = Fourier::kLanes;
 
-  // A mel filter: its bins, whose weights lie one after another in weights_.
-  struct Bins {
-    size_t first;
-    size_t bins;
-  };
-
   LogMel(const v1::AudioFamily& family, Fourier fourier);
 
   // Rows from 0 up to the last that sees a sample of the clip; the others are
@@ -53,20 +69,17 @@ class LogMel {
   // Computes `count` rows from `row` on, up to the logarithm.
   void AddRows(const AudioPlan& plan, absl::Span<const float> clip,
                uint64_t row, size_t count, float* values);
-  // Writes the windowed frames of all lanes, of which `seen` samples count.
-  void Window(size_t seen);
-  float Logarithm(double value) const;
   // What follows the logarithm.
   void Finish(std::vector<float>* values) const;
 
   v1::AudioFamily family_;
   Fourier fourier_;
-  std::vector<double> window_;
-  std::vector<Bins> filters_;
-  std::vector<double> weights_;
+  LogMelWindow window_;
+  LogMelFilters filters_;
   std::vector<float> stretch_;
   std::vector<double> frame_;
   std::vector<double> power_;
+  std::vector<float> logarithms_;
   Fourier::Scratch scratch_;
 };
 

@@ -1,4 +1,4 @@
-#include "server/command/fetch.h"
+#include "server/command/commands.h"
 
 #include <unistd.h>
 
@@ -23,7 +23,6 @@
 #include "proto/schedule/split.h"
 #include "server/command/preview/preview_pages.h"
 #include "server/command/preview/sample_view.h"
-#include "server/command/serve.h"
 #include "server/config/config_loader.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"

@@ -1,4 +1,4 @@
-#include "server/command/index.h"
+#include "server/command/commands.h"
 
 #include <unistd.h>
 
@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/table.h"
-#include "server/command/inspect_text.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_warnings.h"
 #include "server/corpus/journal.h"

@@ -1,4 +1,4 @@
-#include "server/command/init.h"
+#include "server/command/commands.h"
 
 #include <filesystem>
 #include <iostream>

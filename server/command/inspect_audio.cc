@@ -1,4 +1,4 @@
-#include "server/command/inspect_audio.h"
+#include "server/command/commands.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,7 +17,6 @@
 #include "common/status_macros.h"
 #include "server/audio/audio_reader.h"
 #include "server/audio/log_mel.h"
-#include "server/command/inspect_files.h"
 #include "server/config/profiles.h"
 #include "server/corpus/file.h"
 

@@ -1,4 +1,4 @@
-#include "server/command/inspect_image.h"
+#include "server/command/commands.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,6 @@
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "proto/image/model_resampling.h"
-#include "server/command/inspect_files.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_images.h"

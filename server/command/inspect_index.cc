@@ -1,4 +1,4 @@
-#include "server/command/inspect_index.h"
+#include "server/command/commands.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,6 @@
 #include "common/table.h"
 #include "proto/image/engine_jpeg.h"
 #include "proto/schedule/module.h"
-#include "server/command/inspect_sample.h"
 #include "server/config/config_loader.h"
 #include "server/config/config_validate.h"
 #include "server/config/key_report.h"

@@ -1,6 +1,7 @@
-#include "server/command/inspect_sample.h"
+#include "server/command/commands.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -17,9 +18,11 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
+#include "server/audio/indexed_clip.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
 #include "server/video/model_videos.h"
@@ -83,38 +86,15 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
   return found;
 }
 
-// Adds the sample's language payload as a block would hold it.
-absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
-  const v1::MicroBatchSchedule& columns = found.columns();
-  const uint32_t axes = job.config.model().position_axes();
-  const uint32_t tokens = columns.tokens(found.index);
-  const v1::Job& shape = job.scheduler->job();
+// Adds the arrays of a sequence whose payload is at `data`.
+void AddSequence(const v1::Job& job, uint32_t tokens, const uint8_t* data,
+                 Json* json) {
   FieldCounts counts;
-  const std::vector<FieldPlace> places = PlaceFields(shape.fields(), &counts);
+  const std::vector<FieldPlace> places = PlaceFields(job.fields(), &counts);
+  const uint32_t axes = job.model().position_axes();
   const LanguagePayload layout = LayOutLanguage(tokens, axes, counts);
-  SampleRequest request;
-  request.module = v1::MODULE_LANGUAGE;
-  request.split = found.schedule.split();
-  request.record.position = columns.position(found.index);
-  request.record.source = columns.source(found.index);
-  request.record.ordinal = columns.ordinal(found.index);
-  request.record.tokens = tokens;
-  request.record.label_tokens = columns.label_tokens(found.index);
-  request.record.payload_bytes = layout.bytes;
-  request.grids = found.grids;
-  BALLAST_ASSIGN_OR_RETURN(AlignedBuffer payload,
-                           AlignedBuffer::Create(layout.bytes));
-  request.payload = payload.bytes();
-  // An unreadable sample is an error here, not a placeholder.
-  v1::Config config = job.config;
-  config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
-  const FileSampleBuilder builder(config, job.source_pointers(), job.text.get(),
-                                  /*active=*/nullptr,
-                                  /*instruments=*/nullptr, job.scheduler.get());
-  BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
-
   const auto array = [&](uint64_t offset) {
-    return reinterpret_cast<const int32_t*>(request.payload.data() + offset);
+    return reinterpret_cast<const int32_t*>(data + offset);
   };
   const int32_t* ids = array(layout.ids);
   const int32_t* labels = array(layout.labels);
@@ -125,15 +105,15 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
     (*json)["position_ids"].push_back(std::vector<int32_t>(
         positions + axis * tokens, positions + (axis + 1) * tokens));
   }
-  for (int i = 0; i < shape.fields_size(); ++i) {
+  for (int i = 0; i < job.fields_size(); ++i) {
     const FieldPlace& place = places[i];
     const uint32_t count = place.per_token ? tokens : 1;
     const uint64_t at = place.per_token
                             ? layout.rows + 4ull * place.number * tokens
                             : layout.values + 4ull * place.number;
-    Json& numbers = (*json)["fields"][shape.fields(i).name()];
+    Json& numbers = (*json)["fields"][job.fields(i).name()];
     for (uint32_t k = 0; k < count; ++k) {
-      if (shape.fields(i).type() == v1::Source::Field::TYPE_INT32) {
+      if (job.fields(i).type() == v1::Source::Field::TYPE_INT32) {
         numbers.push_back(array(at)[k]);
       } else {
         numbers.push_back(reinterpret_cast<const float*>(array(at))[k]);
@@ -141,6 +121,49 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
     }
     if (!place.per_token) numbers = numbers[0];
   }
+}
+
+// Adds the sample's language payload as a block would hold it.
+absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
+  const v1::MicroBatchSchedule& columns = found.columns();
+  const uint32_t axes = job.config.model().position_axes();
+  const uint32_t tokens = columns.tokens(found.index);
+  const v1::Job& shape = job.scheduler->job();
+  const BlockGeometry geometry = GetGeometry(shape);
+  PayloadRow row;
+  row.tokens = tokens;
+  row.first_tokens = FirstTokens(columns, found.index);
+  SampleRequest request;
+  request.module = v1::MODULE_LANGUAGE;
+  request.split = found.schedule.split();
+  request.record.position = columns.position(found.index);
+  request.record.source = columns.source(found.index);
+  request.record.ordinal = columns.ordinal(found.index);
+  request.record.tokens = tokens;
+  request.record.first_tokens = row.first_tokens;
+  request.record.label_tokens = columns.label_tokens(found.index);
+  request.record.payload_bytes = PayloadBytes(row, Media::kText, geometry);
+  request.grids = found.grids;
+  BALLAST_ASSIGN_OR_RETURN(AlignedBuffer payload,
+                           AlignedBuffer::Create(request.record.payload_bytes));
+  request.payload = payload.bytes();
+  // An unreadable sample is an error here, not a placeholder.
+  v1::Config config = job.config;
+  config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
+  const FileSampleBuilder builder(config, job.source_pointers(), job.text.get(),
+                                  /*active=*/nullptr,
+                                  /*instruments=*/nullptr, job.scheduler.get());
+  BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
+
+  const uint8_t* data = request.payload.data();
+  ForEachSequence(tokens, row.first_tokens, [&](uint32_t of_sequence) {
+    const bool is_first = data == request.payload.data();
+    Json* const out = row.first_tokens == 0
+                          ? json
+                          : &(*json)[is_first ? "chosen" : "rejected"];
+    AddSequence(shape, of_sequence, data, out);
+    data += LayOutLanguage(of_sequence, axes, geometry.fields).bytes;
+  });
   return absl::OkStatus();
 }
 
@@ -210,6 +233,28 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
   return absl::OkStatus();
 }
 
+absl::Status AddClips(const OpenedJob& job, const Found& found, Json* json) {
+  const v1::MicroBatchSchedule& columns = found.columns();
+  BALLAST_ASSIGN_OR_RETURN(
+      const IndexedSample indexed,
+      job.sources[columns.source(found.index)]->index().sample(
+          columns.ordinal(found.index)));
+  for (const IndexedVideo& clip : indexed.clips) {
+    const AudioFacts facts = GetAudioFacts(clip);
+    BALLAST_ASSIGN_OR_RETURN(
+        const ClipPlan plan,
+        PlanIndexedClip(*GetAudioFamily(job.config.model()), clip));
+    (*json)["clips"].push_back({{"format", AudioFormatName(facts.format)},
+                                {"rate", facts.rate},
+                                {"channels", facts.channels},
+                                {"samples", plan.range.samples},
+                                {"rows", plan.rows},
+                                {"frames", plan.frames},
+                                {"audio_tokens", plan.plan.tokens}});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InspectSample(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
@@ -234,6 +279,7 @@ absl::Status InspectSample(const Options& options) {
   } else {
     AddImages(job.config.model(), found, &json);
   }
+  BALLAST_RETURN_IF_ERROR(AddClips(job, found, &json));
   for (const v1::ModuleSchedule& module : columns.modules()) {
     json["cost"][std::string(ModuleName(module.module()))] =
         module.cost(found.index);
@@ -254,7 +300,9 @@ One JSON object with the keys: position, sample, step, micro_batch, tokens,
 label_tokens, images [{resized_h, resized_w, grid_thw, image_tokens}] (of a
 family [{height, width, crops [{height, width, grid_thw}], image_tokens}]),
 videos [{frames, resized_h, resized_w, grid_thw, video_tokens,
-second_per_grid_ts}] if there are any,
+second_per_grid_ts}] and clips [{format, rate, channels, samples, rows, frames,
+audio_tokens}] (samples at 16 kHz; rows of features, of which frames count) if
+there are any,
 cost {module: x}, input_ids, labels, position_ids [axis][token].)",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });
@@ -288,6 +336,32 @@ absl::Status TransformJsonLines(
     out << result->dump() << "\n";
   }
   return Flush(out);
+}
+
+absl::Status InspectFiles(
+    absl::Span<const std::string> files, absl::string_view noun,
+    absl::FunctionRef<absl::Status(const std::string& file,
+                                   nlohmann::ordered_json* object)>
+        inspect,
+    std::ostream& out) {
+  size_t failed = 0;
+  for (const std::string& file : files) {
+    nlohmann::ordered_json object = {{"file", file}};
+    const absl::Status status = inspect(file, &object);
+    if (!status.ok()) {
+      ++failed;
+      object["error"] = std::string(status.message());
+    }
+    // A file's name may be any bytes; JSON allows only UTF-8.
+    out << object.dump(-1, ' ', false,
+                       nlohmann::ordered_json::error_handler_t::replace)
+        << std::endl;
+    if (!out) return absl::UnavailableError("cannot write to standard output");
+  }
+  if (failed == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(failed, " of ", files.size(), " ", noun,
+                   " failed; see `error` in their lines"));
 }
 
 }  // namespace ballast

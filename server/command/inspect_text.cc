@@ -1,4 +1,4 @@
-#include "server/command/inspect_text.h"
+#include "server/command/commands.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,6 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
-#include "server/command/inspect_sample.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/text/chat_writer.h"

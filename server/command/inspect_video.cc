@@ -1,4 +1,4 @@
-#include "server/command/inspect_video.h"
+#include "server/command/commands.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,7 +24,6 @@
 #include "common/sha256.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/command/inspect_files.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
 #include "server/image/image.h"

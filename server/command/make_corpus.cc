@@ -1,4 +1,4 @@
-#include "server/command/make_corpus.h"
+#include "server/command/commands.h"
 
 #include <unistd.h>
 
@@ -182,7 +182,8 @@ absl::Status RunRepack(RepackFlags options) {
   }
   std::cout << "\nread them with: {name: " << repack.name
             << ", format: webdataset, path: \"" << repack.directory << "/"
-            << repack.name << "-*.tar\"}\n";
+            << repack.name << "-*.tar\""
+            << (source->pairs() ? ", pairs: true" : "") << "}\n";
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-#include "server/command/pack.h"
+#include "server/command/commands.h"
 
 #include <cstdint>
 #include <iostream>

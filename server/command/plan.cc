@@ -1,4 +1,4 @@
-#include "server/command/plan.h"
+#include "server/command/commands.h"
 
 #include <cstdint>
 #include <iostream>
@@ -20,7 +20,6 @@
 #include "proto/schedule/split.h"
 #include "server/config/config_loader.h"
 #include "server/job/job_setup.h"
-#include "server/plan/plan_diff.h"
 #include "server/plan/plan_export.h"
 #include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"

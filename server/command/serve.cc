@@ -1,4 +1,4 @@
-#include "server/command/serve.h"
+#include "server/command/commands.h"
 
 #include <malloc.h>
 #include <pthread.h>

@@ -462,6 +462,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateBalance(config, report);
   ValidatePlacement(config, report);
   ValidateSound(config, report);
+  ValidatePairs(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);
   ValidateSecurity(config, report);

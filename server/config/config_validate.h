@@ -21,6 +21,7 @@ void ValidateSources(const v1::Config& config, KeyReport* report);
 void ValidateModel(const v1::Model& model, KeyReport* report);
 void ValidateModelFamily(const v1::Model& model, KeyReport* report);
 void ValidatePacking(const v1::Config& config, KeyReport* report);
+void ValidatePairs(const v1::Config& config, KeyReport* report);
 void ValidatePlacement(const v1::Config& config, KeyReport* report);
 void ValidateSound(const v1::Config& config, KeyReport* report);
 void ValidateStorage(const v1::Config& config, KeyReport* report);

@@ -286,7 +286,9 @@ class Checker {
                               const char* wanted) {
       if (!is_good) Add(key, "found another number; wanted ", wanted);
     };
-    check("audio.frames.hop", audio.frames().hop() > 0, "at least 1");
+    check("audio.frames.hop",
+          audio.frames().hop() > 0 && audio.frames().hop() <= uint32_t{1} << 16,
+          "1 to 65536");
     check("audio.frames.span", audio.frames().span() > 0, "at least 1");
     check("audio.frames.tail", audio.frames().tail() <= 16, "at most 16");
     check("audio.frames.valid",
@@ -303,6 +305,8 @@ class Checker {
           audio.features().window_length() >= 2 &&
               audio.features().window_length() <= transform,
           "2 to audio.features.transform");
+    check("audio.features.floor", audio.features().floor() > 0,
+          "more than 0, whose logarithm is none");
     check("audio.features.max_hertz",
           audio.features().min_hertz() >= 0 &&
               audio.features().min_hertz() < audio.features().max_hertz() &&

@@ -1,174 +1,19 @@
 #include "server/config/config_validate.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
 #include "proto/schedule/module.h"
-#include "server/config/exposure.h"
 #include "server/config/profiles.h"
 #include "server/config/topology.h"
 #include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
-
-// ---- topology
-
-constexpr int kNoServer = -1;
-
-void CheckModules(const v1::Topology& topology, KeyReport* report) {
-  for (const auto& [name, module] : topology.modules()) {
-    const std::string key = ChildKey("topology.modules", Shown(name));
-    if (!ParseModule(name).has_value()) {
-      report->AddFault(key, absl::StrCat("unknown module; ",
-                                         SuggestName(name, ModuleNames())));
-      continue;
-    }
-    const std::string tp = ChildKey(key, "tp");
-    if (!report->HasFaultWithin(key) && !std::has_single_bit(module.tp())) {
-      report->AddFault(
-          tp, absl::StrCat("found ", module.tp(), "; wanted a power of two"));
-    }
-  }
-}
-
-void CheckAddress(const v1::Topology::Server& server, const std::string& key,
-                  absl::flat_hash_map<std::string, int>* addresses, int index,
-                  KeyReport* report) {
-  if (report->IsFaulty(key)) return;
-  const auto address = ParseConfiguredAddress(server.address());
-  if (!address.ok()) {
-    return report->AddFault(key, std::string(address.status().message()));
-  }
-  if (!address->is_unix() && address->port == 0) {
-    return report->AddFault(key, absl::StrCat("found ", Shown(server.address()),
-                                              "; wanted a port that clients "
-                                              "can connect to, from 1"));
-  }
-  const auto [first, is_new] = addresses->emplace(server.address(), index);
-  if (!is_new) {
-    report->AddFault(
-        key, absl::StrCat("found ", Shown(server.address()),
-                          ", which topology.servers[", first->second,
-                          "] has too; wanted another one for each server"));
-  }
-}
-
-// The server that reads for each rank of one module.
-class Coverage {
- public:
-  Coverage(std::string module, uint32_t dp)
-      : module_(std::move(module)), servers_(dp, kNoServer) {}
-
-  // Adds the ranks of the server at `index`, written at `key`.
-  void Add(const std::string& text, const std::string& key, int index,
-           KeyReport* report) {
-    const auto ranks = ParseRankList(text);
-    if (!ranks.ok()) {
-      is_certain_ = false;
-      return report->AddFault(
-          key, absl::StrCat("found ", Shown(text), "; wanted ranks, as 0-3,6: ",
-                            std::string(ranks.status().message())));
-    }
-    std::vector<uint32_t> outside;
-    std::map<int, std::vector<uint32_t>> taken;
-    for (const uint32_t rank : *ranks) {
-      if (rank >= servers_.size()) {
-        outside.push_back(rank);
-      } else if (servers_[rank] != kNoServer) {
-        taken[servers_[rank]].push_back(rank);
-      } else {
-        servers_[rank] = index;
-      }
-    }
-    if (!outside.empty()) {
-      report->AddFault(
-          key, absl::StrCat("found ", Ranks(outside), " outside ", module_,
-                            "; wanted ranks of 0 to ", servers_.size() - 1));
-    }
-    for (const auto& [other, shared] : taken) {
-      report->AddFault(
-          key,
-          absl::StrCat("found ", Ranks(shared), ", which topology.servers[",
-                       other, "] has too; wanted each rank at one server"));
-    }
-  }
-
-  void ReportUnassigned(KeyReport* report) const {
-    std::vector<uint32_t> unassigned;
-    for (uint32_t rank = 0; rank < servers_.size(); ++rank) {
-      if (servers_[rank] == kNoServer) unassigned.push_back(rank);
-    }
-    if (unassigned.empty() || !is_certain_) return;
-    report->AddFault(
-        "topology.servers",
-        absl::StrCat("found no server for ", module_, " ", Ranks(unassigned),
-                     "; wanted each rank at one server"));
-  }
-
- private:
-  static std::string Ranks(const std::vector<uint32_t>& ranks) {
-    return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                        Shown(FormatRankList(ranks)));
-  }
-
-  std::string module_;
-  std::vector<int> servers_;
-  // True if every server's list could be parsed.
-  bool is_certain_ = true;
-};
-
-void CheckServers(const v1::Topology& topology, KeyReport* report) {
-  std::map<std::string, Coverage> modules;
-  const bool has_modules = !report->HasFaultWithin("topology.modules");
-  if (has_modules) {
-    for (const auto& [name, module] : topology.modules()) {
-      modules.try_emplace(name, name, module.dp());
-    }
-  }
-  absl::flat_hash_map<std::string, int> addresses;
-  bool is_certain = has_modules;
-  for (int i = 0; i < topology.servers_size(); ++i) {
-    const v1::Topology::Server& server = topology.servers(i);
-    const std::string key = ItemKey("topology.servers", i);
-    if (report->IsFaulty(key)) {
-      is_certain = false;
-      continue;
-    }
-    CheckAddress(server, ChildKey(key, "address"), &addresses, i, report);
-    const std::string ranks_key = ChildKey(key, "ranks");
-    if (report->HasFaultWithin(ranks_key)) is_certain = false;
-    // Sorted by name, since the map has no order.
-    const std::map<std::string, std::string> ranks(server.ranks().begin(),
-                                                   server.ranks().end());
-    for (const auto& [name, text] : ranks) {
-      const std::string entry = ChildKey(ranks_key, Shown(name));
-      const auto module = modules.find(name);
-      if (!ParseModule(name).has_value()) {
-        is_certain = false;
-        report->AddFault(entry, absl::StrCat("unknown module; ",
-                                             SuggestName(name, ModuleNames())));
-      } else if (has_modules && module == modules.end()) {
-        report->AddFault(entry,
-                         "found ranks of a module that topology.modules does "
-                         "not have; wanted only configured modules");
-      } else if (has_modules && !report->IsFaulty(entry)) {
-        module->second.Add(text, entry, i, report);
-      }
-    }
-  }
-  if (!is_certain) return;
-  for (const auto& [name, coverage] : modules) {
-    coverage.ReportUnassigned(report);
-  }
-}
 
 // ---- batch
 
@@ -233,7 +78,7 @@ void CheckChanges(const v1::Batch& batch, KeyReport* report) {
 
 constexpr char kPlacement[] = "balance.placement";
 
-// Refuses modules that do not run on the same ranks.
+// Refuses modules of different dp that share their ranks, and a module alone.
 void CheckRanks(const v1::Config& config, KeyReport* report) {
   const uint32_t ranks = DpSize(config, v1::MODULE_LANGUAGE);
   std::string sizes;
@@ -245,18 +90,18 @@ void CheckRanks(const v1::Config& config, KeyReport* report) {
     encoders += IsEncoder(module);
     equal &= dp == ranks;
   }
-  if (encoders > 0 && equal && config.topology().colocated()) return;
+  const bool apart = !config.topology().colocated();
+  if (encoders > 0 && ranks > 0 && (equal || apart)) return;
   report->AddFault(
       kPlacement,
-      absl::StrCat("found split with ", sizes, "colocated: ",
-                   config.topology().colocated() ? "true" : "false",
-                   "; wanted one dp and colocated: true, since "
-                   "embeddings move among ranks that run both modules, "
-                   "or paired"));
+      absl::StrCat("found split with ", sizes,
+                   "colocated: ", apart ? "false" : "true",
+                   "; wanted an encoder and language, of one dp where they "
+                   "share ranks (colocated: true), since rank r of both is "
+                   "then one process; or paired"));
 }
 
-// Refuses towers whose output is not whole on the process of the language
-// model's first stage.
+// Refuses towers whose output is not whole where the plan of its rows is.
 void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
                 KeyReport* report) {
   if (encoder.sequence_parallel() && encoder.tp() > 1) {
@@ -274,9 +119,9 @@ void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
         kPlacement,
         absl::StrCat("found split with topology.modules.", name, ".pp ",
                      encoder.pp(),
-                     "; wanted 1, since embeddings move where the "
-                     "tower and language's first stage share a process, "
-                     "or paired"));
+                     "; wanted 1, since the plan by which embeddings move "
+                     "is with the tower's pixels, on its first stage, or "
+                     "paired"));
   }
 }
 
@@ -434,24 +279,6 @@ void ValidateCostChanges(const v1::Balance& balance, KeyReport* report) {
 }
 
 }  // namespace
-
-void ValidateTopology(const v1::Config& config, KeyReport* report) {
-  if (report->IsFaulty("topology")) return;
-  CheckModules(config.topology(), report);
-  // The default server is correct by construction.
-  if (report->Has("topology.servers") &&
-      !report->IsFaulty("topology.servers")) {
-    CheckServers(config.topology(), report);
-  }
-  if (report->Has("topology.meeting") &&
-      !report->IsFaulty("topology.meeting")) {
-    const auto meeting = ParseConfiguredAddress(config.topology().meeting());
-    if (!meeting.ok()) {
-      report->AddFault("topology.meeting",
-                       std::string(meeting.status().message()));
-    }
-  }
-}
 
 // Adds a fault unless the sizes of a step under the key `at` fit each other and
 // the grid.
@@ -612,6 +439,54 @@ void ValidatePlacement(const v1::Config& config, KeyReport* report) {
   }
 }
 
+void ValidatePairs(const v1::Config& config, KeyReport* report) {
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    const std::string key = ChildKey(ItemKey("sources", i), "pairs");
+    if (!source.pairs() || report->HasFaultWithin(ItemKey("sources", i))) {
+      continue;
+    }
+    const auto refuse = [&](const auto&... what) {
+      report->AddFault(key, absl::StrCat("found true ", what...));
+    };
+    if (source.has_columns() ||
+        source.preset() != v1::Source::PRESET_UNSPECIFIED) {
+      refuse(
+          "beside `columns` or `preset`, which name the columns of one "
+          "conversation; wanted neither: a pair's are found by their names");
+    }
+    for (const auto& [name, field] : source.fields()) {
+      if (field.per() != v1::Source::Field::PER_TOKEN) continue;
+      refuse("beside the field ", Shown(name),
+             ", of one number a token: a pair has two texts; wanted fields of "
+             "samples and turns");
+    }
+    const auto is_other = [&](const v1::Source& other) {
+      return other.split() == source.split() && !other.pairs();
+    };
+    if (config.packing().mode() == v1::Packing::MODE_PADDED &&
+        std::any_of(config.sources().begin(), config.sources().end(),
+                    is_other)) {
+      refuse(
+          "with packing.mode: padded and other sources of its split without "
+          "it: ranks would have other numbers of rows; wanted it for all, or "
+          "another mode");
+    }
+    if (config.balance().placement() == v1::Balance::PLACEMENT_SPLIT &&
+        !report->IsFaulty(kPlacement)) {
+      refuse(
+          "with balance.placement: split, where an image's embeddings would go "
+          "to two sequences; wanted paired");
+    }
+    if (config.batch().on_too_long() == v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT &&
+        !report->IsFaulty("batch.on_too_long")) {
+      refuse(
+          "with batch.on_too_long: truncate_text, which would cut the rejected "
+          "answer alone; wanted skip or error");
+    }
+  }
+}
+
 void ValidatePacking(const v1::Config& config, KeyReport* report) {
   const v1::Packing& packing = config.packing();
   if (report->IsFaulty("packing")) return;
@@ -634,10 +509,16 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
       report->IsFaulty("batch.max_tokens")) {
     return;
   }
-  const uint64_t longest = AlignUp(config.batch().max_tokens(),
-                                   PackAlign(config, v1::MODULE_LANGUAGE));
+  const uint64_t align = PackAlign(config, v1::MODULE_LANGUAGE);
+  const uint64_t longest = AlignUp(config.batch().max_tokens(), align);
   if (packing.mode() == v1::Packing::MODE_SCHEDULED) {
-    ValidateScheduled(packing, language->cp(), longest, report);
+    // Both sequences of a pair are padded.
+    const bool has_pairs =
+        std::any_of(config.sources().begin(), config.sources().end(),
+                    [](const v1::Source& source) { return source.pairs(); });
+    const uint64_t most = config.batch().max_tokens() + 2 * (align - 1);
+    ValidateScheduled(packing, language->cp(),
+                      has_pairs ? most / align * align : longest, report);
   } else if (packing.mode() == v1::Packing::MODE_PADDED) {
     ValidatePadded(config, longest, report);
   }

@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/read_media.h"
 #include "server/storage/storage.h"
@@ -136,6 +137,12 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
     if (!read.ok()) return Annotate(read, found.where);
   }
   if (parts.text) {
+    if (sample.text_format == RawSample::TextFormat::kConversation) {
+      const absl::StatusOr<bool> is_pair =
+          SplitPair(found.images.size(), &found.text);
+      if (!is_pair.ok()) return Annotate(is_pair.status(), found.where);
+      if (*is_pair) sample.text_format = RawSample::TextFormat::kPair;
+    }
     sample.text = std::move(found.text);
     sample.fields = std::move(found.fields);
     sample.record = std::move(found.given);

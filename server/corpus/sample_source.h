@@ -24,6 +24,9 @@ struct RawSample {
     kPlain,         // a document
     kPackedBytes,   // token ids, as little-endian int32
     kPackedJson,    // token ids, as a JSON array or an object with `tokens`
+    // A preference pair: the turns of both conversations, and what stands
+    // beside them (jsonl/pair_json.h).
+    kPair,
   };
   // For messages: "docs-000003.tar: 000123" or "chat.jsonl:17".
   std::string name;

@@ -121,6 +121,7 @@ IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
     }
     if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
     absl::StrAppend(&columns, FieldsKey(source));
+    if (source.pairs()) absl::StrAppend(&columns, "\npairs");
     if (!source.recipe().empty()) {
       // One that cannot be opened, which making the parser reports, fits no
       // index.

@@ -38,15 +38,15 @@ void FillVisionPlaceholder(const SampleRequest& request) {
   ClearVisionPadding(request);
 }
 
-void FillLanguagePlaceholder(const SampleRequest& request,
-                             const ModelText& text, const SampleImages& images,
-                             absl::Span<const VideoText> videos,
-                             absl::Span<const GridThw> video_grids,
-                             absl::Span<const FieldSpec> fields) {
-  const v1::Model& model = text.model();
-  const v1::TokenIds& ids = model.token_ids();
-  const LanguageArrays arrays =
-      OpenLanguagePayload(request, model.position_axes(), CountFields(fields));
+namespace {
+
+// Fills the arrays of one sequence of a placeholder.
+void FillSequence(const LanguageArrays& arrays, const ModelText& text,
+                  const SampleImages& images,
+                  absl::Span<const VideoText> videos,
+                  absl::Span<const GridThw> video_grids,
+                  absl::Span<const FieldSpec> fields) {
+  const v1::TokenIds& ids = text.model().token_ids();
   auto value = arrays.values.begin();
   auto row = arrays.rows.begin();
   for (const FieldSpec& spec : fields) {
@@ -88,6 +88,19 @@ void FillLanguagePlaceholder(const SampleRequest& request,
   // Place fails if the model pads with its image id.
   if (!text.Place(arrays.ids, images, video_grids, arrays.positions).ok()) {
     CountUp(arrays);
+  }
+}
+
+}  // namespace
+
+void FillLanguagePlaceholder(const SampleRequest& request,
+                             const ModelText& text, const SampleImages& images,
+                             absl::Span<const VideoText> videos,
+                             absl::Span<const GridThw> video_grids,
+                             absl::Span<const FieldSpec> fields) {
+  for (const LanguageArrays& arrays : OpenLanguagePayload(
+           request, text.model().position_axes(), CountFields(fields))) {
+    FillSequence(arrays, text, images, videos, video_grids, fields);
   }
 }
 

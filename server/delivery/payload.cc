@@ -2,14 +2,38 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "common/status_macros.h"
 #include "server/config/topology.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/delivery/encoder_gate.h"
 #include "server/text/sample_fields.h"
 
 namespace ballast {
+
+void ImageCheckCache::Put(v1::Split split, uint64_t position,
+                          SampleCheck check) {
+  Shard& shard = shards_[split][position % kShards];
+  MutexLock lock(&shard.mutex);
+  const auto [known, added] =
+      shard.checks.insert_or_assign(position, std::move(check));
+  if (!added) return;
+  shard.positions.push_back(position);
+  if (shard.positions.size() <= kMaxCount / kShards) return;
+  shard.checks.erase(shard.positions.front());
+  shard.positions.pop_front();
+}
+
+std::optional<SampleCheck> ImageCheckCache::Get(v1::Split split,
+                                                uint64_t position) const {
+  const Shard& shard = shards_[split][position % kShards];
+  MutexLock lock(&shard.mutex);
+  const auto found = shard.checks.find(position);
+  if (found == shard.checks.end()) return std::nullopt;
+  return found->second;
+}
 
 namespace {
 
@@ -34,31 +58,37 @@ void ClearVisionPadding(const SampleRequest& request) {
   Clear(request.payload, end, request.payload.size());
 }
 
-LanguageArrays OpenLanguagePayload(const SampleRequest& request,
-                                   uint32_t position_axes, FieldCounts fields) {
-  const uint64_t tokens = request.record.tokens;
-  const LanguagePayload layout = LayOutLanguage(tokens, position_axes, fields);
-  const uint64_t column = tokens * sizeof(int32_t);
-  Clear(request.payload, layout.ids + column, layout.labels);
-  Clear(request.payload, layout.labels + column, layout.positions);
-  Clear(request.payload, layout.positions + column * position_axes,
-        layout.values);
-  const uint64_t values = fields.per_sample * sizeof(uint32_t);
-  Clear(request.payload, layout.values + values, layout.rows);
-  Clear(request.payload, layout.rows + column * fields.per_token,
-        request.payload.size());
-  const auto array = [&](uint64_t offset, uint64_t length) {
-    return absl::MakeSpan(
-        reinterpret_cast<int32_t*>(request.payload.data() + offset), length);
-  };
-  const auto numbers = [&](uint64_t offset, uint64_t length) {
-    return absl::MakeSpan(
-        reinterpret_cast<uint32_t*>(request.payload.data() + offset), length);
-  };
-  return {array(layout.ids, tokens), array(layout.labels, tokens),
-          array(layout.positions, tokens * position_axes),
-          numbers(layout.values, fields.per_sample),
-          numbers(layout.rows, tokens * fields.per_token)};
+std::vector<LanguageArrays> OpenLanguagePayload(const SampleRequest& request,
+                                                uint32_t position_axes,
+                                                FieldCounts fields) {
+  std::vector<LanguageArrays> all;
+  absl::Span<uint8_t> payload = request.payload;
+  const SampleRecord& record = request.record;
+  ForEachSequence(record.tokens, record.first_tokens, [&](uint32_t tokens) {
+    const LanguagePayload layout =
+        LayOutLanguage(tokens, position_axes, fields);
+    const uint64_t column = tokens * sizeof(int32_t);
+    Clear(payload, layout.ids + column, layout.labels);
+    Clear(payload, layout.labels + column, layout.positions);
+    Clear(payload, layout.positions + column * position_axes, layout.values);
+    const uint64_t values = fields.per_sample * sizeof(uint32_t);
+    Clear(payload, layout.values + values, layout.rows);
+    Clear(payload, layout.rows + column * fields.per_token, layout.bytes);
+    const auto array = [&](uint64_t offset, uint64_t length) {
+      return absl::MakeSpan(reinterpret_cast<int32_t*>(payload.data() + offset),
+                            length);
+    };
+    const auto numbers = [&](uint64_t offset, uint64_t length) {
+      return absl::MakeSpan(
+          reinterpret_cast<uint32_t*>(payload.data() + offset), length);
+    };
+    all.push_back({array(layout.ids, tokens), array(layout.labels, tokens),
+                   array(layout.positions, uint64_t{tokens} * position_axes),
+                   numbers(layout.values, fields.per_sample),
+                   numbers(layout.rows, uint64_t{tokens} * fields.per_token)});
+    payload.remove_prefix(layout.bytes);
+  });
+  return all;
 }
 
 FieldCounts CountFields(absl::Span<const FieldSpec> specs) {
@@ -101,40 +131,62 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
                            reader_->GetImages(request, sides));
   BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
                            reader_->GetVideos(request));
-  BALLAST_ASSIGN_OR_RETURN(const FaultOr<TextSample> text,
+  BALLAST_ASSIGN_OR_RETURN(const FaultOr<std::vector<TextSample>> texts,
                            Tokenize(request, *raw, images, videos));
-  if (!text.ok()) return text.fault();
-  if (instruments != nullptr) instruments->tokens.Add(text->ids.size());
-  const LanguageArrays arrays =
+  if (!texts.ok()) return texts.fault();
+  if (instruments != nullptr) instruments->tokens.Add(request.record.tokens);
+  const std::vector<LanguageArrays> all =
       OpenLanguagePayload(request, model_.position_axes(),
                           CountFields(GetFields(request.record.source)));
-  std::copy(text->ids.begin(), text->ids.end(), arrays.ids.begin());
-  std::copy(text->labels.begin(), text->labels.end(), arrays.labels.begin());
-  std::copy(text->field_values.begin(), text->field_values.end(),
-            arrays.values.begin());
-  std::copy(text->field_rows.begin(), text->field_rows.end(),
-            arrays.rows.begin());
-  const absl::Status placed = text_options_.text->Place(
-      text->ids, images, videos.grids, arrays.positions);
-  if (const auto fault = ToDataFault(placed)) return fault;
-  if (!placed.ok()) return placed;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const TextSample& text = (*texts)[i];
+    std::copy(text.ids.begin(), text.ids.end(), all[i].ids.begin());
+    std::copy(text.labels.begin(), text.labels.end(), all[i].labels.begin());
+    std::copy(text.field_values.begin(), text.field_values.end(),
+              all[i].values.begin());
+    std::copy(text.field_rows.begin(), text.field_rows.end(),
+              all[i].rows.begin());
+    const absl::Status placed = text_options_.text->Place(
+        text.ids, images, videos.grids, all[i].positions);
+    if (const auto fault = ToDataFault(placed)) return fault;
+    if (!placed.ok()) return placed;
+  }
   return std::nullopt;
 }
 
-absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
+absl::StatusOr<FaultOr<std::vector<TextSample>>> LanguageBuilder::Tokenize(
     const SampleRequest& request, const RawSample& raw,
     const SampleImages& images, const SampleVideoText& videos) const {
-  const TextForm form = GetForm(raw.text_format);
-  BALLAST_ASSIGN_OR_RETURN(
-      FaultOr<TextSample> text,
-      SeparateFault(
-          BuildText(raw.text, form, images, text_options_, videos.texts,
-                    GetTextFields(raw, GetFields(request.record.source)))));
-  if (!text.ok()) return text;
-  if (text->ids.size() != request.record.tokens) {
-    return CountDiffers("tokens", text->ids.size(), request.record.tokens);
+  using Texts = std::vector<TextSample>;
+  const TextFields fields =
+      GetTextFields(raw, GetFields(request.record.source));
+  const auto build = [&]() -> absl::StatusOr<Texts> {
+    if (raw.text_format == RawSample::TextFormat::kPair) {
+      const PairTexts pair = GetPairTexts(raw.text);
+      BALLAST_ASSIGN_OR_RETURN(
+          auto both,
+          BuildPair(pair.chosen, pair.rejected, images, text_options_, fields));
+      return Texts{std::move(both[0]), std::move(both[1])};
+    }
+    BALLAST_ASSIGN_OR_RETURN(
+        TextSample text, BuildText(raw.text, GetForm(raw.text_format), images,
+                                   text_options_, videos.texts, fields));
+    return Texts{std::move(text)};
+  };
+  BALLAST_ASSIGN_OR_RETURN(FaultOr<Texts> texts, SeparateFault(build()));
+  if (!texts.ok()) return texts;
+  const SampleRecord& record = request.record;
+  const bool is_pair = texts->size() == 2;
+  const size_t first = is_pair ? (*texts)[0].ids.size() : 0;
+  if (first != record.first_tokens) {
+    return CountDiffers("tokens of the chosen answer", first,
+                        record.first_tokens);
   }
-  return text;
+  const size_t tokens = first + texts->back().ids.size();
+  if (tokens != record.tokens) {
+    return CountDiffers("tokens", tokens, record.tokens);
+  }
+  return texts;
 }
 
 MediaChecks::MediaChecks(const v1::Config* config, const SampleReader* reader)

@@ -1,31 +1,67 @@
 #ifndef BALLAST_SERVER_DELIVERY_PAYLOAD_H_
 #define BALLAST_SERVER_DELIVERY_PAYLOAD_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/mutex.h"
 #include "proto/block/block_layout.h"
 #include "proto/config.pb.h"
 #include "proto/schedule/module.h"
+#include "proto/split.pb.h"
 #include "server/config/source_fields.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
-#include "server/delivery/image_check_cache.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
 #include "server/text/sample_text.h"
 
 namespace ballast {
 
+// The result of reading a sample's images.
+struct SampleCheck {
+  std::optional<DataFault> fault;  // nullopt if all are good
+
+  friend bool operator==(const SampleCheck&, const SampleCheck&) = default;
+};
+
+// Remembers, for the last kMaxCount positions of each split, whether their
+// images are good. If not, the sample's text is not supervised. Thread-safe;
+// threads at different positions rarely share a lock.
+class ImageCheckCache {
+ public:
+  static constexpr size_t kMaxCount = size_t{1} << 16;
+
+  // Replaces an earlier result.
+  void Put(v1::Split split, uint64_t position, SampleCheck check);
+  // nullopt if no result is remembered.
+  std::optional<SampleCheck> Get(v1::Split split, uint64_t position) const;
+
+ private:
+  static constexpr size_t kShards = 64;
+  struct Shard {
+    mutable Mutex mutex;
+    std::unordered_map<uint64_t, SampleCheck> checks ABSL_GUARDED_BY(mutex);
+    std::deque<uint64_t> positions ABSL_GUARDED_BY(mutex);  // oldest first
+  };
+  std::array<std::array<Shard, kShards>, v1::Split_ARRAYSIZE> shards_;
+};
+
 // Converts the corpus's text format to the text library's: neither library
 // knows the other.
 inline TextForm GetForm(RawSample::TextFormat format) {
   switch (format) {
     case RawSample::TextFormat::kConversation:
+    case RawSample::TextFormat::kPair:  // each of its two texts
       return TextForm::kConversation;
     case RawSample::TextFormat::kPlain:
       return TextForm::kDocument;
@@ -46,6 +82,7 @@ absl::Span<uint8_t> ImageData(const ImageRecord& image,
 // Zeroes the bytes between and after the images.
 void ClearVisionPadding(const SampleRequest& request);
 
+// The arrays of one sequence.
 struct LanguageArrays {
   absl::Span<int32_t> ids;        // [tokens]
   absl::Span<int32_t> labels;     // [tokens]
@@ -54,10 +91,11 @@ struct LanguageArrays {
   absl::Span<uint32_t> rows;      // [fields that a token has one of, tokens]
 };
 
-// Zeroes the bytes between and after the arrays. Returns the arrays.
-LanguageArrays OpenLanguagePayload(const SampleRequest& request,
-                                   uint32_t position_axes,
-                                   FieldCounts fields = {});
+// Zeroes the bytes between and after the arrays. Returns those of the sample's
+// sequence, or of its two.
+std::vector<LanguageArrays> OpenLanguagePayload(const SampleRequest& request,
+                                                uint32_t position_axes,
+                                                FieldCounts fields = {});
 
 // How many fields of each kind.
 FieldCounts CountFields(absl::Span<const FieldSpec> specs);
@@ -123,7 +161,8 @@ class LanguageBuilder {
   }
 
  private:
-  absl::StatusOr<FaultOr<TextSample>> Tokenize(
+  // The text of each of the sample's sequences.
+  absl::StatusOr<FaultOr<std::vector<TextSample>>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
       const SampleImages& images, const SampleVideoText& videos) const;
 

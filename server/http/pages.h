@@ -5,10 +5,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "proto/metrics_service.pb.h"
 #include "server/http/http_server.h"
 
 namespace ballast {
@@ -58,6 +60,9 @@ struct PageSources {
 };
 
 HttpServer::Handler MakePages(PageSources sources);
+
+// Formats `families` in Prometheus text format 0.0.4, by prometheus-cpp.
+std::string PrometheusText(const std::vector<v1::MetricFamily>& families);
 
 }  // namespace ballast
 

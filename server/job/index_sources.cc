@@ -23,6 +23,7 @@
 #include "server/corpus/check/index_check.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_builder.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
 #include "server/delivery/payload.h"
@@ -209,11 +210,23 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<VideoText> videos,
       MeasureVideos(sample, text.text->model(), &measured.placeholders));
+  const bool is_built_in =
+      !IsCheckpointTemplate(text.text->model().chat_template());
+  if (sample.text_format == RawSample::TextFormat::kPair) {
+    const PairTexts pair = GetPairTexts(sample.text);
+    measured.placeholders *= 2;
+    BALLAST_ASSIGN_OR_RETURN(
+        measured.text, MeasurePair(pair.chosen, pair.rejected, images, text,
+                                   GetTextFields(sample, fields)));
+    if (!is_built_in) return measured;
+    BALLAST_RETURN_IF_ERROR(CheckAllIsRead(pair.chosen));
+    BALLAST_RETURN_IF_ERROR(CheckAllIsRead(pair.rejected));
+    return measured;
+  }
   BALLAST_ASSIGN_OR_RETURN(measured.text,
                            MeasureText(sample.text, form, images, text, videos,
                                        GetTextFields(sample, fields)));
-  if (form == TextForm::kConversation &&
-      !IsCheckpointTemplate(text.text->model().chat_template())) {
+  if (form == TextForm::kConversation && is_built_in) {
     BALLAST_RETURN_IF_ERROR(CheckAllIsRead(sample.text));
   }
   return measured;
@@ -251,13 +264,15 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                   kTooLong);
   }
   return TextLengths{measured.text_tokens, measured.label_tokens,
-                     /*skip=*/false, measured.limited};
+                     /*skip=*/false, measured.limited,
+                     measured.first_text_tokens};
 }
 
 // Returns whether lengths measured under other bounds also hold under `text`.
 bool Hold(const TextLengths& lengths, const SampleImages& images,
           const TextOptions& text) {
-  return TextFits(lengths.text_tokens, images, text);
+  return TextFits(lengths.text_tokens, images, text,
+                  lengths.first_text_tokens != 0);
 }
 
 // Runs VerifyIndex and reports its progress like a build that reads `samples`
@@ -396,6 +411,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     index_options.accept = [](const IndexReport& report) {
       return CountTooLong(report) == 0;
     };
+    index_options.pairs = source.pairs();
     index_options.read_image_size = SizeReader(c.model());
     index_options.judge_image = GetJudge(c.model());
     if (GetVideoModel(c.model()).has_value()) {

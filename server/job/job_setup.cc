@@ -19,7 +19,6 @@
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
 #include "server/plan/plan_file.h"
-#include "server/plan/step_table.h"
 #include "server/recipe/recipe.h"
 #include "server/storage/storage.h"
 #include "server/text/model_tokenizer.h"
@@ -37,7 +36,8 @@ namespace {
 //   3: keys and parts that name different media, and two lists of turns
 //   4: preference pairs
 //   5: clips of sound
-constexpr int kConversationRules = 5;
+//   6: preference pairs of a source that says so
+constexpr int kConversationRules = 6;
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/text/template/jinja_template.h"
 #include "server/text/template/template_renderer.h"
 
@@ -53,16 +54,20 @@ std::unique_ptr<TemplateComparison> TemplateComparison::Create(
 }
 
 void TemplateComparison::Look(const RawSample& sample, size_t images) {
-  if (sample.text_format != RawSample::TextFormat::kConversation ||
+  const bool is_pair = sample.text_format == RawSample::TextFormat::kPair;
+  if ((sample.text_format != RawSample::TextFormat::kConversation &&
+       !is_pair) ||
       !sample.video_facts.empty() ||
       looked_at_.load(std::memory_order_relaxed) >= kMaxCount ||
       looked_at_.fetch_add(1) >= kMaxCount) {
     return;
   }
+  const std::string text =
+      is_pair ? GetPairTexts(sample.text).chosen : sample.text;
   const absl::StatusOr<std::string> built_in =
-      built_in_.WholeText(sample.text, images);
+      built_in_.WholeText(text, images);
   if (!built_in.ok()) return;
-  const absl::StatusOr<std::string> own = own_->WholeText(sample.text, images);
+  const absl::StatusOr<std::string> own = own_->WholeText(text, images);
   // What a process or a machine lacks says nothing of the template.
   if (!own.ok() && !IsDataFault(own.status())) return;
   std::string difference = own.ok() ? FirstDifference(*own, *built_in)

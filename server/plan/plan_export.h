@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
+#include "proto/schedule.pb.h"
 #include "server/corpus/parquet/plan_table.h"
 #include "server/schedule/scheduler.h"
 
@@ -64,6 +67,23 @@ class PlanRowWriter {
 absl::StatusOr<uint64_t> ExportPlan(const v1::Config& config,
                                     const Scheduler& scheduler, uint64_t first,
                                     uint64_t last, const std::string& path);
+
+// A setting or a source in which the schedules of two jobs differ.
+struct PlanDifference {
+  // The first step that it alters; of layout always 0.
+  uint64_t from_step = 0;
+  // Whether it alters which samples the steps of train have, or their content;
+  // else who reads and trains on them, or another split.
+  bool is_data = false;
+  std::string key;  // of Fingerprint.entries, without the step
+  std::optional<std::string> old_value;  // nullopt: absent
+  std::optional<std::string> new_value;
+};
+
+// Compares the fingerprints of two jobs, of train. Data come first, in the
+// order of steps, then by key. Pure.
+std::vector<PlanDifference> ComparePlans(const v1::Fingerprint& a,
+                                         const v1::Fingerprint& b);
 
 }  // namespace ballast
 

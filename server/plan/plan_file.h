@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/corpus/sample_source.h"
 #include "server/schedule/plan_rows.h"
@@ -36,6 +37,19 @@ struct PlanSource {
 //   that are not in order, or of different sizes in a step without packs.
 absl::StatusOr<std::unique_ptr<const PlanRows>> OpenPlanFile(
     const std::string& path, std::vector<PlanSource> sources);
+
+// Files of the starts of steps (server/schedule/token_steps.h), which save a
+// server the time of finding them at its start: the text BLLSTEPS, their number
+// and the XXH3-64 of what follows, and each start, as little-endian u64.
+
+// The starts in the file; none if there is no such file, or it is damaged.
+// Blocks on the disk.
+std::vector<uint64_t> LoadStepTable(const std::string& path);
+
+// Writes the file, beside `path` first. Blocks on the disk. Errors:
+// UNAVAILABLE.
+absl::Status SaveStepTable(const std::string& path,
+                           const std::vector<uint64_t>& starts);
 
 }  // namespace ballast
 

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule/schedule_table.h"
 #include "server/audio/indexed_clip.h"
 #include "server/config/topology.h"
@@ -109,6 +111,7 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   SampleSize size;
   size.label_tokens = sample.label_tokens;
   uint64_t tokens = sample.text_tokens;
+  uint64_t of_images = 0;
   const auto images = static_cast<uint32_t>(sample.images.size());
   size.videos = static_cast<uint32_t>(sample.videos.size());
   size.images = images + size.videos;
@@ -128,7 +131,7 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
     const ImageSize& image = sample.images[i];
     BALLAST_ASSIGN_OR_RETURN(const ModelImages::Share share,
                              model.Add(sample_images, i, &size.grids));
-    tokens += share.placeholders;
+    of_images += share.placeholders;
     uint32_t bytes = sample.encoded_bytes(i);
     if (bytes != 0 && share.crops != 1 && model.recipe() == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -161,12 +164,26 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                              AddClip(clip, model, &size));
     tokens += placeholders;
   }
+  tokens += of_images;
+  if (sample.first_text_tokens != 0) {
+    // Not more than `tokens`, whose size is checked.
+    size.first_tokens =
+        static_cast<uint32_t>(sample.first_text_tokens + of_images);
+    tokens += of_images;
+  }
   if (tokens > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("sample has ", tokens, " tokens; wanted at most 2^32-1"));
   }
   size.tokens = static_cast<uint32_t>(tokens);
   return size;
+}
+
+uint64_t PaddedTokens(const SampleSize& size, uint32_t align) {
+  uint64_t padded = 0;
+  ForEachSequence(size.tokens, size.first_tokens,
+                  [&](uint32_t tokens) { padded += AlignUp(tokens, align); });
+  return padded;
 }
 
 bool HasMedia(const SampleSize& size, Media media) {
@@ -214,8 +231,12 @@ std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost) {
 double SampleCost(const SampleSize& size, const ModuleCost& cost) {
   switch (cost.media) {
     case Media::kText: {
-      const double n = size.tokens;
-      return cost.linear * n + cost.quadratic * n * n;
+      double sum = cost.linear * static_cast<double>(size.tokens);
+      ForEachSequence(size.tokens, size.first_tokens, [&](uint32_t tokens) {
+        const double m = tokens;
+        sum += cost.quadratic * m * m;
+      });
+      return sum;
     }
     case Media::kImages:
       return ImageCost(size, cost);

@@ -26,6 +26,8 @@ struct SampleSize {
   uint64_t patches = 0;
   uint32_t tokens = 0;  // real tokens, image placeholders included
   uint32_t label_tokens = 0;
+  // Of `tokens`, those of the first of two sequences; 0: it is one.
+  uint32_t first_tokens = 0;
   std::vector<ImageGrid> grids;  // one for each crop
   // For each crop: the length of its image's file if it passes through encoded,
   // else 0. An image may pass through if both the index
@@ -57,6 +59,9 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const SampleImages& images,
                                          const ModelImages& model);
 
+// The sample's tokens with each sequence padded to a multiple of `align`.
+uint64_t PaddedTokens(const SampleSize& size, uint32_t align);
+
 // Whether the sample has something for a module that takes `media`.
 bool HasMedia(const SampleSize& size, Media media);
 
@@ -77,7 +82,8 @@ std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost);
 //           sample, m = patches of the crop, since towers attend within one; a
 //           video counts its temporal patches as crops
 //   sound   the same, n = frames of the sample, m = frames of a clip
-//   text    linear*n + quadratic*n*n; n = tokens
+//   text    linear*n + sum over sequences of quadratic*m*m; n = tokens of the
+//           sample, m = tokens of the sequence
 // evaluated in that order in IEEE doubles, so every machine gets the same cost.
 double SampleCost(const SampleSize& size, const ModuleCost& cost);
 

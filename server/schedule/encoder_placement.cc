@@ -561,13 +561,17 @@ std::vector<uint32_t> PlaceEncoder(const std::vector<EncoderSample>& samples,
 
 MovedTokens CountMovedTokens(const std::vector<EncoderSample>& samples,
                              const std::vector<uint32_t>& owners,
-                             const ServerOfRank& server_of_rank) {
+                             const ServerOfRank& servers_of_homes,
+                             const ServerOfRank& servers_of_owners,
+                             bool together) {
   MovedTokens moved;
   for (size_t i = 0; i < samples.size(); ++i) {
-    if (owners[i] == samples[i].home) continue;
-    (ShareServer(server_of_rank, samples[i].home, owners[i])
-         ? moved.within_servers
-         : moved.between_servers) += samples[i].tokens;
+    const uint32_t home = samples[i].home;
+    if (together && owners[i] == home) continue;
+    const bool within = servers_of_homes.empty() ||
+                        servers_of_homes[home] == servers_of_owners[owners[i]];
+    (within ? moved.within_servers : moved.between_servers) +=
+        samples[i].tokens;
   }
   return moved;
 }

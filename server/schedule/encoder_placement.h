@@ -24,13 +24,15 @@ int64_t SharedBound(const std::vector<int64_t>& costs, uint32_t ranks,
 struct EncoderSample {
   int64_t cost = 0;    // for the encoder, in fixed point (FixedPoint)
   int64_t tokens = 0;  // placeholder tokens, one embedding each
-  uint32_t home = 0;   // the sample's language owner
+  // The sample's language owner; with modules on ranks of their own an
+  // encoder's rank near it, where the search begins.
+  uint32_t home = 0;
 };
 
-// The ranks of an encoder and of language: rank r of both is the same process.
+// The ranks of an encoder.
 struct EncoderRanks {
   uint32_t count = 1;
-  ServerOfRank server_of_rank;  // of the encoder; empty: one server
+  ServerOfRank server_of_rank;  // empty: one server
   // Loads that exceed the mean by at most this fraction are even enough
   // (balance.skip_below).
   double skip_below = 0;
@@ -55,14 +57,19 @@ struct EncoderRanks {
 std::vector<uint32_t> PlaceEncoder(const std::vector<EncoderSample>& samples,
                                    const EncoderRanks& ranks);
 
-// Tokens whose owner is not their home, by whether one server reads for both.
+// Tokens that move, by whether one server reads for both ranks.
 struct MovedTokens {
   uint64_t within_servers = 0;
   uint64_t between_servers = 0;
 };
+// Where the tokens move between which language's ranks, `home` of each sample,
+// and the encoder's are. `together`: rank r of both is the same process, so
+// that tokens whose owner is their home stay.
 MovedTokens CountMovedTokens(const std::vector<EncoderSample>& samples,
                              const std::vector<uint32_t>& owners,
-                             const ServerOfRank& server_of_rank);
+                             const ServerOfRank& servers_of_homes,
+                             const ServerOfRank& servers_of_owners,
+                             bool together);
 
 }  // namespace ballast
 

@@ -22,6 +22,7 @@ struct Lengths {
   std::vector<uint32_t> sources;
   std::vector<const SourceIndex*> indexes;
   ModelImages images;
+  uint32_t align = 1;  // packs count padding, too
 
   // Sets the lengths of the samples from position `first` on.
   absl::Status Get(uint64_t first, absl::Span<uint32_t> lengths) const {
@@ -83,7 +84,7 @@ struct Lengths {
           const SampleSize size,
           MeasureSample(indexed, Images(sample, GetSides(indexed.images)),
                         images));
-      return size.tokens;
+      return static_cast<uint32_t>(PaddedTokens(size, align));
     }();
     if (tokens.ok()) return tokens;
     return Annotate(tokens.status(),
@@ -91,6 +92,16 @@ struct Lengths {
                                  ":", sample.ordinal));
   }
 };
+
+StepFill GetFill(const v1::Config& config) {
+  StepFill fill;
+  fill.tokens = config.batch().tokens();
+  fill.unit = StepUnit(config);
+  fill.packs = config.batch().packs();
+  fill.pack_tokens = config.batch().pack_tokens();
+  if (fill.packs > 0) fill.align = PackAlign(config, v1::MODULE_LANGUAGE);
+  return fill;
+}
 
 // Reads the lengths in tokens of samples in `order` from their indexes.
 TokenSteps::GetLengths LengthsInOrder(const v1::Config& config,
@@ -100,7 +111,7 @@ TokenSteps::GetLengths LengthsInOrder(const v1::Config& config,
                                       ModelImages images) {
   const auto all = std::make_shared<const Lengths>(
       Lengths{config, std::move(order), std::move(sources), std::move(indexes),
-              std::move(images)});
+              std::move(images), GetFill(config).align});
   return [all](uint64_t first, absl::Span<uint32_t> lengths) -> absl::Status {
     // Below this a thread costs more than it saves.
     constexpr uint64_t kLeast = 16384;
@@ -132,16 +143,6 @@ constexpr char kStepRules[] = "steps-1";
 // the time of finding a step that no training reaches.
 constexpr uint32_t kMaxEpochs = 1024;
 constexpr uint64_t kMinPositions = uint64_t{1} << 30;
-
-StepFill GetFill(const v1::Config& config) {
-  StepFill fill;
-  fill.tokens = config.batch().tokens();
-  fill.unit = StepUnit(config);
-  fill.packs = config.batch().packs();
-  fill.pack_tokens = config.batch().pack_tokens();
-  if (fill.packs > 0) fill.align = PackAlign(config, v1::MODULE_LANGUAGE);
-  return fill;
-}
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "proto/block/block_layout.h"
 #include "server/schedule/encoder_placement.h"
 
 namespace ballast {
@@ -65,12 +66,19 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
                                 sample.size.clip_rows.end());
   out->mutable_clip_frames()->Add(sample.size.clip_frames.begin(),
                                   sample.size.clip_frames.end());
-  const uint64_t tokens = sample.size.tokens;
+  // One entry for each sample, once one is a preference pair.
+  if (sample.size.first_tokens != 0 || !out->first_tokens().empty()) {
+    out->mutable_first_tokens()->Resize(out->position_size(), 0);
+    out->set_first_tokens(out->position_size() - 1, sample.size.first_tokens);
+  }
   out->add_tokens(sample.size.tokens);
   out->add_label_tokens(sample.size.label_tokens);
   v1::Totals& totals = *out->mutable_totals();
-  totals.set_tokens(totals.tokens() + tokens);
-  totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
+  totals.set_tokens(totals.tokens() + sample.size.tokens);
+  ForEachSequence(
+      sample.size.tokens, sample.size.first_tokens, [&](uint64_t tokens) {
+        totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
+      });
   totals.set_label_tokens(totals.label_tokens() + sample.size.label_tokens);
   totals.set_patches(totals.patches() + sample.size.patches);
   totals.set_images(totals.images() + sample.size.images - sample.size.videos);
@@ -111,8 +119,8 @@ std::vector<PlacedSample> PlaceSamples(const Ownership& ownership,
 void AddModule(const std::vector<ScheduledSample>& samples,
                const std::vector<PlacedSample>& placed,
                const MicroBatchShape& shape, const ModuleRanks& ranks,
-               const Ownership::OfModule& owned, v1::MicroBatchSchedule* out) {
-  const uint32_t groups_per_rank = shape.grid / ranks.dp;
+               const Ownership& ownership, const Ownership::OfModule& owned,
+               v1::MicroBatchSchedule* out) {
   const ModuleCost& coefficients = FindCost(ranks.module, shape);
   // The rank of each sample, if the module's owners are chosen separately.
   std::vector<uint32_t> rank_of(owned.groups.empty() ? 0 : samples.size());
@@ -126,7 +134,8 @@ void AddModule(const std::vector<ScheduledSample>& samples,
     const double cost = SampleCost(samples[each.sample].size, coefficients);
     const uint32_t reader = GetReader(each.sample, ranks, shape);
     const uint32_t owner =
-        rank_of.empty() ? each.group / groups_per_rank : rank_of[each.sample];
+        rank_of.empty() ? each.group / (ownership.groups.size() / ranks.dp)
+                        : rank_of[each.sample];
     module.add_cost(cost);
     module.add_reader(reader);
     module.add_owner(owner);
@@ -140,13 +149,15 @@ void AddModule(const std::vector<ScheduledSample>& samples,
 }
 
 // Counts the embeddings that move from all encoders, with balance.placement
-// `split`. A sample's home is its language owner, which its group names.
+// `split`. A sample's home is its language owner.
 void CountEmbeddings(const std::vector<ScheduledSample>& samples,
                      const std::vector<PlacedSample>& placed,
                      const MicroBatchShape& shape,
                      v1::MicroBatchSchedule* out) {
   v1::EmbeddingsMoved& total =
       *out->mutable_totals()->mutable_embeddings_moved();
+  const v1::ModuleSchedule& language = *FindModule(*out, v1::MODULE_LANGUAGE);
+  const ServerOfRank& homes = GetLanguage(shape).server_of_rank;
   for (size_t m = 0; m < shape.modules.size(); ++m) {
     const ModuleRanks& ranks = shape.modules[m];
     if (ranks.media == Media::kText) continue;
@@ -155,11 +166,11 @@ void CountEmbeddings(const std::vector<ScheduledSample>& samples,
     for (size_t k = 0; k < placed.size(); ++k) {
       const SampleSize& size = samples[placed[k].sample].size;
       moved.push_back(
-          {0, EmbeddingTokens(size, ranks.media, shape), placed[k].group});
+          {0, EmbeddingTokens(size, ranks.media, shape), language.owner(k)});
       owners.push_back(out->modules(m).owner(k));
     }
-    const MovedTokens tokens =
-        CountMovedTokens(moved, owners, ranks.server_of_rank);
+    const MovedTokens tokens = CountMovedTokens(
+        moved, owners, homes, ranks.server_of_rank, shape.colocated);
     total.set_tokens_within_servers(total.tokens_within_servers() +
                                     tokens.within_servers);
     total.set_tokens_between_servers(total.tokens_between_servers() +
@@ -200,8 +211,8 @@ v1::MicroBatchSchedule MakeMicroBatch(
     out.add_place(each.place);
   }
   for (size_t m = 0; m < shape.modules.size(); ++m) {
-    AddModule(samples, placed, shape, shape.modules[m], ownership.modules[m],
-              &out);
+    AddModule(samples, placed, shape, shape.modules[m], ownership,
+              ownership.modules[m], &out);
   }
   if (shape.balance.placement() == v1::Balance::PLACEMENT_SPLIT) {
     CountEmbeddings(samples, placed, shape, &out);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/cost_model.h"
@@ -19,7 +18,7 @@ namespace {
 
 // The window's groups as read: equal ranges of positions.
 Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
-  const uint32_t per_group = shape.micro_batch / shape.grid;
+  const uint32_t per_group = shape.micro_batch / BalancedGroups(shape);
   Groups groups(samples / per_group);
   for (uint32_t i = 0; i < samples; ++i) groups[i / per_group].push_back(i);
   return groups;
@@ -42,6 +41,7 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
     }
     PayloadRow row = {sample.size.tokens, heights, widths, {}};
     row.clip_rows = sample.size.clip_rows;
+    row.first_tokens = sample.size.first_tokens;
     bytes.push_back(PayloadBytes(row, media, geometry));
   }
   return bytes;
@@ -120,8 +120,10 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
   std::vector<ModuleShards> shards;
   for (const ModuleRanks& ranks : shape.modules) {
     // With split placement most images stay with their text, and their pixels
-    // are far larger than the text.
-    if (IsSplit(shape) && ranks.media == Media::kText) continue;
+    // are far larger than the text. On ranks of its own, only text counts.
+    if (IsSplit(shape) && (ranks.media == Media::kText) != IsApart(shape)) {
+      continue;
+    }
     shards.push_back(MakeShard(samples, shape, ranks));
   }
   return NumberGroups(std::move(groups), samples.size() / shape.micro_batch,
@@ -163,25 +165,43 @@ void AlignEncoders(const std::vector<double>& costs,
   }
 }
 
+// Where an encoder's placement begins with a sample that `reader` reads and
+// language rank `owner` trains on, if the modules are split apart: a rank at
+// the owner's server, the reader if it is one or if there is none.
+uint32_t FindHome(uint32_t reader, uint32_t owner, const ModuleRanks& encoder,
+                  const ServerOfRank& language) {
+  const ServerOfRank& servers = encoder.server_of_rank;
+  if (servers.empty() || servers[reader] == language[owner]) return reader;
+  std::vector<uint32_t> near;
+  for (uint32_t r = 0; r < servers.size(); ++r) {
+    if (servers[r] == language[owner]) near.push_back(r);
+  }
+  return near.empty() ? reader : near[reader % near.size()];
+}
+
 // Chooses an encoder's owners in one micro-batch, given its language owners.
-// Rank r of both modules is the same process. Samples without media for it stay
-// with their language owners. Both modules have `grid` ranks.
+// Rank r of both modules is the same process, unless they are split apart.
+// Samples without media for it stay with their language owners, or readers.
 Ownership::OfModule PlaceOnRanks(const std::vector<ScheduledSample>& samples,
                                  const Groups& language,
                                  const ModuleRanks& encoder,
                                  const MicroBatchShape& shape) {
   const ModuleCost& cost = FindCost(encoder.module, shape);
   Ownership::OfModule placement;
-  const auto ranks = static_cast<uint32_t>(language.size());
-  placement.groups.assign(ranks, {});
+  const ModuleRanks& text = GetLanguage(shape);
+  placement.groups.assign(encoder.dp, {});
   // Samples are read in order, as they are in memory.
   constexpr uint32_t kElsewhere = std::numeric_limits<uint32_t>::max();
   std::vector<uint32_t> homes(samples.size(), kElsewhere);
   size_t count = 0;
-  for (uint32_t r = 0; r < ranks; ++r) {
-    for (const uint32_t i : language[r]) homes[i] = r;
-    placement.groups[r].reserve(language[r].size() + 2);
-    count += language[r].size();
+  for (uint32_t g = 0; g < language.size(); ++g) {
+    const uint32_t owner = g / (language.size() / text.dp);
+    for (const uint32_t i : language[g]) {
+      homes[i] = !IsApart(shape) ? owner
+                                 : FindHome(GetReader(i, encoder, shape), owner,
+                                            encoder, text.server_of_rank);
+    }
+    count += language[g].size();
   }
   std::vector<uint32_t> indexes;  // into `samples`, where they have media
   std::vector<double> costs;
@@ -205,7 +225,7 @@ Ownership::OfModule PlaceOnRanks(const std::vector<ScheduledSample>& samples,
       FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));
   for (size_t k = 0; k < placed.size(); ++k) placed[k].cost = fixed[k];
   EncoderRanks wanted;
-  wanted.count = ranks;
+  wanted.count = encoder.dp;
   wanted.server_of_rank = encoder.server_of_rank;
   wanted.skip_below = shape.balance.skip_below();
   wanted.align = shape.balance.align_images();
@@ -251,7 +271,7 @@ absl::StatusOr<std::vector<uint32_t>> PaddedLengths(
   std::vector<uint32_t> lengths;
   lengths.reserve(samples.size());
   for (const ScheduledSample& sample : samples) {
-    const uint64_t length = AlignUp(sample.size.tokens, packs.align);
+    const uint64_t length = PaddedTokens(sample.size, packs.align);
     if (length > packs.capacity) {
       return absl::InvalidArgumentError(absl::StrCat(
           "position ", sample.position, " has ", length,
@@ -269,6 +289,20 @@ absl::StatusOr<std::vector<uint32_t>> PaddedLengths(
 bool IsSplit(const MicroBatchShape& shape) {
   return shape.balance.placement() == v1::Balance::PLACEMENT_SPLIT &&
          shape.balance.delivery() != v1::DELIVERY_OFF;
+}
+
+bool IsApart(const MicroBatchShape& shape) {
+  return IsSplit(shape) && !shape.colocated;
+}
+
+const ModuleRanks& GetLanguage(const MicroBatchShape& shape) {
+  return *std::find_if(
+      shape.modules.begin(), shape.modules.end(),
+      [](const ModuleRanks& ranks) { return IsLanguage(ranks.module); });
+}
+
+uint32_t BalancedGroups(const MicroBatchShape& shape) {
+  return IsApart(shape) ? GetLanguage(shape).dp : shape.grid;
 }
 
 int64_t EmbeddingTokens(const SampleSize& size, Media media,
@@ -298,6 +332,7 @@ std::vector<ModuleShards> MakeShards(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
   std::vector<ModuleShards> shards;
   for (const ModuleRanks& ranks : shape.modules) {
+    if (IsApart(shape) && IsEncoder(ranks.module)) continue;
     shards.push_back(MakeShard(samples, shape, ranks));
   }
   return shards;
@@ -313,11 +348,11 @@ absl::StatusOr<std::vector<Ownership>> AssignOwners(
   BALLAST_ASSIGN_OR_RETURN(Groups groups, WindowGroups(samples, costs, shape));
   const MediaOfModules media = FindMediaOfModules(samples, shape);
   std::vector<Ownership> owners;
-  for (auto first = groups.begin(); first != groups.end();
-       first += shape.grid) {
+  const uint32_t together = BalancedGroups(shape);
+  for (auto first = groups.begin(); first != groups.end(); first += together) {
     Ownership& ownership = owners.emplace_back();
     ownership.groups.assign(std::make_move_iterator(first),
-                            std::make_move_iterator(first + shape.grid));
+                            std::make_move_iterator(first + together));
     ownership.modules.resize(shape.modules.size());
     if (IsSplit(shape)) {
       SplitOwners(samples, shape, &ownership);

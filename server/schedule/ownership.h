@@ -32,6 +32,7 @@ struct MicroBatchShape {
   v1::Balance balance;               // without costs
   BlockGeometry geometry;
   uint32_t patches_a_token = 4;  // model.merge squared
+  bool colocated = true;         // topology.colocated
 };
 
 // The module's coefficients; zeros if the shape has none for it.
@@ -43,7 +44,8 @@ const ModuleCost& FindCost(v1::Module module, const MicroBatchShape& shape);
 uint32_t GetReader(uint32_t index, const ModuleRanks& ranks,
                    const MicroBatchShape& shape);
 
-// The shards that each module's ranks read of the samples, for NumberGroups.
+// The shards that each module's ranks read of the samples, for NumberGroups;
+// language's alone if the modules are split apart.
 std::vector<ModuleShards> MakeShards(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);
 
@@ -56,8 +58,9 @@ struct Ownership {
     // Only for an encoder: ranks that must add a dummy (sample_finder.h).
     std::vector<uint32_t> dummy_ranks;
   };
-  // `grid` groups of indexes into the samples; rank r of a module with dp d
-  // owns groups [r*grid/d, (r+1)*grid/d), unless the module has its own.
+  // n groups of indexes into the samples; rank r of a module with dp d owns
+  // groups [r*n/d, (r+1)*n/d), unless the module has its own. n is the grid,
+  // or BalancedGroups.
   Groups groups;
   std::vector<OfModule> modules;  // as MicroBatchShape::modules
 };
@@ -73,7 +76,8 @@ struct Ownership {
 //  - balance.align_images is then enforced in each micro-batch.
 //  - With balance.placement `split`, the above balances language alone, leaves
 //    it as read if it is even already, and the encoders' owners are then chosen
-//    in each micro-batch (encoder_placement.h).
+//    in each micro-batch (encoder_placement.h). Modules that are split apart
+//    are each divided among their own ranks alone.
 // Errors: INVALID_ARGUMENT (as the balancer).
 absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);
@@ -119,6 +123,17 @@ absl::StatusOr<std::vector<Ownership>> AssignGivenPacks(
 // Whether encoders' owners are chosen separately from language's:
 // balance.placement is `split`, and the delivery lets samples move.
 bool IsSplit(const MicroBatchShape& shape);
+
+// Whether, in addition, the modules have ranks of their own
+// (topology.colocated false), so that every embedding moves.
+bool IsApart(const MicroBatchShape& shape);
+
+// Language's ranks, which a job with split placement has.
+const ModuleRanks& GetLanguage(const MicroBatchShape& shape);
+
+// The number of groups that AssignOwners makes of a micro-batch: the grid, or
+// language's ranks if the modules are split apart.
+uint32_t BalancedGroups(const MicroBatchShape& shape);
 
 // Embeddings that an encoder of `media` makes of a sample: one for each of its
 // placeholder tokens.

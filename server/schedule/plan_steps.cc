@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
@@ -85,7 +84,7 @@ absl::Status CheckPacks(const v1::Config& config,
                       absl::StrCat("order.plan: row ", first_row + i));
     }
     uint64_t& held = tokens[rows[i].pack];
-    held += AlignUp(size->tokens, packs.align);
+    held += PaddedTokens(*size, packs.align);
     if (held <= packs.capacity) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("order.plan: row ", first_row + i,

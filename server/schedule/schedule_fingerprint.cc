@@ -168,7 +168,7 @@ void AddChanges(const v1::Config& config,
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
     v1::Split split, const std::vector<BatchSize>& sizes, const PlanRows* plan,
-    int text_version) {
+    const ReleaseRules& rules) {
   KeyValues entries;
   for (const v1::Split each : GetSplits(config)) {
     if (const v1::Batch::Sizes* own = OwnSizes(config.batch(), each)) {
@@ -236,8 +236,13 @@ v1::Fingerprint ScheduleFingerprint(
   // Servers must make the same tokens of a text. A checkpoint resumes under
   // other rules where the lengths, which the index's digest covers, are equal:
   // new rules mostly concern other settings.
-  if (text_version > kUntoldTextVersion) {
-    entries["delivery.text_rules"] = absl::StrCat(text_version);
+  if (rules.text > kUntoldTextVersion) {
+    entries["delivery.text_rules"] = absl::StrCat(rules.text);
+  }
+  // Servers must decode the same pixels and samples, and FFmpeg's releases
+  // differ in how they round. A checkpoint resumes with another.
+  if (!rules.ffmpeg.empty() && (HaveVideos(indexes) || HaveSound(indexes))) {
+    entries["delivery.ffmpeg"] = rules.ffmpeg;
   }
   AddChanges(config, indexes, sizes, &entries);
   if (plan != nullptr) {

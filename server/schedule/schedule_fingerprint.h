@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_SCHEDULE_SCHEDULE_FINGERPRINT_H_
 #define BALLAST_SERVER_SCHEDULE_SCHEDULE_FINGERPRINT_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -10,6 +11,7 @@
 #include "server/corpus/index/source_index.h"
 #include "server/schedule/plan_rows.h"
 #include "server/text/text_token.h"
+#include "server/video/decoder/ffmpeg_version.h"
 
 namespace ballast {
 
@@ -29,6 +31,13 @@ bool HaveSound(const std::vector<const SourceIndex*>& indexes);
 absl::Status CheckSound(const std::vector<const SourceIndex*>& indexes,
                         const v1::Config& config);
 
+// What this release makes of the same data; tests give others. Without `ffmpeg`
+// it is left out, as releases before 1.0 did.
+struct ReleaseRules {
+  int text = kTextVersion;
+  std::string ffmpeg = kFfmpegVersion;
+};
+
 // Makes the fingerprint of everything that the schedules of all splits depend
 // on, and the fingerprint of the data of `split` alone
 // (proto/schedule/fingerprint.h), so that a split that is added later changes
@@ -36,18 +45,17 @@ absl::Status CheckSound(const std::vector<const SourceIndex*>& indexes,
 // index digest), order, model, batch (with the changes of both under the first
 // step that they alter), dp sizes, which ranks share a server, balance,
 // packing, where images are decoded, which files have been checked, whether
-// the job keeps revisions (serve.revisions), and `text_version`, which differs
-// from this release's in tests alone. It leaves out paths, addresses, the rest
-// of `serve`, `security`, and which of the reordering deliveries is used, since
-// none of these changes which rank trains on which sample. `sizes` are
-// BatchSizes of `config`. `config.model.tokenizer` holds the tokenizer's digest
-// (Tokenizer::digest), since its path does not identify it. `plan`, unless it
-// is null, are the rows of order.plan, whose content counts from their first
-// step on.
+// the job keeps revisions (serve.revisions), and `rules`. It leaves out paths,
+// addresses, the rest of `serve`, `security`, and which of the reordering
+// deliveries is used, since none of these changes which rank trains on which
+// sample. `sizes` are BatchSizes of `config`. `config.model.tokenizer` holds
+// the tokenizer's digest (Tokenizer::digest), since its path does not identify
+// it. `plan`, unless it is null, are the rows of order.plan, whose content
+// counts from their first step on.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
     v1::Split split, const std::vector<BatchSize>& sizes,
-    const PlanRows* plan = nullptr, int text_version = kTextVersion);
+    const PlanRows* plan = nullptr, const ReleaseRules& rules = {});
 
 }  // namespace ballast
 

@@ -444,6 +444,7 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   MicroBatchShape shape;
   shape.micro_batch = config.batch().micro();
   shape.grid = Grid(config.topology());
+  shape.colocated = config.topology().colocated();
   shape.balance = config.balance();
   // The shape is copied for every step.
   shape.balance.clear_cost_changes();

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/delivery/revised_builder.h"
+#include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
-#include "server/service/revised_job.h"
+#include "server/service/revision_member.h"
 
 namespace ballast {
 

@@ -14,16 +14,42 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/channel_security.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "proto/revision_service.grpc.pb.h"
 #include "proto/revision_service.pb.h"
 #include "server/delivery/step_gate.h"
-#include "server/service/revised_job.h"
 #include "server/service/revision_member.h"
-#include "server/service/revision_peers.h"
-#include "server/service/revision_store.h"
 
 namespace ballast {
+
+// Interface to the RevisionService of the job's other servers. Thread-safe.
+class RevisionPeers {
+ public:
+  virtual ~RevisionPeers() = default;
+  // Both block for `patience` at most. Errors: as the call.
+  virtual absl::StatusOr<v1::GetRevisionsResponse> GetRevisions(
+      const std::string& address, const v1::GetRevisionsRequest& request,
+      absl::Duration patience) = 0;
+  virtual absl::StatusOr<v1::AgreeResponse> Agree(
+      const std::string& address, const v1::AgreeRequest& request,
+      absl::Duration patience) = 0;
+  // Ends the calls in progress, and every later one, with CANCELLED.
+  virtual void Cancel() = 0;
+};
+
+// Asks all of `addresses` at once, and calls `each` with every answer, one at a
+// time. Blocks for `patience` for every 16 of them at most. Returns the first
+// error, of a call or of `each`, in the order of `addresses`, with the address.
+absl::Status AskAll(
+    RevisionPeers* peers, const std::vector<std::string>& addresses,
+    const v1::AgreeRequest& request, absl::Duration patience,
+    const std::function<absl::Status(const std::string& address,
+                                     const v1::AgreeResponse& answer)>& each);
+
+// Makes calls over gRPC, secured by `security`.
+std::unique_ptr<RevisionPeers> MakeGrpcRevisionPeers(ChannelSecurity security);
 
 // Keeps and changes the revisions of the job at one server: the calls and the
 // thread around RevisionMember. Thread-safe.
@@ -112,6 +138,33 @@ class RevisionKeeper {
   Clock* clock_ = nullptr;
   std::unique_ptr<Ticker> ticker_;
   std::thread thread_;
+};
+
+// Implements proto/revision_service.proto. `keeper` is null in a server without
+// serve.revisions. Must outlive the gRPC server.
+class RevisionServiceImpl final : public v1::RevisionService::CallbackService {
+ public:
+  RevisionServiceImpl(std::string name, std::string decider,
+                      RevisionKeeper* keeper)
+      : name_(std::move(name)), decider_(std::move(decider)), keeper_(keeper) {}
+
+  grpc::ServerUnaryReactor* GetRevisions(
+      grpc::CallbackServerContext* context,
+      const v1::GetRevisionsRequest* request,
+      v1::GetRevisionsResponse* response) override;
+  grpc::ServerUnaryReactor* Change(grpc::CallbackServerContext* context,
+                                   const v1::ChangeRequest* request,
+                                   v1::ChangeResponse* response) override;
+  grpc::ServerUnaryReactor* Agree(grpc::CallbackServerContext* context,
+                                  const v1::AgreeRequest* request,
+                                  v1::AgreeResponse* response) override;
+
+ private:
+  absl::Status CheckKeeps() const;
+
+  const std::string name_;
+  const std::string decider_;
+  RevisionKeeper* const keeper_;
 };
 
 }  // namespace ballast

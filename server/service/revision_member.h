@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_SERVICE_REVISION_MEMBER_H_
 #define BALLAST_SERVER_SERVICE_REVISION_MEMBER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,11 +15,76 @@
 #include "common/mutex.h"
 #include "proto/revision_service.pb.h"
 #include "server/delivery/step_gate.h"
-#include "server/service/revised_job.h"
+#include "server/schedule/revised_scheduler.h"
 #include "server/service/revision_agreement.h"
-#include "server/service/revision_store.h"
 
 namespace ballast {
+
+// Interface to the opened jobs of all revisions: what a server serves its steps
+// from. They stay open until the end, since a rank may resume at any step.
+// Thread-compatible; scheduler() is thread-safe.
+class RevisedJob {
+ public:
+  virtual ~RevisedJob() = default;
+
+  // A revision that this server can serve.
+  struct Candidate {
+    virtual ~Candidate() = default;
+
+    uint64_t first_step = 0;
+    std::string config;
+    std::string fingerprint;
+    std::vector<std::string> differences;  // ListDifferences
+    std::vector<std::string> notes;        // ListUntaken
+  };
+
+  // Composes the revision of `config`, the text of a file, after the last one,
+  // and opens it; changes nothing. Blocks on the disk. Errors: as the job's.
+  virtual absl::StatusOr<std::unique_ptr<Candidate>> Open(
+      const std::string& config, uint64_t first_step) const = 0;
+
+  // Serves the steps from its first one on by `candidate`, which Open returned
+  // and which follows the last one.
+  virtual void Apply(std::unique_ptr<Candidate> candidate) = 0;
+
+  virtual size_t revisions() const = 0;
+
+  RevisedScheduler* scheduler() { return &scheduler_; }
+  const std::string& fingerprint() const {
+    return scheduler_.fingerprint().hash();
+  }
+
+ protected:
+  // `own` is the scheduler of the job's own configuration, not owned; it
+  // outlives this.
+  explicit RevisedJob(const Scheduler* own) : scheduler_(own) {}
+
+  RevisedScheduler scheduler_;
+};
+
+// Interface to the disk that keeps a server's RevisionBook. All functions block
+// on it. Thread-compatible.
+class RevisionStore {
+ public:
+  virtual ~RevisionStore() = default;
+
+  // Reads the book. One that is missing is an empty book with a new random
+  // name, which is not written yet; it is complete if `alone`, where no other
+  // server could know more. `job` is the fingerprint of the job's own
+  // configuration, `server` this server's name. Errors: FAILED_PRECONDITION
+  // (the book is of another job or server), DATA_LOSS (it is damaged); as
+  // ReadSmallFile.
+  virtual absl::StatusOr<v1::RevisionBook> Read(const std::string& job,
+                                                const std::string& server,
+                                                bool alone) const = 0;
+
+  // Replaces the book, so that a crash leaves the one before or this one. After
+  // an error it may be either.
+  virtual absl::Status Write(const v1::RevisionBook& book) = 0;
+};
+
+// The file serve.revisions: a book as protobuf's text.
+std::unique_ptr<RevisionStore> MakeFileRevisionStore(std::string path);
 
 // One server's part in the agreement on changes: the book on its disk, the
 // steps that it holds, and the revisions that it has opened, as

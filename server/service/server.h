@@ -34,7 +34,6 @@
 #include "server/service/peer_check.h"
 #include "server/service/rendezvous.h"
 #include "server/service/revision_keeper.h"
-#include "server/service/revision_service.h"
 #include "server/service/schedule_service.h"
 
 namespace ballast {

@@ -197,8 +197,9 @@ absl::StatusOr<std::vector<ImagePieces>> ModelText::ImageTexts(
 std::vector<ImagePieces> ModelText::VideoTexts(
     absl::Span<const VideoText> videos) const {
   std::vector<ImagePieces> frames;
+  size_t clips = 0;
   for (const VideoText& video : videos) {
-    frames.push_back(video.is_sound ? ClipPieces(video, *audio_)
+    frames.push_back(video.is_sound ? ClipPieces(video, *audio_, ++clips)
                                     : VideoPieces(video, images_.family().marks,
                                                   videos_have_own_id_));
   }
@@ -224,15 +225,14 @@ absl::Status ModelText::CheckTakesSound() const {
         " to stand for it; give the tokenizer of the model's checkpoint, or "
         "model.token_ids.audio"));
   }
+  if (model_.tokenizer() == "bytes") return absl::OkStatus();  // spelled out
   for (const std::string* text : {&marks.before(), &marks.after()}) {
-    // Bytes spell it out.
-    if (text->empty() || model_.tokenizer() == "bytes" ||
-        tokenizer_->SpecialTokenId(*text).has_value()) {
-      continue;
+    for (const absl::string_view token : SpecialTokensIn(*text)) {
+      if (tokenizer_->SpecialTokenId(token).has_value()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sound, and the tokenizer ", model_.tokenizer(), " has no token ",
+          token, "; give the tokenizer of the model's checkpoint"));
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sound, and the tokenizer ", model_.tokenizer(), " has no token ",
-        *text, "; give the tokenizer of the model's checkpoint"));
   }
   return absl::OkStatus();
 }

@@ -89,6 +89,11 @@ class Reader {
       BALLAST_ASSIGN_OR_RETURN(const uint32_t value, ReadValue(spec, given));
       return std::vector<uint32_t>{value};
     }
+    if (fields_.of_pair && given.has_value()) {
+      return DataFaultError(
+          "a list beside a preference pair, whose two conversations have turns "
+          "of their own; wanted the number in each turn");
+    }
     if (spec.per == Field::PER_TURN) return ReadTurns(spec, given);
     if (!given.has_value()) {
       if (spec.missing.has_value()) return std::vector<uint32_t>();

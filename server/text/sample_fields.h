@@ -23,6 +23,8 @@ using SampleFields = std::vector<std::vector<uint32_t>>;
 struct TextFields {
   absl::Span<const FieldSpec> specs;
   absl::string_view json;
+  // The text is one of a pair's two, of which no list says which it is for.
+  bool of_pair = false;
 };
 
 // The value where a record has none, or where a text is of no turn: 0 without a
@@ -32,7 +34,8 @@ uint32_t MissingBits(const FieldSpec& spec);
 // Reads the key of each field's name: a number; for `turn` and `token` a list
 // of them. The numbers of turns may be in the turns instead, under that key.
 // A null is missing. Errors: a data fault (a value that is missing, without a
-// default; one that its type does not hold; another number than turns).
+// default; one that its type does not hold; another number than turns; a list
+// beside a pair).
 absl::StatusOr<SampleFields> ReadFields(const TextFields& fields);
 
 // OK unless a field `token` has another number of values than the text has

@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "server/config/image_family_config.h"
+#include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
 
 namespace ballast {
@@ -29,6 +30,16 @@ std::string OneLine(const v1::ChatTemplate& chat) {
   fields.push_back(chat.trim() ? "trim" : "");
   for (std::string& field : fields) field = absl::CHexEscape(field);
   return absl::StrJoin(fields, "|");
+}
+
+// What stands for a clip of audio.
+std::string AudioKey(const v1::Model& model) {
+  const v1::AudioFamily* const audio = GetAudioFamily(model);
+  if (audio == nullptr || !model.token_ids().has_audio()) return "";
+  const v1::AudioFamily::Marks& marks = audio->marks();
+  return absl::StrCat("\naudio=", model.token_ids().audio(), "|",
+                      absl::CHexEscape(marks.before()), "|",
+                      absl::CHexEscape(marks.after()));
 }
 
 uint32_t Saturated(uint64_t count) {
@@ -93,6 +104,82 @@ absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
   return sample;
 }
 
+namespace {
+
+struct FieldedPair {
+  std::array<FieldedText, 2> texts;
+  std::array<TextCounts, 2> counts;
+
+  uint64_t tokens() const { return counts[0].total() + counts[1].total(); }
+};
+
+absl::StatusOr<FieldedPair> TokenizePair(absl::string_view chosen,
+                                         absl::string_view rejected,
+                                         const SampleImages& images,
+                                         const TextOptions& options,
+                                         const TextFields& fields) {
+  FieldedPair pair;
+  for (size_t i = 0; i < 2; ++i) {
+    const absl::string_view text = i == 0 ? chosen : rejected;
+    const TextFields own = {fields.specs,
+                            fields.json.empty() ? text : fields.json,
+                            /*of_pair=*/true};
+    auto built = TokenizeFielded(text, TextForm::kConversation, images, options,
+                                 {}, own);
+    if (!built.ok()) {
+      return Annotate(built.status(),
+                      i == 0 ? "the chosen answer" : "the rejected answer");
+    }
+    pair.texts[i] = *std::move(built);
+    pair.counts[i] = CountTokens(pair.texts[i].text);
+  }
+  return pair;
+}
+
+}  // namespace
+
+absl::StatusOr<std::array<TextSample, 2>> BuildPair(absl::string_view chosen,
+                                                    absl::string_view rejected,
+                                                    const SampleImages& images,
+                                                    const TextOptions& options,
+                                                    const TextFields& fields) {
+  BALLAST_ASSIGN_OR_RETURN(
+      const FieldedPair pair,
+      TokenizePair(chosen, rejected, images, options, fields));
+  if (pair.tokens() > options.max_tokens) {
+    return absl::OutOfRangeError(
+        absl::StrCat("the two sequences of a preference pair have ",
+                     pair.tokens(), " tokens; batch.max_tokens is ",
+                     options.max_tokens, " for both together"));
+  }
+  std::array<TextSample, 2> samples;
+  for (size_t i = 0; i < 2; ++i) {
+    const FieldedText& built = pair.texts[i];
+    samples[i] = ExpandTokens(built.text, options.text->model().token_ids());
+    if (fields.specs.empty()) continue;
+    WriteFields(fields.specs, built.fields, built.text, GetPlaces(built.text),
+                &samples[i]);
+  }
+  return samples;
+}
+
+absl::StatusOr<MeasuredText> MeasurePair(absl::string_view chosen,
+                                         absl::string_view rejected,
+                                         const SampleImages& images,
+                                         const TextOptions& options,
+                                         const TextFields& fields) {
+  BALLAST_ASSIGN_OR_RETURN(
+      const FieldedPair pair,
+      TokenizePair(chosen, rejected, images, options, fields));
+  const auto& [first, second] = pair.counts;
+  MeasuredText measured;
+  measured.text_tokens = Saturated(first.text_tokens + second.text_tokens);
+  measured.label_tokens = Saturated(first.label_tokens + second.label_tokens);
+  measured.first_text_tokens = Saturated(first.text_tokens);
+  measured.too_long = pair.tokens() > options.max_tokens;
+  return measured;
+}
+
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          const SampleImages& images,
                                          const TextOptions& options,
@@ -130,10 +217,12 @@ MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options) {
 }
 
 bool TextFits(uint32_t text_tokens, const SampleImages& images,
-              const TextOptions& options) {
+              const TextOptions& options, bool is_pair) {
   const absl::StatusOr<uint64_t> placeholders =
       options.text->images().Placeholders(images);
-  return placeholders.ok() && *placeholders + text_tokens <= options.max_tokens;
+  const uint64_t texts = is_pair ? 2 : 1;
+  return placeholders.ok() &&
+         texts * *placeholders + text_tokens <= options.max_tokens;
 }
 
 std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
@@ -156,7 +245,7 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       model.reasoning() > v1::Model::REASONING_TEMPLATE
           ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
           : "",
-      ids.has_audio() ? absl::StrCat("\naudio=", ids.audio()) : "",
+      AudioKey(model),
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
       family,
       // A recipe that only makes pixels changes no text.

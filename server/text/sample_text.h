@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_TEXT_SAMPLE_TEXT_H_
 #define BALLAST_SERVER_TEXT_SAMPLE_TEXT_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -34,9 +35,19 @@ absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
                                      absl::Span<const VideoText> videos = {},
                                      const TextFields& fields = {});
 
+// Builds the texts of a preference pair, two conversations as BuildText reads
+// them, each with all of the images. `fields.json` is the object that both have
+// their fields from, "" if each has its own. Errors: as BuildText; OUT_OF_RANGE
+// if both together have more than max_tokens, whatever on_too_long says, since
+// one answer alone would be cut.
+absl::StatusOr<std::array<TextSample, 2>> BuildPair(
+    absl::string_view chosen, absl::string_view rejected,
+    const SampleImages& images, const TextOptions& options,
+    const TextFields& fields = {});
+
 // The lengths of a text, as stored in an index.
 struct MeasuredText {
-  uint32_t text_tokens = 0;   // all but placeholders
+  uint32_t text_tokens = 0;   // all but placeholders; of a pair, of both
   uint32_t label_tokens = 0;  // labels that are not -100
   // True if building this text returns OUT_OF_RANGE; the counts are then those
   // of the whole text, before any truncation.
@@ -45,6 +56,7 @@ struct MeasuredText {
   // text fits them: it was truncated, its ids are checked against its images,
   // or it has videos, whose sampling is one of the limits.
   bool limited = false;
+  uint32_t first_text_tokens = 0;  // of `text_tokens`, those of a pair's first
 };
 
 // Measures the sample that BuildText would build from the same arguments,
@@ -55,14 +67,22 @@ absl::StatusOr<MeasuredText> MeasureText(
     const TextOptions& options, absl::Span<const VideoText> videos = {},
     const TextFields& fields = {});
 
+// Likewise of BuildPair.
+absl::StatusOr<MeasuredText> MeasurePair(absl::string_view chosen,
+                                         absl::string_view rejected,
+                                         const SampleImages& images,
+                                         const TextOptions& options,
+                                         const TextFields& fields = {});
+
 // The measure of as many token ids as they stand (TextForm::kPackedBytes), in a
 // sample without images, all but the first supervised as labels.
 MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options);
 
-// True if a text of `text_tokens` that is not `limited` fits in
-// options.max_tokens with its images: its measure is then unchanged.
+// True if a text of `text_tokens` that is not `limited`, or both texts of a
+// pair, fit in options.max_tokens with their images: the measure is then
+// unchanged.
 bool TextFits(uint32_t text_tokens, const SampleImages& images,
-              const TextOptions& options);
+              const TextOptions& options, bool is_pair = false);
 
 // Both list everything that a measured length depends on besides the sample
 // itself and its videos (VideoPlanKey), one KEY=VALUE per line: the first lists

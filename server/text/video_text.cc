@@ -66,15 +66,17 @@ VideoText TextOfClip(uint64_t tokens) {
   return clip;
 }
 
-ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio) {
+ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
+                       size_t number) {
   ImagePieces pieces;
-  if (!audio.marks().before().empty()) {
-    pieces.push_back({0, audio.marks().before()});
-  }
+  const auto add_text = [&](const std::string& mark) {
+    if (mark.empty()) return;
+    pieces.push_back(
+        {0, absl::StrReplaceAll(mark, {{"{n}", absl::StrCat(number)}})});
+  };
+  add_text(audio.marks().before());
   pieces.push_back({clip.run_tokens, "", false, /*is_sound=*/true});
-  if (!audio.marks().after().empty()) {
-    pieces.push_back({0, audio.marks().after()});
-  }
+  add_text(audio.marks().after());
   return pieces;
 }
 

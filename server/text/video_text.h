@@ -44,8 +44,9 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
 
 // What stands for a clip of sound of so many tokens.
 VideoText TextOfClip(uint64_t tokens);
-// Its pieces.
-ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio);
+// Its pieces. `number`: of the clip in its sample, from 1.
+ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
+                       size_t number);
 
 // The pieces of the text of a video: for each run the text before it and,
 // between the model's marks of an image, its placeholders (InternVL: "Frame1:

@@ -10,12 +10,15 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/image/resample_weights.h"
 #include "server/image/crop_maker.h"
+#include "server/image/image.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/frame_table.h"
+#include "server/video/video_plan.h"
 
 namespace ballast {
 
@@ -99,6 +102,20 @@ class VideoReader {
   std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);
   uint64_t starts_ ABSL_GUARDED_BY(mutex_) = 0;
 };
+
+// Decodes a picture of a list that stands for a video, which must have `width`
+// x `height` pixels, and resizes it to the plan's frames: with the resampling
+// of the decoder's options, and before that with Pillow's where the plan has a
+// first size. `out` holds a frame, height*width*3 bytes. Errors: as
+// ImageDecoder::Decode and Resize; INVALID_ARGUMENT (another size).
+absl::Status MakeListedFrame(absl::string_view picture, uint32_t width,
+                             uint32_t height, const VideoPlan& plan,
+                             ImageDecoder* decoder, absl::Span<uint8_t> out);
+
+// An upper bound of the memory that MakeListedFrame takes beyond
+// ImageDecoder::Decode.
+uint64_t ListedFrameBytes(uint32_t width, uint32_t height,
+                          const VideoPlan& plan, const Resampling& resampling);
 
 }  // namespace ballast
 

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -358,6 +359,23 @@ TEST(HelperEndTest, OnlyWhatTheProcessDidItselfIsACrash) {
            {0, 0, HelperEnd::kKilled},
        }) {
     EXPECT_EQ(GetHelperEnd(code, status), end) << code << " " << status;
+  }
+}
+
+// The places of the server in the wheel, the tarball and a build.
+TEST(HelperLibrariesTest, LieBesideTheFolderOfTheProgram) {
+  const std::string root = ::testing::TempDir() + "/package";
+  std::filesystem::create_directories(root + "/bin");
+  EXPECT_EQ(GetHelperLibraries(root + "/bin/ballast-server"), "");
+  std::filesystem::create_directories(root + "/lib/ballast");
+  std::ofstream(root + "/lib/ballast/helpers") << "a file";
+  EXPECT_EQ(GetHelperLibraries(root + "/bin/ballast-server"), "");
+  std::filesystem::remove(root + "/lib/ballast/helpers");
+  std::filesystem::create_directories(root + "/lib/ballast/helpers");
+  EXPECT_EQ(GetHelperLibraries(root + "/bin/ballast-server"),
+            root + "/lib/ballast/helpers");
+  for (const char* odd : {"", "ballast-server", "/ballast-server"}) {
+    EXPECT_EQ(GetHelperLibraries(odd), "") << odd;
   }
 }
 

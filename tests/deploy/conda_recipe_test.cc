@@ -56,7 +56,7 @@ TEST_F(CondaRecipeTest, WantsWhatTheWheelWants) {
   EXPECT_THAT(wheel, HasSubstr("Requires-Python: >=3.9\n"));
   EXPECT_THAT(run, Contains("python >=3.9"));
   // The tag that docs/decisions/0040 explains.
-  EXPECT_THAT(run, Contains("__glibc >=2.35"));
+  EXPECT_THAT(run, Contains("__glibc >=2.34"));
   EXPECT_THAT(wheel, HasSubstr("Requires-Dist: torch>=2.1; extra"));
   EXPECT_THAT(GetTexts(recipe_["requirements"]["run_constraints"]),
               Contains("pytorch >=2.1"));

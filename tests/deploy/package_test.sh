@@ -36,14 +36,64 @@ for file in bin/ballast-server bin/ballastctl bin/ballast-rank LICENSE \
   [[ -e $top/$file ]] || fail "the tarball lacks $file"
 done
 # What is compiled in, and each library that is brought along, has its licence.
-for package in libopencv-core-dev libcli11-dev libgrpc++1.51 libprotobuf32; do
+for package in libopencv-core-dev libcli11-dev libgrpc++1.51 libprotobuf32 libdav1d6 \
+  libsentencepiece0 libsndfile1 libsoxr0 libmpg123-0; do
   [[ -s $top/licences/$package ]] || fail "the tarball lacks the licence of $package"
 done
-# Every library except the C library must come from the tarball itself.
+# Every library except C's and C++'s must come from the tarball itself.
 strays=$(ldd "$top/bin/ballast-server" "$top/lib/libballast_shim.so.1" |
   awk '$2 == "=>" {print $3}' | grep -v "^$top/" |
-  grep -vE '/lib(c|m|dl|rt|pthread|util|resolv)\.so|libcuda|libnccl|^not$' || true)
+  grep -vE '/lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)\.so|libcuda|libnccl|^not$' || true)
 [[ -z $strays ]] || fail "libraries taken from the system: $strays"
+
+# What the helpers are linked with comes along for them alone, with all it needs.
+for helper in server/video/decoder/decoder server/audio/decoder/{ffmpeg,sndfile} \
+  server/text/sentencepiece/helper; do
+  while read -r library; do
+    # FFmpeg's are in a release's helpers (deploy/ffmpeg.sh).
+    [[ $library =~ ^(lib(c|m|gcc_s|stdc\+\+|z)|libav[a-z]*|libsw[a-z]*|ld-linux.*)\.so ]] ||
+      [[ -e $top/lib/ballast/helpers/$library ]] ||
+      fail "$helper needs $library, which deploy/helper_libraries.sh does not list"
+  done < <(objdump -p "$helper" | awk '$1 == "NEEDED" {print $2}')
+done
+strays=$(ldd "$top"/lib/ballast/helpers/* | awk '$2 == "=>" {print $3}' | grep -v "^$top/" |
+  grep -vE '/lib(c|m|gcc_s|stdc\+\+)\.so' || true)
+[[ -z $strays ]] || fail "libraries of helpers taken from the system: $strays"
+env -i LD_DEBUG=libs "$top/bin/ballast-server" inspect helpers >"$work/helpers" 2>"$work/loaded" ||
+  fail "a helper does not run: $(cat "$work/helpers")"
+(($(wc -l <"$work/helpers") == 4)) || fail "not four helpers: $(cat "$work/helpers")"
+for library in libsentencepiece.so.0 libsndfile.so.1 libsoxr.so.0 libdav1d.so.6; do
+  grep -q "calling init: $top/lib/ballast/helpers/$library" "$work/loaded" ||
+    fail "no helper has loaded the tarball's $library"
+done
+# Without them it says so, and so does the doctor.
+mkdir -p "$work/bare/bin" "$work/bare/lib/ballast/helpers"
+cp "$top"/bin/{ballast-server,ballastctl} "$work/bare/bin/"
+cp -r "$top"/lib/*.so* "$work/bare/lib/"
+echo "no library" >"$work/bare/lib/ballast/helpers/libsndfile.so.1"
+! "$work/bare/bin/ballast-server" inspect helpers >"$work/helpers" 2>"$work/loaded" ||
+  fail "a helper without its library runs"
+grep -q '"reads":"sound","error":"sound cannot be decoded here' "$work/helpers" ||
+  fail "the helper does not name its library: $(cat "$work/helpers")"
+grep -q 'libsndfile.so.1' "$work/loaded" || fail "the loader names no library: $(cat "$work/loaded")"
+"$work/bare/bin/ballastctl" --server "unix:$work/none.sock" doctor >"$work/told" 2>/dev/null || true
+grep -q '^fault: sound: sound cannot be decoded here' "$work/told" ||
+  fail "the doctor does not name the fault: $(cat "$work/told")"
+rm "$work"/bare/lib/libyaml-cpp*
+"$work/bare/bin/ballastctl" --server "unix:$work/none.sock" doctor >"$work/told" 2>/dev/null || true
+ldd "$work/bare/bin/ballast-server" | grep -q 'libyaml-cpp.*=> /' ||
+  grep -q '^fault: video, sound, SentencePiece: .*libyaml-cpp' "$work/told" ||
+  fail "the doctor does not name what the server lacks: $(cat "$work/told")"
+# Nothing needs more of a machine than each distribution has; before that was seen to,
+# the server did, by the one symbol that has an older version.
+deploy/symbol_versions.py "$top" || fail "the tarball does not run everywhere (above)"
+cp server/ballast-server "$work/server" && chmod u+w "$work/server"
+! deploy/symbol_versions.py "$work/server" >"$work/table" || fail "the check finds nothing"
+grep -q '^RHEL 9: GLIBCXX ends at 3.4.29$' "$work/table" || fail "another finding: $(cat "$work/table")"
+# Debian 12's C++ library, which needs its C library.
+! deploy/symbol_versions.py "$(realpath "$(gcc -print-file-name=libstdc++.so.6)")" >"$work/table" ||
+  fail "the check takes Debian 12's libstdc++"
+grep -q '^Ubuntu 22.04: GLIBC ends at 2.35$' "$work/table" || fail "$(cat "$work/table")"
 
 # Runs from there, with an empty environment, until a client has a block.
 run() { env -i "$top/bin/$1" "${@:2}"; }
@@ -68,6 +118,11 @@ for deb in "$work"/dist/*.deb; do
   depends=$(dpkg-deb --field "$deb" Depends)
   for library in libc6 libgrpc++ libprotobuf libyaml-cpp; do
     [[ $depends == *$library* ]] || fail "$deb does not depend on $library: $depends"
+  done
+  # What helpers load: the server's package needs it, apt installs it with the other.
+  depends+=", $(dpkg-deb --field "$deb" Recommends)"
+  for library in libdav1d6 libsentencepiece0 libsndfile1 libsoxr0; do
+    [[ $depends == *$library* ]] || fail "$deb does not bring $library: $depends"
   done
   contents=$(dpkg-deb --contents "$deb")
   for file in ./usr/bin/ballast-server ./lib/systemd/system/ballast-server.service \
@@ -105,5 +160,8 @@ for file in described:
     brought = {packages[r["relatedSpdxElement"]]["name"]: packages[r["relatedSpdxElement"]]
                for r in bill["relationships"] if r["spdxElementId"] == file}
     assert brought["libopencv-core-dev"]["versionInfo"][0].isdigit(), file
+    (reference,) = brought["libopencv-core-dev"]["externalRefs"]
+    assert reference["referenceLocator"].startswith("pkg:deb/debian/libopencv-core-dev@"), file
+    assert ".deb" in file or "libsentencepiece0" in brought, file
 EOF
 echo "packages: $(cd "$work/dist" && du -h -- * | tr '\n' ' ')"

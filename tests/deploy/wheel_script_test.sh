@@ -18,8 +18,9 @@ PATH=$(dirname "$BALLAST_AUDITWHEEL"):$PATH deploy/wheel.sh --out "$work" \
 # Bundles of GPU tests bring the wheel of the library alone, without programs.
 PATH=$(dirname "$BALLAST_AUDITWHEEL"):$PATH deploy/wheel.sh --out "$work/library" \
   --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/library_wheel/ballast-*.whl
-wheel=$(echo "$work"/ballast-*-py3-none-manylinux_2_3[0-9]_"$(uname -m)".whl)
-[[ -f $wheel ]] || fail "found $(ls "$work"); wanted a manylinux wheel"
+wheel=$(echo "$work"/ballast-*-py3-none-manylinux_2_34_"$(uname -m)".whl)
+[[ -f $wheel ]] || fail "found $(ls "$work"); wanted a wheel of manylinux_2_34"
+deploy/symbol_versions.py "$wheel" || fail "the wheel does not run everywhere (above)"
 size=$(stat -c %s "$wheel")
 echo "$(basename "$wheel"): $((size / 1000000)) MB"
 ((size < 100000000)) || fail "$size bytes are more than PyPI takes"
@@ -28,7 +29,8 @@ python3 -m zipfile --extract "$wheel" "$work/tree"
 info=$(echo "$work"/tree/ballast-*.dist-info)
 [[ -s $info/licenses/LICENSE ]] || fail "the wheel lacks our own licence"
 # Compiled in; headers with code; brought along.
-for package in libopencv-core-dev nlohmann-json3-dev libgrpc++1.51; do
+for package in libopencv-core-dev nlohmann-json3-dev libgrpc++1.51 libdav1d6 \
+  libsentencepiece0 libsndfile1 libsoxr0; do
   [[ -s $info/licenses/$package ]] || fail "the wheel lacks the licence of $package"
 done
 if compgen -G "$work/tree/ballast.libs/libarrow*" >/dev/null; then
@@ -55,7 +57,7 @@ done
 echo "$(find "$info/licenses" -type f | wc -l) licences"
 readonly everywhere='^(linux-vdso|ld-linux[^/]*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|z))\.so'
 checked=0
-for file in "$work"/tree/ballast/{bin/*,lib/*.so}; do
+for file in "$work"/tree/ballast/{bin/*,lib/*.so,lib/ballast/helpers/*}; do
   chmod +x "$file"
   libraries=$(ldd "$file")
   while read -r name arrow path _; do
@@ -68,3 +70,7 @@ for file in "$work"/tree/ballast/{bin/*,lib/*.so}; do
 done
 ((checked > 50)) || fail "only $checked libraries were looked at"
 echo "$checked libraries, all in the wheel"
+env -i "$work/tree/ballast/bin/ballast-server" inspect helpers || fail "a helper does not run"
+# A wheel of the library alone starts no helpers, and brings nothing for them.
+python3 -m zipfile --list "$work"/library/ballast-*.whl >"$work/list"
+! grep -E 'helpers/|sentencepiece|sndfile|dav1d' "$work/list" || fail "a trainer's wheel has decoders"

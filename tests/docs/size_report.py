@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints how large the house is: files, lines, programs.
 
-    tests/docs/size_report.py [--json]
+    tests/docs/size_report.py [--json | --circles]
 
 Counts what git tracks. Product: all languages and BUILD files outside tests/ and
 docs/; tests: tests/ with its data, and without. A unit of C++ is a header, its source,
@@ -66,11 +66,42 @@ def measure():
     }
 
 
+def circles():
+    """Groups of C++ units, outside of tests/, that include each other."""
+    paths = subprocess.check_output(["git", "ls-files", "*.h", "*.cc", "*.cu"], text=True).split()
+    files = [p for p in paths if not p.startswith("tests/") and os.path.isfile(p)]
+    uses = {os.path.splitext(p)[0]: set() for p in files}
+    for path in files:
+        unit = os.path.splitext(path)[0]
+        for found in re.findall(r'^#include "([^"]+)"', open(path, encoding="utf-8").read(), re.M):
+            if os.path.splitext(found)[0] in uses:
+                uses[unit].add(os.path.splitext(found)[0])
+    reach = {}
+    for unit in uses:
+        reach[unit], open_ends = set(), [unit]
+        while open_ends:
+            fresh = uses[open_ends.pop()] - reach[unit]
+            reach[unit] |= fresh
+            open_ends.extend(fresh)
+    groups = {
+        tuple(sorted(v for v in reach[unit] if v == unit or unit in reach[v]))
+        for unit in uses
+        if any(v != unit and unit in reach[v] for v in reach[unit])
+    }
+    return sorted(groups)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one object, with folders")
+    parser.add_argument("--circles", action="store_true", help="units that include each other")
+    options = parser.parse_args()
+    if options.circles:
+        for group in circles():
+            print("  ".join(group))
+        return
     report = measure()
-    if parser.parse_args().json:
+    if options.json:
         print(json.dumps(report, indent=1))
         return
     for name, value in report.items():

@@ -36,6 +36,17 @@ void FillImage(uint64_t position, uint32_t number, const ImageRecord& image,
   }
 }
 
+void FillClip(uint64_t position, uint32_t number, const ImageRecord& clip,
+              uint8_t* payload) {
+  uint8_t* to = payload + clip.data;
+  for (uint32_t row = 0; row < clip.grid_h; ++row) {
+    for (uint32_t bin = 0; bin < clip.grid_w; ++bin, to += sizeof(float)) {
+      const float value = FormulaFeature(position, number, row, bin);
+      std::memcpy(to, &value, sizeof(value));
+    }
+  }
+}
+
 }  // namespace
 
 int32_t FormulaId(uint64_t position, uint32_t token) {
@@ -57,6 +68,11 @@ uint8_t FormulaPixel(uint64_t position, uint32_t image, uint32_t grid_w,
   return y / patch * grid_w + x / patch;
 }
 
+float FormulaFeature(uint64_t position, uint32_t clip, uint32_t row,
+                     uint32_t bin) {
+  return ((position * 4 + clip) * 256 + row) * 64 + bin;
+}
+
 AlignedBuffer FormulaBlock(const BlockPlan& plan,
                            const BlockGeometry& geometry) {
   // A test may crash if memory runs out.
@@ -71,6 +87,10 @@ AlignedBuffer FormulaBlock(const BlockPlan& plan,
     }
     for (uint32_t k = 0; k < record.num_images; ++k) {
       const ImageRecord& image = plan.images[record.first_image + k];
+      if (plan.header.module == v1::MODULE_AUDIO) {
+        FillClip(record.position, k, image, payload);
+        continue;
+      }
       if (image.encoded_bytes != 0) continue;
       FillImage(record.position, k, image, geometry.patch, payload);
     }

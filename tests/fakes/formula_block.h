@@ -21,6 +21,11 @@ int32_t FormulaPositionId(uint64_t position, uint32_t axis, uint32_t token);
 uint8_t FormulaPixel(uint64_t position, uint32_t image, uint32_t grid_w,
                      uint32_t patch, uint32_t y, uint32_t x, uint32_t c);
 
+// The value of a clip's feature `bin` in row `row`. Exact, and its own, below
+// position 256, 4 clips, 256 rows and 64 bins.
+float FormulaFeature(uint64_t position, uint32_t clip, uint32_t row,
+                     uint32_t bin);
+
 // The block of `plan`, filled with these values.
 AlignedBuffer FormulaBlock(const BlockPlan& plan,
                            const BlockGeometry& geometry);

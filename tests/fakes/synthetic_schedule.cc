@@ -7,6 +7,8 @@ namespace ballast {
 namespace {
 
 constexpr uint32_t kMaxMicroBatches = 3;  // dynamic jobs only
+// Images of a sample, and clips of it.
+constexpr uint32_t kMedia[] = {0, 1, 3, 1};
 
 bool HasCrops(const SyntheticJob& job) {
   return job.form != v1::Model::IMAGE_FORM_MERGE_ORDER;
@@ -40,13 +42,25 @@ uint32_t AddVideo(const SyntheticJob& job, uint64_t position, uint32_t crop,
   return t * h * w;
 }
 
+// Up to 34 rows a clip. Every other sample's clips have two rows that do not
+// count.
+void AddClips(uint64_t position, v1::MicroBatchSchedule* out) {
+  const uint32_t clips = kMedia[position % 4];
+  out->add_clips(clips);
+  for (uint32_t k = 0; k < clips; ++k) {
+    const uint32_t frames = 1 + (position * 7 + k * 5) % 32;
+    out->add_clip_frames(frames);
+    out->add_clip_rows(frames + 2 * (position / 2 % 2));
+  }
+}
+
 void AddSample(uint64_t position, const SyntheticJob& job,
                v1::MicroBatchSchedule* out) {
   const bool has_crops = HasCrops(job);
-  constexpr uint32_t kImages[] = {0, 1, 3, 1};
   out->add_source(position % 2);
   out->add_ordinal(position / 2);
-  const uint32_t images = kImages[position % 4];
+  const uint32_t images = kMedia[position % 4];
+  if (job.audio_dp > 0) AddClips(position, out);
   const uint32_t videos =
       job.videos && position % 3 == 0 ? 1 + (position % 6 == 0) : 0;
   out->add_images(images + videos);
@@ -116,7 +130,9 @@ void AddModule(const SyntheticJob& job, v1::Module module, uint32_t dp,
 const char kSyntheticFingerprint[] = "00112233445566778899aabbccddeeff";
 
 uint32_t GetGrid(const SyntheticJob& job) {
-  return std::lcm(std::max(job.vision_dp, 1u), std::max(job.language_dp, 1u));
+  const uint32_t grid =
+      std::lcm(std::max(job.vision_dp, 1u), std::max(job.language_dp, 1u));
+  return std::lcm(grid, std::max(job.audio_dp, 1u));
 }
 
 uint32_t MicroBatchOf(const SyntheticJob& job) {
@@ -149,6 +165,9 @@ v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
     if (job.vision_dp > 0) {
       AddModule(job, v1::MODULE_VISION, job.vision_dp, out);
     }
+    if (job.audio_dp > 0) {
+      AddModule(job, v1::MODULE_AUDIO, job.audio_dp, out);
+    }
     if (job.language_dp > 0) {
       AddModule(job, v1::MODULE_LANGUAGE, job.language_dp, out);
     }
@@ -173,11 +192,17 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
     }
   };
   add(v1::MODULE_VISION, job.vision_dp);
+  add(v1::MODULE_AUDIO, job.audio_dp);
   add(v1::MODULE_LANGUAGE, job.language_dp);
+  if (job.audio_dp > 0) {
+    message.mutable_clip_shape()->set_width(job.clip_width);
+    message.mutable_clip_shape()->set_dummy_rows(2);
+  }
   message.set_micro_batch(MicroBatchOf(job));
   message.set_global_batch(job.micro_batches * MicroBatchOf(job));
   message.set_delivery(job.delivery);
   message.set_padded(job.padded);
+  message.set_colocated(!job.apart);
   if (job.split) message.set_placement(v1::Balance::PLACEMENT_SPLIT);
   message.set_row_length(job.row_length);
   v1::Model* model = message.mutable_model();

@@ -14,6 +14,10 @@ namespace ballast {
 struct SyntheticJob {
   uint32_t vision_dp = 2;  // 0: no such module
   uint32_t language_dp = 2;
+  // 0: no such module. Else positions cycle through no clip of sound, one,
+  // three and one, with `clip_width` numbers in a row.
+  uint32_t audio_dp = 0;
+  uint32_t clip_width = 10;
   uint32_t samples_per_group = 3;  // a micro-batch has this times the grid
   uint32_t micro_batches = 2;
   // Step s has 1 + s % 3 micro-batches instead of a fixed number.
@@ -23,8 +27,9 @@ struct SyntheticJob {
   // Group 0 owns one more sample, and the last group one fewer.
   bool uneven = false;
   // balance.placement `split`: vision's owners are others than language's. Both
-  // modules have one dp.
+  // modules have one dp, unless they are on ranks of their own (`apart`).
   bool split = false;
+  bool apart = false;  // topology.colocated: false
   uint32_t align = 4;
   // packing.mode `padded`, with rows of this length; 0: as the longest sample.
   bool padded = false;

@@ -25,6 +25,7 @@
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/jpeg_dataset.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -37,11 +38,7 @@ constexpr uint32_t kSamplesAFile = 12;
 class BadDataTest : public ::testing::Test {
  protected:
   // Creates a folder with two tar files, read in order.
-  BadDataTest()
-      : folder_(absl::StrCat(
-            ::testing::TempDir(), "/bad_data_",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(folder_);
+  BadDataTest() {
     for (const char* file : {"docs-0.tar", "docs-1.tar"}) {
       EXPECT_TRUE(WriteFormulaDataset(Path(file), kSamplesAFile).ok());
     }
@@ -52,27 +49,16 @@ class BadDataTest : public ::testing::Test {
   }
 
   LoadedConfig Config(const std::string& serve) {
-    const auto config = ParseConfig(
-        absl::StrCat("sources: [{name: docs, format: webdataset, path: "
-                     "'docs-*.tar'}]\n"
-                     "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-                     "order: {shuffle: false}\n"
-                     "batch: {global: 4, micro: 4}\n"
-                     "topology: {modules: {vision: {dp: 2}, language: {dp: "
-                     "2}}}\n"
-                     "serve: {threads: 2, memory: 64MiB, prefetch_steps: 0, "
-                     "listen: ['unix:/replaced']",
-                     serve, "}\n"),
-        "test.yaml", folder_);
-    EXPECT_TRUE(config.ok()) << config.status();
-    return *config;
+    TestJob job;
+    job.batch = "global: 4, micro: 4";
+    job.serve = absl::StrCat(", prefetch_steps: 0", serve);
+    job.more = "order: {shuffle: false}\n";
+    return ParseJob(job, folder_);
   }
 
   std::unique_ptr<TestCluster> Start(const std::string& serve = "",
                                      int servers = 1) {
-    auto cluster = TestCluster::Start(Config(serve), servers);
-    EXPECT_TRUE(cluster.ok()) << cluster.status();
-    return *std::move(cluster);
+    return StartCluster(Config(serve), servers);
   }
 
   // Runs pass number `epoch` through both files, whose samples come in order,
@@ -110,7 +96,7 @@ class BadDataTest : public ::testing::Test {
     return failed;
   }
 
-  const std::string folder_;
+  const std::string folder_ = TestFolder();
 };
 
 // Overwrites the first byte of every text, but keeps the file's size and time.

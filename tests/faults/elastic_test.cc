@@ -19,6 +19,7 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -28,16 +29,6 @@ using ::testing::HasSubstr;
 constexpr uint32_t kSamples = 50;
 constexpr uint32_t kGlobal = 24;  // divides by every grid below
 constexpr uint64_t kSteps = 12;
-
-const std::string& Dataset() {
-  static const std::string* directory = [] {
-    auto* path = new std::string(::testing::TempDir() + "/elastic");
-    std::filesystem::create_directories(*path);
-    EXPECT_TRUE(WriteFormulaDataset(*path + "/docs-000000.tar", kSamples).ok());
-    return path;
-  }();
-  return *directory;
-}
 
 // The parts of a job that may change between two runs.
 struct Layout {
@@ -54,21 +45,10 @@ std::string Describe(const Layout& layout) {
 
 LoadedConfig MakeConfig(const Layout& layout, const std::string& order = "{}",
                         uint32_t global = kGlobal) {
-  const auto config = ParseConfig(
-      absl::StrCat("sources: [{name: docs, format: webdataset, path: "
-                   "'docs-*.tar'}]\n"
-                   "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-                   "batch: {global: ",
-                   global, ", micro: ", layout.micro,
-                   "}\ntopology: {modules: {vision: {dp: ", layout.vision,
-                   "}, language: {dp: ", layout.language,
-                   "}}}\nbalance: {delivery: ", layout.delivery,
-                   "}\norder: ", order,
-                   "\nserve: {threads: 2, memory: 64MiB, listen: "
-                   "['unix:/replaced']}\n"),
-      "test.yaml", Dataset());
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
+  TestJob job = GridJob(layout.vision, layout.language, layout.delivery);
+  job.batch = absl::StrCat("global: ", global, ", micro: ", layout.micro);
+  job.more = absl::StrCat("order: ", order, "\n");
+  return ParseJob(job, FormulaFolder("elastic", kSamples));
 }
 
 template <typename T>

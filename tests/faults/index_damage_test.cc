@@ -24,6 +24,7 @@
 #include "server/job/job_setup.h"
 #include "tests/fakes/seal_index.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -37,26 +38,20 @@ constexpr uint64_t kRecord = 56;
 
 class IndexDamageTest : public ::testing::Test {
  protected:
-  IndexDamageTest()
-      : folder_(absl::StrCat(
-            ::testing::TempDir(), "/index_damage_",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(folder_);
+  IndexDamageTest() {
     std::ofstream lines(folder_ + "/text.jsonl");
     for (uint64_t i = 0; i < kSamples; ++i) {
       lines << R"({"conversations": [{"from": "gpt", "value": "line )" << i
             << "\"}]}\n";
     }
     lines.close();
-    const auto config = ParseConfig(
-        "sources: [{name: text, format: jsonl, path: text.jsonl}]\n"
-        "batch: {global: 4, micro: 4}\n"
-        "topology: {modules: {language: {dp: 2}}}\n"
-        "serve: {threads: 2, memory: 64MiB, prefetch_steps: 1, listen: "
-        "['unix:/replaced']}\n",
-        "test.yaml", folder_);
-    EXPECT_TRUE(config.ok()) << config.status();
-    config_ = *config;
+    TestJob job;
+    job.sources = "{name: text, format: jsonl, path: text.jsonl}";
+    job.model = "profile: qwen2_5_vl";
+    job.batch = "global: 4, micro: 4";
+    job.modules = "language: {dp: 2}";
+    job.serve = ", prefetch_steps: 1";
+    config_ = ParseJob(job, folder_);
     EXPECT_TRUE(IndexSources(config_, {}).ok());
   }
 
@@ -83,7 +78,7 @@ class IndexDamageTest : public ::testing::Test {
     file.put('\x7f');
   }
 
-  const std::string folder_;
+  const std::string folder_ = TestFolder();
   LoadedConfig config_;
 };
 

@@ -18,6 +18,7 @@
 #include "tests/fakes/faulty_files.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 #include "trainer_shim/host/packed_batch.h"
 
 namespace ballast {
@@ -28,25 +29,13 @@ constexpr uint64_t kSteps = kSamples / 4;
 
 class TransientFaultTest : public ::testing::Test {
  protected:
-  TransientFaultTest()
-      : folder_(absl::StrCat(
-            ::testing::TempDir(), "/transient_fault_",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(folder_);
+  TransientFaultTest() {
     EXPECT_TRUE(WriteFormulaDataset(folder_ + "/docs-0.tar", kSamples).ok());
-    const auto config = ParseConfig(
-        "sources: [{name: docs, format: webdataset, path: 'docs-*.tar'}]\n"
-        "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-        "order: {shuffle: false}\n"
-        "batch: {global: 4, micro: 4}\n"
-        "topology: {modules: {vision: {dp: 2}, language: {dp: 2}}}\n"
-        "serve: {threads: 2, memory: 64MiB, prefetch_steps: 0, "
-        "max_bad_samples: 0, listen: ['unix:/replaced']}\n",
-        "test.yaml", folder_);
-    EXPECT_TRUE(config.ok()) << config.status();
-    auto cluster = TestCluster::Start(*config);
-    EXPECT_TRUE(cluster.ok()) << cluster.status();
-    cluster_ = *std::move(cluster);
+    TestJob job;
+    job.batch = "global: 4, micro: 4";
+    job.serve = ", prefetch_steps: 0, max_bad_samples: 0";
+    job.more = "order: {shuffle: false}\n";
+    cluster_ = StartCluster(ParseJob(job, folder_));
   }
   ~TransientFaultTest() override { HealFiles(); }
 
@@ -76,7 +65,7 @@ class TransientFaultTest : public ::testing::Test {
     return status.ok() ? status->bad_samples_size() : -1;
   }
 
-  const std::string folder_;
+  const std::string folder_ = TestFolder();
   std::unique_ptr<TestCluster> cluster_;
 };
 

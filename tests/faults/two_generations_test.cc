@@ -26,6 +26,7 @@
 #include "tests/fakes/dead_arenas.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 #include "trainer_shim/region_pins.h"
 #include "trainer_shim/role_source.h"
 #include "trainer_shim/staging_queue.h"
@@ -56,9 +57,7 @@ class ReadAtOnce : public StagedBlock {
 class TwoGenerationsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = absl::StrCat(
-        ::testing::TempDir(), "/two_generations_",
-        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = TestFolder();
     arenas_ = folder_ + "/arenas";
     std::filesystem::create_directories(arenas_);
     if (unshare(CLONE_NEWNS) != 0 ||
@@ -69,22 +68,13 @@ class TwoGenerationsTest : public ::testing::Test {
                    << strerror(errno);
     }
     ASSERT_TRUE(WriteFormulaDataset(folder_ + "/docs-0.tar", kSamples).ok());
-    const auto config = ParseConfig(
-        absl::StrCat(
-            "sources: [{name: docs, format: webdataset, path: 'docs-*.tar'}]\n"
-            "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-            "order: {shuffle: false}\n"
-            "batch: {global: 4, micro: 4}\n"
-            "balance: {delivery: direct}\n"
-            "topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}\n"
-            "serve: {threads: 2, memory: ",
-            kArena, ", prefetch_steps: 4, listen: ['unix:/replaced'], arena: '",
-            arenas_, "'}\n"),
-        "test.yaml", folder_);
-    ASSERT_TRUE(config.ok()) << config.status();
-    auto cluster = TestCluster::Start(*config);
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    cluster_ = *std::move(cluster);
+    TestJob job = GridJob(1, 1, "direct");
+    job.batch = "global: 4, micro: 4";
+    job.serve = absl::StrCat(", prefetch_steps: 4, arena: '", arenas_, "'");
+    job.more = "order: {shuffle: false}\n";
+    LoadedConfig config = ParseJob(job, folder_);
+    config.config.mutable_serve()->set_memory(kArena);
+    cluster_ = StartCluster(config);
     OpenSource(/*steps=*/0);
   }
   void TearDown() override { umount2(arenas_.c_str(), MNT_DETACH); }

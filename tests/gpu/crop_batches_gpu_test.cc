@@ -1,8 +1,9 @@
-// Batches of families whose images have several crops, and of videos: in GPU
-// memory they are the host's, to the byte, in each form.
+// Batches of families whose images have several crops, of videos, and of clips
+// of sound: in GPU memory they are the host's, to the byte, in each form.
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -10,10 +11,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/fakes/fake_loader_client.h"
+#include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/device_batch.h"
+#include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/host/trainer_shim.h"
 
@@ -29,20 +32,27 @@ struct Contents {
   Form form = v1::Model::IMAGE_FORM_MERGE_ORDER;
   bool videos = false;
   bool frames_are_crops = false;
+  v1::Module module = v1::MODULE_VISION;
+  uint32_t clip_width = 10;
+  uint32_t audio_ranks = 1;  // several: they exchange samples
 };
 
 std::vector<std::unique_ptr<LoaderClient>> Clients(const Contents& contents) {
   FakeLoader loader;
-  loader.job.delivery = v1::DELIVERY_DIRECT;
+  const bool exchanges = contents.audio_ranks > 1;
+  loader.job.delivery = exchanges ? v1::DELIVERY_EXCHANGE : v1::DELIVERY_DIRECT;
   loader.job.form = contents.form;
   loader.job.videos = contents.videos;
   loader.job.frames_are_crops = contents.frames_are_crops;
-  loader.job.samples_per_group = 9;
-  loader.on_schedule = [](v1::StepSchedule* schedule) {
+  const bool sound = contents.module == v1::MODULE_AUDIO;
+  loader.job.audio_dp = sound ? contents.audio_ranks : 0;
+  loader.job.clip_width = contents.clip_width;
+  loader.job.samples_per_group = exchanges ? 3 : 9;
+  loader.on_schedule = [sound](v1::StepSchedule* schedule) {
     // Every other micro-batch has a dummy image.
     for (int m = 0; m < schedule->micro_batches_size(); m += 2) {
       v1::MicroBatchSchedule* columns = schedule->mutable_micro_batches(m);
-      columns->mutable_modules(0)->add_dummy_rank(0);
+      columns->mutable_modules(sound ? 1 : 0)->add_dummy_rank(0);
     }
     return absl::OkStatus();
   };
@@ -51,9 +61,13 @@ std::vector<std::unique_ptr<LoaderClient>> Clients(const Contents& contents) {
   return clients;
 }
 
-std::vector<PackedBatch> OnHost(const Contents& contents, PixelType type) {
+std::vector<PackedBatch> OnHost(const Contents& contents, PixelType type,
+                                uint32_t rank = 0,
+                                std::unique_ptr<Communicator> peers = nullptr) {
   TrainerShim::Options options;
-  options.source.role.set_module(v1::MODULE_VISION);
+  options.source.role.set_module(contents.module);
+  options.source.role.set_dp_rank(rank);
+  options.communicator = std::move(peers);
   options.source.steps = kSteps;
   options.pixel_type = type;
   const auto shim =
@@ -67,9 +81,13 @@ std::vector<PackedBatch> OnHost(const Contents& contents, PixelType type) {
   }
 }
 
-std::vector<PackedBatch> OnDevice(const Contents& contents, PixelType type) {
+std::vector<PackedBatch> OnDevice(
+    const Contents& contents, PixelType type, uint32_t rank = 0,
+    std::unique_ptr<Communicator> peers = nullptr) {
   CudaTrainerShim::Options options;
-  options.source.role.set_module(v1::MODULE_VISION);
+  options.source.role.set_module(contents.module);
+  options.source.role.set_dp_rank(rank);
+  options.communicator = std::move(peers);
   options.source.steps = kSteps;
   options.pixel_type = type;
   const CudaStream stream = OrDie(CudaStream::Create());
@@ -120,6 +138,63 @@ TEST(VideoBatchesGpuTest, AreTheHosts) {
         EXPECT_EQ(SampleDigests(device[i]), SampleDigests(host[i]));
       }
     }
+  }
+}
+
+// Rows of 40 bytes have padding between clips, those of 512 have none.
+TEST(ClipBatchesGpuTest, AreTheHosts) {
+  for (const uint32_t width : {10, 128}) {
+    Contents contents;
+    contents.module = v1::MODULE_AUDIO;
+    contents.clip_width = width;
+    const std::vector<PackedBatch> host = OnHost(contents, PixelType::kFloat32);
+    // Features stay float32.
+    const std::vector<PackedBatch> device =
+        OnDevice(contents, PixelType::kBfloat16);
+    ASSERT_EQ(host.size(), 2 * kSteps);
+    ASSERT_EQ(device.size(), host.size());
+    for (size_t i = 0; i < host.size(); ++i) {
+      EXPECT_GT(host[i].totals.clips, 0);
+      EXPECT_EQ(host[i].dummy_image, i % 2 == 0);
+      EXPECT_EQ(ComputeDigest(device[i]), ComputeDigest(host[i]))
+          << "batch " << i;
+      EXPECT_EQ(SampleDigests(device[i]), SampleDigests(host[i]));
+    }
+  }
+}
+
+TEST(ClipBatchesGpuTest, AreTheHostsAfterAnExchange) {
+  Contents contents;
+  contents.module = v1::MODULE_AUDIO;
+  contents.audio_ranks = 3;
+  for (const uint32_t width : {10, 64}) {
+    contents.clip_width = width;
+    auto of_host = InProcessGroup(contents.audio_ranks);
+    auto of_device = MakeGroup(Exchange::kInProcess, contents.audio_ranks);
+    std::vector<std::vector<PackedBatch>> host(contents.audio_ranks);
+    std::vector<std::vector<PackedBatch>> device(contents.audio_ranks);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < contents.audio_ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        host[rank] = OnHost(contents, PixelType::kFloat32, rank,
+                            std::move(of_host[rank]));
+        device[rank] = OnDevice(contents, PixelType::kFloat32, rank,
+                                std::move(of_device[rank]));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    uint64_t moved = 0;
+    for (uint32_t rank = 0; rank < contents.audio_ranks; ++rank) {
+      ASSERT_EQ(host[rank].size(), 2 * kSteps);
+      ASSERT_EQ(device[rank].size(), host[rank].size());
+      for (size_t i = 0; i < host[rank].size(); ++i) {
+        moved += device[rank][i].bytes_moved;
+        EXPECT_EQ(device[rank][i].bytes_moved, host[rank][i].bytes_moved);
+        EXPECT_EQ(ComputeDigest(device[rank][i]), ComputeDigest(host[rank][i]))
+            << "rank " << rank << " batch " << i;
+      }
+    }
+    EXPECT_GT(moved, 0);
   }
 }
 

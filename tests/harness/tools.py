@@ -12,11 +12,13 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import zlib
 
 # Long enough for a sanitizer's build on a busy machine.
 TIMEOUT_S = 240
@@ -75,6 +77,20 @@ def without_ms(value):
     if isinstance(value, list):
         return [without_ms(v) for v in value]
     return value
+
+
+# ---- Data ----
+
+
+def picture():
+    """A grey PNG of 28x28."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" + b"\x80" * 28) * 28)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 # ---- Jobs ----

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/sha256.h"
-#include "server/command/inspect_audio.h"
+#include "server/command/commands.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/made_jpegs.h"
@@ -259,12 +259,15 @@ class AudioTest : public ::testing::Test {
         continue;
       }
       std::string question = said.question;
-      for (const Heard& heard : said.clips) {
+      // As the template of Qwen2-Audio's processor writes its clips.
+      const bool numbered = profile_ == "qwen2_audio";
+      for (size_t k = 0; k < said.clips.size(); ++k) {
         question.replace(
             question.find("<audio>"), 7,
-            absl::StrCat("<|audio_bos|>[audio*",
-                         Inspected(heard)["audio_tokens"].get<int>(),
-                         "]<|audio_eos|>"));
+            absl::StrCat(numbered ? absl::StrCat("Audio ", k + 1, ": ") : "",
+                         "<|audio_bos|>[audio*",
+                         Inspected(said.clips[k])["audio_tokens"].get<int>(),
+                         "]<|audio_eos|>", numbered ? "\n" : ""));
       }
       // 84x56 pixels: 6 tokens.
       if (const size_t image = question.find("<image>");

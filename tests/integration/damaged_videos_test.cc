@@ -20,11 +20,12 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "server/command/inspect_video.h"
+#include "server/command/commands.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "server/video/model_videos.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 #include "tests/server/video/damaged_bytes.h"
 #include "tests/server/video/made_videos.h"
 
@@ -43,20 +44,15 @@ std::string ReadAll(const std::string& path) {
 }
 
 LoadedConfig ConfigIn(const std::string& folder) {
-  const auto config = ParseConfig(
-      absl::StrCat(
-          "sources: [{name: clips, format: jsonl, path: clips.jsonl, "
-          "media_root: .}]\n"
-          "model: {profile: qwen2_5_vl, video: {max_frames: 4, min_frames: 2, "
-          "min_pixels: 3136, max_pixels: 3136}}\n"
-          "batch: {global: ",
-          kBatch, ", micro: ", kBatch,
-          "}\ntopology: {modules: {vision: {dp: 2}, language: {dp: 2}}}\n"
-          "serve: {threads: 2, memory: 64MiB, max_bad_samples: 1000, listen: "
-          "['unix:/replaced']}\n"),
-      "test.yaml", folder);
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
+  TestJob job;
+  job.sources =
+      "{name: clips, format: jsonl, path: clips.jsonl, media_root: .}";
+  job.model =
+      "profile: qwen2_5_vl, video: {max_frames: 4, min_frames: 2, "
+      "min_pixels: 3136, max_pixels: 3136}";
+  job.batch = absl::StrCat("global: ", kBatch, ", micro: ", kBatch);
+  job.serve = ", max_bad_samples: 1000";
+  return ParseJob(job, folder);
 }
 
 // What `inspect video` says of each file: `error` and no `sampled` if nothing

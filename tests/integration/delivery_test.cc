@@ -11,10 +11,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/integration/delivery_job.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
+
+constexpr uint64_t kSteps = 3;
+
+LoadedConfig MakeConfig(uint32_t vision_dp, uint32_t language_dp,
+                        const std::string& delivery,
+                        const std::string& balance = "") {
+  return ParseJob(GridJob(vision_dp, language_dp, delivery, balance),
+                  FormulaFolder("formula", 50));
+}
 
 std::vector<uint64_t> Positions(const PackedBatch& batch) {
   std::vector<uint64_t> positions;
@@ -66,9 +75,11 @@ class DeliveryTest
 };
 
 TEST_P(DeliveryTest, ExchangeDirectAndHybridPackTheSameBytes) {
-  const auto exchange = RunJob(MakeConfig(vision(), language(), "exchange"));
+  const auto exchange =
+      RunJob(MakeConfig(vision(), language(), "exchange"), kSteps);
   ExpectComplete(exchange);
-  const auto direct = RunJob(MakeConfig(vision(), language(), "direct"));
+  const auto direct =
+      RunJob(MakeConfig(vision(), language(), "direct"), kSteps);
   ASSERT_EQ(direct.size(), exchange.size());
   uint64_t moved = 0;
   for (const auto& [key, batch] : exchange) {
@@ -83,9 +94,9 @@ TEST_P(DeliveryTest, ExchangeDirectAndHybridPackTheSameBytes) {
   // servers. The owner of a group also depends on the servers.
   for (const int servers : {1, 2}) {
     const auto all =
-        RunJob(MakeConfig(vision(), language(), "exchange"), servers);
+        RunJob(MakeConfig(vision(), language(), "exchange"), kSteps, servers);
     const auto hybrid =
-        RunJob(MakeConfig(vision(), language(), "hybrid"), servers);
+        RunJob(MakeConfig(vision(), language(), "hybrid"), kSteps, servers);
     ASSERT_EQ(hybrid.size(), all.size());
     uint64_t crossed = 0;
     for (const auto& [key, batch] : all) {
@@ -102,9 +113,9 @@ TEST_P(DeliveryTest, ExchangeDirectAndHybridPackTheSameBytes) {
 TEST_P(DeliveryTest, AWindowMovesSamplesBetweenItsMicroBatches) {
   const std::string window = ", scope: window, window: 2";
   const auto exchange =
-      RunJob(MakeConfig(vision(), language(), "exchange", "", window));
+      RunJob(MakeConfig(vision(), language(), "exchange", window), kSteps);
   const auto direct =
-      RunJob(MakeConfig(vision(), language(), "direct", "", window));
+      RunJob(MakeConfig(vision(), language(), "direct", window), kSteps);
   ASSERT_EQ(direct.size(), exchange.size());
   for (const auto& [key, batch] : exchange) {
     EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
@@ -129,9 +140,9 @@ TEST_P(DeliveryTest, ScheduledPackingDeliversWholeSteps) {
   config.config.mutable_batch()->set_max_tokens(400);
   config.config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
   config.config.mutable_packing()->set_max_tokens_per_rank(400);
-  const auto exchange = RunJob(config);
+  const auto exchange = RunJob(config, kSteps);
   config.config.mutable_balance()->set_delivery(v1::DELIVERY_DIRECT);
-  const auto direct = RunJob(config);
+  const auto direct = RunJob(config, kSteps);
   ASSERT_EQ(direct.size(), exchange.size());
   std::map<uint64_t, uint32_t> micro_batches;
   for (const auto& [key, batch] : exchange) {
@@ -158,12 +169,12 @@ TEST_P(DeliveryTest, ScheduledPackingDeliversWholeSteps) {
 // on all ranks of a micro-batch.
 TEST_P(DeliveryTest, PaddedRowsAreTheSameInAllDeliveries) {
   auto config =
-      MakeConfig(vision(), language(), "exchange", "", ", equal_count: true");
+      MakeConfig(vision(), language(), "exchange", ", equal_count: true");
   config.config.mutable_packing()->set_mode(v1::Packing::MODE_PADDED);
-  const auto exchange = RunJob(config);
+  const auto exchange = RunJob(config, kSteps);
   ExpectComplete(exchange);
   config.config.mutable_balance()->set_delivery(v1::DELIVERY_DIRECT);
-  const auto direct = RunJob(config);
+  const auto direct = RunJob(config, kSteps);
   ASSERT_EQ(direct.size(), exchange.size());
   std::map<std::pair<uint64_t, uint32_t>, int32_t> lengths;
   for (const auto& [key, batch] : exchange) {
@@ -179,7 +190,7 @@ TEST_P(DeliveryTest, PaddedRowsAreTheSameInAllDeliveries) {
 }
 
 TEST_P(DeliveryTest, OffKeepsNaturalShards) {
-  const auto batches = RunJob(MakeConfig(vision(), language(), "off"));
+  const auto batches = RunJob(MakeConfig(vision(), language(), "off"), kSteps);
   ExpectComplete(batches);
   for (const auto& [key, batch] : batches) {
     const auto [step, m, module, rank] = key;
@@ -239,7 +250,7 @@ void ExpectFormulaPixels(const PackedBatch& batch) {
 // Every pixel's colour is a formula of (sample, image, patch). After decoding,
 // exchange and packing it must be where the formula says.
 TEST(PixelsTest, AreAtTheirPlacesAfterPacking) {
-  const auto batches = RunJob(MakeConfig(4, 2, "exchange"));
+  const auto batches = RunJob(MakeConfig(4, 2, "exchange"), kSteps);
   ASSERT_FALSE(batches.empty());
   for (const auto& [key, batch] : batches) {
     if (std::get<2>(key) == v1::MODULE_VISION) ExpectFormulaPixels(batch);
@@ -248,7 +259,7 @@ TEST(PixelsTest, AreAtTheirPlacesAfterPacking) {
 
 // Text of the formula's samples in ChatML, with one token per byte.
 TEST(TextTest, IdsAndLabelsSpellTheSample) {
-  const auto batches = RunJob(MakeConfig(2, 2, "exchange"));
+  const auto batches = RunJob(MakeConfig(2, 2, "exchange"), kSteps);
   for (const auto& [key, batch] : batches) {
     if (std::get<2>(key) != v1::MODULE_LANGUAGE) continue;
     const auto ids = batch.Get<int64_t>("input_ids");

@@ -1,7 +1,6 @@
 // Mostly text: micro-batches with fewer images than vision ranks, from tar
 // files to packed batches.
 
-#include <filesystem>
 #include <map>
 #include <string>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -23,40 +23,11 @@ constexpr uint64_t kSteps = 6;
 // One sample in ten has an image.
 uint32_t FewImages(uint32_t sample) { return sample % 10 == 0 ? 1 : 0; }
 
-const std::string& Dataset() {
-  static const std::string* directory = [] {
-    auto* path = new std::string(::testing::TempDir() + "/mostly_text");
-    std::filesystem::create_directories(*path);
-    const absl::Status written =
-        WriteFormulaDataset(*path + "/docs.tar", kSamples, FewImages);
-    EXPECT_TRUE(written.ok()) << written;
-    return path;
-  }();
-  return *directory;
-}
-
-TestCluster::Batches RunJob(const std::string& delivery) {
-  const auto config = ParseConfig(
-      absl::StrCat("sources: [{name: docs, format: webdataset, path: "
-                   "docs.tar}]\n"
-                   "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-                   "batch: {global: 24, micro: 12}\n"
-                   "topology: {modules: {vision: {dp: ",
-                   kVisionRanks,
-                   "}, language: {dp: 2}}}\n"
-                   "balance: {delivery: ",
-                   delivery,
-                   ", align_images: true}\n"
-                   "serve: {threads: 2, memory: 64MiB, listen: "
-                   "['unix:/replaced']}\n"),
-      "test.yaml", Dataset());
-  EXPECT_TRUE(config.ok()) << config.status();
-  auto cluster = TestCluster::Start(*config);
-  EXPECT_TRUE(cluster.ok()) << cluster.status();
-  if (!cluster.ok()) return {};
-  auto batches = (*cluster)->RunRanks(0, kSteps);
-  EXPECT_TRUE(batches.ok()) << batches.status();
-  return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+TestCluster::Batches RunWith(const std::string& delivery) {
+  TestJob job = GridJob(kVisionRanks, 2, delivery, ", align_images: true");
+  job.batch = "global: 24, micro: 12";
+  return RunJob(
+      ParseJob(job, FormulaFolder("mostly_text", kSamples, FewImages)), kSteps);
 }
 
 // Checks grid, pixels and boundaries of the dummy at the end of the batch.
@@ -83,7 +54,7 @@ TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
   std::map<std::string, TestCluster::Batches> of_delivery;
   for (const char* delivery : {"exchange", "direct", "off"}) {
     const TestCluster::Batches& batches = of_delivery[delivery] =
-        RunJob(delivery);
+        RunWith(delivery);
     // Numbers of vision ranks with an image of their own, and with a dummy,
     // keyed by micro-batch.
     std::map<std::pair<uint64_t, uint32_t>, uint32_t> own, dummies;

@@ -3,9 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <numeric>
 #include <string>
-#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/jpeg_dataset.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 
@@ -52,24 +51,16 @@ struct EncodedJob {
 inline LoadedConfig GetConfig(const EncodedJob& job,
                               const std::string& directory,
                               const std::string& decode) {
-  const uint32_t grid = std::lcm(job.vision_dp, job.language_dp);
-  auto config = ParseConfig(
-      absl::StrCat(
-          "sources: [{name: docs, format: webdataset, path: 'docs-*.tar'}]\n"
-          "model: {",
-          job.model, ", decode: ", decode, "}\nbatch: {global: ", 8 * grid,
-          ", micro: ", 4 * grid, "}\ntopology: {modules: {vision: {dp: ",
-          job.vision_dp, job.layout, "}, language: {dp: ", job.language_dp,
-          job.layout, "}}}\nbalance: {delivery: ", job.delivery, job.balance,
-          "}\nserve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
-          job.more),
-      "test.yaml", directory);
-  EXPECT_TRUE(config.ok()) << config.status();
-  const auto indexed = IndexSources(*config, {});
+  TestJob text = GridJob(job.vision_dp, job.language_dp, job.delivery,
+                         job.balance, job.layout);
+  text.model = absl::StrCat(job.model, ", decode: ", decode);
+  text.more = job.more;
+  LoadedConfig config = ParseJob(text, directory);
+  const auto indexed = IndexSources(config, {});
   EXPECT_TRUE(indexed.ok()) << indexed.status();
-  const auto checked = CheckSources(*config, {});
+  const auto checked = CheckSources(config, {});
   EXPECT_TRUE(checked.ok()) << checked.status();
-  return *std::move(config);
+  return config;
 }
 
 }  // namespace ballast

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "tests/integration/delivery_job.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -60,27 +60,18 @@ constexpr Family kFamilies[] = {
 };
 
 LoadedConfig FamilyConfig(const Family& family, const std::string& delivery) {
-  const auto config = ParseConfig(
-      absl::StrCat(
-          "sources: [{name: docs, format: webdataset, path: 'docs-*.tar', "
-          "index: '",
-          ::testing::TempDir(), "/", family.name,
-          ".index'}]\n"
-          "model: {tokenizer: '",
-          Tokenizer(),
-          "', token_ids: {end_of_text: 7}, chat_template: llava1_5, "
-          "mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], "
-          "image_family: {patch: 14, marks: {placeholder: '<image>'}, ",
-          family.numbers,
-          "}}\nbatch: {global: 16, micro: 8}\n"
-          "topology: {modules: {vision: {dp: 2}, language: {dp: 2}}}\n"
-          "balance: {delivery: ",
-          delivery,
-          "}\nserve: {threads: 2, memory: 64MiB, listen: "
-          "['unix:/replaced']}\n"),
-      "test.yaml", Dataset());
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
+  TestJob job;
+  job.sources = absl::StrCat(
+      "{name: docs, format: webdataset, path: 'docs-*.tar', index: '",
+      ::testing::TempDir(), "/", family.name, ".index'}");
+  job.model = absl::StrCat(
+      "tokenizer: '", Tokenizer(),
+      "', token_ids: {end_of_text: 7}, chat_template: llava1_5, "
+      "mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], "
+      "image_family: {patch: 14, marks: {placeholder: '<image>'}, ",
+      family.numbers, "}");
+  job.balance = "delivery: " + delivery;
+  return ParseJob(job, FormulaFolder("formula", 50));
 }
 
 class FamilyDeliveryTest : public ::testing::TestWithParam<Family> {};
@@ -89,9 +80,7 @@ TEST_P(FamilyDeliveryTest, ModesPackTheSameBytes) {
   TestCluster::Batches batches[3];
   int next = 0;
   for (const char* mode : {"exchange", "direct", "hybrid"}) {
-    auto cluster = TestCluster::Start(FamilyConfig(GetParam(), mode), 1);
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    auto run = (*cluster)->RunRanks(0, kSteps);
+    auto run = StartCluster(FamilyConfig(GetParam(), mode))->RunRanks(0, 3);
     if (absl::IsUnimplemented(run.status())) {
       GTEST_SKIP() << "SKIPPED: " << run.status().message();
     }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 #include "trainer_shim/host/packed_batch.h"
 
 namespace ballast {
@@ -86,35 +87,22 @@ class FieldsTest : public ::testing::Test {
 
   LoadedConfig MakeConfig(absl::string_view delivery, absl::string_view mode,
                           absl::string_view fields = kFields) {
-    const auto config = ParseConfig(
-        absl::StrCat("sources: [{name: chat, format: jsonl, path: chat.jsonl",
-                     fields,
-                     "}]\n"
-                     "model: {profile: qwen2_5_vl, chat_template: chatml}\n"
-                     "batch: {global: 16, micro: 8, max_tokens: ",
-                     kMaxTokens,
-                     ", on_too_long: truncate_text}\n"
-                     "topology: {modules: {language: {dp: 2}}}\n"
-                     "balance: {delivery: ",
-                     delivery,
-                     ", cost: {language: {linear: 1}}, equal_count: true}\n"
-                     "packing: {mode: ",
-                     mode,
-                     ", align: 4}\n"
-                     "serve: {threads: 2, memory: 64MiB, listen: "
-                     "['unix:/replaced']}\n"),
-        "test.yaml", folder_);
-    EXPECT_TRUE(config.ok()) << config.status();
-    return *config;
+    TestJob job;
+    job.sources = absl::StrCat("{name: chat, format: jsonl, path: chat.jsonl",
+                               fields, "}");
+    job.model = "profile: qwen2_5_vl, chat_template: chatml";
+    absl::StrAppend(&job.batch, ", max_tokens: ", kMaxTokens,
+                    ", on_too_long: truncate_text");
+    job.modules = "language: {dp: 2}";
+    job.balance =
+        absl::StrCat("delivery: ", delivery,
+                     ", cost: {language: {linear: 1}}, equal_count: true");
+    job.more = absl::StrCat("packing: {mode: ", mode, ", align: 4}\n");
+    return ParseJob(job, folder_);
   }
 
   static TestCluster::Batches Run(const LoadedConfig& config) {
-    auto cluster = TestCluster::Start(config, 1);
-    EXPECT_TRUE(cluster.ok()) << cluster.status();
-    if (!cluster.ok()) return {};
-    auto batches = (*cluster)->RunRanks(0, kTestedSteps);
-    EXPECT_TRUE(batches.ok()) << batches.status();
-    return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+    return RunJob(config, kTestedSteps);
   }
 
   // Compares the batch with the records of its samples.

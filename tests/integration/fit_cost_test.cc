@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ballastctl/commands.h"
-#include "client/cost_fit.h"
+#include "client/ballastctl/cost_fit.h"
 #include "client/loader_client.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"

@@ -21,12 +21,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
-#include "server/command/inspect_video.h"
+#include "server/command/commands.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
 #include "server/video/model_videos.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 #include "tests/integration/video_job.h"
 #include "tests/server/video/made_videos.h"
 
@@ -94,27 +95,23 @@ struct Rule {
 };
 
 LoadedConfig GetConfig(const Rule& rule, const std::string& delivery) {
-  const auto config = ParseConfig(
-      absl::StrCat(
-          "sources: [{name: chat, format: jsonl, path: intern.jsonl, "
-          "media_root: ., index: 'intern.",
-          rule.name,
-          ".index'}]\n"
-          "model: {profile: internvl3, tokenizer: '",
-          std::filesystem::absolute(
-              "tests/server/text/testdata/family_chats.tokenizer.json")
-              .string(),
-          "', token_ids: {end_of_text: 7}, video: {", rule.limits,
-          "}}\n"
-          "batch: {global: 8, micro: 8, max_tokens: 8192}\n"
-          "topology: {modules: {vision: {dp: 2}, language: {dp: 2}}}\n"
-          "balance: {delivery: ",
-          delivery,
-          ", cost: {vision: {linear: 1, quadratic: 0.5}}}\n"
-          "serve: {threads: 2, memory: 512MiB, listen: ['unix:/replaced']}\n"),
-      "test.yaml", VideoData().folder);
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
+  TestJob job;
+  job.sources = absl::StrCat(
+      "{name: chat, format: jsonl, path: intern.jsonl, media_root: ., "
+      "index: 'intern.",
+      rule.name, ".index'}");
+  job.model = absl::StrCat(
+      "profile: internvl3, tokenizer: '",
+      std::filesystem::absolute(
+          "tests/server/text/testdata/family_chats.tokenizer.json")
+          .string(),
+      "', token_ids: {end_of_text: 7}, video: {", rule.limits, "}");
+  job.batch = "global: 8, micro: 8, max_tokens: 8192";
+  job.balance = absl::StrCat("delivery: ", delivery,
+                             ", cost: {vision: {linear: 1, quadratic: 0.5}}");
+  LoadedConfig config = ParseJob(job, VideoData().folder);
+  config.config.mutable_serve()->set_memory(uint64_t{512} << 20);
+  return config;
 }
 
 class InternVideosTest : public ::testing::TestWithParam<Rule> {

@@ -28,6 +28,7 @@
 #include "server/plan/plan_export.h"
 #include "tests/fakes/plain_picture.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -127,15 +128,15 @@ constexpr char kChat[] =
 constexpr char kBoth[] =
     "{name: chat, format: jsonl, path: chat.jsonl, media_root: .}, {name: "
     "clips, format: jsonl, path: clips.jsonl, media_root: ., weight: 2}";
-constexpr char kQwen[] = "{profile: qwen2_5_vl, max_pixels: 50176}";
+constexpr char kQwen[] = "profile: qwen2_5_vl, max_pixels: 50176";
 constexpr char kVideo[] =
-    "{profile: qwen3_vl, min_pixels: 3136, max_pixels: 50176, video: {fps: 2, "
-    "min_frames: 2, max_frames: 6, min_pixels: 4096, max_pixels: 12544}}";
+    "profile: qwen3_vl, min_pixels: 3136, max_pixels: 50176, video: {fps: 2, "
+    "min_frames: 2, max_frames: 6, min_pixels: 4096, max_pixels: 12544}";
 constexpr char kTiles[] =
-    "{tokenizer: '$TOKENIZER', token_ids: {end_of_text: 7}, chat_template: "
+    "tokenizer: '$TOKENIZER', token_ids: {end_of_text: 7}, chat_template: "
     "llava1_5, mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], image_family: "
     "{patch: 14, marks: {placeholder: '<image>'}, rule: best_fit_tiles, tile: "
-    "56, merge: 2, max_tiles: 4}}";
+    "56, merge: 2, max_tiles: 4}";
 constexpr char kBothCosts[] =
     "cost: {vision: {linear: 1, quadratic: 0.01}, language: {linear: 3, "
     "quadratic: 0.02}}";
@@ -200,14 +201,12 @@ void AddBatch(const PackedBatch& batch, Hash* hash) {
 }
 
 // The hashes of schedules, blocks and batches of the first steps.
-std::string RunJob(const LoadedConfig& config) {
-  const auto cluster = TestCluster::Start(config, 2);
-  EXPECT_TRUE(cluster.ok()) << cluster.status();
-  if (!cluster.ok()) return "";
-  const auto client = LoaderClient::Create((*cluster)->addresses()[0]);
+std::string HashJob(const LoadedConfig& config) {
+  const auto cluster = StartCluster(config, 2);
+  const auto client = LoaderClient::Create(cluster->addresses()[0]);
   const auto attached = client->Attach({}, {});
   EXPECT_TRUE(attached.ok()) << attached.status();
-  const auto batches = (*cluster)->RunRanks(0, kSteps);
+  const auto batches = cluster->RunRanks(0, kSteps);
   EXPECT_TRUE(batches.ok()) << batches.status();
   if (!attached.ok() || !batches.ok()) return "";
   Hash of_batches;
@@ -240,22 +239,19 @@ TEST_P(JobHashesTest, DoNotChange) {
           "tests/server/text/testdata/family_chats.tokenizer.json")
           .string();
   for (const Job::Wanted& wanted : job.wanted) {
-    const auto config = ParseConfig(
-        absl::StrCat(
-            "sources: [", job.sources, "]\nmodel: ",
-            absl::StrReplaceAll(job.model, {{"$TOKENIZER", tokenizer}}),
-            "\nbatch: {global: 24, micro: 12}\ntopology: {modules: {",
-            job.modules, "}}\nbalance: {delivery: ", wanted.delivery,
-            *job.balance == '\0' ? "" : ", ", job.balance,
-            "}\nserve: {threads: 2, memory: 64MiB, listen: "
-            "['unix:/replaced']}\n",
-            job.more),
-        "test.yaml", Data());
-    ASSERT_TRUE(config.ok()) << config.status();
-    EXPECT_EQ(RunJob(*config), wanted.hashes)
+    TestJob text;
+    text.sources = job.sources;
+    text.model = absl::StrReplaceAll(job.model, {{"$TOKENIZER", tokenizer}});
+    text.batch = "global: 24, micro: 12";
+    text.modules = job.modules;
+    text.balance = absl::StrCat("delivery: ", wanted.delivery,
+                                *job.balance == '\0' ? "" : ", ", job.balance);
+    text.more = job.more;
+    const LoadedConfig config = ParseJob(text, Data());
+    EXPECT_EQ(HashJob(config), wanted.hashes)
         << job.name << ", " << wanted.delivery;
     if (!CheckParquetIsBuiltIn().ok()) continue;
-    EXPECT_EQ(RunJob(WithPlan(*config)), wanted.hashes)
+    EXPECT_EQ(HashJob(WithPlan(config)), wanted.hashes)
         << job.name << ", " << wanted.delivery << ", as a plan file gives it";
   }
 }

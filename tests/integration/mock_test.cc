@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -20,34 +21,15 @@ constexpr int32_t kImageToken = 151655;  // qwen2_5_vl
 
 LoadedConfig GetConfig(uint32_t vision, uint32_t language,
                        const std::string& delivery = "exchange") {
-  const auto config = ParseConfig(
-      absl::StrCat(
-          "sources:\n"
-          "  - {name: pictures, format: mock, lengths: {mode: lognormal, min: "
-          "50, max: 900, mean: 300, sigma: 1.1, count: 500}, images: {max: 3, "
-          "pixels: {min: 3000, max: 100000, mean: 40000, sigma: 0.7}, aspect: "
-          "2}}\n"
-          "  - {name: words, format: mock, lengths: {mode: lognormal, min: 50, "
-          "max: 900, mean: 300, sigma: 1.1, count: 300}, weight: 0.5}\n"
-          "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-          "batch: {global: 24, micro: 12}\n"
-          "topology: {modules: {vision: {dp: ",
-          vision, "}, language: {dp: ", language,
-          "}}}\nbalance: {delivery: ", delivery,
-          "}\nserve: {threads: 2, memory: 64MiB, listen: "
-          "['unix:/replaced']}\n"),
-      "test.yaml", ::testing::TempDir());
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
-}
-
-TestCluster::Batches RunJob(const LoadedConfig& config, int servers) {
-  auto cluster = TestCluster::Start(config, servers);
-  EXPECT_TRUE(cluster.ok()) << cluster.status();
-  if (!cluster.ok()) return {};
-  auto batches = (*cluster)->RunRanks(0, 3);
-  EXPECT_TRUE(batches.ok()) << batches.status();
-  return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+  TestJob job = GridJob(vision, language, delivery);
+  job.sources =
+      "{name: pictures, format: mock, lengths: {mode: lognormal, min: 50, max: "
+      "900, mean: 300, sigma: 1.1, count: 500}, images: {max: 3, pixels: {min: "
+      "3000, max: 100000, mean: 40000, sigma: 0.7}, aspect: 2}}, "
+      "{name: words, format: mock, lengths: {mode: lognormal, min: 50, max: "
+      "900, mean: 300, sigma: 1.1, count: 300}, weight: 0.5}";
+  job.batch = "global: 24, micro: 12";
+  return ParseJob(job, ::testing::TempDir());
 }
 
 // The tokens of every sample of a run, by the sample's name.
@@ -69,7 +51,7 @@ std::map<std::string, std::vector<int64_t>> GetTexts(
 }
 
 TEST(MockTest, VisionAndLanguageRanksArePaired) {
-  const TestCluster::Batches batches = RunJob(GetConfig(4, 4), 2);
+  const TestCluster::Batches batches = RunJob(GetConfig(4, 4), 3, 2);
   ASSERT_EQ(batches.size(), 3u * 2 * 8);
   uint64_t images = 0;
   for (const auto& [key, vision] : batches) {
@@ -104,8 +86,8 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
 
 // A sample's content does not depend on its reader.
 TEST(MockTest, AnotherLayoutHasTheSameSamples) {
-  const auto a = GetTexts(RunJob(GetConfig(4, 4), 2));
-  const auto b = GetTexts(RunJob(GetConfig(2, 3, "direct"), 1));
+  const auto a = GetTexts(RunJob(GetConfig(4, 4), 3, 2));
+  const auto b = GetTexts(RunJob(GetConfig(2, 3, "direct"), 3, 1));
   EXPECT_EQ(a, b);
   EXPECT_EQ(a.size(), 72u);
   // No two samples are equal, on any ranks.

@@ -2,7 +2,6 @@
 // drawn samples to packed batches: context slices make up the whole, stages
 // agree, tensor peers are equal, and no token is lost or doubled.
 
-#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/edit_batch.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/thd_layout.h"
 
@@ -41,28 +41,17 @@ TestCluster::Batches BatchesAt(const TestCluster& cluster,
 }
 
 std::unique_ptr<TestCluster> Start(const Layout& layout) {
-  const std::string sizes = absl::StrCat(
-      ", tp: ", layout.tp, ", pp: ", layout.pp, ", cp: ", layout.cp, "}");
-  const uint32_t grid = std::lcm(layout.vision_dp, layout.language_dp);
-  const auto config = ParseConfig(
-      absl::StrCat(
-          "sources: [{name: mock, format: mock, lengths: {mode: lognormal, "
-          "min: 20, max: 400, mean: 150, sigma: 1.1, count: 400}, images: "
-          "{max: "
-          "2, pixels: {min: 3000, max: 40000, mean: 20000, sigma: 0.5}}}]\n"
-          "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-          "batch: {global: ",
-          8 * grid, ", micro: ", 4 * grid, ", max_tokens: 1000}\n",
-          "topology: {modules: {vision: {dp: ", layout.vision_dp, sizes,
-          ", language: {dp: ", layout.language_dp, sizes,
-          "}}\nbalance: {delivery: ", layout.delivery,
-          "}\npacking: ", layout.packing,
-          "\nserve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n"),
-      "test.yaml", ::testing::TempDir());
-  EXPECT_TRUE(config.ok()) << config.status();
-  auto cluster = TestCluster::Start(*config);
-  EXPECT_TRUE(cluster.ok()) << cluster.status();
-  return *std::move(cluster);
+  TestJob job =
+      GridJob(layout.vision_dp, layout.language_dp, layout.delivery, "",
+              absl::StrCat(", tp: ", layout.tp, ", pp: ", layout.pp,
+                           ", cp: ", layout.cp));
+  job.sources =
+      "{name: mock, format: mock, lengths: {mode: lognormal, min: 20, max: "
+      "400, mean: 150, sigma: 1.1, count: 400}, images: {max: 2, pixels: {min: "
+      "3000, max: 40000, mean: 20000, sigma: 0.5}}}";
+  job.batch += ", max_tokens: 1000";
+  job.more = absl::StrCat("packing: ", layout.packing, "\n");
+  return StartCluster(ParseJob(job, ::testing::TempDir()));
 }
 
 template <typename T>

@@ -18,6 +18,7 @@
 #include "server/job/verify_recipes.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 #include "tests/server/corpus/corpus_testing.h"
 #include "trainer_shim/host/packed_batch.h"
 
@@ -70,18 +71,11 @@ class RecipeJobTest : public ::testing::Test {
   }
 
   LoadedConfig MakeConfig(absl::string_view source, absl::string_view more) {
-    const auto config = ParseConfig(
-        absl::StrCat("sources: [{name: docs, ", source, more,
-                     "}]\n"
-                     "model: {profile: qwen2_5_vl}\n"
-                     "batch: {global: 8, micro: 4}\n"
-                     "topology: {modules: {vision: {dp: 2}, language: {dp: "
-                     "2}}}\n"
-                     "serve: {threads: 2, memory: 64MiB, listen: "
-                     "['unix:/replaced']}\n"),
-        "test.yaml", folder_);
-    EXPECT_TRUE(config.ok()) << config.status();
-    return *config;
+    TestJob job;
+    job.sources = absl::StrCat("{name: docs, ", source, more, "}");
+    job.model = "profile: qwen2_5_vl";
+    job.batch = "global: 8, micro: 4";
+    return ParseJob(job, folder_);
   }
 
   // The micro-batches of the first steps, as the schedule has them.
@@ -101,12 +95,7 @@ class RecipeJobTest : public ::testing::Test {
   }
 
   static TestCluster::Batches Run(const LoadedConfig& config) {
-    auto cluster = TestCluster::Start(config);
-    EXPECT_TRUE(cluster.ok()) << cluster.status();
-    if (!cluster.ok()) return {};
-    auto batches = (*cluster)->RunRanks(0, kTestedSteps);
-    EXPECT_TRUE(batches.ok()) << batches.status();
-    return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+    return RunJob(config, kTestedSteps);
   }
 
   void ExpectSameJob(const LoadedConfig& cooked, const LoadedConfig& plain) {

@@ -22,7 +22,7 @@
 #include "proto/revision_service.grpc.pb.h"
 #include "server/job/index_sources.h"
 #include "server/service/server.h"
-#include "tests/integration/delivery_job.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
@@ -63,7 +63,7 @@ LoadedConfig Load(const std::string& text) {
       "\"0-1\", language: \"0-1\"}}";
   const auto config =
       ParseConfig(absl::StrReplaceAll(text, {{"SERVERS", servers}}),
-                  "test.yaml", Dataset());
+                  "test.yaml", FormulaFolder("formula", 50));
   EXPECT_TRUE(config.ok()) << config.status();
   return *config;
 }
@@ -211,7 +211,8 @@ TEST_P(DeliveryRevisionsTest, RanksGoOverTheStepWithoutARestart) {
 // What changes without the order: the steps from the change on are the steps of
 // a job that was started with the file.
 TEST_F(RevisionsTest, PackingAndRecipesAloneChange) {
-  const std::string recipe = absl::StrCat(Dataset(), "/revised_plan.py");
+  const std::string recipe =
+      absl::StrCat(FormulaFolder("formula", 50), "/revised_plan.py");
   std::ofstream(recipe) << R"(
 import ballast.recipe as recipe
 
@@ -382,7 +383,7 @@ TEST_F(RevisionsTest, AServerThatHasLostTheKeyServesNoRankOfTheJob) {
   const auto config = ParseConfig(
       absl::StrReplaceAll(Text("exchange"), {{"SERVERS", Servers()},
                                              {"unix:/replaced", address}}),
-      "test.yaml", Dataset());
+      "test.yaml", FormulaFolder("formula", 50));
   ASSERT_TRUE(config.ok()) << config.status();
   const auto server = LoaderServer::Start(*config);
   ASSERT_TRUE(server.ok()) << server.status();

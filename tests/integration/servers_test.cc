@@ -8,17 +8,25 @@
 
 #include "client/attach_all.h"
 #include "client/loader_client.h"
-#include "tests/integration/delivery_job.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
 
+LoadedConfig MakeConfig(uint32_t vision_dp, uint32_t language_dp,
+                        const std::string& delivery,
+                        const std::string& more = "") {
+  TestJob job = GridJob(vision_dp, language_dp, delivery);
+  job.more = more;
+  return ParseJob(job, FormulaFolder("formula", 50));
+}
+
 TEST(ServersTest, SeveralServersGiveTheSameBatchesAsOne) {
   const LoadedConfig config = MakeConfig(4, 4, "off");
-  const auto one = RunJob(config, 1);
-  const auto two = RunJob(config, 2);
+  const auto one = RunJob(config, 3, 1);
+  const auto two = RunJob(config, 3, 2);
   ASSERT_EQ(one.size(), two.size());
   for (const auto& [key, batch] : one) {
     EXPECT_EQ(ComputeDigest(batch), ComputeDigest(two.at(key)));

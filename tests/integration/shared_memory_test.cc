@@ -21,38 +21,17 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/fakes/test_job.h"
 
 namespace ballast {
 namespace {
 
 constexpr uint64_t kSteps = 2;
 
-const std::string& Dataset() {
-  static const std::string* directory = [] {
-    auto* path = new std::string(::testing::TempDir() + "/formula");
-    std::filesystem::create_directories(*path);
-    EXPECT_TRUE(WriteFormulaDataset(*path + "/docs-000000.tar", 50).ok());
-    return path;
-  }();
-  return *directory;
-}
-
 LoadedConfig MakeConfig(const std::string& delivery, const std::string& arena) {
-  const auto config = ParseConfig(
-      absl::StrCat("sources: [{name: docs, format: webdataset, path: "
-                   "'docs-*.tar'}]\n"
-                   "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-                   "batch: {global: 32, micro: 16}\n"
-                   "topology: {modules: {vision: {dp: 4}, language: {dp: 2}}}\n"
-                   "balance: {delivery: ",
-                   delivery,
-                   "}\n"
-                   "serve: {threads: 2, memory: 64MiB, listen: "
-                   "['unix:/replaced'], arena: '",
-                   arena, "'}\n"),
-      "test.yaml", Dataset());
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
+  TestJob job = GridJob(4, 2, delivery);
+  job.serve = absl::StrCat(", arena: '", arena, "'");
+  return ParseJob(job, FormulaFolder("formula", 50));
 }
 
 class SharedMemoryDeliveryTest : public ::testing::Test {

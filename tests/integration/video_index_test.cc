@@ -13,6 +13,7 @@
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/test_job.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {
@@ -41,16 +42,13 @@ class VideoIndexTest : public ::testing::Test {
   }
   static LoadedConfig Config(const std::string& model,
                              const std::string& batch = "") {
-    const auto config = ParseConfig(
-        absl::StrCat("sources: [{name: chat, format: jsonl, path: chat.jsonl, "
-                     "media_root: ., index: chat.index}]\n"
-                     "model: {min_pixels: 3136, max_pixels: 12544, ",
-                     model, "}\nbatch: {global: 2, micro: 2", batch,
-                     "}\ntopology: {modules: {vision: {dp: 2}, language: {dp: "
-                     "2}}}\nserve: {threads: 2, memory: 64MiB}\n"),
-        "test.yaml", folder_);
-    EXPECT_TRUE(config.ok()) << config.status();
-    return *config;
+    TestJob job;
+    job.sources =
+        "{name: chat, format: jsonl, path: chat.jsonl, media_root: ., index: "
+        "chat.index}";
+    job.model = absl::StrCat("min_pixels: 3136, max_pixels: 12544, ", model);
+    job.batch = absl::StrCat("global: 2, micro: 2", batch);
+    return ParseJob(job, folder_);
   }
   static SourceIndexing Index(const LoadedConfig& config) {
     const auto indexed = IndexSources(config, {});

@@ -10,10 +10,11 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/command/inspect_video.h"
+#include "server/command/commands.h"
 #include "server/corpus/tar/tar_writer.h"
 #include "server/video/model_videos.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/test_job.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {
@@ -150,25 +151,20 @@ const VideoDataSet& VideoData() {
 LoadedConfig VideoConfig(const std::string& profile,
                          const std::string& delivery,
                          const std::string& video) {
-  const auto config = ParseConfig(
-      absl::StrCat(
-          "sources:\n"
-          "- {name: chat, format: jsonl, path: chat.jsonl, media_root: ., "
-          "index: '",
-          profile, ".chat.index'}\n",
-          "- {name: tapes, format: webdataset, path: tapes.tar, index: '",
-          profile, ".tapes.index'}\n", "model: {profile: ", profile,
-          ", min_pixels: 3136, max_pixels: 12544, video: {", video,
-          "}}\n"
-          "batch: {global: 8, micro: 8}\n"
-          "topology: {modules: {vision: {dp: 2}, language: {dp: 2}}}\n"
-          "balance: {delivery: ",
-          delivery,
-          ", cost: {vision: {linear: 1, quadratic: 0.5}}}\n"
-          "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n"),
-      "test.yaml", VideoData().folder);
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *config;
+  TestJob job;
+  job.sources = absl::StrCat(
+      "{name: chat, format: jsonl, path: chat.jsonl, media_root: ., index: '",
+      profile,
+      ".chat.index'}, {name: tapes, format: webdataset, path: tapes.tar, "
+      "index: '",
+      profile, ".tapes.index'}");
+  job.model = absl::StrCat("profile: ", profile,
+                           ", min_pixels: 3136, max_pixels: 12544, video: {",
+                           video, "}");
+  job.batch = "global: 8, micro: 8";
+  job.balance = absl::StrCat("delivery: ", delivery,
+                             ", cost: {vision: {linear: 1, quadratic: 0.5}}");
+  return ParseJob(job, VideoData().folder);
 }
 
 LoadedConfig VideoConfig(const std::string& profile,

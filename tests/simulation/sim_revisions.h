@@ -12,10 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/revision_service.pb.h"
-#include "server/delivery/revised_builder.h"
-#include "server/service/revised_job.h"
-#include "server/service/revision_peers.h"
-#include "server/service/revision_store.h"
+#include "server/delivery/file_sample_builder.h"
+#include "server/service/revision_keeper.h"
+#include "server/service/revision_member.h"
 #include "tests/simulation/sim_data.h"
 #include "tests/simulation/sim_network.h"
 

@@ -1,5 +1,8 @@
 #include "tests/simulation/simulation.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -14,12 +17,31 @@
 #include "tests/simulation/sim_call.h"
 #include "tests/simulation/sim_revisions.h"
 #include "tests/simulation/sim_server.h"
-#include "tests/simulation/sim_silence.h"
 #include "tests/simulation/sim_threads.h"
 #include "trainer_shim/host/in_process_communicator.h"
 
 namespace ballast {
 namespace {
+
+// While it lives, standard error goes nowhere.
+class Silence {
+ public:
+  explicit Silence(bool silent) {
+    if (!silent) return;
+    before_ = dup(STDERR_FILENO);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(nowhere, STDERR_FILENO);
+    close(nowhere);
+  }
+  ~Silence() {
+    if (before_ < 0) return;
+    dup2(before_, STDERR_FILENO);
+    close(before_);
+  }
+
+ private:
+  int before_ = -1;
+};
 
 // Starts of a job beyond which it will not get well.
 constexpr int kMaxStarts = 100;

@@ -44,7 +44,8 @@ v1::MicroBatchSchedule Empty(uint32_t vision_dp, uint32_t language_dp) {
   return out;
 }
 
-EmbeddingPlan GetPlan(const v1::MicroBatchSchedule& schedule, uint32_t rank) {
+EmbeddingPlan GetPlan(const v1::MicroBatchSchedule& schedule,
+                      const EmbeddingRank& rank) {
   EmbeddingPlan plan;
   const absl::Status status = PlanEmbeddings(schedule, rank, kMerge, &plan);
   EXPECT_TRUE(status.ok()) << status;
@@ -57,12 +58,12 @@ TEST(EmbeddingPlanTest, AnExampleByHand) {
   AddSample(1, 0, 0, {{2, 4}}, &schedule);          // 2 rows
   AddSample(0, 0, 1, {{2, 2}, {4, 4}}, &schedule);  // 5 rows
   AddSample(0, 1, 2, {{2, 6}}, &schedule);          // 3 rows
-  const EmbeddingPlan first = GetPlan(schedule, 0);
+  const EmbeddingPlan first = GetPlan(schedule, {0});
   EXPECT_THAT(first.send, ElementsAre(5, 3));
   EXPECT_THAT(first.receive, ElementsAre(5, 2));
   // Sample 0's rows arrive last, from rank 1.
   EXPECT_THAT(first.order, ElementsAre(5, 6, 0, 1, 2, 3, 4));
-  const EmbeddingPlan second = GetPlan(schedule, 1);
+  const EmbeddingPlan second = GetPlan(schedule, {1});
   EXPECT_THAT(second.send, ElementsAre(2, 0));
   EXPECT_THAT(second.receive, ElementsAre(3, 0));
   EXPECT_THAT(second.order, ElementsAre(0, 1, 2));
@@ -72,7 +73,7 @@ TEST(EmbeddingPlanTest, ARankWithoutImagesSendsAndReceivesNothing) {
   v1::MicroBatchSchedule schedule = Empty(2, 2);
   AddSample(0, 0, 0, {{2, 2}}, &schedule);
   AddSample(1, 1, 1, {}, &schedule);
-  const EmbeddingPlan plan = GetPlan(schedule, 1);
+  const EmbeddingPlan plan = GetPlan(schedule, {1});
   EXPECT_TRUE(plan.planned());
   EXPECT_THAT(plan.send, ElementsAre(0, 0));
   EXPECT_THAT(plan.receive, ElementsAre(0, 0));
@@ -86,7 +87,7 @@ TEST(EmbeddingPlanTest, ReplacesTheFormerPlan) {
   plan.send = {7, 7, 7};
   plan.receive = {1};
   plan.order = {4, 5};
-  ASSERT_TRUE(PlanEmbeddings(schedule, 0, kMerge, &plan).ok());
+  ASSERT_TRUE(PlanEmbeddings(schedule, {0}, kMerge, &plan).ok());
   EXPECT_THAT(plan.send, ElementsAre(1));
   EXPECT_THAT(plan.receive, ElementsAre(1));
   EXPECT_THAT(plan.order, ElementsAre(0));
@@ -94,21 +95,29 @@ TEST(EmbeddingPlanTest, ReplacesTheFormerPlan) {
 
 TEST(EmbeddingPlanTest, RefusesModulesOnDifferentRanks) {
   EmbeddingPlan plan;
-  EXPECT_THAT(PlanEmbeddings(Empty(2, 4), 0, kMerge, &plan).message(),
+  EXPECT_THAT(PlanEmbeddings(Empty(2, 4), {0}, kMerge, &plan).message(),
               HasSubstr("vision dp 2 and language dp 4"));
-  EXPECT_THAT(PlanEmbeddings(Empty(2, 2), 2, kMerge, &plan).message(),
+  EXPECT_THAT(PlanEmbeddings(Empty(2, 2), {2}, kMerge, &plan).message(),
               HasSubstr("embeddings of rank 2"));
+  EXPECT_TRUE(
+      PlanEmbeddings(Empty(2, 4), {3, false, true}, kMerge, &plan).ok());
+  EXPECT_THAT(
+      PlanEmbeddings(Empty(2, 4), {3, true, false}, kMerge, &plan).message(),
+      HasSubstr("embeddings of rank 3 of the encoder"));
+  EXPECT_THAT(
+      PlanEmbeddings(Empty(4, 2), {3, false, true}, kMerge, &plan).message(),
+      HasSubstr("embeddings of rank 3 of language"));
   v1::MicroBatchSchedule vision = Empty(2, 2);
   vision.mutable_modules()->RemoveLast();
-  EXPECT_THAT(PlanEmbeddings(vision, 0, kMerge, &plan).message(),
+  EXPECT_THAT(PlanEmbeddings(vision, {0}, kMerge, &plan).message(),
               HasSubstr("language dp 0"));
   v1::MicroBatchSchedule language = Empty(2, 2);
   language.mutable_modules()->DeleteSubrange(0, 1);
-  EXPECT_THAT(PlanEmbeddings(language, 0, kMerge, &plan).message(),
+  EXPECT_THAT(PlanEmbeddings(language, {0}, kMerge, &plan).message(),
               HasSubstr("embeddings of 0 encoders"));
   v1::MicroBatchSchedule twice = Empty(2, 2);
   *twice.add_modules() = twice.modules(0);
-  EXPECT_THAT(PlanEmbeddings(twice, 0, kMerge, &plan).message(),
+  EXPECT_THAT(PlanEmbeddings(twice, {0}, kMerge, &plan).message(),
               HasSubstr("embeddings of 2 encoders"));
 }
 
@@ -117,7 +126,7 @@ TEST(EmbeddingPlanTest, RefusesOwnersThatDoNotAscendWithPlace) {
   AddSample(0, 1, 0, {{2, 2}}, &schedule);
   AddSample(0, 0, 1, {{2, 2}}, &schedule);
   EmbeddingPlan plan;
-  EXPECT_THAT(PlanEmbeddings(schedule, 0, kMerge, &plan).message(),
+  EXPECT_THAT(PlanEmbeddings(schedule, {0}, kMerge, &plan).message(),
               HasSubstr("position 101 at place 1 belongs to language rank 0"));
 }
 
@@ -148,13 +157,14 @@ std::vector<RowName> GetRows(const v1::MicroBatchSchedule& schedule, int module,
 }
 
 // Up to 39 samples of up to 3 images, with random places and owners.
-v1::MicroBatchSchedule Draw(uint32_t dp, std::mt19937* random) {
+v1::MicroBatchSchedule Draw(uint32_t vision_dp, uint32_t language_dp,
+                            std::mt19937* random) {
   const uint32_t samples = (*random)() % 40;
-  v1::MicroBatchSchedule schedule = Empty(dp, dp);
+  v1::MicroBatchSchedule schedule = Empty(vision_dp, language_dp);
   std::vector<uint32_t> places(samples), language(samples);
   std::iota(places.begin(), places.end(), 0);
   std::shuffle(places.begin(), places.end(), *random);
-  for (uint32_t& owner : language) owner = (*random)() % dp;
+  for (uint32_t& owner : language) owner = (*random)() % language_dp;
   std::sort(language.begin(), language.end());
   for (const uint32_t place : places) {
     std::vector<std::pair<uint32_t, uint32_t>> grids((*random)() % 4);
@@ -162,28 +172,28 @@ v1::MicroBatchSchedule Draw(uint32_t dp, std::mt19937* random) {
       height = kMerge * (1 + (*random)() % 3);
       width = kMerge * (1 + (*random)() % 3);
     }
-    AddSample((*random)() % dp, language[place], place, grids, &schedule);
+    AddSample((*random)() % vision_dp, language[place], place, grids,
+              &schedule);
   }
   return schedule;
 }
 
 class EmbeddingPlanOracleTest : public ::testing::TestWithParam<uint32_t> {};
 
-// Runs the all-to-all on named rows: every placeholder gets its own.
-TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
-  std::mt19937 random(GetParam());
-  const uint32_t dp = 1 + random() % 7;
-  const v1::MicroBatchSchedule schedule = Draw(dp, &random);
-  std::vector<EmbeddingPlan> plans;
-  for (uint32_t r = 0; r < dp; ++r) plans.push_back(GetPlan(schedule, r));
-
-  std::vector<std::vector<RowName>> received(dp);
-  for (uint32_t from = 0; from < dp; ++from) {
+// Runs the all-to-all on named rows: every placeholder gets its own. The plans
+// are those of the encoder's ranks and of language's.
+void CheckRowsArrive(const v1::MicroBatchSchedule& schedule,
+                     const std::vector<EmbeddingPlan>& vision,
+                     const std::vector<EmbeddingPlan>& language) {
+  std::vector<std::vector<RowName>> received(language.size());
+  for (uint32_t from = 0; from < vision.size(); ++from) {
     const std::vector<RowName> rows = GetRows(schedule, 0, from);
+    ASSERT_EQ(vision[from].send.size(), language.size());
     size_t at = 0;
-    for (uint32_t to = 0; to < dp; ++to) {
-      const int64_t count = plans[from].send[to];
-      ASSERT_EQ(plans[to].receive[from], count);
+    for (uint32_t to = 0; to < language.size(); ++to) {
+      const int64_t count = vision[from].send[to];
+      ASSERT_EQ(language[to].receive.size(), vision.size());
+      ASSERT_EQ(language[to].receive[from], count);
       ASSERT_LE(at + count, rows.size());
       received[to].insert(received[to].end(), rows.begin() + at,
                           rows.begin() + at + count);
@@ -191,11 +201,46 @@ TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
     }
     EXPECT_EQ(at, rows.size());
   }
-  for (uint32_t r = 0; r < dp; ++r) {
+  for (uint32_t r = 0; r < language.size(); ++r) {
     std::vector<RowName> placed;
-    for (const int64_t row : plans[r].order) placed.push_back(received[r][row]);
+    for (const int64_t row : language[r].order) {
+      placed.push_back(received[r][row]);
+    }
     EXPECT_EQ(placed, GetRows(schedule, 1, r)) << "rank " << r;
   }
+}
+
+TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
+  std::mt19937 random(GetParam());
+  const uint32_t dp = 1 + random() % 7;
+  const v1::MicroBatchSchedule schedule = Draw(dp, dp, &random);
+  std::vector<EmbeddingPlan> plans;
+  for (uint32_t r = 0; r < dp; ++r) plans.push_back(GetPlan(schedule, {r}));
+  CheckRowsArrive(schedule, plans, plans);
+}
+
+// Ranks of one module each, of any numbers: an encoder's send only, language's
+// receive only.
+TEST_P(EmbeddingPlanOracleTest, ModulesOnRanksOfTheirOwn) {
+  std::mt19937 random(GetParam() + 2000);
+  const uint32_t vision_dp = 1 + random() % 7;
+  const uint32_t language_dp = 1 + random() % 7;
+  const v1::MicroBatchSchedule schedule = Draw(vision_dp, language_dp, &random);
+  std::vector<EmbeddingPlan> vision, language;
+  for (uint32_t r = 0; r < vision_dp; ++r) {
+    vision.push_back(GetPlan(schedule, {r, true, false}));
+    EXPECT_TRUE(vision.back().apart());
+    EXPECT_THAT(vision.back().receive, IsEmpty());
+    EXPECT_THAT(vision.back().order, IsEmpty());
+    EXPECT_THAT(vision.back().sent_runs, IsEmpty());
+  }
+  for (uint32_t r = 0; r < language_dp; ++r) {
+    language.push_back(GetPlan(schedule, {r, false, true}));
+    EXPECT_TRUE(language.back().apart());
+    EXPECT_THAT(language.back().send, IsEmpty());
+    EXPECT_THAT(language.back().received_runs, IsEmpty());
+  }
+  CheckRowsArrive(schedule, vision, language);
 }
 
 // The same by runs, which need no permutation: the k-th that a sends to b is
@@ -203,9 +248,9 @@ TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
 TEST_P(EmbeddingPlanOracleTest, RunsBringEveryRowToItsPlaceholder) {
   std::mt19937 random(GetParam() + 1000);
   const uint32_t dp = 1 + random() % 7;
-  const v1::MicroBatchSchedule schedule = Draw(dp, &random);
+  const v1::MicroBatchSchedule schedule = Draw(dp, dp, &random);
   std::vector<EmbeddingPlan> plans;
-  for (uint32_t r = 0; r < dp; ++r) plans.push_back(GetPlan(schedule, r));
+  for (uint32_t r = 0; r < dp; ++r) plans.push_back(GetPlan(schedule, {r}));
   for (uint32_t to = 0; to < dp; ++to) {
     std::vector<RowName> text;
     std::vector<size_t> taken(dp);  // runs of each sender

@@ -152,6 +152,8 @@ absl::Status GetTotals(const ballast_batch* batch, int of,
   totals.patches = from->patches;
   totals.images = from->images;
   totals.videos = from->videos;
+  totals.clips = from->clips;
+  totals.frames = from->frames;
   return WriteStruct(totals, out, "totals");
 }
 

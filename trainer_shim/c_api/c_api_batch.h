@@ -169,6 +169,8 @@ typedef struct ballast_totals {
   uint64_t patches;      /* of images and videos */
   uint64_t images;       /* without videos */
   uint64_t videos;
+  uint64_t clips;  /* of audio */
+  uint64_t frames; /* of them that count */
 } ballast_totals;
 
 /* Returns totals. `of`: a ballast_totals_of. */

@@ -4,8 +4,13 @@
 /* Part of the C interface (c_api.h has the rules): embeddings on their way from
  * the vision tower to the language model, with balance.placement `split`.
  *
- * A process has a shim of each module. In every micro-batch it takes a batch
- * from each, and:
+ * These calls are for `topology.colocated: true`, where a process has a shim of
+ * each module. With modules on ranks of their own they are refused: a trainer
+ * moves the rows over a communicator of its own, by embedding_send_host of the
+ * vision batch, and embedding_receive_host and embedding_order of the language
+ * batch (docs/thd_format.md).
+ *
+ * In every micro-batch the process takes a batch from each shim, and:
  *
  *   run_tower(vision_batch, tower);
  *   ballast_embedding_rows rows = {sizeof(rows)};
@@ -76,10 +81,10 @@ typedef struct ballast_embedding_rows {
  *
  * Errors. INVALID_ARGUMENT (numbers of rows that are not the batch's, a batch
  * of language, a type or memory that cannot be) and FAILED_PRECONDITION (no
- * communicator) change nothing on this rank, but the others wait for it: call
- * ballast_shim_cancel. Every other error is final, as in ballast_shim_next:
- * UNAVAILABLE (a peer left), CANCELLED, INVALID_ARGUMENT (peers whose rows have
- * another width), INTERNAL. */
+ * communicator; modules on ranks of their own) change nothing on this rank, but
+ * the others wait for it: call ballast_shim_cancel. Every other error is final,
+ * as in ballast_shim_next: UNAVAILABLE (a peer left), CANCELLED,
+ * INVALID_ARGUMENT (peers whose rows have another width), INTERNAL. */
 BALLAST_API int ballast_shim_exchange_embeddings(
     struct ballast_shim* shim, const ballast_batch* batch,
     const ballast_embedding_rows* rows, void* stream);

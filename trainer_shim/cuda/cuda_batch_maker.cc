@@ -43,11 +43,6 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
   BALLAST_ASSIGN_OR_RETURN(CudaStream stream, CudaStream::Create());
   stream_ = std::make_shared<const CudaStream>(std::move(stream));
   const JobShape& shape = setup.source->shape();
-  if (shape.fields.features) {
-    return absl::UnimplementedError(
-        "module audio on the backend of a GPU; wanted the host backend, whose "
-        "tensors the trainer copies: Loader(..., device=\"cpu\")");
-  }
   const bool decodes = shape.encoded_images && shape.fields.pixels;
   if (options_.overlap) ahead_ = decodes ? uint32_t{DecodeStage::kBatches} : 1;
   // Pinning memory may wait for the device, so not in Next.

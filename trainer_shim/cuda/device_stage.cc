@@ -142,7 +142,7 @@ absl::Status DeviceStage::CopyIn(const StagedBatch& staged,
   if (staged.block_bytes == nullptr) return absl::OkStatus();
   BALLAST_RETURN_IF_ERROR(
       copy(staged.landing, staged.block_bytes, staged.exchange.block.bytes()));
-  if (!staged.layout.dummy_image) return absl::OkStatus();
+  if (plan.landing.bytes == plan.landing.grey) return absl::OkStatus();
   return CudaStatus(
       cudaMemsetAsync(staged.landing + plan.landing.grey, kGreyPixel,
                       plan.landing.bytes - plan.landing.grey, stream_->get()),
@@ -206,6 +206,7 @@ absl::Status DeviceStage::Pack(const StagedBatch& staged,
   BALLAST_RETURN_IF_ERROR(LaunchCheckRecords(check, stream_->get()));
   const bool text = !staged.layout.text.cu_seqlens.empty();
   if (text) return PackText(staged, entry);
+  if (staged.layout.clips.listed) return PackClips(staged, entry);
   BALLAST_RETURN_IF_ERROR(PackImages(staged, entry));
   return PackVideos(staged, entry);
 }
@@ -217,7 +218,7 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   pack.landing = staged.landing;
   pack.texts = At<TextSource>(entry.upload, plan.upload.texts);
   pack.cu_seqlens_padded = At<int32_t>(entry.upload, plan.upload.places);
-  pack.samples = plan.samples;
+  pack.samples = plan.sequences;
   pack.context = shape_.context;
   pack.tokens = plan.tokens;
   pack.position_axes = shape_.block.position_axes;
@@ -258,6 +259,25 @@ absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
   pack.tile_h = staged.layout.crops.shape.tile_h;
   pack.tile_w = staged.layout.crops.shape.tile_w;
   return patchifier_.Launch(pack, stream_->get());
+}
+
+// One server's features are the same on every rank, so nothing is computed
+// here.
+absl::Status DeviceStage::PackClips(const StagedBatch& staged,
+                                    const DeviceEntry& entry) {
+  uint8_t* const out = GetOutput<uint8_t>(entry, "input_features");
+  if (out == nullptr) return absl::OkStatus();
+  const StagingPlan& plan = staged.plan;
+  for (const FeatureRun& run : plan.features) {
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(out + run.to, staged.landing + run.from, run.bytes,
+                        cudaMemcpyDeviceToDevice, stream_->get()),
+        "packing features of sound"));
+  }
+  if (plan.silence.bytes == 0) return absl::OkStatus();
+  return CudaStatus(cudaMemsetAsync(out + plan.silence.offset, 0,
+                                    plan.silence.bytes, stream_->get()),
+                    "filling a dummy clip");
 }
 
 PatchifyBatch DeviceStage::GetPatches(const StagedBatch& staged,

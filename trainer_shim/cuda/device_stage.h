@@ -91,6 +91,7 @@ class DeviceStage {
   // A separate launch, so that the launch of still images stays as fast as
   // without videos.
   absl::Status PackVideos(const StagedBatch& staged, const DeviceEntry& entry);
+  absl::Status PackClips(const StagedBatch& staged, const DeviceEntry& entry);
   // `count` images, whose descriptions are at `upload`, become the rows of
   // `tensor`.
   PatchifyBatch GetPatches(const StagedBatch& staged, const DeviceEntry& entry,

@@ -58,6 +58,30 @@ uint64_t PlanEncoded(const ExchangePlan& exchange, const BatchLayout& layout,
   return end;
 }
 
+// Lists where the features of clips land and where they go. A row of 128
+// numbers fills two kSampleAlignment, so that all clips of one sender are one
+// run.
+void PlanFeatures(const ExchangePlan& exchange, const ClipLayout& clips,
+                  StagingPlan* plan) {
+  if (!clips.listed) return;
+  const uint64_t row = uint64_t{clips.width} * sizeof(float);
+  uint64_t to = 0;
+  for (const OwnedSample& owned : exchange.owned) {
+    const uint64_t payload = plan->landing.Of(owned, owned.payload);
+    for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
+      const ImageRecord& clip = exchange.images[owned.first_image + k];
+      const uint64_t from = payload + clip.data;
+      if (plan->features.empty() ||
+          plan->features.back().from + plan->features.back().bytes != from) {
+        plan->features.push_back({from, to, 0});
+      }
+      plan->features.back().bytes += ImageBytes(clip);
+      to += ImageBytes(clip);
+    }
+  }
+  plan->silence = {to, row * clips.cu_rows.back() - to};
+}
+
 }  // namespace
 
 ExchangeHeader GetHeader(const BlockHeader& block) {
@@ -69,6 +93,7 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
                         const BatchInfo& info) {
   StagingPlan plan;
   plan.samples = exchange.owned.size();
+  plan.sequences = info.sequences();
   plan.images = layout.images.size();
   if (!layout.text.cu_seqlens.empty()) {
     plan.tokens = layout.text.padded_tokens() / info.context.size;
@@ -82,15 +107,15 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
       AlignUp(plan.landing.received + exchange.receive_bytes, kTensorAlignment);
   plan.landing.grey = PlanEncoded(exchange, layout, &plan);
   plan.landing.bytes = plan.landing.grey;
-  if (layout.dummy_image) {
-    const ImageRecord& dummy = layout.images.back();
-    plan.landing.bytes += PixelBytes(dummy);
+  if (layout.dummy_image && !layout.images.empty()) {
+    plan.landing.bytes += PixelBytes(layout.images.back());
   }
+  PlanFeatures(exchange, layout.clips, &plan);
 
   Arrays upload;
   plan.upload.header = upload.Add<ExchangeHeader>(1);
   plan.upload.records = upload.Add<RecordCheck>(plan.samples);
-  plan.upload.texts = upload.Add<TextSource>(plan.samples);
+  plan.upload.texts = upload.Add<TextSource>(plan.sequences);
   plan.upload.places =
       upload.Add<int32_t>(layout.text.cu_seqlens_padded.size());
   plan.upload.images = upload.Add<PatchifyImage>(plan.images);
@@ -163,9 +188,19 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
   std::vector<RecordCheck> records;
   std::vector<TextSource> texts;
   for (const OwnedSample& owned : exchange.owned) {
-    const uint64_t payload = plan.landing.Of(owned, owned.payload);
     records.push_back({plan.landing.Of(owned, owned.record), owned.expected});
-    texts.push_back({payload, owned.expected.tokens});
+    // A rank that receives no text has no place for it either.
+    if (plan.sequences == 0) continue;
+    uint64_t payload = plan.landing.Of(owned, owned.payload);
+    ForEachSequence(owned.expected.tokens, owned.expected.first_tokens,
+                    [&](uint32_t tokens) {
+                      texts.push_back({payload, tokens});
+                      payload += LayOutLanguage(tokens, info.position_axes,
+                                                info.field_table == nullptr
+                                                    ? FieldCounts()
+                                                    : info.field_table->counts)
+                                     .bytes;
+                    });
   }
   const PatchifyTables tables = GetTables(plan, exchange, layout);
   Put<ExchangeHeader>(out, plan.upload.header,

@@ -29,8 +29,8 @@ inline constexpr uint64_t kHeaderRankMask =
 
 ExchangeHeader GetHeader(const BlockHeader& block);
 
-// A language sample as input of the pack kernel. cu_seqlens_padded gives its
-// place in the batch.
+// A sequence as input of the pack kernel. cu_seqlens_padded gives its place in
+// the batch.
 struct TextSource {
   uint64_t payload = 0;  // offset in the landing buffer
   uint64_t tokens = 0;   // real
@@ -55,6 +55,14 @@ struct EncodedSource {
   uint64_t pixels = 0;  // offset in the landing buffer
 };
 
+// Bytes of features of sound that stay together: clips of a sample, and
+// samples, without padding between them.
+struct FeatureRun {
+  uint64_t from = 0;   // offset in the landing buffer
+  uint64_t to = 0;     // offset in input_features
+  uint64_t bytes = 0;  // above 0
+};
+
 // The landing buffer: the rank's block as pulled, the received bytes, the
 // pixels of images that passed through encoded, and the pixels of a dummy
 // image. Parts begin at multiples of 256.
@@ -75,8 +83,8 @@ struct LandingLayout {
 struct UploadLayout {
   uint64_t header = 0;   // ExchangeHeader, the rank's own
   uint64_t records = 0;  // RecordCheck [samples]
-  uint64_t texts = 0;    // TextSource [samples]
-  uint64_t places = 0;   // int32 [samples + 1]: TextLayout::cu_seqlens_padded
+  uint64_t texts = 0;    // TextSource [sequences]
+  uint64_t places = 0;   // int32 [sequences + 1]: TextLayout::cu_seqlens_padded
   uint64_t images = 0;   // PatchifyImage [images]
   uint64_t frames = 0;   // PatchifyImage [temporal patches of videos]
   uint64_t lists = 0;    // the batch's lists, used in place as its tensors
@@ -96,6 +104,7 @@ struct StagingPlan {
   UploadLayout upload;
   OutputLayout output;
   uint32_t samples = 0;
+  uint32_t sequences = 0;   // BatchInfo::sequences
   uint32_t images = 0;      // crops, including a dummy image
   uint32_t frames = 0;      // temporal patches of videos
   uint64_t tokens = 0;      // of this context rank: T / context.size
@@ -104,6 +113,9 @@ struct StagingPlan {
   // In the order of the batch's images.
   std::vector<EncodedSource> encoded;
   bool receives_encoded = false;  // some of them are received
+  // The features of all clips but a dummy clip, in the order of the batch.
+  std::vector<FeatureRun> features;
+  ByteRun silence;  // of input_features: the dummy clip, or nothing
 };
 
 // Plans one micro-batch from its `exchange` and `layout`, of which `info` is

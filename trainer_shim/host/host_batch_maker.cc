@@ -143,8 +143,15 @@ void BatchAssembler::PackLanguage(const Plan& plan,
                                   PackedBatch* batch) {
   texts_.clear();
   for (const OwnedSample& owned : plan.exchange.owned) {
-    texts_.push_back(
-        {GetBuffer(owned, block) + owned.payload, owned.expected.tokens});
+    const uint8_t* payload = GetBuffer(owned, block) + owned.payload;
+    ForEachSequence(owned.expected.tokens, owned.expected.first_tokens,
+                    [&](uint32_t tokens) {
+                      texts_.push_back({payload, tokens});
+                      payload +=
+                          LayOutLanguage(tokens, shape_.block.position_axes,
+                                         shape_.block.fields)
+                              .bytes;
+                    });
   }
   PackText(texts_, shape_.pad_id, batch);
 }

@@ -156,29 +156,36 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
   uint64_t video = 0;
   uint64_t clip = 0;
   std::vector<std::string> digests;
+  size_t sequence = 0;
+  // The digest of a pair covers its two sequences.
+  const auto add_text = [&](Digest* digest) {
+    const uint64_t first = places[sequence] / slices;
+    const uint64_t count = places[sequence + 1] / slices - first;
+    const auto add = [&](absl::string_view name, const auto& values) {
+      if (!values.empty()) digest->Add(name, values.data() + first, count);
+    };
+    add("input_ids", batch.Get<int64_t>("input_ids"));
+    add("labels", batch.Get<int64_t>("labels"));
+    add("loss_mask", batch.Get<float>("loss_mask"));
+    const uint64_t tokens = positions.size() / batch.position_axes;
+    for (uint32_t axis = 0; axis < batch.position_axes; ++axis) {
+      add("position_ids", positions.subspan(axis * tokens, tokens));
+    }
+    for (const FieldTable::Field& field : GetFields(batch)) {
+      const auto values = batch.Get<uint32_t>(field.tensor);
+      if (field.place.per_token) {
+        add(field.tensor, values);
+      } else if (!values.empty()) {
+        digest->Add(field.tensor, values.data() + sequence, 1);
+      }
+    }
+    ++sequence;
+  };
   for (size_t i = 0; i < batch.samples.size(); ++i) {
     Digest digest;
     if (!places.empty()) {
-      const uint64_t first = places[i] / slices;
-      const uint64_t count = places[i + 1] / slices - first;
-      const auto add = [&](absl::string_view name, const auto& values) {
-        if (!values.empty()) digest.Add(name, values.data() + first, count);
-      };
-      add("input_ids", batch.Get<int64_t>("input_ids"));
-      add("labels", batch.Get<int64_t>("labels"));
-      add("loss_mask", batch.Get<float>("loss_mask"));
-      const uint64_t tokens = positions.size() / batch.position_axes;
-      for (uint32_t axis = 0; axis < batch.position_axes; ++axis) {
-        add("position_ids", positions.subspan(axis * tokens, tokens));
-      }
-      for (const FieldTable::Field& field : GetFields(batch)) {
-        const auto values = batch.Get<uint32_t>(field.tensor);
-        if (field.place.per_token) {
-          add(field.tensor, values);
-        } else if (!values.empty()) {
-          digest.Add(field.tensor, values.data() + i, 1);
-        }
-      }
+      if (!batch.pair.empty() && batch.pair[sequence] == 0) add_text(&digest);
+      add_text(&digest);
     }
     const Items& of = items[batch.samples[i].position];
     for (uint32_t left = of.crops; left > 0 && !grids.empty(); --left, ++crop) {

@@ -81,14 +81,14 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch);
 // CUDA kernels. These functions only move bytes: plans have been made and
 // checked, and the batch has its memory (PackedBatch::Reserve).
 
-// A language sample's payload (LanguagePayload) and its real length.
+// A sequence's payload (LanguagePayload) and its real length.
 struct TextPiece {
   const uint8_t* payload = nullptr;
   uint32_t tokens = 0;
 };
 
 // Fills the text tensors that `batch` has. `pieces[i]` has the length that
-// batch->text gives sample i, whose place context parallelism can divide.
+// batch->text gives sequence i, whose place context parallelism can divide.
 // `pad_id` fills input_ids in padding.
 void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
               PackedBatch* batch);

@@ -5,14 +5,15 @@
         --library libballast_shim.so --program ballast-server --program ballastctl \\
         --models MODEL... --root trainer_shim/python FILE...
     wheel.py --out ballast-1.2.3-py3-none-manylinux_2_34_x86_64.whl --wheel WHEEL \\
-        --licences DIR
+        [--licences DIR] [--tree DIR]
 
 FILEs are below --root and keep their relative paths. The library goes to ballast/lib,
 the programs to ballast/bin, both without their symbols; each program gets a console
 script of its name. The models' files go to ballast/models. The wheel uses the libraries
 of the machine that it was built on: deploy/wheel.sh makes one for other machines of it.
 
-With --wheel it copies that wheel and adds the files of DIR as licences.
+With --wheel it copies that wheel and adds the files of the one DIR as licences, and those
+of the other at their places below it, instead of files that are there.
 
 Equal inputs give equal bytes.
 """
@@ -77,8 +78,8 @@ def write(out: str, info: str, contents: dict[str, bytes], executables: set[str]
             wheel.writestr(entry, contents[path])
 
 
-def add_licences(out: str, wheel_path: str, info: str, folder: str) -> None:
-    """Copies a wheel and adds the files of `folder` as licences, listed as such."""
+def add_files(out: str, wheel_path: str, info: str, licences: str | None, tree: str | None) -> None:
+    """Copies a wheel with the files of `tree` and, listed as licences, of `licences`."""
     contents, executables = {}, set()
     with zipfile.ZipFile(wheel_path) as wheel:
         for entry in wheel.infolist():
@@ -87,13 +88,19 @@ def add_licences(out: str, wheel_path: str, info: str, folder: str) -> None:
             contents[entry.filename] = wheel.read(entry)
             if (entry.external_attr >> 16) & 0o100:
                 executables.add(entry.filename)
+    for folder, _, names in os.walk(tree) if tree is not None else ():
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                contents[os.path.relpath(path, tree)] = file.read()
+            if os.access(path, os.X_OK):
+                executables.add(os.path.relpath(path, tree))
     fields = []
-    for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), "rb") as file:
+    for name in sorted(os.listdir(licences)) if licences is not None else ():
+        with open(os.path.join(licences, name), "rb") as file:
             contents[info + "licenses/" + name] = file.read()
         fields.append("License-File: %s\n" % name)
-    metadata = info + "METADATA"
-    contents[metadata] += "".join(fields).encode()
+    contents[info + "METADATA"] += "".join(fields).encode()
     write(out, info, contents, executables)
 
 
@@ -106,6 +113,7 @@ def main() -> int:
     parser.add_argument("--root")
     parser.add_argument("--wheel")
     parser.add_argument("--licences")
+    parser.add_argument("--tree")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     named = re.fullmatch(r"([^-]+)-([^-]+)-(.+)\.whl", os.path.basename(arguments.out))
@@ -113,11 +121,11 @@ def main() -> int:
         parser.error("--out: found %r; wanted NAME-VERSION-TAG.whl" % arguments.out)
     name, version, tag = named.groups()
     info = "%s-%s.dist-info/" % (name, version)
-    if arguments.wheel is not None and arguments.licences is not None:
-        add_licences(arguments.out, arguments.wheel, info, arguments.licences)
+    if arguments.wheel is not None:
+        add_files(arguments.out, arguments.wheel, info, arguments.licences, arguments.tree)
         return 0
     if arguments.library is None or arguments.root is None or not arguments.files:
-        parser.error("wanted --library, --root and FILE..., or --wheel and --licences")
+        parser.error("wanted --library, --root and FILE..., or --wheel")
 
     contents = {}
     places = {path: os.path.relpath(path, arguments.root) for path in arguments.files}

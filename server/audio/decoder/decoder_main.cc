@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/helper_program.h"
-#include "server/audio/audio_plan.h"
 #include "server/audio/decoder/decoder_protocol.h"
 #include "server/audio/decoder/mono_resampler.h"
 #include "server/audio/decoder/sound_input.h"

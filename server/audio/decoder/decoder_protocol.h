@@ -1,7 +1,23 @@
 #ifndef BALLAST_SERVER_AUDIO_DECODER_DECODER_PROTOCOL_H_
 #define BALLAST_SERVER_AUDIO_DECODER_DECODER_PROTOCOL_H_
 
+#include <cmath>
 #include <cstdint>
+
+namespace ballast {
+
+// Samples a second of all that models see.
+inline constexpr uint32_t kModelRate = 16000;
+
+// Samples at kModelRate of a file of `samples` at `rate`, as librosa's resample
+// gives: rounded up. Pure.
+inline uint64_t ResampledCount(uint64_t samples, uint32_t rate) {
+  // In float64, as librosa computes it.
+  const double ratio = double{kModelRate} / rate;
+  return static_cast<uint64_t>(std::ceil(static_cast<double>(samples) * ratio));
+}
+
+}  // namespace ballast
 
 // The requests to the two programs that decode sound (decoder_main.cc) and
 // their answers, as frames of common/helper_program.h: parsers of untrusted

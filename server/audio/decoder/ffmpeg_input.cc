@@ -209,6 +209,7 @@ class FfmpegInput : public SoundInput {
 
 std::unique_ptr<SoundInput> OpenSound(int fd, uint64_t offset, uint64_t bytes,
                                       Fault* fault) {
+  video_decoder::RequireBuiltVersion();
   av_max_alloc(kLargestAllocation);
   video_decoder::KeepLastError();
   auto input = std::make_unique<FfmpegInput>();

@@ -1,6 +1,6 @@
 #include "server/audio/decoder/mono_resampler.h"
 
-#include "server/audio/audio_plan.h"
+#include "server/audio/decoder/decoder_protocol.h"
 
 namespace ballast::audio_decoder {
 namespace {

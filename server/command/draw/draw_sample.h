@@ -63,6 +63,20 @@ struct DrawnSample {
 absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
                                        uint64_t number);
 
+// A WAV file of 16 kHz, 16 bits and one channel. Fewer than 2^30 samples.
+std::string WriteWav(const std::vector<int16_t>& samples);
+
+// A made signal and questions about it: nobody's voice.
+struct Sound {
+  std::string wav;  // 16 kHz, 16 bits, mono
+  // At least one, as of a Picture.
+  std::vector<Question> questions;
+};
+
+// Generates tones with pauses and noise between them: 0.5 to 30 s, lognormal,
+// as long as sentences are. Made of integers, so the same on every machine.
+Sound DrawSound(Random* random);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_COMMAND_DRAW_DRAW_SAMPLE_H_

@@ -202,7 +202,11 @@ class Decider {
 
   absl::StatusOr<Setup> Decide() {
     if (seen_.files.empty()) return NoSource();
-    BALLAST_ASSIGN_OR_RETURN(model_, ChooseModel(seen_.model));
+    for (const SeenFiles& files : seen_.files) {
+      with_images_ += files.with_images;
+      with_clips_ += files.with_clips;
+    }
+    BALLAST_ASSIGN_OR_RETURN(model_, ChooseModel(seen_.model, with_clips_ > 0));
     ChooseOwnTemplate();
     text_.Line(
         absl::StrCat("# A Ballast job over ", seen_.folder,
@@ -300,6 +304,15 @@ class Decider {
             absl::StrCat("the records of ", name, ", whose form is not known (",
                          files.first_fault, "): write `cook` in ", recipe));
       }
+      if (files.record.empty() && files.pairs > files.looked_at / 2) {
+        text_.Line("    pairs: true",
+                   absl::StrCat("by ", files.pair_form,
+                                ": a sample is two sequences"));
+        setup_.unsure.push_back(absl::StrCat(
+            "the trainer of ", name, ", whose records are preference pairs (",
+            files.pair_form,
+            "): one that learns every label learns the rejected answers, too"));
+      }
       if (split != "train") {
         text_.Line(absl::StrCat("    split: ", split),
                    files.split.empty() ? "by its name" : "of its split.yaml");
@@ -319,6 +332,7 @@ class Decider {
       }
       most_images_ = std::max(most_images_, files.most_images);
       most_text_ = std::max(most_text_, files.most_text);
+      most_clips_ = std::max(most_clips_, files.most_clips);
       setup_.found.push_back(absl::StrCat(name, ": ", GetName(files.format),
                                           " ", files.path, ", ",
                                           SamplesText(files)));
@@ -352,8 +366,8 @@ class Decider {
   void Batch() {
     const uint64_t micro = kSamplesOfRank * ranks();
     // Half again what the samples that were read could take, as a power of two.
-    const uint64_t longest =
-        most_images_ * model_.most_image_tokens + most_text_ + 64;
+    const uint64_t longest = most_images_ * model_.most_image_tokens +
+                             most_clips_ * model_.clip_tokens + most_text_ + 64;
     uint64_t tokens = 4096;
     while (tokens < longest + longest / 2 && tokens < (uint64_t{1} << 24)) {
       tokens *= 2;
@@ -371,12 +385,28 @@ class Decider {
   }
 
   void Topology() {
-    const std::string dp = absl::StrCat("{dp: ", ranks(), "}");
+    const std::string dp = absl::StrCat(": {dp: ", ranks(), "}, ");
+    std::string encoders;
+    const bool hears = with_clips_ > 0 && model_.clip_tokens > 0;
+    if (model_.most_image_tokens > 0 && (with_images_ > 0 || !hears)) {
+      absl::StrAppend(&encoders, "vision", dp);
+    }
+    if (hears) absl::StrAppend(&encoders, "audio", dp);
+    const auto unheard = [this](uint64_t samples, absl::string_view media) {
+      setup_.unsure.push_back(absl::StrCat(
+          Counted(samples, "sample"), " of those read with ", media,
+          ", which the profile does not take: they are bad samples; name "
+          "another model with --model-dir, or leave out their sources"));
+    };
+    if (with_clips_ > 0 && !hears) unheard(with_clips_, "clips of audio");
+    if (with_images_ > 0 && model_.most_image_tokens == 0) {
+      unheard(with_images_, "images");
+    }
     text_.Line("topology:");
-    text_.Line(
-        absl::StrCat("  modules: {vision: ", dp, ", language: ", dp, "}"),
-        seen_.gpus > 0 ? "data-parallel ranks: the GPUs of this machine"
-                       : "data-parallel ranks: no GPU was found");
+    text_.Line(absl::StrCat("  modules: {", encoders,
+                            "language: {dp: ", ranks(), "}}"),
+               seen_.gpus > 0 ? "data-parallel ranks: the GPUs of this machine"
+                              : "data-parallel ranks: no GPU was found");
     setup_.found.push_back(seen_.gpus > 0 ? Counted(seen_.gpus, "GPU")
                                           : std::string("no GPU: one rank"));
   }
@@ -399,7 +429,8 @@ class Decider {
     if (model_.has_costs) {
       text_.Line("balance:");
       text_.Line(
-          absl::StrCat("  cost: {model: ", Quoted(seen_.model.folder), "}"),
+          absl::StrCat("  cost: {model: ", Quoted(seen_.model.folder),
+                       with_clips_ > 0 ? ", audio: {linear: 1}" : "", "}"),
           "what a sample costs, by config.json");
     }
     uint64_t memory = 8 * kGiB;
@@ -437,6 +468,10 @@ class Decider {
   std::set<std::string> names_;
   uint64_t most_images_ = 0;
   uint64_t most_text_ = 0;
+  uint64_t most_clips_ = 0;
+  // Samples among those read.
+  uint64_t with_images_ = 0;
+  uint64_t with_clips_ = 0;
 };
 
 }  // namespace

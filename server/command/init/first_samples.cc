@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -17,6 +18,7 @@
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/megatron/token_index.h"
 #include "server/corpus/parquet/parquet_file.h"
@@ -34,6 +36,21 @@ constexpr uint64_t kMaxCounted = uint64_t{1} << 30;
 // Of a store, where each sample and each file may be a request.
 constexpr uint64_t kMaxSamplesOfStore = 64;
 constexpr uint64_t kMaxFilesOfStore = 16;
+
+// The keys by which the JSON of a preference pair says what it is.
+std::string PairForm(absl::string_view json) {
+  for (const char* key : {"rejected_response", "rejected_messages"}) {
+    if (absl::StrContains(json, absl::StrCat("\"", key, "\""))) {
+      return absl::StrCat("`messages` and `", key, "`");
+    }
+  }
+  for (const char* key : {"prompt", "conversations", "messages"}) {
+    if (absl::StrContains(json, absl::StrCat("\"", key, "\""))) {
+      return absl::StrCat("`chosen` and `rejected` beside `", key, "`");
+    }
+  }
+  return "`chosen` and `rejected`, with the prompt in both";
+}
 
 // Collects what the samples of one group of files show.
 class Looker {
@@ -87,7 +104,8 @@ class Looker {
   }
 
   // A sample that was read: `fault` is the first thing wrong with it.
-  void Count(const absl::Status& fault, uint64_t images, uint64_t text) {
+  void Count(const absl::Status& fault, uint64_t images, uint64_t clips,
+             uint64_t text) {
     ++seen_->looked_at;
     if (GetBadKind(fault) == kForOwnTemplate) {
       if (++seen_->for_own_template == 1) {
@@ -101,6 +119,8 @@ class Looker {
     }
     seen_->with_images += images > 0 ? 1 : 0;
     seen_->most_images = std::max(seen_->most_images, images);
+    seen_->with_clips += clips > 0 ? 1 : 0;
+    seen_->most_clips = std::max(seen_->most_clips, clips);
     seen_->most_text = std::max(seen_->most_text, text);
   }
 
@@ -136,10 +156,10 @@ class Looker {
         BALLAST_ASSIGN_OR_RETURN(
             const std::string text,
             file.ReadAt(sample->text.data, sample->text.size));
-        fault = ParseConversation(text).status();
+        fault = CheckTurns(text, sample->images.size());
       }
       Count(Annotate(fault, absl::StrCat("sample ", sample->key)),
-            sample->images.size(), sample->text.size);
+            sample->images.size(), sample->clips.size(), sample->text.size);
     }
   }
 
@@ -169,20 +189,41 @@ class Looker {
       absl::Status fault = sample.status();
       if (fault.ok() &&
           sample->text_format == RawSample::TextFormat::kConversation) {
-        fault = ParseConversation(line->text).status();
+        fault = CheckTurns(std::string(line->text), sample->images.size());
       }
       const std::string place = absl::StrCat(what, " ", line->number);
       Count(Annotate(fault, place), sample.ok() ? sample->images.size() : 0,
-            line->length);
-      if (sample.ok()) FindImages(sample->images, place);
+            sample.ok() ? sample->clips.size() : 0, line->length);
+      if (!sample.ok()) continue;
+      std::vector<std::string> files = sample->images;
+      for (const JsonVideo& clip : sample->clips) files.push_back(clip.path);
+      FindMedia(files, place);
     }
+  }
+
+  // OK if the text is a conversation, or a preference pair of two, which is
+  // counted.
+  absl::Status CheckTurns(std::string text, size_t images) {
+    std::string split = text;
+    BALLAST_ASSIGN_OR_RETURN(const bool is_pair, SplitPair(images, &split));
+    if (!is_pair) return ParseConversation(text).status();
+    if (seen_->pairs++ == 0) seen_->pair_form = PairForm(text);
+    const PairTexts pair = GetPairTexts(split);
+    BALLAST_RETURN_IF_ERROR(ParseConversation(pair.chosen).status());
+    return ParseConversation(pair.rejected).status();
   }
 
   absl::StatusOr<uint64_t> LookAtRows(const File& file) {
     ParquetColumns columns;
     columns.recognise = true;
+    auto opened = OpenParquetFile(FileView(&file), columns);
+    if (absl::IsFailedPrecondition(opened.status())) {
+      columns.pairs = true;
+      auto as_pairs = OpenParquetFile(FileView(&file), columns);
+      if (as_pairs.ok()) opened = std::move(as_pairs);
+    }
     BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ParquetFile> parquet,
-                             OpenParquetFile(FileView(&file), columns));
+                             std::move(opened));
     for (const ParquetGroup& group : parquet->groups()) {
       seen_->samples += group.num_rows;
     }
@@ -199,10 +240,11 @@ class Looker {
     for (uint64_t i = 0; i < most; ++i) {
       const absl::StatusOr<ParquetRow> row = rows->Row(i);
       const absl::Status fault = row.ok() && !row->is_document
-                                     ? ParseConversation(row->text).status()
+                                     ? CheckTurns(row->text, row->images.size())
                                      : row.status();
       Count(Annotate(fault, absl::StrCat("row ", i + 1)),
-            row.ok() ? row->images.size() : 0, row.ok() ? row->text.size() : 0);
+            row.ok() ? row->images.size() : 0,
+            row.ok() ? row->sounds.size() : 0, row.ok() ? row->text.size() : 0);
     }
     return file.stamp().size;
   }
@@ -215,46 +257,47 @@ class Looker {
     BALLAST_RETURN_IF_ERROR(ReadTokenIndex(
         index, tokens.stamp().size, [&](const TokenDocument& document) {
           ++seen_->samples;
-          if (more()) Count(absl::OkStatus(), 0, document.tokens);
+          if (more()) Count(absl::OkStatus(), 0, 0, document.tokens);
           return absl::OkStatus();
         }));
     return index.stamp().size;
   }
 
-  // Counts below which candidates the images of the sample at `place` lie.
-  void FindImages(const std::vector<std::string>& images,
-                  absl::string_view place) {
-    for (const std::string& image : images) {
+  // Counts below which candidates the images and clips of the sample at `place`
+  // lie.
+  void FindMedia(const std::vector<std::string>& files,
+                 absl::string_view place) {
+    for (const std::string& file : files) {
       std::vector<size_t> at;  // numbers of roots
       for (size_t i = 0; i < roots_.size(); ++i) {
         const std::optional<bool> found =
-            tree_.HasFile(absl::StrCat(roots_[i], "/", image));
+            tree_.HasFile(absl::StrCat(roots_[i], "/", file));
         if (!found.has_value()) return;
         if (*found) at.push_back(i);
       }
-      ++images_;
+      ++media_;
       for (const size_t i : at) ++found_[i];
       if (at.empty() && missing_.empty()) {
-        missing_ = absl::StrCat(path_, ": ", place, ": there is no ", image,
+        missing_ = absl::StrCat(path_, ": ", place, ": there is no ", file,
                                 " beside the file, in the folder or in one of "
                                 "its folders; set media_root to the folder "
-                                "that image paths begin at");
+                                "that paths of media begin at");
       }
     }
   }
 
   void ChooseRoot() {
-    if (images_ == 0) return;
+    if (media_ == 0) return;
     const auto best = std::max_element(found_.begin(), found_.end());
     seen_->media_root = roots_[best - found_.begin()];
-    if (*best < images_) {
-      // Without any image each sample is bad.
+    if (*best < media_) {
+      // Without any file each sample is bad.
       seen_->bad = *best == 0 ? seen_->looked_at : seen_->bad + 1;
       if (seen_->first_fault.empty()) {
         seen_->first_fault =
             missing_.empty()
-                ? absl::StrCat(path_, ": of ", images_, " images ", *best,
-                               " lie below ", seen_->media_root,
+                ? absl::StrCat(path_, ": of ", media_, " files of media ",
+                               *best, " lie below ", seen_->media_root,
                                ", and others below another folder; set "
                                "media_root to the folder that holds all")
                 : missing_;
@@ -265,11 +308,11 @@ class Looker {
   const std::vector<std::string>& files_;
   const std::vector<std::string>& roots_;
   const bool in_store_;
-  std::vector<uint64_t> found_;  // images below each of `roots_`
+  std::vector<uint64_t> found_;  // files of media below each of `roots_`
   DataTree& tree_;
   SeenFiles* const seen_;
   std::string path_;
-  uint64_t images_ = 0;
+  uint64_t media_ = 0;  // files
   std::string missing_;
 };
 

@@ -25,9 +25,9 @@
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
 #include "proto/schedule/split.h"
-#include "server/command/find_record.h"
 #include "server/command/init/data_tree.h"
 #include "server/command/init/decide.h"
+#include "server/command/init/find_record.h"
 #include "server/command/init/first_samples.h"
 #include "server/command/init/own_files.h"
 #include "server/config/path_pattern.h"
@@ -35,6 +35,7 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/storage/storage.h"
 #include "server/storage/store_url.h"
 #include "server/text/chat_writer.h"
@@ -80,6 +81,8 @@ SeenFiles GetFiles(const EnergonFolder& folder, v1::Split split,
   files.first_for_own_template = sizes.first_for_own_template;
   files.with_images = sizes.with_images;
   files.most_images = sizes.most_images > 0 ? sizes.most_images : 1;
+  files.with_clips = sizes.with_clips;
+  files.most_clips = sizes.most_clips;
   files.most_text = sizes.most_text;
   return files;
 }
@@ -289,12 +292,14 @@ class TreeLooker {
       if (sample.ok() && sample->text_format == RawSample::TextFormat::kPlain) {
         return true;
       }
+      std::string text(line);
+      if (SplitPair(/*images=*/0, &text).value_or(false)) return true;
       const absl::Status turns = ParseConversation(line).status();
       return turns.ok() || GetBadKind(turns) == kForOwnTemplate;
     }
     if ((*head)[first] != '[') return false;
     for (const char* key :
-         {"conversations", "messages", "texts", "text_list"}) {
+         {"conversations", "messages", "texts", "text_list", "rejected"}) {
       if (absl::StrContains(*head, absl::StrCat("\"", key, "\""))) return true;
     }
     return false;

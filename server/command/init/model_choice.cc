@@ -1,31 +1,259 @@
 #include "server/command/init/model_choice.h"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
-
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
-#include "server/command/init/family_choice.h"
+#include "server/audio/audio_plan.h"
 #include "server/config/model_cost.h"
+#include "server/config/model_images.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/chat_writer.h"
 
 namespace ballast {
+
+namespace {
+
+using Json = nlohmann::json;
+using enum ImageRule;
+
+// The value at a path of keys, or null.
+Json At(const Json& json, std::initializer_list<const char*> keys) {
+  const Json* at = &json;
+  for (const char* key : keys) {
+    if (!at->is_object()) return nullptr;
+    const auto found = at->find(key);
+    if (found == at->end()) return nullptr;
+    at = &*found;
+  }
+  return *at;
+}
+
+// The value at keys with `.` between, or null.
+Json AtPath(const Json& json, absl::string_view path) {
+  const Json* at = &json;
+  for (const absl::string_view key : absl::StrSplit(path, '.')) {
+    if (!at->is_object()) return nullptr;
+    const auto found = at->find(std::string(key));
+    if (found == at->end()) return nullptr;
+    at = &*found;
+  }
+  return *at;
+}
+
+std::string TextAt(const Json& json, std::initializer_list<const char*> keys) {
+  const Json found = At(json, keys);
+  return found.is_string() ? found.get<std::string>() : "";
+}
+
+// Collects differences.
+class Comparison {
+ public:
+  Comparison(const Json& config, const Json& processor)
+      : config_(config), processor_(processor) {}
+
+  // The first of these paths of preprocessor_config.json that there is.
+  void Processor(
+      std::initializer_list<std::initializer_list<const char*>> paths,
+      const char* family_key, const Json& wanted) {
+    for (const auto& path : paths) {
+      if (Add("preprocessor_config.json", processor_, path, family_key,
+              wanted)) {
+        return;
+      }
+    }
+  }
+  void Config(std::initializer_list<const char*> path, const char* family_key,
+              const Json& wanted) {
+    Add("config.json", config_, path, family_key, wanted);
+  }
+
+  std::vector<NumberDifference> Take() { return std::move(found_); }
+
+ private:
+  // Returns whether the file has a number, or a list, at the path.
+  bool Add(const char* file, const Json& json,
+           std::initializer_list<const char*> path, const char* family_key,
+           const Json& wanted) {
+    Json found = At(json, path);
+    if (!found.is_number() && !found.is_array()) return false;
+    // Both sides of a square.
+    if (found.is_array() && found.size() == 2 && found[0] == found[1] &&
+        wanted.is_number()) {
+      found = Json(found[0]);
+    }
+    if (found == wanted) return true;
+    std::string key = absl::StrCat(file, ":");
+    const char* before = " ";
+    for (const char* part : path) {
+      absl::StrAppend(&key, before, part);
+      before = ".";
+    }
+    found_.push_back({key, found.dump(), family_key, wanted.dump()});
+    return true;
+  }
+
+  const Json& config_;
+  const Json& processor_;
+  std::vector<NumberDifference> found_;
+};
+
+Json GetCanvases(const ImageFamily& family) {
+  Json list = Json::array();
+  for (const TileShape& canvas : family.canvases) {
+    list.push_back({canvas.height, canvas.width});
+  }
+  return list;
+}
+
+// Numbers that only some rules read.
+void CompareByRule(const ImageFamily& family, Comparison* compare) {
+  switch (family.rule) {
+    case kLongestEdge:
+      compare->Processor({{"size", "longest_edge"}}, "longest_edge",
+                         family.longest_edge);
+      compare->Config({"spatial_merge_size"}, "merge", family.merge);
+      break;
+    case kLongestEdgeTiles:
+      compare->Processor({{"size", "longest_edge"}}, "longest_edge",
+                         family.longest_edge);
+      compare->Processor({{"max_image_size", "longest_edge"}}, "tile",
+                         family.tile);
+      compare->Config({"scale_factor"}, "merge", family.merge);
+      break;
+    case kCenterCrop:
+    case kPadSquare:
+      compare->Processor({{"crop_size", "height"}, {"crop_size"}}, "tile",
+                         family.tile);
+      break;
+    case kPinpoints:
+      compare->Processor({{"size", "height"}, {"crop_size", "height"}}, "tile",
+                         family.tile);
+      compare->Processor({{"image_grid_pinpoints"}}, "canvases",
+                         GetCanvases(family));
+      break;
+    case kFixedSize:
+      compare->Processor({{"size", "height"}}, "tile", family.tile);
+      break;
+    case kTileGrid:
+    case kBestFitTiles:
+      compare->Processor({{"size", "height"}}, "tile", family.tile);
+      compare->Processor({{"max_patches"}}, "max_tiles", family.max_tiles);
+      break;
+    case kSlices:
+      compare->Processor({{"scale_resolution"}}, "tile", family.tile);
+      compare->Processor({{"max_slice_nums"}}, "max_tiles", family.max_tiles);
+      break;
+    case kFillBudget:
+      compare->Processor({{"max_soft_tokens"}}, "max_patches / merge^2",
+                         family.max_patches / (family.merge * family.merge));
+      compare->Processor({{"pooling_kernel_size"}}, "merge", family.merge);
+      break;
+    case kSmartResizeFrames:
+      compare->Processor({{"temporal_patch_size"}}, "temporal_patch",
+                         family.temporal_patch);
+      compare->Processor({{"merge_size"}}, "merge", family.merge);
+      break;
+    default:
+      compare->Processor({{"merge_size"}}, "merge", family.merge);
+  }
+}
+
+}  // namespace
+
+std::string FindCheckpoint(const Json& config, const Json& processor) {
+  const std::string type = TextAt(config, {"model_type"});
+  const std::string image_processor =
+      TextAt(processor, {"image_processor_type"});
+  const auto are_as_wanted = [](const auto& values, const Json& json) {
+    return std::all_of(values.begin(), values.end(), [&](const auto& value) {
+      return AtPath(json, value.key()) ==
+             Json::parse(value.json(), nullptr, /*allow_exceptions=*/false);
+    });
+  };
+  std::string best;
+  std::pair<int, int> most = {-1, -1};
+  for (const std::string& name : ProfileNames()) {
+    for (const v1::ModelCheckpoint& one : FindProfile(name)->checkpoints()) {
+      const bool is_known =
+          type.empty()
+              ? !one.image_processor().empty() &&
+                    absl::StartsWith(image_processor, one.image_processor())
+              : one.model_type() == type;
+      if (!is_known || !are_as_wanted(one.config(), config) ||
+          !are_as_wanted(one.preprocessor(), processor)) {
+        continue;
+      }
+      const std::pair<int, int> values = {
+          one.config_size() + one.preprocessor_size(), one.config_size()};
+      if (values <= most) continue;
+      most = values;
+      best = name;
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> KnownModelTypes() {
+  std::set<std::string> types;
+  for (const std::string& name : ProfileNames()) {
+    for (const v1::ModelCheckpoint& one : FindProfile(name)->checkpoints()) {
+      if (!one.model_type().empty()) types.insert(one.model_type());
+    }
+  }
+  return {types.begin(), types.end()};
+}
+
+std::vector<NumberDifference> DifferentNumbers(const Json& config,
+                                               const Json& processor,
+                                               const ImageFamily& family) {
+  Comparison compare(config, processor);
+  compare.Processor({{"patch_size", "height"}, {"patch_size"}}, "patch",
+                    family.patch);
+  compare.Config({"vision_config", "patch_size"}, "patch", family.patch);
+  CompareByRule(family, &compare);
+  return compare.Take();
+}
+
+absl::StatusOr<uint64_t> MostPlaceholders(const std::string& profile) {
+  v1::Model model;
+  model.set_profile(profile);
+  BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+  BALLAST_ASSIGN_OR_RETURN(const ModelImages images,
+                           ModelImages::Create(model));
+  uint64_t most = 0;
+  // Squares and long images, among them those that fill a grid of tiles.
+  for (const uint32_t height : {448, 1344, 4096}) {
+    for (const uint32_t width : {448, 1344, 4096}) {
+      const std::vector<TileShape> side = {{height, width}};
+      BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
+                               images.Placeholders(side));
+      most = std::max(most, placeholders);
+    }
+  }
+  return most;
+}
+
 namespace {
 
 using Json = nlohmann::json;
 
 // About one megapixel: 1280 tokens of Qwen2.5-VL.
 constexpr uint64_t kUsualMaxPixels = 1003520;
+constexpr uint64_t kUsualClip = 30 * kModelRate;
 
 absl::StatusOr<Json> Parse(const std::string& text, const std::string& name) {
   if (text.empty()) return Json::object();
@@ -37,11 +265,24 @@ absl::StatusOr<Json> Parse(const std::string& text, const std::string& name) {
 
 class Chooser {
  public:
-  explicit Chooser(const SeenModel& seen) : seen_(seen) {}
+  Chooser(const SeenModel& seen, bool has_clips)
+      : seen_(seen), has_clips_(has_clips) {}
 
   absl::StatusOr<ModelChoice> Choose() {
+    BALLAST_RETURN_IF_ERROR(ChooseImages());
+    if (const v1::AudioFamily* audio = FindAudioFamily(profile_)) {
+      const absl::StatusOr<AudioPlan> plan = PlanAudio(*audio, kUsualClip);
+      if (plan.ok()) choice_.clip_tokens = plan->tokens;
+    }
+    return std::move(choice_);
+  }
+
+ private:
+  // All but what clips add.
+  absl::Status ChooseImages() {
     if (seen_.folder.empty()) {
-      return WithoutModel();
+      WithoutModel();
+      return absl::OkStatus();
     }
     BALLAST_ASSIGN_OR_RETURN(
         const Json config, Parse(seen_.config, seen_.folder + "/config.json"));
@@ -49,34 +290,63 @@ class Chooser {
         const Json processor,
         Parse(seen_.preprocessor, seen_.folder + "/preprocessor_config.json"));
     BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
-    if (profile_.empty()) return std::move(choice_);
+    if (profile_.empty()) return absl::OkStatus();
+    if (!TakesImages(*FindProfile(profile_))) return AddAudioAlone();
     if (!FindProfile(profile_)->has_token_ids()) {
-      BALLAST_RETURN_IF_ERROR(AddFamily(config, processor));
-      return std::move(choice_);
+      return AddFamily(config, processor);
     }
     AddText();
     BALLAST_RETURN_IF_ERROR(AddProcessor(processor));
     choice_.has_costs = ModelCost(seen_.config).ok();
-    return std::move(choice_);
+    return absl::OkStatus();
   }
 
- private:
   void Add(const std::string& key, const std::string& value,
            const std::string& comment) {
     choice_.lines.push_back({key, value, comment});
   }
 
-  ModelChoice WithoutModel() {
-    Add("profile", "qwen2_5_vl", "how images become patches: --model-dir");
+  void WithoutModel() {
+    profile_ = has_clips_ ? "qwen2_5_omni" : "qwen2_5_vl";
+    Add("profile", profile_,
+        has_clips_ ? "how images and clips become tokens: --model-dir"
+                   : "how images become patches: --model-dir");
     Add("tokenizer", "bytes", "one token a byte; your model's tokenizer.json");
     Add("max_pixels", absl::StrCat(kUsualMaxPixels),
         "larger images are shrunk to this");
-    choice_.unsure.push_back(
-        "the model: no config.json was found, so the profile is qwen2_5_vl and "
-        "each byte of text is a token. Name your model's folder with "
-        "--model-dir before you train");
+    choice_.unsure.push_back(absl::StrCat(
+        "the model: no config.json was found, so the profile is ", profile_,
+        " and each byte of text is a token. Name your model's folder with "
+        "--model-dir before you train"));
     choice_.most_image_tokens = kUsualMaxPixels / (28 * 28) + 2;
-    return std::move(choice_);
+  }
+
+  // A model of audio alone.
+  absl::Status AddAudioAlone() {
+    if (!seen_.has_tokenizer) return NoTokenizer("clips of audio");
+    const v1::ModelProfile& profile = *FindProfile(profile_);
+    if (HasChat(profile)) {
+      AddTokenizer();
+      return absl::OkStatus();
+    }
+    if (profile.chat_template().empty() &&
+        KnownTemplate(seen_.chat_template).empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          seen_.folder,
+          ": found no chat template like ChatML or Llama 3's, and ", profile_,
+          " has none of its own; write it as model.custom_template "
+          "(docs/text.md)"));
+    }
+    AddText();
+    return absl::OkStatus();
+  }
+
+  absl::Status NoTokenizer(absl::string_view media) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        seen_.folder, ": found no tokenizer.json; profile ", profile_,
+        " needs its model's own tokens for ", media,
+        ". Python's AutoTokenizer.from_pretrained(FOLDER).save_pretrained("
+        "FOLDER) writes one; or name a folder that has it with --model-dir"));
   }
 
   // A model that is not Qwen's: its profile has all but what stands in its
@@ -84,13 +354,7 @@ class Chooser {
   absl::Status AddFamily(const Json& config, const Json& processor) {
     const ImageFamily& family = *FindImageFamily(profile_);
     BALLAST_RETURN_IF_ERROR(CheckNumbers(config, processor, family));
-    if (!seen_.has_tokenizer) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          seen_.folder, ": found no tokenizer.json; profile ", profile_,
-          " needs its model's own tokens for images. Python's "
-          "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
-          "writes one; or name a folder that has it with --model-dir"));
-    }
+    if (!seen_.has_tokenizer) return NoTokenizer("images");
     AddTokenizer();
     BALLAST_RETURN_IF_ERROR(AddFamilyTemplate());
     AddBounds(processor, family);
@@ -348,14 +612,15 @@ class Chooser {
   }
 
   const SeenModel& seen_;
+  const bool has_clips_;
   ModelChoice choice_;
   std::string profile_;
 };
 
 }  // namespace
 
-absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen) {
-  return Chooser(seen).Choose();
+absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen, bool has_clips) {
+  return Chooser(seen, has_clips).Choose();
 }
 
 }  // namespace ballast

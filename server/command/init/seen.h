@@ -35,13 +35,19 @@ struct SeenFiles {
   // and why the first does; they are not bad.
   uint64_t for_own_template = 0;
   std::string first_for_own_template;
+  // Preference pairs among those read, and the keys of the first.
+  uint64_t pairs = 0;
+  std::string pair_form;
   // Samples with images among those read, and the largest number of images and
   // bytes of text in one of them.
   uint64_t with_images = 0;
   uint64_t most_images = 0;
   uint64_t most_text = 0;
-  // jsonl: the folder below which every image was found, "" if no sample that
-  // was read has any.
+  // Likewise with clips of audio.
+  uint64_t with_clips = 0;
+  uint64_t most_clips = 0;
+  // jsonl: the folder below which every image and clip was found, "" if no
+  // sample that was read has any.
   std::string media_root;
   // energon: the split that its description says, and whether its samples are
   // to be read as tars are.

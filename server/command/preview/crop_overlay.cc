@@ -219,6 +219,7 @@ std::string ViewJson(const SampleView& view) {
                             {"video", run.video},
                             {"sound", run.sound},
                             {"supervised", run.supervised},
+                            {"rejected", run.rejected},
                             {"text", run.text}});
   }
   return Dump(json);

@@ -91,8 +91,9 @@ function showPictures(view, place) {
     `video ${i} as stored: ${video.width} × ${video.height} px, ${grouped(video.frames)} frames, ${video.fps.toFixed(2)} a second, ${video.codec}`)));
   const clips = view.clips.map((clip, i) => el('figure', {},
     el('div', {class: 'picture'},
-      el('img', {src: '/api/clip?' + query({...place, clip: i}), alt: `features of sound ${i}`, width: clip.width, height: clip.height})),
-    el('figcaption', {}, `sound ${i}: ${grouped(clip.frames)} frames that count of ${grouped(clip.width)}, ${clip.height} mel bins`)));
+      el('img', {src: '/api/clip?' + query({...place, clip: i}), alt: `features of audio ${i}`, width: clip.width, height: clip.height})),
+    el('audio', {controls: '', preload: 'none', src: '/api/sound?' + query({...place, clip: i})}),
+    el('figcaption', {}, `audio ${i}: ${grouped(clip.frames)} frames that count of ${grouped(clip.width)}, ${clip.height} mel bins`)));
   $('crops').replaceChildren(...crops, ...clips, ...stored, ...videos);
   $('pictures').hidden = crops.length + clips.length + stored.length + videos.length === 0;
 }
@@ -100,9 +101,20 @@ function showText(view) {
   let image = 0;
   let video = 0;
   let sound = 0;
-  $('text').replaceChildren(...view.runs.map(run => run.image || run.video || run.sound
-    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : run.video ? `video tokens ${++video}: ` : `sound tokens ${++sound}: `) + grouped(run.tokens))
-    : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text)));
+  const show = run => run.image || run.video || run.sound
+    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : run.video ? `video tokens ${++video}: ` : `audio tokens ${++sound}: `) + grouped(run.tokens))
+    : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text);
+  // The rejected sequence of a preference pair follows the chosen one, with the same images.
+  const second = view.runs.findIndex(run => run.rejected);
+  const spans = view.runs.map((run, i) => {
+    if (i === second) image = 0;
+    return show(run);
+  });
+  if (second > 0) {
+    spans.splice(second, 0, el('hr', {}), el('b', {}, 'rejected\n'));
+    spans.unshift(el('b', {}, 'chosen\n'));
+  }
+  $('text').replaceChildren(...spans);
   $('words').hidden = view.runs.length === 0;
 }
 

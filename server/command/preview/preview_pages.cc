@@ -97,9 +97,9 @@ namespace {
 constexpr size_t kKept = 4;
 constexpr absl::Duration kLongestSearch = absl::Seconds(20);
 constexpr size_t kMaxMatches = 20;
-constexpr const char* kPaths[] = {"/api/job",    "/api/find", "/api/image",
-                                  "/api/sample", "/api/crop", "/api/crops",
-                                  "/api/search", "/api/rank", "/api/clip"};
+constexpr const char* kPaths[] = {
+    "/api/job",   "/api/find",   "/api/image", "/api/sample", "/api/crop",
+    "/api/crops", "/api/search", "/api/rank",  "/api/clip",   "/api/sound"};
 
 using SharedView = std::shared_ptr<const SampleView>;
 
@@ -212,6 +212,7 @@ class PreviewData {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t position,
                              Number(request, "position"));
     if (request.path == "/api/image") return Image(request, split, position);
+    if (request.path == "/api/sound") return Sound(request, split, position);
     BALLAST_ASSIGN_OR_RETURN(const SharedView view,
                              recent_.Get(split, position));
     if (request.path == "/api/sample") return JsonAnswer(ViewJson(*view));
@@ -297,6 +298,16 @@ class PreviewData {
     return response;
   }
 
+  absl::StatusOr<HttpResponse> Sound(const HttpRequest& request,
+                                     v1::Split split, uint64_t position) const {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t clip, Number(request, "clip"));
+    HttpResponse response;
+    response.content_type = "audio/wav";
+    BALLAST_ASSIGN_OR_RETURN(response.body,
+                             viewer_->ClipFile(split, position, clip));
+    return response;
+  }
+
   absl::StatusOr<HttpResponse> Crops(const HttpRequest& request,
                                      const SampleView& view) const {
     BALLAST_ASSIGN_OR_RETURN(const std::string file,
@@ -338,7 +349,7 @@ class PreviewData {
     if (clip >= view.clips.size()) {
       return absl::OutOfRangeError(
           absl::StrCat("position ", view.position, " has ", view.clips.size(),
-                       " clips of sound; wanted number ", clip, ", from 0"));
+                       " clips of audio; wanted number ", clip, ", from 0"));
     }
     const SampleView::Clip& found = view.clips[clip];
     return PngAnswer(found.pixels, found.width, found.height);

@@ -70,6 +70,9 @@ absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
 //   /api/rank?split=train&module=vision&rank=0&step=3&micro_batch=0
 //                          {"reads": [positions], "trains_on": [positions]}
 //   /api/crop?split=train&position=17&crop=0            a PNG file
+//   /api/clip?split=train&position=17&clip=0            a PNG file: features
+//   /api/sound?split=train&position=17&clip=0           a WAV file: the clip as
+//                          the model hears it
 //   /api/image?split=train&position=17&image=0          the file as stored
 //   /api/crops?split=train&position=17&image=0          a PNG file: DrawCropsOn
 // Data that are not available are {"error": why} with status 400 (a parameter

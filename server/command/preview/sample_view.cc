@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -16,6 +17,8 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
+#include "server/command/draw/draw_sample.h"
+#include "server/config/profiles.h"
 #include "server/delivery/block.h"
 #include "server/video/model_videos.h"
 
@@ -158,7 +161,8 @@ SampleViewer::SampleViewer(const OpenedJob* job)
       config_(WithoutPlaceholders(job->config)),
       builder_(config_, job->source_pointers(), job->text.get(),
                /*active=*/nullptr, /*instruments=*/nullptr,
-               job->scheduler.get()) {}
+               job->scheduler.get()),
+      clips_(/*processes=*/1, GetAudioFamily(job->config.model())) {}
 
 absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
     v1::Split split, uint64_t position) const {
@@ -238,14 +242,26 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
     return absl::OkStatus();
   }
   const v1::Model& model = place.scheduler->job().model();
-  const uint32_t tokens = view->tokens;
-  const LanguagePayload layout = LayOutLanguage(tokens, model.position_axes());
-  const auto array = [&](uint64_t offset) {
-    return absl::MakeConstSpan(reinterpret_cast<const int32_t*>(data + offset),
-                               tokens);
-  };
-  view->runs = FindTokenRuns(array(layout.ids), array(layout.labels),
-                             model.token_ids(), *job_->tokenizer);
+  const FieldCounts fields = GetGeometry(place.scheduler->job()).fields;
+  const SampleRecord& record = request.record;
+  const uint8_t* at = data;
+  uint32_t first = 0;
+  ForEachSequence(record.tokens, record.first_tokens, [&](uint32_t tokens) {
+    const LanguagePayload layout =
+        LayOutLanguage(tokens, model.position_axes(), fields);
+    const auto array = [&](uint64_t offset) {
+      return absl::MakeConstSpan(reinterpret_cast<const int32_t*>(at + offset),
+                                 tokens);
+    };
+    for (TokenRun& run : FindTokenRuns(array(layout.ids), array(layout.labels),
+                                       model.token_ids(), *job_->tokenizer)) {
+      run.first += first;
+      run.rejected = first != 0;
+      view->runs.push_back(std::move(run));
+    }
+    at += layout.bytes;
+    first += tokens;
+  });
   return absl::OkStatus();
 }
 
@@ -358,6 +374,43 @@ absl::StatusOr<std::string> SampleViewer::ImageFile(v1::Split split,
                      " images; wanted number ", image, ", from 0"));
   }
   return std::move(read->images[image]);
+}
+
+absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
+                                                   uint64_t position,
+                                                   uint32_t clip) const {
+  BALLAST_ASSIGN_OR_RETURN(const Place place, Find(split, position));
+  const SampleSource& source = *job_->sources[place.source()];
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           source.index().sample(place.ordinal()));
+  if (clip >= indexed.clips.size()) {
+    return absl::OutOfRangeError(
+        absl::StrCat("position ", position, " has ", indexed.clips.size(),
+                     " clips of audio; wanted number ", clip, ", from 0"));
+  }
+  ReadParts parts;
+  parts.text = false;
+  BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> read,
+                           source.Read(place.ordinal(), parts));
+  if (!read.ok()) return absl::DataLossError(read.fault().reason());
+  if (read->clips.size() != indexed.clips.size()) {
+    return absl::DataLossError(absl::StrCat(
+        "position ", position, ": found ", read->clips.size(),
+        " clips of audio; wanted ", indexed.clips.size(), ", as in the index"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      const ClipPlan plan,
+      PlanIndexedClip(*GetAudioFamily(config_.model()), indexed.clips[clip]));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<float> samples,
+      clips_.ReadSamples(read->clips[clip], indexed.clips[clip], plan));
+  std::vector<int16_t> pcm;
+  pcm.reserve(samples.size());
+  for (const float sample : samples) {
+    pcm.push_back(static_cast<int16_t>(
+        std::clamp(std::lround(sample * 32768), -32768L, 32767L)));
+  }
+  return WriteWav(pcm);
 }
 
 absl::StatusOr<uint64_t> SampleViewer::FindSample(v1::Split split,

@@ -13,6 +13,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/model.pb.h"
+#include "server/audio/clip_reader.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/image/image_header.h"
@@ -33,7 +34,8 @@ struct TokenRun {
   // not know are written as the model's names for them, "<|im_start|>", or as
   // "<|17|>". Empty for placeholders.
   std::string text;
-  bool sound = false;  // placeholders of a clip of sound
+  bool sound = false;     // placeholders of a clip of sound
+  bool rejected = false;  // of the second sequence of a preference pair
 };
 
 // Splits a sample into the longest runs whose tokens are alike. `labels[i]` is
@@ -138,6 +140,12 @@ class SampleViewer {
   absl::StatusOr<std::string> ImageFile(v1::Split split, uint64_t position,
                                         uint32_t image) const;
 
+  // A clip as the model hears it: a WAV file, 16 kHz, 16 bits, one channel.
+  // Errors: OUT_OF_RANGE (no such clip), as SampleSource::Read,
+  // PlanIndexedClip and ClipReader::ReadSamples, and their data faults.
+  absl::StatusOr<std::string> ClipFile(v1::Split split, uint64_t position,
+                                       uint32_t clip) const;
+
   // The first position that holds the sample. Errors: NOT_FOUND (no such source
   // in the split, no such sample), DEADLINE_EXCEEDED (not among the positions
   // searched within `most`), as Scheduler::Schedule.
@@ -157,6 +165,7 @@ class SampleViewer {
   const OpenedJob* const job_;
   const v1::Config config_;
   const FileSampleBuilder builder_;
+  mutable ClipReader clips_;  // thread-safe
 };
 
 }  // namespace ballast

@@ -60,6 +60,9 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
     XXH3_128bits_update(&state, numbers, sizeof(numbers));
     const uint64_t checks[] = {sample.text_check, sample.image_check};
     XXH3_128bits_update(&state, checks, sizeof(checks));
+    if (const uint32_t first = sample.first_text_tokens; first != 0) {
+      XXH3_128bits_update(&state, &first, sizeof(first));
+    }
     XXH3_128bits_update(&state, images.data() + sample.first_image,
                         sample.num_images * sizeof(ImageSize));
   }

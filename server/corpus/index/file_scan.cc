@@ -10,6 +10,7 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/media_order.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
 
 namespace ballast {
@@ -19,13 +20,18 @@ using Bytes = absl::string_view;
 
 struct Compression {
   const char* name;
-  Bytes first;  // bytes of a file
+  Bytes first;         // bytes of a file
+  const char* unpack;  // the command that does it, and keeps the file
 };
 
+constexpr Compression kBzip2 = {"bzip2", "", "bunzip2 -k"};
+
 constexpr Compression kCompressions[] = {
-    {"gzip", Bytes("\x1f\x8b\x08", 3)}, {"zstd", Bytes("\x28\xb5\x2f\xfd", 4)},
-    {"xz", Bytes("\xfd\x37zXZ\0", 6)},  {"lz4", Bytes("\x04\x22\x4d\x18", 4)},
-    {"zip", Bytes("PK\x03\x04", 4)},
+    {"gzip", Bytes("\x1f\x8b\x08", 3), "gunzip -k"},
+    {"zstd", Bytes("\x28\xb5\x2f\xfd", 4), "zstd -d"},
+    {"xz", Bytes("\xfd\x37zXZ\0", 6), "unxz -k"},
+    {"lz4", Bytes("\x04\x22\x4d\x18", 4), "lz4 -d"},
+    {"zip", Bytes("PK\x03\x04", 4), "unzip"},
 };
 
 // "BZh", the size of a block, and the mark of a block or of the end.
@@ -60,6 +66,22 @@ bool EndsScan(const absl::Status& status) {
   }
 }
 
+// Makes the record that of a preference pair, if it is one.
+absl::Status TakePair(bool takes_pairs, Record* record) {
+  bool is_pair = false;
+  if (record->text_format == RawSample::TextFormat::kConversation) {
+    BALLAST_ASSIGN_OR_RETURN(is_pair,
+                             SplitPair(record->images.size(), &record->text));
+  }
+  if (is_pair && !takes_pairs) return PairFault("key", "rejected");
+  if (takes_pairs && !is_pair) return NoPairFault();
+  if (!is_pair) return absl::OkStatus();
+  record->text_format = RawSample::TextFormat::kPair;
+  if (record->videos.empty()) return absl::OkStatus();
+  return DataFaultError(
+      "a video or sound in a preference pair, which takes images alone");
+}
+
 }  // namespace
 
 FileScanner::FileScanner(std::string name, const File& file,
@@ -78,6 +100,7 @@ void SetFacts(absl::Span<const IndexedVideo> media, RawSample* sample) {
 absl::Status FileScanner::AddRecord(Record record, const File& file,
                                     const MediaRoot* media,
                                     const CheckImageSize& check_size) {
+  BALLAST_RETURN_IF_ERROR(TakePair(options_->pairs, &record));
   MediaProbe probe(
       options_, &file, media,
       kMaxSampleBytes - std::min<uint64_t>(record.text.size(), kMaxSampleBytes),
@@ -153,6 +176,7 @@ absl::Status FileScanner::Measure(IndexSampleRecord record,
   }
   record.text_tokens = 0;
   record.label_tokens = 0;
+  record.first_text_tokens = 0;
   record.limited = 0;
   Keep(record, images, &scan_.left_out, &scan_.left_out_images);
   return absl::OkStatus();
@@ -163,6 +187,7 @@ void FileScanner::AddMeasured(IndexSampleRecord record,
                               const ImageFactsView& images) {
   record.text_tokens = lengths.text_tokens;
   record.label_tokens = lengths.label_tokens;
+  record.first_text_tokens = lengths.first_text_tokens;
   record.limited = lengths.limited ? 1 : 0;
   Keep(record, images, &scan_.samples, &scan_.images);
 }
@@ -224,15 +249,15 @@ absl::Status CheckNotCompressed(const File& file, absl::string_view name) {
   BALLAST_ASSIGN_OR_RETURN(
       const std::string head,
       file.ReadAt(0, std::min<uint64_t>(kHead, file.stamp().size)));
-  const char* found = IsBzip2(head) ? "bzip2" : nullptr;
+  const Compression* found = IsBzip2(head) ? &kBzip2 : nullptr;
   for (const Compression& each : kCompressions) {
-    if (absl::StartsWith(head, each.first)) found = each.name;
+    if (absl::StartsWith(head, each.first)) found = &each;
   }
   if (found == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      Printable(name), ": compressed by ", found,
-      "; there are no offsets to read samples at: unpack it, and name the "
-      "unpacked file in `path`"));
+      Printable(name), ": compressed by ", found->name,
+      "; there are no offsets to read samples at: unpack it, `", found->unpack,
+      " ", Printable(name), "`, and name the unpacked file in `path`"));
 }
 
 }  // namespace ballast

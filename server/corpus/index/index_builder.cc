@@ -135,6 +135,7 @@ std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
   TextLengths lengths;
   lengths.text_tokens = record.text_tokens;
   lengths.label_tokens = record.label_tokens;
+  lengths.first_text_tokens = record.first_text_tokens;
   lengths.limited = record.limited != 0;
   if (index_->digests().limits == digests_.limits) return lengths;
   if (lengths.limited || !options_->lengths_hold ||

@@ -531,6 +531,7 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   const size_t count = CountVideos(media);
   sample.videos = media.first(count);
   sample.clips = media.subspan(count);
+  sample.first_text_tokens = record.first_text_tokens;
   return sample;
 }
 

@@ -137,7 +137,10 @@ struct IndexSampleRecord {
   // (parquet), and ImagesHash.
   uint64_t text_check;
   uint64_t image_check;
-  uint64_t first_image;
+  uint64_t first_image : 40;
+  // Of a preference pair: of `text_tokens`, those of the chosen answer's
+  // sequence, above 0. Else 0.
+  uint64_t first_text_tokens : 24;
   uint32_t length;
   // The number of the line or array element (jsonl) or row (parquet), from 1.
   // webdataset: 0.

@@ -53,6 +53,8 @@ struct TextLengths {
   // Other limits (IndexKey) may give other lengths, even limits that the sample
   // is within: it was truncated, or its text is checked against its images.
   bool limited = false;
+  // IndexedSample::first_text_tokens.
+  uint32_t first_text_tokens = 0;
 };
 
 // Measures the lengths of a sample. An error makes it bad, with its message as
@@ -102,6 +104,8 @@ struct IndexOptions {
   VideoProbe read_video;
   // Likewise, of clips of sound.
   VideoProbe read_sound;
+  // Every record is a preference pair (sources[].pairs).
+  bool pairs = false;
   // Why samples with images are bad; "": they are not.
   std::string no_images = "";
   // If empty, all images stand before all videos.

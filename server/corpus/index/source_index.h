@@ -164,6 +164,9 @@ struct IndexedSample {
   EncodedRule rule = EncodedRule::kNone;
   absl::Span<const IndexedVideo> videos = {};
   absl::Span<const IndexedVideo> clips = {};  // of sound
+  // Of a preference pair: of `text_tokens`, those of its first sequence, above
+  // 0. Each of its two sequences has the placeholders of all images.
+  uint32_t first_text_tokens = 0;
 
   // Length in bytes of the file of image `i` if it may travel encoded, the
   // model permitting; 0 if it travels as pixels.

@@ -18,6 +18,7 @@
 #include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/jsonl/video_json.h"
 #include "server/corpus/limits.h"
 
@@ -49,6 +50,7 @@ struct Mentioned {
   std::vector<JsonVideo> videos;
   std::vector<JsonVideo> clips;
   bool has_video_mark = false;
+  bool is_pair = false;  // a preference pair
 };
 
 // qwen-vl-utils resizes an image as its part says.
@@ -117,28 +119,47 @@ std::optional<array> FindTurns(const object& root,
   return std::nullopt;
 }
 
-// Refuses a preference pair, of which one answer alone would be learnt. Other
-// values under these keys, such as a flag, say something else.
-absl::Status CheckNoPair(const object& root) {
-  for (const char* key :
-       {"chosen", "rejected", "rejected_response", "rejected_messages"}) {
-    element value;
-    if (root.at_key(key).get(value) != SUCCESS) continue;
-    std::string_view text;
-    array list;
-    object map;
-    const bool is_answer = (value.get(text) == SUCCESS && !text.empty()) ||
-                           (value.get(list) == SUCCESS && list.size() > 0) ||
-                           (value.get(map) == SUCCESS && map.size() > 0);
-    if (is_answer) return PairFault("key", key);
+absl::Status AddMentioned(const array& turns, Mentioned* mentioned) {
+  for (const element turn : turns) {
+    std::string_view said;
+    array parts;
+    if (turn["value"].get(said) == SUCCESS ||
+        turn["content"].get(said) == SUCCESS) {
+      mentioned->has_video_mark |= absl::StrContains(View(said), "<video>");
+    } else if (turn["content"].get(parts) == SUCCESS) {
+      for (const element part : parts) {
+        BALLAST_RETURN_IF_ERROR(ReadPart(part, mentioned));
+      }
+    }
   }
   return absl::OkStatus();
+}
+
+// What the turns of a preference pair mention: both the same, since images are
+// in the prompt alone.
+absl::StatusOr<Mentioned> ReadPairTurns(const PairJson& pair) {
+  Mentioned of[2];
+  const std::string* const texts[] = {&pair.chosen, &pair.rejected};
+  for (int i = 0; i < 2; ++i) {
+    simdjson::dom::parser parser;
+    array turns;
+    if (parser.parse(texts[i]->data(), texts[i]->size()).get(turns) !=
+        SUCCESS) {
+      return absl::InternalError("a preference pair is no JSON");
+    }
+    BALLAST_RETURN_IF_ERROR(AddMentioned(turns, &of[i]));
+    if (of[i].has_video_mark || !of[i].videos.empty() || !of[i].clips.empty()) {
+      return DataFaultError(
+          "a video or sound in a preference pair, which takes images alone");
+    }
+  }
+  of[0].is_pair = true;
+  return std::move(of[0]);
 }
 
 // What the turns mention.
 absl::StatusOr<Mentioned> ReadTurns(const object& root) {
   Mentioned mentioned;
-  BALLAST_RETURN_IF_ERROR(CheckNoPair(root));
   for (const char* key : {"video_start", "video_end"}) {
     element value;
     if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
@@ -147,20 +168,13 @@ absl::StatusOr<Mentioned> ReadTurns(const object& root) {
         "` beside the turns is not read; name the video and its clip in a "
         "part of type video"));
   }
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<PairJson> pair,
+                           ReadPair(root, /*images=*/0));
+  if (pair.has_value()) return ReadPairTurns(*pair);
   simdjson::dom::parser parser;
   const std::optional<array> turns = FindTurns(root, parser);
-  if (!turns.has_value()) return mentioned;
-  for (const element turn : *turns) {
-    std::string_view said;
-    array parts;
-    if (turn["value"].get(said) == SUCCESS ||
-        turn["content"].get(said) == SUCCESS) {
-      mentioned.has_video_mark |= absl::StrContains(View(said), "<video>");
-    } else if (turn["content"].get(parts) == SUCCESS) {
-      for (const element part : parts) {
-        BALLAST_RETURN_IF_ERROR(ReadPart(part, &mentioned));
-      }
-    }
+  if (turns.has_value()) {
+    BALLAST_RETURN_IF_ERROR(AddMentioned(*turns, &mentioned));
   }
   return mentioned;
 }
@@ -382,7 +396,9 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   element tokens;
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
   std::optional<JsonDocument> document;
-  if (root.at_key("tokens").get(tokens) == SUCCESS) {
+  if (mentioned.is_pair) {
+    // Neither, whatever stands beside its answers.
+  } else if (root.at_key("tokens").get(tokens) == SUCCESS) {
     sample.text_format = RawSample::TextFormat::kPackedJson;
   } else {
     BALLAST_ASSIGN_OR_RETURN(document, FindDocument(root, json));
@@ -430,15 +446,6 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   }
   sample.images = std::move(images).value_or(std::move(mentioned.images));
   return sample;
-}
-
-absl::Status PairFault(absl::string_view place, absl::string_view name) {
-  return DataFaultError(absl::StrCat(
-      place, " `", name,
-      "` makes this a preference pair, and a sample has one sequence: nobody "
-      "would learn which answer is preferred; name a recipe "
-      "(sources[].recipe) that gives the answer to be learnt, or remove the ",
-      place));
 }
 
 absl::Status CheckNoVideoMark(absl::string_view text) {

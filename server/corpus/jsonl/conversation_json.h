@@ -18,11 +18,10 @@ namespace ballast {
 // if one of its objects has a key twice (simdjson takes the first, Python the
 // last), or if what it says of its media would be passed over: bounds or a size
 // of a part of an image, which qwen-vl-utils reads there (`max_pixels`,
-// `resized_height`, …), and `video_start` or `video_end` beside the turns; or
-// if it is a preference pair: `chosen`, `rejected`, `rejected_response` or
-// `rejected_messages` is a text, a list or an object.
+// `resized_height`, …), and `video_start` or `video_end` beside the turns.
 // Turns are `conversations`, `messages` or `conversation`, a list or the text
-// of one in JSON.
+// of one in JSON; of a preference pair (pair_json.h) those of both answers,
+// which name the same images. Other errors then: as ReadPair; videos or sound.
 
 // INVALID_ARGUMENT also if the object mentions a video: a key `video` or
 // `videos` that is not null, the mark `<video>` in a turn, or a part of type
@@ -92,10 +91,6 @@ absl::Status AddPlace(std::optional<absl::string_view> text, bool has_image,
 // INVALID_ARGUMENT if an object in `json`, which is JSON of any kind, has a key
 // twice, naming the key; also if it is no JSON.
 absl::Status CheckKeysOnce(absl::string_view json);
-
-// A data fault: the key or column `name`, as `place` calls it, is one answer of
-// a preference pair.
-absl::Status PairFault(absl::string_view place, absl::string_view name);
 
 // INVALID_ARGUMENT if the text holds the mark `<video>`.
 absl::Status CheckNoVideoMark(absl::string_view text);

@@ -97,6 +97,10 @@ class MappedRows final : public ParquetRows {
       BALLAST_RETURN_IF_ERROR(
           AddVideos(*sounds_, "sound", row, &sample.sounds));
     }
+    if (mapping_.is_pair) {
+      BALLAST_ASSIGN_OR_RETURN(sample.text, PairText(row));
+      return sample;
+    }
     if (IsBytes(*turns_->type())) {
       BALLAST_ASSIGN_OR_RETURN(sample.text, WholeText(row));
       sample.is_document = mapping_.shape == TurnShape::kText;
@@ -157,6 +161,19 @@ class MappedRows final : public ParquetRows {
       whole += '}';
     }
     if (whole.size() <= kMaxTextBytes) return whole;
+    return DataFaultError(
+        absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
+  }
+
+  // A preference pair as JSON, which is read as that of a line (SplitPair).
+  absl::StatusOr<std::string> PairText(uint64_t row) const {
+    std::string text = "{";
+    AddBeside(row, [&](const std::string& name, const std::string& value) {
+      absl::StrAppend(&text, text.size() == 1 ? "\"" : ",\"", name,
+                      "\":", value);
+    });
+    text += '}';
+    if (text.size() <= kMaxTextBytes) return text;
     return DataFaultError(
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }

@@ -38,6 +38,7 @@ ParquetColumns GetParquetColumns(const v1::Source& source) {
     }
     if (spec.missing.has_value()) columns.may_lack.push_back(spec.name);
   }
+  columns.pairs = source.pairs();
   const auto set = [&](const std::string& images, TurnShape shape,
                        const std::string& turns) {
     columns.images = images;
@@ -80,7 +81,7 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   const ParquetColumns columns = GetParquetColumns(source);
   // Raised when the same columns become other samples.
   //   5: tools, documents, and keys of turns that only some templates write
-  //   6: preference pairs are refused
+  //   6: preference pairs of a source that does not say so are refused
   constexpr int kRowRules = 6;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);

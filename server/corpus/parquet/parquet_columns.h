@@ -30,6 +30,8 @@ struct ParquetColumns {
   bool recognise = false;
   // The user names the columns one by one.
   bool named = false;
+  // Rows are preference pairs; `recognise` is true.
+  bool pairs = false;
   std::string images;  // empty: samples without images
   std::string sounds;  // likewise
   std::string turns;

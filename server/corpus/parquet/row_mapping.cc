@@ -7,10 +7,11 @@
 
 #include <arrow/type.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/parquet/arrow_values.h"
 
 namespace ballast {
@@ -276,6 +277,35 @@ absl::Status CheckNoPair(const arrow::Schema& schema) {
   return absl::OkStatus();
 }
 
+// Finds the columns of preference pairs.
+absl::Status FindPair(const arrow::Schema& schema, RowMapping* mapping) {
+  bool has_rejected = false;
+  for (const std::string name : kPairColumns) {
+    if (schema.GetAllFieldIndices(name).empty()) continue;
+    BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* type,
+                             GetType(schema, name));
+    if (!IsBytes(*type) && ItemType(*type) == nullptr &&
+        type->id() != arrow::Type::STRUCT) {
+      continue;
+    }
+    if (HasImagesInParts(*type)) {
+      return Mismatch(name, *type,
+                      "parts without images: those are read from a column "
+                      "`images`, in the order of the parts");
+    }
+    has_rejected |= absl::StartsWith(name, "rejected");
+    mapping->beside.push_back(name);
+  }
+  if (!has_rejected) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        NoPairFault().message(), ". The file has ", Listed(schema)));
+  }
+  mapping->is_pair = true;
+  mapping->shape = TurnShape::kMessages;
+  mapping->turns = mapping->beside.front();
+  return absl::OkStatus();
+}
+
 // Numbers or nulls, or a list of them.
 bool FitsField(const arrow::DataType& type) {
   const arrow::DataType* item = ItemType(type);
@@ -318,28 +348,8 @@ absl::Status FindFields(const arrow::Schema& schema,
   return absl::OkStatus();
 }
 
-absl::Status RecogniseColumns(const arrow::Schema& schema,
-                              RowMapping* mapping) {
-  BALLAST_ASSIGN_OR_RETURN(
-      mapping->turns,
-      Recognise(schema, {"conversations", "messages", "texts"},
-                [](const std::string& name, const arrow::DataType& type) {
-                  return FitsTurns(type, ShapeNamed(name, type));
-                }));
-  if (!mapping->turns.empty()) {
-    mapping->shape = ShapeNamed(mapping->turns,
-                                *schema.GetFieldByName(mapping->turns)->type());
-  } else if (const auto text = schema.GetFieldByName("text");
-             text != nullptr && IsTextType(*text->type())) {
-    mapping->turns = "text";
-    mapping->shape = TurnShape::kText;
-  } else {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no column conversations, messages or texts with turns, "
-                     "and none of text; "
-                     "name the columns in `columns`. The file has ",
-                     Listed(schema)));
-  }
+// The columns of images and sound.
+absl::Status RecogniseMedia(const arrow::Schema& schema, RowMapping* mapping) {
   BALLAST_ASSIGN_OR_RETURN(
       mapping->images,
       Recognise(schema, {"images", "image"},
@@ -365,6 +375,31 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
   }
   BALLAST_RETURN_IF_ERROR(FindSounds(schema, mapping));
   return CheckNoOtherImages(schema, *mapping);
+}
+
+absl::Status RecogniseColumns(const arrow::Schema& schema,
+                              RowMapping* mapping) {
+  BALLAST_ASSIGN_OR_RETURN(
+      mapping->turns,
+      Recognise(schema, {"conversations", "messages", "texts"},
+                [](const std::string& name, const arrow::DataType& type) {
+                  return FitsTurns(type, ShapeNamed(name, type));
+                }));
+  if (!mapping->turns.empty()) {
+    mapping->shape = ShapeNamed(mapping->turns,
+                                *schema.GetFieldByName(mapping->turns)->type());
+  } else if (const auto text = schema.GetFieldByName("text");
+             text != nullptr && IsTextType(*text->type())) {
+    mapping->turns = "text";
+    mapping->shape = TurnShape::kText;
+  } else {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no column conversations, messages or texts with turns, "
+                     "and none of text; "
+                     "name the columns in `columns`. The file has ",
+                     Listed(schema)));
+  }
+  return RecogniseMedia(schema, mapping);
 }
 
 absl::Status CheckFilters(const arrow::Schema& schema,
@@ -410,8 +445,13 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
     BALLAST_RETURN_IF_ERROR(CheckFilters(schema, mapping.filters));
     return mapping;
   }
-  if (!columns.named) BALLAST_RETURN_IF_ERROR(CheckNoPair(schema));
-  if (columns.recognise) {
+  if (!columns.named && !columns.pairs) {
+    BALLAST_RETURN_IF_ERROR(CheckNoPair(schema));
+  }
+  if (columns.pairs) {
+    BALLAST_RETURN_IF_ERROR(FindPair(schema, &mapping));
+    BALLAST_RETURN_IF_ERROR(RecogniseMedia(schema, &mapping));
+  } else if (columns.recognise) {
     BALLAST_RETURN_IF_ERROR(RecogniseColumns(schema, &mapping));
   } else {
     mapping.images = columns.images;
@@ -438,7 +478,7 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
       }
     }
   }
-  if (mapping.shape == TurnShape::kMessages) {
+  if (mapping.shape == TurnShape::kMessages && !mapping.is_pair) {
     BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* turns,
                              GetType(schema, mapping.turns));
     mapping.parts_hold_images = HasImagesInParts(*turns);

@@ -24,6 +24,8 @@ struct RowMapping {
   TurnShape shape = TurnShape::kConversations;
   // Parts of `content` have a field of images, which is not read.
   bool parts_hold_images = false;
+  // The columns of a preference pair are among `beside`, and `turns` is one.
+  bool is_pair = false;
   std::vector<std::string> beside;       // of kBeside
   std::vector<std::string> fields;       // columns of sources[].fields
   std::vector<std::string> turn_fields;  // in the structs of turns
@@ -61,6 +63,11 @@ inline constexpr const char* kTurnKeys[] = {
 // Types of parts whose text is a field of the same name.
 inline constexpr const char* kTextParts[] = {"thinking", "reasoning",
                                              "refusal"};
+
+// The columns of a preference pair: texts, lists and structs.
+inline constexpr const char* kPairColumns[] = {
+    "chosen",   "rejected",      "rejected_response", "rejected_messages",
+    "messages", "conversations", "conversation",      "prompt"};
 
 // The columns of texts, lists and structs beside the turns.
 inline constexpr const char* kBeside[] = {"system", "tools", "documents"};

@@ -104,6 +104,7 @@ SampleLeaves FindLeaves(const parquet::arrow::SchemaManifest& manifest,
       AddLeaves(field, name, mapping, whole, &leaves);
     }
   }
+  if (mapping.is_pair) leaves.placing = leaves.all;  // all are whole
   leaves.image = FindImage(*manifest.descr, mapping, leaves.all);
   leaves.may_page = leaves.image >= 0 && MayPage(schema, mapping);
   return leaves;

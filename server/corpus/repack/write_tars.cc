@@ -20,6 +20,7 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/tar/tar_writer.h"
 
@@ -152,7 +153,9 @@ absl::Status AddSample(const RawSample& sample, uint64_t ordinal,
   BALLAST_RETURN_IF_ERROR(AddVideos(sample, key, tar));
   BALLAST_RETURN_IF_ERROR(AddClips(sample, key, tar));
   return tar->Add(absl::StrCat(key, ".", TextExtension(sample.text_format)),
-                  sample.text);
+                  sample.text_format == RawSample::TextFormat::kPair
+                      ? GetPairRecord(sample.text)
+                      : sample.text);
 }
 
 class Repacking {

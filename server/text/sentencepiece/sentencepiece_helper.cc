@@ -24,9 +24,10 @@ constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxAnswerBytes = uint64_t{8} << 29;
 constexpr uint64_t kMaxReasonBytes = 1 << 16;
 
-constexpr char kNoLibrary[] =
-    "SentencePiece models need the package libsentencepiece0, which cannot be "
-    "loaded here";
+std::string NoLibrary() {
+  return HelperLibrariesAdvice("SentencePiece models cannot be read",
+                               "libsentencepiece0");
+}
 
 template <typename T>
 void Take(size_t count, absl::string_view* from, std::vector<T>* values) {
@@ -94,7 +95,7 @@ SentencePieceHelper::SentencePieceHelper(std::string model, bool with_continued,
       patience_(patience),
       holder_(
           {.name = "libsentencepiece, given the model,",
-           .libraries = kNoLibrary,
+           .libraries = NoLibrary(),
            .input_fault =
                [](absl::string_view message) {
                  return absl::InvalidArgumentError(
@@ -108,7 +109,7 @@ SentencePieceHelper::SentencePieceHelper(std::string model, bool with_continued,
                                 .bytes = kHelperImageBytes});
           }),
       encoders_({.helper = {.name = "libsentencepiece",
-                            .libraries = kNoLibrary,
+                            .libraries = NoLibrary(),
                             .input_fault = DataFaultError,
                             .patience = patience},
                  .launch = [this] { return Fork(); },

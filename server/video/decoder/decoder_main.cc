@@ -260,6 +260,7 @@ bool AnswerNext(std::unique_ptr<Listing>* kept) {
 }
 
 int Run() {
+  RequireBuiltVersion();
   EnterBox({.memory = kMaxMemory});
   av_max_alloc(kLargestAllocation);
   KeepLastError();

@@ -55,9 +55,9 @@ absl::Status Unavailable(absl::string_view what) {
 DecoderProcess::DecoderProcess(const Options& options)
     : options_(options),
       helper_({.name = kName,
-               .libraries =
-                   "videos need FFmpeg's libraries (Debian 12: libavcodec59, "
-                   "libavformat59, libswscale6), which cannot be loaded here",
+               .libraries = HelperLibrariesAdvice(
+                   "videos cannot be decoded",
+                   "libavcodec59, libavformat59, libdav1d6, libswscale6"),
                .input_fault = DataFaultError,
                .patience = options.patience,
                .counters = options.counters},

@@ -266,6 +266,39 @@ bool FrameDecoder::Drain() {
   return true;
 }
 
+#if LIBSWSCALE_VERSION_MAJOR >= 9
+
+bool RgbConverter::Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
+                           Fault* fault) {
+  if (context_ == nullptr) {
+    context_ = sws_alloc_context();
+    source_.reset(av_frame_alloc());
+    target_.reset(av_frame_alloc());
+  }
+  if (context_ == nullptr || source_ == nullptr || target_ == nullptr ||
+      av_frame_ref(source_.get(), &frame) < 0) {
+    *fault = {Outcome::kNoMemory, "no memory to convert a frame"};
+    return false;
+  }
+  context_->flags = SWS_BILINEAR;
+  context_->threads = 1;
+  // No conversion of these is wanted, and some of their values are refused.
+  source_->color_trc = AVCOL_TRC_UNSPECIFIED;
+  source_->color_primaries = AVCOL_PRI_UNSPECIFIED;
+  target_->format = AV_PIX_FMT_RGB24;
+  target_->width = frame.width;
+  target_->height = frame.height;
+  target_->data[0] = rows;
+  target_->linesize[0] = static_cast<int>(stride);
+  const int written = sws_scale_frame(context_, target_.get(), source_.get());
+  av_frame_unref(source_.get());
+  if (written >= 0) return true;
+  *fault = GetFault(written, "converting to RGB");
+  return false;
+}
+
+#else
+
 bool RgbConverter::Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
                            Fault* fault) {
   const auto format = static_cast<AVPixelFormat>(frame.format);
@@ -308,5 +341,7 @@ void RgbConverter::SetColours(const AVFrame& frame) {
   sws_setColorspaceDetails(context_, matrix, is_full, matrix, target_full,
                            brightness, contrast, saturation);
 }
+
+#endif
 
 }  // namespace ballast::video_decoder

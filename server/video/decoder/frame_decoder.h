@@ -98,8 +98,9 @@ class FrameDecoder {
   std::string damage_;                            // the last, in words
 };
 
-// Converts frames to 8-bit RGB as PyAV's to_ndarray(format="rgb24") does:
-// libswscale with its bilinear filter, the frame's own matrix and range.
+// Converts frames to 8-bit RGB as PyAV's to_ndarray(format="rgb24") does with
+// the same FFmpeg: libswscale with its bilinear filter, the frame's own matrix
+// and range, and from FFmpeg 8 on the frame's own place of chroma.
 // Thread-compatible.
 class RgbConverter {
  public:
@@ -115,11 +116,16 @@ class RgbConverter {
                Fault* fault);
 
  private:
+  SwsContext* context_ = nullptr;
+#if LIBSWSCALE_VERSION_MAJOR >= 9
+  std::unique_ptr<AVFrame, FreeDecoding> source_;
+  std::unique_ptr<AVFrame, FreeDecoding> target_;
+#else
   void SetColours(const AVFrame& frame);
 
-  SwsContext* context_ = nullptr;
   AVColorSpace colorspace_ = AVCOL_SPC_UNSPECIFIED;
   AVColorRange range_ = AVCOL_RANGE_UNSPECIFIED;
+#endif
 };
 
 }  // namespace ballast::video_decoder

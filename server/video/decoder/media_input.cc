@@ -1,6 +1,7 @@
 #include "server/video/decoder/media_input.h"
 
 extern "C" {
+#include <libavcodec/avcodec.h>
 #include <libavutil/dict.h>
 #include <libavutil/error.h>
 #include <libavutil/log.h>
@@ -14,6 +15,8 @@ extern "C" {
 #include <unistd.h>
 
 #include <algorithm>
+
+#include "common/helper_program.h"
 
 namespace ballast::video_decoder {
 namespace {
@@ -60,6 +63,18 @@ const MediaKind kVideo = {AVMEDIA_TYPE_VIDEO, "video", kContainers, kCodecs,
 const MediaKind kSound = {AVMEDIA_TYPE_AUDIO, "sound",
                           "mov,mp4,m4a,3gp,3g2,mj2", "aac,alac",
                           /*follow_edits=*/false};
+
+void RequireBuiltVersion() {
+  const unsigned found = avcodec_version();
+  const unsigned wanted = LIBAVCODEC_VERSION_INT;
+  if (found == wanted) return;
+  fprintf(stderr,
+          "libavcodec has version %u.%u.%u, wanted %u.%u.%u as when this "
+          "program was built\n",
+          found >> 16, found >> 8 & 255, found & 255, wanted >> 16,
+          wanted >> 8 & 255, wanted & 255);
+  _exit(kExitNoLibraries);
+}
 
 void KeepLastError() { av_log_set_callback(RememberError); }
 

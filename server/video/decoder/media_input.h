@@ -24,6 +24,11 @@ struct Fault {
 // of the input overrules it.
 Fault GetFault(int error, const std::string& what);
 
+// Ends the program as one whose libraries cannot be loaded, with a line on
+// stderr, if it has met another libavcodec than it was built with: pixels would
+// differ without a word. Call before anything is decoded.
+void RequireBuiltVersion();
+
 // Makes the libraries log nothing but remember their last error for GetFault.
 void KeepLastError();
 

@@ -144,8 +144,17 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
 bool ReadRotation(const AVStream* stream, uint32_t* degrees, Fault* fault) {
   *degrees = 0;
   size_t bytes = 0;
-  const uint8_t* data =
+#if LIBAVCODEC_VERSION_MAJOR >= 61
+  const AVPacketSideData* const matrix_data = av_packet_side_data_get(
+      stream->codecpar->coded_side_data, stream->codecpar->nb_coded_side_data,
+      AV_PKT_DATA_DISPLAYMATRIX);
+  const uint8_t* const data =
+      matrix_data != nullptr ? matrix_data->data : nullptr;
+  if (matrix_data != nullptr) bytes = matrix_data->size;
+#else
+  const uint8_t* const data =
       av_stream_get_side_data(stream, AV_PKT_DATA_DISPLAYMATRIX, &bytes);
+#endif
   if (data == nullptr || bytes < 9 * sizeof(int32_t)) return true;
   const auto* matrix = reinterpret_cast<const int32_t*>(data);
   const double anticlockwise = av_display_rotation_get(matrix);

@@ -1,5 +1,6 @@
 #include "client/ballastctl/commands.h"
 
+#include <csignal>
 #include <limits>
 #include <string>
 #include <vector>
@@ -24,6 +25,11 @@ NodeFacts Healthy() {
   node.has_nvjpeg = true;
   node.clock_is_kept = true;
   node.has_seccomp = true;
+  node.c_library = "2.36";
+  node.helpers_status = 0;
+  node.helpers = R"({"helper":"v","reads":"videos","version":"FFmpeg 8.1.2"}
+{"helper":"s","reads":"sound"}
+)";
   return node;
 }
 
@@ -53,6 +59,48 @@ TEST(DiagnoseTest, AHealthyNodeNeedsNothing) {
     EXPECT_EQ(finding.grade, Grade::kGood) << finding.subject;
     EXPECT_EQ(finding.advice, "") << finding.subject;
   }
+}
+
+TEST(DiagnoseTest, NamesWhatTheHelpersLack) {
+  EXPECT_EQ(Of(Diagnose(Healthy(), {}), "videos").found,
+            "can be read here, by FFmpeg 8.1.2");
+  NodeFacts node = Healthy();
+  node.helpers_status = 1 << 8;
+  node.helpers =
+      "ballast-sound-decoder: error while loading shared libraries: "
+      "libsoxr.so.0: cannot open shared object file\n"
+      R"({"helper":"s","reads":"sound","error":"sound cannot be decoded here"})"
+      "\nballast-server: 1 helper cannot run here\n";
+  const Finding sound = Of(Diagnose(node, {}), "sound");
+  EXPECT_EQ(sound.grade, Grade::kFault);
+  EXPECT_EQ(sound.found, "sound cannot be decoded here");
+  EXPECT_THAT(sound.advice, HasSubstr("install the wheel"));
+}
+
+// Status 127 and 1 of the loader, and SIGILL.
+TEST(DiagnoseTest, NamesWhyTheServerCannotStart) {
+  constexpr char kSubject[] = "video, sound, SentencePiece";
+  NodeFacts node = Healthy();
+  node.helpers_status = -1;
+  EXPECT_EQ(Of(Diagnose(node, {}), kSubject).grade, Grade::kGood);
+  node.helpers_status = 127 << 8;
+  node.helpers = "libyaml-cpp.so.0.7: cannot open shared object file\n";
+  Finding finding = Of(Diagnose(node, {}), kSubject);
+  EXPECT_EQ(finding.grade, Grade::kFault);
+  EXPECT_THAT(finding.found, HasSubstr("libyaml-cpp.so.0.7: cannot open"));
+  EXPECT_THAT(finding.advice, HasSubstr("bring their libraries"));
+  node.helpers_status = 1 << 8;
+  node.helpers = "libc.so.6: version `GLIBC_2.34' not found (required by b)\n";
+  finding = Of(Diagnose(node, {}), kSubject);
+  EXPECT_THAT(finding.found, HasSubstr("`GLIBC_2.34' not found"));
+  EXPECT_THAT(finding.advice, HasSubstr("need glibc 2.34"));
+  node.helpers_status = SIGILL;
+  node.helpers = "";
+  finding = Of(Diagnose(node, {}), kSubject);
+  EXPECT_THAT(finding.found, HasSubstr("SIGILL"));
+  EXPECT_THAT(finding.advice, HasSubstr("newer processor"));
+  node.has_sse42 = false;
+  EXPECT_EQ(Of(Diagnose(node, {}), "processor").grade, Grade::kFault);
 }
 
 TEST(DiagnoseTest, AServerThatMayUseLessThanItKeepsTo) {

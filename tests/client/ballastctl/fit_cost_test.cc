@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "client/cost_fit.h"
+#include "client/ballastctl/cost_fit.h"
 #include "tests/fakes/fake_loader_service.h"
 #include "tests/fakes/synthetic_schedule.h"
 

@@ -10,7 +10,6 @@ import shutil
 import struct
 import tarfile
 import unittest
-import zlib
 
 from tests.harness import tools
 
@@ -70,19 +69,42 @@ FORMS = {
         "docs: jsonl docs.jsonl",
     ),
 }
+# Preference pairs: the files, what is found, and the form as it is named.
+NO = {"role": "assistant", "content": "No."}
+PAIRS = {
+    "pairs": (
+        {"pairs.jsonl": [{"prompt": [ASK], "chosen": [SAY], "rejected": [NO]}]},
+        "pairs: jsonl pairs.jsonl",
+        "`chosen` and `rejected` beside `prompt`",
+    ),
+    "pairs_of_texts": (
+        {"pairs.jsonl": [{"prompt": "Rain?", "chosen": "Yes.", "rejected": "No."}]},
+        "pairs: jsonl pairs.jsonl",
+        "`chosen` and `rejected` beside `prompt`",
+    ),
+    "pairs_without_prompt": (
+        {"pairs.json": json.dumps([{"chosen": [ASK, SAY], "rejected": [ASK, NO]}] * SAMPLES)},
+        "pairs: jsonl pairs.json",
+        "`chosen` and `rejected`, with the prompt in both",
+    ),
+    "pairs_swift": (
+        {"pairs.jsonl": [{"messages": [ASK, SAY], "rejected_response": "No."}]},
+        "pairs: jsonl pairs.jsonl",
+        "`messages` and `rejected_response`",
+    ),
+    "pairs_messages": (
+        {"pairs.jsonl": [{"messages": [ASK, SAY], "rejected_messages": [ASK, NO]}]},
+        "pairs: jsonl pairs.jsonl",
+        "`messages` and `rejected_messages`",
+    ),
+    "pairs_parquet": (
+        {"pairs.parquet": None},
+        "pairs: parquet pairs.parquet",
+        "`chosen` and `rejected` beside `prompt`",
+    ),
+}
 AGENTS = ("openai_tools", "sharegpt_tools")
 IMAGES = ("openai_parts", "obelics", "obelics_parquet", "mmc4", "omnicorpus")
-
-
-def picture():
-    """A grey PNG of 28x28."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)
-    rows = zlib.compress((b"\0" + b"\x80" * 28) * 28)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 def tokenizer():
@@ -179,6 +201,17 @@ class InitTest(tools.ToolTest):
             if not line.endswith(":") and not line.startswith("#"):
                 self.assertTrue("# " in line or "format:" in line or "path:" in line, line)
 
+    def test_clips(self):
+        for form in ("webdataset", "jsonl"):
+            folder = self.draw("talk_" + form, "--preset", "speech", "--format", form)
+            if form == "jsonl":
+                os.mkdir(folder + "/media")
+                os.rename(folder + "/sounds", folder + "/media/sounds")
+            _, plan = self.runs(folder)
+            self.assertIn("modules: {audio: {dp: 1}, language: {dp: 1}}", self.text(folder))
+            self.assertEqual('media_root: "media"' in self.text(folder), form == "jsonl")
+            self.assertGreater(plan["totals"]["clips"], 0)
+
     def test_json_lines_and_a_folder_of_images(self):
         folder, rows = self.unpacked("lines")
         self.lines(folder + "/train.jsonl", rows)
@@ -239,26 +272,47 @@ class InitTest(tools.ToolTest):
             "chat_template.jinja": TEMPLATE,
         }.items():
             self.write("agents_model/" + name, text)
-        fixtures = os.path.join(os.path.dirname(os.path.abspath(__file__)), "forms")
         for form, (files, found) in FORMS.items():
             with self.subTest(form):
                 if form in AGENTS and importlib.util.find_spec("jinja2") is None:
                     continue
-                folder = self.path(form)
-                os.makedirs(folder + "/media")
-                with open(folder + "/media/a.png", "wb") as file:
-                    file.write(picture())
-                for name, content in files.items():
-                    if content is None:
-                        shutil.copy(os.path.join(fixtures, name), folder)
-                    elif isinstance(content, str):
-                        self.write(f"{form}/{name}", content)
-                    else:
-                        self.lines(f"{folder}/{name}", content * SAMPLES)
+                folder = self.made(form, files)
                 own = ["--model-dir", model] if form in AGENTS else []
                 self.finds(folder, found, form in IMAGES, *own)
                 if form in AGENTS:
                     self.assertIn("chat_template: checkpoint", self.text(folder))
+
+    def test_every_form_of_pairs_is_found_and_named(self):
+        for form, (files, found, named) in PAIRS.items():
+            with self.subTest(form):
+                folder = self.made(form, files)
+                said = self.finds(folder, found, False)
+                self.assertIn(f"whose records are preference pairs ({named})", said)
+                self.assertIn("    pairs: true", self.text(folder))
+                sample = json.loads(
+                    self.ok("ballast-server", "inspect", "sample", "--config",
+                            folder + "/ballast.yaml", "--position", 0)  # fmt: skip
+                )
+                both = [sample[key]["input_ids"] for key in ("chosen", "rejected")]
+                self.assertEqual(sum(map(len, both)), sample["tokens"])
+                # "Yes." and "No.", as the trial tokenizer has them: bytes.
+                self.assertEqual(len(both[0]) - len(both[1]), 1)
+                self.assertNotIn("input_ids", sample)
+
+    def made(self, form, files):
+        fixtures = os.path.join(os.path.dirname(os.path.abspath(__file__)), "forms")
+        folder = self.path(form)
+        os.makedirs(folder + "/media")
+        with open(folder + "/media/a.png", "wb") as file:
+            file.write(tools.picture())
+        for name, content in files.items():
+            if content is None:
+                shutil.copy(os.path.join(fixtures, name), folder)
+            elif isinstance(content, str):
+                self.write(f"{form}/{name}", content)
+            else:
+                self.lines(f"{folder}/{name}", content * SAMPLES)
+        return folder
 
     def finds(self, folder, found, images, *options):
         out = folder + "/ballast.yaml"
@@ -269,6 +323,7 @@ class InitTest(tools.ToolTest):
         self.assertIn(
             f"{SAMPLES} samples, {SAMPLES if images else 0} images, 0 skipped, 0 bad", indexed
         )
+        return said
 
     def test_bridges_chats_in_energons_folders(self):
         folder = self.path("chatml")
@@ -276,7 +331,7 @@ class InitTest(tools.ToolTest):
         with tarfile.open(folder + "/shard-0.tar", "w") as tar:
             for i in range(SAMPLES):
                 turns = json.dumps([dict(ASK, content="<image>Rain?"), SAY]).encode()
-                for kind, data in (("json", turns), ("jpgs", pickle.dumps([picture()], 4))):
+                for kind, data in (("json", turns), ("jpgs", pickle.dumps([tools.picture()], 4))):
                     member = tarfile.TarInfo(f"{i}.{kind}")
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
@@ -292,13 +347,14 @@ class InitTest(tools.ToolTest):
     def test_forms_that_are_not_read_are_said(self):
         folder = self.path("refused_forms")
         os.mkdir(folder)
-        pair = {"prompt": [ASK], "chosen": [SAY], "rejected": [dict(SAY, content="No.")]}
-        self.lines(folder + "/pairs.jsonl", [pair] * SAMPLES)
+        self.lines(folder + "/pairs.jsonl", [{"prompt": [ASK], "chosen": [SAY]}] * SAMPLES)
         self.lines(folder + "/pages.jsonl", [{"text": "page"}] * SAMPLES)
         for name in ("b.jsonl.zst", "a.jsonl.zst", "c.tgz", "notes.txt.gz"):
             self.write("refused_forms/" + name, "")
         said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
-        self.assertRegex(said, r"records of pairs.* preference pair.*write `cook` in pairs_recipe.py")
+        self.assertRegex(
+            said, r"records of pairs.* half a preference pair.*write `cook` in pairs_recipe.py"
+        )
         self.assertRegex(said, r"left out .*/a.jsonl.zst: compressed, as 3 files of its folder: ")
 
     def test_agents_need_the_checkpoints_template(self):

@@ -65,13 +65,13 @@ def rgb_of_png(file):
     return width, height, bytes(pixels)
 
 
-class PreviewTest(tools.CorpusTest):
+class Preview:
+    """Asks a preview, which `start` starts for the class."""
+
     @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
+    def start(cls, config, *options):
         cls.process = subprocess.Popen(
-            [tools.program("ballast-server"), "preview", "--config", cls.config,
-             "--source", "docs", "--sample", "5"],
+            [tools.program("ballast-server"), "preview", "--config", config, *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         cls.addClassCleanup(cls.stop)
@@ -102,6 +102,13 @@ class PreviewTest(tools.CorpusTest):
             self.get(path, **query)
         with contextlib.closing(refused.exception) as answer:
             return answer.code, json.load(answer)["error"]
+
+
+class PreviewTest(Preview, tools.CorpusTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.start(cls.config, "--source", "docs", "--sample", "5")
 
     def image_positions(self, count):
         found = (self.json("/api/sample", position=p) for p in range(tools.SAMPLES))
@@ -345,6 +352,62 @@ class PreviewTest(tools.CorpusTest):
         self.assertIn("image tokens 1", shown)
         self.assertIn('class="supervised"', shown)
         self.assertNotIn("Refused to", done.stderr.decode())
+
+
+class PreviewAudioTest(Preview, tools.ToolTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        tools.ok("ballast-server", "make-corpus", "--out", cls.folder, "--samples", 16,
+                 "--preset", "speech", "--format", "jsonl")  # fmt: skip
+        cls.config = cls.folder + "/ballast.yaml"
+        tools.ok("ballast-server", "index", "--config", cls.config)
+        cls.start(cls.config)
+        with open(cls.folder + "/docs-000000.jsonl", encoding="utf-8") as lines:
+            cls.samples = [json.loads(line) for line in lines]
+
+    def files(self, sample):
+        """The WAV files of a sample "docs:N", made of 16-bit samples at 16 kHz."""
+        found = []
+        for name in self.samples[int(sample.split(":")[1])].get("audio", []):
+            with open(self.path(name), "rb") as file:
+                found.append(file.read())
+        return found
+
+    def test_plays_each_clip(self):
+        clips = 0
+        for position in range(16):
+            view = self.json("/api/sample", position=position)
+            files = self.files("docs:%s" % view["ordinal"])
+            self.assertEqual(len(view["clips"]), len(files))
+            for i, file in enumerate(files):
+                self.assertEqual(self.get("/api/sound", position=position, clip=i),
+                                 ("audio/wav", file))  # fmt: skip
+            self.assertEqual(
+                self.refused("/api/sound", position=position, clip=len(files)),
+                (404, "position %d has %d clips of audio; wanted number %d, from 0"
+                 % (position, len(files), len(files))),
+            )  # fmt: skip
+            clips += len(files)
+        self.assertGreater(clips, 8)
+
+    def test_inspect_sample_shows_clips(self):
+        seen = 0
+        for position in range(16):
+            (sample,) = self.json_lines("ballast-server", "inspect", "sample", "--config",
+                                        self.config, "--position", position)  # fmt: skip
+            files = self.files(sample["sample"])
+            clips = sample.get("clips", [])
+            self.assertEqual(len(clips), len(files))
+            for clip, file in zip(clips, files):
+                samples = (len(file) - 44) // 2
+                frames = -(-samples // 160)
+                self.assertEqual(clip, {
+                    "format": "wav", "rate": 16000, "channels": 1, "samples": samples,
+                    "rows": frames, "frames": frames,
+                    "audio_tokens": ((frames - 1) // 2 + 1 - 2) // 2 + 1})  # fmt: skip
+                seen += 1
+        self.assertGreater(seen, 8)
 
 
 if __name__ == "__main__":

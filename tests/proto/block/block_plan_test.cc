@@ -106,6 +106,38 @@ TEST(BlockPlanTest, OrdersSamplesByDestination) {
   }
 }
 
+// A payload of two sequences is the payloads of both.
+TEST(BlockPlanTest, HoldsTheSequencesOfPairs) {
+  v1::StepSchedule schedule = MakeSchedule(2, 2);
+  const auto plan = [&](v1::Module module) {
+    return *PlanBlock(schedule, 0, RoleOf(module, 1), v1::DELIVERY_EXCHANGE,
+                      kGeometry);
+  };
+  const BlockPlan before = plan(v1::MODULE_LANGUAGE);
+  EXPECT_EQ(before.header.version, kBlockVersion);
+  v1::MicroBatchSchedule& columns = *schedule.mutable_micro_batches(0);
+  columns.mutable_first_tokens()->Resize(columns.tokens_size(), 0);
+  for (int i = 0; i < columns.tokens_size(); i += 2) {
+    columns.set_first_tokens(i, 1 + i % (columns.tokens(i) - 1));
+  }
+  const BlockPlan pairs = plan(v1::MODULE_LANGUAGE);
+  EXPECT_EQ(pairs.header.version, kBlockVersionWithPairs);
+  EXPECT_EQ(plan(v1::MODULE_VISION).header.version, kBlockVersionWithPairs);
+  ASSERT_EQ(pairs.samples.size(), before.samples.size());
+  const auto bytes = [](uint32_t tokens) {
+    return LayOutLanguage(tokens, kGeometry.position_axes).bytes;
+  };
+  for (const PlannedSample& sample : pairs.samples) {
+    const uint32_t tokens = sample.record.tokens;
+    const uint32_t first = sample.record.first_tokens;
+    EXPECT_EQ(first, columns.first_tokens(sample.index));
+    EXPECT_EQ(first != 0, sample.index % 2 == 0);
+    EXPECT_EQ(
+        sample.record.payload_bytes,
+        first == 0 ? bytes(tokens) : bytes(first) + bytes(tokens - first));
+  }
+}
+
 // Offsets as in docs/block.md.
 TEST(BlockPlanTest, OffsetsFollowTheFormula) {
   const v1::StepSchedule schedule = MakeSchedule(2, 2);

@@ -1,13 +1,14 @@
 #include "proto/block/block_view.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <random>
 #include <string>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/block/block_layout.h"
 #include "proto/loader_service.pb.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
@@ -91,6 +92,12 @@ TEST_F(BlockViewTest, NamesTheFaultyField) {
       {[&] { sample(1).payload += 16; }, "sample 1 payload"},
       {[&] { sample(0).payload_bytes = ~uint64_t{0}; }, "sample 0 payload"},
       {[&] { sample(2).first_image = 1000; }, "sample 2 first_image"},
+      {[&] { sample(2).first_tokens = 1; }, "sample 2 first_tokens is 1"},
+      {[&] {
+         header().version = kBlockVersionWithPairs;
+         sample(2).first_tokens = sample(2).tokens;
+       },
+       "wanted 0, or in version 6 fewer than its"},
       {[&] { image(0).height = 1 << 30; }, "image 0 data"},
       {[&] { image(0).encoded_bytes = 1 << 30; }, "image 0 data"},
       {[&] { image(0).data = 8; }, "image 0 data"},
@@ -227,6 +234,27 @@ TEST(ChunkWireTest, LeavesOtherMessagesToProtobuf) {
   EXPECT_EQ(ReadChunkPrefix(GetFirst(bytes), UINT64_MAX), std::nullopt);
 }
 
-}  // namespace
+TEST(DataEndTest, WithoutAnEndAllStepsHaveData) {
+  const v1::Job job;
+  EXPECT_EQ(*StepsWithData(job, 5, 0), 0u);
+  EXPECT_EQ(*StepsWithData(job, UINT64_MAX, 7), 7u);
+}
 
+TEST(DataEndTest, StepsAreCutAtTheEnd) {
+  v1::Job job;
+  job.set_end_step(10);
+  EXPECT_EQ(*StepsWithData(job, 0, 0), 10u);
+  EXPECT_EQ(*StepsWithData(job, 0, 10), 10u);
+  EXPECT_EQ(*StepsWithData(job, 4, 5), 5u);
+  EXPECT_EQ(*StepsWithData(job, 4, UINT64_MAX), 6u);
+  EXPECT_EQ(*StepsWithData(job, 9, 0), 1u);
+  for (const uint64_t step : {uint64_t{10}, uint64_t{11}, UINT64_MAX}) {
+    const auto none = StepsWithData(job, step, 1);
+    EXPECT_EQ(none.status().code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(std::string(none.status().message()),
+                HasSubstr("the data end before step 10"));
+  }
+}
+
+}  // namespace
 }  // namespace ballast

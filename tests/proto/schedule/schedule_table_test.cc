@@ -83,6 +83,12 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
       {[](Columns* c) { c->add_ordinal(1); }, "column ordinal has 7"},
       {[](Columns* c) { c->clear_images(); }, "column images has 0"},
       {[](Columns* c) { c->clear_label_tokens(); }, "column label_tokens"},
+      {[](Columns* c) { c->add_first_tokens(1); }, "column first_tokens has 1"},
+      {[](Columns* c) {
+         c->mutable_first_tokens()->Resize(c->tokens_size(), 0);
+         c->set_first_tokens(2, c->tokens(2));
+       },
+       "first_tokens of entry 2 is"},
       {[](Columns* c) { c->clear_slot(); }, "column slot"},
       {[](Columns* c) { c->clear_place(); }, "column place"},
       {[](Columns* c) { c->mutable_grid_h()->RemoveLast(); }, "column grid_h"},

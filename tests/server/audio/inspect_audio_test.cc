@@ -1,4 +1,4 @@
-#include "server/command/inspect_audio.h"
+#include "server/command/commands.h"
 
 #include <gtest/gtest.h>
 

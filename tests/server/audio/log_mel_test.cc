@@ -1,10 +1,12 @@
 #include "server/audio/log_mel.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -124,6 +126,38 @@ TEST(LogMelTest, RefusesWhatThePlanDoesNotHave) {
   EXPECT_FALSE(
       maker.Compute(plan, std::vector<float>(1600), plan.shape + 1).ok());
   EXPECT_EQ(maker.Compute(plan, std::vector<float>(1600), 0)->size(), 0);
+}
+
+// Servers of other processors make the same features.
+TEST(LogMelTest, EveryInstructionSetGivesTheSameBytes) {
+  const std::vector<float> samples = ToFloats(MakePcm("speech", 20'001, 3));
+  for (const std::string& model : AudioFamilyNames()) {
+    const v1::AudioFamily& family = *FindAudioFamily(model);
+    const AudioPlan plan = *PlanAudio(family, samples.size());
+    const auto compute = [&] {
+      return *(*LogMel::Create(family)).Compute(plan, samples, plan.frames);
+    };
+    const std::vector<float> best = compute();
+    for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+      const int64_t target = left & -left;
+      hwy::SetSupportedTargetsForTest(target);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+      EXPECT_EQ(compute(), best) << model << " " << hwy::TargetName(target);
+      hwy::SetSupportedTargetsForTest(0);
+    }
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+}
+
+// Noise that is no number stays none, as in the processors.
+TEST(LogMelTest, NoNumberStaysNone) {
+  const v1::AudioFamily& family = *FindAudioFamily("qwen2_audio");
+  std::vector<float> samples(16'000, 0.25F);
+  samples[8000] = std::numeric_limits<float>::quiet_NaN();
+  const AudioPlan plan = *PlanAudio(family, samples.size());
+  const auto values =
+      *(*LogMel::Create(family)).Compute(plan, samples, plan.frames);
+  EXPECT_TRUE(std::isnan(values[50 * 128]));
 }
 
 }  // namespace

@@ -9,8 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "common/command_line.h"
-#include "server/command/index.h"
-#include "server/command/inspect_index.h"
+#include "server/command/commands.h"
 #include "tests/fakes/made_jpegs.h"
 
 namespace ballast {

@@ -1,4 +1,4 @@
-#include "server/command/index.h"
+#include "server/command/commands.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "server/command/inspect_image.h"
+#include "server/command/commands.h"
 
 #include <cstdint>
 #include <fstream>

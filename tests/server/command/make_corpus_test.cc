@@ -1,4 +1,4 @@
-#include "server/command/make_corpus.h"
+#include "server/command/commands.h"
 
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-#include "server/command/serve.h"
+#include "server/command/commands.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -68,6 +68,15 @@ TEST(PlacementTest, IsPairedUnlessSplitIsAskedFor) {
       split("balance: {placement: split, cost: {language: {linear: 1}}}");
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->config.balance().placement(), v1::Balance::PLACEMENT_SPLIT);
+  // Modules on ranks of their own have any sizes.
+  const auto apart = ParseConfig(
+      "sources: [{name: a, format: jsonl, path: a.jsonl}]\n"
+      "batch: {global: 12, micro: 6}\n"
+      "topology: {colocated: false, modules: {vision: {dp: 3, tp: 2}, "
+      "language: {dp: 2, pp: 2}}}\n"
+      "balance: {placement: split, cost: {language: {linear: 1}}}",
+      "F", ".");
+  EXPECT_TRUE(apart.ok()) << apart.status();
   // Packs and rows are even without language's costs, and `off` moves nothing.
   for (const char* rest :
        {"balance: {placement: split}\npacking: {mode: scheduled}\n",

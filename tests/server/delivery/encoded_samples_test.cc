@@ -1,18 +1,23 @@
 // Blocks with images that travel encoded.
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <xxhash.h>
 
 #include "common/aligned_buffer.h"
 #include "proto/block/block_view.h"
+#include "server/corpus/index/digest.h"
 #include "server/delivery/block.h"
 #include "server/delivery/file_sample_builder.h"
+#include "server/delivery/payload.h"
+#include "server/delivery/sample_reader.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_text.h"
@@ -186,6 +191,53 @@ TEST_F(EncodedSamplesTest, AnUncheckedFileMustStillBeForEngines) {
   source_.mutable_index()->set_rule(EncodedRule::kUnchecked);
   file(0).back() = 0;
   ExpectPlaceholder("no end marker");
+}
+
+TEST(EncodedImageTest, ComparesLengthAndHash) {
+  const std::string file = "a file of some bytes";
+  const auto fault = [](absl::string_view bytes, uint32_t length,
+                        std::optional<uint64_t> hash) {
+    const auto found = FindEncodedImageFault(bytes, length, hash);
+    return found.has_value() ? found->reason() : "";
+  };
+  EXPECT_EQ(fault(file, 20, Checksum(file)), "");
+  EXPECT_EQ(fault(file, 20, std::nullopt), "");
+  EXPECT_THAT(fault(file, 21, std::nullopt),
+              HasSubstr("file of 20 bytes, the index has 21"));
+  std::string changed = file;
+  changed[7] ^= 1;
+  EXPECT_EQ(fault(changed, 20, std::nullopt), "");
+  EXPECT_THAT(fault(changed, 20, Checksum(file)),
+              HasSubstr("when `index` read it"));
+}
+
+TEST(ImageCheckCacheTest, ReturnsTheLastCheck) {
+  ImageCheckCache cache;
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), std::nullopt);
+  cache.Put(v1::SPLIT_TRAIN, 7, SampleCheck{DataFault("cut")});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), SampleCheck{DataFault("cut")});
+  cache.Put(v1::SPLIT_TRAIN, 7, SampleCheck{});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), SampleCheck{});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7 + 64), std::nullopt);
+}
+
+// Positions of two splits are those of different samples.
+TEST(ImageCheckCacheTest, KeepsSplitsApart) {
+  ImageCheckCache cache;
+  cache.Put(v1::SPLIT_VALID, 7, SampleCheck{DataFault("cut")});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), std::nullopt);
+  cache.Put(v1::SPLIT_TRAIN, 7, SampleCheck{});
+  EXPECT_EQ(cache.Get(v1::SPLIT_VALID, 7), SampleCheck{DataFault("cut")});
+}
+
+TEST(ImageCheckCacheTest, RemembersTheLatestPositions) {
+  ImageCheckCache cache;
+  for (uint64_t position = 0; position <= ImageCheckCache::kMaxCount;
+       ++position) {
+    cache.Put(v1::SPLIT_TRAIN, position, SampleCheck{});
+  }
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 0), std::nullopt);
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 1), SampleCheck{});
 }
 
 }  // namespace

@@ -15,7 +15,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/instruments.h"
 #include "server/http/http_server.h"
+#include "server/monitor/server_state.h"
 
 namespace ballast {
 namespace {
@@ -298,6 +300,63 @@ TEST(HttpServerTest, RefusesImpossibleAddresses) {
   const auto two = HttpServer::Start((*one)->address(), MakePages(Sources()));
   EXPECT_EQ(two.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(two.status().message(), HasSubstr((*one)->address()));
+}
+
+TEST(PrometheusTextTest, WritesTheTextFormat) {
+  FamilyList list;
+  list.Begin("a_bytes_total", FamilyList::kCounter, "Bytes.");
+  list.Add(12, {{"way", "stream"}});
+  list.Begin("empty", FamilyList::kGauge, "Has no metric.");
+  list.Begin("b", FamilyList::kGauge, "A gauge.");
+  list.Add(0.5, {{"name", "a \"quoted\"\nbackslash \\"}});
+  DurationHistogram histogram;
+  histogram.Record(absl::Milliseconds(2));
+  histogram.Record(absl::Milliseconds(2));
+  histogram.Record(absl::Hours(2));
+  list.Begin("c_seconds", FamilyList::kHistogram, "Times.");
+  list.Add(histogram.Read());
+  const std::string text = PrometheusText(std::move(list).Take());
+  EXPECT_THAT(text, HasSubstr("# HELP a_bytes_total Bytes.\n"
+                              "# TYPE a_bytes_total counter\n"
+                              "a_bytes_total{way=\"stream\"} 12\n"
+                              "# HELP b A gauge.\n# TYPE b gauge\n"));
+  EXPECT_THAT(text,
+              HasSubstr("b{name=\"a \\\"quoted\\\"\\nbackslash \\\\\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("c_seconds_count 3\n"));
+  EXPECT_THAT(text, HasSubstr("c_seconds_bucket{le=\"0.001\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("c_seconds_bucket{le=\"0.0025\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("c_seconds_bucket{le=\"60\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("c_seconds_bucket{le=\"+Inf\"} 3\n"));
+}
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+TEST(RequestTargetTest, DecodesPathAndQuery) {
+  const auto target =
+      ParseRequestTarget("/a%20b+c?x=1+2&y=%C3%A9%2B&z&=no&x=3&w=a=b");
+  ASSERT_TRUE(target.has_value());
+  EXPECT_EQ(target->path, "/a b+c");
+  EXPECT_THAT(target->query,
+              ElementsAre(Pair("w", "a=b"), Pair("x", "3"),
+                          Pair("y", "\xC3\xA9+"), Pair("z", "")));
+}
+
+TEST(RequestTargetTest, AQuestionMarkEndsThePathOnce) {
+  EXPECT_EQ(ParseRequestTarget("/a%3Fb?c=d?e")->path, "/a?b");
+  EXPECT_EQ(ParseRequestTarget("/a?c=d?e")->query.at("c"), "d?e");
+  EXPECT_TRUE(ParseRequestTarget("/a?")->query.empty());
+}
+
+TEST(RequestTargetTest, RefusesWhatItCannotDecode) {
+  for (const char* text :
+       {"", "a", "*", "http://h/a", "/%", "/%4", "/%4g", "/%00", "/a%2"}) {
+    EXPECT_FALSE(ParseRequestTarget(text).has_value()) << text;
+  }
+  EXPECT_FALSE(ParseRequestTarget(std::string("/\0", 2)).has_value());
+  // A parameter that cannot be decoded leaves the others as they are.
+  EXPECT_THAT(ParseRequestTarget("/?a=%zz&b=1")->query,
+              ElementsAre(Pair("a", ""), Pair("b", "1")));
 }
 
 }  // namespace

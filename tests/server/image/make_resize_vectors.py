@@ -1,7 +1,7 @@
 """Writes testdata/resize_vectors.json: resized pixels of the libraries.
 
 Adds the vectors of the installed Pillow (12 or 13) and, if it is there, of
-torchvision; run it once with each Pillow. resize_vectors_test.cc draws the same
+torchvision; run it once with each Pillow. resize_test.cc draws the same
 pictures.
 
     python make_resize_vectors.py testdata/resize_vectors.json

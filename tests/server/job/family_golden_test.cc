@@ -13,7 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "common/sha256.h"
-#include "server/command/inspect_image.h"
+#include "server/command/commands.h"
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"

@@ -103,9 +103,11 @@ absl::StatusOr<std::unique_ptr<FamilyJob>> FamilyJob::Open(
       const LoadedConfig config,
       ParseConfig(
           absl::StrCat(
-              "sources: [{name: chat, format: jsonl, path: chat.jsonl}]\n"
-              "order: {shuffle: false}\nmodel: ",
-              model, "\n",
+              "sources: [{name: chat, format: jsonl, path: chat.jsonl}]\n",
+              more.find("order:") == std::string::npos
+                  ? "order: {shuffle: false}\n"
+                  : "",
+              "model: ", model, "\n",
               more.find("topology:") == std::string::npos
                   ? "topology: {modules: {vision: {}, language: {}}}\n"
                   : "",

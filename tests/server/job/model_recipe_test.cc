@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "common/python_helper.h"
+#include "server/plan/plan_export.h"
 #include "tests/server/job/family_job.h"
 
 namespace ballast {
@@ -189,6 +190,49 @@ TEST_F(ModelRecipeTest, StepsOfTokensCountTheTokensOfPlans) {
     }
     EXPECT_GT(sizes.size(), 1u) << batch;
   }
+}
+
+// Rows of a plan file have packs, which hold the tokens of the recipe's plans.
+TEST_F(ModelRecipeTest, PacksOfAPlanFileCountTheTokensOfPlans) {
+  WriteRecipe(kQwen);
+  const auto plain = Open("");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const auto first = (*plain)->job().scheduler->Schedule(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  uint32_t limit = 2;
+  for (int i = 0; i < 4; ++i) limit += first->micro_batches(0).tokens(i);
+  const std::string packs = absl::StrCat(
+      "batch: {global: ", kSamples, ", micro: ", kSamples,
+      ", max_tokens: ", limit,
+      "}\npacking: {mode: scheduled, max_tokens_per_rank: ", limit, "}\n");
+  const std::string model = ", recipe: my_recipe.py";
+  const auto own = Open(model, packs);
+  ASSERT_TRUE(own.ok()) << own.status();
+  const std::string path = folder_ + "/plan.parquet";
+  const auto rows =
+      ExportPlan((*own)->job().config, *(*own)->job().scheduler, 0, 1, path);
+  if (absl::IsUnimplemented(rows.status())) GTEST_SKIP() << rows.status();
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(*rows, 2 * kSamples);
+  const std::string played = absl::StrCat(packs, "order: {plan: '", path, "'}");
+  const auto again = Open(model, played);
+  ASSERT_TRUE(again.ok()) << again.status();
+  for (uint64_t step = 0; step < 2; ++step) {
+    const auto schedule = (*again)->job().scheduler->Schedule(step);
+    const auto wanted = (*own)->job().scheduler->Schedule(step);
+    ASSERT_TRUE(schedule.ok() && wanted.ok()) << schedule.status();
+    ASSERT_GT(wanted->micro_batches_size(), 1);
+    ASSERT_EQ(schedule->micro_batches_size(), wanted->micro_batches_size());
+    for (int i = 0; i < wanted->micro_batches_size(); ++i) {
+      EXPECT_EQ(schedule->micro_batches(i).SerializeAsString(),
+                wanted->micro_batches(i).SerializeAsString());
+    }
+  }
+  // With four times the tokens an image the same packs are too large.
+  WriteRecipe(absl::StrReplaceAll(kQwen, {{"[(h, w)]", "[(2 * h, 2 * w)]"}}));
+  EXPECT_THAT(std::string(Open(model, played).status().message()),
+              ::testing::AllOf(HasSubstr("order.plan: row "),
+                               HasSubstr("a pack holds")));
 }
 
 // As the profile does it, where the plan is the whole image.

@@ -40,6 +40,18 @@ TEST(SampleCostTest, IsLinearPlusQuadratic) {
   EXPECT_EQ(JointCost(size, costs), vision + language);
 }
 
+// A model attends within a sequence of a pair, and each is padded.
+TEST(SampleCostTest, OfAPairIsOfItsSequences) {
+  SampleSize size = TwoImages();
+  size.first_tokens = 3;
+  const ModuleCost cost = {v1::MODULE_LANGUAGE, Media::kText, 3, 0.25};
+  EXPECT_EQ(SampleCost(size, cost), 3 * 7 + 0.25 * (3 * 3 + 4 * 4));
+  EXPECT_EQ(SampleCost(size, kOfImages), SampleCost(TwoImages(), kOfImages));
+  EXPECT_EQ(PaddedTokens(size, 4), 4u + 4u);
+  EXPECT_EQ(PaddedTokens(size, 1), 7u);
+  EXPECT_EQ(PaddedTokens(TwoImages(), 4), 8u);
+}
+
 // Forward and the gradients of inputs and of weights take a third each.
 TEST(SampleCostTest, FrozenModulesCostLess) {
   v1::Balance::Cost coefficients;

@@ -34,7 +34,8 @@ int64_t LargestLoad(const std::vector<EncoderSample>& samples,
 int64_t WeightedTokens(const std::vector<EncoderSample>& samples,
                        const std::vector<uint32_t>& owners,
                        const ServerOfRank& servers) {
-  const MovedTokens moved = CountMovedTokens(samples, owners, servers);
+  const MovedTokens moved =
+      CountMovedTokens(samples, owners, servers, servers, true);
   return moved.within_servers + kBetweenServers * moved.between_servers;
 }
 
@@ -70,7 +71,7 @@ TEST(PlaceEncoderTest, GivesAwayWhatIsTooMuch) {
       {16, 4, 0}, {16, 4, 0}, {8, 2, 0}, {8, 2, 1}};
   const std::vector<uint32_t> owners = PlaceEncoder(samples, Ranks(2));
   EXPECT_EQ(LargestLoad(samples, owners, 2), 24);
-  EXPECT_EQ(CountMovedTokens(samples, owners, {}).within_servers, 4);
+  EXPECT_EQ(CountMovedTokens(samples, owners, {}, {}, true).within_servers, 4);
 }
 
 TEST(PlaceEncoderTest, PrefersARankOfTheSameServer) {
@@ -78,8 +79,9 @@ TEST(PlaceEncoderTest, PrefersARankOfTheSameServer) {
   const std::vector<EncoderSample> samples = {
       {8, 2, 0}, {8, 2, 0}, {8, 2, 2}, {8, 2, 3}};
   EXPECT_EQ(PlaceEncoder(samples, Ranks(4, {0, 0, 1, 1}))[2], 2);
-  const MovedTokens moved = CountMovedTokens(
-      samples, PlaceEncoder(samples, Ranks(4, {0, 0, 1, 1})), {0, 0, 1, 1});
+  const MovedTokens moved =
+      CountMovedTokens(samples, PlaceEncoder(samples, Ranks(4, {0, 0, 1, 1})),
+                       {0, 0, 1, 1}, {0, 0, 1, 1}, true);
   EXPECT_EQ(moved.within_servers, 2);
   EXPECT_EQ(moved.between_servers, 0);
 }
@@ -139,7 +141,7 @@ TEST_P(PlaceEncoderSeedTest, ReachesTheBoundWithEightSamplesARank) {
   for (const EncoderSample& sample : samples) sum += sample.cost;
   EXPECT_LE(LargestLoad(samples, owners, kRanks), sum / kRanks * 1.001 + 1);
   // A sample moves only if its owner is not its home.
-  const MovedTokens moved = CountMovedTokens(samples, owners, {});
+  const MovedTokens moved = CountMovedTokens(samples, owners, {}, {}, true);
   uint64_t away = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     if (owners[i] != samples[i].home) away += samples[i].tokens;

@@ -114,7 +114,7 @@ v1::Fingerprint Make(int text_version) {
   const FakeSourceIndex index(FormulaSamples(8));
   return ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
                              *BatchSizes(config.batch()), nullptr,
-                             text_version);
+                             {.text = text_version});
 }
 
 // Servers of releases that make other tokens of a text refuse each other.
@@ -159,6 +159,33 @@ class VideoIndex : public FakeSourceIndex {
   uint64_t num_videos() const override { return 1; }
 };
 
+// Servers whose FFmpeg may round pixels or sound otherwise refuse each other; a
+// checkpoint resumes, and jobs of images do not care.
+TEST(ScheduleFingerprintTest, TellsFfmpegWhereItDecodes) {
+  const v1::Config config = JobConfig(2, 2, 8, 4);
+  const VideoIndex moving;
+  const FakeSourceIndex still(FormulaSamples(8));
+  const auto make = [&](const SourceIndex& index, const std::string& ffmpeg) {
+    return ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
+                               *BatchSizes(config.batch()), nullptr,
+                               {.ffmpeg = ffmpeg});
+  };
+  const v1::Fingerprint eight = make(moving, "FFmpeg 8.1.2");
+  const v1::Fingerprint nine = make(moving, "FFmpeg 9.0");
+  EXPECT_THAT(CheckSameFingerprint(eight, "a", nine, "b").message(),
+              HasSubstr("delivery.ffmpeg is FFmpeg 8.1.2 with a and FFmpeg 9.0 "
+                        "with b"));
+  EXPECT_TRUE(CheckSameData(eight, nine, "b").ok());
+  EXPECT_EQ(make(still, "FFmpeg 8.1.2").hash(), make(still, "9").hash());
+  // What a server tells is the FFmpeg that it is built with.
+  EXPECT_EQ(ScheduleFingerprint(config, {&moving}, v1::SPLIT_TRAIN,
+                                *BatchSizes(config.batch()))
+                .hash(),
+            make(moving, kFfmpegVersion).hash());
+  EXPECT_THAT(kFfmpegVersion, ::testing::MatchesRegex(
+                                  "FFmpeg .+ \\(Lavc[0-9.]+, SwS[0-9.]+\\)"));
+}
+
 struct FingerprintCase {
   std::string name;
   std::string yaml;
@@ -202,8 +229,9 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
         videos ? static_cast<const SourceIndex*>(&moving) : &still);
     const auto sizes = BatchSizes(loaded->config.batch());
     ASSERT_TRUE(sizes.ok()) << sizes.status();
-    const v1::Fingerprint fingerprint = ScheduleFingerprint(
-        loaded->config, indexes, v1::SPLIT_TRAIN, *sizes, nullptr, 3);
+    const v1::Fingerprint fingerprint =
+        ScheduleFingerprint(loaded->config, indexes, v1::SPLIT_TRAIN, *sizes,
+                            nullptr, {.text = 3, .ffmpeg = ""});
     std::map<std::string, std::string> entries = {
         {"HASH",
          absl::StrCat(fingerprint.hash(), " ", fingerprint.data_hash())}};

@@ -212,6 +212,181 @@ TEST_P(SplitPlacementTest, LanguageWithoutCostStaysAsRead) {
 INSTANTIATE_TEST_SUITE_P(DpSizes, SplitPlacementTest,
                          ::testing::Values(1, 2, 3, 4, 8));
 
+// Modules on ranks of their own: dp of vision and of language.
+using Sizes = std::tuple<uint32_t, uint32_t>;
+
+v1::Config ApartConfig(const Sizes& sizes,
+                       v1::Delivery delivery = v1::DELIVERY_EXCHANGE) {
+  const auto [vision, language] = sizes;
+  const uint32_t micro = 4 * std::lcm(vision, language);
+  v1::Config config = JobConfig(vision, language, 4 * micro, micro, delivery);
+  config.mutable_topology()->set_colocated(false);
+  config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+  config.mutable_balance()->mutable_cost()->mutable_language()->set_linear(3);
+  return config;
+}
+
+// Two servers that read for half of each module's ranks.
+void AddTwoServers(const Sizes& sizes, v1::Config* config) {
+  const auto [vision, language] = sizes;
+  config->mutable_topology()->clear_servers();
+  for (uint32_t s = 0; s < 2; ++s) {
+    auto* server = config->mutable_topology()->add_servers();
+    server->set_address(absl::StrCat("127.0.0.1:", s + 1));
+    const auto half = [s](uint32_t dp) {
+      return absl::StrCat(s * dp / 2, "-", (s + 1) * dp / 2 - 1);
+    };
+    (*server->mutable_ranks())["vision"] = half(vision);
+    (*server->mutable_ranks())["language"] = half(language);
+  }
+}
+
+class ApartPlacementTest : public ::testing::TestWithParam<Sizes> {
+ protected:
+  // Checks what holds for every schedule; `servers`: as AddTwoServers.
+  void Check(const v1::StepSchedule& schedule, const v1::Config& config,
+             bool servers = false) const {
+    ASSERT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
+    const auto [vision_dp, language_dp] = GetParam();
+    std::set<uint64_t> positions;
+    uint64_t within = 0, between = 0;
+    for (const auto& micro_batch : schedule.micro_batches()) {
+      const auto& vision = ModuleOf(micro_batch, v1::MODULE_VISION);
+      const auto& language = ModuleOf(micro_batch, v1::MODULE_LANGUAGE);
+      ASSERT_EQ(vision.load_after_size(), static_cast<int>(vision_dp));
+      ASSERT_EQ(language.load_after_size(), static_cast<int>(language_dp));
+      const std::vector<uint64_t> patches = SamplePatches(micro_batch);
+      std::vector<uint32_t> by_place(micro_batch.place_size());
+      std::vector<uint32_t> images(vision_dp, 0), texts(language_dp, 0);
+      for (int i = 0; i < micro_batch.place_size(); ++i) {
+        EXPECT_TRUE(positions.insert(micro_batch.position(i)).second);
+        by_place[micro_batch.place(i)] = language.owner(i);
+        images[vision.owner(i)] += micro_batch.images(i);
+        ++texts[language.owner(i)];
+        if (micro_batch.images(i) == 0) {
+          EXPECT_EQ(vision.owner(i), vision.reader(i));
+        }
+        const bool same = !servers || vision.owner(i) / (vision_dp / 2) ==
+                                          language.owner(i) / (language_dp / 2);
+        (same ? within : between) += patches[i] / 4;
+      }
+      EXPECT_TRUE(std::is_sorted(by_place.begin(), by_place.end()));
+      EXPECT_EQ(std::count(texts.begin(), texts.end(), 0u), 0);
+      std::vector<uint32_t> dummies;
+      for (uint32_t r = 0; r < vision_dp; ++r) {
+        if (images[r] == 0) dummies.push_back(r);
+      }
+      if (dummies.size() == images.size()) dummies.clear();
+      EXPECT_EQ(std::vector<uint32_t>(vision.dummy_rank().begin(),
+                                      vision.dummy_rank().end()),
+                dummies);
+    }
+    EXPECT_EQ(positions.size(), config.batch().global());
+    const v1::EmbeddingsMoved& moved = schedule.totals().embeddings_moved();
+    EXPECT_EQ(moved.tokens_within_servers(), within);
+    EXPECT_EQ(moved.tokens_between_servers(), between);
+    EXPECT_EQ(within + between, schedule.totals().patches() / 4);
+  }
+};
+
+TEST_P(ApartPlacementTest, EverySampleHasOneOwnerAModule) {
+  const v1::Config config = ApartConfig(GetParam());
+  for (uint64_t step = 0; step < 4; ++step) {
+    Check(ScheduleOf(config, step), config);
+  }
+}
+
+TEST_P(ApartPlacementTest, DeliveriesShareOneSchedule) {
+  const auto schedule = [&](v1::Delivery delivery) {
+    return ScheduleToJson(ScheduleOf(ApartConfig(GetParam(), delivery), 2));
+  };
+  EXPECT_EQ(schedule(v1::DELIVERY_DIRECT), schedule(v1::DELIVERY_EXCHANGE));
+  EXPECT_EQ(schedule(v1::DELIVERY_HYBRID), schedule(v1::DELIVERY_EXCHANGE));
+}
+
+TEST_P(ApartPlacementTest, OffLeavesEverySampleAtItsReader) {
+  const v1::Config config = ApartConfig(GetParam(), v1::DELIVERY_OFF);
+  const v1::StepSchedule schedule = ScheduleOf(config, 1);
+  Check(schedule, config);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    for (const auto& module : micro_batch.modules()) {
+      EXPECT_EQ(
+          std::vector<uint32_t>(module.owner().begin(), module.owner().end()),
+          std::vector<uint32_t>(module.reader().begin(),
+                                module.reader().end()));
+    }
+  }
+}
+
+TEST_P(ApartPlacementTest, WindowsPacksAndEqualCounts) {
+  v1::Config window = ApartConfig(GetParam());
+  window.mutable_balance()->set_scope(v1::Balance::SCOPE_WINDOW);
+  window.mutable_balance()->set_window(2);
+  window.mutable_balance()->set_order(v1::Balance::ORDER_PIPELINE);
+  Check(ScheduleOf(window, 3), window);
+  v1::Config packs = ApartConfig(GetParam());
+  packs.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+  packs.mutable_packing()->set_max_tokens_per_rank(4096);
+  packs.mutable_packing()->set_virtual_pipeline_group(1);
+  Check(ScheduleOf(packs, 1), packs);
+  v1::Config equal = ApartConfig(GetParam());
+  equal.mutable_balance()->set_equal_count(true);
+  const v1::StepSchedule schedule = ScheduleOf(equal, 2);
+  Check(schedule, equal);
+  const int each = equal.batch().micro() / std::get<1>(GetParam());
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    const auto& owner = ModuleOf(micro_batch, v1::MODULE_LANGUAGE).owner();
+    for (uint32_t r = 0; r < std::get<1>(GetParam()); ++r) {
+      EXPECT_EQ(std::count(owner.begin(), owner.end(), r), each);
+    }
+  }
+}
+
+// Nothing ties one module's owners to the other's.
+TEST_P(ApartPlacementTest, EachModuleIsBalancedByItsOwnCosts) {
+  const v1::Config config = ApartConfig(GetParam());
+  const auto owners = [](const v1::Config& of, v1::Module module) {
+    std::vector<std::vector<uint32_t>> found;
+    const v1::StepSchedule schedule = ScheduleOf(of, 1);
+    for (const auto& micro_batch : schedule.micro_batches()) {
+      const auto& owner = ModuleOf(micro_batch, module).owner();
+      found.emplace_back(owner.begin(), owner.end());
+    }
+    return found;
+  };
+  v1::Config other = config;
+  other.mutable_balance()->mutable_cost()->mutable_vision()->set_quadratic(1);
+  EXPECT_EQ(owners(other, v1::MODULE_LANGUAGE),
+            owners(config, v1::MODULE_LANGUAGE));
+  other = config;
+  other.mutable_balance()->mutable_cost()->mutable_language()->set_quadratic(1);
+  EXPECT_EQ(owners(other, v1::MODULE_VISION),
+            owners(config, v1::MODULE_VISION));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ratios, ApartPlacementTest,
+                         ::testing::Values(Sizes{1, 1}, Sizes{2, 2},
+                                           Sizes{2, 1}, Sizes{1, 3},
+                                           Sizes{3, 2}, Sizes{4, 8}));
+
+// Of embeddings that all move, fewer do between servers than by chance, which
+// is half.
+TEST(ApartServersTest, EmbeddingsStayAtTheirServers) {
+  const Sizes sizes = {4, 8};
+  v1::Config config = ApartConfig(sizes);
+  AddTwoServers(sizes, &config);
+  uint64_t between = 0, all = 0;
+  for (uint64_t step = 0; step < 8; ++step) {
+    const v1::StepSchedule schedule = ScheduleOf(config, step);
+    const v1::EmbeddingsMoved& moved = schedule.totals().embeddings_moved();
+    between += moved.tokens_between_servers();
+    all += moved.tokens_between_servers() + moved.tokens_within_servers();
+    EXPECT_EQ(moved.tokens_between_servers() + moved.tokens_within_servers(),
+              schedule.totals().patches() / 4);
+  }
+  EXPECT_LT(between, 0.3 * all);
+}
+
 bool HasSplitRules(const v1::Config& config) {
   const v1::Fingerprint fingerprint = Make(config)->fingerprint();
   return std::any_of(
@@ -306,6 +481,62 @@ TEST_P(DrawnLoadTest, BothModulesAreAtTheirBounds) {
         100 * moved.tokens_between_servers() / tokens);
   }
 }
+
+// The same with modules on ranks of their own, against what paired placement
+// does there by default. Eight samples a rank of the larger module.
+class ApartLoadTest : public ::testing::TestWithParam<
+                          std::tuple<std::string, std::tuple<int, int>>> {};
+
+TEST_P(ApartLoadTest, BothModulesAreAtTheirBounds) {
+  const auto& [kind, sizes] = GetParam();
+  const uint32_t vision = std::get<0>(sizes), language = std::get<1>(sizes);
+  const uint32_t grid = std::lcm(vision, language);
+  v1::Config config = DrawnLoadConfig(grid, 8);
+  auto& topology = *config.mutable_topology();
+  topology.set_colocated(false);
+  (*topology.mutable_modules())["vision"].set_dp(vision);
+  (*topology.mutable_modules())["language"].set_dp(language);
+  topology.clear_servers();
+  auto* server = topology.add_servers();
+  server->set_address("127.0.0.1:1");
+  (*server->mutable_ranks())["vision"] = absl::StrCat("0-", vision - 1);
+  (*server->mutable_ranks())["language"] = absl::StrCat("0-", language - 1);
+  const FakeSourceIndex index(DrawLoad(kind, 4 * 8 * grid));
+  Ratios paired, apart;
+  constexpr int kSteps = 4;
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_PAIRED);
+    config.mutable_balance()->set_objective(v1::Balance::OBJECTIVE_PHASES);
+    const v1::StepSchedule before =
+        *(*Scheduler::Create(config, {&index}))->Schedule(step);
+    config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+    const v1::StepSchedule split =
+        *(*Scheduler::Create(config, {&index}))->Schedule(step);
+    const Ratios over_bound = RatiosOf(split, true);
+    EXPECT_LE(over_bound.vision, 1.01) << "step " << step;
+    EXPECT_LE(over_bound.language, 1.01) << "step " << step;
+    for (const auto& [schedule, sum] :
+         {std::pair(&before, &paired), std::pair(&split, &apart)}) {
+      const Ratios ratios = RatiosOf(*schedule, false);
+      sum->vision += ratios.vision / kSteps;
+      sum->language += ratios.language / kSteps;
+    }
+  }
+  EXPECT_LE(apart.vision + apart.language,
+            1.001 * (paired.vision + paired.language));
+  std::printf(
+      "%s, vision %u, language %u ranks: max over mean, vision and language: "
+      "paired %.3f %.3f, split %.3f %.3f\n",
+      kind.c_str(), vision, language, paired.vision, paired.language,
+      apart.vision, apart.language);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ApartLoadTest,
+    ::testing::Combine(
+        ::testing::Values("receipts", "bimodal", "mixed", "lognormal"),
+        ::testing::Values(std::tuple(8, 24), std::tuple(32, 96),
+                          std::tuple(64, 64), std::tuple(48, 32))));
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, DrawnLoadTest,

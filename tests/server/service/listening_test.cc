@@ -1,4 +1,4 @@
-#include "server/service/page_server.h"
+#include "server/service/listening.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

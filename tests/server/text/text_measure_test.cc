@@ -1,10 +1,12 @@
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
 #include "server/text/sample_text.h"
@@ -81,6 +83,20 @@ TEST(TextKeysTest, CoverTheInputsOfLengths) {
   }
 }
 
+TEST(TextKeysTest, CoverTheMarksOfAClip) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  std::set<std::string> keys;
+  for (const char* profile : {"qwen2_audio", "qwen3_omni_moe", "voxtral"}) {
+    v1::Model model = MakeConfig().model();
+    model.set_profile(profile);
+    const std::string without = TextLengthKey(model, *tokenizer);
+    model.mutable_token_ids()->set_audio(5);
+    keys.insert(TextLengthKey(model, *tokenizer));
+    EXPECT_FALSE(keys.contains(without));
+  }
+  EXPECT_EQ(keys.size(), 3u);
+}
+
 // 20 bytes, and end-of-text.
 using Sides = std::vector<TileShape>;
 
@@ -116,6 +132,67 @@ TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
       MeasureText(packed, TextForm::kPackedJson, Sides{grid}, options);
   ASSERT_TRUE(with_image.ok()) << with_image.status();
   EXPECT_TRUE(with_image->limited);
+}
+
+// Each of a pair's texts is what it is alone, and both have one bound.
+TEST(MeasureTextTest, APairIsItsTwoTexts) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  v1::Config config = MakeConfig();
+  config.mutable_model()->set_chat_template("chatml");
+  const auto text = ModelText::Create(config.model(), tokenizer.get());
+  ASSERT_TRUE(text.ok()) << text.status();
+  const TileShape grid = {56, 84};  // 2*3 tokens
+  const auto chat = [](const char* answer) {
+    return absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "<image>q"},)"
+        R"( {"role": "assistant", "content": ")",
+        answer, R"("}], "margin": 0.5})");
+  };
+  const std::string yes = chat("yes, and more"), no = chat("no");
+  for (const auto policy :
+       {v1::Batch::ON_TOO_LONG_ERROR, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT}) {
+    TextOptions options = {text->get(), 1000, policy};
+    FieldSpec margin;
+    margin.name = "margin";
+    const TextFields fields = {{&margin, 1}, ""};
+    const auto pair = BuildPair(yes, no, Sides{grid}, options, fields);
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    size_t tokens = 0;
+    for (int i = 0; i < 2; ++i) {
+      const std::string& alone = i == 0 ? yes : no;
+      const auto wanted = BuildText(alone, TextForm::kConversation, Sides{grid},
+                                    options, {}, {{&margin, 1}, alone});
+      ASSERT_TRUE(wanted.ok()) << wanted.status();
+      EXPECT_EQ((*pair)[i].ids, wanted->ids);
+      EXPECT_EQ((*pair)[i].labels, wanted->labels);
+      EXPECT_EQ((*pair)[i].field_values, wanted->field_values);
+      tokens += wanted->ids.size();
+    }
+    const auto measured = MeasurePair(yes, no, Sides{grid}, options, fields);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    EXPECT_EQ(measured->text_tokens, tokens - 2 * 6);
+    EXPECT_EQ(measured->first_text_tokens, (*pair)[0].ids.size() - 6);
+    EXPECT_EQ(measured->label_tokens,
+              (*pair)[0].label_tokens + (*pair)[1].label_tokens);
+    EXPECT_FALSE(measured->too_long);
+    options.max_tokens = static_cast<uint32_t>(tokens);
+    EXPECT_TRUE(TextFits(measured->text_tokens, Sides{grid}, options, true));
+    EXPECT_TRUE(BuildPair(yes, no, Sides{grid}, options, fields).ok());
+    options.max_tokens = static_cast<uint32_t>(tokens) - 1;
+    EXPECT_FALSE(TextFits(measured->text_tokens, Sides{grid}, options, true));
+    EXPECT_TRUE(MeasurePair(yes, no, Sides{grid}, options, fields)->too_long);
+    EXPECT_EQ(BuildPair(yes, no, Sides{grid}, options, fields).status().code(),
+              absl::StatusCode::kOutOfRange);
+  }
+  // Nobody knows which of the two a list is for.
+  FieldSpec parts;
+  parts.name = "part";
+  parts.per = v1::Source::Field::PER_TURN;
+  const auto listed = BuildPair(yes, no, Sides{grid}, {text->get(), 1000},
+                                {{&parts, 1}, R"({"part": [1, 2]})"});
+  EXPECT_TRUE(absl::StrContains(listed.status().message(),
+                                "field part: a list beside a preference pair"))
+      << listed.status();
 }
 
 }  // namespace

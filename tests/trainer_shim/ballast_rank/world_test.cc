@@ -169,6 +169,51 @@ TEST_P(WorldTest, SplitPlacementGivesOnePlanWithEveryDelivery) {
   EXPECT_EQ(digests[v1::DELIVERY_EXCHANGE], digests[v1::DELIVERY_HYBRID]);
 }
 
+// Modules on ranks of their own, of any sizes: an encoder's batch has what the
+// rank sends, a language batch what it receives, and they fit.
+TEST_P(WorldTest, ModulesApartGiveEachItsSideOfOnePlan) {
+  std::map<v1::Delivery, std::multiset<std::string>> digests;
+  for (const v1::Delivery delivery :
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
+    FakeLoader loader;
+    loader.job = Job(delivery);
+    loader.job.split = loader.job.apart = true;
+    Mutex mutex;
+    // By step and micro-batch, then module and rank.
+    std::map<std::string,
+             std::map<std::pair<v1::Module, uint32_t>, EmbeddingPlan>>
+        plans;
+    const absl::Status status =
+        RunRoles(loader, TwoSteps(), [&](const RankBatch& got) {
+          const PackedBatch& batch = *got.batch;
+          MutexLock lock(&mutex);
+          digests[delivery].insert(ComputeDigest(batch));
+          plans[absl::StrCat(batch.step, " ", batch.micro_batch)]
+               [{batch.role.module(), batch.role.dp_rank()}] = batch.embeddings;
+        });
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_FALSE(plans.empty());
+    int64_t tokens = 0;
+    for (auto& [name, of] : plans) {
+      for (uint32_t v = 0; v < loader.job.vision_dp; ++v) {
+        const EmbeddingPlan& vision = of[{v1::MODULE_VISION, v}];
+        ASSERT_EQ(vision.send.size(), loader.job.language_dp) << name;
+        EXPECT_TRUE(vision.receive.empty() && vision.order.empty()) << name;
+        for (uint32_t l = 0; l < loader.job.language_dp; ++l) {
+          const EmbeddingPlan& language = of[{v1::MODULE_LANGUAGE, l}];
+          ASSERT_EQ(language.receive.size(), loader.job.vision_dp) << name;
+          EXPECT_TRUE(language.send.empty()) << name;
+          EXPECT_EQ(vision.send[l], language.receive[v]) << name;
+          tokens += vision.send[l];
+        }
+      }
+    }
+    EXPECT_GT(tokens, 0);
+  }
+  EXPECT_EQ(digests[v1::DELIVERY_EXCHANGE], digests[v1::DELIVERY_DIRECT]);
+  EXPECT_EQ(digests[v1::DELIVERY_EXCHANGE], digests[v1::DELIVERY_HYBRID]);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     DataParallelSizes, WorldTest,
     ::testing::ValuesIn(std::vector<std::tuple<uint32_t, uint32_t>>{

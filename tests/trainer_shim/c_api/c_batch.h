@@ -148,6 +148,8 @@ inline void ExpectSameBatch(const CBatch& got, const PackedBatch& want) {
     EXPECT_EQ(got.totals[of].patches, totals[of]->patches);
     EXPECT_EQ(got.totals[of].images, totals[of]->images);
     EXPECT_EQ(got.totals[of].videos, totals[of]->videos);
+    EXPECT_EQ(got.totals[of].clips, totals[of]->clips);
+    EXPECT_EQ(got.totals[of].frames, totals[of]->frames);
   }
   for (const auto& [name, each] : got.tensors) {
     const std::string host = name + "_host";

@@ -33,10 +33,12 @@ enum class Kind { kInProcess, kGloo };
 
 class EmbeddingsExchangeTest : public ::testing::Test {
  protected:
-  void Start(uint32_t images, uint32_t micro, const char* balance) {
+  void Start(uint32_t images, uint32_t micro, const char* balance,
+             bool colocated = true) {
     auto config = ParseConfig(EmbeddingJobConfig(kDp, images, micro, balance),
                               "test.yaml", ::testing::TempDir());
     ASSERT_TRUE(config.ok()) << config.status();
+    config->config.mutable_topology()->set_colocated(colocated);
     auto cluster = TestCluster::Start(*std::move(config), 1);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
@@ -282,6 +284,15 @@ TEST_F(EmbeddingsErrorTest, WithoutACommunicator) {
   First first = Take(0, false);
   EXPECT_EQ(Exchange(first, first.rows), BALLAST_FAILED_PRECONDITION);
   EXPECT_THAT(ballast_last_error(), HasSubstr("no communicator"));
+  Drop(&first);
+}
+
+// The communicator joins the ranks of one module.
+TEST_F(EmbeddingsErrorTest, ModulesOnRanksOfTheirOwnAreRefused) {
+  Start(3, 16, "placement: split, delivery: direct", /*colocated=*/false);
+  First first = Take(0, true);
+  EXPECT_EQ(Exchange(first, first.rows), BALLAST_FAILED_PRECONDITION);
+  EXPECT_THAT(ballast_last_error(), HasSubstr("modules on ranks of their own"));
   Drop(&first);
 }
 

@@ -42,8 +42,13 @@ struct Planned {
 
 Planned Plan(v1::Module module, uint32_t rank, PixelType type,
              bool dummy = false, const SyntheticJob& job = {},
-             bool encoded = false) {
+             bool encoded = false, bool pairs = false) {
   v1::StepSchedule schedule = SyntheticSchedule(job, 3);
+  for (v1::MicroBatchSchedule& columns : *schedule.mutable_micro_batches()) {
+    for (int i = 0; pairs && i < columns.tokens_size(); ++i) {
+      columns.add_first_tokens(i % 2 == 0 ? 1 : 0);
+    }
+  }
   for (v1::MicroBatchSchedule& columns : *schedule.mutable_micro_batches()) {
     // Every other image, with files of another length each.
     for (int k = 0; encoded && k < columns.grid_h_size(); ++k) {
@@ -197,6 +202,66 @@ TEST(StagingPlanTest, VideosHaveTablesOfTheirOwn) {
   EXPECT_GT(received, 0u);
 }
 
+// The features of every clip go to its rows, in as few runs as lie together.
+TEST(StagingPlanTest, FeaturesOfClipsGoToTheirRows) {
+  for (const uint32_t width : {10u, 128u}) {
+    SyntheticJob job;
+    job.audio_dp = 2;
+    job.clip_width = width;
+    job.samples_per_group = 9;
+    const uint64_t row = width * sizeof(float);
+    uint64_t received = 0;
+    for (const uint32_t rank : {0, 1}) {
+      const bool dummy = rank == 1;
+      const Planned p =
+          Plan(v1::MODULE_AUDIO, rank, PixelType::kFloat32, dummy, job);
+      // Where each byte of input_features comes from.
+      const auto [offset, bytes] = p.Place("input_features");
+      std::vector<uint64_t> from(bytes, 0);
+      for (const FeatureRun& run : p.plan.features) {
+        EXPECT_GT(run.bytes, 0u);
+        ASSERT_LE(run.to + run.bytes, bytes);
+        for (uint64_t i = 0; i < run.bytes; ++i) {
+          EXPECT_EQ(from[run.to + i], 0u);
+          from[run.to + i] = run.from + i;
+        }
+      }
+      EXPECT_EQ(p.layout.dummy_image, dummy);
+      const std::vector<int32_t>& places = p.layout.clips.cu_rows;
+      size_t clip = 0;
+      for (const OwnedSample& owned : p.exchange.owned) {
+        received += owned.received;
+        for (uint32_t k = 0; k < owned.expected.num_images; ++k, ++clip) {
+          const uint64_t data = (owned.received ? p.plan.landing.received : 0) +
+                                owned.payload +
+                                p.exchange.images[owned.first_image + k].data;
+          for (uint64_t i = row * places[clip]; i < row * places[clip + 1];
+               ++i) {
+            ASSERT_EQ(from[i], data + i - row * places[clip]);
+          }
+        }
+      }
+      ASSERT_GT(clip, 1u);
+      ASSERT_EQ(places.size(), clip + 1 + dummy);
+      EXPECT_EQ(p.plan.silence.offset, row * places[clip]);
+      EXPECT_EQ(p.plan.silence.offset + p.plan.silence.bytes, bytes);
+      EXPECT_EQ(p.plan.silence.bytes, dummy ? 2 * row : 0);
+      // Rows of 512 bytes have no padding between samples.
+      if (width == 128) EXPECT_LT(p.plan.features.size(), clip);
+      // Nothing lands beside what arrives; the lists are uploaded.
+      EXPECT_EQ(p.plan.landing.bytes, p.plan.landing.grey);
+      EXPECT_TRUE(p.plan.encoded.empty());
+      EXPECT_EQ(p.plan.images, 0u);
+      ExpectApart({p.Place("audio_feature_lengths"), p.Place("audio_cu_rows")},
+                  p.plan.upload.bytes);
+      ExpectApart({p.Place("input_features"),
+                   {p.plan.output.placeholders, p.plan.samples}},
+                  p.plan.output.bytes);
+    }
+    EXPECT_GT(received, 0u);
+  }
+}
+
 TEST(StagingPlanTest, ArraysOfTheUploadDoNotOverlap) {
   const Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
   const UploadLayout& at = p.plan.upload;
@@ -204,7 +269,7 @@ TEST(StagingPlanTest, ArraysOfTheUploadDoNotOverlap) {
   const uint64_t images = p.plan.images;
   ExpectApart({{at.header, sizeof(ExchangeHeader)},
                {at.records, n * sizeof(RecordCheck)},
-               {at.texts, n * sizeof(TextSource)},
+               {at.texts, p.plan.sequences * sizeof(TextSource)},
                {at.images, images * sizeof(PatchifyImage)},
                p.Place("image_grid_thw"),
                p.Place("vision_cu_seqlens")},
@@ -304,12 +369,40 @@ TEST(StagingPlanTest, SourcesAndChecksPointAtTheLandedSamples) {
       const auto check = p.Read<RecordCheck>(p.plan.upload.records, i);
       EXPECT_EQ(check.record, base + owned.record);
       EXPECT_EQ(check.expected.position, owned.expected.position);
+      if (module == v1::MODULE_VISION) continue;
       const auto text = p.Read<TextSource>(p.plan.upload.texts, i);
       EXPECT_EQ(text.payload, base + owned.payload);
       EXPECT_EQ(text.tokens, owned.expected.tokens);
     }
     EXPECT_TRUE(received);
   }
+}
+
+TEST(StagingPlanTest, SequencesOfPairsAreTexts) {
+  const Planned p = Plan(v1::MODULE_LANGUAGE, 1, PixelType::kFloat32, false, {},
+                         false, /*pairs=*/true);
+  size_t number = 0;
+  for (const OwnedSample& owned : p.exchange.owned) {
+    uint64_t payload = p.plan.landing.Of(owned, owned.payload);
+    for (const uint32_t tokens :
+         {owned.expected.first_tokens,
+          owned.expected.tokens - owned.expected.first_tokens}) {
+      if (tokens == 0) continue;
+      const auto text = p.Read<TextSource>(p.plan.upload.texts, number);
+      EXPECT_EQ(text.payload, payload);
+      EXPECT_EQ(text.tokens, tokens);
+      const int32_t length =
+          p.info.text.cu_seqlens[number + 1] - p.info.text.cu_seqlens[number];
+      EXPECT_EQ(tokens, static_cast<uint32_t>(length));
+      payload += LayOutLanguage(tokens, 3).bytes;
+      ++number;
+    }
+  }
+  EXPECT_GT(number, p.exchange.owned.size());
+  EXPECT_EQ(number, p.plan.sequences);
+  const auto [place, bytes] = p.Place("pair");
+  EXPECT_EQ(bytes, number * sizeof(int32_t));
+  EXPECT_EQ(p.Read<int32_t>(place, 0), p.info.pair[0]);
 }
 
 TEST(StagingPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {

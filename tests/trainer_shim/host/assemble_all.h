@@ -17,7 +17,9 @@ namespace ballast {
 inline constexpr uint64_t kStep = 3;
 
 inline uint32_t DpOf(const SyntheticJob& job, v1::Module module) {
-  return module == v1::MODULE_VISION ? job.vision_dp : job.language_dp;
+  return module == v1::MODULE_VISION  ? job.vision_dp
+         : module == v1::MODULE_AUDIO ? job.audio_dp
+                                      : job.language_dp;
 }
 
 // Changes a rank's block before it is assembled.

@@ -13,6 +13,7 @@ from ballast.adapters import (
     megatron_core,
     megatron_llava,
     megatron_lm,
+    megatron_split,
     padded,
 )
 from ballast.adapters._peers import image_tokens, rows_of
@@ -86,6 +87,42 @@ class MimoTest(unittest.TestCase):
             with self.assertRaisesRegex(FailedPrecondition, said):
                 megatron_bridge.Mimo(FakeLoader(**layout))
         megatron_bridge.Mimo(FakeLoader(vision={"dp": 2, "tp": 2}, language={"dp": 2, "pp": 2}))
+
+    def test_split_placement_of_modules_apart_needs_its_communicator(self):
+        """Megatron's own would put the rows into other texts, where numbers are equal."""
+        paired = FakeLoader(vision={"dp": 2}, language={"dp": 4}, colocated=False)
+        apart = FakeLoader(vision={"dp": 2}, language={"dp": 3}, colocated=False)
+        apart.job["placement"] = "split"
+        together = FakeLoader()
+        together.job["placement"] = "split"
+        for loader in (paired, together):
+            with self.assertRaisesRegex(FailedPrecondition, "wanted false with `split`"):
+                megatron_split.Batches(loader)
+        with self.assertRaisesRegex(FailedPrecondition, "wanted megatron_split.Batches"):
+            megatron_bridge.Mimo(apart)
+        batches = megatron_split.Batches(apart)
+        with self.assertRaisesRegex(FailedPrecondition, "in a job without"):
+            megatron_bridge.Mimo(paired, batches=batches)
+        to_mimo = megatron_bridge.Mimo(apart, batches=batches)
+
+        received = text()
+        received.update(embedding_receive_host=[3, 0], embedding_order=[0, 1, 2])
+        other = text()
+        batches._loader = iter([received, other])
+        self.assertIs(batches.peek(), received)
+        with self.assertRaisesRegex(FailedPrecondition, "not taken of them last"):
+            to_mimo(received)
+        self.assertIs(next(batches), received)
+        self.assertIsNone(to_mimo(received)["modality_inputs"])
+        with self.assertRaisesRegex(FailedPrecondition, "not taken of them last"):
+            to_mimo(other)
+        # From the batch alone nothing knows of the communicator.
+        for key in ("embedding_send_host", "embedding_receive_host"):
+            given = whole()
+            given[key] = [3, 0]
+            del given["input_ids"]
+            with self.assertRaisesRegex(FailedPrecondition, "megatron_split.Batches"):
+                megatron_bridge.forward_inputs(given)
 
     def test_an_option_is_checked_at_once(self):
         with self.assertRaisesRegex(InvalidArgument, "dummy_image: found 'keep'"):

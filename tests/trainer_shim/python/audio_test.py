@@ -1,16 +1,19 @@
-"""Sound from files to a loss: a server, a loader and the adapter, beside the feature
-extractor and small random models of transformers, on the same samples.
+"""Clips from files to a loss: a server, a loader and the adapter, beside the feature
+extractors and small random models of transformers, on the same samples.
 
 bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
 
 import importlib.util
 import json
+import struct
 import unittest
 import wave
+import zlib
 
 import numpy
 
 import ballast
+from ballast.adapters import huggingface, huggingface_audio
 from tests.harness import tools
 
 MISSING = [name for name in ("transformers", "torch") if importlib.util.find_spec(name) is None]
@@ -22,12 +25,17 @@ CONVERSATIONS = [
     ("<audio> or <audio>?", "The second.", [0.7, 31.0]),
     ("Once more: <audio>", "Noise.", [1.0001]),
 ]
+#: For models whose clips are to be alone in a call.
+SINGLE = [c for c in CONVERSATIONS if len(c[2]) < 2] + [("<audio>", "Much.", [31.0])]
+SEEN = [("<image> or <audio>?", "Both.", [1.7]), *CONVERSATIONS]
+#: 84 x 56 pixels: six tokens of Qwen2.5-Omni's.
+PICTURE = numpy.random.default_rng(5).integers(0, 256, (56, 84, 3)).astype(numpy.uint8)
 CONFIG = """
 sources: [{name: talk, format: jsonl, path: talk.jsonl, media_root: .}]
 order: {shuffle: false}
-model: {profile: %s, tokenizer: bytes, chat_template: chatml, token_ids: {%s}}
-batch: {global: 4, micro: 4}
-topology: {modules: {audio: {dp: 1}, language: {dp: 1}}}
+model: {profile: %s, tokenizer: %s, chat_template: chatml, token_ids: {%s}}
+batch: {global: %d, micro: %d}
+topology: {modules: {%saudio: {dp: 1}, language: {dp: 1}}}
 packing: {mode: %s}
 balance: {equal_count: true}
 serve: {listen: ["127.0.0.1:0"], threads: 1}
@@ -41,10 +49,255 @@ def pcm(seconds, seed):
     return (noise * numpy.linspace(0.1, 1, count)).astype(numpy.int16)
 
 
+def png(pixels):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, _ = pixels.shape
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def convolved(frames, *layers):
+    """What convolutions (kernel, stride, padding) leave of the frames."""
+    for kernel, stride, padding in layers:
+        frames = (frames + 2 * padding - kernel) // stride + 1
+    return frames
+
+
+class Case:
+    """A model beside a job that feeds it. Subclasses: its processor, without the text."""
+
+    conversations = CONVERSATIONS
+    ids = IDS
+    micro = 4
+    tokenizer = "bytes"
+    features = "input_features"
+    time_axis = 0  # of a clip's features
+    before, after = "<|audio_bos|>", "<|audio_eos|>"
+
+    def __init__(self, model):
+        self.model = model.eval()
+
+    def clips(self, i):
+        return [pcm(seconds, 10 * i + k).astype(numpy.float32) / numpy.float32(32768)
+                for k, seconds in enumerate(self.conversations[i][2])]  # fmt: skip
+
+    def text(self, i, tokens):
+        """Ids and labels of a conversation, as chatml writes it in bytes."""
+        ids, encode = self.ids, self.encode
+        question, answer, _ = self.conversations[i]
+        found = [ids["im_start"], *encode("user\n")]
+        image, tail = "<image>" in question, question.replace("<image>", "")
+        if image:
+            found += [ids["vision_start"], *[ids["image"]] * 6, ids["vision_end"]]
+        for k, piece in enumerate(tail.split("<audio>")):
+            if k > 0:
+                found += [*encode(self.before.replace("{n}", str(k))),
+                          *[ids["audio"]] * tokens[k - 1], *encode(self.after)]  # fmt: skip
+            found += encode(piece)
+        found += [ids["im_end"], *encode("\n"), ids["im_start"], *encode("assistant\n")]
+        learnt = [*encode(answer), ids["im_end"]]
+        labels = [-100] * len(found) + learnt + [-100]
+        return found + learnt + encode("\n"), labels
+
+    def encode(self, text):
+        return list(text.encode())
+
+    def wanted(self, i):
+        """The processor's inputs of a conversation's media, and the tokens of its clips."""
+        raise NotImplementedError
+
+
+class TokenizerCase(Case):
+    """With a tokenizer of bytes and the model's own tokens."""
+
+    tokenizer = "tokenizer.json"
+    specials = ()
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    bytes_in_order = [*plain, *(byte for byte in range(256) if not 33 <= byte < 127
+                                and not 161 <= byte < 173 and byte < 174)]  # fmt: skip
+
+    def encode(self, text):
+        if text in self.specials:
+            return [256 + self.specials.index(text)]
+        return [self.bytes_in_order.index(byte) for byte in text.encode()]
+
+    def tokenizer_json(self):
+        letters = [*map(chr, self.plain), *(chr(256 + i) for i in range(256 - len(self.plain)))]
+        added = [{"id": 256 + i, "content": name, "special": True, "normalized": False,
+                  "lstrip": False, "rstrip": False, "single_word": False}
+                 for i, name in enumerate(self.specials)]  # fmt: skip
+        level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+        return json.dumps({
+            "version": "1.0", "added_tokens": added, "pre_tokenizer": level, "decoder": level,
+            "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []},
+        })  # fmt: skip
+
+
+class WhisperCase(Case):
+    def __init__(self, model, adapter, longest=30):
+        from transformers import WhisperFeatureExtractor
+
+        super().__init__(model)
+        self.adapter = adapter
+        self.extractor = WhisperFeatureExtractor(feature_size=128, chunk_length=longest)
+
+    def wanted(self, i):
+        if not self.clips(i):
+            return {}, []
+        made = self.extractor(self.clips(i), sampling_rate=16000, return_attention_mask=True,
+                              padding=self.padding, truncation=self.padding == "max_length",
+                              return_tensors="pt")  # fmt: skip
+        frames = made["attention_mask"].sum(1).tolist()
+        return ({"input_features": made["input_features"],
+                 "feature_attention_mask": made["attention_mask"]},
+                [self.tokens(n) for n in frames])  # fmt: skip
+
+    padding = "max_length"
+    time_axis = 1  # of a clip's features
+
+    @staticmethod
+    def tokens(frames):
+        return convolved(frames, (3, 2, 1), (2, 2, 0))
+
+
+class Qwen2AudioCase(WhisperCase):
+    before, after = "Audio {n}: <|audio_bos|>", "<|audio_eos|>\n"
+
+
+class Qwen25OmniCase(WhisperCase, TokenizerCase):
+    specials = ("<|vision_bos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_eos|>",
+                "<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>")  # fmt: skip
+    ids = {**IDS, "pad": 0, "vision_start": 256, "image": 257, "video": 258, "vision_end": 259,
+           "audio": 261}  # fmt: skip
+    conversations = SEEN
+    micro = 5
+
+    def wanted(self, i):
+        from transformers import Qwen2VLImageProcessor
+
+        inputs, tokens = super().wanted(i)
+        if "<image>" in self.conversations[i][0]:
+            processor = Qwen2VLImageProcessor(patch_size=14, min_pixels=3136, max_pixels=12845056)
+            inputs.update(processor(images=[PICTURE], return_tensors="pt"))
+        return inputs, tokens
+
+
+class Qwen3OmniCase(WhisperCase, TokenizerCase):
+    specials = ("<|audio_start|>", "<|audio_pad|>", "<|audio_end|>")
+    before, after = "<|audio_start|>", "<|audio_end|>"
+    ids = {**IDS, "audio": 257}
+    padding = "longest"
+    #: Its processor counts beside a longer clip what it does not count alone.
+    conversations = SINGLE
+
+    @staticmethod
+    def tokens(frames):
+        rest = convolved(frames % 100, *[(3, 2, 1)] * 3) if frames % 100 else 0
+        return rest + 13 * (frames // 100)
+
+
+class VoxtralCase(WhisperCase):
+    before, after = "[BEGIN_AUDIO]", ""
+
+    def wanted(self, i):
+        import torch
+
+        chunks, tokens = [], []
+        for clip in self.clips(i):
+            made = self.extractor(clip, sampling_rate=16000, padding=True, truncation=False,
+                                  pad_to_multiple_of=480000, return_tensors="pt")  # fmt: skip
+            rows = made["input_features"].reshape(128, -1, 3000).transpose(0, 1)
+            chunks.append(rows)
+            tokens.append(375 * len(rows))
+        return ({"input_features": torch.cat(chunks)} if chunks else {}), tokens
+
+
+class Phi4Case(Case):
+    before = after = ""
+    conversations = SINGLE
+    micro = 1
+    adapter = staticmethod(huggingface_audio.phi4_multimodal)
+    features = "audio_input_features"
+
+    def wanted(self, i):
+        from transformers import Phi4MultimodalFeatureExtractor
+
+        if not self.clips(i):
+            return {}, []
+        made = Phi4MultimodalFeatureExtractor()(self.clips(i), sampling_rate=16000)
+        return dict(made), made["audio_embed_sizes"].tolist()
+
+
+class GraniteCase(Case):
+    before = after = ""
+    conversations = SINGLE
+    micro = 1
+    adapter = staticmethod(huggingface_audio.granite_speech)
+
+    def wanted(self, i):
+        import torch
+        from transformers import GraniteSpeechFeatureExtractor
+
+        if not self.clips(i):
+            return {}, []
+        made = dict(GraniteSpeechFeatureExtractor()(torch.tensor(numpy.stack(self.clips(i)))))
+        return made, made.pop("audio_embed_sizes")
+
+
+class Gemma3nCase(Case):
+    before, after = "\n\n<start_of_audio>", "<end_of_audio>\n\n"
+    ids = {**IDS, "audio": 330}
+    conversations = SINGLE
+    micro = 1
+    adapter = staticmethod(huggingface_audio.gemma3n)
+    extractor = "Gemma3nAudioFeatureExtractor"
+
+    def wanted(self, i):
+        import torch
+        import transformers
+
+        extract = getattr(transformers, self.extractor)()
+        made = [extract([clip], return_tensors="pt") for clip in self.clips(i)]
+        if not made:
+            return {}, []
+        longest = max(one["input_features"].shape[1] for one in made)
+        inputs = {
+            key: torch.cat([torch.nn.functional.pad(
+                one[key], (0,) * (2 * one[key].ndim - 3) + (longest - one[key].shape[1],))
+                for one in made])
+            for key in ("input_features", "input_features_mask")
+        }  # fmt: skip
+        return inputs, [self.tokens(n) for n in inputs["input_features_mask"].sum(1).tolist()]
+
+    @staticmethod
+    def tokens(frames):
+        return 188
+
+
+class Gemma4Case(Gemma3nCase, TokenizerCase):
+    specials = ("<pad>", "<bos>", "<eos>", "<|turn>", "<turn|>", "<|image>", "<|image|>",
+                "<image|>", "<|audio>", "<|audio|>", "<audio|>", "<|channel>", "<channel|>")  # fmt: skip
+    before, after = "<|audio>", "<audio|>"
+    ids = {**IDS, "audio": 256 + specials.index("<|audio|>")}
+    conversations = CONVERSATIONS
+    micro = 4
+    adapter = staticmethod(huggingface_audio.gemma4)
+    extractor = "Gemma4AudioFeatureExtractor"
+
+    @staticmethod
+    def tokens(frames):
+        return min(750, convolved(frames, (3, 2, 1), (3, 2, 1)))
+
+
 class AudioTest(tools.ToolTest):
-    def make(self):
+    def make(self, conversations=CONVERSATIONS):
+        with open(self.path("x.png"), "wb") as file:
+            file.write(png(PICTURE))
         lines = []
-        for i, (question, answer, clips) in enumerate(CONVERSATIONS):
+        for i, (question, answer, clips) in enumerate(conversations):
             names = ["%d.%d.wav" % (i, k) for k in range(len(clips))]
             for k, (name, seconds) in enumerate(zip(names, clips)):
                 with wave.open(self.path(name), "wb") as file:
@@ -52,120 +305,267 @@ class AudioTest(tools.ToolTest):
                     file.writeframes(pcm(seconds, 10 * i + k).tobytes())
             turns = [{"role": "user", "content": question},
                      {"role": "assistant", "content": answer}]  # fmt: skip
-            lines.append(json.dumps({"messages": turns, "audios": names}))
+            record = {"messages": turns, "audios": names}
+            if "<image>" in question:
+                record["image"] = "x.png"
+            lines.append(json.dumps(record))
         self.write("talk.jsonl", "\n".join(lines) + "\n")
 
-    def batch(self, profile, mode, ids):
+    def batches(self, profile, mode, ids, count=4, micro=4, vision=False, tokenizer="bytes",
+                **options):  # fmt: skip
+        """The micro-batches of a step."""
         config = self.write(
             profile + mode + ".yaml",
-            CONFIG % (profile, ", ".join("%s: %d" % each for each in ids.items()), mode),
-        )
+            CONFIG % (profile, tokenizer, ", ".join("%s: %d" % each for each in ids.items()),
+                      count, micro, "vision: {dp: 1}, " * vision, mode),
+        )  # fmt: skip
         self.ok("ballast-server", "index", "--config", config)
+        modules = ("vision",) * vision + ("audio", "language")
         with self.server(config, f"unix:{self.folder}/audio.sock") as (address,):
-            with ballast.Loader(address, ("audio", "language"), dp_rank=0, device="cpu",
-                                steps=1) as loader:  # fmt: skip
-                return next(iter(loader))
+            with ballast.Loader(address, modules, dp_rank=0, device="cpu", steps=1,
+                                **options) as loader:  # fmt: skip
+                return [batch.clone() for batch in loader]
 
-    def features(self, extractor, i):
-        """What transformers' extractor makes of a conversation's clips."""
-        clips = [pcm(seconds, 10 * i + k).astype(numpy.float32) / numpy.float32(32768)
-                 for k, seconds in enumerate(CONVERSATIONS[i][2])]  # fmt: skip
-        if not clips:
-            return {}
-        made = extractor(clips, sampling_rate=16000, return_attention_mask=True,
-                         padding="max_length", return_tensors="pt")  # fmt: skip
-        return {"input_features": made["input_features"],
-                "feature_attention_mask": made["attention_mask"]}  # fmt: skip
-
-    @staticmethod
-    def ids_of(i, frames, ids):
-        """Ids and labels of a conversation, as chatml writes it in bytes."""
-        question, answer, _ = CONVERSATIONS[i]
-        found, learnt = [ids["im_start"], *b"user\n"], []
-        pieces = question.split("<audio>")
-        for k, piece in enumerate(pieces):
-            if k > 0:
-                tokens = ((frames[k - 1] - 1) // 2 + 1 - 2) // 2 + 1
-                found += [*b"<|audio_bos|>", *[ids["audio"]] * tokens, *b"<|audio_eos|>"]
-            found += piece.encode()
-        found += [ids["im_end"], *b"\n", ids["im_start"], *b"assistant\n"]
-        learnt = [*answer.encode(), ids["im_end"]]
-        labels = [-100] * len(found) + learnt + [-100]
-        return found + learnt + [*b"\n"], labels
-
-    def compare(self, model, batch, inputs, extractor, ids):
+    def compare(self, profile, case, modes=("shard", "padded"), adapters=None):
+        """The loss of each way of packing is that of the samples one by one, with the
+        processor's own inputs."""
         import torch
 
-        total, count = 0.0, 0
+        self.make(case.conversations)
+        if case.tokenizer != "bytes":
+            self.write(case.tokenizer, case.tokenizer_json())
+        count = len(case.conversations)
+        total, learnt, texts, made = 0.0, 0, {}, {}
         with torch.no_grad():
-            given = inputs(batch)
-            found = model(**given).loss.item()
-            rows = iter(given["input_features"])
-            for i in range(len(CONVERSATIONS)):
-                wanted = self.features(extractor, i)
-                frames = wanted["feature_attention_mask"].sum(1).tolist() if wanted else []
-                text, labels = self.ids_of(i, frames, ids)
-                place = [s.position for s in batch.samples].index(i)
-                self.assertEqual(given["input_ids"][place][: len(text)].tolist(), text)
-                for clip, length in zip(wanted.get("input_features", []), frames):
-                    self.assertLess(
-                        (next(rows)[:, :length] - clip[:, :length]).abs().max().item(), 1e-4
-                    )
-                learnt = sum(label != -100 for label in labels)
-                loss = model(input_ids=torch.tensor([text]), labels=torch.tensor([labels]),
-                             attention_mask=torch.ones(1, len(text), dtype=torch.long),
-                             use_cache=False, **wanted).loss.item()  # fmt: skip
-                total, count = total + loss * learnt, count + learnt
-        self.assertAlmostEqual(found, total / count, delta=1e-5)
-        print("loss %.7f, by transformers' own inputs %.7f" % (found, total / count))
+            for i in range(count):
+                wanted, tokens = case.wanted(i)
+                text, labels = texts[i] = case.text(i, tokens)
+                made[i] = wanted.get(case.features, [])
+                loss = case.model(input_ids=torch.tensor([text]), labels=torch.tensor([labels]),
+                                  attention_mask=torch.ones(1, len(text), dtype=torch.long),
+                                  use_cache=False, **wanted).loss.item()  # fmt: skip
+                here = sum(label != -100 for label in labels)
+                total, learnt = total + loss * here, learnt + here
+            for mode in modes:
+                adapter = (adapters or {}).get(mode, case.adapter)
+                with self.subTest(mode):
+                    found, seen = 0.0, 0
+                    for batch in self.batches(profile, mode, case.ids, count, case.micro,
+                                              vision="image" in case.ids,
+                                              tokenizer=case.tokenizer):  # fmt: skip
+                        given = adapter(batch)
+                        here = int((given["labels"] != -100).sum())
+                        found += case.model(**given).loss.item() * here
+                        seen += here
+                        self.check_features(
+                            case.time_axis, given.get(case.features, []),
+                            [clip for s in batch.samples for clip in made[s.position]],
+                            batch.totals.frames,
+                        )  # fmt: skip
+                        if given["input_ids"].shape[0] != len(batch.samples):
+                            continue
+                        for place, sample in enumerate(batch.samples):
+                            text = texts[sample.position][0]
+                            self.assertEqual(given["input_ids"][place][: len(text)].tolist(), text)
+                    self.assertEqual(seen, learnt)
+                    self.assertAlmostEqual(found / learnt, total / learnt, delta=1e-5)
+                    print("%s %s: loss %.7f, by transformers' own inputs %.7f"
+                          % (profile, mode, found / learnt, total / learnt))  # fmt: skip
+
+    def check_features(self, time_axis, given, wanted, frames):
+        """The rows of each clip are its extractor's: at least as many as count. A small
+        random model's loss hardly depends on them. Zeros follow."""
+        self.assertEqual(len(given), len(wanted))
+        compared = 0
+        for row, clip in zip(given, wanted):
+            row, clip = row.movedim(time_axis, 0), clip.movedim(time_axis, 0)
+            kept = row.ne(0).any(1)[: len(clip)]
+            row, clip = row[: len(kept)][kept], clip[: len(kept)][kept]
+            self.assertLess((row - clip).abs().max().item(), 1e-4)
+            compared += len(row)
+        self.assertGreaterEqual(compared, frames)
+
+    def setUp(self):
+        if MISSING:
+            return
+        import torch
+
+        torch.set_num_threads(1)
+        torch.manual_seed(3)
 
     def test_features_as_rows(self):
         """Without torch: rows, lengths and what the adapter makes of them."""
         self.make()
-        config = self.write("numpy.yaml", CONFIG % (
-            "qwen2_audio", ", ".join("%s: %d" % each for each in IDS.items()), "shard"))  # fmt: skip
-        self.ok("ballast-server", "index", "--config", config)
-        with self.server(config, f"unix:{self.folder}/numpy.sock") as (address,):
-            with ballast.Loader(address, ("audio", "language"), dp_rank=0, device="cpu",
-                                array="numpy", steps=1) as loader:  # fmt: skip
-                batch = next(iter(loader))
+        (batch,) = self.batches("qwen2_audio", "shard", IDS, array="numpy")
         self.assertEqual(batch["audio_feature_lengths"].tolist(), [230, 70, 3000, 101])
         self.assertEqual(batch["audio_cu_rows"].tolist(), [0, 232, 304, 3304, 3407])
         self.assertEqual(batch["input_features"].shape, (3407, 128))
         self.assertFalse(batch.dummy_clip)
-        made = ballast.adapters.huggingface_audio.qwen2_audio(batch)
+        self.assertEqual((batch.totals.clips, batch.totals.frames), (4, 3401))
+        made = huggingface_audio.qwen2_audio(batch)
         self.assertEqual(made["input_features"].shape, (4, 128, 3000))
         self.assertEqual(made["feature_attention_mask"].sum(1).tolist(), [230, 70, 3000, 101])
         numpy.testing.assert_array_equal(
             made["input_features"][1, :, :72].T, batch["input_features"][232:304]
         )
 
+    def test_refuses_what_would_train_on_other_inputs(self):
+        self.make()
+        (batch,) = self.batches("qwen2_audio", "shard", IDS, array="numpy")
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "text of 4 clips of audio"):
+            huggingface.padded(batch)
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "of 70 to 3000 frames"):
+            huggingface_audio.phi4_multimodal(batch)
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "found 3407 rows; wanted chunks"):
+            huggingface_audio.voxtral(batch)
+        del batch["input_features"]
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "no input_features"):
+            huggingface_audio.qwen2_audio(batch)
+
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen2_audio(self):
-        import torch
-        from transformers import (
-            Qwen2AudioConfig,
-            Qwen2AudioForConditionalGeneration,
-            WhisperFeatureExtractor,
-        )
+        from transformers import Qwen2AudioConfig, Qwen2AudioForConditionalGeneration
 
-        torch.set_num_threads(1)
-        torch.manual_seed(3)
-        self.make()
         model = Qwen2AudioForConditionalGeneration(Qwen2AudioConfig(
             audio_config=dict(model_type="qwen2_audio_encoder", encoder_layers=2, d_model=32,
                               encoder_attention_heads=2, encoder_ffn_dim=64),
-            text_config=dict(model_type="qwen2", vocab_size=320, hidden_size=32,
-                             intermediate_size=64, num_hidden_layers=2,
-                             num_attention_heads=2, num_key_value_heads=2),
-            audio_token_index=IDS["audio"])).eval()  # fmt: skip
-        extractor = WhisperFeatureExtractor(feature_size=128)
-        for mode in ("shard", "padded"):
-            with self.subTest(mode):
-                self.compare(model, self.batch("qwen2_audio", mode, IDS),
-                             ballast.adapters.huggingface_audio.qwen2_audio, extractor,
-                             IDS)  # fmt: skip
+            text_config=dict(model_type="qwen2", **TEXT), audio_token_index=IDS["audio"]))  # fmt: skip
+        self.compare("qwen2_audio", Qwen2AudioCase(model, huggingface_audio.qwen2_audio))
 
+    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
+    def test_qwen2_5_omni(self):
+        from transformers import (
+            Qwen2_5OmniThinkerConfig,
+            Qwen2_5OmniThinkerForConditionalGeneration,
+        )
+
+        model = Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniThinkerConfig(
+            audio_config=dict(d_model=32, encoder_layers=2, encoder_attention_heads=2,
+                              encoder_ffn_dim=64, output_dim=32, num_mel_bins=128, n_window=100),
+            vision_config=dict(depth=1, hidden_size=32, intermediate_size=64, num_heads=2,
+                               out_hidden_size=32),
+            text_config=dict(**TEXT, rope_parameters=ROPE),
+            audio_token_index=261, image_token_index=257, video_token_index=258,
+            audio_start_token_id=260, audio_end_token_id=262, vision_start_token_id=256,
+            vision_end_token_id=259, position_id_per_seconds=25, seconds_per_chunk=2))  # fmt: skip
+        self.compare("qwen2_5_omni",
+                     Qwen25OmniCase(model, huggingface_audio.omni_padded, longest=300),
+                     adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
+
+    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
+    def test_qwen3_omni(self):
+        from transformers import (
+            Qwen3OmniMoeThinkerConfig,
+            Qwen3OmniMoeThinkerForConditionalGeneration,
+        )
+
+        model = Qwen3OmniMoeThinkerForConditionalGeneration(Qwen3OmniMoeThinkerConfig(
+            audio_config=dict(d_model=32, encoder_layers=2, encoder_attention_heads=2,
+                              encoder_ffn_dim=64, output_dim=32, num_mel_bins=128,
+                              downsample_hidden_size=8),
+            vision_config=dict(depth=1, hidden_size=32, intermediate_size=64, num_heads=2,
+                               out_hidden_size=32, deepstack_visual_indexes=[0],
+                               num_position_embeddings=16),
+            text_config=dict(**TEXT, moe_intermediate_size=32, head_dim=16, num_experts=4,
+                             num_experts_per_tok=2, rope_parameters=ROPE),
+            audio_token_id=257, image_token_id=304, video_token_id=305, audio_start_token_id=256,
+            audio_end_token_id=258, vision_start_token_id=306, vision_end_token_id=307,
+            position_id_per_seconds=13))  # fmt: skip
+        self.compare("qwen3_omni_moe", Qwen3OmniCase(model, huggingface_audio.omni_padded),
+                     adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
+
+    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
+    def test_voxtral(self):
+        from transformers import VoxtralConfig, VoxtralForConditionalGeneration
+
+        model = VoxtralForConditionalGeneration(VoxtralConfig(
+            audio_config=dict(hidden_size=32, intermediate_size=128, num_hidden_layers=2,
+                              num_attention_heads=2),
+            text_config=dict(model_type="llama", head_dim=16, **TEXT), audio_token_id=303))  # fmt: skip
+        self.compare("voxtral", VoxtralCase(model, huggingface_audio.voxtral))
+
+    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
+    def test_phi4_multimodal(self):
+        from transformers import Phi4MultimodalConfig, Phi4MultimodalForCausalLM
+
+        model = Phi4MultimodalForCausalLM(Phi4MultimodalConfig(
+            **TEXT, pad_token_id=0, bos_token_id=1, eos_token_id=2, max_position_embeddings=4096,
+            original_max_position_embeddings=4096,
+            audio_config=dict(hidden_size=32, intermediate_size=32, num_blocks=2,
+                              num_attention_heads=2, ext_pw_out_channel=32,
+                              nemo_conv_channels=32, depthwise_separable_out_channel=32,
+                              audio_token_id=303),
+            vision_config=dict(hidden_size=32, intermediate_size=32, num_hidden_layers=2,
+                               num_attention_heads=2, image_token_id=304, crop_size=28,
+                               feature_layer=-1)))  # fmt: skip
+        self.compare("phi4_multimodal", Phi4Case(model))
+
+    @unittest.skipIf(
+        MISSING or importlib.util.find_spec("torchaudio") is None,
+        "SKIPPED: losses need transformers, torch and torchaudio",
+    )
+    def test_granite_speech(self):
+        from transformers import GraniteSpeechConfig, GraniteSpeechForConditionalGeneration
+
+        model = GraniteSpeechForConditionalGeneration(GraniteSpeechConfig(
+            encoder_config=dict(model_type="granite_speech_encoder", input_dim=160, num_layers=2,
+                                hidden_dim=32, feedforward_mult=2, num_heads=2, dim_head=16,
+                                output_dim=16, context_size=20, max_pos_emb=32,
+                                conv_kernel_size=5),
+            projector_config=dict(model_type="blip_2_qformer", hidden_size=32,
+                                  num_hidden_layers=1, num_attention_heads=2,
+                                  intermediate_size=64, encoder_hidden_size=32,
+                                  cross_attention_frequency=1, max_position_embeddings=64),
+            text_config=dict(model_type="granite", **TEXT), audio_token_index=303,
+            has_lora_adapter=False, window_size=15, downsample_rate=5))  # fmt: skip
+        self.compare("granite_speech", GraniteCase(model))
+
+    @unittest.skipIf(
+        MISSING or importlib.util.find_spec("timm") is None,
+        "SKIPPED: losses need transformers, torch and timm",
+    )
+    def test_gemma3n(self):
+        from transformers import Gemma3nConfig, Gemma3nForConditionalGeneration
+
+        # Ids from 304 on are of images, from 320 on of audio.
+        model = Gemma3nForConditionalGeneration(Gemma3nConfig(
+            audio_config=dict(vocab_size=16, vocab_offset=320, hidden_size=32,
+                              conf_num_hidden_layers=2, conf_num_attention_heads=2,
+                              sscp_conv_channel_size=[8, 4]),
+            vision_config=dict(model_type="gemma3n_vision", architecture="test_resnet",
+                               hidden_size=32, vocab_size=16, vocab_offset=304,
+                               do_pooling=False),
+            text_config=dict(TEXT, vocab_size=336, vocab_size_per_layer_input=304,
+                             hidden_size_per_layer_input=16, head_dim=16,
+                             num_kv_shared_layers=0, laurel_rank=8,
+                             layer_types=["sliding_attention", "full_attention"],
+                             activation_sparsity_pattern=[0.0, 0.0]),
+            audio_token_id=330, image_token_id=310))  # fmt: skip
+        self.compare("gemma3n", Gemma3nCase(model))
+
+    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
+    def test_gemma4(self):
+        from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+
+        model = Gemma4ForConditionalGeneration(Gemma4Config(
+            audio_config=dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                              subsampling_conv_channels=[128, 4], output_proj_dims=32),
+            vision_config=dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+                               num_attention_heads=2, num_key_value_heads=2, head_dim=16),
+            text_config=dict(**TEXT, vocab_size_per_layer_input=320,
+                             hidden_size_per_layer_input=0, head_dim=16, global_head_dim=16,
+                             num_kv_shared_layers=0,
+                             layer_types=["sliding_attention", "full_attention"]),
+            audio_token_id=Gemma4Case.ids["audio"], image_token_id=304,
+            video_token_id=305))  # fmt: skip
+        self.compare("gemma4", Gemma4Case(model))
+
+
+TEXT = {
+    "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 2,
+}  # fmt: skip
+ROPE = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
 
 if __name__ == "__main__":
     unittest.main()

@@ -41,7 +41,8 @@ class EmbeddingsTest(split_job.SplitJobTest):
         class Batch(dict):
             dummy_image = True
 
-        plan = {"embedding_send_host": torch.tensor([2, 1])}
+        plan = {"embedding_send_host": torch.tensor([2, 1]),
+                "embedding_receive_host": torch.tensor([2, 1])}  # fmt: skip
         with self.assertRaisesRegex(
             ballast.InvalidArgument, "found 3 rows; wanted 4, .* and the dummy image's"
         ):

@@ -14,17 +14,27 @@ import unittest
 import zipfile
 
 PROGRAM = """
-import ballast, os
+import os
+def mapped():
+    with open("/proc/self/maps") as maps:
+        return {line.split()[-1] for line in maps if ".so" in line}
+import bz2, ctypes, lzma, ssl  # what Python itself loads
+before = mapped()
+import ballast
 from ballast.adapters._profiles import model_types
 assert "llava" in model_types()
 assert ballast.__file__.startswith(os.environ["PLACE"]), ballast.__file__
 ballast.Loader("unix:/nowhere", device="cpu", array="dlpack")
 print(ballast.library_version())
 assert "numpy" not in __import__("sys").modules
-with open("/proc/self/maps") as maps:
-    names = {line.split()[-1] for line in maps if ".so" in line}
-print(*names, sep="\\n")
+print(*mapped() - before, sep="\\n")
 """
+# What the package brings into a trainer's process; docs/security.md has the same list.
+# No decoder but libjpeg, for model.decode: device, and nothing of the helpers.
+TRAINER_LIBRARIES = {
+    "absl", "ballast_ibverbs", "ballast_shim", "gcc_s", "gloo", "hiredis", "ibverbs", "jpeg",
+    "nl-3", "nl-route-3", "protobuf", "re2", "stdc++", "z",
+}  # fmt: skip
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 
 
@@ -84,6 +94,9 @@ class WheelTest(unittest.TestCase):
         # stay the process's own.
         library = os.path.join(place, "ballast/lib/libballast_shim.so")
         self.assertIn(library, mapped)
+        brought = {re.match("lib(absl(?=_)|.+?(?=(-[0-9a-f]{8})?[.]so))", os.path.basename(name))
+                   for name in mapped if os.path.basename(name).startswith("lib")}
+        self.assertLessEqual({found[1] for found in brought}, TRAINER_LIBRARIES)
         self.assertFalse([name for name in mapped if "grpc" in name and place not in name])
         if any(name.startswith("ballast.libs/") for name in self.wheel.namelist()):
             for name in mapped:

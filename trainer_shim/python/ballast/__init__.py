@@ -11,7 +11,7 @@ from ._serving import Server, serve
 from .batch import Batch
 from .communicator import Communicator
 from .connection import Connection
-from .embeddings import EmbeddingExchange, exchange_embeddings
+from .embeddings import EmbeddingExchange, ModuleGroups, exchange_embeddings
 from .errors import (
     Aborted,
     AlreadyExists,
@@ -44,7 +44,8 @@ def library_version() -> str:
 __all__ = [
     "Aborted", "AlreadyExists", "BallastError", "Batch", "Cancelled",
     "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "EmbeddingExchange",
-    "FailedPrecondition", "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange",
+    "FailedPrecondition", "Internal", "InvalidArgument", "Loader", "ModuleGroups", "NotFound",
+    "OutOfRange",
     "PermissionDenied", "ResourceExhausted", "Sample", "Server", "Tensor", "TensorRow",
     "Totals", "Unauthenticated", "Unavailable", "Unimplemented", "adapters",
     "exchange_embeddings", "library_version", "serve", "tensor_table",

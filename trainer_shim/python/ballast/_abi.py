@@ -11,7 +11,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint32
 from ctypes import c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple, Type
 
-from . import _structs
+from . import _machine, _structs
 from .errors import BallastError, Unimplemented, error_of
 
 _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
@@ -94,7 +94,7 @@ def _open() -> Any:
         try:
             return ctypes.CDLL(place)
         except OSError as error:
-            failures.append("%s: %s" % (place, error))
+            failures.append("%s: %s" % (place, _machine.explained(error)))
     raise BallastError(
         "cannot load libballast_shim.so; install the wheel, which contains it, or set "
         "BALLAST_LIBRARY to its path. Tried " + "; ".join(failures)

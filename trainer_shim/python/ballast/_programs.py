@@ -7,6 +7,7 @@ import shutil
 import sys
 from typing import Dict, List, NoReturn
 
+from . import _machine
 from .errors import NotFound
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
@@ -69,7 +70,10 @@ def _become(name: str) -> NoReturn:
         path = path_of(name)
     except NotFound as error:
         sys.exit(str(error))
-    os.execve(path, [name, *sys.argv[1:]], _environment(name))
+    try:
+        os.execve(path, [name, *sys.argv[1:]], _environment(name))
+    except OSError as error:
+        sys.exit("%s: cannot be run: %s" % (path, _machine.explained(error)))
 
 
 def ballast_server() -> NoReturn:

@@ -157,6 +157,8 @@ class Totals(Structure):
         ("patches", c_uint64),
         ("images", c_uint64),
         ("videos", c_uint64),
+        ("clips", c_uint64),
+        ("frames", c_uint64),
     ]
 
 

@@ -49,7 +49,8 @@ class Batch(_Base):
     totals: Totals  #: this rank's samples
     micro_batch_totals: Totals  #: all ranks' samples of this micro-batch
     step_totals: Totals  #: all ranks' samples of the step
-    #: The numbers of sources[].fields, by name: [samples], or like `input_ids` for those
+    #: The numbers of sources[].fields, by name: [sequences], one a sample and two a
+    #: preference pair, or like `input_ids` for those
     #: of turns and tokens. Empty on a rank without text.
     fields: Dict[str, Any]
 

@@ -3,10 +3,20 @@ them (`balance.placement: split`)."""
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .errors import InvalidArgument
+from .errors import FailedPrecondition, InvalidArgument
 from .tensor import Tensor, check_same_samples
+
+
+#: What `group` is for each kind of batch: modules on ranks of their own, on the same ranks
+#: with an embedding plan, and without one.
+_WANTED: Dict[Any, Tuple[str, str]] = {
+    "apart": ("ballast.ModuleGroups", "has one side of an embedding plan, of modules on ranks of "
+              "their own"),
+    True: ("the process group of the data-parallel ranks", "is of modules on the same ranks"),
+    False: ("none", "has no embedding plan: its job has balance.placement `paired`"),
+}  # fmt: skip
 
 
 def exchange_embeddings(
@@ -29,18 +39,39 @@ def exchange_embeddings(
 
     To look up the embeddings of the text meanwhile, use `EmbeddingExchange`.
 
+    With modules on ranks of their own (`topology.colocated: false`) vision ranks send and
+    language ranks receive, over `ModuleGroups`:
+
+        groups = ballast.ModuleGroups(vision=[0, 1], language=[2, 3])   # once
+
+        sent = ballast.exchange_embeddings(tower(batch["pixel_values"], ...), batch, groups)
+        sent.sum().backward()                                           # vision
+
+        rows = torch.empty(0, width, dtype=torch.bfloat16, device=device)
+        rows = ballast.exchange_embeddings(rows, batch, groups)         # language
+
+    A vision rank gets an empty tensor, whose backward pass waits for the gradients of its
+    rows. No call waits for a send, so the ranks of either module run any schedule, such as
+    1F1B, in which forward passes are in the order of the micro-batches, and backward
+    passes in that of the forward passes. Every receipt is checked for the micro-batch that
+    it belongs to; it waits as long as the groups' timeout.
+
     Args:
         embeddings: torch tensor [rows, ...] of the tower, one row for each image token of
-            this rank's images in the order of the batch; [0, ...] without images. The
-            other dimensions and the type are the same on all ranks.
+            this rank's images in the order of the batch; [0, ...] without images, and on
+            a rank of language alone. The other dimensions and the type are the same on all
+            ranks.
         batch: this rank's batch, of vision, language or both.
         group: the process group of the data-parallel ranks, in which rank r is rank r of
             both modules; one for each tensor or context rank. None: the default group.
+            With modules on ranks of their own, their ModuleGroups.
         frozen: no rank needs a gradient of its tower. Otherwise all take part in the
             reverse exchange, whether or not their own rows need a gradient.
 
     Raises InvalidArgument if the numbers of rows or ranks are not the plan's, and
-    FailedPrecondition for images and text of different samples with `placement: paired`.
+    FailedPrecondition for images and text of different samples with `placement: paired`,
+    for micro-batches out of order, and, on a CPU, for rows of another micro-batch; on a GPU
+    an assertion on the device stops the process then.
     """
     return EmbeddingExchange(embeddings, batch, group, frozen=frozen).wait()
 
@@ -59,7 +90,14 @@ class EmbeddingExchange:
     ) -> None:
         dummy = bool(getattr(batch, "dummy_image", False))
         send = _numbers(batch, "embedding_send_host")
-        planned = len(send) > 0
+        receive = _numbers(batch, "embedding_receive_host")
+        planned = len(send) + len(receive) > 0
+        apart = bool(send) != bool(receive)
+        if apart != isinstance(group, ModuleGroups):
+            raise FailedPrecondition(
+                "group: found %s; wanted %s: the batch %s"
+                % (type(group).__name__, *_WANTED["apart" if apart else planned])
+            )
         rows = sum(send) if planned else len(embeddings) - dummy
         if len(embeddings) != rows + dummy:
             raise InvalidArgument(
@@ -67,6 +105,7 @@ class EmbeddingExchange:
                 "images%s: pass the tower's output after its merger, whole and unpadded"
                 % (len(embeddings), rows + dummy, " and the dummy image's" * dummy)
             )
+        self._plan: Any = None
         self._received: Any = None
         self._rows = embeddings
         if dummy:
@@ -74,11 +113,12 @@ class EmbeddingExchange:
         if planned:
             from . import _embedding_functions as functions
 
-            receive = _numbers(batch, "embedding_receive_host")
-            functions.check_group(group, len(send), _rank_of(batch))
-            self._plan = functions.Plan(
-                send, receive, _order(batch, "embedding_order", embeddings), group
-            )
+            order = _order(batch, "embedding_order", embeddings) if receive else None
+            if apart:
+                self._plan = group.plan(batch, send, receive, order)
+            else:
+                functions.check_group(group, len(send), _rank_of(batch))
+                self._plan = functions.Plan(send, receive, order, group)
             self._received = functions.start(self._rows, self._plan, frozen)
         else:
             check_same_samples(getattr(batch, "_parts", []))
@@ -91,6 +131,74 @@ class EmbeddingExchange:
         from . import _embedding_functions as functions
 
         return functions.finish(self._received, self._plan)
+
+
+class ModuleGroups:
+    """The ranks between which embeddings move where each module has ranks of its own.
+
+        groups = ballast.ModuleGroups(vision=[0, 1], language=[2, 3, 4])
+
+    Makes two process groups, one for embeddings and one for their gradients, so that
+    neither waits for the other. Every process of the default group makes it, in the same
+    order among its groups, also processes that are in neither list.
+
+    Args:
+        vision, language: each module's data-parallel ranks in their order, by their ranks
+            in the default group: with tensor or context ranks or pipeline stages, the
+            ranks that have the tower's output, and those that put it into the text. Any
+            two numbers go together.
+        timeout: a datetime.timedelta, how long a receipt waits. None: torch's default.
+    """
+
+    def __init__(
+        self, vision: Sequence[int], language: Sequence[int], timeout: Optional[Any] = None
+    ) -> None:
+        self.vision = [int(rank) for rank in vision]
+        self.language = [int(rank) for rank in language]
+        everyone = self.vision + self.language
+        if not self.vision or not self.language or len(set(everyone)) < len(everyone):
+            raise InvalidArgument(
+                "ranks: found vision %s and language %s; wanted at least one of each, and no rank "
+                "twice: processes with both modules exchange over one process group"
+                % (self.vision, self.language)
+            )
+        from . import _embedding_functions as functions
+
+        self._lanes = functions.Lanes(sorted(everyone), timeout)
+
+    def forget(self) -> None:
+        """Expects no gradients of the exchanges so far: those of a pass without a backward
+        pass."""
+        self._lanes.forget()
+
+    def plan(
+        self, batch: Mapping[str, Any], send: List[int], receive: List[int], order: Any = None
+    ) -> Any:
+        """The exchange of a batch's rows, for `EmbeddingExchange` and adapters."""
+        from . import _embedding_functions as functions
+
+        own, peers = (self.vision, self.language) if send else (self.language, self.vision)
+        module = "vision" if send else "language"
+        if len(send or receive) != len(peers):
+            raise InvalidArgument(
+                "ranks: found %d of %s; wanted dp %d, as the batch has"
+                % (len(peers), "language" if send else "vision", len(send or receive))
+            )
+        rank, number = self._lanes.rank, _rank_of(batch)
+        if rank not in own or number not in (-1, own.index(rank)):
+            raise InvalidArgument(
+                "ranks: found %s %s, in which rank %d is not data-parallel rank %d, whose batch it "
+                "has" % (module, own, rank, number)
+            )
+        step, micro_batch = (getattr(batch, key, None) for key in ("step", "micro_batch"))
+        if step is None or micro_batch is None:
+            raise InvalidArgument(
+                "batch: found %s without its step and micro-batch; wanted the loader's Batch or a "
+                "clone of it" % type(batch).__name__
+            )
+        return functions.ApartPlan(
+            self._lanes, (step, micro_batch), peers, send, receive, order
+        )
 
 
 def _numbers(batch: Mapping[str, Any], key: str) -> List[int]:

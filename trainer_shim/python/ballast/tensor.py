@@ -40,6 +40,8 @@ class Totals:
     patches: int  #: of images and videos
     images: int  #: without videos
     videos: int
+    clips: int = 0  #: of audio
+    frames: int = 0  #: of them that count
 
 
 class Part:
@@ -127,15 +129,23 @@ class Part:
 
 
 def check_same_samples(parts: Sequence[Part]) -> None:
-    """Refuses parts of vision and of language that have different samples."""
-    if len(parts) == 2 and parts[0].bounds() != parts[1].bounds():
-        vision, language = (part.info for part in parts)
+    """Refuses parts of an encoder and of language, the last, that have different samples."""
+    if not parts or parts[-1].info.module != _structs.MODULES["language"]:
+        return
+    for part in parts[:-1]:
+        if part.bounds() == parts[-1].bounds():
+            continue
+        encoder, language = part.info, parts[-1].info
+        module, media = "vision", "images"
+        if encoder.module == _structs.MODULES["audio"]:
+            module, media = "audio", "clips"
         raise FailedPrecondition(
-            "found the images of %d samples (vision rank %d) and the text of %d (language rank "
-            "%d), which are not the same samples, where a rank's own images go into its text: "
+            "found the %s of %d samples (%s rank %d) and the text of %d (language rank "
+            "%d), which are not the same samples, where a rank's own %s go into its text: "
             "give both modules the same dp, and this process the same dp_rank in both"
-            % (vision.num_samples, vision.dp_rank, language.num_samples, language.dp_rank)
-        )
+            % (media, encoder.num_samples, module, encoder.dp_rank, language.num_samples,
+               language.dp_rank, media)
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -146,8 +156,8 @@ class TensorRow:
     dtype: str  #: such as "int64"; "float32 or bfloat16" for pixels
     shape: str  #: in the letters of docs/thd_format.md, such as "[C, 2]"
     receivers: str  #: module and pipeline stages, such as "language, first stage"
-    #: How samples form the tensor: "tokens", "sums", "items", "padded items" or
-    #: "ranks".
+    #: How samples form the tensor: "tokens", "sums", "items", "padded items", "ranks" or
+    #: "sequences".
     joins: str
     #: "packed", "listed" (with a copy in host memory, NAME_host), "listed once"
     #: (without), or "host" (in host memory alone).

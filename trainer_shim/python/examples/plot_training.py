@@ -17,6 +17,7 @@ NAMES = {
     "direct": "(e) Ballast, direct",
     "direct_phases": "(e') the same, objective phases",
     "split": "(f) Ballast, direct, placement split",
+    "apart": "(f') the same, modules apart",
     "bound": "(g) data on the GPU, perfectly balanced",
 }
 #: Those of Megatron-Bridge #4608's table.
@@ -24,7 +25,7 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 COLOURS = {
     "slice": "#999999", "shards": "#c08a3e", "off": "#8856a7", "sync": "#3182bd",
     "exchange": "#31a354", "direct": "#e6550d", "exchange_phases": "#74c476",
-    "direct_phases": "#fd8d3c", "split": "#dd1c77", "bound": "#000000",
+    "direct_phases": "#fd8d3c", "split": "#dd1c77", "apart": "#980043", "bound": "#000000",
 }  # fmt: skip
 
 

@@ -15,6 +15,9 @@ Modes, in one run, on the same samples in the same order:
   direct_phases, exchange_phases
             the same, balanced with balance.objective `phases`, not `sum`
   split     as direct, with balance.placement `split`: embeddings are exchanged
+  apart     the first half of the ranks runs the vision tower, the other half the language
+            model, in 1F1B over `--micro-batches` of a step; placement `split` divides each
+            module among its own ranks (topology.colocated: false)
   bound     batches that are on the GPU already, the same on every rank: no loading
             and no difference between ranks
 The time of a step runs on the GPU from the end of the step before, waiting included;
@@ -43,9 +46,10 @@ CONFIG = """
       - {{name: docs, format: webdataset, path: "docs-*.tar"}}
     model: {{profile: {profile}, tokenizer: "{tokenizer}", chat_template: chatml,
             min_pixels: {min_pixels}, max_pixels: {max_pixels}}}
-    batch: {{global: {batch}, micro: {batch}, max_tokens: {max_tokens}}}
+    batch: {{global: {batch}, micro: {micro}, max_tokens: {max_tokens}}}
     topology:
-      modules: {{vision: {{dp: {world}}}, language: {{dp: {world}}}}}
+      modules: {{vision: {{dp: {vision}}}, language: {{dp: {language}}}}}
+      colocated: {colocated}
     balance:
       delivery: {delivery}
       objective: {objective}
@@ -65,6 +69,7 @@ BALANCE = {
     "direct": ("direct", "sum", "paired"),
     "direct_phases": ("direct", "phases", "paired"),
     "split": ("direct", "sum", "split"),
+    "apart": ("direct", "sum", "split", "apart"),
     "bound": ("exchange", "sum", "paired"),
 }  # fmt: skip
 MODES = ("shards", "slice", "off", "sync", "exchange", "direct", "bound")
@@ -99,7 +104,7 @@ class Trainer:
     """One rank: a model, an optimizer, and a clock."""
 
     def __init__(self, rank, arguments):
-        self.rank, self.arguments = rank, arguments
+        self.rank, self.arguments, self.divisor = rank, arguments, arguments.world
         self.cuda = arguments.device == "cuda"
         self.device = torch.device("cuda", rank) if self.cuda else torch.device("cpu")
         self.shape = shape_of(arguments)
@@ -122,7 +127,7 @@ class Trainer:
         modules."""
         from torch.distributed.fsdp import fully_shard
 
-        for block in (*model.vision, *model.language):
+        for block in (*model.tower.blocks, *model.language.blocks):
             fully_shard(block)
         return fully_shard(model)
 
@@ -138,8 +143,12 @@ class Trainer:
     def milliseconds(self, begin, end):
         return begin.elapsed_time(end) if self.cuda else (end - begin) * 1e3
 
-    def step(self, batch, label_tokens):
-        prepared = vlm.prepare(batch, self.shape, self.device)
+    def take(self, batches):
+        """The batches of a step."""
+        return [next(batches)]
+
+    def step(self, batches, label_tokens):
+        prepared = vlm.prepare(batches[0], self.shape, self.device)
         loss = self.model(prepared) * (self.arguments.world / label_tokens)
         loss.backward()
         self.optimizer.step()
@@ -152,14 +161,14 @@ class Trainer:
         marks = [self.mark()]
         for number in range(steps):
             asked = time.perf_counter()
-            batch = next(batches)
+            taken = self.take(batches)
             waits.append((time.perf_counter() - asked) * 1e3)
-            patches.append(int(batch["vision_cu_seqlens_host"][-1]))
-            tokens.append(int(batch["cu_seqlens_padded_host"][-1]))
+            patches.append(lengths(taken, "vision_cu_seqlens_host"))
+            tokens.append(lengths(taken, "cu_seqlens_padded_host"))
             # Ballast knows the whole step's number without a collective. The other modes use a
             # constant.
-            totals = getattr(batch, "step_totals", None)
-            losses.append(self.step(batch, totals.label_tokens if totals else 1000))
+            totals = getattr(taken[0], "step_totals", None)
+            losses.append(self.step(taken, totals.label_tokens if totals else 1000))
             marks.append(self.mark())
             if self.cuda and number >= 2:  # like a trainer that reads its loss late
                 marks[-3].synchronize()
@@ -167,18 +176,79 @@ class Trainer:
             torch.cuda.synchronize()
         times = [self.milliseconds(a, b) for a, b in zip(marks, marks[1:])]
         rows = [None] * self.arguments.world
-        dist.all_gather_object(rows, (times, patches, waits, tokens))
+        dist.all_gather_object(rows, (times, patches, waits, tokens, float(losses[-1])))
         loads = list(zip(*(row[1] for row in rows)))
         text = list(zip(*(row[3] for row in rows)))
         return {
             "steps": steps,
             "step_ms": [max(column) for column in zip(*(row[0] for row in rows))],
             "wait_ms": [max(column) for column in zip(*(row[2] for row in rows))],
-            "patches": [sum(load) for load in loads],
-            "imbalance": [max(load) * len(load) / sum(load) for load in loads],
-            "language_imbalance": [max(load) * len(load) / sum(load) for load in text],
-            "last_loss": float(losses[-1]),
+            "patches": [sum(map(sum, load)) for load in loads],
+            "imbalance": [imbalance(load) for load in loads],
+            "language_imbalance": [imbalance(load) for load in text],
+            # Of all supervised tokens of the step: DistributedDataParallel takes the mean of
+            # the ranks' losses, ApartTrainer their sum.
+            "last_loss": sum(row[4] for row in rows) / self.divisor,
         }
+
+
+def lengths(batches, key):
+    """The total of each batch; none on a rank without the module."""
+    return [int(batch[key][-1]) for batch in batches if key in batch]
+
+
+def imbalance(ranks):
+    """The largest load over the mean, of the ranks that have the module; the mean over the
+    step's micro-batches."""
+    loads = list(zip(*(of for of in ranks if of)))
+    return sum(max(load) * len(load) / sum(load) for load in loads) / len(loads)
+
+
+class ApartTrainer(Trainer):
+    """A rank of the tower or of the language model, in 1F1B."""
+
+    def __init__(self, rank, arguments):
+        half = arguments.world // 2
+        modules = list(range(half)), list(range(half, arguments.world))
+        self.has_tower = rank < half
+        self.group = [dist.new_group(ranks) for ranks in modules][not self.has_tower]
+        self.groups = ballast.ModuleGroups(*modules)
+        self.dp_rank = rank % half if self.has_tower else rank - half
+        super().__init__(rank, arguments)
+        self.divisor = 1
+
+    def replicated(self, model):
+        # DistributedDataParallel sums gradients during the backward pass of the last forward
+        # pass, and here another comes first: `step` sums them at its end.
+        return model.tower if self.has_tower else model.language
+
+    def take(self, batches):
+        return [next(batches) for _ in range(self.arguments.micro_batches)]
+
+    def step(self, batches, label_tokens):
+        ahead, waiting, total = int(self.has_tower), [], 0
+        for batch in batches:
+            waiting.append(self.forward(batch) / label_tokens)
+            total = total + waiting[-1].detach()
+            if len(waiting) > ahead:
+                waiting.pop(0).backward()
+        while waiting:
+            waiting.pop(0).backward()
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        flat = torch.cat([gradient.view(-1) for gradient in gradients])
+        dist.all_reduce(flat, group=self.group)
+        sums = flat.split([gradient.numel() for gradient in gradients])
+        torch._foreach_copy_(gradients, [s.view_as(g) for s, g in zip(sums, gradients)])
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return total
+
+    def forward(self, batch):
+        prepared = vlm.prepare(batch, self.shape, self.device)
+        if self.has_tower:
+            return ballast.exchange_embeddings(self.model(prepared), batch, self.groups).sum()
+        none = self.model.tokens.weight.new_empty((0, self.shape.dim))
+        return self.model(prepared, ballast.EmbeddingExchange(none, batch, self.groups))
 
 
 def with_data_loader(trainer, shards, mode):
@@ -197,10 +267,15 @@ def with_data_loader(trainer, shards, mode):
 
 def with_ballast(trainer, address, mode):
     arguments = trainer.arguments
+    own = {"dp_rank": trainer.rank}
+    if mode == "apart":
+        trainer = ApartTrainer(trainer.rank, arguments)
+        own = {"dp_rank": trainer.dp_rank, "modules": "vision" if trainer.has_tower else "language",
+               "max_batches_held": 2 * arguments.micro_batches}  # fmt: skip
     loader = ballast.Loader(
-        address, dp_rank=trainer.rank, device=str(trainer.device), array="torch",
+        address, device=str(trainer.device), array="torch",
         pixel_type="bfloat16" if trainer.cuda else "float32",
-        steps=arguments.steps, overlap=mode != "sync",
+        steps=arguments.steps, overlap=mode != "sync", **own,
     )  # fmt: skip
     with loader:
         dist.barrier()
@@ -292,6 +367,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=10, help="steps left out of the figures")
     parser.add_argument("--slow-steps", type=int, default=60, help="steps of mode slice")
     parser.add_argument("--batch", type=int, default=32, help="samples per step, over all ranks")
+    parser.add_argument("--micro-batches", type=int, default=4, help="of a step of mode apart")
     parser.add_argument("--samples", type=int, default=2048, help="samples in the dataset")
     parser.add_argument("--workers", type=int, default=14, help="workers of each rank's DataLoader")
     parser.add_argument("--min-pixels", type=int, default=3136)
@@ -310,6 +386,8 @@ def main():
     parser.add_argument("--fsdp", action="store_true", help="shard the weights (FSDP2)")
     parser.add_argument("--small", action="store_true", help="train a tiny model, to try things out")
     arguments = parser.parse_args()
+    if arguments.fsdp and "apart" in arguments.modes.split(","):
+        parser.error("--fsdp: mode apart has replicas")
     arguments.tokenizer = os.path.abspath(arguments.tokenizer)
     arguments.image_token = special_token(arguments)
     with contextlib.ExitStack() as stack:
@@ -319,13 +397,19 @@ def main():
         modes = arguments.modes.split(",")
         configs = {}
         for balance in sorted({balance_of(mode) for mode in modes}):
-            delivery, objective, placement = balance
+            delivery, objective, placement, *apart = balance
+            half = arguments.world // 2
             text = CONFIG.format(
                 delivery=delivery, objective=objective, placement=placement,
-                profile=shape_of(arguments).profile, **vars(arguments),
+                profile=shape_of(arguments).profile,
+                micro=arguments.batch // (arguments.micro_batches if apart else 1),
+                vision=half if apart else arguments.world,
+                language=arguments.world - half if apart else arguments.world,
+                colocated=str(not apart).lower(), **vars(arguments),
             )  # fmt: skip
             configs[balance] = job.configure("-".join(balance), text)
-        shards = plan(arguments, next(iter(configs.values())))
+        together = [config for balance, config in configs.items() if "apart" not in balance]
+        shards = plan(arguments, together[0]) if together else []
         addresses = {
             balance: stack.enter_context(job.serve(config)) for balance, config in configs.items()
         }

@@ -87,18 +87,30 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
 
-class Model(nn.Module):
-    def __init__(self, shape, image_token):
+class Tower(nn.Module):
+    def __init__(self, shape):
         super().__init__()
-        self.shape, self.image_token = shape, image_token
         self.patches = nn.Linear(shape.patch_values, shape.vision_dim)
-        self.vision = nn.ModuleList(
+        self.blocks = nn.ModuleList(
             Block(shape.vision_dim, shape.head_dim, False) for _ in range(shape.vision_depth)
         )
-        self.vision_norm = nn.LayerNorm(shape.vision_dim)
+        self.norm = nn.LayerNorm(shape.vision_dim)
         self.merger = nn.Linear(shape.vision_dim * shape.merge**2, shape.dim)
+
+    def forward(self, batch):
+        """A row for each image token of this rank's images."""
+        x = self.patches(batch["pixel_values"].to(self.patches.weight.dtype))
+        for block in self.blocks:
+            x = block(x, batch["windows"])
+        return self.merger(self.norm(x).view(-1, self.merger.in_features))
+
+
+class Language(nn.Module):
+    def __init__(self, shape, image_token):
+        super().__init__()
+        self.image_token = image_token
         self.tokens = nn.Embedding(shape.vocab, shape.dim)
-        self.language = nn.ModuleList(
+        self.blocks = nn.ModuleList(
             Block(shape.dim, shape.head_dim, True) for _ in range(shape.depth)
         )
         self.norm = nn.LayerNorm(shape.dim)
@@ -106,26 +118,30 @@ class Model(nn.Module):
         half = shape.head_dim // 2
         self.register_buffer("frequencies", 1e4 ** -(torch.arange(half) / half), persistent=False)
 
-    def forward(self, batch):
-        """Sum of the losses of this rank's supervised tokens."""
-        windows, text = batch["windows"], batch["text"]
-        x = self.patches(batch["pixel_values"].to(self.patches.weight.dtype))
-        for block in self.vision:
-            x = block(x, windows)
-        seen = self.merger(self.vision_norm(x).view(-1, self.merger.in_features))
-        # With placement `split`, the rows of this rank's text; else its own. Under way while
-        # the text's embeddings are looked up.
-        exchange = batch["exchange"](seen)
+    def forward(self, batch, exchange):
+        """Sum of the losses of this rank's supervised tokens. `exchange`: of the rows of its
+        image tokens, under way while the text's embeddings are looked up."""
         ids = batch["input_ids"][0]
         x = self.tokens(ids)
         seen = exchange.wait()
         # masked_scatter does not wait for the device; indexing with a mask would.
         x = x.masked_scatter((ids == self.image_token)[:, None], seen)
         angles = batch["position_ids"].view(-1, len(ids))[0][:, None] * self.frequencies.float()
-        for block in self.language:
-            x = block(x, text, angles)
+        for block in self.blocks:
+            x = block(x, batch["text"], angles)
         logits = self.head(self.norm(x)).float()
         return F.cross_entropy(logits, batch["labels"][0], ignore_index=-100, reduction="sum")
+
+
+class Model(nn.Module):
+    def __init__(self, shape, image_token):
+        super().__init__()
+        self.tower, self.language = Tower(shape), Language(shape, image_token)
+
+    def forward(self, batch):
+        """Sum of the losses of this rank's supervised tokens."""
+        # With placement `split`, the rows of this rank's text; else its own.
+        return self.language(batch, batch["exchange"](self.tower(batch)))
 
 
 def segments_of(host, device):
@@ -137,8 +153,9 @@ def segments_of(host, device):
 
 
 def prepare(batch, shape, device):
-    """Model's input, made from a batch dictionary with `_host` lengths."""
-    images = [int(x) for x in batch["vision_cu_seqlens_host"]]
+    """Model's input, made from a batch dictionary with `_host` lengths; without images or
+    without text the input of the other half."""
+    images = [int(x) for x in batch.get("vision_cu_seqlens_host", [])]
     windows = [0]
     for begin, end in zip(images, images[1:]):
         windows.extend(range(begin + shape.window, end, shape.window))
@@ -146,10 +163,8 @@ def prepare(batch, shape, device):
     return {
         # A function, since DistributedDataParallel would take a dictionary apart.
         "exchange": lambda rows: ballast.EmbeddingExchange(rows, batch),
-        "pixel_values": batch["pixel_values"],
-        "input_ids": batch["input_ids"],
-        "labels": batch["labels"],
-        "position_ids": batch["position_ids"],
+        **{key: batch[key] for key in ("pixel_values", "input_ids", "labels", "position_ids")
+           if key in batch},
         "windows": segments_of(windows, device),
-        "text": segments_of([int(x) for x in batch["cu_seqlens_padded_host"]], device),
-    }
+        "text": segments_of([int(x) for x in batch.get("cu_seqlens_padded_host", [0])], device),
+    }  # fmt: skip

@@ -219,6 +219,45 @@ TEST(ChooseModelTest, TheModelsFilesDecide) {
   EXPECT_EQ(Loaded(seen).batch().max_tokens(), 65536);
 }
 
+TEST(DecideSetupTest, ClipsBringTheModuleAudio) {
+  Seen seen = Folder();
+  seen.files[0].most_images = 0;
+  seen.files[0].with_clips = 5;
+  seen.files[0].most_clips = 2;
+  const v1::Config alone = Loaded(seen);
+  EXPECT_EQ(alone.model().profile(), "qwen2_5_omni");
+  EXPECT_EQ(alone.topology().modules().count("vision"), 0u);
+  EXPECT_EQ(alone.topology().modules().at("audio").dp(), 1u);
+  // Two clips of 750 tokens, 1000 bytes of text, and half of that again.
+  EXPECT_EQ(alone.batch().max_tokens(), 4096u);
+  seen.files[0].with_images = 3;
+  seen.files[0].most_images = 1;
+  const v1::Config both = Loaded(seen);
+  EXPECT_EQ(both.topology().modules().at("vision").dp(), 1u);
+  EXPECT_EQ(both.topology().modules().at("audio").dp(), 1u);
+  // A model that takes images alone.
+  seen.model = Qwen();
+  EXPECT_EQ(Loaded(seen).topology().modules().count("audio"), 0u);
+  EXPECT_THAT(DecideSetup(seen)->unsure,
+              Contains(HasSubstr("5 samples of those read with clips of audio, "
+                                 "which the profile does not take")));
+  // One that takes audio alone.
+  seen.model.config = R"({"model_type": "qwen2_audio"})";
+  seen.model.preprocessor = R"({"feature_size": 128})";
+  const v1::Config hears = Loaded(seen);
+  EXPECT_EQ(hears.model().profile(), "qwen2_audio");
+  EXPECT_EQ(hears.model().chat_template(), "chatml");
+  EXPECT_EQ(hears.model().system_prompt(), "You are a helpful assistant.");
+  EXPECT_EQ(hears.topology().modules().count("vision"), 0u);
+  EXPECT_EQ(hears.topology().modules().at("audio").dp(), 1u);
+  EXPECT_THAT(DecideSetup(seen)->unsure,
+              Contains(HasSubstr("3 samples of those read with images")));
+  seen.model.config = R"({"model_type": "voxtral"})";
+  seen.model.chat_template = "";
+  EXPECT_THAT(std::string(DecideSetup(seen).status().message()),
+              HasSubstr("voxtral has none of its own"));
+}
+
 TEST(ChooseModelTest, NumbersOfTheProcessorReplaceTheProfiles) {
   SeenModel model = Qwen();
   model.config = R"({"model_type": "qwen3_vl_moe"})";

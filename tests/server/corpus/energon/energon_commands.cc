@@ -1,8 +1,7 @@
 // The commands of ballast-server that check_energon.py needs, without the rest.
 
 #include "common/command_line.h"
-#include "server/command/index.h"
-#include "server/command/make_corpus.h"
+#include "server/command/commands.h"
 
 int main(int argc, char** argv) {
   ballast::CommandLine line("ballast-server", "Commands on data.");

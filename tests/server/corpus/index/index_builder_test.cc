@@ -254,29 +254,77 @@ TEST_F(IndexBuilderTest, IndexesJsonl) {
   EXPECT_EQ(index->record(2).line, 13);
 }
 
+TEST_F(IndexBuilderTest, KeepsTheFirstTokensOfPairs) {
+  const std::string pair =
+      R"({"prompt": "q", "chosen": "yes", "rejected": "no"})";
+  const std::string chat =
+      R"({"messages": [{"role": "user", "content": "q"}]})";
+  WriteFile(folder_ + "/chat.jsonl", absl::StrCat(pair, "\n", chat, "\n"));
+  v1::Source source = lines_;
+  source.set_pairs(true);
+  IndexOptions options = FakeOptions();
+  options.pairs = true;
+  options.reuse = false;
+  uint32_t first = 13;
+  options.measure = [&](const RawSample& sample, absl::Span<const ImageSize>) {
+    EXPECT_EQ(sample.text_format, RawSample::TextFormat::kPair);
+    TextLengths lengths;
+    lengths.text_tokens = 30;
+    lengths.first_text_tokens = first;
+    return lengths;
+  };
+  std::string digest;
+  for (const uint32_t tokens : {13u, (1u << 24) - 1}) {
+    first = tokens;
+    const auto report = BuildIndex(source, folder_, options);
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->bad.size(), 1u);
+    EXPECT_THAT(report->bad[0].reason, HasSubstr("no preference pair"));
+    const auto index = Open(source);
+    ASSERT_NE(index, nullptr);
+    ASSERT_EQ(index->size(), 1u);
+    EXPECT_EQ(index->sample(0)->first_text_tokens, tokens);
+    EXPECT_NE(index->digest(), digest);
+    digest = index->digest();
+  }
+  // Another source takes the conversation alone.
+  options = FakeOptions();
+  const auto report = BuildIndex(lines_, folder_, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->bad.size(), 1u);
+  EXPECT_THAT(report->bad[0].reason, HasSubstr("makes this a preference pair"));
+}
+
 // The first bytes of what `gzip`, `zstd`, `xz`, `bzip2` and others write.
 TEST_F(IndexBuilderTest, RefusesCompressedFiles) {
-  const std::pair<std::string, std::string> kCompressed[] = {
-      {"gzip", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10)},
-      {"zstd", "\x28\xb5\x2f\xfd\x24\x00"},
-      {"xz", std::string("\xfd\x37zXZ\0\0\x04", 8)},
-      {"lz4", "\x04\x22\x4d\x18\x64"},
-      {"zip", "PK\x03\x04"},
-      {"bzip2", "BZh9\x31\x41\x59\x26\x53\x59"},
-      {"bzip2", "BZh9\x17\x72\x45\x38\x50\x90"},  // of an empty file
+  const struct {
+    std::string name;
+    std::string first;
+    const char* unpack;
+  } kCompressed[] = {
+      {"gzip", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10), "gunzip -k"},
+      {"zstd", "\x28\xb5\x2f\xfd\x24\x00", "zstd -d"},
+      {"xz", std::string("\xfd\x37zXZ\0\0\x04", 8), "unxz -k"},
+      {"lz4", "\x04\x22\x4d\x18\x64", "lz4 -d"},
+      {"zip", "PK\x03\x04", "unzip"},
+      {"bzip2", "BZh9\x31\x41\x59\x26\x53\x59", "bunzip2 -k"},
+      // Of an empty file.
+      {"bzip2", "BZh9\x17\x72\x45\x38\x50\x90", "bunzip2 -k"},
   };
-  for (const auto& [name, first] : kCompressed) {
+  for (const auto& [name, first, unpack] : kCompressed) {
     WriteFile(folder_ + "/data/docs-1.tar", first);
     WriteFile(folder_ + "/chat.jsonl", first + "\n");
     for (const v1::Source& source : {tars_, lines_}) {
       const auto report = BuildIndex(source, folder_, FakeOptions());
       EXPECT_EQ(report.status().code(), absl::StatusCode::kFailedPrecondition);
-      EXPECT_THAT(
-          report.status().message(),
-          HasSubstr(absl::StrCat(
-              source.format() == v1::Source::FORMAT_JSONL ? "chat.jsonl"
-                                                          : "data/docs-1.tar",
-              ": compressed by ", name, "; there are no offsets")));
+      const char* const file = source.format() == v1::Source::FORMAT_JSONL
+                                   ? "chat.jsonl"
+                                   : "data/docs-1.tar";
+      EXPECT_THAT(report.status().message(),
+                  HasSubstr(absl::StrCat(
+                      file, ": compressed by ", name,
+                      "; there are no offsets to read samples at: unpack it, `",
+                      unpack, " ", file, "`")));
     }
   }
   // Text alone.

@@ -199,8 +199,9 @@ TEST(IndexFileTest, RefusesRecordsOutOfBounds) {
   const size_t num_images = offsetof(IndexSampleRecord, text_tokens) - 4;
   EXPECT_EQ(sample(2, num_images, uint32_t{3}),
             damaged + "sample 2 has images 2 and 3 more, of 4");
-  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, first_image), uint64_t{0}),
-            damaged + "sample 2 has images from 0, wanted from 2");
+  EXPECT_EQ(
+      sample(2, offsetof(IndexSampleRecord, image_check) + 8, uint64_t{0}),
+      damaged + "sample 2 has images from 0, wanted from 2");
   EXPECT_EQ(sample(3, num_images, uint32_t{0}),
             damaged + "4 images, its samples have 3");
   EXPECT_EQ(sample(0, offsetof(IndexSampleRecord, file), uint32_t{1}),

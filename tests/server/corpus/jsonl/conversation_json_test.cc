@@ -48,34 +48,33 @@ TEST(ConversationJsonTest, FindsImagesOfPartsUnlessTheyAreListed) {
             "path \"/etc/x\" is absolute");
 }
 
-// One of its answers would be learnt, and the other passed over without a word.
-TEST(ConversationJsonTest, RefusesPreferencePairs) {
-  const std::string turns = R"("messages": [{"role": "user", "content": "a"}])";
-  for (const char* pair :
-       {R"("rejected": "no")",
-        R"("rejected": [{"role": "user", "content": "b"}])",
-        R"("chosen": {"role": "user", "content": "b"})",
-        R"("rejected_response": "no")", R"("rejected_messages": [1])"}) {
-    for (const std::string& other :
-         {turns, std::string(R"("text": "a")"), std::string(R"("tokens": [1])"),
-          std::string(R"("prompt": "a")")}) {
-      const std::string json = absl::StrCat("{", other, ", ", pair, "}");
-      for (const absl::Status& status :
-           {ParseJsonSample(json).status(), CheckConversation(json),
-            ReadVideoParts(json).status()}) {
-        EXPECT_THAT(std::string(status.message()),
-                    HasSubstr("makes this a preference pair"))
-            << json;
-      }
-    }
+// Its media are those of its prompt.
+TEST(ConversationJsonTest, ReadsPreferencePairs) {
+  const std::string ask = R"("prompt": [{"role": "user", "content": [
+      {"type": "image", "image": "a.jpg"}, {"type": "text", "text": "q"}]}])";
+  const std::string answers = R"("chosen": "yes", "rejected": "no")";
+  for (const char* other : {R"("text": "a", )", R"("tokens": [1], )", ""}) {
+    const auto sample =
+        ParseJsonSample(absl::StrCat("{", other, ask, ", ", answers, "}"));
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
+    EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
   }
-  // What says something else.
-  for (const char* flag :
-       {R"("rejected": false)", R"("rejected": null)", R"("rejected": [])",
-        R"("chosen": 1)", R"("chosen": "")"}) {
-    EXPECT_TRUE(ParseJsonSample(absl::StrCat("{", turns, ", ", flag, "}")).ok())
-        << flag;
+  for (const char* video : {R"("prompt": "<video>", )",
+                            R"("prompt": [{"role": "user", "content": [
+            {"type": "video", "video": "a.mp4"}]}], )",
+                            R"("prompt": [{"role": "user", "content": [
+            {"type": "audio", "audio": "a.wav"}]}], )"}) {
+    EXPECT_THAT(
+        std::string(CheckConversation(absl::StrCat("{", video, answers, "}"))
+                        .message()),
+        HasSubstr("a video or sound in a preference pair"));
   }
+  EXPECT_THAT(
+      std::string(ParseJsonSample(R"({"prompt": "q", "rejected": "no"})")
+                      .status()
+                      .message()),
+      HasSubstr("half a preference pair"));
 }
 
 // They would be trained on with another text, or in another order.

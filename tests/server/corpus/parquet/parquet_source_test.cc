@@ -381,6 +381,46 @@ TEST_F(ParquetSourceTest, RefusesPreferencePairs) {
   EXPECT_EQ(Build(source).samples, 1u);
 }
 
+TEST_F(ParquetSourceTest, ReadsPreferencePairsOfASourceThatSaysSo) {
+  IndexOptions options = FakeOptions();
+  options.pairs = true;
+  const auto build = [&](const char* name) {
+    v1::Source source = GetSource(name);
+    source.set_pairs(true);
+    return std::pair(source, BuildIndex(source, folder_, options));
+  };
+  const auto [parts, report] = build("pair_parts.parquet");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 2u);
+  EXPECT_EQ(report->images, 1u);
+  ASSERT_EQ(report->bad.size(), 1u);
+  EXPECT_THAT(report->bad[0].reason, HasSubstr("there is no `prompt`"));
+  const auto sample = ReadSample(*Open(parts), 0);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPair);
+  const std::string ask =
+      R"({"role":"user","content":[{"type":"image"},{"type":"text","text":"q"}]})";
+  const auto said = [](const char* text) {
+    return absl::StrCat(R"({"role":"assistant","content":[{"type":"text",)",
+                        R"("text":")", text, R"("}]})");
+  };
+  EXPECT_EQ(sample->text, absl::StrCat("[", ask, ",", said("a"), "]\n[", ask,
+                                       ",", said("b"), "]\n"));
+  const auto [texts, of_texts] = build("pair_prompt.parquet");
+  ASSERT_TRUE(of_texts.ok()) << of_texts.status();
+  EXPECT_EQ(of_texts->samples, 1u);
+  EXPECT_EQ(of_texts->bad.size(), 1u);  // half a pair
+  const auto marked = ReadSample(*Open(texts), 0);
+  ASSERT_TRUE(marked.ok()) << marked.status();
+  EXPECT_THAT(marked->text, HasSubstr(R"("content":"<image>q")"));
+  EXPECT_THAT(
+      std::string(build("pair_pictures.parquet").second.status().message()),
+      HasSubstr("wanted parts without images"));
+  EXPECT_THAT(
+      std::string(build("fields.parquet").second.status().message()),
+      HasSubstr("no preference pair, and the source has `pairs: true`"));
+}
+
 // One such text does not cost the row group: who reads the conversation decides
 // about the row.
 TEST_F(ParquetSourceTest, KeepsTextsThatAreNotUtf8) {

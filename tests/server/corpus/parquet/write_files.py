@@ -222,6 +222,30 @@ def pairs():
     write("pair_text.parquet", pa.table({"text": ["q"], "chosen": ["a"], "rejected": ["b"]}),
           [], [])
     write("pair_flag.parquet", pa.table({"messages": turns, "rejected": [False]}), [], [])
+    # As TRL's sets have them: parts without an image, whose struct has every field.
+    part = pa.struct([("type", pa.string()), ("text", pa.string())])
+    turn = pa.struct([("role", pa.string()), ("content", pa.list_(part))])
+
+    def said(role, *parts):
+        return [{"role": role, "content": [
+            {"type": "text", "text": p} if p else {"type": "image", "text": None} for p in parts]}]
+
+    file = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    write("pair_parts.parquet", pa.table({
+        "prompt": pa.array([said("user", "", "q"), said("user", "p"), None], pa.list_(turn)),
+        "chosen": pa.array([said("assistant", "a"), said("assistant", "c"),
+                            said("assistant", "e")], pa.list_(turn)),
+        "rejected": pa.array([said("assistant", "b"), said("assistant", "d"),
+                              said("assistant", "f")], pa.list_(turn)),
+        "images": pa.array([[{"bytes": image(10, 20)}], [], []], pa.list_(file)),
+        "margin": pa.array([0.5, 1.5, 2.5])}), [], [])
+    write("pair_prompt.parquet", pa.table({
+        "prompt": ["q", "q"], "chosen": ["a", None], "rejected": ["b", "c"],
+        "image": pa.array([{"bytes": image(20, 20)}, None], file)}), [], [])
+    write("pair_pictures.parquet", pa.table({
+        "prompt": ["q"], "chosen": [[{"role": "assistant", "content": [
+            {"type": "text", "text": "a", "image": {"bytes": image(30, 20)}}]}]],
+        "rejected": ["b"]}), [], [])
 
 
 def agents():

@@ -23,12 +23,14 @@ from . import (
     megatron_hooks,
     megatron_llava,
     megatron_lm,
+    megatron_split,
     padded,
+    preferences,
 )
 
 __all__ = [
     "bridge_iterators", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
     "huggingface_audio", "huggingface_encoders", "huggingface_families", "huggingface_split",
     "megatron_bridge", "megatron_core", "megatron_hooks", "megatron_llava",
-    "megatron_lm", "padded",
+    "megatron_lm", "megatron_split", "padded", "preferences",
 ]  # fmt: skip

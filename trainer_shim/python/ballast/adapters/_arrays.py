@@ -74,12 +74,22 @@ def host_values(batch: Mapping[str, Any], key: str) -> Any:
 
 
 def is_padded(batch: Mapping[str, Any]) -> bool:
-    """Whether the loader made a row of each sample (`packing.mode: padded`)."""
+    """Whether the loader made a row of each sequence (`packing.mode: padded`)."""
     return batch.get("attention_mask") is not None and batch.get("cu_seqlens") is None
 
 
+def refuse_pairs(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses preference pairs, whose rejected answers `consumer` would learn, too."""
+    if batch.get("pair") is not None:
+        raise FailedPrecondition(
+            "pair: found preference pairs; %s would learn the rejected answers, too: take "
+            "ballast.adapters.preferences, or a source without `pairs: true`" % consumer
+        )
+
+
 def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
-    """Refuses a padded batch, which has no lengths for `consumer`."""
+    """Refuses a padded batch, which has no lengths for `consumer`, and preference pairs."""
+    refuse_pairs(batch, consumer)
     if is_padded(batch):
         raise FailedPrecondition(
             "found a padded batch of %d rows; %s takes packed ones: set packing.mode to shard "
@@ -89,7 +99,8 @@ def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
 
 def require_paired(batch: Mapping[str, Any]) -> None:
     """Refuses a batch whose images belong to other ranks' texts."""
-    if batch.get("embedding_send_host") is not None:
+    keys = ("embedding_send_host", "embedding_receive_host")
+    if any(batch.get(key) is not None for key in keys):
         raise FailedPrecondition(
             "found a batch of balance.placement `split`, whose images are not those of its "
             "text; the models that this adapter feeds put a rank's own images into its text: "
@@ -100,9 +111,16 @@ def require_paired(batch: Mapping[str, Any]) -> None:
     check_same_samples(getattr(batch, "_parts", []))
 
 
-def require_images(batch: Mapping[str, Any], consumer: str) -> None:
-    """Refuses the text of samples with images from a loader without the images."""
+def require_images(batch: Mapping[str, Any], consumer: str, audio: bool = False) -> None:
+    """Refuses the text of samples with images from a loader without the images, and that
+    of samples with clips, unless `consumer` takes `audio`."""
     totals = getattr(batch, "totals", None)
+    if totals is not None and not audio and getattr(totals, "clips", 0):
+        raise FailedPrecondition(
+            "found the text of %d clips of audio; %s would train without them: take "
+            "ballast.adapters.huggingface_audio, or leave out the sources with clips"
+            % (totals.clips, consumer)
+        )
     if totals is None or batch.get("pixel_values") is not None:
         return
     without = totals.images

@@ -36,6 +36,7 @@ class Layout:
     vision: Optional[Module]
     language: Optional[Module]
     colocated: bool
+    split: bool = False  #: balance.placement is `split`
 
     @staticmethod
     def of(job: Mapping[str, Any]) -> Layout:
@@ -45,7 +46,13 @@ class Layout:
             sizes = {key: entry.get(key) or 1 for key in ("dp", "tp", "pp", "cp", "align")}
             modules[entry["module"]] = Module(entry["module"], **sizes)
         colocated = bool(job.get("colocated", False))
-        return Layout(modules.get("vision"), modules.get("language"), colocated)
+        split = job.get("placement") == "split"
+        return Layout(modules.get("vision"), modules.get("language"), colocated, split)
+
+    @property
+    def apart(self) -> bool:
+        """Whether embeddings move by plans between modules on ranks of their own."""
+        return self.split and not self.colocated
 
     def peers(self, consumer: str) -> Tuple[int, int]:
         """Vision ranks that feed one language rank, and language ranks that one vision rank

@@ -105,6 +105,7 @@ def _released() -> _Released:
         [
             (checkpoint, _profile_of(message))
             for message in whole.values()
+            if "images" in message  # others take audio alone
             for checkpoint in message.get("checkpoints", [])
             # Preprocessors are not known here, and change no form.
             if "model_type" in checkpoint and "preprocessor" not in checkpoint

@@ -10,7 +10,8 @@ from ..errors import FailedPrecondition
 
 def is_split(batch: Mapping[str, Any]) -> bool:
     """Whether the images of a batch belong to the text of other batches, too."""
-    return batch.get("embedding_send_host") is not None
+    keys = ("embedding_send_host", "embedding_receive_host")
+    return any(batch.get(key) is not None for key in keys)
 
 
 class TowerBatch:
@@ -22,7 +23,9 @@ class TowerBatch:
             raise FailedPrecondition(
                 "found a batch of balance.placement `split` with %s alone; its embeddings move "
                 "from the tower to the text in one process: make the loader of both modules, "
-                'Loader(servers, ("vision", "language"), ...)'
+                'Loader(servers, ("vision", "language"), ...); or between processes: call '
+                "ballast.exchange_embeddings with ballast.ModuleGroups, or take "
+                "megatron_split.Batches"
                 % ("text" if batch.get("pixel_values") is None else "images")
             )
         self.batch = batch

@@ -177,10 +177,10 @@ def _sums(counts: Sequence[int]) -> List[int]:
     return sums
 
 
-def _without_dummy(batch: Mapping[str, Any]) -> Tuple[Any, Any]:
-    """Patches and grids of the samples' images."""
+def _without_dummy(batch: Mapping[str, Any], audio: bool = False) -> Tuple[Any, Any]:
+    """Patches and grids of the samples' images. `audio`: the model gets clips, too."""
     require_paired(batch)
-    require_images(batch, "Qwen's model")
+    require_images(batch, "Qwen's model", audio)
     require_patches(batch, "Qwen's model")
     pixels: Any = batch.get("pixel_values")
     grid: Any = batch.get("image_grid_thw")

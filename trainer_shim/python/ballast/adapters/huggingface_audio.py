@@ -1,31 +1,56 @@
-"""Arguments of `forward` of Hugging Face's models that take sound."""
+"""Arguments of `forward` of Hugging Face's models that take audio.
+
+`omni_packed` and `omni_padded` are of Qwen2.5-Omni's and Qwen3-Omni's thinkers; the other
+functions are of the model that they are named after, a sample a row: a packed batch is
+padded first (`padded.rows`).
+
+    loss = model(**ballast.adapters.huggingface_audio.voxtral(batch)).loss
+
+All give `input_ids`, `labels`, `attention_mask`, `position_ids`, `use_cache` False and,
+if the batch has clips, what is listed at each function, of N clips in the order of their
+marks. Labels are moved one to the right, since these models shift them themselves. A
+dummy clip is left out, since these models refuse a clip that no token refers to.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition
 from . import huggingface
-from ._arrays import from_host, full, host_values, transposed
+from ._arrays import from_host, full, host_values, require_paired, transposed
 from .padded import rows
 
-# Qwen2-Audio's encoder takes 30 s, no more and no less.
-_QWEN2_AUDIO_FRAMES = 3000
+# The encoders of Qwen2-Audio and Voxtral take 30 s, no more and no less.
+_FRAMES_OF_30_S = 3000
 
 
 def features(batch: Mapping[str, Any], frames: Optional[int] = None) -> Dict[str, Any]:
-    """The clips of a batch as transformers' feature extractors return them.
+    """The clips of a batch as Whisper's feature extractor returns them.
 
     Keys: `input_features` float32 [N, M, T], `feature_attention_mask` int64 [N, T], 1
     for the frames that count. Beyond the rows that the batch has of a clip, features are
-    0: encoders mask them. A dummy clip is left out, since these models refuse a clip
-    that no token refers to. Empty without clips.
+    0: encoders mask them. A dummy clip is left out. Empty without clips.
 
     Args:
         frames: T. Default: the longest clip's rows.
     """
+    found = _clips(batch, frames)
+    if found is None:
+        return {}
+    out, lengths = found
+    return {
+        "input_features": transposed(out, (0, 2, 1)),
+        "feature_attention_mask": _mask(lengths, out.shape[1], out, "int64"),
+    }
+
+
+def _clips(batch: Mapping[str, Any], frames: Optional[int] = None) -> Optional[Tuple[Any, Any]]:
+    """Rows of features [N, T, M], 0 behind each clip's, and the frames of each that count.
+    None without clips."""
     import numpy
 
+    require_paired(batch)
     packed: Any = batch.get("input_features")
     if packed is None:
         raise FailedPrecondition(
@@ -36,9 +61,8 @@ def features(batch: Mapping[str, Any], frames: Optional[int] = None) -> Dict[str
     lengths = host_values(batch, "audio_feature_lengths").astype(numpy.int64)
     if getattr(batch, "dummy_clip", False):
         places, lengths = places[:-1], lengths[:-1]
-    clips = len(lengths)
-    if clips == 0:
-        return {}
+    if len(lengths) == 0:
+        return None
     longest = max(end - begin for begin, end in zip(places, places[1:]))
     if frames is None:
         frames = longest
@@ -47,28 +71,155 @@ def features(batch: Mapping[str, Any], frames: Optional[int] = None) -> Dict[str
             "a clip has %d frames, and the model takes %d; is model.profile another model's?"
             % (longest, frames)
         )
-    out = full(packed, (clips, frames, packed.shape[1]), 0)
+    out = full(packed, (len(lengths), frames, packed.shape[1]), 0)
     for i, (begin, end) in enumerate(zip(places, places[1:])):
         out[i, : end - begin] = packed[begin:end]
-    mask = (numpy.arange(frames)[None] < lengths[:, None]).astype(numpy.int64)
-    return {
-        "input_features": transposed(out, (0, 2, 1)),
-        "feature_attention_mask": from_host(mask, packed),
-    }
+    return out, lengths
 
 
-def qwen2_audio(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """Arguments for one call of Qwen2AudioForConditionalGeneration, a sample a row.
+def _mask(lengths: Any, width: int, like: Any, dtype: str) -> Any:
+    """[N, width] of the type: 1 in the first numbers of each row, as many as it has."""
+    import numpy
 
-        loss = model(**ballast.adapters.huggingface_audio.qwen2_audio(batch)).loss
+    return from_host((numpy.arange(width)[None] < lengths[:, None]).astype(dtype), like)
 
-    Keys: `input_ids`, `labels`, `attention_mask` [B, S], `position_ids` [B, S],
-    `use_cache` False; with clips `input_features` [N, 128, 3000] and
-    `feature_attention_mask` [N, 3000]. A packed batch is padded first (`padded.rows`).
-    """
+
+def _check_equal(lengths: Any, mixed: bool) -> None:
+    if mixed or lengths.min() == lengths.max():
+        return
+    raise FailedPrecondition(
+        "found clips of %d to %d frames in one call; the model's encoder would let padding into "
+        "the embeddings of the shorter ones: make micro-batches of one sample with one clip a "
+        "rank, or accept this with mixed=True" % (lengths.min(), lengths.max())
+    )
+
+
+def _rows(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """The arguments of every model, a sample a row."""
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
     inputs["labels"] = huggingface._moved_right(inputs["labels"])
     inputs["use_cache"] = False
-    inputs.update(features(batch, _QWEN2_AUDIO_FRAMES))
+    return inputs
+
+
+def omni_packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """Arguments for one call of Qwen2_5OmniThinkerForConditionalGeneration or
+    Qwen3OmniMoeThinkerForConditionalGeneration, with all samples of a batch in one row.
+
+    Keys: as `huggingface.packed`, and of clips `input_features` [N, 128, T] and
+    `feature_attention_mask` [N, T].
+    """
+    inputs = huggingface.packed_text(batch)
+    inputs.update(huggingface._images(*huggingface._without_dummy(batch, audio=True)))
+    inputs.update(huggingface._videos(batch))
+    inputs.update(features(batch))
+    return inputs
+
+
+def omni_padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """As `omni_packed`, a sample a row: keys as `huggingface.padded`, and of clips."""
+    inputs = huggingface.padded_text(batch)
+    inputs.update(huggingface._images(*huggingface._without_dummy(batch, audio=True)))
+    inputs.update(huggingface._videos(batch))
+    inputs.update(features(batch))
+    return inputs
+
+
+def qwen2_audio(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """Arguments for one call of Qwen2AudioForConditionalGeneration.
+
+    Of clips: `input_features` [N, 128, 3000] and `feature_attention_mask` [N, 3000].
+    """
+    return {**_rows(batch), **features(batch, _FRAMES_OF_30_S)}
+
+
+def voxtral(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """Arguments for one call of VoxtralForConditionalGeneration.
+
+    Of clips: `input_features` [chunks, 128, 3000], a chunk for every 30 s.
+    """
+    inputs = _rows(batch)
+    require_paired(batch)
+    packed: Any = batch.get("input_features")
+    if packed is None or packed.shape[0] % _FRAMES_OF_30_S:
+        found = "none" if packed is None else "%d rows" % packed.shape[0]
+        raise FailedPrecondition(
+            "input_features: found %s; wanted chunks of 3000 rows, from a loader with the module "
+            "audio of a job with model.profile voxtral" % found
+        )
+    count = int(host_values(batch, "audio_cu_rows")[-1 - bool(getattr(batch, "dummy_clip", False))])
+    if count > 0:
+        chunks = packed[:count].reshape(-1, _FRAMES_OF_30_S, packed.shape[1])
+        inputs["input_features"] = transposed(chunks, (0, 2, 1))
+    return inputs
+
+
+def phi4_multimodal(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, Any]:
+    """Arguments for one call of Phi4MultimodalForCausalLM.
+
+    Of clips: `audio_input_features` [N, T, 80], `audio_embed_sizes` [N] and, of several,
+    `audio_attention_mask` bool [N, T].
+
+    The model's encoder lets the padding of a clip into its embeddings, also that of its
+    own processor. So clips of unequal length are refused.
+
+    Args:
+        mixed: take them, padded with zeros: embeddings then depend on the longest clip.
+    """
+    inputs = _rows(batch)
+    found = _clips(batch)
+    if found is None:
+        return inputs
+    out, lengths = found
+    _check_equal(lengths, mixed)
+    inputs["audio_input_features"] = out
+    inputs["audio_embed_sizes"] = from_host((lengths + 7) // 8, out)
+    if len(lengths) > 1:
+        inputs["audio_attention_mask"] = _mask(lengths, out.shape[1], out, "bool")
+    return inputs
+
+
+def granite_speech(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, Any]:
+    """Arguments for one call of GraniteSpeechForConditionalGeneration.
+
+    Of clips: `input_features` [N, T, 160] and `input_features_mask` bool [N, tokens of the
+    longest clip], the embeddings that count. Clips of unequal length, and `mixed`: as
+    of `phi4_multimodal`.
+    """
+    inputs = _rows(batch)
+    found = _clips(batch)
+    if found is None:
+        return inputs
+    out, lengths = found
+    _check_equal(lengths, mixed)
+    tokens = 3 * ((lengths + 14) // 15)
+    inputs["input_features"] = out
+    inputs["input_features_mask"] = _mask(tokens, int(tokens.max()), out, "bool")
+    return inputs
+
+
+def gemma3n(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, Any]:
+    """Arguments for one call of Gemma3nForConditionalGeneration with clips, without images.
+
+    Of clips: as of `gemma4`. Clips of unequal length, and `mixed`: as of
+    `phi4_multimodal`.
+    """
+    inputs = gemma4(batch)
+    if "input_features" in inputs:
+        _check_equal(inputs["input_features_mask"].sum(1), mixed)
+    return inputs
+
+
+def gemma4(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """Arguments for one call of Gemma4ForConditionalGeneration with clips, without images.
+
+    Of clips: `input_features` [N, T, 128] and `input_features_mask` bool [N, T].
+    """
+    inputs = _rows(batch)
+    found = _clips(batch)
+    if found is not None:
+        out, lengths = found
+        inputs["input_features"] = out
+        inputs["input_features_mask"] = _mask(lengths, out.shape[1], out, "bool")
     return inputs

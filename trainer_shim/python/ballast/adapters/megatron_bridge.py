@@ -13,6 +13,7 @@ from ._arrays import (
     dummy_patches,
     host_values,
     on_first_stage,
+    refuse_pairs,
     require_images,
     require_no_videos,
     require_paired,
@@ -30,6 +31,7 @@ from ._split import TowerBatch, is_split
 if TYPE_CHECKING:
     from ..batch import Batch
     from ..loader import Loader
+    from .megatron_split import Batches
 
 __all__ = [
     "Mimo", "accept_dummy_image", "accept_dummy_images", "accept_split_placement",
@@ -71,7 +73,11 @@ class Mimo:
     of the text, and `input_ids` has the image token for both: the encoder's arguments
     have the same names. A vision rank without text refuses a sample with both.
 
+    In a job with `balance.placement: split` and modules on ranks of their own, any dp sizes
+    go together, and `megatron_split.pipeline_communicator` moves the rows.
+
     Args:
+        batches: what the schedule takes the batches of, in such a job.
         model: the MimoModel, if it is at hand, wrapped or not. MimoModel ignores inputs
             of a modality that it does not know, and would train without images: here
             names that are not the model's, and another image token, are errors, and so is
@@ -84,11 +90,23 @@ class Mimo:
         loader: Loader,
         *,
         model: Any = None,
+        batches: Optional[Batches] = None,
         modality: str = "images",
         encoders: Encoders = _ENCODER,
         dummy_image: str = "zero",
     ) -> None:
         layout = Layout.of(loader.job)
+        if layout.apart and batches is None:
+            raise FailedPrecondition(
+                "batches: found none; wanted megatron_split.Batches with its communicator: "
+                "Megatron's own takes the rows of balance.placement `split` to other texts"
+            )
+        if batches is not None and not layout.apart:
+            raise FailedPrecondition(
+                "batches: found them in a job without balance.placement `split` of modules on "
+                "ranks of their own; wanted none"
+            )
+        self._batches = batches
         self._names: Dict[str, Any] = {
             "modality": modality, "encoders": encoders, "dummy_image": dummy_image,
         }  # fmt: skip
@@ -116,7 +134,7 @@ class Mimo:
             )  # fmt: skip
         # Else language ranks get embeddings from processes that have the tower.
         self._has_tower = layout.colocated and layout.vision is not None
-        towers, peers = layout.peers(_CONSUMER)
+        towers, peers = (1, 1) if layout.apart else layout.peers(_CONSUMER)
         self._rows = PeerRows(loader, peers) if peers > 1 else None
         self._towers = EqualTowers(loader, towers) if towers > 1 else None
 
@@ -132,7 +150,13 @@ class Mimo:
             require_images(batch, _CONSUMER)
         if self._towers is not None:
             self._towers(batch)
-        inputs = _inputs(batch, **self._names, videos=self._videos)
+        if self._batches is not None and self._batches.taken is not batch:
+            raise FailedPrecondition(
+                "batches: found a batch that was not taken of them last; wanted them as the "
+                "schedule's data_iterator, whose rows the communicator moves"
+            )
+        apart = self._batches is not None
+        inputs = _inputs(batch, **self._names, videos=self._videos, apart=apart)
         if self._rows is not None and batch.get("position_ids") is None:
             inputs["input_ids"] = self._rows(batch)
         return inputs
@@ -200,10 +224,13 @@ def _inputs(
     encoders: Encoders,
     dummy_image: str,
     videos: Optional[Tuple[int, Tuple[int, int]]],
+    apart: bool = False,
 ) -> Dict[str, Any]:
-    """`videos`: `model.merge`, and the placeholders of images and videos."""
+    """`videos`: `model.merge`, and the placeholders of images and videos. `apart`: the rows
+    move between the modules by the batch's plan."""
     if dummy_image not in _DUMMY:
         raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
+    refuse_pairs(batch, _CONSUMER)
     if batch.get("position_ids") is not None:
         require_whole(batch, _CONSUMER)
     inputs: Dict[str, Any] = {
@@ -212,7 +239,7 @@ def _inputs(
     inputs["attention_mask"] = None
     inputs["modality_inputs"] = None
     inputs["packing_kwargs"] = _packing_kwargs(batch)
-    if is_split(batch):
+    if is_split(batch) and not apart:
         if dummy_image != "zero":
             raise FailedPrecondition(
                 'dummy_image: found "drop" with balance.placement `split`; wanted "zero": every '
@@ -229,7 +256,8 @@ def _inputs(
         fields[0]["split"] = (tower, values, grid)
         inputs["modality_inputs"] = {modality: dict(zip(by_name(encoders), fields))}
         return inputs
-    require_paired(batch)
+    if not apart:
+        require_paired(batch)
     found = images_of(batch, dummy=dummy_image == "zero")
     if videos is None:
         require_no_videos(batch, "the model")

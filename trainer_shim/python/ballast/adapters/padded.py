@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional
 
 from ..errors import InvalidArgument
-from ._arrays import from_host, host_values, is_padded, require_whole, where
+from ._arrays import from_host, host_values, is_padded, refuse_pairs, require_whole, where
 
 
 def rows(
     batch: Mapping[str, Any], *, pad: int, length: Optional[int] = None, multiple: int = 1
 ) -> Dict[str, Any]:
-    """Unpacks a batch into one sample per row, each padded at its end.
+    """Unpacks a batch into one sample per row, each padded at its end. Preference pairs
+    are refused: `preferences.rows` takes them.
 
         inputs = ballast.adapters.padded.rows(batch, pad=loader.job["model"]["token_ids"]["pad"])
 
@@ -28,6 +29,14 @@ def rows(
     Args:
         length: S. Default: the longest sample's length, rounded up to `multiple`.
     """
+    refuse_pairs(batch, "a trainer that learns every label")
+    return rows_of(batch, pad=pad, length=length, multiple=multiple)
+
+
+def rows_of(
+    batch: Mapping[str, Any], *, pad: int, length: Optional[int] = None, multiple: int = 1
+) -> Dict[str, Any]:
+    """`rows`, with a row for each sequence of a preference pair."""
     import numpy
 
     require_whole(batch, "a padded batch")

@@ -18,7 +18,7 @@ CONFIG = """
                         im_start: 260, im_end: 261, end_of_text: 262, pad: 262}}}}
     batch: {{global: {samples}, micro: {micro}, max_tokens: 8192}}
     topology:
-      modules: {{vision: {{dp: {dp}}}, language: {{dp: {dp}, pp: {pp}, tp: {cp}}}}}
+      modules: {{vision: {{dp: {vision_dp}}}, language: {{dp: {dp}, pp: {pp}, tp: {cp}}}}}
       colocated: {colocated}
     balance: {{delivery: {delivery}, equal_count: {equal_count}{balance}}}
     packing: {{mode: {packing}, align: {align}}}
@@ -27,7 +27,7 @@ CONFIG = """
 
 
 @contextlib.contextmanager
-def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, cp=1,
+def served(program, *, delivery="direct", samples=8, micro=4, dp=1, vision_dp=None, pp=1, cp=1,
            packing="shard", max_pixels=50176, dataset=64, preset="mixed",
            colocated=None, balance="", name=None):  # fmt: skip
     """Yields the address of a server over `dataset` generated samples, until the block
@@ -35,6 +35,7 @@ def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, cp=1,
 
     Args:
         program: path of `ballast-server`.
+        vision_dp: data-parallel ranks of the vision tower. Default: `dp`.
         pp: pipeline stages of the language model; the vision tower then has its own
             process.
         cp: context ranks of a model that cuts whole batches itself. The loader knows
@@ -47,7 +48,7 @@ def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, cp=1,
     with tempfile.TemporaryDirectory(prefix="ballast") as folder:
         job = jobs.Job(folder, program, dataset, preset=preset)
         text = CONFIG.format(
-            delivery=delivery, samples=samples, micro=micro, dp=dp, pp=pp,
+            delivery=delivery, samples=samples, micro=micro, dp=dp, vision_dp=vision_dp or dp, pp=pp,
             max_pixels=max_pixels, cp=cp, balance=balance,
             colocated=str(pp == 1 if colocated is None else colocated).lower(), packing=packing,
             align=2 * cp if cp > 1 else "auto", equal_count=str(packing == "padded").lower(),

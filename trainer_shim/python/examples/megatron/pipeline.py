@@ -7,12 +7,16 @@ One process for the vision tower and one for each stage of the language model, o
 or over NCCL on as many GPUs (`--device cuda`), with MultiModulePipelineCommunicator
 between them. Each loads its own part of the batches,
 holds as many as the schedule has in flight, and compares the gradients of its weights
-with the whole model's. Prints one JSON object per process and exits with 1 if they
+with the whole model's. With `--vision-ranks V --ranks L` the modules have so many
+data-parallel ranks, and `balance.placement: split` gives each its own owners: embeddings move
+by the batches' plans (`megatron_split`), and gradients are summed over a module's ranks.
+Prints one JSON object per process and exits with 1 if they
 differ by more than `--noise`. Needs torch, transformers and megatron-core.
 """
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from functools import partial
@@ -37,16 +41,17 @@ import data
 import model as models
 import on_cpu
 import single
-from ballast.adapters import megatron_bridge
+from ballast.adapters import megatron_bridge, megatron_split
 
 SAMPLES, MICRO = 16, 2  # eight micro-batches a step
 LANGUAGE = "language"
 
 
-def grid_of(first, stages, backend):
-    """The groups of a module whose pipeline begins at rank `first`."""
+def grid_of(first, stages, ranks, backend):
+    """The groups of a module whose pipelines, one a data-parallel rank, begin at rank
+    `first`."""
     grid = HyperCommGrid(
-        shape=[1, 1, stages, 1], dim_names=["tp", "cp", "pp", "dp"], rank_offset=first,
+        shape=[1, 1, stages, ranks], dim_names=["tp", "cp", "pp", "dp"], rank_offset=first,
         backend=backend,
     )  # fmt: skip
     for dims in ("tp", "cp", "pp", "dp", ["dp", "cp"], ["tp", "pp"], ["tp", "cp", "dp", "pp"]):
@@ -70,37 +75,67 @@ def groups_of(grid, ends):
 class Pipeline:
     """This process's part of a MimoModel in a pipeline."""
 
-    def __init__(self, rank, source, image_token, stages):
-        backend = dist.get_backend()
+    def __init__(self, place, source, image_token, loader):
+        backend, first, stages = dist.get_backend(), place.vision_ranks, place.stages
         grids = {
-            models.MODALITY: grid_of(0, 1, backend),
-            LANGUAGE: grid_of(1, stages, backend),
+            models.MODALITY: grid_of(0, 1, first, backend),
+            LANGUAGE: grid_of(first, stages, place.ranks, backend),
         }
-        ends = dist.new_group(sorted({1, stages}))
-        mine = LANGUAGE if rank > 0 else models.MODALITY
-        groups = {mine: groups_of(grids[mine], ends if rank > 0 else None)}
+        ends = None
+        for begin in range(first, first + place.ranks * stages, stages):
+            made = dist.new_group(sorted({begin, begin + stages - 1}))
+            ends = made if begin <= place.rank < begin + stages else ends
+        mine = models.MODALITY if place.has_tower else LANGUAGE
+        groups = {mine: groups_of(grids[mine], ends)}
         self.model = models.mimo_model(source, image_token, grids=grids, groups=groups)
         self.groups = MultiModuleProcessGroupCollection(
-            module_pgs=groups, language_model_module_name=LANGUAGE if rank > 0 else None
+            module_pgs=groups, language_model_module_name=None if place.has_tower else LANGUAGE
         )
-        self.communicator = MultiModulePipelineCommunicator(
-            grids, {models.MODALITY: [LANGUAGE], LANGUAGE: []}, self.model.config,
-            dim_mapping={"s": 0, "b": 1, "h": 2}, module_output_ndim={models.MODALITY: 2},
-        )  # fmt: skip
+        self.dp = grids[mine].get_pg("dp")
+        arguments = (grids, {models.MODALITY: [LANGUAGE], LANGUAGE: []}, self.model.config,
+                     {"s": 0, "b": 1, "h": 2}, {models.MODALITY: 2})  # fmt: skip
+        self.batches = loader
+        if place.split:
+            self.batches = megatron_split.Batches(loader)
+            self.communicator = megatron_split.pipeline_communicator(self.batches, *arguments)
+            self.to_mimo = megatron_bridge.Mimo(loader, model=self.model, batches=self.batches)
+        else:
+            self.communicator = MultiModulePipelineCommunicator(*arguments)
+            self.to_mimo = megatron_bridge.Mimo(loader, model=self.model)
 
-    def step(self, batches, count):
+    def step(self, count):
         """Computes the gradients of a step's mean loss; returns the last stage's parts
         of that loss."""
         return forward_backward_pipelining_without_interleaving(
-            forward_step_func=forward_step, data_iterator=batches, model=[self.model],
+            forward_step_func=partial(forward_step, self.to_mimo),
+            data_iterator=self.batches, model=[self.model],
             num_microbatches=count, seq_length=1, micro_batch_size=1, forward_only=False,
             p2p_communicator=self.communicator, pg_collection=self.groups,
         )  # fmt: skip
 
 
-def forward_step(batches, model):
+class Place:
+    """A process's place in the job."""
+
+    def __init__(self, rank, arguments):
+        self.rank, self.stages = rank, arguments.stages
+        self.vision_ranks, self.ranks = arguments.vision_ranks, arguments.ranks
+        self.split = arguments.split
+        self.has_tower = rank < self.vision_ranks
+        self.dp_rank, self.stage = divmod(rank - self.vision_ranks, self.stages)
+        if self.has_tower:
+            self.dp_rank, self.stage = rank, 0
+
+    def loader(self):
+        """The loader's arguments that say which part of the batches the process has."""
+        if self.has_tower:
+            return {"modules": "vision", "dp_rank": self.dp_rank}
+        return {"modules": LANGUAGE, "dp_rank": self.dp_rank, "pp_rank": self.stage}
+
+
+def forward_step(to_mimo, batches, model):
     batch = next(batches)
-    output, loss_mask = model(**megatron_bridge.forward_inputs(batch))
+    output, loss_mask = model(**to_mimo(batch))
     return output, partial(loss_of, loss_mask, batch.step_totals.label_tokens)
 
 
@@ -139,35 +174,38 @@ def whole_name(name, first):
     return ".".join(parts)
 
 
-def compare(rank, address, arguments):
+def compare(rank, addresses, arguments):
     """Runs the steps with and without a pipeline; returns the differences of this
-    process's part."""
-    # The whole model has vision and language in one process; stages have one of them.
-    place = {"modules": "vision"} if rank == 0 else {"modules": LANGUAGE, "pp_rank": rank - 1}
+    process's part. `addresses`: servers of the job, and of one rank of both modules."""
+    place, (address, whole) = Place(rank, arguments), addresses
     given, stages = options(arguments, rank), arguments.stages
-    with ballast.Loader(address, **given, **place) as loader:
+    with ballast.Loader(address, **given, **place.loader()) as loader:
         token_ids = loader.job["model"]["token_ids"]
         source = models.hugging_face(token_ids, data.VOCABULARY)
         # Attention over packed sequences on a GPU takes no float32.
         source = source.to(given["device"], getattr(torch, given["pixel_type"]))
         wanted, gradients = whole_model(
-            models.mimo_model(source, token_ids["image"]), address, given
+            models.mimo_model(source, token_ids["image"]), whole, given
         )
-        pipeline = Pipeline(rank, source, token_ids["image"], stages)
+        pipeline = Pipeline(place, source, token_ids["image"], loader)
         losses = []
         for _ in range(arguments.steps):
-            parts = pipeline.step(loader, loader.num_micro_batches())
-            losses.append(float(sum(part["loss"] for part in parts)))
-    first = (rank - 1) * pipeline.model.config.num_layers // stages
+            parts = pipeline.step(loader.num_micro_batches())
+            loss = torch.tensor(float(sum(part["loss"] for part in parts)), dtype=torch.float64,
+                                device=given["device"])  # fmt: skip
+            dist.all_reduce(loss, group=pipeline.dp)
+            losses.append(loss.item())
+    first = place.stage * pipeline.model.config.num_layers // stages
     worst, norm = {"relative": 0.0}, 0.0
     for name, weight in pipeline.model.named_parameters():
         expected = gradients[whole_name(name, first)]
+        dist.all_reduce(weight.grad, group=pipeline.dp)
         norm += float(weight.grad.double().square().sum())
         relative = float((weight.grad - expected).norm() / expected.norm())
         if not relative <= worst["relative"]:
             worst = {"weight": name, "relative": relative}
     result = {"rank": rank, "gradient_norm": norm**0.5, "worst": worst}
-    if rank == stages:
+    if not place.has_tower and place.stage == stages - 1:
         result["losses"], result["wanted"] = losses, wanted
         difference = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted))
         result["worst"] = max(worst, {"loss": True, "relative": difference},
@@ -175,7 +213,7 @@ def compare(rank, address, arguments):
     return result
 
 
-def run(rank, address, folder, arguments):
+def run(rank, addresses, folder, arguments):
     """Runs one process; exits with 1 if it found a difference."""
     torch.set_num_threads(1)
     on_cpu.install()
@@ -184,17 +222,21 @@ def run(rank, address, folder, arguments):
         torch.cuda.set_device(rank)
     dist.init_process_group(
         "nccl" if cuda else "gloo", init_method="file://" + folder + "/meeting", rank=rank,
-        world_size=1 + arguments.stages,
+        world_size=world_of(arguments),
         device_id=torch.device("cuda", rank) if cuda else None,
     )  # fmt: skip
     parallel_state.initialize_model_parallel()
-    result = compare(rank, address, arguments)
+    result = compare(rank, addresses, arguments)
     print(json.dumps(result), flush=True)
     dist.barrier()
     parallel_state.destroy_model_parallel()
     dist.destroy_process_group()
     if not result["worst"]["relative"] <= arguments.noise:
         sys.exit(1)
+
+
+def world_of(arguments):
+    return arguments.vision_ranks + arguments.ranks * arguments.stages
 
 
 def main():
@@ -204,17 +246,26 @@ def main():
     parser.add_argument("--noise", type=float, default=1e-4)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--stages", type=int, default=2, help="of the language model")
+    parser.add_argument("--vision-ranks", type=int, default=1, help="data-parallel, of vision")
+    parser.add_argument("--ranks", type=int, default=1, help="data-parallel, of language")
     arguments = parser.parse_args()
+    arguments.split = arguments.vision_ranks + arguments.ranks > 2
+    micro = MICRO
+    if arguments.split:
+        micro = 2 * math.lcm(arguments.vision_ranks, arguments.ranks)
+    sizes = {"samples": SAMPLES // MICRO * micro, "micro": micro}
+    cost = ", cost: {vision: {linear: 1}, language: {linear: 3, quadratic: 0.01}}"
     with tempfile.TemporaryDirectory() as folder, data.served(
-        arguments.ballast_server, samples=SAMPLES, micro=MICRO,
-        pp=arguments.stages, colocated=False,
-    ) as address:
+        arguments.ballast_server, **sizes, dp=arguments.ranks, vision_dp=arguments.vision_ranks,
+        pp=arguments.stages, colocated=False, name="pipeline",
+        balance=cost + ", placement: split" if arguments.split else "",
+    ) as address, data.served(arguments.ballast_server, **sizes, name="whole") as whole:
         context = torch.multiprocessing.get_context("spawn")
         processes = [
             context.Process(
-                target=run, args=(rank, address, folder, arguments)
+                target=run, args=(rank, (address, whole), folder, arguments)
             )
-            for rank in range(1 + arguments.stages)
+            for rank in range(world_of(arguments))
         ]
         for process in processes:
             process.start()

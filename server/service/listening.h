@@ -1,0 +1,81 @@
+#ifndef BALLAST_SERVER_SERVICE_LISTENING_H_
+#define BALLAST_SERVER_SERVICE_LISTENING_H_
+
+#include <grpcpp/grpcpp.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/http/http_server.h"
+#include "server/monitor/balance_board.h"
+#include "server/monitor/server_state.h"
+#include "server/monitor/state_history.h"
+#include "server/security/server_security.h"
+#include "server/service/compared_servers.h"
+
+namespace ballast {
+
+// A gRPC server that listens, with health checking and reflection.
+struct CallServer {
+  std::unique_ptr<grpc::Server> server;
+  // In the order of serve.listen, with the ports that the system chose.
+  std::vector<std::string> addresses;
+};
+
+// Listens at every address of serve.listen for calls of `services`, which
+// `security` admits, within bounds on messages and calls. Sockets are for their
+// owner and group only; a socket file that a killed server left is replaced.
+// `services` are not owned and must outlive the server. Errors: as
+// RemoveStaleSocket and TryListen; UNAVAILABLE (gRPC does not listen, and does
+// not say why).
+absl::StatusOr<CallServer> StartCallServer(
+    const v1::Serve& serve, const ServerSecurity& security,
+    absl::Span<grpc::Service* const> services);
+
+// The sources of the page and the metrics, and the rules of who may see them.
+// Nothing is owned; all must outlive the server.
+struct PageSubjects {
+  const ServerSecurity* security = nullptr;
+  const ServerState* state = nullptr;
+  const BalanceBoard* balance = nullptr;
+  const StateHistory* history = nullptr;
+  ComparedServers* compared = nullptr;
+};
+
+// Serves the page and /metrics (pages.h) at serve.http, over TLS if there is
+// security.tls. Null without serve.http. Errors: as HttpServer::Start, naming
+// serve.http.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartPageServer(
+    const v1::Config& config, const PageSubjects& subjects);
+
+// Addresses that a server listens at: `unix:/path` or `host:port`.
+
+// Checks that a server with the settings `security` may listen at `address`
+// (CheckExposure). Also covers addresses that no configuration file was checked
+// for. Errors: INVALID_ARGUMENT, naming serve.listen.
+absl::Status CheckListen(absl::string_view address,
+                         const v1::Security& security);
+
+// Tries to listen at `address` and stops at once. OK if it works at any of the
+// host's addresses, which is all that gRPC needs; otherwise the system's error
+// for the first of them. May ask the name service. Errors: NOT_FOUND (no such
+// host, no directory for the socket), ALREADY_EXISTS (taken), the system's;
+// messages name serve.listen and the address.
+absl::Status TryListen(absl::string_view address);
+
+// Removes the socket file at `path` that a killed server left. OK if there is
+// none. Errors: ALREADY_EXISTS (a server answers there, or the file is no
+// socket), PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
+absl::Status RemoveStaleSocket(const std::string& path);
+
+// `address` with its port replaced by `port`, which the system chose.
+std::string WithPort(absl::string_view address, int port);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_LISTENING_H_

@@ -1,0 +1,108 @@
+"""Rows of preference pairs, for trainers such as TRL's DPOTrainer."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+from ..errors import FailedPrecondition
+from ._arrays import (
+    concatenate,
+    dummy_patches,
+    from_host,
+    full,
+    host_values,
+    require_images,
+    require_no_videos,
+    require_paired,
+    require_patches,
+    where,
+)
+from .padded import rows_of
+
+
+def rows(
+    batch: Mapping[str, Any],
+    *,
+    pad: int,
+    length: Optional[int] = None,
+    multiple: int = 1,
+) -> Dict[str, Any]:
+    """The chosen answers of a batch, then the rejected ones in the same order.
+
+        inputs = ballast.adapters.preferences.rows(batch, pad=tokenizer.pad_token_id)
+
+    Keys, as TRL's collators have them: `input_ids`, `attention_mask` and
+    `completion_mask` int64 [2P, S], the last one 1 where a token is learnt; of models
+    with patches in merge order (Qwen's) `pixel_values` and `image_grid_thw`, each image
+    twice, for the chosen rows and for the rejected ones: servers decode and ranks
+    receive it once. Also `position_ids` [3, 2P, S] or [2P, S].
+
+    Learnt are the texts of the assistant's turns behind the prompt, and their ends. TRL
+    counts all tokens behind the prompt, also those that a template writes between and
+    behind the answers.
+
+    A batch of which a sample is no pair is refused. The number of pairs differs between
+    ranks unless the configuration has `balance.equal_count: true`.
+
+    Args:
+        pad: the id that fills `input_ids`.
+        length, multiple: as of `padded.rows`.
+    """
+    import numpy
+
+    require_paired(batch)
+    require_no_videos(batch, "preferences.rows")
+    if batch.get("pair") is None or (host_values(batch, "pair") < 0).any():
+        raise FailedPrecondition(
+            "pair: found samples that are no preference pairs; preferences.rows takes pairs "
+            "alone: give every source `pairs: true`"
+        )
+    found = rows_of(batch, pad=pad, length=length, multiple=multiple)
+    if "labels" not in found:
+        raise FailedPrecondition(
+            "labels: found none; preferences.rows is for a rank with the first and the last "
+            "pipeline stage"
+        )
+    labels = found["labels"]
+    # A label is of the token behind it.
+    behind = _ones(labels[:, :-1] != -100, labels)
+    learnt = concatenate([full(labels, (labels.shape[0], 1), 0), behind], 1)
+    order = numpy.argsort(host_values(batch, "pair"), kind="stable").astype(numpy.int64)
+    index = from_host(order, labels)
+    inputs = {
+        "input_ids": found["input_ids"][index],
+        "attention_mask": _ones(found["attention_mask"], labels)[index],
+        "completion_mask": learnt[index],
+    }
+    positions = found.get("position_ids")
+    if positions is not None:
+        inputs["position_ids"] = (
+            positions[:, index] if len(positions.shape) == 3 else positions[index]
+        )
+    inputs.update(_images_twice(batch))
+    return inputs
+
+
+def _ones(condition: Any, like: Any) -> Any:
+    """1 where the condition holds, else 0, of the type of `like`."""
+    return where(condition, full(like, condition.shape, 1), 0)
+
+
+def _images_twice(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """The images of the rows: those of the chosen answers are the samples' in order, and so
+    are those of the rejected ones."""
+    require_images(batch, "preferences.rows")
+    require_patches(batch, "preferences.rows")
+    pixels: Any = batch.get("pixel_values")
+    if pixels is None:
+        return {}
+    grid: Any = batch["image_grid_thw"]
+    dummy = dummy_patches(batch)
+    if dummy:
+        pixels, grid = pixels[:-dummy], grid[:-1]
+    if grid.shape[0] == 0:
+        return {}
+    return {
+        "pixel_values": concatenate([pixels, pixels], 0),
+        "image_grid_thw": concatenate([grid, grid], 0),
+    }
