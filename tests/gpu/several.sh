@@ -179,7 +179,7 @@ part_table() {
   local size=(--shape qwen3_5_0_8b --steps 510 --warmup 10 --slow-steps 70
     --patch-cost 1 --patch-pair-cost 2.2e-4 --token-cost 3.6 --token-pair-cost 2.9e-4
     --batch 32 --workers 14 --samples 4096
-    --min-pixels 65536 --max-pixels 1605632 --max-tokens 2048)
+    --min-pixels 65536 --max-pixels 1605632)
   if [[ $(device) == cpu ]]; then
     size=(--small --steps 3 --warmup 1 --slow-steps 2 --batch 8 --workers 1 --samples 32
       --max-pixels 50176)
@@ -188,7 +188,7 @@ part_table() {
   python3 "$examples/train_vlm.py" --ballast-server "$wrapped/ballast-server" \
     --tokenizer "$bundle/python/chat.tokenizer.json" --world "$(gpus)" \
     --device "$(device)" "${size[@]}" --out "$out/table.json" \
-    --modes "bound,shards,exchange,sync,direct,split,off,slice"
+    --modes "bound,shards,exchange,sync,direct,split,apart,off,slice"
   local status=$?
   python3 "$examples/plot_training.py" "$out/table.json" "$out/table.svg" || status=1
   return $status

@@ -9,6 +9,7 @@ import types
 import unittest
 from unittest import mock
 
+from ballast import _structs
 from ballast.adapters import (
     bridge_iterators,
     bridge_qwen3_vl,
@@ -582,7 +583,8 @@ class StageTest(unittest.TestCase):
             bridge_vlm.Vlm(consumers.FakeLoader(), "qwen3_vl"), bridge_qwen3_vl.Qwen3VlStep(consumers.FakeLoader()),
             megatron_bridge.Mimo(consumers.FakeLoader()),
         )):  # fmt: skip
-            given._parts = [types.SimpleNamespace(info=types.SimpleNamespace(pp_rank=stage))]
+            info = types.SimpleNamespace(pp_rank=stage, module=_structs.MODULES["language"])
+            given._parts = [types.SimpleNamespace(info=info)]
             with self.subTest(stage=stage, adapter=type(adapter)):
                 if stage == 0:
                     with self.assertRaisesRegex(

@@ -42,11 +42,18 @@ class ProfilesTest(unittest.TestCase):
         )
 
     def test_every_model_type_is_known(self):
-        written = set()
+        written, of_audio = set(), set()
         for path in glob.glob(MODELS):
             with open(path, encoding="utf-8") as file:
-                written.update(re.findall(r'^checkpoints.*model_type: "(\w+)"', file.read(), re.M))
+                text = file.read()
+            names = re.findall(r'^checkpoints.*model_type: "(\w+)"', text, re.M)
+            (written if re.search("^(images|base)", text, re.M) else of_audio).update(names)
         self.assertGreater(len(written), 20)
+        self.assertIn("voxtral", of_audio)
+        for name in of_audio:
+            self.assertIsNone(_profiles.find_profile(config(name)), name)
+        with self.assertRaisesRegex(InvalidArgument, "voxtral takes audio alone"):
+            _profiles.read_profile("voxtral")
         for name in written:
             self.assertIsNotNone(_profiles.find_profile(config(name)), name)
         self.assertEqual(

@@ -46,7 +46,7 @@ CONFIG = """
       - {{name: docs, format: webdataset, path: "docs-*.tar"}}
     model: {{profile: {profile}, tokenizer: "{tokenizer}", chat_template: chatml,
             min_pixels: {min_pixels}, max_pixels: {max_pixels}}}
-    batch: {{global: {batch}, micro: {micro}, max_tokens: {max_tokens}}}
+    batch: {{global: {batch}, micro: {micro}, max_tokens: 16384}}
     topology:
       modules: {{vision: {{dp: {vision}}}, language: {{dp: {language}}}}}
       colocated: {colocated}
@@ -334,6 +334,8 @@ def train(rank, arguments, addresses, shards):
         else:
             found = with_data_loader(trainer, shards, mode)
         dist.barrier()
+        if trainer.cuda:
+            torch.cuda.empty_cache()  # The modes need buffers of other sizes.
         found["seconds"] = time.perf_counter() - began
         result["modes"][mode] = found
         if rank == 0:
@@ -372,7 +374,6 @@ def main():
     parser.add_argument("--workers", type=int, default=14, help="workers of each rank's DataLoader")
     parser.add_argument("--min-pixels", type=int, default=3136)
     parser.add_argument("--max-pixels", type=int, default=12845056)
-    parser.add_argument("--max-tokens", type=int, default=16384, help="of a sample")
     # Proportional to the number of parameters that a patch and a token are multiplied by.
     parser.add_argument("--patch-cost", type=float, default=1.0)
     parser.add_argument("--token-cost", type=float, default=0.11)

@@ -60,11 +60,11 @@ def read_profile(name: str) -> Profile:
                 "profile: found %s, wanted one of %s, or the path of a file that ends in %s"
                 % (name, ", ".join(sorted(messages)), _ENDING)
             )
-        return _profile_of(messages[name])
+        return _profile_with_images(messages[name], name)
     with open(name, encoding="utf-8") as file:
         text = file.read()
     try:
-        return _profile_of(_with_base(parse(text), messages))
+        return _profile_with_images(_with_base(parse(text), messages), name)
     except (ValueError, KeyError, StopIteration) as error:
         raise InvalidArgument(
             "profile: found %s with %r; wanted a file that ballast-server takes as "
@@ -119,6 +119,15 @@ def _with_base(own: _Message, messages: Dict[str, _Message]) -> _Message:
     base = dict(_with_base(messages[own["base"][0]], messages))
     base.pop("checkpoints", None)
     return {**base, **own}
+
+
+def _profile_with_images(message: _Message, name: str) -> Profile:
+    if "images" not in message:
+        raise InvalidArgument(
+            "profile: %s takes audio alone; wanted one with a section `images`. For audio use "
+            "adapters.huggingface_audio" % name
+        )
+    return _profile_of(message)
 
 
 def _profile_of(message: _Message) -> Profile:
