@@ -16,7 +16,7 @@
 #       nodes     two servers in two network namespaces            up to 150 s
 #       node      tests/benchmarks/node, decode host and device    up to 240 s
 #       training  a training step under FSDP2, by way of loading   up to 280 s
-#       table     500 iterations of each way of loading, in the form
+#       table     200 iterations of each way of loading, in the form
 #                 of Megatron-Bridge #4608's table                 up to 540 s
 #
 # Each part writes OUT/PART.json or OUT/PART.log and stops none of the others; one that
@@ -176,9 +176,9 @@ part_training() {
 }
 
 part_table() {
-  local size=(--shape qwen3_5_0_8b --steps 510 --warmup 10 --slow-steps 70
+  local size=(--shape qwen3_5_0_8b --steps 210 --warmup 10 --slow-steps 60
     --patch-cost 1 --patch-pair-cost 2.2e-4 --token-cost 3.6 --token-pair-cost 2.9e-4
-    --batch 32 --workers 14 --samples 4096
+    --batch 32 --workers 14 --samples 2048
     --min-pixels 65536 --max-pixels 1605632)
   if [[ $(device) == cpu ]]; then
     size=(--small --steps 3 --warmup 1 --slow-steps 2 --batch 8 --workers 1 --samples 32
