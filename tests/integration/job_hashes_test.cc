@@ -285,7 +285,8 @@ INSTANTIATE_TEST_SUITE_P(
             kQwen,
             "vision: {dp: 3}, language: {dp: 3}",
             "placement: split",
-            "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n",
+            "packing: {mode: scheduled, max_tokens_per_rank: 4096, "
+            "encoder_slack: 0}\n",
             {{"exchange", "3fd324ee4659b5e3 cccad5738ea6dd29 0aedaa0c89534aef"},
              {"direct", "3fd324ee4659b5e3 a0f00188d9f10ac3 0aedaa0c89534aef"}}},
         Job{"Phases",

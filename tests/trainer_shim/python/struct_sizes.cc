@@ -18,5 +18,5 @@ int main() {
   STRUCT(batch_info, pack_ms);
   STRUCT(tensor, shape);
   STRUCT(sample, reserved);
-  STRUCT(totals, videos);
+  STRUCT(totals, frames);
 }
