@@ -285,8 +285,7 @@ INSTANTIATE_TEST_SUITE_P(
             kQwen,
             "vision: {dp: 3}, language: {dp: 3}",
             "placement: split",
-            "packing: {mode: scheduled, max_tokens_per_rank: 4096, "
-            "encoder_slack: 0}\n",
+            "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n",
             {{"exchange", "3fd324ee4659b5e3 cccad5738ea6dd29 0aedaa0c89534aef"},
              {"direct", "3fd324ee4659b5e3 a0f00188d9f10ac3 0aedaa0c89534aef"}}},
         Job{"Phases",
@@ -303,7 +302,8 @@ INSTANTIATE_TEST_SUITE_P(
             kQwen,
             "vision: {dp: 2}, language: {dp: 2, cp: 1}",
             "",
-            "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n",
+            "packing: {mode: scheduled, max_tokens_per_rank: 4096, "
+            "encoder_slack: 0}\n",
             {{"exchange", "9ef0088dccfc094b 0cf66113070cd08f 6f57cd174b7ea240"},
              {"direct", "9ef0088dccfc094b 450eb55fa7bf28a9 6f57cd174b7ea240"}}},
         Job{"LptInWindows",
