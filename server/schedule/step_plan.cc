@@ -310,13 +310,11 @@ double EncoderSlack(const v1::Config& config) {
   const v1::Balance& balance = config.balance();
   if (config.packing().mode() != v1::Packing::MODE_SCHEDULED ||
       balance.algorithm() != v1::Balance::ALGORITHM_REFINED ||
-      balance.placement() == v1::Balance::PLACEMENT_SPLIT) {
+      balance.placement() == v1::Balance::PLACEMENT_SPLIT ||
+      config.topology().modules_size() < 2) {
     return 0;
   }
-  for (const auto& [name, module] : config.topology().modules()) {
-    if (name != "language") return config.packing().encoder_slack();
-  }
-  return 0;
+  return config.packing().encoder_slack();
 }
 
 uint32_t StepUnit(const v1::Config& config) {
