@@ -2,8 +2,11 @@
 #define BALLAST_TESTS_TRAINER_SHIM_HOST_ASSEMBLE_ALL_H_
 
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "proto/block/block_plan.h"
 #include "tests/fakes/formula_block.h"
@@ -66,6 +69,41 @@ inline std::vector<std::vector<absl::StatusOr<PackedBatch>>> AssembleAll(
   for (uint32_t rank = 0; rank < dp; ++rank) threads.emplace_back(run, rank);
   for (std::thread& thread : threads) thread.join();
   return results;
+}
+
+// Rank 1 of the schedule's module `at` owns no media in any micro-batch, and
+// adds a dummy.
+inline Change RankOneAddsADummy(int at) {
+  return [at](v1::StepSchedule* schedule) {
+    for (auto& columns : *schedule->mutable_micro_batches()) {
+      columns.mutable_modules(at)->add_dummy_rank(1);
+    }
+  };
+}
+
+// Expects that batches, and each sample of them, are the same to the byte in
+// every delivery in which samples move, and that some do.
+inline void ExpectSameInEveryDelivery(SyntheticJob job, v1::Module module,
+                                      PixelType type, const Change& change) {
+  std::vector<std::vector<std::string>> digests;
+  uint64_t moved = 0;
+  for (const v1::Delivery delivery :
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
+    job.delivery = delivery;
+    std::vector<std::string>& all = digests.emplace_back();
+    for (const auto& batches : AssembleAll(job, module, type, {}, change)) {
+      for (const auto& batch : batches) {
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        all.push_back(ComputeDigest(*batch));
+        const auto samples = SampleDigests(*batch);
+        all.insert(all.end(), samples.begin(), samples.end());
+        if (delivery == v1::DELIVERY_EXCHANGE) moved += batch->bytes_moved;
+      }
+    }
+  }
+  EXPECT_EQ(digests[0], digests[1]);
+  EXPECT_EQ(digests[0], digests[2]);
+  EXPECT_GT(moved, 0);
 }
 
 }  // namespace ballast

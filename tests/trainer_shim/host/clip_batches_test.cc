@@ -22,34 +22,11 @@ SyntheticJob JobOf(v1::Delivery delivery, uint32_t width) {
   return job;
 }
 
-void RankOneAddsADummy(v1::StepSchedule* schedule) {
-  for (auto& columns : *schedule->mutable_micro_batches()) {
-    columns.mutable_modules(1)->add_dummy_rank(1);
-  }
-}
-
 TEST(ClipBatchesTest, DeliveriesAreByteIdentical) {
   for (const uint32_t width : {10, 64}) {
-    std::vector<std::vector<std::string>> digests;
-    uint64_t moved = 0;
-    for (const v1::Delivery delivery :
-         {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
-      std::vector<std::string>& all = digests.emplace_back();
-      for (const auto& batches :
-           AssembleAll(JobOf(delivery, width), v1::MODULE_AUDIO,
-                       PixelType::kFloat32, {}, RankOneAddsADummy)) {
-        for (const auto& batch : batches) {
-          ASSERT_TRUE(batch.ok()) << batch.status();
-          all.push_back(ComputeDigest(*batch));
-          const auto samples = SampleDigests(*batch);
-          all.insert(all.end(), samples.begin(), samples.end());
-          if (delivery == v1::DELIVERY_EXCHANGE) moved += batch->bytes_moved;
-        }
-      }
-    }
-    EXPECT_EQ(digests[0], digests[1]);
-    EXPECT_EQ(digests[0], digests[2]);
-    EXPECT_GT(moved, 0);
+    ExpectSameInEveryDelivery(JobOf(v1::DELIVERY_EXCHANGE, width),
+                              v1::MODULE_AUDIO, PixelType::kFloat32,
+                              RankOneAddsADummy(1));
   }
 }
 
@@ -59,7 +36,7 @@ TEST(ClipBatchesTest, FeaturesLieWhereTheFormulaSays) {
     const v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
     uint64_t clips_seen = 0;
     const auto ranks = AssembleAll(job, v1::MODULE_AUDIO, PixelType::kFloat32,
-                                   {}, RankOneAddsADummy);
+                                   {}, RankOneAddsADummy(1));
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       for (const auto& batch : ranks[rank]) {
         ASSERT_TRUE(batch.ok()) << batch.status();

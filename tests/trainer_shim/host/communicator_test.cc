@@ -201,17 +201,24 @@ TEST(GlooCommunicatorTest, AbortEndsAWaitingExchangeAndIsFinal) {
   EXPECT_THAT(answers[1].message(), HasSubstr("rank 0 left"));
 }
 
+// What rank 0 sends and rank 1 expects, which differ, and what is said of it.
+struct WrongSlices {
+  std::vector<SendSlice> sends;
+  std::vector<ReceiveSlice> receives;
+  const char* message;
+
+  absl::Status Exchange(Communicator& end) const {
+    return end.rank() == 0 ? end.AllToAllV(sends, {}, nullptr)
+                           : end.AllToAllV({}, receives, nullptr);
+  }
+};
+
 TEST(GlooCommunicatorTest, SlicesThatDoNotMatchFailBothRanks) {
-  struct Case {
-    std::vector<SendSlice> sends;        // of rank 0
-    std::vector<ReceiveSlice> receives;  // of rank 1
-    const char* message;
-  };
   std::vector<uint8_t> bytes(8);
   const auto out = absl::MakeConstSpan(bytes);
   std::vector<uint8_t> room(8);
   const auto in = absl::MakeSpan(room);
-  const Case cases[] = {
+  const WrongSlices cases[] = {
       {{{1, out}}, {}, "rank 0 sends 8 bytes in 1 slices to rank 1, which"},
       {{}, {{0, in}}, "which expects 8 bytes in 1 slices"},
       {{{1, out}}, {{0, in.subspan(1)}}, "which expects 7 bytes"},
@@ -222,12 +229,10 @@ TEST(GlooCommunicatorTest, SlicesThatDoNotMatchFailBothRanks) {
        {{0, in.first(5)}, {0, in.subspan(5)}},
        "8 bytes in 2 slices of other lengths"},
   };
-  for (const Case& c : cases) {
+  for (const WrongSlices& c : cases) {
     room.assign(8, 0xEE);
-    const auto answers = GlooRanks(2, [&](Communicator& end) {
-      return end.rank() == 0 ? end.AllToAllV(c.sends, {}, nullptr)
-                             : end.AllToAllV({}, c.receives, nullptr);
-    });
+    const auto answers =
+        GlooRanks(2, [&](Communicator& end) { return c.Exchange(end); });
     int named = 0;
     for (const absl::Status& status : answers) {
       // The rank that finds it out second may find the connection closed.
@@ -369,16 +374,11 @@ TEST(InProcessCommunicatorTest, AbortEndsWaitingRanksAndIsFinal) {
 }
 
 TEST(InProcessCommunicatorTest, SlicesThatDoNotMatchFailEveryRank) {
-  struct Case {
-    std::vector<SendSlice> sends;        // of rank 0
-    std::vector<ReceiveSlice> receives;  // of rank 1
-    const char* message;
-  };
   std::vector<uint8_t> bytes(8);
   const auto out = absl::MakeConstSpan(bytes);
   std::vector<uint8_t> room(8);
   const auto in = absl::MakeSpan(room);
-  const Case cases[] = {
+  const WrongSlices cases[] = {
       {{{1, out}}, {}, "rank 0 sends 8 bytes to rank 1, which expects none"},
       {{}, {{0, in}}, "rank 0 sends 0 bytes to rank 1, which expects 8"},
       {{{1, out}}, {{0, in.subspan(1)}}, "which expects 7"},
@@ -386,11 +386,9 @@ TEST(InProcessCommunicatorTest, SlicesThatDoNotMatchFailEveryRank) {
       {{{9, out}}, {}, "rank 0 sends to rank 9"},
       {{}, {{9, in}}, "rank 1 receives from rank 9"},
   };
-  for (const Case& c : cases) {
-    const auto answers = InProcessRanks(2, [&](Communicator& end) {
-      return end.rank() == 0 ? end.AllToAllV(c.sends, {}, nullptr)
-                             : end.AllToAllV({}, c.receives, nullptr);
-    });
+  for (const WrongSlices& c : cases) {
+    const auto answers =
+        InProcessRanks(2, [&](Communicator& end) { return c.Exchange(end); });
     for (const absl::Status& status : answers) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(status.message(), HasSubstr(c.message));

@@ -28,34 +28,10 @@ SyntheticJob JobOf(v1::Delivery delivery, uint32_t dp = 3) {
   return job;
 }
 
-void RankOneAddsADummy(v1::StepSchedule* schedule) {
-  for (auto& columns : *schedule->mutable_micro_batches()) {
-    columns.mutable_modules(0)->add_dummy_rank(1);
-  }
-}
-
 TEST(VideoBatchesTest, DeliveriesAreByteIdentical) {
   for (const PixelType type : {PixelType::kFloat32, PixelType::kBfloat16}) {
-    std::vector<std::vector<std::string>> digests;
-    uint64_t moved = 0;
-    for (const v1::Delivery delivery :
-         {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
-      std::vector<std::string>& all = digests.emplace_back();
-      for (const auto& batches :
-           AssembleAll(JobOf(delivery, 4), v1::MODULE_VISION, type, {},
-                       RankOneAddsADummy)) {
-        for (const auto& batch : batches) {
-          ASSERT_TRUE(batch.ok()) << batch.status();
-          all.push_back(ComputeDigest(*batch));
-          const auto samples = SampleDigests(*batch);
-          all.insert(all.end(), samples.begin(), samples.end());
-          if (delivery == v1::DELIVERY_EXCHANGE) moved += batch->bytes_moved;
-        }
-      }
-    }
-    EXPECT_EQ(digests[0], digests[1]);
-    EXPECT_EQ(digests[0], digests[2]);
-    EXPECT_GT(moved, 0);
+    ExpectSameInEveryDelivery(JobOf(v1::DELIVERY_EXCHANGE, 4),
+                              v1::MODULE_VISION, type, RankOneAddsADummy(0));
   }
 }
 
@@ -87,7 +63,7 @@ TEST(VideoBatchesTest, PixelsLieWhereTheFormulaSays) {
   constexpr uint64_t kRow = 3 * kTemporal * kPatch * kPatch;
   uint64_t videos_seen = 0, odd_seen = 0, mixed_seen = 0;
   const auto ranks = AssembleAll(job, v1::MODULE_VISION, PixelType::kFloat32,
-                                 {}, RankOneAddsADummy);
+                                 {}, RankOneAddsADummy(0));
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const auto& batch : ranks[rank]) {
       ASSERT_TRUE(batch.ok()) << batch.status();
