@@ -24,7 +24,7 @@ constexpr absl::string_view kMode =
 #endif
 
 constexpr absl::string_view kSanitizer =
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(BALLAST_ASAN)
     ", with AddressSanitizer";
 #elif defined(BALLAST_TSAN)
     ", with ThreadSanitizer";

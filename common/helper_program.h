@@ -14,11 +14,8 @@
 namespace ballast {
 
 // Whether this program is built with AddressSanitizer or ThreadSanitizer.
-#if defined(__SANITIZE_ADDRESS__) || defined(BALLAST_TSAN)
+#if defined(BALLAST_ASAN) || defined(BALLAST_TSAN)
 inline constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool kSanitized =
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else
 inline constexpr bool kSanitized = false;
 #endif

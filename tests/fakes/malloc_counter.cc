@@ -7,16 +7,9 @@
 #include <cstddef>
 #include <cstdlib>
 
-// BALLAST_TSAN is ours: .bazelrc undefines the compiler's own macro.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    defined(BALLAST_TSAN)
+#if defined(BALLAST_ASAN) || defined(BALLAST_TSAN)
 #define BALLAST_COUNT_MALLOC 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define BALLAST_COUNT_MALLOC 0
-#endif
-#endif
-#ifndef BALLAST_COUNT_MALLOC
+#else
 #define BALLAST_COUNT_MALLOC 1
 #endif
 

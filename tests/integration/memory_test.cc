@@ -143,7 +143,7 @@ TEST_P(MemoryTest, StaysWithinTheBoundAndServesTheOthers) {
   }
   for (const auto& block : kept) EXPECT_TRUE(block->intact());
   RecordProperty("peak_mib", static_cast<int>(server.PeakMib()));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(BALLAST_TSAN)
+#if !defined(BALLAST_ASAN) && !defined(BALLAST_TSAN)
   EXPECT_GT(server.PeakMib(), kMemoryMib / 2);
   EXPECT_LE(server.PeakMib(), kMemoryMib * 12 / 10);
 #endif
