@@ -138,10 +138,14 @@ class CookedScan final : public RawRecordSink {
         scanner_.AddFiltered();
         continue;
       }
+      // A fault of the data is listed with its place; what ends a scan is not.
+      const std::string name = records[i].record.name;
       const absl::Status added =
           answers[i].ok()
               ? AddCooked(std::move(records[i]), **std::move(answers[i]))
-              : WithKind(answers[i].status());
+          : IsDataFault(answers[i].status())
+              ? OfKind(answers[i].status(), kByRecipe)
+              : Annotate(answers[i].status(), name);
       BALLAST_RETURN_IF_ERROR(scanner_.Listed(offset, key, added));
     }
     return absl::OkStatus();

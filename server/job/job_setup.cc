@@ -106,16 +106,6 @@ absl::StatusOr<std::shared_ptr<const ImageRecipe>> OpenModelRecipe(
         "balance.placement: found split beside an image_plan of model.recipe, "
         "whose tokens need not be its merged patches; wanted paired");
   }
-  // Steps of their own sizes are found by the tokens of every sample, before
-  // any epoch is known for which images are drawn.
-  if ((*recipe)->draws() &&
-      (!config->order().plan().empty() || config->batch().tokens() > 0 ||
-       config->batch().packs() > 0)) {
-    return absl::InvalidArgumentError(
-        "model.recipe: found an image_plan that takes rng beside order.plan, "
-        "batch.tokens or batch.packs, which count tokens before an epoch is "
-        "known; wanted steps of batch.global, or image_plan(facts)");
-  }
   if ((*recipe)->draws() &&
       config->batch().on_too_long() == v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
     return absl::InvalidArgumentError(

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
+#include "proto/block/block_layout.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/config/topology.h"
 #include "server/plan/plan_export.h"
 
@@ -42,6 +44,8 @@ struct Sample {
   uint32_t source = 0;
   uint64_t ordinal = 0;
   uint32_t tokens = 0;
+  uint32_t first_tokens = 0;  // of a pair's first sequence
+  uint64_t epoch = 0;
 };
 
 // Takes samples in order and writes packs.
@@ -55,7 +59,10 @@ class Packer {
         writer_(*writer) {}
 
   absl::Status Add(const Sample& sample, const v1::StepSchedule& schedule) {
-    const uint64_t length = AlignUp(sample.tokens, align_);
+    uint64_t length = 0;
+    ForEachSequence(sample.tokens, sample.first_tokens, [&](uint32_t tokens) {
+      length += AlignUp(tokens, align_);
+    });
     if (length > options_.tokens) {
       return absl::InvalidArgumentError(
           absl::StrCat("sample ", schedule.sources(sample.source), ":",
@@ -103,6 +110,7 @@ class Packer {
         row.pack = p;
         row.source = sample.source;
         row.sample = sample.ordinal;
+        row.epoch = sample.epoch;
         BALLAST_RETURN_IF_ERROR(writer_.Add(row));
         ++figures_.samples;
         figures_.tokens += sample.tokens;
@@ -168,9 +176,10 @@ absl::StatusOr<PackFigures> WritePacks(const v1::Config& config,
     std::vector<std::pair<uint64_t, Sample>> samples;  // by position
     for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
       for (int i = 0; i < columns.position_size(); ++i) {
-        samples.push_back(
-            {columns.position(i),
-             {columns.source(i), columns.ordinal(i), columns.tokens(i)}});
+        samples.push_back({columns.position(i),
+                           {columns.source(i), columns.ordinal(i),
+                            columns.tokens(i), FirstTokens(columns, i),
+                            scheduler.OrderedAt(columns.position(i)).epoch}});
       }
     }
     std::sort(samples.begin(), samples.end(),

@@ -46,6 +46,7 @@ absl::Status PlanRowWriter::Add(const Row& row) {
   columns_.sample.push_back(static_cast<int64_t>(row.sample));
   // Where an epoch ends, or a small source has a large weight.
   columns_.repeat.push_back(times_[{row.source, row.sample}]++);
+  columns_.epoch.push_back(static_cast<int64_t>(row.epoch));
   ++rows_;
   return columns_.size() < kGroupRows ? absl::OkStatus() : Flush();
 }
@@ -59,6 +60,7 @@ absl::Status PlanRowWriter::Flush() {
   columns_.source.clear();
   columns_.sample.clear();
   columns_.repeat.clear();
+  columns_.epoch.clear();
   return absl::OkStatus();
 }
 
@@ -76,8 +78,9 @@ absl::Status PlanRowWriter::Finish() {
 
 namespace {
 
-// Adds the rows of a step, in order of position.
-absl::Status AddStep(const v1::StepSchedule& schedule, bool with_packs,
+// Adds the rows of a step of `scheduler`, in order of position.
+absl::Status AddStep(const v1::StepSchedule& schedule,
+                     const Scheduler& scheduler, bool with_packs,
                      uint32_t micro, uint32_t grid, PlanRowWriter* writer) {
   std::vector<std::pair<uint64_t, PlanRowWriter::Row>> rows;
   for (int m = 0; m < schedule.micro_batches_size(); ++m) {
@@ -89,6 +92,7 @@ absl::Status AddStep(const v1::StepSchedule& schedule, bool with_packs,
       row.step = schedule.step();
       row.source = columns.source(i);
       row.sample = columns.ordinal(i);
+      row.epoch = scheduler.OrderedAt(columns.position(i)).epoch;
       if (with_packs) {
         row.micro_batch = m;
         row.pack = int64_t{m} * grid + language->owner(i);
@@ -119,8 +123,9 @@ absl::StatusOr<uint64_t> ExportPlan(const v1::Config& config,
   for (uint64_t step = first; step <= last; ++step) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                              scheduler.Schedule(step));
-    BALLAST_RETURN_IF_ERROR(AddStep(
-        schedule, with_packs, config.batch().micro(), grid, writer.get()));
+    BALLAST_RETURN_IF_ERROR(AddStep(schedule, scheduler, with_packs,
+                                    config.batch().micro(), grid,
+                                    writer.get()));
   }
   BALLAST_RETURN_IF_ERROR(writer->Finish());
   return writer->rows();

@@ -31,6 +31,7 @@ class PlanRowWriter {
     int64_t pack = -1;
     uint32_t source = 0;  // in config.sources
     uint64_t sample = 0;
+    uint64_t epoch = 0;
   };
 
   // Errors: as PlanTableWriter::Create.

@@ -13,6 +13,7 @@
 #include <optional>
 #include <system_error>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -312,7 +313,7 @@ class PlanFile final : public PlanRows {
   }
 
   static uint64_t Checksum(const std::vector<PlanRow>& rows) {
-    static_assert(sizeof(PlanRow) == 16);
+    static_assert(std::has_unique_object_representations_v<PlanRow>);
     return XXH3_64bits(rows.data(), rows.size() * sizeof(PlanRow));
   }
 
@@ -348,6 +349,10 @@ class PlanFile final : public PlanRows {
           hashed.insert(hashed.end(), {static_cast<uint64_t>(columns.step[i]),
                                        numbers[columns.source[i]],
                                        rows[i].ordinal, rows[i].pack});
+          // Plans without epochs have the digests that they had before.
+          if (rows[i].epoch != 0) {
+            hashed.insert(hashed.end(), {UINT64_MAX, rows[i].epoch});
+          }
           ++counts[rows[i].source];
         }
         XXH3_128bits_update(state, hashed.data(),
@@ -429,6 +434,14 @@ class PlanFile final : public PlanRows {
                          "; wanted a number from 0, or -1: none"));
       }
       if (pack >= 0) row.pack = static_cast<uint32_t>(pack);
+      if (!columns.epoch.empty()) {
+        if (columns.epoch[i] < 0) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("row ", first + i, ": epoch is ", columns.epoch[i],
+                           "; wanted a number from 0"));
+        }
+        row.epoch = static_cast<uint64_t>(columns.epoch[i]);
+      }
       if (!columns.key.empty()) {
         const auto table = keys_.find(row.source);
         if (table == keys_.end()) {

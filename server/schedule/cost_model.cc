@@ -186,6 +186,15 @@ uint64_t PaddedTokens(const SampleSize& size, uint32_t align) {
   return padded;
 }
 
+uint64_t PaddedSquares(const SampleSize& size, uint32_t align) {
+  uint64_t squares = 0;
+  ForEachSequence(size.tokens, size.first_tokens, [&](uint32_t tokens) {
+    const uint64_t padded = AlignUp(tokens, align);
+    squares += padded * padded;
+  });
+  return squares;
+}
+
 bool HasMedia(const SampleSize& size, Media media) {
   switch (media) {
     case Media::kText:

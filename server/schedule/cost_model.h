@@ -62,6 +62,9 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
 // The sample's tokens with each sequence padded to a multiple of `align`.
 uint64_t PaddedTokens(const SampleSize& size, uint32_t align);
 
+// The sum over sequences of their squared padded lengths.
+uint64_t PaddedSquares(const SampleSize& size, uint32_t align);
+
 // Whether the sample has something for a module that takes `media`.
 bool HasMedia(const SampleSize& size, Media media);
 

@@ -52,12 +52,11 @@ struct Lengths {
     return absl::OkStatus();
   }
 
-  // What a recipe's plans depend on. It draws nothing (OpenModelRecipe), so its
-  // plans are the same in every epoch.
+  // What a recipe's plans depend on.
   SampleImages Images(const SampleOrder::Sample& sample,
                       absl::Span<const TileShape> sides) const {
     return GetSampleImages(config, sources[sample.source], sample.ordinal,
-                           /*epoch=*/0, sides);
+                           sample.epoch, sides);
   }
 
   // Has the recipe plan the images of these samples at once.

@@ -399,11 +399,16 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
                              shape.grid * packs.micro_batch_multiple};
   const bool as_reference =
       shape.balance.algorithm() == v1::Balance::ALGORITHM_LPT;
-  BALLAST_ASSIGN_OR_RETURN(Groups filled, as_reference
-                                              ? PackInOrder(lengths, limits)
-                                              : PackBalanced(lengths, limits));
+  std::vector<uint64_t> squares;
+  squares.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    squares.push_back(PaddedSquares(sample.size, packs.align));
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      Groups filled, as_reference ? PackInOrder(lengths, limits)
+                                  : PackBalanced(lengths, squares, limits));
   if (!as_reference && packs.encoder_slack > 0) {
-    EvenEncoders(lengths, EncoderLoads(samples, shape), limits,
+    EvenEncoders(lengths, squares, EncoderLoads(samples, shape), limits,
                  packs.encoder_slack, &filled);
   }
   return OwnPacks(samples, shape, std::move(filled),

@@ -33,34 +33,34 @@ absl::Status CheckLengths(const std::vector<uint32_t>& lengths,
   return absl::OkStatus();
 }
 
-uint64_t Square(uint64_t n) { return n * n; }
-
-uint64_t Cost(const std::vector<uint32_t>& lengths,
+uint64_t Cost(const std::vector<uint64_t>& squares,
               const std::vector<uint32_t>& pack) {
   uint64_t cost = 0;
-  for (const uint32_t i : pack) cost += Square(lengths[i]);
+  for (const uint32_t i : pack) cost += squares[i];
   return cost;
 }
 
 // Sorts by descending cost, so that packs that run at the same time have
 // similar costs.
-void SortByCost(const std::vector<uint32_t>& lengths, Groups* packs) {
+void SortByCost(const std::vector<uint64_t>& squares, Groups* packs) {
   for (std::vector<uint32_t>& pack : *packs)
     std::sort(pack.begin(), pack.end());
   std::stable_sort(packs->begin(), packs->end(),
                    [&](const auto& a, const auto& b) {
-                     return Cost(lengths, a) > Cost(lengths, b);
+                     return Cost(squares, a) > Cost(squares, b);
                    });
 }
 
 // Puts each sample, longest first, into the cheapest pack that has room.
 // Returns no packs if some sample fits nowhere.
-Groups FillByCost(const std::vector<uint32_t>& lengths, size_t packs,
+Groups FillByCost(const std::vector<uint32_t>& lengths,
+                  const std::vector<uint64_t>& squares, size_t packs,
                   uint64_t capacity) {
   std::vector<uint32_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return lengths[a] > lengths[b];
+    return std::make_pair(lengths[a], squares[a]) >
+           std::make_pair(lengths[b], squares[b]);
   });
   // (cost, members, pack); members keep packs from staying empty.
   std::set<std::tuple<uint64_t, size_t, uint32_t>> by_cost;
@@ -75,7 +75,7 @@ Groups FillByCost(const std::vector<uint32_t>& lengths, size_t packs,
     if (found == by_cost.end()) return {};
     const auto [cost, members, pack] = *found;
     by_cost.erase(found);
-    by_cost.emplace(cost + Square(lengths[i]), members + 1, pack);
+    by_cost.emplace(cost + squares[i], members + 1, pack);
     tokens[pack] += lengths[i];
     filled[pack].push_back(i);
   }
@@ -87,9 +87,11 @@ Groups FillByCost(const std::vector<uint32_t>& lengths, size_t packs,
 class PackSet {
  public:
   PackSet(const std::vector<uint32_t>& lengths,
+          const std::vector<uint64_t>& squares,
           const std::vector<int64_t>& loads, uint64_t capacity, double slack,
           absl::Span<std::vector<uint32_t>> packs)
       : lengths_(lengths),
+        squares_(squares),
         loads_(loads),
         capacity_(capacity),
         packs_(packs),
@@ -135,13 +137,13 @@ class PackSet {
 
   void Add(uint32_t i, Sums* sums) const {
     sums->tokens += lengths_[i];
-    sums->squares += Square(lengths_[i]);
+    sums->squares += squares_[i];
     sums->load += loads_[i];
   }
 
   void Remove(uint32_t i, Sums* sums) const {
     sums->tokens -= lengths_[i];
-    sums->squares -= Square(lengths_[i]);
+    sums->squares -= squares_[i];
     sums->load -= loads_[i];
   }
 
@@ -219,6 +221,7 @@ class PackSet {
   }
 
   const std::vector<uint32_t>& lengths_;
+  const std::vector<uint64_t>& squares_;
   const std::vector<int64_t>& loads_;
   const uint64_t capacity_;
   const absl::Span<std::vector<uint32_t>> packs_;  // members by ascending load
@@ -230,25 +233,26 @@ class PackSet {
 }  // namespace
 
 void EvenEncoders(const std::vector<uint32_t>& lengths,
+                  const std::vector<uint64_t>& squares,
                   const std::vector<int64_t>& loads, const PackLimits& limits,
                   double slack, Groups* packs) {
   for (size_t first = 0; first < packs->size(); first += limits.multiple) {
     const size_t count =
         std::min<size_t>(limits.multiple, packs->size() - first);
-    PackSet(lengths, loads, limits.capacity, slack,
+    PackSet(lengths, squares, loads, limits.capacity, slack,
             absl::MakeSpan(*packs).subspan(first, count))
         .Even();
   }
 }
 
-uint64_t PackedTime(const std::vector<uint32_t>& lengths, const Groups& packs,
+uint64_t PackedTime(const std::vector<uint64_t>& squares, const Groups& packs,
                     uint32_t together) {
   uint64_t time = 0;
   for (size_t first = 0; first < packs.size(); first += together) {
     uint64_t largest = 0;
     const size_t end = std::min(packs.size(), first + together);
     for (size_t p = first; p < end; ++p) {
-      largest = std::max(largest, Cost(lengths, packs[p]));
+      largest = std::max(largest, Cost(squares, packs[p]));
     }
     time += largest;
   }
@@ -290,17 +294,19 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
 }
 
 absl::StatusOr<Groups> PackBalanced(const std::vector<uint32_t>& lengths,
+                                    const std::vector<uint64_t>& squares,
                                     const PackLimits& limits) {
   BALLAST_ASSIGN_OR_RETURN(const Groups in_order, PackInOrder(lengths, limits));
   // The reference's packs, sorted by cost: never slower, since sorting
   // minimises the sum of each set's largest.
   Groups best = in_order;
-  SortByCost(lengths, &best);
-  Groups filled = FillByCost(lengths, in_order.size(), limits.capacity);
+  SortByCost(squares, &best);
+  Groups filled =
+      FillByCost(lengths, squares, in_order.size(), limits.capacity);
   if (filled.empty()) return best;
-  SortByCost(lengths, &filled);
-  if (PackedTime(lengths, filled, limits.multiple) <
-      PackedTime(lengths, best, limits.multiple)) {
+  SortByCost(squares, &filled);
+  if (PackedTime(squares, filled, limits.multiple) <
+      PackedTime(squares, best, limits.multiple)) {
     best = std::move(filled);
   }
   return best;

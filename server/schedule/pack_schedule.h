@@ -32,26 +32,30 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
                                    const PackLimits& limits);
 
 // Makes as many packs as PackInOrder, under the same limits, but fills them so
-// that their sums of squared lengths (the cost of attention) are even, and
-// orders them so that each `multiple` consecutive packs, which run at the same
-// time, have similar costs. PackedTime is never above the one of PackInOrder.
-// Members of a pack are in ascending order. Errors: as PackInOrder.
+// that their sums of `squares` (the cost of attention) are even, and orders
+// them so that each `multiple` consecutive packs, which run at the same time,
+// have similar costs. `squares`: of each sample the squared length, or their
+// sum over the sequences of a pair. PackedTime is never above the one of
+// PackInOrder. Members of a pack are in ascending order. Errors: as
+// PackInOrder.
 absl::StatusOr<Groups> PackBalanced(const std::vector<uint32_t>& lengths,
+                                    const std::vector<uint64_t>& squares,
                                     const PackLimits& limits);
 
 // Moves samples between packs that run together, so that the largest load of an
 // encoder in each such set falls: the `multiple` packs from each multiple of it
 // on. `loads`: what each sample costs the encoders, in fixed point, not
-// negative. Limits hold, no pack becomes empty, and the largest sum of squared
-// lengths of a set grows by at most `slack` of itself. Members of a pack stay
+// negative. Limits hold, no pack becomes empty, and the largest sum of
+// `squares` of a set grows by at most `slack` of itself. Members of a pack stay
 // in ascending order. Takes O(packs · members · log(members)).
 void EvenEncoders(const std::vector<uint32_t>& lengths,
+                  const std::vector<uint64_t>& squares,
                   const std::vector<int64_t>& loads, const PackLimits& limits,
                   double slack, Groups* packs);
 
 // The time of a step in units of squared tokens: the sum, over each `together`
-// consecutive packs, of the largest pack's sum of squared lengths.
-uint64_t PackedTime(const std::vector<uint32_t>& lengths, const Groups& packs,
+// consecutive packs, of the largest pack's sum of `squares`.
+uint64_t PackedTime(const std::vector<uint64_t>& squares, const Groups& packs,
                     uint32_t together);
 
 }  // namespace ballast

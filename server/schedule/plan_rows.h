@@ -17,6 +17,7 @@ struct PlanRow {
   uint64_t ordinal = 0;  // in the source's index
   uint32_t source = 0;   // in config.sources
   uint32_t pack = kNoPack;
+  uint64_t epoch = 0;  // by which a recipe draws
 
   friend bool operator==(const PlanRow&, const PlanRow&) = default;
 };

@@ -42,9 +42,7 @@ class PlanStarts final : public StepStarts {
   const PlanData plan_;
 };
 
-// Checks the packs of a step, whose first row is `first_row`. A recipe of the
-// model draws nothing (OpenModelRecipe), so its plans are the same in every
-// epoch.
+// Checks the packs of a step, whose first row is `first_row`.
 absl::Status CheckPacks(const v1::Config& config,
                         const std::vector<PlanRow>& rows, uint64_t first_row,
                         uint64_t step, const PackShape& packs,
@@ -74,10 +72,11 @@ absl::Status CheckPacks(const v1::Config& config,
           const IndexedSample indexed,
           indexes[rows[i].source]->sample(rows[i].ordinal));
       const std::vector<TileShape> sides = GetSides(indexed.images);
-      return MeasureSample(indexed,
-                           GetSampleImages(config, rows[i].source,
-                                           rows[i].ordinal, /*epoch=*/0, sides),
-                           images);
+      return MeasureSample(
+          indexed,
+          GetSampleImages(config, rows[i].source, rows[i].ordinal,
+                          rows[i].epoch, sides),
+          images);
     }();
     if (!size.ok()) {
       return Annotate(size.status(),

@@ -210,7 +210,7 @@ absl::StatusOr<ConfiguredScheduler::Ordered> ConfiguredScheduler::SamplesAt(
     BALLAST_ASSIGN_OR_RETURN(const std::vector<PlanRow> rows,
                              plan_.rows->Read(first, end - first));
     for (const PlanRow& row : rows) {
-      ordered.samples.push_back({row.source, row.ordinal, 0});
+      ordered.samples.push_back({row.source, row.ordinal, row.epoch});
       if (row.pack != PlanRow::kNoPack) ordered.packs.push_back(row.pack);
     }
     return ordered;

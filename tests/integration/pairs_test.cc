@@ -1,4 +1,4 @@
-// Preference pairs from JSON lines to the batches of every rank. The oracle are
+// Preference pairs from files to the batches of every rank. The oracle are
 // ordinary samples: each of a pair's two sequences is the sample of the same
 // conversation, to the number, in all delivery modes, packed and padded.
 
@@ -7,16 +7,25 @@
 #include <fstream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/python_helper.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/energon/energon_tar.h"
+#include "server/job/job_setup.h"
+#include "server/plan/pack_plan.h"
 #include "tests/fakes/plain_picture.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/server/corpus/corpus_testing.h"
 #include "trainer_shim/host/packed_batch.h"
 
 namespace ballast {
@@ -34,12 +43,15 @@ class PairsTest : public ::testing::Test {
     std::ofstream pairs(folder_ + "/pairs.jsonl");
     std::ofstream chats(folder_ + "/chats.jsonl");
     std::ofstream others(folder_ + "/others.jsonl");
+    std::ofstream own(folder_ + "/own.jsonl");
+    std::vector<std::pair<std::string, std::string>> members;
     for (int i = 0; i < kPairs; ++i) {
       const std::string image = absl::StrCat(i, ".png");
-      std::ofstream(folder_ + "/" + image, std::ios::binary)
-          << PlainPicture::Grained(60 + 28 * (i % 5), 60 + 28 * (i % 3),
-                                   {90, 90, 200}, {9, 80, 120}, 7, i)
-                 .Encode(FileFormat::kPng, 0);
+      const std::string png =
+          PlainPicture::Grained(60 + 28 * (i % 5), 60 + 28 * (i % 3),
+                                {90, 90, 200}, {9, 80, 120}, 7, i)
+              .Encode(FileFormat::kPng, 0);
+      WriteFile(folder_ + "/" + image, png);
       const bool has_image = i % 3 != 0;
       const std::string images =
           has_image ? absl::StrCat(R"(, "images": [")", image, R"("])") : "";
@@ -55,9 +67,14 @@ class PairsTest : public ::testing::Test {
       };
       const std::string chosen = answer(std::string(1 + 5 * i % 31, 'y'));
       const std::string rejected = answer(std::string(1 + 11 * i % 29, 'n'));
-      pairs << R"({"prompt": [)" << ask << "}, " << then << R"(], "chosen": [)"
-            << chosen << R"(], "rejected": [)" << rejected << "]" << images
-            << "}\n";
+      const std::string pair =
+          absl::StrCat(R"({"prompt": [)", ask, "}, ", then, R"(], "chosen": [)",
+                       chosen, R"(], "rejected": [)", rejected, "]");
+      pairs << pair << images << "}\n";
+      members.push_back({absl::StrCat(i, ".json"), pair + "}"});
+      if (has_image) members.push_back({image, png});
+      own << R"({"ask": [)" << ask << "}, " << then << R"(], "good": )"
+          << chosen << R"(, "bad": )" << rejected << images << "}\n";
       // Answers of the prompt are not learnt.
       for (const std::string& last : {chosen, rejected}) {
         chats << R"({"messages": [)" << ask << R"(, "weight": 0}, )" << then
@@ -65,6 +82,26 @@ class PairsTest : public ::testing::Test {
       }
       others << R"({"messages": [)" << then << ", " << chosen << "]}\n";
     }
+    WriteTar(folder_ + "/pairs.tar", members);
+    std::filesystem::create_directories(folder_ + "/nv");
+    WriteTar(folder_ + "/nv/a.tar", members);
+    EXPECT_TRUE(
+        WriteEnergonMeta({folder_ + "/nv",
+                          {"a.tar"},
+                          {{"train", {"a.tar"}}},
+                          "__module__: megatron.bridge.data.energon\n"
+                          "__class__: ChatMLWebdataset\n"
+                          "field_map: {imgs: png, conversation: json}\n"})
+            .ok());
+    WriteFile(folder_ + "/own.py",
+              "import ballast.recipe as recipe\n"
+              "@recipe.cook\n"
+              "def cook(record):\n"
+              "    row = record.json()\n"
+              "    return recipe.Sample(row['ask'] + [row['good']],\n"
+              "        rejected_messages=row['ask'] + [row['bad']],\n"
+              "        images=record.media('images') if 'images' in row else "
+              "[])\n");
   }
 
   LoadedConfig MakeConfig(const std::string& sources,
@@ -214,6 +251,68 @@ TEST_F(PairsTest, AreTheTwoOrdinarySamplesInEveryMode) {
     }
     EXPECT_GT(moved, 0u);
   }
+}
+
+TEST_F(PairsTest, ComeInTarsInFoldersOfEnergonAndFromARecipe) {
+  const std::vector<Numbers> wanted = Oracle();
+  for (const char* source :
+       {"format: webdataset, path: pairs.tar", "format: energon, path: nv",
+        "format: jsonl, path: own.jsonl, media_root: ., recipe: own.py"}) {
+    if (absl::StrContains(source, "recipe") && FindPythons().empty()) continue;
+    SCOPED_TRACE(source);
+    std::filesystem::remove_all(folder_ + "/.ballast");
+    const auto batches =
+        Run(MakeConfig(absl::StrCat("{name: pairs, ", source, ", pairs: true}"),
+                       "exchange", "shard"));
+    size_t seen = 0;
+    size_t images = 0;
+    for (const auto& [key, batch] : batches) {
+      if (!IsLanguage(batch)) {
+        images += batch.vision.num_images() - (batch.dummy_image ? 1 : 0);
+        continue;
+      }
+      ASSERT_EQ(batch.Get<int32_t>("pair").size(), 2 * batch.samples.size());
+      for (size_t s = 0; s < 2 * batch.samples.size(); ++s) {
+        EXPECT_EQ(SequenceOf(batch, s),
+                  wanted[2 * batch.samples[s / 2].ordinal + s % 2]);
+      }
+      seen += batch.samples.size();
+    }
+    EXPECT_EQ(seen, 8 * kTestedSteps);
+    EXPECT_EQ(images, seen * 2 / 3);
+  }
+}
+
+// Packs hold each sequence with its own padding, also those made offline.
+TEST_F(PairsTest, FillPacksThatAreMadeOffline) {
+  LoadedConfig config = MakeConfig(Source("pairs", ", pairs: true"), "exchange",
+                                   "scheduled, max_tokens_per_rank: 1024");
+  config.config.mutable_packing()->set_align(64);
+  ASSERT_FALSE(Run(config, 0, 1).empty());  // indexes the source
+  const auto job = OpenJob(config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string path = folder_ + "/packs.parquet";
+  PackOptions options;
+  options.tokens = 1024;
+  options.packs = 4;
+  options.last_step = kTestedSteps - 1;
+  const auto figures = WritePacks(job->config, *job->scheduler, options, path);
+  if (absl::IsUnimplemented(figures.status())) GTEST_SKIP();
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  config.config.mutable_order()->set_plan(path);
+  const std::vector<Numbers> wanted = Oracle();
+  size_t seen = 0;
+  for (const auto& [key, batch] : Run(config, 0, figures->steps)) {
+    if (!IsLanguage(batch)) continue;
+    EXPECT_LE(batch.text.padded_tokens(), 1024);
+    for (size_t s = 0; s < 2 * batch.samples.size(); ++s) {
+      EXPECT_EQ(SequenceOf(batch, s),
+                wanted[2 * batch.samples[s / 2].ordinal + s % 2]);
+    }
+    seen += batch.samples.size();
+  }
+  EXPECT_EQ(seen, figures->samples);
+  EXPECT_GT(seen, 0u);
 }
 
 TEST_F(PairsTest, ResumeWhereTheyWere) {

@@ -19,6 +19,7 @@
 #include "proto/schedule/split.h"
 #include "server/command/draw/draw_sample.h"
 #include "server/config/profiles.h"
+#include "server/corpus/jsonl/pair_json.h"
 #include "server/delivery/block.h"
 #include "server/video/model_videos.h"
 
@@ -276,7 +277,11 @@ void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   const RawSample& raw = **read;
   view->name = raw.name;
   view->record = raw.record;
-  if (!raw.record.empty()) view->cooked = raw.text;
+  if (!raw.record.empty()) {
+    view->cooked = raw.text_format == RawSample::TextFormat::kPair
+                       ? GetPairRecord(raw.text)
+                       : raw.text;
+  }
   for (const std::string& file : raw.images) {
     SampleView::Image image;
     image.bytes = file.size();

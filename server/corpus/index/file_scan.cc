@@ -29,6 +29,7 @@ constexpr Compression kBzip2 = {"bzip2", "", "bunzip2 -k"};
 constexpr Compression kCompressions[] = {
     {"gzip", Bytes("\x1f\x8b\x08", 3), "gunzip -k"},
     {"zstd", Bytes("\x28\xb5\x2f\xfd", 4), "zstd -d"},
+    {"zstd", Bytes("\x50\x2a\x4d\x18", 4), "zstd -d"},  // pzstd
     {"xz", Bytes("\xfd\x37zXZ\0", 6), "unxz -k"},
     {"lz4", Bytes("\x04\x22\x4d\x18", 4), "lz4 -d"},
     {"zip", Bytes("PK\x03\x04", 4), "unzip"},

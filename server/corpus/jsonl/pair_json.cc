@@ -418,9 +418,12 @@ absl::StatusOr<std::optional<PairJson>> ReadPair(const object& root,
 }
 
 absl::StatusOr<bool> SplitPair(size_t images, std::string* text) {
-  // Most texts are none, and are not parsed for it.
+  // Most texts are none, and are not parsed for it. JSON may spell the letters
+  // of a key as \u0061 to \u007A.
   if (!absl::StrContains(*text, "\"chosen\"") &&
-      !absl::StrContains(*text, "\"rejected")) {
+      !absl::StrContains(*text, "\"rejected") &&
+      !absl::StrContains(*text, "\\u006") &&
+      !absl::StrContains(*text, "\\u007")) {
     return false;
   }
   simdjson::dom::parser parser;

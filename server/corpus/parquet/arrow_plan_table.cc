@@ -26,11 +26,13 @@
 namespace ballast {
 namespace {
 
-constexpr const char* kColumns[] = {"step",   "micro_batch", "pack",
-                                    "source", "sample",      "repeat"};
+constexpr const char* kColumns[] = {"step",   "micro_batch", "pack", "source",
+                                    "sample", "repeat",      "epoch"};
 constexpr int kSource = 3;
 constexpr int kSample = 4;
+// The others are required.
 constexpr int kRepeat = 5;
+constexpr int kEpoch = 6;
 
 // Runs `call`, which returns an arrow::Status, and makes errors and exceptions
 // of the library ours.
@@ -108,10 +110,11 @@ class ArrowPlanTable final : public PlanTable {
       metadata_ = reader->parquet_reader()->metadata();
       return reader->GetSchema(&schema);
     }));
-    for (const char* const name : kColumns) {
+    for (int number = 0; number <= kEpoch; ++number) {
+      const char* const name = kColumns[number];
       const int at = schema->GetFieldIndex(name);
-      const bool is_source = absl::string_view(name) == kColumns[kSource];
-      const bool is_sample = absl::string_view(name) == kColumns[kSample];
+      const bool is_source = number == kSource;
+      const bool is_sample = number == kSample;
       if (at >= 0) {
         const arrow::DataType& type = PlainType(*schema->field(at)->type());
         if (is_source ? IsBytes(type)
@@ -121,7 +124,7 @@ class ArrowPlanTable final : public PlanTable {
           continue;
         }
       }
-      if (at < 0 && absl::string_view(name) == kColumns[kRepeat]) continue;
+      if (at < 0 && number >= kRepeat) continue;
       return absl::FailedPreconditionError(absl::StrCat(
           path_, ": ", at < 0 ? "has no column " : "cannot use column ", name,
           "; wanted step, micro_batch, pack (whole numbers; pack -1: none), "
@@ -165,9 +168,10 @@ class ArrowPlanTable final : public PlanTable {
                              Numbers(*table, 1, first_row));
     BALLAST_ASSIGN_OR_RETURN(columns.pack, Numbers(*table, 2, first_row));
     BALLAST_RETURN_IF_ERROR(ReadSources(*table, first_row, &columns));
-    if (leaves_.size() > kRepeat) {
-      BALLAST_ASSIGN_OR_RETURN(columns.repeat,
-                               Numbers(*table, kRepeat, first_row));
+    for (const auto& [number, values] : {std::pair(kRepeat, &columns.repeat),
+                                         std::pair(kEpoch, &columns.epoch)}) {
+      if (table->GetColumnByName(kColumns[number]) == nullptr) continue;
+      BALLAST_ASSIGN_OR_RETURN(*values, Numbers(*table, number, first_row));
     }
     if (!has_keys_) {
       BALLAST_ASSIGN_OR_RETURN(columns.sample,
@@ -295,9 +299,10 @@ class ArrowPlanTableWriter final : public PlanTableWriter {
       } else {
         ARROW_RETURN_NOT_OK(AddNumbers(columns.sample, &arrays));
       }
-      std::vector<int64_t> repeat = columns.repeat;
-      repeat.resize(columns.size(), 0);
-      ARROW_RETURN_NOT_OK(AddNumbers(repeat, &arrays));
+      for (std::vector<int64_t> numbers : {columns.repeat, columns.epoch}) {
+        numbers.resize(columns.size(), 0);
+        ARROW_RETURN_NOT_OK(AddNumbers(numbers, &arrays));
+      }
       return writer_->WriteTable(*arrow::Table::Make(Schema(), arrays),
                                  static_cast<int64_t>(columns.size()));
     });

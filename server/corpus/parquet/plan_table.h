@@ -25,13 +25,14 @@ struct PlanColumns {
   std::vector<std::string> key;
   // Which time the sample comes in its step, from 0. Empty: 0 in all rows.
   std::vector<int64_t> repeat;
+  // Which pass through its source the sample belongs to. Empty: 0 in all rows.
+  std::vector<int64_t> epoch;
 
   uint64_t size() const { return step.size(); }
 };
 
 // A Parquet file with the columns step, micro_batch, pack, source and sample,
-// and perhaps repeat.
-// Immutable; thread-safe.
+// and perhaps repeat and epoch. Immutable; thread-safe.
 class PlanTable {
  public:
   // Most rows of a row group, which is read as a whole.

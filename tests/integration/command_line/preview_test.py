@@ -282,22 +282,14 @@ class PreviewTest(Preview, tools.CorpusTest):
         self.assertIn(f"docs:{view['ordinal']}", shown["fault"])
         self.assertIn("has changed since it was indexed", shown["fault"])
 
-    def test_a_recipes_record_and_sample_are_shown(self):
-        folder = self.path("cooked")
-        os.mkdir(folder)
-        self.write("cooked/lines.jsonl", '{"q": "Why?", "a": "So."}\n')
-        self.write(
-            "cooked/own.py",
-            "import ballast.recipe as recipe\n"
-            "@recipe.cook\n"
-            "def cook(record):\n"
-            "    row = record.json()\n"
-            "    return recipe.Sample([{'role': 'user', 'content': row['q']},\n"
-            "                          {'role': 'assistant', 'content': row['a']}])\n",
-        )
+    def only_sample(self, name, line, source, recipe=""):
+        """The sample of a job with one line."""
+        os.mkdir(self.path(name))
+        self.write(name + "/lines.jsonl", json.dumps(line) + "\n")
+        self.write(name + "/own.py", recipe)
         config = self.write(
-            "cooked/job.yaml",
-            "sources: [{name: own, format: jsonl, path: lines.jsonl, recipe: own.py}]\n"
+            name + "/job.yaml",
+            "sources: [{name: own, format: jsonl, path: lines.jsonl, " + source + "}]\n"
             "model: {profile: qwen2_5_vl, tokenizer: bytes}\n"
             "batch: {global: 1, micro: 1, max_tokens: 512}\n"
             "topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}\n",
@@ -310,10 +302,21 @@ class PreviewTest(Preview, tools.CorpusTest):
         try:
             address = process.stdout.readline().decode().strip().split("/#")[0]
             with urllib.request.urlopen(address + "/api/sample?position=0", timeout=60) as answer:
-                view = json.load(answer)
+                return json.load(answer)
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=tools.TIMEOUT_S)
+
+    def test_a_recipes_record_and_sample_are_shown(self):
+        view = self.only_sample(
+            "cooked", {"q": "Why?", "a": "So."}, "recipe: own.py",
+            "import ballast.recipe as recipe\n"
+            "@recipe.cook\n"
+            "def cook(record):\n"
+            "    row = record.json()\n"
+            "    return recipe.Sample([{'role': 'user', 'content': row['q']},\n"
+            "                          {'role': 'assistant', 'content': row['a']}])\n",
+        )  # fmt: skip
         self.assertEqual(
             json.loads(view["record"]), {"name": "lines.jsonl:1", "line": {"q": "Why?", "a": "So."}}
         )
@@ -321,6 +324,39 @@ class PreviewTest(Preview, tools.CorpusTest):
         self.assertEqual(json.loads(view["cooked"]), {"messages": turns})
         other = self.json("/api/sample", position=0)
         self.assertEqual((other["record"], other["cooked"]), ("", ""))
+
+    def test_a_pair_is_shown_as_two_texts(self):
+        def learnt(view, rejected):
+            return [r["text"] for r in view["runs"] if r["supervised"] and r["rejected"] is rejected]
+
+        line = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
+        view = self.only_sample("pair", line, "pairs: true")
+        self.assertEqual(learnt(view, False), ["So.<|im_end|>"])
+        self.assertEqual(learnt(view, True), ["No.<|im_end|>"])
+        firsts = [run["first"] for run in view["runs"]]
+        self.assertEqual(firsts, sorted(firsts))
+        last = view["runs"][-1]
+        self.assertEqual(last["first"] + last["tokens"], view["tokens"])
+        # A recipe's is shown as it gave it.
+        cooked = self.only_sample(
+            "cooked_pair", {"q": "Why?", "a": "So.", "b": "No."}, "pairs: true, recipe: own.py",
+            "import ballast.recipe as recipe\n"
+            "@recipe.cook\n"
+            "def cook(record):\n"
+            "    row = record.json()\n"
+            "    ask = [{'role': 'user', 'content': row['q']}]\n"
+            "    return recipe.Sample(ask + [{'role': 'assistant', 'content': row['a']}],\n"
+            "        rejected_messages=ask + [{'role': 'assistant', 'content': row['b']}])\n",
+        )  # fmt: skip
+        self.assertEqual(cooked["runs"], view["runs"])
+        ask = {"role": "user", "content": "Why?"}
+        self.assertEqual(
+            json.loads(cooked["cooked"]),
+            {
+                "messages": [ask, {"role": "assistant", "content": "So."}],
+                "rejected_messages": [ask, {"role": "assistant", "content": "No."}],
+            },
+        )
 
     @unittest.skipIf(shutil.which("chromium") is None, "not installed: chromium")
     def test_the_links_of_a_servers_page_lead_to_samples(self):

@@ -200,6 +200,22 @@ TEST_F(CookedParserTest, SamplesThatAreLeftOutOrBadAreSaid) {
   EXPECT_THAT(report.bad[13].reason, HasSubstr("JSONDecodeError"));
 }
 
+// Too much processor time says nothing of the record, so it is not listed: the
+// message that ends the index names it.
+TEST_F(CookedParserTest, WhatEndsTheIndexNamesTheRecord) {
+  WriteFile(folder_ + "/raw.jsonl", "1\n2\n3\n");
+  WriteRecipe(
+      "    if record.json() == 2: signal.raise_signal(signal.SIGPROF)\n"
+      "    return recipe.Sample(text='x')\n",
+      "import signal\n");
+  const auto report = BuildIndex(Cooked(v1::Source::FORMAT_JSONL, "raw.jsonl"),
+                                 folder_, FakeOptions());
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(report.status().message()),
+              HasSubstr("raw.jsonl:2: the recipe: my_recipe.py, line 5, in "
+                        "cook: "));
+}
+
 TEST_F(CookedParserTest, TarsHaveNoPaths) {
   WriteTar(folder_ + "/raw.tar", {{"a.jpg", FakeImage(3, 4)},
                                   {"b.txt", "x"},

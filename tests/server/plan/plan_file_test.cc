@@ -36,7 +36,8 @@ class PlanFileTest : public ::testing::Test {
   // Writes rows in row groups of `group`.
   static std::string Write(const std::vector<Row>& rows, size_t group = 3,
                            const std::vector<std::string>& keys = {},
-                           int64_t repeat_of_last = 0) {
+                           int64_t repeat_of_last = 0,
+                           int64_t epoch_of_last = 0) {
     const std::string path = absl::StrCat(
         ::testing::TempDir(), "/",
         ::testing::UnitTest::GetInstance()->current_test_info()->name(),
@@ -55,7 +56,9 @@ class PlanFileTest : public ::testing::Test {
             columns.names.begin());
         columns.sample.push_back(sample);
         if (!keys.empty()) columns.key.push_back(keys[i]);
-        columns.repeat.push_back(i + 1 == rows.size() ? repeat_of_last : 0);
+        const bool is_last = i + 1 == rows.size();
+        columns.repeat.push_back(is_last ? repeat_of_last : 0);
+        columns.epoch.push_back(is_last ? epoch_of_last : 0);
       }
       // Names that do not occur are left out, as readers find them.
       EXPECT_TRUE(writer->WriteGroup(columns).ok());
@@ -192,6 +195,20 @@ TEST_F(PlanFileTest, ASampleMayComeAgainIfItSaysSo) {
   const auto plan = Open(Write(rows, 3, {}, 1));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ((*(*plan)->Read(0, 2))[1].ordinal, 1u);
+}
+
+TEST_F(PlanFileTest, EpochsArePartOfTheContent) {
+  const std::vector<Row> rows = {{0, 0, -1, "docs", 1}, {0, 0, -1, "docs", 2}};
+  const std::string digest = (*Open(Write(rows)))->digest();
+  const auto plan = Open(Write(rows, 3, {}, 0, 7));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(*(*plan)->Read(0, 2),
+              ElementsAre(PlanRow{1, 0, PlanRow::kNoPack, 0},
+                          PlanRow{2, 0, PlanRow::kNoPack, 7}));
+  EXPECT_NE((*plan)->digest(), digest);
+  EXPECT_NE((*Open(Write(rows, 3, {}, 0, 8)))->digest(), (*plan)->digest());
+  EXPECT_THAT(std::string(Open(Write(rows, 3, {}, 0, -1)).status().message()),
+              HasSubstr("row 1: epoch is -1; wanted a number from 0"));
 }
 
 TEST_F(PlanFileTest, RefusesOtherFiles) {

@@ -50,6 +50,9 @@ TEST(SampleCostTest, OfAPairIsOfItsSequences) {
   EXPECT_EQ(PaddedTokens(size, 4), 4u + 4u);
   EXPECT_EQ(PaddedTokens(size, 1), 7u);
   EXPECT_EQ(PaddedTokens(TwoImages(), 4), 8u);
+  EXPECT_EQ(PaddedSquares(size, 4), 16u + 16u);
+  EXPECT_EQ(PaddedSquares(size, 1), 9u + 16u);
+  EXPECT_EQ(PaddedSquares(TwoImages(), 4), 64u);
 }
 
 // Forward and the gradients of inputs and of weights take a third each.

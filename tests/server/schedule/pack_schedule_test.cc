@@ -5,9 +5,9 @@
 #include <random>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "absl/strings/str_cat.h"
 
 namespace ballast {
 namespace {
@@ -58,6 +58,12 @@ void ExpectValid(const std::vector<uint32_t>& lengths, const Groups& packs,
   EXPECT_EQ(all, expected);
 }
 
+std::vector<uint64_t> Squares(const std::vector<uint32_t>& lengths) {
+  std::vector<uint64_t> squares;
+  for (const uint64_t length : lengths) squares.push_back(length * length);
+  return squares;
+}
+
 // Difference between the costliest and the cheapest pack that run together,
 // summed over the micro-batches.
 uint64_t Spread(const std::vector<uint32_t>& lengths, const Groups& packs,
@@ -88,22 +94,37 @@ TEST(PackBalancedTest, KeepsTheLimitsAndIsNeverSlower) {
       length = 1 + random() % (seed % 3 == 0 ? 4096 : 1500);
     }
     const auto in_order = PackInOrder(lengths, limits);
-    const auto balanced = PackBalanced(lengths, limits);
+    const std::vector<uint64_t> squares = Squares(lengths);
+    const auto balanced = PackBalanced(lengths, squares, limits);
     ASSERT_TRUE(in_order.ok()) << in_order.status();
     ASSERT_TRUE(balanced.ok()) << balanced.status();
     ExpectValid(lengths, *in_order, limits);
     ExpectValid(lengths, *balanced, limits);
     EXPECT_EQ(balanced->size(), in_order->size());
-    EXPECT_LE(PackedTime(lengths, *balanced, limits.multiple),
-              PackedTime(lengths, *in_order, limits.multiple))
+    EXPECT_LE(PackedTime(squares, *balanced, limits.multiple),
+              PackedTime(squares, *in_order, limits.multiple))
         << "seed " << seed;
     reference_spread += Spread(lengths, *in_order, limits.multiple);
     spread += Spread(lengths, *balanced, limits.multiple);
-    reference_time += PackedTime(lengths, *in_order, limits.multiple);
-    time += PackedTime(lengths, *balanced, limits.multiple);
+    reference_time += PackedTime(squares, *in_order, limits.multiple);
+    time += PackedTime(squares, *balanced, limits.multiple);
   }
   EXPECT_LT(spread, reference_spread / 3);
   EXPECT_LT(time, reference_time * 3 / 4);
+}
+
+// Two sequences of 4 cost half of one of 8 tokens, and take the same room: each
+// pack gets one of either. By lengths alone all packs of two would be equal.
+TEST(PackBalancedTest, APairCostsItsTwoSequences) {
+  const std::vector<uint32_t> lengths = {8, 8, 8, 8};
+  const std::vector<uint64_t> squares = {64, 64, 32, 32};
+  const auto packs = PackBalanced(lengths, squares, {16, 2});
+  ASSERT_TRUE(packs.ok()) << packs.status();
+  EXPECT_EQ(PackedTime(squares, *packs, 2), 64u + 32u);
+  // A swap of 0 and 2 would even the encoders, and one pack would cost 128.
+  Groups evened = {{0, 3}, {1, 2}};
+  EvenEncoders(lengths, squares, {9, 0, 0, 9}, {16, 2}, 0, &evened);
+  EXPECT_THAT(evened, ElementsAre(ElementsAre(1, 3), ElementsAre(0, 2)));
 }
 
 int64_t Load(const std::vector<int64_t>& loads,
@@ -130,8 +151,8 @@ int64_t EncoderTime(const std::vector<int64_t>& loads, const Groups& packs,
 TEST(EvenEncodersTest, SwapsSamplesOfOneLength) {
   // Two sets of two packs; each has one sample with images a pack afterwards.
   Groups packs = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
-  EvenEncoders(std::vector<uint32_t>(8, 10), {9, 9, 0, 0, 0, 4, 0, 0}, {20, 2},
-               0, &packs);
+  EvenEncoders(std::vector<uint32_t>(8, 10), std::vector<uint64_t>(8, 100),
+               {9, 9, 0, 0, 0, 4, 0, 0}, {20, 2}, 0, &packs);
   EXPECT_EQ(Load({9, 9, 0, 0, 0, 4, 0, 0}, packs[0]), 9);
   EXPECT_EQ(Load({9, 9, 0, 0, 0, 4, 0, 0}, packs[1]), 9);
   // Nothing can be better than 4 and 0.
@@ -143,15 +164,16 @@ TEST(EvenEncodersTest, LanguageGrowsByTheSlackAtMost) {
   // Squares 5*5 + 5*5 = 50 and 6*6 = 36. A swap of 0 and 2 makes 36 + 25 = 61,
   // which is 22 % more than 50.
   const std::vector<uint32_t> lengths = {5, 5, 6};
+  const std::vector<uint64_t> squares = Squares(lengths);
   const std::vector<int64_t> loads = {8, 8, 2};
   Groups packs = {{0, 1}, {2}};
-  EvenEncoders(lengths, loads, {100, 2}, 0.21, &packs);
+  EvenEncoders(lengths, squares, loads, {100, 2}, 0.21, &packs);
   EXPECT_THAT(packs, ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
-  EvenEncoders(lengths, loads, {100, 2}, 0.22, &packs);
+  EvenEncoders(lengths, squares, loads, {100, 2}, 0.22, &packs);
   EXPECT_EQ(EncoderTime(loads, packs, 2), 10);
   // A pack of 10 tokens has no room for 6 and 5.
   packs = {{0, 1}, {2}};
-  EvenEncoders(lengths, loads, {10, 2}, 1, &packs);
+  EvenEncoders(lengths, squares, loads, {10, 2}, 1, &packs);
   EXPECT_THAT(packs, ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
 }
 
@@ -170,14 +192,15 @@ TEST(EvenEncodersTest, KeepsLimitsAndIsNeverWorse) {
       lengths[i] = image + 1 + random() % 800;
       loads[i] = int64_t{4} * image;
     }
-    const auto packs = PackBalanced(lengths, limits);
+    const std::vector<uint64_t> squares = Squares(lengths);
+    const auto packs = PackBalanced(lengths, squares, limits);
     ASSERT_TRUE(packs.ok()) << packs.status();
     Groups evened = *packs;
-    EvenEncoders(lengths, loads, limits, kSlack, &evened);
+    EvenEncoders(lengths, squares, loads, limits, kSlack, &evened);
     ExpectValid(lengths, evened, limits);
     ASSERT_EQ(evened.size(), packs->size());
-    EXPECT_LE(PackedTime(lengths, evened, limits.multiple),
-              PackedTime(lengths, *packs, limits.multiple) * (1 + kSlack));
+    EXPECT_LE(PackedTime(squares, evened, limits.multiple),
+              PackedTime(squares, *packs, limits.multiple) * (1 + kSlack));
     const int64_t was = EncoderTime(loads, *packs, limits.multiple);
     const int64_t is = EncoderTime(loads, evened, limits.multiple);
     EXPECT_LE(is, was) << "seed " << seed;
@@ -186,7 +209,7 @@ TEST(EvenEncodersTest, KeepsLimitsAndIsNeverWorse) {
     mean += std::accumulate(loads.begin(), loads.end(), 0.0) / limits.multiple;
     // The same packs whatever ran before.
     Groups again = *packs;
-    EvenEncoders(lengths, loads, limits, kSlack, &again);
+    EvenEncoders(lengths, squares, loads, limits, kSlack, &again);
     EXPECT_EQ(again, evened);
   }
   RecordProperty("before", absl::StrCat(before / mean));
@@ -195,7 +218,8 @@ TEST(EvenEncodersTest, KeepsLimitsAndIsNeverWorse) {
 }
 
 TEST(PackedTimeTest, SumsTheLargestOfEachSet) {
-  EXPECT_EQ(PackedTime({1, 2, 3, 4}, {{0, 1}, {2}, {3}, {}}, 2), 9 + 16);
+  EXPECT_EQ(PackedTime(Squares({1, 2, 3, 4}), {{0, 1}, {2}, {3}, {}}, 2),
+            9 + 16);
 }
 
 }  // namespace

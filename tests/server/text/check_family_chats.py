@@ -4,11 +4,11 @@
     python3 check_family_chats.py --ballast-server ballast-server
     python3 check_family_chats.py --vectors testdata
 
-For each family that `ballast-server inspect conversation` covers, builds the
-processor of transformers 5 with a small tokenizer, renders conversations with
-images by the family's chat template and compares the ids. A family that is not
-covered must be refused by name. Prints a line for each family; exits with 1 if any
-id differs. Needs transformers, torch, torchvision and Pillow.
+For each family builds the processor of transformers 5 with a small tokenizer,
+renders conversations with images by the family's chat template, or by ChatML where
+it has none of its own, and compares the ids with those of `ballast-server inspect
+conversation`. Prints a line for each family; exits with 1 if any id differs. Needs
+transformers, torch, torchvision and Pillow.
 
 --vectors writes family_chats.json, the conversations and the processors' ids, and
 family_chats.tokenizer.json for family_conversation_test.cc.
@@ -112,12 +112,24 @@ HUNYUAN = (
     "{{ {'system': '<｜hy_place▁holder▁no▁3｜>', 'user': '<｜hy_User｜>',"
     " 'assistant': '<｜hy_Assistant｜>'}[m['role']] }}{% endfor %}"
 )
+VIPLLAVA = (
+    "{% for m in messages %}"
+    "{{ {'system': '', 'user': '###Human: ', 'assistant': '###Assistant: '}[m['role']] }}"
+    "{% for c in m['content'] if c['type'] == 'image' %}{{ '<image>\n' }}{% endfor %}"
+    "{% for c in m['content'] if c['type'] == 'text' %}{{ c['text'] }}{% endfor %}{% endfor %}"
+)
+# Of a model without a template here; its processor replaces <image>.
+PLAIN = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% for c in m['content'] %}"
+    "{{ '<image>' if c['type'] == 'image' else c['text'] }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
+)
 SMOLVLM = processing_smolvlm.DEFAULT_CHAT_TEMPLATE
 LLAMA4 = processing_llama4.chat_template.replace("{{- bos_token }}", "{{- '<|begin_of_text|>' }}")
 CHATML = ["<|im_start|>", "<|im_end|>"]
 GLM = ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>"]
 # Family -> template, its special tokens, the token that the tokenizer writes first.
 COVERED = {
+    "aya_vision": (PLAIN, CHATML, None),
     "ernie4_5_vl": (ERNIE, ["<|begin_of_sentence|>", "<|end_of_sentence|>", "</think>"], None),
     "gemma3": (GEMMA, ["<bos>", "<start_of_turn>", "<end_of_turn>"], None),
     "gemma3_pan_and_scan": (GEMMA, ["<bos>", "<start_of_turn>", "<end_of_turn>"], None),
@@ -137,7 +149,9 @@ COVERED = {
     "llava_onevision": (ONEVISION, CHATML, None),
     "minicpmv4_6": (MINICPM, [*CHATML, "<think>", "</think>"], None),
     "pixtral": (PIXTRAL, ["<s>", "</s>", "[INST]", "[/INST]"], None),
+    "qianfan_ocr": (PLAIN, CHATML, None),
     "smolvlm": (SMOLVLM, ["<|im_start|>"], None),
+    "vipllava": (VIPLLAVA, ["<s>"], "<s>"),
 }
 # One tokenizer serves all families.
 SPECIALS = sorted(
@@ -195,7 +209,7 @@ def conversations_of(family):
 
 
 def processor_of(family):
-    template, _, begin = COVERED.get(family, ("", [], None))
+    template, _, begin = COVERED[family]
     return text_processor(family, SPECIALS, MERGES, begin, template)
 
 
@@ -214,9 +228,6 @@ def check(server, family, folder):
     save_tokenizer(processor, path)
     conversations = conversations_of(family)
     ours = by_ballast(server, family, path, conversations)
-    if family not in COVERED:
-        refusal = f"the chat template of the family {family} is not covered"
-        return [] if ours.returncode == 1 and refusal in ours.stderr else [f"not refused: {ours.stderr}"]
     if ours.returncode != 0:
         return [ours.stderr]
     faults = []
@@ -262,8 +273,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ballast") as folder:
         for family in arguments.families.split(","):
             faults = check(arguments.ballast_server, family, folder)
-            what = "equal" if family in COVERED else "refused by name"
-            print(family, *(faults or [what]), sep=": ", flush=True)
+            print(family, *(faults or ["equal"]), sep=": ", flush=True)
             failed |= bool(faults)
     return 1 if failed else 0
 

@@ -5,7 +5,10 @@ import unittest
 
 import ballast
 import numpy
-from ballast.adapters import huggingface, megatron_core, padded, preferences
+from ballast.adapters import (
+    bridge_qwen3_vl, bridge_vlm, huggingface, megatron_bridge, megatron_core, megatron_llava,
+    megatron_lm, padded, preferences,
+)  # fmt: skip
 from tests.harness import tools
 
 CONFIG = """
@@ -86,13 +89,28 @@ class PreferencesTest(tools.ToolTest):
             self.assertEqual((one["input_ids"] == 151655).sum() * 4, patches)
 
     def test_who_would_learn_the_rejected_answers_is_refused(self):
-        batch = next(iter(self.batches("shard")))
-        for adapter in (
-            huggingface.packed, huggingface.padded, huggingface.unpacked,
-            megatron_core.packed_seq_params, lambda batch: padded.rows(batch, pad=0),
-        ):  # fmt: skip
-            with self.assertRaisesRegex(ballast.FailedPrecondition, "found preference pairs"):
-                adapter(batch)
+        def llava(batch):
+            return megatron_llava.forward_inputs(batch, image_token=151655, tokens_per_tile=4)
+
+        of_text = (huggingface.padded, lambda batch: padded.rows(batch, pad=0))
+        of_packs = (
+            huggingface.packed, huggingface.unpacked, megatron_core.packed_seq_params,
+            megatron_core.get_batch,
+        )  # fmt: skip
+        of_trainers = (megatron_bridge.forward_inputs, megatron_lm.batch_list, llava)
+        for mode, functions in (("shard", of_packs + of_text), ("padded", of_text)):
+            config = self.write(mode + ".yaml", CONFIG % ("", mode))
+            self.ok("ballast-server", "index", "--config", config)
+            with self.server(config, "127.0.0.1:0") as (address,):
+                with ballast.Loader(address, device="cpu", array="numpy", steps=1) as loader:
+                    of_loader = (
+                        megatron_bridge.Mimo(loader, dummy_image="drop"),
+                        bridge_vlm.Vlm(loader, "qwen2_5_vl"), bridge_qwen3_vl.Qwen3VlStep(loader),
+                    )  # fmt: skip
+                    batch = next(iter(loader)).clone()
+            for adapter in functions + of_trainers + of_loader:
+                with self.assertRaisesRegex(ballast.FailedPrecondition, "found preference pairs"):
+                    adapter(batch)
 
     def test_samples_of_one_sequence_have_no_row(self):
         more = (

@@ -304,6 +304,7 @@ TEST_F(IndexBuilderTest, RefusesCompressedFiles) {
   } kCompressed[] = {
       {"gzip", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10), "gunzip -k"},
       {"zstd", "\x28\xb5\x2f\xfd\x24\x00", "zstd -d"},
+      {"zstd", std::string("\x50\x2a\x4d\x18\x04\0\0\0", 8), "zstd -d"},
       {"xz", std::string("\xfd\x37zXZ\0\0\x04", 8), "unxz -k"},
       {"lz4", "\x04\x22\x4d\x18\x64", "lz4 -d"},
       {"zip", "PK\x03\x04", "unzip"},

@@ -93,6 +93,20 @@ TEST(PairJsonTest, ReadsEveryForm) {
            R"({"from":"gpt","value":"no"})"));
 }
 
+// A key may be spelled with escapes; one such letter is enough to hide it.
+TEST(PairJsonTest, SeesKeysThatAreEscaped) {
+  const std::string ask = kAsk, yes = kYes, no = kNo;
+  EXPECT_EQ(Split(absl::StrCat("\"messages\": [", ask, ",", yes,
+                               R"(], "\u0072ejected_response": "no")")),
+            Both(ask, yes, no));
+  EXPECT_EQ(Split(R"("prompt": "q", "chose\u006E": "yes",
+                     "r\u0065jected": "no")"),
+            Both(ask, yes, no));
+  EXPECT_EQ(Split(absl::StrCat("\"messages\": [", ask, ",", yes,
+                               R"(], "x": "\u0072ejected")")),
+            "");
+}
+
 TEST(PairJsonTest, LearnsNoAnswerOfThePrompt) {
   const std::string ask = kAsk, so = kEarlier;
   const std::string prompt = absl::StrCat(ask, ",", kNotLearnt, ",", ask);

@@ -29,6 +29,7 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     Raises InvalidArgument for a batch with images, which the list cannot hold, and
     FailedPrecondition for one of samples with images whose loader has no pixels.
     """
+    refuse_pairs(batch, "pretrain_gpt.py")
     require_images(batch, "pretrain_gpt.py")
     found = real_images(batch)
     if found is not None:
@@ -36,7 +37,6 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
             "found %d images; get_batch of pretrain_gpt.py has no place for them and would "
             "train without: use ballast.adapters.megatron_bridge.Mimo" % found[1].shape[0]
         )
-    refuse_pairs(batch, "pretrain_gpt.py")
     bounds: List[Any] = [None, None]
     longest: Any = None
     if not is_padded(batch):
