@@ -276,7 +276,7 @@ absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program) {
   static const bool can_box = [] {
     if (CanBoxHelpers()) return true;
     LogWarning(
-        "this kernel has no seccomp: what decodes videos, sound and "
+        "this kernel has no seccomp: what decodes videos, audio and "
         "SentencePiece text runs with the server's files and network");
     return false;
   }();

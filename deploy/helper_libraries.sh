@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies the libraries that the server's helpers are linked with into a folder, which a
-# package brings as lib/ballast/helpers: for video, SentencePiece and sound. Prints
+# package brings as lib/ballast/helpers: for video, SentencePiece and audio. Prints
 # their places in the system, for deploy/licences.sh. What these need in turn is not
 # among them.
 #

@@ -3,7 +3,7 @@
 #
 #   ballast-VERSION-linux-ARCH.tar.gz  relocatable: unpack it anywhere on a Linux
 #                                      with glibc 2.34 or newer; brings its libraries,
-#                                      video, sound and SentencePiece included
+#                                      video, audio and SentencePiece included
 #   ballast_VERSION_ARCH.deb           Debian 12: server, tools, shim, headers,
 #                                      Python package, systemd unit, pages
 #

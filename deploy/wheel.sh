@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel for distribution, into dist/: the Python package, the server and
 # the tools, with every library that they need but those that each machine with
-# Python has, video, sound and SentencePiece included. auditwheel copies the libraries
+# Python has, video, audio and SentencePiece included. auditwheel copies the libraries
 # in under names of their own, so that another gRPC or OpenSSL in the process stays
 # separate, and tags the wheel by the oldest C library that it runs with
 # (manylinux_2_34). The licences of what it brings and of what is compiled in go into

@@ -125,7 +125,7 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.padding = {trained->align(), job.padded(), job.row_length()};
   shape.block = GetGeometry(job);
   BALLAST_ASSIGN_OR_RETURN(shape.crops, GetCropForm(job));
-  if (GetMedia(role.module()) == Media::kSound) {
+  if (GetMedia(role.module()) == Media::kAudio) {
     BALLAST_RETURN_IF_ERROR(CheckRange(
         "clip_shape.width", job.clip_shape().width(), 1, kMaxClipWidth));
     BALLAST_RETURN_IF_ERROR(CheckRange("clip_shape.dummy_rows",
@@ -204,7 +204,7 @@ absl::StatusOr<BatchLayout> LayOutBatch(
   const auto& dummies = FindModule(micro_batch, role.module())->dummy_rank();
   layout.dummy_image = std::find(dummies.begin(), dummies.end(),
                                  role.dp_rank()) != dummies.end();
-  if (GetMedia(role.module()) == Media::kSound) {
+  if (GetMedia(role.module()) == Media::kAudio) {
     BALLAST_ASSIGN_OR_RETURN(
         layout.clips, LayOutClips(plan.images, shape, layout.dummy_image));
     return layout;

@@ -26,9 +26,9 @@
 
 namespace ballast {
 
-// The rows of features of the batch's clips of sound. A plain value.
+// The rows of features of the batch's clips of audio. A plain value.
 struct ClipLayout {
-  bool listed = false;  // the rank's module takes sound
+  bool listed = false;  // the rank's module takes audio
   uint32_t width = 0;   // numbers of a row
   // Of each clip, the rows that count.
   std::vector<int64_t> frames;
@@ -137,14 +137,14 @@ struct BatchInfo {
   VideoLayout videos;
   // Longest attention segment of images and videos, in patches.
   int32_t vision_max_seqlen = 0;
-  // The last image belongs to no sample: one small crop, mid-grey; of sound the
+  // The last image belongs to no sample: one small crop, mid-grey; of audio the
   // last clip, all zeros. It lets a rank without images take part in the vision
   // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:
   // multiply the tower's output for it by zero instead of dropping it, so that
   // gradients flow on every rank. No totals count it.
   bool dummy_image = false;
 
-  // Sound.
+  // Audio.
   ClipLayout clips;
 
   // For either module, with placement `split`: the same in both batches of a
@@ -189,7 +189,7 @@ struct StepInfo {
 StepInfo GetStepInfo(v1::StepSchedule schedule, const SamplePadding& padding);
 
 // The packed places of everything that a rank owns in one micro-batch. A
-// language rank has `text`, a rank of sound `clips`, a rank of images the rest.
+// language rank has `text`, a rank of audio `clips`, a rank of images the rest.
 // A plain value.
 struct BatchLayout {
   TextLayout text;

@@ -43,7 +43,7 @@ struct BatchFields {
   // pixel_values, image_grid_thw, vision_cu_seqlens and vision_max_seqlen, and
   // the tensors of videos.
   bool pixels = true;
-  // input_features and the tensors of clips of sound.
+  // input_features and the tensors of clips of audio.
   bool features = false;
 
   bool any() const {
@@ -69,9 +69,9 @@ PipelineStage GetStage(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
 //   language, last stage    labels, positions
 //   images, first stage     pixels
 //   images, others          nothing
-//   sound                   likewise, features
+//   audio                   likewise, features
 //
-// "images" is an encoder of images, "sound" one of sound. A language stage also
+// "images" is an encoder of images, "audio" one of audio. A language stage also
 // receives the tensors that `place` requests. Language stages never receive
 // pixels: a process that is also an encoder's rank (FeedsEncoders) gets them
 // from that shim. tp_rank and cp_rank make no difference: tensor peers receive

@@ -70,7 +70,7 @@ TensorTable BuiltInRows() {
   constexpr auto kLabels = &BatchFields::labels;
   constexpr auto kText = &BatchFields::positions;
   constexpr auto kImages = &BatchFields::pixels;
-  constexpr auto kSound = &BatchFields::features;
+  constexpr auto kAudio = &BatchFields::features;
   return {
       {"input_ids", E::kInt64, "[1, L]", kIds, Join::kTokens, Memory::kPacked,
        "with image placeholders; the pad id in padding",
@@ -189,22 +189,22 @@ TensorTable BuiltInRows() {
        [](const BatchInfo& info) {
          return ListIf(info.videos.listed, info.videos.vision.cu_seqlens);
        }},
-      {"input_features", E::kFloat32, "[F, M]", kSound, Join::kItems,
+      {"input_features", E::kFloat32, "[F, M]", kAudio, Join::kItems,
        Memory::kPacked,
-       "features of sound, clip after clip: F rows of M values (mel bins); a "
+       "features of audio, clip after clip: F rows of M values (mel bins); a "
        "dummy clip is the last, all zeros",
        [](const BatchInfo& info) -> Value {
          if (!info.clips.listed) return std::nullopt;
          return TensorValue{{info.clips.cu_rows.back(), info.clips.width}};
        }},
-      {"audio_feature_lengths", E::kInt64, "[clips]", kSound, Join::kItems,
+      {"audio_feature_lengths", E::kInt64, "[clips]", kAudio, Join::kItems,
        Memory::kListed,
        "rows of each clip that count; the encoder sees the others beyond the "
        "clip's end",
        [](const BatchInfo& info) {
          return ListIf(info.clips.listed, info.clips.frames);
        }},
-      {"audio_cu_rows", E::kInt32, "[clips+1]", kSound, Join::kSums,
+      {"audio_cu_rows", E::kInt32, "[clips+1]", kAudio, Join::kSums,
        Memory::kListed, "where each clip begins: sums of rows",
        [](const BatchInfo& info) {
          return ListIf(info.clips.listed, info.clips.cu_rows);

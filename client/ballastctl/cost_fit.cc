@@ -210,7 +210,7 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
                              add(static_cast<double>(patches), count);
                            });
             break;
-          case Media::kSound:
+          case Media::kAudio:
             for (uint32_t k = first.clip[i]; k < first.clip[i + 1]; ++k) {
               add(micro_batch.clip_frames(k), 1);
             }

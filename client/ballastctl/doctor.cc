@@ -162,7 +162,7 @@ std::string AdviceOnLoading(const std::string& line) {
 
 // The helpers by what the server's own look at them wrote.
 void HelperPrograms(const NodeFacts& node, std::vector<Finding>* findings) {
-  constexpr char kSubject[] = "video, sound, SentencePiece";
+  constexpr char kSubject[] = "video, audio, SentencePiece";
   if (node.helpers_status == -1) {
     findings->push_back({Grade::kGood, kSubject,
                          "no ballast-server beside this program: no server of "
@@ -410,7 +410,7 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "Looks at this machine and at every server of --server, and says what "
       "to\n"
       "change: memory, limits, clock, seccomp, processor, GPUs, NCCL and\n"
-      "nvJPEG; whether a server of this machine can read video, sound and\n"
+      "nvJPEG; whether a server of this machine can read video, audio and\n"
       "SentencePiece models (ballast-server inspect helpers);\n"
       "whether each server can be reached from here, serves, and has the\n"
       "configuration and the index of the first. Run it on each node. Exits "

@@ -230,8 +230,8 @@ std::string YamlLines(const Fits& fits) {
       any = true;
     } else if (std::find(fits.absent.begin(), fits.absent.end(), module) !=
                fits.absent.end()) {
-      // A cost of sound may be missing.
-      if (kind.media == Media::kSound) continue;
+      // A cost of audio may be missing.
+      if (kind.media == Media::kAudio) continue;
       absl::StrAppend(&text, "        ", name, ": {linear: 0, quadratic: 0}\n");
     } else {
       absl::StrAppend(&text, "        # ", name,

@@ -155,7 +155,7 @@ static_assert(sizeof(SampleRecord) == 64);
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
 // A crop of an image; an image of Qwen's families is one crop. Or a frame of a
-// video. In blocks of an encoder of sound a clip: its data are encoded_bytes of
+// video. In blocks of an audio encoder a clip: its data are encoded_bytes of
 // float32, grid_h rows of features, of which the first grid_t count, of grid_w
 // numbers each; all other numbers but `image` are 0.
 struct ImageRecord {

@@ -37,7 +37,7 @@ struct PayloadRow {
   // takes as an image's crops. Empty: no video.
   absl::Span<const uint32_t> grid_t = {};
   absl::Span<const float> seconds_per_patch = {};
-  // For each clip of sound: its rows of features, and how many of them count.
+  // For each clip of audio: its rows of features, and how many of them count.
   absl::Span<const uint32_t> clip_rows = {};
   absl::Span<const uint32_t> clip_frames = {};
   // Of `tokens`, those of the first of two sequences; 0: there is one.
@@ -64,7 +64,7 @@ std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
 // the second, …, each at its offset in the payload of images.
 void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
                  std::vector<ImageRecord>* crops);
-// Likewise, of a row's clips of sound.
+// Likewise, of a row's clips of audio.
 void AppendClips(const PayloadRow& row, const BlockGeometry& geometry,
                  std::vector<ImageRecord>* clips);
 
@@ -83,7 +83,7 @@ struct BlockPlan {
   // In destination order: ascending (owner, place).
   std::vector<PlannedSample> samples;
   // Crops of the images of samples[0], then of samples[1], …; of a module that
-  // takes sound their clips; empty for language.
+  // takes audio their clips; empty for language.
   std::vector<ImageRecord> images;
 
   // Length of the whole block.

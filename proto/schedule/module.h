@@ -21,7 +21,7 @@ enum class Media {
   kNone,    // no module takes this: for a number without a row
   kText,    // tokens of every sample: the language model alone
   kImages,  // images and videos: an encoder
-  kSound,   // clips of sound: an encoder
+  kAudio,   // clips of audio: an encoder
 };
 
 // A module that a configuration may have.
@@ -39,7 +39,7 @@ struct ModuleKind {
 // modules: encoders before the language model.
 inline constexpr ModuleKind kModuleKinds[] = {
     {v1::MODULE_VISION, "vision", Media::kImages, "patches"},
-    {v1::MODULE_AUDIO, "audio", Media::kSound, "frames"},
+    {v1::MODULE_AUDIO, "audio", Media::kAudio, "frames"},
     {v1::MODULE_LANGUAGE, "language", Media::kText, "tokens"},
 };
 

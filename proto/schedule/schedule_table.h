@@ -101,7 +101,7 @@ void ForEachSegment(const v1::MicroBatchSchedule& micro_batch,
   }
 }
 
-// Frames of all clips of sound of each sample.
+// Frames of all clips of audio of each sample.
 std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch);
 
 // Patches of all images and videos of each sample.

@@ -198,7 +198,7 @@ std::optional<Mp3Frame> ParseMp3Frame(absl::string_view bytes, size_t at) {
 }
 
 // The samples that a frame of tags counts: the encoder's delay and padding are
-// no sound. Nothing without such a frame, or without the encoder's part of it.
+// no audio. Nothing without such a frame, or without the encoder's part of it.
 std::optional<uint64_t> CountMp3(absl::string_view bytes, size_t at,
                                  const Mp3Frame& frame, uint64_t* length) {
   constexpr size_t kFlagFrames = 1, kFlagBytes = 2, kFlagIndex = 4,
@@ -406,7 +406,7 @@ absl::StatusOr<AudioHeader> ReadAudioHeader(uint64_t length,
     BALLAST_ASSIGN_OR_RETURN(const std::string head, file.Some(0, 2));
     if (head.size() < 2 || Big(head, 0, 2) >> 5 != 0x7FF) {
       return DataFaultError(
-          "no sound that is known; wanted WAV, FLAC, MP3, Ogg Vorbis, Ogg Opus "
+          "no audio that is known; wanted WAV, FLAC, MP3, Ogg Vorbis, Ogg Opus "
           "or M4A");
     }
   }

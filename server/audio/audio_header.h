@@ -15,7 +15,7 @@ enum class AudioFormat { kWav, kFlac, kMp3, kVorbis, kOpus, kM4a };
 // "wav", "flac", "mp3", "vorbis", "opus", "m4a".
 const char* AudioFormatName(AudioFormat format);
 
-// What the headers of a file of sound say.
+// What the headers of an audio file say.
 struct AudioHeader {
   AudioFormat format = AudioFormat::kWav;
   // Samples a second of the decoder's output; of Opus the rate that the header

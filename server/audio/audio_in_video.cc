@@ -10,7 +10,7 @@ using InVideo = v1::AudioFamily::InVideo;
 // The times of a track's tokens, in position ids.
 class Track {
  public:
-  Track(bool is_audio, const InVideo& rule, const SoundVideo& video)
+  Track(bool is_audio, const InVideo& rule, const AudioInVideo& video)
       : is_audio_(is_audio),
         patch_(uint64_t{video.grid_h} * video.grid_w),
         seconds_(video.seconds_per_grid),
@@ -33,7 +33,7 @@ class Track {
 };
 
 void Append(const Track& track, uint64_t tokens,
-            std::vector<SoundVideoRun>* runs) {
+            std::vector<AudioInVideoRun>* runs) {
   if (tokens == 0) return;
   if (runs->empty() || runs->back().is_audio != track.is_audio()) {
     runs->push_back({track.is_audio(), 0});
@@ -41,21 +41,21 @@ void Append(const Track& track, uint64_t tokens,
   runs->back().tokens += tokens;
 }
 
-std::vector<SoundVideoRun> Merge(const Track& pictures, const Track& sound) {
-  std::vector<SoundVideoRun> runs;
+std::vector<AudioInVideoRun> Merge(const Track& pictures, const Track& audio) {
+  std::vector<AudioInVideoRun> runs;
   uint64_t picture = 0;
   uint64_t heard = 0;
-  while (picture < pictures.tokens() && heard < sound.tokens()) {
-    if (pictures.GetTime(picture) <= sound.GetTime(heard)) {
+  while (picture < pictures.tokens() && heard < audio.tokens()) {
+    if (pictures.GetTime(picture) <= audio.GetTime(heard)) {
       Append(pictures, 1, &runs);
       ++picture;
     } else {
-      Append(sound, 1, &runs);
+      Append(audio, 1, &runs);
       ++heard;
     }
   }
   Append(pictures, pictures.tokens() - picture, &runs);
-  Append(sound, sound.tokens() - heard, &runs);
+  Append(audio, audio.tokens() - heard, &runs);
   return runs;
 }
 
@@ -74,26 +74,27 @@ std::vector<uint64_t> ChunkSizes(const Track& track, double ids) {
 
 }  // namespace
 
-std::vector<SoundVideoRun> OrderSoundVideo(const InVideo& rule,
-                                           const SoundVideo& video) {
+std::vector<AudioInVideoRun> OrderAudioInVideo(const InVideo& rule,
+                                               const AudioInVideo& video) {
   const Track pictures(false, rule, video);
-  const Track sound(true, rule, video);
-  if (rule.rule() == InVideo::RULE_MERGE) return Merge(pictures, sound);
+  const Track audio(true, rule, video);
+  if (rule.rule() == InVideo::RULE_MERGE) return Merge(pictures, audio);
   const double ids = rule.ids_per_second() * rule.seconds_per_chunk();
   const std::vector<uint64_t> seen = ChunkSizes(pictures, ids);
-  const std::vector<uint64_t> heard = ChunkSizes(sound, ids);
-  std::vector<SoundVideoRun> runs;
+  const std::vector<uint64_t> heard = ChunkSizes(audio, ids);
+  std::vector<AudioInVideoRun> runs;
   for (size_t i = 0; i < std::max(seen.size(), heard.size()); ++i) {
     if (i < seen.size()) Append(pictures, seen[i], &runs);
-    if (i < heard.size()) Append(sound, heard[i], &runs);
+    if (i < heard.size()) Append(audio, heard[i], &runs);
   }
   return runs;
 }
 
-SoundPositions PlaceSoundVideo(const InVideo& rule, const SoundVideo& video,
-                               uint64_t start) {
+AudioInVideoPositions PlaceAudioInVideo(const InVideo& rule,
+                                        const AudioInVideo& video,
+                                        uint64_t start) {
   const bool is_merged = rule.rule() == InVideo::RULE_MERGE;
-  SoundPositions places;
+  AudioInVideoPositions places;
   const auto put = [&](float time, float row, float column) {
     places.time.push_back(time);
     places.row.push_back(row);
@@ -109,14 +110,14 @@ SoundPositions PlaceSoundVideo(const InVideo& rule, const SoundVideo& video,
   const float origin = put_marks(static_cast<float>(start));
   const uint64_t patch = uint64_t{video.grid_h} * video.grid_w;
   uint64_t picture = 0;
-  uint64_t sound = 0;
+  uint64_t audio = 0;
   float last = origin;  // the largest position of the last run
-  for (const SoundVideoRun& run : OrderSoundVideo(rule, video)) {
+  for (const AudioInVideoRun& run : OrderAudioInVideo(rule, video)) {
     last = origin;
     for (uint64_t i = 0; i < run.tokens; ++i) {
       const size_t at = places.time.size();
       if (run.is_audio) {
-        const float time = origin + static_cast<float>(sound++);
+        const float time = origin + static_cast<float>(audio++);
         put(time, time, time);
       } else {
         // In float32, as the model computes it.

@@ -58,7 +58,7 @@ absl::StatusOr<SampleRange> CutClip(const AudioClip& clip, uint64_t samples) {
       std::min(samples, static_cast<uint64_t>(kModelRate * end));
   if (first >= beyond) {
     return DataFaultError(absl::StrCat(
-        "a clip from ", start, " s to ", end, " s of a sound of ",
+        "a clip from ", start, " s to ", end, " s of audio of ",
         static_cast<double>(samples) / kModelRate, " s has no sample"));
   }
   return SampleRange{first, beyond - first};

@@ -19,7 +19,7 @@ namespace {
 using audio_decoder::Outcome;
 using audio_decoder::Request;
 
-constexpr char kName[] = "the sound decoder";
+constexpr char kName[] = "the audio decoder";
 
 // Processor time of a request: generous, since it only has to end what would
 // never end. A present core decodes 50 times as much.
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> ReadFile(const AudioBytes& file, uint64_t offset,
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       return absl::UnavailableError(absl::StrCat(
-          "reading the sound: ",
+          "reading the audio: ",
           got == 0 ? "the file ends early" : strerrordesc_np(errno)));
     }
     done += static_cast<uint64_t>(got);
@@ -61,10 +61,10 @@ absl::StatusOr<std::string> ReadFile(const AudioBytes& file, uint64_t offset,
 
 AudioReader::AudioReader(const Options& options)
     : sndfile_(
-          MakeOptions(options, HelperLibrariesAdvice("sound cannot be decoded",
+          MakeOptions(options, HelperLibrariesAdvice("audio cannot be decoded",
                                                      "libsndfile1, libsoxr0")),
           [] {
-            return StartHelper({.name = "ballast-sound-decoder",
+            return StartHelper({.name = "ballast-audio-decoder",
                                 .image = kSndfileImage,
                                 .bytes = kSndfileImageBytes});
           }),
@@ -120,7 +120,7 @@ absl::StatusOr<audio_decoder::Facts> AudioReader::Receive(
         }
         if (static_cast<Outcome>(kind) == Outcome::kUnread) {
           return absl::UnavailableError(
-              absl::StrCat("reading the sound: ", answer));
+              absl::StrCat("reading the audio: ", answer));
         }
         return DataFaultError(answer);
     }

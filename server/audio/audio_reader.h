@@ -16,14 +16,14 @@
 
 namespace ballast {
 
-// Sound in a file: `bytes` bytes from `offset` on. The descriptor is not owned.
+// Audio in a file: `bytes` bytes from `offset` on. The descriptor is not owned.
 struct AudioBytes {
   int fd = -1;
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
 
-// What a file of sound holds.
+// What an audio file holds.
 struct AudioFacts {
   AudioFormat format = AudioFormat::kWav;
   uint32_t rate = 0;  // of the decoded stream
@@ -37,7 +37,7 @@ struct AudioFacts {
 // Most samples that one call reads: 2.3 hours, 512 MiB.
 inline constexpr uint64_t kMaxClipSamples = uint64_t{1} << 27;
 
-// Reads sound by two processes, of libsndfile and of FFmpeg (M4A), asked by one
+// Reads audio by two processes, of libsndfile and of FFmpeg (M4A), asked by one
 // thread at a time. They end with this object or the server, however that ends;
 // the next call then starts another. Calls block. Thread-compatible.
 class AudioReader {
@@ -53,7 +53,7 @@ class AudioReader {
   explicit AudioReader(const Options& options);
 
   // Reads the facts of a file: from its headers, in this process but for M4A,
-  // where they suffice. Errors: a data fault (no sound, damage, a file that was
+  // where they suffice. Errors: a data fault (no audio, damage, a file that was
   // cut short; or the file is at fault for the end of a process, as
   // HelperProcess says), UNAVAILABLE (the file cannot be read; the process was
   // killed or stopped, got no memory, or cannot be started),

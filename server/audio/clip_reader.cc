@@ -79,7 +79,7 @@ absl::Status ClipReader::ReadFeatures(const RawVideo& file,
                                       const ClipPlan& plan,
                                       absl::Span<float> out) {
   if (family_ == nullptr) {
-    return absl::InternalError("sound, and the model takes none");
+    return absl::InternalError("audio, and the model takes none");
   }
   const Lease worker(this);
   if (!worker->features.has_value()) {

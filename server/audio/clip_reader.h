@@ -16,7 +16,7 @@
 
 namespace ballast {
 
-// Reads the facts of sound for indexes, and makes features of clips, in
+// Reads the facts of audio for indexes, and makes features of clips, in
 // processes (AudioReader) that threads share. Thread-safe; calls block.
 class ClipReader {
  public:

@@ -25,7 +25,7 @@ absl::StatusOr<IndexedVideo> ToIndexedClip(const AudioFacts& facts) {
                      "fewer than 2^32: cut the file"));
   }
   IndexedVideo clip = {};
-  clip.flags = IndexedVideo::kIsSound;
+  clip.flags = IndexedVideo::kIsAudio;
   clip.fps = facts.rate;
   clip.frames = static_cast<uint32_t>(facts.frames);
   clip.key_frames = facts.channels;

@@ -12,7 +12,7 @@
 
 namespace ballast {
 
-// Clips of sound in an index: an IndexedVideo with kIsSound, whose `fps` are
+// Clips of audio in an index: an IndexedVideo with kIsAudio, whose `fps` are
 // the stream's samples a second, `frames` its samples of each channel,
 // `key_frames` its channels and `codec` its format; `width` and `height` are 1.
 

@@ -243,7 +243,7 @@ absl::Status InspectVideos(const InspectVideoOptions& options,
 
 // ---- inspect audio ----------------------------------------------------------
 
-// How `inspect audio` reads sound.
+// How `inspect audio` reads audio.
 struct InspectAudioOptions {
   std::string model;  // of AudioFamilyNames()
   AudioClip clip;

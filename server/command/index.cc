@@ -136,7 +136,7 @@ void PrintResult(const SourceIndexing& result) {
   std::cout << result.source << ": " << report.samples << " samples, "
             << report.images << " images, ";
   if (report.videos > 0) std::cout << report.videos << " videos, ";
-  if (report.clips > 0) std::cout << report.clips << " clips of sound, ";
+  if (report.clips > 0) std::cout << report.clips << " clips of audio, ";
   std::cout << report.skipped << " skipped, " << report.bad.size() << " bad\n";
   if (!result.stale.empty()) {
     std::cout << "  rebuilt: " << result.stale << "\n";

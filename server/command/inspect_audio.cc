@@ -108,7 +108,7 @@ void AddInspectAudio(CommandLine* line, Command* inspect) {
   auto flags = std::make_shared<Flags>();
   Command* command = line->AddCommand(
       inspect, "audio",
-      R"(Prints what a model makes of sound.
+      R"(Prints what a model makes of audio.
 One JSON object a file, in order: what its headers say, the samples of the clip
 at 16 kHz, the frames of features and tokens that the model makes of them, and
 SHA-256 of the frames as float32, row by row; or `error`. WAV, FLAC, MP3, Ogg
@@ -127,7 +127,7 @@ Vorbis, Ogg Opus and M4A. Exits with status 1 if any failed.)",
       command->AddReal("--end", &flags->end, "where it ends, in seconds");
   command->AddFlag("--plan-only", &flags->plan_only,
                    "decode nothing that headers tell");
-  command->AddTexts("FILE", &flags->files, "files of sound").Required();
+  command->AddTexts("FILE", &flags->files, "audio files").Required();
 }
 
 }  // namespace ballast

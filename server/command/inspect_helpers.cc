@@ -48,8 +48,8 @@ absl::Status AskVideo() {
 
 // Facts of an MP4 file come from a process, those of others from this one, so
 // that samples are asked for.
-absl::Status AskSound(AudioFormat format) {
-  const absl::string_view bytes = "no sound";
+absl::Status AskAudio(AudioFormat format) {
+  const absl::string_view bytes = "no audio";
   BALLAST_ASSIGN_OR_RETURN(const OwnedFd file, MakeFile(bytes));
   AudioReader reader;
   AudioFacts facts;
@@ -76,9 +76,9 @@ absl::Status InspectHelpers(std::ostream& out) {
   };
   const Helper helpers[] = {
       {"ballast-video-decoder", "videos", true, AskVideo()},
-      {"ballast-sound-decoder", "sound", false, AskSound(AudioFormat::kWav)},
-      {"ballast-m4a-decoder", "sound in M4A", true,
-       AskSound(AudioFormat::kM4a)},
+      {"ballast-audio-decoder", "audio", false, AskAudio(AudioFormat::kWav)},
+      {"ballast-m4a-decoder", "audio in M4A", true,
+       AskAudio(AudioFormat::kM4a)},
       {"ballast-sentencepiece", "SentencePiece models", false,
        AskSentencePiece()},
   };
@@ -102,7 +102,7 @@ absl::Status InspectHelpers(std::ostream& out) {
 void AddInspectHelpers(CommandLine* line, Command* inspect) {
   line->AddCommand(
       inspect, "helpers",
-      R"(Says whether the programs run here that decode video and sound and read
+      R"(Says whether the programs run here that decode video and audio and read
 SentencePiece models, each with libraries of its own. One JSON object a line:
 helper, reads, FFmpeg's version, and error if it cannot run. Needs no
 configuration. Exits with status 1 if one cannot run.)",

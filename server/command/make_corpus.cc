@@ -66,7 +66,7 @@ absl::Status MakeCorpus(MakeCorpusOptions options) {
   std::cout << absl::StrFormat(
       "%s: %d samples, %d images, %s%.1f MB in %d %s%s\n", directory,
       options.dataset.samples, report.images,
-      report.sounds == 0 ? "" : absl::StrCat(report.sounds, " sounds, "),
+      report.clips == 0 ? "" : absl::StrCat(report.clips, " clips, "),
       report.bytes * 1e-6, report.shards, shards,
       report.shards == 1 ? "" : "s");
   if (report.wrote_config) {
@@ -106,7 +106,7 @@ serves it. Equal samples, seed, preset and format give equal bytes.)",
   command
       ->AddText("--preset", &options->preset,
                 "`mixed` adds pages, tables, scenes and samples of "
-                "several images; `text` has no images; `speech` has sound, "
+                "several images; `text` has no images; `speech` has audio, "
                 "made of tones")
       .OneOf({"receipts", "mixed", "text", "speech"})
       .ShowDefault();

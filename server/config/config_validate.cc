@@ -461,7 +461,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateOrder(config, report);
   ValidateBalance(config, report);
   ValidatePlacement(config, report);
-  ValidateSound(config, report);
+  ValidateAudio(config, report);
   ValidatePairs(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);

@@ -23,7 +23,7 @@ void ValidateModelFamily(const v1::Model& model, KeyReport* report);
 void ValidatePacking(const v1::Config& config, KeyReport* report);
 void ValidatePairs(const v1::Config& config, KeyReport* report);
 void ValidatePlacement(const v1::Config& config, KeyReport* report);
-void ValidateSound(const v1::Config& config, KeyReport* report);
+void ValidateAudio(const v1::Config& config, KeyReport* report);
 void ValidateStorage(const v1::Config& config, KeyReport* report);
 void ValidateTopology(const v1::Config& config, KeyReport* report);
 void ValidateVideo(const v1::Model& model, KeyReport* report);

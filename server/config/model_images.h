@@ -73,7 +73,7 @@ class ModelImages {
   const VideoModel* video() const {
     return video_.has_value() ? &*video_ : nullptr;
   }
-  // What the model makes of sound; nullptr if it takes none.
+  // What the model makes of audio; nullptr if it takes none.
   const v1::AudioFamily* audio() const { return audio_; }
   // Whether the model itself asks for an image's sides (rule `pinpoints`).
   bool wants_sides() const { return wants_sides_; }

@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <utility>
 
 #include <google/protobuf/repeated_field.h>
 #include <nlohmann/json.hpp>
@@ -108,6 +110,59 @@ std::vector<std::string> NormWarnings(absl::string_view json,
   return warnings;
 }
 
+std::vector<std::string> AudioDifferences(absl::string_view json,
+                                          absl::string_view file,
+                                          absl::string_view profile,
+                                          const v1::AudioFamily& audio) {
+  std::vector<std::string> differences;
+  Json processor =
+      Json::parse(json, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!processor.is_object()) return differences;
+  // processor_config.json has the extractor as a part.
+  const auto part = processor.find("feature_extractor");
+  if (part != processor.end() && part->is_object()) processor = Json(*part);
+  const v1::AudioFamily::Features& features = audio.features();
+  const uint64_t padded = audio.samples().pad_to() != 0
+                              ? audio.samples().pad_to()
+                              : audio.samples().multiple();
+  const struct {
+    const char* name;  // of the extractor
+    double own;
+  } numbers[] = {
+      {"feature_size", static_cast<double>(features.mels())},
+      {"n_mels", static_cast<double>(features.mels())},
+      {"hop_length", static_cast<double>(audio.frames().hop())},
+      {"n_fft", static_cast<double>(features.transform())},
+      {"fft_length", static_cast<double>(features.transform())},
+      {"win_length", static_cast<double>(features.window_length())},
+      {"frame_length", static_cast<double>(features.window_length())},
+      {"sampling_rate", 16000},
+      {"preemphasis", features.preemphasis()},
+      {"min_frequency", features.min_hertz()},
+      {"max_frequency", features.max_hertz()},
+      {"mel_floor", features.floor()},
+      {"dither", 0},
+      // Whisper's; an extractor that pads to the longest does not read it.
+      {"n_samples", features.range() > 0 ? static_cast<double>(padded) : 0},
+  };
+  for (const auto& [name, own] : numbers) {
+    const auto found = processor.find(name);
+    if (found == processor.end() || !found->is_number() ||
+        (absl::string_view(name) == "n_samples" && own == 0)) {
+      continue;
+    }
+    const double stated = found->get<double>();
+    if (std::abs(stated - own) <= 1e-6 * std::abs(own)) continue;
+    differences.push_back(absl::StrCat(
+        "model.profile: found ", profile, ", whose audio has ", name, " ", own,
+        ", where ", file, " has ", stated,
+        ": the checkpoint's own extractor makes other features of a clip; "
+        "write a file of the model with base: \"",
+        profile, "\" and a section audio for it (docs/audio.md)"));
+  }
+  return differences;
+}
+
 std::vector<std::string> ModelWarnings(const v1::Model& model) {
   std::vector<std::string> warnings;
   if (model.tokenizer() != "bytes") {
@@ -117,6 +172,12 @@ std::vector<std::string> ModelWarnings(const v1::Model& model) {
       const auto text = ReadSmallFile(file, kMaxBytes);
       if (!text.ok()) continue;
       warnings = NormWarnings(*text, file, model);
+      if (const v1::AudioFamily* audio = GetAudioFamily(model)) {
+        for (std::string& difference :
+             AudioDifferences(*text, file, model.profile(), *audio)) {
+          warnings.push_back(std::move(difference));
+        }
+      }
       break;
     }
   }

@@ -5,16 +5,19 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "proto/audio_family.pb.h"
 #include "proto/model.pb.h"
 
 namespace ballast {
 
 // Settings of a model that are allowed, and with which it may be trained on
-// other images than its checkpoint knows: each a sentence with the key, what
-// was found and what to write.
+// other images or other audio than its checkpoint knows: each a sentence with
+// the key, what was found and what to write.
 //
 // - The checkpoint states another mean or std than the model: by
 //   preprocessor_config.json, or processor_config.json, beside the tokenizer.
+// - The checkpoint's audio extractor has other numbers than the model's file
+//   (AudioDifferences).
 // - A family of one's own has no marks before and after an image, and the
 //   profile's has.
 //
@@ -26,6 +29,14 @@ std::vector<std::string> ModelWarnings(const v1::Model& model);
 std::vector<std::string> NormWarnings(absl::string_view json,
                                       absl::string_view file,
                                       const v1::Model& model);
+
+// The second: where the numbers of features in that text are not those of
+// profile `profile`, the clips would become other features, or other tokens.
+// Pure.
+std::vector<std::string> AudioDifferences(absl::string_view json,
+                                          absl::string_view file,
+                                          absl::string_view profile,
+                                          const v1::AudioFamily& audio);
 
 }  // namespace ballast
 

@@ -246,7 +246,7 @@ class Checker {
     if (own_.has_chat() && !own_.chat_template().empty()) {
       Add("chat_template", "found it with a section chat; wanted one of both");
     }
-    // Sound alone: the configuration names a template.
+    // Audio alone: the configuration names a template.
     if (!TakesImages(whole_) && whole_.has_audio()) return;
     if (name.empty() && !whole_.has_chat() && !IsEncoder(whole_)) {
       Add("chat", "found none; wanted it, or chat_template: \"chatml\"");

@@ -42,13 +42,13 @@ inline bool TakesImages(const v1::ModelProfile& profile) {
   return profile.has_images();
 }
 
-// What the model of this name makes of sound; nullptr if it takes none, or
+// What the model of this name makes of audio; nullptr if it takes none, or
 // there is no such model.
 const v1::AudioFamily* FindAudioFamily(absl::string_view name);
 inline const v1::AudioFamily* GetAudioFamily(const v1::Model& model) {
   return FindAudioFamily(model.profile());
 }
-// The names of models/ that take sound, in alphabetical order.
+// The names of models/ that take audio, in alphabetical order.
 std::vector<std::string> AudioFamilyNames();
 
 // Whether the model is an encoder, whose images stand in no text.

@@ -378,7 +378,7 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
               "model.video.max_pixels", video.max_pixels(), report);
 }
 
-void ValidateSound(const v1::Config& config, KeyReport* report) {
+void ValidateAudio(const v1::Config& config, KeyReport* report) {
   if (DpSize(config, v1::MODULE_AUDIO) == 0 ||
       report->HasFaultWithin("topology.modules") ||
       report->HasFaultWithin("model")) {
@@ -390,14 +390,14 @@ void ValidateSound(const v1::Config& config, KeyReport* report) {
         "topology.modules.audio",
         absl::StrCat("found it with model.profile ",
                      profile.empty() ? "\"\"" : profile,
-                     ", which takes no sound; wanted one of ",
+                     ", which takes no audio; wanted one of ",
                      absl::StrJoin(AudioFamilyNames(), ", "),
                      ", or a file of your own with a section audio"));
   }
   if (report->Has("balance.cost.model") && !report->Has("balance.cost.audio")) {
     report->AddMissing("balance.cost.audio",
                        "it beside balance.cost.model, which computes no cost "
-                       "of sound; {linear, quadratic} of frames");
+                       "of audio; {linear, quadratic} of frames");
   }
 }
 

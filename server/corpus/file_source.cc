@@ -160,7 +160,7 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
   }
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> indexed,
                            index_->videos(number));
-  const bool has_sound = CountVideos(indexed) < indexed.size();
+  const bool has_audio = CountVideos(indexed) < indexed.size();
   const uint64_t owner =
       parser_->HoldsImages() ? FileOwner(record) : SampleOwner(record);
   MediaReader media(
@@ -172,8 +172,8 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
       BALLAST_RETURN_IF_ERROR(media.AddImage(image));
     }
     for (const VideoMedia& video : found.videos) {
-      // A tar's, which the index of a model without sound leaves out.
-      if (video.is_sound && !has_sound) continue;
+      // A tar's, which the index of a model without audio leaves out.
+      if (video.is_audio && !has_audio) continue;
       BALLAST_RETURN_IF_ERROR(media.AddVideo(video));
     }
     if (media.image_check() == record.image_check) return absl::OkStatus();

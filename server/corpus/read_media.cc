@@ -142,7 +142,7 @@ absl::Status MediaReader::AddVideo(const VideoMedia& video) {
     return absl::OkStatus();
   }
   std::vector<RawVideo>* const to =
-      video.is_sound ? &sample_->clips : &sample_->videos;
+      video.is_audio ? &sample_->clips : &sample_->videos;
   const Medium& part = video.parts[0];
   if (const auto* range = std::get_if<ByteRange>(&part.place)) {
     return OpenVideoIn(file_, *range, to);

@@ -41,7 +41,7 @@ class MediaReader {
   // string. Errors: as FileView::ReadAt and MediaRoot::Open; UNAVAILABLE (a
   // named file changed meanwhile); a data fault (too many bytes).
   absl::Status AddImage(const Medium& image);
-  // Adds the next video or clip of sound: opens its file, or reads the pictures
+  // Adds the next video or clip of audio: opens its file, or reads the pictures
   // of a list.
   // Errors: as AddImage; a data fault (over kMaxSampleBytes of an object of a
   // store).

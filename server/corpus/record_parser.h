@@ -45,11 +45,11 @@ struct Medium {
   std::variant<ByteRange, absl::string_view, MediumPieces, MediumPath> place;
 };
 
-// A video, a file or the pictures of a list; or a clip of sound, a file.
+// A video, a file or the pictures of a list; or a clip of audio, a file.
 struct VideoMedia {
   std::vector<Medium> parts;  // at least one
   bool is_list = false;
-  bool is_sound = false;
+  bool is_audio = false;
   // Its clip and rate; only where an index is built.
   JsonVideo named;
 };
@@ -70,7 +70,7 @@ struct Record {
   IndexSampleRecord entry = {};
   // In the order in which the text refers to them.
   std::vector<Medium> images;
-  std::vector<VideoMedia> videos;  // then the clips of sound
+  std::vector<VideoMedia> videos;  // then the clips of audio
   // Owner of the bytes in memory.
   std::shared_ptr<const void> bytes;
 };

@@ -49,7 +49,7 @@ struct RawSample {
   // With ReadParts::record: RecordJson of the record that a recipe has made the
   // sample of; "" without a recipe.
   std::string record;
-  std::vector<RawVideo> clips;  // of sound, likewise
+  std::vector<RawVideo> clips;  // of audio, likewise
   // Facts of the videos and clips, only while an index is built
   // (SampleMeasure).
   std::vector<IndexedVideo> video_facts;

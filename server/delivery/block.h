@@ -94,7 +94,7 @@ struct PlannedBlock {
   // For each grid: the length of the image's file if it passes through encoded,
   // else 0.
   std::vector<uint32_t> encoded_bytes;
-  // Likewise, the rows of all samples' clips of sound.
+  // Likewise, the rows of all samples' clips of audio.
   std::vector<uint32_t> clip_rows;
   std::vector<uint32_t> first_clip;
 };

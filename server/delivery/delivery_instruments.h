@@ -14,7 +14,7 @@ struct DecodedCounters {
   Counter images;
   Counter videos;
   Counter frames;  // of these videos
-  Counter clips;   // of sound
+  Counter clips;   // of audio
 };
 
 // Measurements of building samples; see docs/metrics.md. Thread-safe.
@@ -29,20 +29,20 @@ struct BuildInstruments {
   DurationHistogram resize;
   // One entry per video: decoding its frames, and resizing them meanwhile.
   DurationHistogram decode_video;
-  // One entry per clip of sound: decoding it and making its features.
-  DurationHistogram decode_sound;
+  // One entry per clip of audio: decoding it and making its features.
+  DurationHistogram decode_audio;
   // Time from a sample's text to token ids, labels and positions.
   DurationHistogram tokenise;
 
   // Media decoded for vision, and media that language decoded only to check
   // that they can be decoded (LanguageBuilder).
   DecodedCounters vision;
-  DecodedCounters audio;  // likewise, for encoders of sound
+  DecodedCounters audio;  // likewise, for audio encoders
   DecodedCounters check;
   Counter images_encoded;  // sent as files, for their owners to decode
   Counter image_bytes;     // of all these files, videos included
   HelperCounters video_decoders;
-  HelperCounters sound_decoders;
+  HelperCounters audio_decoders;
   Counter tokens;
   Counter placeholders;  // samples replaced
 };

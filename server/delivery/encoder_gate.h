@@ -14,7 +14,7 @@
 namespace ballast {
 
 // Returns whether a language block depends on the media of its samples: a text
-// must not be supervised if an image or a sound of its sample cannot be decoded
+// must not be supervised if an image or a clip of its sample cannot be decoded
 // (serve.on_bad_sample: placeholder).
 bool ChecksImages(const v1::Config& config);
 

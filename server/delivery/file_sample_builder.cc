@@ -75,7 +75,7 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
     if (fits) add(plan->placeholders, ids.image());
   }
   for (const VideoText& video : videos) {
-    if (video.is_sound) {
+    if (video.is_audio) {
       const auto room = static_cast<uint64_t>(arrays.ids.end() - at);
       fits = fits && video.run_tokens <= room;
       if (fits) at = std::fill_n(at, video.run_tokens, ids.audio());
@@ -232,7 +232,7 @@ FileSampleBuilder::FileSampleBuilder(
       clips_(
           static_cast<int>(ThreadsOrCores(config_.serve().threads())),
           text->images().audio(),
-          {.counters = instruments ? &instruments->sound_decoders : nullptr}),
+          {.counters = instruments ? &instruments->audio_decoders : nullptr}),
       reader_(&config_, std::move(sources), GetImageOptions(config_.model()),
               &text->images(), scheduler, &videos_, &clips_,
               decode_budget_.get(), instruments),
@@ -280,7 +280,7 @@ absl::StatusOr<std::optional<DataFault>> FileSampleBuilder::BuildPayload(
     const SampleRequest& request, SampleWork* work) const {
   switch (GetMedia(request.module)) {
     case Media::kImages:
-    case Media::kSound:
+    case Media::kAudio:
       return encoders_.Build(request, work);
     case Media::kText:
       return language_.Build(request, work);

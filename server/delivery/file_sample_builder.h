@@ -40,10 +40,10 @@ namespace ballast {
 
 // Fills in grey images (kGreyPixel). The places of images that pass through
 // encoded are zeroed: the owner makes them grey (kSampleIsPlaceholder). So are
-// features of sound.
+// features of audio.
 void FillVisionPlaceholder(const SampleRequest& request);
 
-// Fills in the placeholders of the sample's images, videos and clips of sound
+// Fills in the placeholders of the sample's images, videos and clips of audio
 // as far as they fit, so that the language model still finds a token for each
 // image embedding, each run between vision start and end where the model has
 // their ids; then pad ids. Nothing is supervised. Positions as for any sample.
@@ -91,7 +91,7 @@ class BadSamples {
 };
 
 // Builds an encoder's payloads: reads the images, and decodes and resizes them
-// straight into the payload; or makes the features of sound there. Files of
+// straight into the payload; or makes the features of audio there. Files of
 // images that pass through encoded are read straight into it. Records for other
 // modules whether all such media of the sample are good. Thread-safe.
 class EncoderBuilder {

@@ -194,13 +194,13 @@ MediaChecks::MediaChecks(const v1::Config* config, const SampleReader* reader)
   if (!ChecksImages(*config)) return;
   for (const v1::Module module : Modules(*config)) {
     checks_images_ |= GetMedia(module) == Media::kImages;
-    checks_clips_ |= GetMedia(module) == Media::kSound;
+    checks_clips_ |= GetMedia(module) == Media::kAudio;
   }
 }
 
 void MediaChecks::Put(const SampleRequest& request, Media media,
                       std::optional<DataFault> fault) {
-  (media == Media::kSound ? clips_ : images_)
+  (media == Media::kAudio ? clips_ : images_)
       .Put(request.split, request.record.position, {std::move(fault)});
 }
 
@@ -211,7 +211,7 @@ absl::StatusOr<std::optional<DataFault>> MediaChecks::Check(
                              CheckImages(request, work));
     if (fault.has_value()) return fault;
   }
-  if (checks_clips_ && built != Media::kSound && !request.clip_rows.empty()) {
+  if (checks_clips_ && built != Media::kAudio && !request.clip_rows.empty()) {
     return CheckClips(request, work);
   }
   return std::nullopt;
@@ -252,7 +252,7 @@ absl::StatusOr<std::optional<DataFault>> MediaChecks::CheckClips(
       reader_->ReadClips(
           request, [](size_t) { return absl::Span<uint8_t>(); },
           instruments ? &instruments->check : nullptr, work));
-  Put(request, Media::kSound, fault);
+  Put(request, Media::kAudio, fault);
   return fault;
 }
 

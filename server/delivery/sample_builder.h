@@ -23,7 +23,7 @@ struct SampleRequest {
   // For each grid: the length of its image's file if it passes through encoded,
   // else 0. Empty: all images are sent as pixels.
   absl::Span<const uint32_t> encoded_bytes;
-  // For each clip of sound of the sample: its rows of features; set for every
+  // For each clip of audio of the sample: its rows of features; set for every
   // module.
   absl::Span<const uint32_t> clip_rows;
   // Only for an encoder: the place of each crop, or clip, from the payload's

@@ -288,7 +288,7 @@ absl::StatusOr<SampleVideoText> SampleReader::GetVideos(
 absl::StatusOr<ClipPlan> SampleReader::PlanClip(
     const IndexedVideo& clip) const {
   if (images_->audio() == nullptr) {
-    return absl::InternalError("sound, and the model takes none");
+    return absl::InternalError("audio, and the model takes none");
   }
   absl::StatusOr<ClipPlan> plan = PlanIndexedClip(*images_->audio(), clip);
   if (plan.ok()) return plan;
@@ -299,7 +299,7 @@ absl::StatusOr<ClipPlan> SampleReader::PlanClip(
 absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
     const SampleRequest& request, Place place, DecodedCounters* decoded,
     SampleWork* work) const {
-  work->active->Stage("reading sound");
+  work->active->Stage("reading audio");
   const SampleSource& from = source(request.record.source);
   BALLAST_ASSIGN_OR_RETURN(
       const FaultOr<RawSample> raw,
@@ -309,12 +309,12 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            from.index().sample(request.record.ordinal));
   if (raw->clips.size() != indexed.clips.size()) {
-    return CountDiffers("clips of sound", raw->clips.size(),
+    return CountDiffers("clips of audio", raw->clips.size(),
                         indexed.clips.size());
   }
   if (indexed.clips.size() != request.clip_rows.size()) {
     return absl::InternalError(absl::StrCat(
-        "it has ", indexed.clips.size(), " clips of sound, and the schedule ",
+        "it has ", indexed.clips.size(), " clips of audio, and the schedule ",
         request.clip_rows.size()));
   }
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> hashes,
@@ -322,9 +322,9 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
   std::vector<float> dropped;
   for (size_t i = 0; i < raw->clips.size(); ++i) {
     const RawVideo& file = raw->clips[i];
-    const std::string name = absl::StrCat("sound ", i);
+    const std::string name = absl::StrCat("audio ", i);
     if (!hashes.empty()) {
-      work->active->Stage("checking a sound's file");
+      work->active->Stage("checking a clip's file");
       BALLAST_ASSIGN_OR_RETURN(const uint64_t found, HashVideo(file));
       // The hash says nothing about another version of the file.
       BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
@@ -343,8 +343,8 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
     work->active->Stage("waiting for serve.decode_memory");
     BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
                              budget_->Take(ClipDecodeBytes(plan, width)));
-    work->active->Stage("making features of sound");
-    const Stopwatch decoding(instruments_ ? &instruments_->decode_sound
+    work->active->Stage("making features of audio");
+    const Stopwatch decoding(instruments_ ? &instruments_->decode_audio
                                           : nullptr);
     const absl::Span<uint8_t> to = place(i);
     absl::Span<float> out(reinterpret_cast<float*>(to.data()),

@@ -82,7 +82,7 @@ class SampleReader {
                                                DecodedCounters* decoded,
                                                SampleWork* work) const;
 
-  // Makes the features of the sample's clips of sound. Writes clip i's to
+  // Makes the features of the sample's clips of audio. Writes clip i's to
   // `place(i)`, its bytes; if that is empty, they are only made. Counts clips
   // in `decoded`, which may be null. Returns the data fault that prevented it,
   // if any. Blocks on the disk. Non-OK statuses are transient faults.
@@ -100,7 +100,7 @@ class SampleReader {
   absl::StatusOr<SampleImages> GetImages(
       const SampleRequest& request, absl::Span<const TileShape> sides) const;
 
-  // The sample's videos, then its clips of sound, as its text has them, from
+  // The sample's videos, then its clips of audio, as its text has them, from
   // the index. Errors: as SourceIndex::sample; INTERNAL.
   absl::StatusOr<SampleVideoText> GetVideos(const SampleRequest& request) const;
 

@@ -19,8 +19,8 @@ struct ImageTextPiece {
   std::string text;           // UTF-8, special tokens spelled out
   // The placeholders are a video's, which have another token id.
   bool is_video = false;
-  // Likewise a clip of sound's.
-  bool is_sound = false;
+  // Likewise a clip of audio's.
+  bool is_audio = false;
 };
 
 // The tokens of an image's text.

@@ -162,7 +162,7 @@ struct MeasuredSample {
   uint64_t placeholders = 0;
 };
 
-// The texts of a sample's videos and clips of sound; adds their placeholders.
+// The texts of a sample's videos and clips of audio; adds their placeholders.
 absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
                                                      const v1::Model& model,
                                                      uint64_t* placeholders) {
@@ -185,10 +185,10 @@ absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
   for (size_t i = 0; i < sample.clip_facts.size(); ++i) {
     if (audio == nullptr) {
       return absl::InvalidArgumentError(
-          "sound is not supported for this model.profile");
+          "audio is not supported for this model.profile");
     }
     const auto plan = PlanIndexedClip(*audio, sample.clip_facts[i]);
-    if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("sound ", i));
+    if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("audio ", i));
     texts.push_back(TextOfClip(plan->plan.tokens));
     *placeholders += plan->plan.tokens;
   }
@@ -344,7 +344,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   const v1::AudioFamily* const audio = GetAudioFamily(c.model());
   ClipReader clips(static_cast<int>(ThreadsOrCores(c.serve().threads())),
                    audio);
-  const VideoProbe sound_probe = RememberFacts(
+  const VideoProbe audio_probe = RememberFacts(
       [&clips](const RawVideo& file) { return clips.ReadFacts(file); });
   if (audio != nullptr) {
     BALLAST_RETURN_IF_ERROR(
@@ -417,13 +417,13 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     if (GetVideoModel(c.model()).has_value()) {
       index_options.read_video = video_probe;
     }
-    if (audio != nullptr) index_options.read_sound = sound_probe;
+    if (audio != nullptr) index_options.read_audio = audio_probe;
     const v1::ModelProfile* const profile = GetProfile(c.model());
     if (profile != nullptr && !TakesImages(*profile) &&
         !HasOtherImages(c.model())) {
       index_options.no_images =
           absl::StrCat("an image, and model.profile ", c.model().profile(),
-                       " takes sound alone; wanted a model that takes images");
+                       " takes audio alone; wanted a model that takes images");
     }
     index_options.order_videos = GetOrder(text);
     index_options.key = key;

@@ -35,7 +35,7 @@ namespace {
 //      next to the turns
 //   3: keys and parts that name different media, and two lists of turns
 //   4: preference pairs
-//   5: clips of sound
+//   5: clips of audio
 //   6: preference pairs of a source that says so
 constexpr int kConversationRules = 6;
 
@@ -62,8 +62,8 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
   key.lengths = TextLengthKey(config.model(), tokenizer);
   key.limits = TextLimitKey(config);
   key.videos = VideoPlanKey(config.model());
-  // Of a source with sound, which has videos as far as keys go. Without a rule
-  // samples with sound are bad, and not measured.
+  // Of a source with audio, which has videos as far as keys go. Without a rule
+  // samples with audio are bad, and not measured.
   if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
     absl::StrAppend(&key.sizes, "\nsound=taken");
     absl::StrAppend(&key.videos, "sound: ", audio->ShortDebugString(), "\n");

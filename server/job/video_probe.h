@@ -25,7 +25,7 @@ using FactsReader =
 VideoProbe MakeVideoProbe(FactsReader read, size_t most = 65'536);
 
 // The same for any reader of facts: remembers what `read` finds, also of clips
-// of sound.
+// of audio.
 VideoProbe RememberFacts(VideoProbe read, size_t most = 65'536);
 
 }  // namespace ballast

@@ -51,9 +51,9 @@ void AddProcess(double start_seconds, FamilyList* list) {
   }
 }
 
-void AddSound(const BuildInstruments& build, FamilyList* list) {
+void AddAudio(const BuildInstruments& build, FamilyList* list) {
   list->Begin("ballast_clips_total", FamilyList::kCounter,
-              "Clips of sound whose features were made: for audio, or once "
+              "Clips of audio whose features were made: for audio, or once "
               "more because another module had to know whether they can be.");
   list->Add(build.audio.clips.value(), {{"use", "audio"}});
   list->Add(build.check.clips.value(), {{"use", "check"}});
@@ -108,11 +108,11 @@ void AddBuilding(const BuildInstruments& build, uint64_t warnings,
   list->Add(build.vision.images.value(), {{"use", "vision"}});
   list->Add(build.check.images.value(), {{"use", "check"}});
   list->Add(build.images_encoded.value(), {{"use", "encoded"}});
-  AddSound(build, list);
+  AddAudio(build, list);
   AddVideos(build, list);
   AddPythonHelpers(list);
   list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
-              "Bytes of these images, videos and sounds, as they lie in their "
+              "Bytes of these images, videos and clips, as they lie in their "
               "files.");
   list->Add(build.image_bytes.value());
   list->Begin("ballast_tokens_total", FamilyList::kCounter,
@@ -123,13 +123,13 @@ void AddBuilding(const BuildInstruments& build, uint64_t warnings,
   list->Add(warnings);
   list->Begin("ballast_stage_seconds", FamilyList::kHistogram,
               "Time of a stage: read_images and read_text of a sample, decode "
-              "and resize of an image, decode_video of a video, decode_sound "
-              "of a clip of sound, tokenise of a text.");
+              "and resize of an image, decode_video of a video, decode_audio "
+              "of a clip of audio, tokenise of a text.");
   list->Add(build.read_images.Read(), {{"stage", "read_images"}});
   list->Add(build.decode.Read(), {{"stage", "decode"}});
   list->Add(build.resize.Read(), {{"stage", "resize"}});
   list->Add(build.decode_video.Read(), {{"stage", "decode_video"}});
-  list->Add(build.decode_sound.Read(), {{"stage", "decode_sound"}});
+  list->Add(build.decode_audio.Read(), {{"stage", "decode_audio"}});
   list->Add(build.read_text.Read(), {{"stage", "read_text"}});
   list->Add(build.tokenise.Read(), {{"stage", "tokenise"}});
 }

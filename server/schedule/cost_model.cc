@@ -59,12 +59,12 @@ absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video,
   return plan.tokens;
 }
 
-// Adds a clip of sound; returns its placeholders.
+// Adds a clip of audio; returns its placeholders.
 absl::StatusOr<uint64_t> AddClip(const IndexedVideo& clip,
                                  const ModelImages& model, SampleSize* size) {
   if (model.audio() == nullptr) {
     return absl::InvalidArgumentError(
-        "sound is not supported for this model.profile");
+        "audio is not supported for this model.profile");
   }
   BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan,
                            PlanIndexedClip(*model.audio(), clip));
@@ -73,7 +73,7 @@ absl::StatusOr<uint64_t> AddClip(const IndexedVideo& clip,
   return plan.plan.tokens;
 }
 
-double SoundCost(const SampleSize& size, const ModuleCost& coefficients) {
+double AudioCost(const SampleSize& size, const ModuleCost& coefficients) {
   double frames = 0;
   for (const uint32_t m : size.clip_frames) frames += m;
   double cost = coefficients.linear * frames;
@@ -201,7 +201,7 @@ bool HasMedia(const SampleSize& size, Media media) {
       return true;
     case Media::kImages:
       return !size.grids.empty();
-    case Media::kSound:
+    case Media::kAudio:
       return !size.clip_rows.empty();
     case Media::kNone:
       break;
@@ -249,8 +249,8 @@ double SampleCost(const SampleSize& size, const ModuleCost& cost) {
     }
     case Media::kImages:
       return ImageCost(size, cost);
-    case Media::kSound:
-      return SoundCost(size, cost);
+    case Media::kAudio:
+      return AudioCost(size, cost);
     case Media::kNone:
       break;
   }

@@ -45,7 +45,7 @@ struct SampleSize {
   std::vector<float> seconds_per_patch;
   // For each image, if the model requests them; else empty.
   std::vector<ImageSize> sides;
-  // For each clip of sound: rows of features, and how many of them count.
+  // For each clip of audio: rows of features, and how many of them count.
   std::vector<uint32_t> clip_rows;
   std::vector<uint32_t> clip_frames;
 };
@@ -54,7 +54,7 @@ struct SampleSize {
 // entry, with what a recipe's plans depend on beside their sides. Errors:
 // INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens;
 // an image of several crops that the index lets pass through encoded; a video
-// or a clip of sound that cannot be planned, or of a model that takes none).
+// or a clip of audio that cannot be planned, or of a model that takes none).
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const SampleImages& images,
                                          const ModelImages& model);
@@ -84,7 +84,7 @@ std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost);
 //   images  linear*n + sum over crops of quadratic*m*m; n = patches of the
 //           sample, m = patches of the crop, since towers attend within one; a
 //           video counts its temporal patches as crops
-//   sound   the same, n = frames of the sample, m = frames of a clip
+//   audio   the same, n = frames of the sample, m = frames of a clip
 //   text    linear*n + sum over sequences of quadratic*m*m; n = tokens of the
 //           sample, m = tokens of the sequence
 // evaluated in that order in IEEE doubles, so every machine gets the same cost.

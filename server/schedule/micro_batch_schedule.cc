@@ -57,7 +57,7 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   } else if (!column.empty()) {
     column.Resize(out->grid_h_size(), 0);
   }
-  // One entry for each sample, once one has sound.
+  // One entry for each sample, once one has audio.
   if (!sample.size.clip_rows.empty() || !out->clips().empty()) {
     out->mutable_clips()->Resize(out->position_size(), 0);
     out->set_clips(out->position_size() - 1, sample.size.clip_rows.size());

@@ -307,7 +307,7 @@ uint32_t BalancedGroups(const MicroBatchShape& shape) {
 
 int64_t EmbeddingTokens(const SampleSize& size, Media media,
                         const MicroBatchShape& shape) {
-  // Sound does not move: the configuration refuses it beside `split`.
+  // Audio does not move: the configuration refuses it beside `split`.
   return media == Media::kImages
              ? static_cast<int64_t>(size.patches / shape.patches_a_token)
              : 0;

@@ -65,32 +65,32 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
   return absl::OkStatus();
 }
 
-bool HaveSound(const std::vector<const SourceIndex*>& indexes) {
+bool HaveAudio(const std::vector<const SourceIndex*>& indexes) {
   return std::any_of(
       indexes.begin(), indexes.end(),
       [](const SourceIndex* index) { return index->num_clips() != 0; });
 }
 
-absl::Status CheckSound(const std::vector<const SourceIndex*>& indexes,
+absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
                         const v1::Config& config) {
-  if (!HaveSound(indexes) || GetAudioFamily(config.model()) != nullptr) {
+  if (!HaveAudio(indexes) || GetAudioFamily(config.model()) != nullptr) {
     return absl::OkStatus();
   }
   return absl::UnimplementedError(absl::StrCat(
-      "a source has sound, which model.profile ",
+      "a source has audio, which model.profile ",
       config.model().profile().empty() ? "''" : config.model().profile(),
       " does not take; wanted one of ", absl::StrJoin(AudioFamilyNames(), ", "),
-      ", or sources without sound"));
+      ", or sources without audio"));
 }
 
 namespace {
 
-// Version of the way from a file of sound to features: libsndfile, which
+// Version of the way from an audio file to features: libsndfile, which
 // decodes Opus at the rate that its header names, FFmpeg for M4A, and soxr HQ.
-constexpr int kSoundRules = 1;
+constexpr int kAudioRules = 1;
 
-// The numbers of the model's sound.
-std::string SoundText(const v1::AudioFamily& audio) {
+// The numbers of the model's audio.
+std::string AudioText(const v1::AudioFamily& audio) {
   google::protobuf::TextFormat::Printer printer;
   printer.SetSingleLineMode(true);
   std::string text;
@@ -204,9 +204,9 @@ v1::Fingerprint ScheduleFingerprint(
       it = entries.erase(it);
     }
   }
-  if (HaveSound(indexes)) {
-    entries["model.sound"] = SoundText(*GetAudioFamily(config.model()));
-    entries["model.sound_rules"] = absl::StrCat(kSoundRules);
+  if (HaveAudio(indexes)) {
+    entries["model.sound"] = AudioText(*GetAudioFamily(config.model()));
+    entries["model.sound_rules"] = absl::StrCat(kAudioRules);
   }
   // Where images are decoded changes neither the data nor the batches, only
   // what blocks hold: a checkpoint made with one resumes with the other.
@@ -241,7 +241,7 @@ v1::Fingerprint ScheduleFingerprint(
   }
   // Servers must decode the same pixels and samples, and FFmpeg's releases
   // differ in how they round. A checkpoint resumes with another.
-  if (!rules.ffmpeg.empty() && (HaveVideos(indexes) || HaveSound(indexes))) {
+  if (!rules.ffmpeg.empty() && (HaveVideos(indexes) || HaveAudio(indexes))) {
     entries["delivery.ffmpeg"] = rules.ffmpeg;
   }
   AddChanges(config, indexes, sizes, &entries);

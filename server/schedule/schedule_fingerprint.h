@@ -24,11 +24,11 @@ bool HaveVideos(const std::vector<const SourceIndex*>& indexes);
 absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
                            v1::Config* config);
 
-// Whether a source of the job, of any split, has sound.
-bool HaveSound(const std::vector<const SourceIndex*>& indexes);
+// Whether a source of the job, of any split, has audio.
+bool HaveAudio(const std::vector<const SourceIndex*>& indexes);
 
-// OK unless a source has sound and the model takes none. Errors: UNIMPLEMENTED.
-absl::Status CheckSound(const std::vector<const SourceIndex*>& indexes,
+// OK unless a source has audio and the model takes none. Errors: UNIMPLEMENTED.
+absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
                         const v1::Config& config);
 
 // What this release makes of the same data; tests give others. Without `ffmpeg`

@@ -55,7 +55,7 @@ absl::StatusOr<Role> ParseRole(absl::string_view key, absl::string_view name) {
   return DataFaultError(fault);
 }
 
-absl::Status AddPart(element value, std::string* text, uint32_t* sounds) {
+absl::Status AddPart(element value, std::string* text, uint32_t* audios) {
   std::string_view type;
   if (value["type"].get(type) != SUCCESS) {
     return DataFaultError("not an object with a `type`");
@@ -69,7 +69,7 @@ absl::Status AddPart(element value, std::string* text, uint32_t* sounds) {
     return absl::OkStatus();
   }
   if (type == "audio") {
-    ++*sounds;
+    ++*audios;
     absl::StrAppend(text, kAudioMark);
     return absl::OkStatus();
   }
@@ -86,7 +86,7 @@ absl::Status AddPart(element value, std::string* text, uint32_t* sounds) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ParseContent(object turn, uint32_t* sounds) {
+absl::StatusOr<std::string> ParseContent(object turn, uint32_t* audios) {
   std::string text;
   std::string_view whole;
   if (turn["content"].get(whole) == SUCCESS) return std::string(whole);
@@ -97,7 +97,7 @@ absl::StatusOr<std::string> ParseContent(object turn, uint32_t* sounds) {
   }
   size_t number = 0;
   for (const element part : parts) {
-    BALLAST_RETURN_IF_ERROR(Annotate(AddPart(part, &text, sounds),
+    BALLAST_RETURN_IF_ERROR(Annotate(AddPart(part, &text, audios),
                                      absl::StrCat("content part ", ++number)));
   }
   return text;
@@ -171,10 +171,10 @@ absl::StatusOr<Turn> ParseTurn(element value) {
   }
   if (turn["role"].get(name) == SUCCESS) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("role", View(name)));
-    uint32_t sounds = 0;
+    uint32_t audios = 0;
     BALLAST_ASSIGN_OR_RETURN(
-        Turn parsed, ParseTurnOfRole(turn, role, ParseContent(turn, &sounds)));
-    parsed.sounds = sounds;
+        Turn parsed, ParseTurnOfRole(turn, role, ParseContent(turn, &audios)));
+    parsed.audios = audios;
     return parsed;
   }
   return DataFaultError("`from` or `role` is missing or not a string");

@@ -27,7 +27,7 @@ struct Turn {
   // Of an assistant's: how much its tokens count, from 0, not learnt, to 1.
   float weight = 1;
   uint32_t number = 0;  // in the conversation, from 1; 0: not of it
-  uint32_t sounds = 0;  // parts of type audio, whose marks `text` has
+  uint32_t audios = 0;  // parts of type audio, whose marks `text` has
 };
 
 // Parses a conversation: an object with a list of turns, in one of two forms.

@@ -37,7 +37,7 @@ absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
   return *replaced;
 }
 
-// The texts of images, and of videos followed by clips of sound, in the order
+// The texts of images, and of videos followed by clips of audio, in the order
 // of their marks.
 std::vector<ImagePieces> InOrder(std::vector<ImagePieces> images,
                                  std::vector<ImagePieces> others, size_t videos,
@@ -199,28 +199,28 @@ std::vector<ImagePieces> ModelText::VideoTexts(
   std::vector<ImagePieces> frames;
   size_t clips = 0;
   for (const VideoText& video : videos) {
-    frames.push_back(video.is_sound ? ClipPieces(video, *audio_, ++clips)
+    frames.push_back(video.is_audio ? ClipPieces(video, *audio_, ++clips)
                                     : VideoPieces(video, images_.family().marks,
                                                   videos_have_own_id_));
   }
   return frames;
 }
 
-absl::Status ModelText::CheckTakesSound() const {
+absl::Status ModelText::CheckTakesAudio() const {
   if (audio_ == nullptr) {
     return absl::InvalidArgumentError(
-        "sound is not supported for this model.profile");
+        "audio is not supported for this model.profile");
   }
   const v1::AudioFamily::Marks& marks = audio_->marks();
   if (marks.placeholder().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "sound, and how the model ", model_.profile(),
+        "audio, and how the model ", model_.profile(),
         " marks it in a text is not known; wanted a model whose file has "
         "audio.marks (docs/audio.md)"));
   }
   if (!model_.token_ids().has_audio()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "sound, and the tokenizer ", model_.tokenizer(), " has no token ",
+        "audio, and the tokenizer ", model_.tokenizer(), " has no token ",
         marks.placeholder(),
         " to stand for it; give the tokenizer of the model's checkpoint, or "
         "model.token_ids.audio"));
@@ -230,7 +230,7 @@ absl::Status ModelText::CheckTakesSound() const {
     for (const absl::string_view token : SpecialTokensIn(*text)) {
       if (tokenizer_->SpecialTokenId(token).has_value()) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          "sound, and the tokenizer ", model_.tokenizer(), " has no token ",
+          "audio, and the tokenizer ", model_.tokenizer(), " has no token ",
           token, "; give the tokenizer of the model's checkpoint"));
     }
   }
@@ -241,12 +241,12 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     absl::string_view text, TextForm form, const SampleImages& sizes,
     absl::Span<const VideoText> media, bool notes_turns) const {
   BALLAST_ASSIGN_OR_RETURN(std::vector<ImagePieces> images, ImageTexts(sizes));
-  size_t sounds = 0;
-  for (const VideoText& one : media) sounds += one.is_sound;
-  const absl::Span<const VideoText> videos = media.first(media.size() - sounds);
-  // Of a model without sound `<audio>` is text.
+  size_t audios = 0;
+  for (const VideoText& one : media) audios += one.is_audio;
+  const absl::Span<const VideoText> videos = media.first(media.size() - audios);
+  // Of a model without audio `<audio>` is text.
   const std::optional<size_t> clips =
-      audio_ == nullptr ? std::nullopt : std::make_optional(sounds);
+      audio_ == nullptr ? std::nullopt : std::make_optional(audios);
   const bool is_packed =
       form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
   if (!videos.empty() && is_packed) {
@@ -261,11 +261,11 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
         " to stand for its frames; give the tokenizer of the model's "
         "checkpoint, or model.token_ids.video"));
   }
-  if (sounds != 0) {
-    BALLAST_RETURN_IF_ERROR(CheckTakesSound());
+  if (audios != 0) {
+    BALLAST_RETURN_IF_ERROR(CheckTakesAudio());
     if (is_packed || renderer_ != nullptr) {
       return DataFaultError(absl::StrCat(
-          "sound is not supported ",
+          "audio is not supported ",
           is_packed ? "in a text of token ids"
                     : "with chat_template: checkpoint",
           "; write the sample as a conversation or a document, with "
@@ -312,11 +312,11 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   for (const Turn& turn : turns) {
-    if (turn.sounds == 0 || sounds != 0) continue;
+    if (turn.audios == 0 || audios != 0) continue;
     return DataFaultError(absl::StrCat(
         "turn ", turn.number,
-        ": a part of type \"audio\" in a sample without sound; wanted the path "
-        "of its file in the part, and a model that takes sound"));
+        ": a part of type \"audio\" in a sample without audio; wanted the path "
+        "of its file in the part, and a model that takes audio"));
   }
   if (!videos.empty() && !videos[0].times.empty()) {
     BALLAST_RETURN_IF_ERROR(AddTimes(videos[0].times, &turns));

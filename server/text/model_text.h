@@ -61,7 +61,7 @@ class ModelText {
       std::shared_ptr<const ImageRecipe> recipe = nullptr);
 
   // The tokens of a sample's text before any limit. `images` are in order;
-  // `media`: its videos, then its clips of sound, which are where their marks
+  // `media`: its videos, then its clips of audio, which are where their marks
   // are. Building and
   // measuring both start here, so they cannot disagree. Errors:
   // INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
@@ -128,8 +128,8 @@ class ModelText {
       absl::string_view text, bool is_json,
       absl::Span<const ImagePieces> images) const;
   absl::Status CheckTokens() const;
-  // INVALID_ARGUMENT if the model takes no sound, or nobody knows its tokens.
-  absl::Status CheckTakesSound() const;
+  // INVALID_ARGUMENT if the model takes no audio, or nobody knows its tokens.
+  absl::Status CheckTakesAudio() const;
   // Whether the tokenizer or the model's ids have a special token that stands
   // in an image's text.
   bool HasToken(absl::string_view token) const;
@@ -140,7 +140,7 @@ class ModelText {
   const v1::Chat chat_;
   // Videos have a placeholder of their own.
   const bool videos_have_own_id_;
-  const v1::AudioFamily* const audio_;  // null: the model takes no sound
+  const v1::AudioFamily* const audio_;  // null: the model takes no audio
   // Of the checkpoint's own template; else null.
   std::unique_ptr<const TemplateRenderer> renderer_;
   const TurnMarks turn_marks_;

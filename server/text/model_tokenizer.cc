@@ -130,9 +130,9 @@ absl::StatusOr<int32_t> FamilyId(const char* key, int32_t given,
                    "; give the tokenizer of its checkpoint, or the id"));
 }
 
-// The id that stands for sound, of a model that takes it: its own, else the
+// The id that stands for audio, of a model that takes it: its own, else the
 // tokenizer's. A model whose marks or ids nobody knows has none, and samples
-// with sound are refused.
+// with audio are refused.
 void FindAudioId(const Tokenizer& tokenizer, v1::Model* model) {
   const v1::AudioFamily* audio = GetAudioFamily(*model);
   if (audio == nullptr) return;

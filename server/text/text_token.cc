@@ -90,7 +90,7 @@ TextSample ExpandTokens(const TextTokens& text, const v1::TokenIds& token_ids) {
     if (token.kind == Kind::kImage) {
       const size_t run = text.runs[token.id];
       const auto number = static_cast<size_t>(token.id);
-      const int32_t id = number >= text.first_sound   ? token_ids.audio()
+      const int32_t id = number >= text.first_audio   ? token_ids.audio()
                          : number >= text.first_video ? token_ids.video()
                                                       : token_ids.image();
       sample.ids.insert(sample.ids.end(), run, id);

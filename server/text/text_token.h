@@ -51,8 +51,8 @@ struct TextTokens {
   // of their own.
   std::vector<uint32_t> runs;
   size_t first_video = SIZE_MAX;
-  // Likewise those of sound, after the videos'.
-  size_t first_sound = SIZE_MAX;
+  // Likewise those of audio, after the videos'.
+  size_t first_audio = SIZE_MAX;
   // The first weight of a message between 0 and 1, as "turn 3: 0.5"; "" without
   // one.
   std::string weight = "";

@@ -99,7 +99,7 @@ void TokenWriter::AddImage(const ImagePieces& pieces) {
     tokens_.push_back(
         {static_cast<int32_t>(runs_.size()), Kind::kImage, turn_});
     runs_.push_back(static_cast<uint32_t>(piece.placeholders));
-    kinds_.push_back(piece.is_sound ? 2 : piece.is_video ? 1 : 0);
+    kinds_.push_back(piece.is_audio ? 2 : piece.is_video ? 1 : 0);
   }
 }
 
@@ -145,7 +145,7 @@ void TokenWriter::EncodePending() {
     if (token_ids_->has_audio() && ids_[i] == token_ids_->audio()) {
       status_ = DataFaultError(absl::StrCat(
           "the text spells out token ", ids_[i],
-          ", which stands for a part of a sound; the mark of one is ",
+          ", which stands for a part of a clip; the mark of one is ",
           kAudioMark));
       return;
     }
@@ -167,7 +167,7 @@ absl::StatusOr<TextTokens> TokenWriter::Finish() && {
   std::vector<int32_t> numbers(runs_.size());
   for (const uint8_t kind : {0, 1, 2}) {
     if (kind == 1) text.first_video = text.runs.size();
-    if (kind == 2) text.first_sound = text.runs.size();
+    if (kind == 2) text.first_audio = text.runs.size();
     for (size_t i = 0; i < runs_.size(); ++i) {
       if (kinds_[i] != kind) continue;
       numbers[i] = static_cast<int32_t>(text.runs.size());

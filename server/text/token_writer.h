@@ -94,7 +94,7 @@ class TokenWriter {
   std::vector<size_t> ends_;
   // In the order of the text.
   std::vector<uint32_t> runs_;
-  std::vector<uint8_t> kinds_;  // 0: an image's; 1: a video's; 2: a sound's
+  std::vector<uint8_t> kinds_;  // 0: an image's; 1: a video's; 2: a clip's
   absl::Status status_;
 };
 

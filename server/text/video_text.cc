@@ -62,7 +62,7 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
 VideoText TextOfClip(uint64_t tokens) {
   VideoText clip;
   clip.run_tokens = static_cast<uint32_t>(tokens);
-  clip.is_sound = true;
+  clip.is_audio = true;
   return clip;
 }
 
@@ -75,7 +75,7 @@ ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
         {0, absl::StrReplaceAll(mark, {{"{n}", absl::StrCat(number)}})});
   };
   add_text(audio.marks().before());
-  pieces.push_back({clip.run_tokens, "", false, /*is_sound=*/true});
+  pieces.push_back({clip.run_tokens, "", false, /*is_audio=*/true});
   add_text(audio.marks().after());
   return pieces;
 }
@@ -155,13 +155,13 @@ absl::StatusOr<std::vector<MarkOf>> MarkFrames(
     while (true) {
       const size_t image = rest.find(kImageMark);
       const size_t video = rest.find(kVideoMark);
-      const size_t sound =
+      const size_t audio =
           clips.has_value() ? rest.find(kAudioMark) : rest.npos;
-      const size_t first = std::min({image, video, sound});
+      const size_t first = std::min({image, video, audio});
       if (first == rest.npos) break;
       absl::string_view mark = kImageMark;
-      if (first == sound) {
-        order.push_back(MarkOf::kSound);
+      if (first == audio) {
+        order.push_back(MarkOf::kAudio);
         mark = kAudioMark;
       } else if (first == video || (images == 0 && videos != 0)) {
         order.push_back(MarkOf::kVideo);
@@ -175,29 +175,29 @@ absl::StatusOr<std::vector<MarkOf>> MarkFrames(
     absl::StrAppend(&marked, rest);
     *text = std::move(marked);
   }
-  const size_t sounds = clips.value_or(0);
+  const size_t audios = clips.value_or(0);
   if (order.empty()) {
     order.assign(images, MarkOf::kImage);
     order.resize(images + videos, MarkOf::kVideo);
-    order.resize(images + videos + sounds, MarkOf::kSound);
+    order.resize(images + videos + audios, MarkOf::kAudio);
     return order;
   }
   const auto count = [&order](MarkOf of) -> size_t {
     return std::count(order.begin(), order.end(), of);
   };
   if (count(MarkOf::kImage) == images && count(MarkOf::kVideo) == videos &&
-      count(MarkOf::kSound) == sounds) {
+      count(MarkOf::kAudio) == audios) {
     return order;
   }
-  const std::string of_sound =
+  const std::string of_audio =
       clips.has_value()
-          ? absl::StrCat(", ", count(MarkOf::kSound), " ", kAudioMark)
+          ? absl::StrCat(", ", count(MarkOf::kAudio), " ", kAudioMark)
           : "";
   return DataFaultError(absl::StrCat(
       "text has ", count(MarkOf::kImage), " ", kImageMark, " and ",
-      count(MarkOf::kVideo), " ", kVideoMark, of_sound,
+      count(MarkOf::kVideo), " ", kVideoMark, of_audio,
       " marks, the sample has ", images, " images and ", videos, " videos",
-      clips.has_value() ? absl::StrCat(" and ", sounds, " clips of sound") : "",
+      clips.has_value() ? absl::StrCat(" and ", audios, " clips of audio") : "",
       "; each mark stands for one"));
 }
 

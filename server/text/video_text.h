@@ -35,14 +35,14 @@ struct VideoText {
   // LLaVA-Video: what tells the times of its frames, behind the run and a line
   // feed; empty: nothing.
   std::string times = "";
-  // It is a clip of sound: one run between the model's marks of it.
-  bool is_sound = false;
+  // It is a clip of audio: one run between the model's marks of it.
+  bool is_audio = false;
 };
 
 // The text of a planned video, as the processor of `rule` writes it.
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
 
-// What stands for a clip of sound of so many tokens.
+// What stands for a clip of audio of so many tokens.
 VideoText TextOfClip(uint64_t tokens);
 // Its pieces. `number`: of the clip in its sample, from 1.
 ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
@@ -72,12 +72,12 @@ absl::Status CheckLlavaVideos(size_t images, size_t videos,
 absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns);
 
 // What a mark in a text stands for.
-enum class MarkOf : uint8_t { kImage, kVideo, kSound };
+enum class MarkOf : uint8_t { kImage, kVideo, kAudio };
 
-// Replaces the marks of videos and of sound in the texts of one sample by image
+// Replaces the marks of videos and of audio in the texts of one sample by image
 // marks, and returns for each mark in order what it was. In a sample of videos
 // alone `<image>` stands for a video, too. Texts without any mark stay as they
-// are: images come first, then videos, then sound. `clips`, of sound; nullopt:
+// are: images come first, then videos, then audio. `clips`, of audio; nullopt:
 // their marks are text. Errors: INVALID_ARGUMENT (another number of marks than
 // images, videos or clips).
 absl::StatusOr<std::vector<MarkOf>> MarkFrames(

@@ -1,4 +1,4 @@
-// Measures plans of sound a second on one core, and seconds of sound for each
+// Measures plans of audio a second on one core, and seconds of audio for each
 // second of processor time from a FLAC file to a model's features, its decoder
 // process and this one together (compare_audio.py has librosa and transformers
 // beside it).
@@ -54,7 +54,7 @@ void BM_Features(benchmark::State& state, const std::string& name) {
   for (auto _ : state) {
     benchmark::DoNotOptimize(*features.Compute(plan, samples, plan.frames));
   }
-  state.counters["seconds_of_sound"] =
+  state.counters["seconds_of_audio"] =
       benchmark::Counter(10.0 * static_cast<double>(state.iterations()),
                          benchmark::Counter::kIsRate);
 }
@@ -92,12 +92,12 @@ void BM_FlacToFeatures(benchmark::State& state, const std::string& name) {
   for (auto _ : state) {
     const AudioFacts facts = *reader->ReadFacts(file);
     const AudioPlan plan = *PlanAudio(family, facts.samples);
-    const auto sound = *reader->ReadSamples(file, facts, {0, plan.samples});
-    benchmark::DoNotOptimize(*features.Compute(plan, sound, plan.frames));
+    const auto audio = *reader->ReadSamples(file, facts, {0, plan.samples});
+    benchmark::DoNotOptimize(*features.Compute(plan, audio, plan.frames));
     samples += facts.samples;
   }
   reader.reset();  // reaps the process
-  state.counters["seconds_of_sound"] =
+  state.counters["seconds_of_audio"] =
       static_cast<double>(samples) / kModelRate / (ProcessorTime() - before);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds of sound a second from FLAC to Whisper's features, one thread each:
+"""Seconds of audio a second from FLAC to Whisper's features, one thread each:
 Ballast beside librosa with transformers' WhisperFeatureExtractor.
 
     pip install 'librosa<1' soundfile transformers torch
@@ -56,7 +56,7 @@ def ballast(program, path):
          "--benchmark_format=json"],
         check=True, stdout=subprocess.PIPE,
     ).stdout
-    return json.loads(out)["benchmarks"][0]["seconds_of_sound"]
+    return json.loads(out)["benchmarks"][0]["seconds_of_audio"]
 
 
 def main():
@@ -84,7 +84,7 @@ def main():
                 )
                 print(
                     f"{seconds:g} s at {rate} Hz: Ballast {ours:.0f}, "
-                    f"{'torch' if torch else 'numpy'} {theirs:.0f} seconds of sound "
+                    f"{'torch' if torch else 'numpy'} {theirs:.0f} seconds of audio "
                     f"a second, ratio {ours / theirs:.1f}",
                     flush=True,
                 )

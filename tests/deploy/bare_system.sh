@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs a wheel in a fresh bare system that has Python and nothing else of ours:
 # goes from `pip install` to the first packed batch on drawn receipts, then decodes
-# videos and sound of each kind, tokenises with SentencePiece and serves a job of
+# videos and audio of each kind, tokenises with SentencePiece and serves a job of
 # videos. For root, with debootstrap and ffmpeg; no test target, since it fetches a
 # system.
 #
@@ -47,8 +47,8 @@ media mpeg4.avi $picture -c:v mpeg4 -q 5
 media mpeg2.ts $picture -c:v mpeg2video -q 5
 media jpeg.mov $picture -c:v mjpeg -q 5 -pix_fmt yuvj420p
 readonly tone="aevalsrc='0.4*sin(400*t*t)|0.3*sin(2000*t)':s=44100:d=2"
-for file in sound.{wav,flac,mp3,ogg,m4a}; do media $file "$tone"; done
-media sound.opus "$tone" -c:a libopus
+for file in audio.{wav,flac,mp3,ogg,m4a}; do media $file "$tone"; done
+media audio.opus "$tone" -c:a libopus
 
 cat >"$root/work/go.sh" <<'INSIDE'
 set -euo pipefail
@@ -73,7 +73,7 @@ echo "$SECONDS s from pip install to the first packed batch"
 ((SECONDS <= $1))
 venv/bin/ballast-server inspect helpers
 mkdir films
-cp media/*.* films/ && rm films/sound.*
+cp media/*.* films/ && rm films/audio.*
 for film in $(ls films/*); do
   printf '{"video": "%s", "messages": [{"role": "user", "content": "<video>What is it?"}, %s]}\n' \
     "$film" '{"role": "assistant", "content": "A test."}'
@@ -96,7 +96,7 @@ assert told.returncode == 0 and "videos: can be read here" in told.stdout
 PYTHON
 {
   venv/bin/ballast-server inspect video --model qwen2_5_vl films/*.{mp4,webm,mkv,avi,ts,mov}
-  venv/bin/ballast-server inspect audio --model qwen2_audio media/sound.*
+  venv/bin/ballast-server inspect audio --model qwen2_audio media/audio.*
   echo '{"text": "Grüße, 你好 and hello world"}' |
     venv/bin/ballast-server inspect text --tokenizer llama.model
 } >all.json

@@ -73,16 +73,16 @@ cp -r "$top"/lib/*.so* "$work/bare/lib/"
 echo "no library" >"$work/bare/lib/ballast/helpers/libsndfile.so.1"
 ! "$work/bare/bin/ballast-server" inspect helpers >"$work/helpers" 2>"$work/loaded" ||
   fail "a helper without its library runs"
-grep -q '"reads":"sound","error":"sound cannot be decoded here' "$work/helpers" ||
+grep -q '"reads":"audio","error":"audio cannot be decoded here' "$work/helpers" ||
   fail "the helper does not name its library: $(cat "$work/helpers")"
 grep -q 'libsndfile.so.1' "$work/loaded" || fail "the loader names no library: $(cat "$work/loaded")"
 "$work/bare/bin/ballastctl" --server "unix:$work/none.sock" doctor >"$work/told" 2>/dev/null || true
-grep -q '^fault: sound: sound cannot be decoded here' "$work/told" ||
+grep -q '^fault: audio: audio cannot be decoded here' "$work/told" ||
   fail "the doctor does not name the fault: $(cat "$work/told")"
 rm "$work"/bare/lib/libyaml-cpp*
 "$work/bare/bin/ballastctl" --server "unix:$work/none.sock" doctor >"$work/told" 2>/dev/null || true
 ldd "$work/bare/bin/ballast-server" | grep -q 'libyaml-cpp.*=> /' ||
-  grep -q '^fault: video, sound, SentencePiece: .*libyaml-cpp' "$work/told" ||
+  grep -q '^fault: video, audio, SentencePiece: .*libyaml-cpp' "$work/told" ||
   fail "the doctor does not name what the server lacks: $(cat "$work/told")"
 # Nothing needs more of a machine than each distribution has; before that was seen to,
 # the server did, by the one symbol that has an older version.

@@ -14,7 +14,7 @@ namespace ballast {
 struct SyntheticJob {
   uint32_t vision_dp = 2;  // 0: no such module
   uint32_t language_dp = 2;
-  // 0: no such module. Else positions cycle through no clip of sound, one,
+  // 0: no such module. Else positions cycle through no clip of audio, one,
   // three and one, with `clip_width` numbers in a row.
   uint32_t audio_dp = 0;
   uint32_t clip_width = 10;

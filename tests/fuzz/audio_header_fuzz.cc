@@ -1,4 +1,4 @@
-// The headers of a file of sound are untrusted bytes: whatever they are, the
+// The headers of an audio file are untrusted bytes: whatever they are, the
 // reader asks for bytes that the file has, ends, and finds facts or a data
 // fault.
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Batches of families whose images have several crops, of videos, and of clips
-// of sound: in GPU memory they are the host's, to the byte, in each form.
+// of audio: in GPU memory they are the host's, to the byte, in each form.
 
 #include <memory>
 #include <string>
@@ -44,15 +44,15 @@ std::vector<std::unique_ptr<LoaderClient>> Clients(const Contents& contents) {
   loader.job.form = contents.form;
   loader.job.videos = contents.videos;
   loader.job.frames_are_crops = contents.frames_are_crops;
-  const bool sound = contents.module == v1::MODULE_AUDIO;
-  loader.job.audio_dp = sound ? contents.audio_ranks : 0;
+  const bool audio = contents.module == v1::MODULE_AUDIO;
+  loader.job.audio_dp = audio ? contents.audio_ranks : 0;
   loader.job.clip_width = contents.clip_width;
   loader.job.samples_per_group = exchanges ? 3 : 9;
-  loader.on_schedule = [sound](v1::StepSchedule* schedule) {
+  loader.on_schedule = [audio](v1::StepSchedule* schedule) {
     // Every other micro-batch has a dummy image.
     for (int m = 0; m < schedule->micro_batches_size(); m += 2) {
       v1::MicroBatchSchedule* columns = schedule->mutable_micro_batches(m);
-      columns->mutable_modules(sound ? 1 : 0)->add_dummy_rank(0);
+      columns->mutable_modules(audio ? 1 : 0)->add_dummy_rank(0);
     }
     return absl::OkStatus();
   };

@@ -1,4 +1,4 @@
-// The whole path for sound, from files to packed batches in every rank.
+// The whole path for audio, from files to packed batches in every rank.
 
 #include <algorithm>
 #include <cstdint>
@@ -69,11 +69,11 @@ std::string Line(const std::string& media, const std::string& question) {
       R"("}, {"from": "gpt", "value": "A."}]})", "\n");
 }
 
-// JSON lines that name files of sound that are made of integers: some with an
+// JSON lines that name audio files that are made of integers: some with an
 // image, and four that the index refuses.
 const DataSet& Data(bool has_images) {
   const auto make = [](bool images) {
-    auto* made = new DataSet{absl::StrCat(::testing::TempDir(), "/sound",
+    auto* made = new DataSet{absl::StrCat(::testing::TempDir(), "/audio",
                                           images ? "_and_images" : ""),
                              {}};
     const std::string& folder = made->folder;
@@ -127,7 +127,7 @@ const DataSet& Data(bool has_images) {
     }
     while (made->samples.size() < 16) {
       add(R"("audio": "c.wav", )", {"<audio>", {{"c.wav"}}});
-      add("", {"No sound."});
+      add("", {"No audio."});
     }
     for (const char* bad : {"cut.wav", "short.wav", "words.wav", "gone.wav"}) {
       lines += Line(absl::StrCat("\"audio\": \"", bad, "\", "), "<audio>");
@@ -201,7 +201,7 @@ class AudioTest : public ::testing::Test {
   }
 
   // `tail`: rows after those that count.
-  void CheckSound(const PackedBatch& batch, uint64_t tail) {
+  void CheckAudio(const PackedBatch& batch, uint64_t tail) {
     const auto features = batch.Get<float>("input_features");
     const auto lengths = batch.Get<int64_t>("audio_feature_lengths");
     const auto cu_rows = batch.Get<int32_t>("audio_cu_rows");
@@ -290,7 +290,7 @@ class AudioTest : public ::testing::Test {
     for (const auto& [key, batch] : batches) {
       switch (std::get<2>(key)) {
         case v1::MODULE_AUDIO:
-          CheckSound(batch, tail);
+          CheckAudio(batch, tail);
           break;
         case v1::MODULE_LANGUAGE:
           CheckLanguage(batch);
@@ -318,7 +318,7 @@ class AudioTest : public ::testing::Test {
   int dummies_ = 0;
 };
 
-TEST_F(AudioTest, AnEncoderOfSoundBesideLanguage) {
+TEST_F(AudioTest, AnEncoderOfAudioBesideLanguage) {
   profile_ = "qwen2_audio";
   data_ = &Data(false);
   constexpr char kModules[] = "audio: {dp: 4}, language: {dp: 2}";
@@ -333,7 +333,7 @@ TEST_F(AudioTest, AnEncoderOfSoundBesideLanguage) {
   ExpectEqual(batches, Run(MakeConfig(profile_, kModules, "hybrid")));
 }
 
-TEST_F(AudioTest, VisionAndSoundBesideLanguage) {
+TEST_F(AudioTest, VisionAndAudioBesideLanguage) {
   profile_ = "qwen2_5_omni";
   data_ = &Data(true);
   for (const char* modules :
@@ -350,7 +350,7 @@ TEST_F(AudioTest, VisionAndSoundBesideLanguage) {
     seen_.clear();
     ExpectEqual(batches, Run(MakeConfig(profile_, modules, "direct")));
   }
-  // Eight ranks of sound share clips that fewer than eight samples have.
+  // Eight ranks of audio share clips that fewer than eight samples have.
   EXPECT_GT(dummies_, 0);
 }
 
@@ -370,16 +370,16 @@ TEST_F(AudioTest, TheIndexRefusesWhatCannotBeHeard) {
   EXPECT_THAT(
       reasons,
       ElementsAre(HasSubstr("cut.wav"),
-                  AllOf(HasSubstr("sound 0"), HasSubstr("wanted a longer one")),
+                  AllOf(HasSubstr("audio 0"), HasSubstr("wanted a longer one")),
                   HasSubstr("words.wav"), HasSubstr("gone.wav"),
                   HasSubstr("1 <audio> marks, the sample has 0 images and 0 "
                             "videos and 0 clips"),
                   HasSubstr("the sample has 1 images")));
 }
 
-// A model without sound refuses it by name, instead of training on the text
+// A model without audio refuses it by name, instead of training on the text
 // alone.
-TEST_F(AudioTest, AModelWithoutSoundRefusesIt) {
+TEST_F(AudioTest, AModelWithoutAudioRefusesIt) {
   const auto config = ParseConfig(
       "sources: [{name: talk, format: jsonl, path: talk.jsonl, media_root: ., "
       "index: deaf.index}]\n"
@@ -392,7 +392,7 @@ TEST_F(AudioTest, AModelWithoutSoundRefusesIt) {
   const IndexReport& report = indexed->at(0).report;
   ASSERT_FALSE(report.bad.empty());
   EXPECT_THAT(report.bad[0].reason,
-              HasSubstr("sound is not supported for this model.profile"));
+              HasSubstr("audio is not supported for this model.profile"));
   uint64_t silent = 0;
   for (const Said& said : Data(false).samples) silent += said.clips.empty();
   // The line whose `<audio>` is text.

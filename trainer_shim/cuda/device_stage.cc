@@ -272,7 +272,7 @@ absl::Status DeviceStage::PackClips(const StagedBatch& staged,
     BALLAST_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(out + run.to, staged.landing + run.from, run.bytes,
                         cudaMemcpyDeviceToDevice, stream_->get()),
-        "packing features of sound"));
+        "packing features of audio"));
   }
   if (plan.silence.bytes == 0) return absl::OkStatus();
   return CudaStatus(cudaMemsetAsync(out + plan.silence.offset, 0,

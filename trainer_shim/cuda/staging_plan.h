@@ -55,7 +55,7 @@ struct EncodedSource {
   uint64_t pixels = 0;  // offset in the landing buffer
 };
 
-// Bytes of features of sound that stay together: clips of a sample, and
+// Bytes of features of audio that stay together: clips of a sample, and
 // samples, without padding between them.
 struct FeatureRun {
   uint64_t from = 0;   // offset in the landing buffer

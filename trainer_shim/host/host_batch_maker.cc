@@ -83,8 +83,8 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
     case Media::kImages:
       BALLAST_RETURN_IF_ERROR(PackImages(plan, block, batch));
       break;
-    case Media::kSound:
-      PackSound(plan, block, batch);
+    case Media::kAudio:
+      PackAudio(plan, block, batch);
       break;
     case Media::kText:
     case Media::kNone:
@@ -156,7 +156,7 @@ void BatchAssembler::PackLanguage(const Plan& plan,
   PackText(texts_, shape_.pad_id, batch);
 }
 
-void BatchAssembler::PackSound(const Plan& plan,
+void BatchAssembler::PackAudio(const Plan& plan,
                                absl::Span<const uint8_t> block,
                                PackedBatch* batch) {
   frames_.clear();

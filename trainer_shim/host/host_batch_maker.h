@@ -87,7 +87,7 @@ class BatchAssembler {
                             PackedBatch* batch);
   void PackLanguage(const Plan& plan, absl::Span<const uint8_t> block,
                     PackedBatch* batch);
-  void PackSound(const Plan& plan, absl::Span<const uint8_t> block,
+  void PackAudio(const Plan& plan, absl::Span<const uint8_t> block,
                  PackedBatch* batch);
   // Also decodes the images that passed through encoded, first.
   absl::Status PackImages(const Plan& plan, absl::Span<const uint8_t> block,

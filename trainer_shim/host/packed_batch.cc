@@ -70,7 +70,7 @@ void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
 struct Items {
   uint32_t crops = 0;
   uint32_t videos = 0;
-  uint32_t clips = 0;  // of sound
+  uint32_t clips = 0;  // of audio
 };
 
 absl::Span<const FieldTable::Field> GetFields(const BatchInfo& info) {

@@ -104,7 +104,7 @@ struct ImagePiece {
 void PackVision(absl::Span<const ImagePiece> pieces,
                 const NormaliseTable& table, PackedBatch* batch);
 
-// Fills the features of sound, if `batch` has them, from those of each clip of
+// Fills the features of audio, if `batch` has them, from those of each clip of
 // batch->clips; those of a dummy clip, the last, are zeroed.
 void PackClips(absl::Span<const uint8_t* const> clips, PackedBatch* batch);
 

@@ -1,4 +1,4 @@
-// A program that decodes sound; decoder_protocol.h has its purpose and its
+// A program that decodes audio; decoder_protocol.h has its purpose and its
 // requests. One thread, one request at a time.
 
 #include <string.h>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "common/helper_program.h"
+#include "server/audio/decoder/audio_input.h"
 #include "server/audio/decoder/decoder_protocol.h"
 #include "server/audio/decoder/mono_resampler.h"
-#include "server/audio/decoder/sound_input.h"
 
 namespace ballast::audio_decoder {
 namespace {
@@ -69,7 +69,7 @@ Fault OtherCount(uint64_t found, uint64_t wanted) {
 }
 
 // False: the server is gone, or `fault`.
-bool AnswerRead(const Request& request, SoundInput* input, Fault* fault) {
+bool AnswerRead(const Request& request, AudioInput* input, Fault* fault) {
   Facts facts = input->facts();
   MonoResampler resampler(facts.rate, facts.channels);
   RangeWriter writer(request.first, request.samples);
@@ -106,7 +106,7 @@ bool AnswerRead(const Request& request, SoundInput* input, Fault* fault) {
   return SendEnd(facts);
 }
 
-bool AnswerCount(SoundInput* input, Fault* fault) {
+bool AnswerCount(AudioInput* input, Fault* fault) {
   Facts facts = input->facts();
   std::vector<float> frames(kFrames * facts.channels);
   facts.frames = 0;
@@ -118,8 +118,8 @@ bool AnswerCount(SoundInput* input, Fault* fault) {
 
 bool AnswerRequest(uint32_t task, int file, const Request& request,
                    Fault* fault) {
-  const std::unique_ptr<SoundInput> input =
-      OpenSound(file, request.offset, request.bytes, fault);
+  const std::unique_ptr<AudioInput> input =
+      OpenAudio(file, request.offset, request.bytes, fault);
   if (input == nullptr) return false;
   const Facts facts = input->facts();
   if (facts.rate < kMinRate || facts.rate > kMaxRate || facts.channels == 0 ||

@@ -19,7 +19,7 @@ inline uint64_t ResampledCount(uint64_t samples, uint32_t rate) {
 
 }  // namespace ballast
 
-// The requests to the two programs that decode sound (decoder_main.cc) and
+// The requests to the two programs that decode audio (decoder_main.cc) and
 // their answers, as frames of common/helper_program.h: parsers of untrusted
 // bytes, kept out of the server, which links neither libsndfile, soxr nor
 // FFmpeg.
@@ -36,7 +36,7 @@ namespace ballast::audio_decoder {
 enum Task : uint32_t { kFacts, kCount, kRead };
 
 struct Request {
-  // The bytes of the sound in the file.
+  // The bytes of the audio in the file.
   uint64_t offset;
   uint64_t bytes;
   // kRead: the samples wanted, mono at the model's rate, and the frames that

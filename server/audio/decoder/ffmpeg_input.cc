@@ -9,7 +9,7 @@ extern "C" {
 
 #include <algorithm>
 
-#include "server/audio/decoder/sound_input.h"
+#include "server/audio/decoder/audio_input.h"
 #include "server/video/decoder/media_input.h"
 
 namespace ballast::audio_decoder {
@@ -54,11 +54,11 @@ float GetSample(const AVFrame& frame, AVSampleFormat format, int channel,
   }
 }
 
-class FfmpegInput : public SoundInput {
+class FfmpegInput : public AudioInput {
  public:
   bool Open(int fd, uint64_t offset, uint64_t bytes, Fault* fault) {
     video_decoder::Fault why;
-    input_ = MediaInput::Open(fd, offset, bytes, video_decoder::kSound, &why);
+    input_ = MediaInput::Open(fd, offset, bytes, video_decoder::kAudio, &why);
     if (input_ == nullptr || !OpenCodec(&why) || !ReadFirst(&why)) {
       Take(why, fault);
       return false;
@@ -207,7 +207,7 @@ class FfmpegInput : public SoundInput {
 
 }  // namespace
 
-std::unique_ptr<SoundInput> OpenSound(int fd, uint64_t offset, uint64_t bytes,
+std::unique_ptr<AudioInput> OpenAudio(int fd, uint64_t offset, uint64_t bytes,
                                       Fault* fault) {
   video_decoder::RequireBuiltVersion();
   av_max_alloc(kLargestAllocation);

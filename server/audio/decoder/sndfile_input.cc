@@ -7,12 +7,12 @@
 
 #include <algorithm>
 
-#include "server/audio/decoder/sound_input.h"
+#include "server/audio/decoder/audio_input.h"
 
 namespace ballast::audio_decoder {
 namespace {
 
-class SndfileInput : public SoundInput {
+class SndfileInput : public AudioInput {
  public:
   SndfileInput(int fd, uint64_t offset, uint64_t bytes)
       : fd_(fd), offset_(offset), bytes_(static_cast<sf_count_t>(bytes)) {}
@@ -100,7 +100,7 @@ class SndfileInput : public SoundInput {
 
 }  // namespace
 
-std::unique_ptr<SoundInput> OpenSound(int fd, uint64_t offset, uint64_t bytes,
+std::unique_ptr<AudioInput> OpenAudio(int fd, uint64_t offset, uint64_t bytes,
                                       Fault* fault) {
   auto input = std::make_unique<SndfileInput>(fd, offset, bytes);
   if (!input->Open(fault)) return nullptr;

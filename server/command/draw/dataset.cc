@@ -55,7 +55,7 @@ const char* SourceText(DatasetFormat format) {
 }  // namespace
 
 std::string DatasetConfigText(DatasetFormat format, Preset preset) {
-  const bool is_sound = preset == Preset::kSpeech;
+  const bool is_audio = preset == Preset::kSpeech;
   // Four images of max_pixels take 4096 tokens, and the words of a generated
   // sample at most 5000, or 3500 with images: max_tokens is never reached.
   return absl::StrCat(
@@ -66,12 +66,12 @@ sources:
       SourceText(format), R"(}
 order: {seed: 1234, shuffle: true}
 model: {profile: )",
-      is_sound ? "qwen2_5_omni" : "qwen2_5_vl",
+      is_audio ? "qwen2_5_omni" : "qwen2_5_vl",
       R"(, tokenizer: bytes, chat_template: chatml, min_pixels: 3136, max_pixels: 802816}
 batch: {global: 32, micro: 16, max_tokens: 8192}
 topology:
   modules: {)",
-      is_sound ? "audio" : "vision", R"(: {dp: 4}, language: {dp: 4}}
+      is_audio ? "audio" : "vision", R"(: {dp: 4}, language: {dp: 4}}
 balance: {delivery: exchange}
 serve: {listen: ["127.0.0.1:7070"]}
 )");
@@ -145,11 +145,11 @@ class TarShard final : public ShardWriter {
           tar_->Add(absl::StrCat(key, place, ".", FileExtension(image.format)),
                     image.bytes));
     }
-    for (size_t i = 0; i < sample.sounds.size(); ++i) {
+    for (size_t i = 0; i < sample.clips.size(); ++i) {
       const std::string place =
-          sample.sounds.size() > 1 ? absl::StrCat(".", i) : "";
+          sample.clips.size() > 1 ? absl::StrCat(".", i) : "";
       BALLAST_RETURN_IF_ERROR(
-          tar_->Add(absl::StrCat(key, place, ".wav"), sample.sounds[i]));
+          tar_->Add(absl::StrCat(key, place, ".wav"), sample.clips[i]));
     }
     return tar_->Add(absl::StrCat(key, ".json"), sample.conversation);
   }
@@ -215,18 +215,18 @@ class LineShard final : public ShardWriter {
     if (!absl::ConsumePrefix(&rest, "{")) {
       return absl::InternalError("a drawn conversation is no JSON object");
     }
-    std::vector<std::string> sounds;
-    if (!sample.sounds.empty()) {
+    std::vector<std::string> clips;
+    if (!sample.clips.empty()) {
       std::error_code error;
-      const std::string folder = absl::StrCat(directory_, "/sounds");
+      const std::string folder = absl::StrCat(directory_, "/audio");
       fs::create_directories(folder, error);
       if (error) return FileError(error.value(), "make the directory", folder);
     }
-    for (const std::string& wav : sample.sounds) {
-      sounds.push_back(
-          absl::StrFormat("sounds/%06d.%d.wav", number, sounds.size()));
-      BALLAST_ASSIGN_OR_RETURN(File file, File::Create(absl::StrCat(
-                                              directory_, "/", sounds.back())));
+    for (const std::string& wav : sample.clips) {
+      clips.push_back(
+          absl::StrFormat("audio/%06d.%d.wav", number, clips.size()));
+      BALLAST_ASSIGN_OR_RETURN(
+          File file, File::Create(absl::StrCat(directory_, "/", clips.back())));
       BALLAST_RETURN_IF_ERROR(file.Write(wav));
     }
     const auto list = [](const char* key,
@@ -237,7 +237,7 @@ class LineShard final : public ShardWriter {
                                 absl::StrJoin(files, "\", \""), "\"], ");
     };
     return lines_.Write(absl::StrCat("{", list("image", paths),
-                                     list("audio", sounds), rest, "\n"));
+                                     list("audio", clips), rest, "\n"));
   }
 
   const std::string directory_;
@@ -290,8 +290,8 @@ absl::Status WriteShard(const DatasetOptions& options, uint64_t shard,
       for (const DrawnImage& image : drawn->images) {
         report->bytes += image.bytes.size();
       }
-      report->sounds += drawn->sounds.size();
-      for (const std::string& wav : drawn->sounds) report->bytes += wav.size();
+      report->clips += drawn->clips.size();
+      for (const std::string& wav : drawn->clips) report->bytes += wav.size();
       samples.push_back(*std::move(drawn));
     }
     BALLAST_RETURN_IF_ERROR(writer->Add(samples, begin));
@@ -365,7 +365,7 @@ absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options) {
   if (options.preset == Preset::kSpeech &&
       options.format == DatasetFormat::kParquet) {
     return absl::UnimplementedError(
-        "sound is drawn as tars, JSON lines or Energon, not as Parquet");
+        "audio is drawn as tars, JSON lines or Energon, not as Parquet");
   }
   DatasetReport report;
   report.shards = (options.samples - 1) / options.shard_samples + 1;

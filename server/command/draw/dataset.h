@@ -36,9 +36,9 @@ struct DatasetOptions {
 
 struct DatasetReport {
   uint64_t images = 0;
-  uint64_t sounds = 0;
+  uint64_t clips = 0;
   uint64_t shards = 0;
-  // Total bytes of images, sounds and conversations.
+  // Total bytes of images, clips and conversations.
   uint64_t bytes = 0;
   // True if ballast.yaml was written; an existing one is kept.
   bool wrote_config = false;
@@ -58,7 +58,7 @@ struct DatasetReport {
 // one. Blocks on the disk; generates with one thread a core. Errors:
 // INVALID_ARGUMENT (no samples, over a million shards); FAILED_PRECONDITION
 // (the directory contains shards that this dataset would not overwrite: both
-// would be read as one); UNIMPLEMENTED (this build has no Parquet; sound in
+// would be read as one); UNIMPLEMENTED (this build has no Parquet; audio in
 // Parquet); as the file system.
 absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options);
 

@@ -171,12 +171,12 @@ absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
     topics.push_back(std::move(picture.questions));
   }
   if (preset == Preset::kSpeech) {
-    const int sounds = random.Chance(20) ? 2 : 1;
-    for (int i = 0; i < sounds; ++i) {
-      Sound sound = DrawSound(&random);
+    const int clips = random.Chance(20) ? 2 : 1;
+    for (int i = 0; i < clips; ++i) {
+      Clip audio = DrawClip(&random);
       absl::StrAppend(&opening, "<audio>\n");
-      sample.sounds.push_back(std::move(sound.wav));
-      if (i == 0) topics.push_back(std::move(sound.questions));
+      sample.clips.push_back(std::move(audio.wav));
+      if (i == 0) topics.push_back(std::move(audio.questions));
     }
   } else if (images == 0) {
     Passage passage = MakePassage(&random);
@@ -229,7 +229,7 @@ int Wave(uint32_t phase) {
 
 }  // namespace
 
-Sound DrawSound(Random* random) {
+Clip DrawClip(Random* random) {
   const int all = random->Lognormal(6 * kRate, 0.7, kRate / 2, 30 * kRate);
   const int tones = random->Between(1, 5);
   std::vector<int16_t> samples;
@@ -249,16 +249,16 @@ Sound DrawSound(Random* random) {
           static_cast<int16_t>(loud + random->Between(-200, 200)));
     }
   }
-  Sound sound;
-  sound.wav = WriteWav(samples);
-  sound.questions.push_back(
+  Clip audio;
+  audio.wav = WriteWav(samples);
+  audio.questions.push_back(
       {"How many tones are there?", absl::StrCat(tones, ".")});
   if (tones > 1) {
-    sound.questions.push_back(
+    audio.questions.push_back(
         {"Is the last tone higher than the first?",
          pitches.back() > pitches.front() ? "Yes." : "No."});
   }
-  return sound;
+  return audio;
 }
 
 }  // namespace ballast

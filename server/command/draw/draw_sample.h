@@ -29,7 +29,7 @@ enum class Preset {
   kMixed,     // receipts, pages, tables and scenes in three file formats, 0..4
               // a sample
   kText,      // no images
-  kSpeech,    // a clip of sound a sample, and sometimes two; no images
+  kSpeech,    // a clip of audio a sample, and sometimes two; no images
 };
 
 // Parses `receipts`, `mixed`, `text` or `speech`. Errors: INVALID_ARGUMENT
@@ -48,10 +48,10 @@ struct DrawnImage {
 
 struct DrawnSample {
   std::vector<DrawnImage> images;
-  std::vector<std::string> sounds;  // WAV files
+  std::vector<std::string> clips;  // WAV files
   // One to three questions and answers, as `from` (system, human, gpt) and
   // `value`, with an `<image>` mark for each image, or an `<audio>` mark for
-  // each sound, in the first question. The values take at most kMaxBytesSaid
+  // each clip, in the first question. The values take at most kMaxBytesSaid
   // bytes, or kMaxBytesSaidOfImages if there are images.
   std::vector<std::pair<std::string, std::string>> turns;
   // The same as the JSON of a LLaVA conversation.
@@ -67,7 +67,7 @@ absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
 std::string WriteWav(const std::vector<int16_t>& samples);
 
 // A made signal and questions about it: nobody's voice.
-struct Sound {
+struct Clip {
   std::string wav;  // 16 kHz, 16 bits, mono
   // At least one, as of a Picture.
   std::vector<Question> questions;
@@ -75,7 +75,7 @@ struct Sound {
 
 // Generates tones with pauses and noise between them: 0.5 to 30 s, lognormal,
 // as long as sentences are. Made of integers, so the same on every machine.
-Sound DrawSound(Random* random);
+Clip DrawClip(Random* random);
 
 }  // namespace ballast
 

@@ -244,7 +244,7 @@ class Looker {
                                      : row.status();
       Count(Annotate(fault, absl::StrCat("row ", i + 1)),
             row.ok() ? row->images.size() : 0,
-            row.ok() ? row->sounds.size() : 0, row.ok() ? row->text.size() : 0);
+            row.ok() ? row->audios.size() : 0, row.ok() ? row->text.size() : 0);
     }
     return file.stamp().size;
   }

@@ -19,6 +19,7 @@
 #include "server/config/model_cost.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
+#include "server/config/model_warnings.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/chat_writer.h"
@@ -271,6 +272,12 @@ class Chooser {
   absl::StatusOr<ModelChoice> Choose() {
     BALLAST_RETURN_IF_ERROR(ChooseImages());
     if (const v1::AudioFamily* audio = FindAudioFamily(profile_)) {
+      const std::vector<std::string> differences = AudioDifferences(
+          seen_.preprocessor, seen_.folder + "/preprocessor_config.json",
+          profile_, *audio);
+      if (!differences.empty()) {
+        return absl::InvalidArgumentError(differences[0]);
+      }
       const absl::StatusOr<AudioPlan> plan = PlanAudio(*audio, kUsualClip);
       if (plan.ok()) choice_.clip_tokens = plan->tokens;
     }

@@ -217,7 +217,7 @@ std::string ViewJson(const SampleView& view) {
                             {"tokens", run.tokens},
                             {"image", run.image},
                             {"video", run.video},
-                            {"sound", run.sound},
+                            {"audio", run.audio},
                             {"supervised", run.supervised},
                             {"rejected", run.rejected},
                             {"text", run.text}});

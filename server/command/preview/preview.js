@@ -92,7 +92,7 @@ function showPictures(view, place) {
   const clips = view.clips.map((clip, i) => el('figure', {},
     el('div', {class: 'picture'},
       el('img', {src: '/api/clip?' + query({...place, clip: i}), alt: `features of audio ${i}`, width: clip.width, height: clip.height})),
-    el('audio', {controls: '', preload: 'none', src: '/api/sound?' + query({...place, clip: i})}),
+    el('audio', {controls: '', preload: 'none', src: '/api/audio?' + query({...place, clip: i})}),
     el('figcaption', {}, `audio ${i}: ${grouped(clip.frames)} frames that count of ${grouped(clip.width)}, ${clip.height} mel bins`)));
   $('crops').replaceChildren(...crops, ...clips, ...stored, ...videos);
   $('pictures').hidden = crops.length + clips.length + stored.length + videos.length === 0;
@@ -100,9 +100,9 @@ function showPictures(view, place) {
 function showText(view) {
   let image = 0;
   let video = 0;
-  let sound = 0;
-  const show = run => run.image || run.video || run.sound
-    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : run.video ? `video tokens ${++video}: ` : `audio tokens ${++sound}: `) + grouped(run.tokens))
+  let audio = 0;
+  const show = run => run.image || run.video || run.audio
+    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : run.video ? `video tokens ${++video}: ` : `audio tokens ${++audio}: `) + grouped(run.tokens))
     : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text);
   // The rejected sequence of a preference pair follows the chosen one, with the same images.
   const second = view.runs.findIndex(run => run.rejected);

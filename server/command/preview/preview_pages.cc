@@ -99,7 +99,7 @@ constexpr absl::Duration kLongestSearch = absl::Seconds(20);
 constexpr size_t kMaxMatches = 20;
 constexpr const char* kPaths[] = {
     "/api/job",   "/api/find",   "/api/image", "/api/sample", "/api/crop",
-    "/api/crops", "/api/search", "/api/rank",  "/api/clip",   "/api/sound"};
+    "/api/crops", "/api/search", "/api/rank",  "/api/clip",   "/api/audio"};
 
 using SharedView = std::shared_ptr<const SampleView>;
 
@@ -212,7 +212,7 @@ class PreviewData {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t position,
                              Number(request, "position"));
     if (request.path == "/api/image") return Image(request, split, position);
-    if (request.path == "/api/sound") return Sound(request, split, position);
+    if (request.path == "/api/audio") return Audio(request, split, position);
     BALLAST_ASSIGN_OR_RETURN(const SharedView view,
                              recent_.Get(split, position));
     if (request.path == "/api/sample") return JsonAnswer(ViewJson(*view));
@@ -298,7 +298,7 @@ class PreviewData {
     return response;
   }
 
-  absl::StatusOr<HttpResponse> Sound(const HttpRequest& request,
+  absl::StatusOr<HttpResponse> Audio(const HttpRequest& request,
                                      v1::Split split, uint64_t position) const {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t clip, Number(request, "clip"));
     HttpResponse response;

@@ -71,7 +71,7 @@ absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
 //                          {"reads": [positions], "trains_on": [positions]}
 //   /api/crop?split=train&position=17&crop=0            a PNG file
 //   /api/clip?split=train&position=17&clip=0            a PNG file: features
-//   /api/sound?split=train&position=17&clip=0           a WAV file: the clip as
+//   /api/audio?split=train&position=17&clip=0           a WAV file: the clip as
 //                          the model hears it
 //   /api/image?split=train&position=17&image=0          the file as stored
 //   /api/crops?split=train&position=17&image=0          a PNG file: DrawCropsOn

@@ -77,17 +77,17 @@ std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
   for (uint32_t i = 0; i < ids.size(); ++i) {
     const bool image = special.has_image() && ids[i] == special.image();
     const bool video = special.has_video() && ids[i] == special.video();
-    const bool sound = special.has_audio() && ids[i] == special.audio();
+    const bool audio = special.has_audio() && ids[i] == special.audio();
     const bool supervised = i > 0 && labels[i - 1] != kUnsupervised;
     if (runs.empty() || runs.back().image != image ||
-        runs.back().video != video || runs.back().sound != sound ||
+        runs.back().video != video || runs.back().audio != audio ||
         runs.back().supervised != supervised) {
-      runs.push_back({i, 0, image, video, supervised, "", sound});
+      runs.push_back({i, 0, image, video, supervised, "", audio});
     }
     ++runs.back().tokens;
   }
   for (TokenRun& run : runs) {
-    if (!run.image && !run.video && !run.sound) {
+    if (!run.image && !run.video && !run.audio) {
       run.text =
           GetText(ids.subspan(run.first, run.tokens), special, tokenizer);
     }
@@ -236,7 +236,7 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
     }
     return absl::OkStatus();
   }
-  if (GetMedia(module) == Media::kSound) {
+  if (GetMedia(module) == Media::kAudio) {
     for (const ImageRecord& record : request.images) {
       view->clips.push_back(DrawClip(record, data + record.data));
     }

@@ -34,7 +34,7 @@ struct TokenRun {
   // not know are written as the model's names for them, "<|im_start|>", or as
   // "<|17|>". Empty for placeholders.
   std::string text;
-  bool sound = false;     // placeholders of a clip of sound
+  bool audio = false;     // placeholders of a clip of audio
   bool rejected = false;  // of the second sequence of a preference pair
 };
 
@@ -65,7 +65,7 @@ struct SampleView {
     // Of a frame of a video; absent: of an image.
     std::optional<Frame> frame = {};
   };
-  // A clip of sound of the audio block: its features as a grey picture, bright
+  // A clip of audio of the audio block: its features as a grey picture, bright
   // where they are large, low frequencies below.
   struct Clip {
     uint32_t frames = 0;          // that count; the picture has all rows

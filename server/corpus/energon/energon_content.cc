@@ -196,9 +196,9 @@ absl::Status CheckBytes(const EnergonContent& content) {
 // A sample as format webdataset reads it.
 absl::StatusOr<EnergonContent> ReadCrude(FileView file,
                                          const EnergonTarSample& sample,
-                                         bool lists, bool sounds) {
+                                         bool lists, bool audios) {
   WebDatasetReader reader(file, sample.begin, sample.end, /*whole=*/false,
-                          lists, sounds);
+                          lists, audios);
   BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> found,
                            reader.Next());
   if (!found) {
@@ -290,7 +290,7 @@ absl::StatusOr<EnergonContent> ReadChatMl(FileView file,
       content.clips.push_back(*part);
     } else {
       return Fault("part ", Printable(part->name),
-                   ": sound in a pickled list or of another format is not "
+                   ": audio in a pickled list or of another format is not "
                    "read; wanted wav, flac, mp3, ogg, opus or m4a");
     }
   }
@@ -329,9 +329,9 @@ absl::StatusOr<EnergonContent> ReadChatMl(FileView file,
 
 absl::StatusOr<EnergonContent> ReadEnergonContent(
     FileView file, const EnergonTarSample& sample, const EnergonFields& fields,
-    bool lists, bool sounds) {
+    bool lists, bool audios) {
   if (fields.type == EnergonType::kCrude) {
-    return ReadCrude(file, sample, lists, sounds);
+    return ReadCrude(file, sample, lists, audios);
   }
   BALLAST_RETURN_IF_ERROR(CheckNoTwins(sample));
   if (fields.type == EnergonType::kChatMl) {

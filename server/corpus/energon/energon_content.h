@@ -26,17 +26,17 @@ struct EnergonContent {
   // In the order in which the text refers to them.
   std::vector<EnergonPart> images;
   std::vector<EnergonVideo> videos;
-  std::vector<EnergonPart> clips;  // of sound
+  std::vector<EnergonPart> clips;  // of audio
 };
 
-// Reads the text of `sample`, whose parts are in `file`. `lists` and `sounds`
+// Reads the text of `sample`, whose parts are in `file`. `lists` and `audios`
 // as in WebDatasetReader, for crude samples. Errors: INVALID_ARGUMENT (a field
 // without a part, a part that is not what the field wants, JSON without the
 // key, a mark of a video without one, over the bounds of limits.h); as
 // File::ReadAt.
 absl::StatusOr<EnergonContent> ReadEnergonContent(
     FileView file, const EnergonTarSample& sample, const EnergonFields& fields,
-    bool lists = true, bool sounds = true);
+    bool lists = true, bool audios = true);
 
 }  // namespace ballast
 

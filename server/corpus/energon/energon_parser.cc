@@ -54,7 +54,7 @@ Record GetRecord(const EnergonTarSample& sample, EnergonContent content,
   }
   for (const EnergonPart& clip : content.clips) {
     VideoMedia& media = record.videos.emplace_back();
-    media.is_sound = true;
+    media.is_audio = true;
     media.parts.push_back(GetMedium(clip));
   }
   return record;
@@ -177,7 +177,7 @@ class EnergonScan {
         EnergonContent content,
         ReadEnergonContent(&file_, sample, folder_.fields,
                            scanner_.options().read_video != nullptr,
-                           scanner_.options().read_sound != nullptr));
+                           scanner_.options().read_audio != nullptr));
     Record record = GetRecord(sample, std::move(content), scanner_.name());
     BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
                                       absl::MakeSpan(record.videos)));

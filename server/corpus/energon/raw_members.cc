@@ -59,7 +59,7 @@ absl::StatusOr<RawRecord> ReadRawMembers(FileView file, EnergonTarSample sample,
     if (IsMedium(part.name)) continue;
     if (part.size > left) {
       return DataFaultError(absl::StrCat(
-          "its members that are no image, video or sound have over ",
+          "its members that are no image, video or audio have over ",
           kMaxTextBytes, " bytes"));
     }
     left -= part.size;

@@ -10,7 +10,7 @@
 namespace ballast {
 
 // A sample of a tar file for a recipe: all its members, with the bytes of those
-// that are no image, video or sound by their names. Blocks on the disk. Errors:
+// that are no image, video or audio by their names. Blocks on the disk. Errors:
 // a data fault (two members of one name; over the bounds of limits.h); as
 // FileView::ReadAt.
 absl::StatusOr<RawRecord> ReadRawMembers(FileView file, EnergonTarSample sample,

@@ -80,7 +80,7 @@ absl::Status TakePair(bool takes_pairs, Record* record) {
   record->text_format = RawSample::TextFormat::kPair;
   if (record->videos.empty()) return absl::OkStatus();
   return DataFaultError(
-      "a video or sound in a preference pair, which takes images alone");
+      "a video or audio in a preference pair, which takes images alone");
 }
 
 }  // namespace

@@ -385,7 +385,7 @@ AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
   }
   report.clips =
       std::count_if(images.videos.begin(), images.videos.end(),
-                    [](const IndexedVideo& one) { return one.is_sound(); });
+                    [](const IndexedVideo& one) { return one.is_audio(); });
   report.videos = images.videos.size() - report.clips;
   images.Append(left_out_images.view(), contents.samples.size());
   contents.images = std::move(images.sizes);

@@ -165,9 +165,9 @@ class IndexFile final : public SourceIndex {
   }
   absl::StatusOr<absl::Span<const uint64_t>> video_hashes(
       uint64_t ordinal) const override;
-  // Whether any record, left out or not, has a video or a clip of sound.
+  // Whether any record, left out or not, has a video or a clip of audio.
   bool has_videos() const { return !videos_.empty(); }
-  // The videos, then the clips of sound, of record `number`, which must be
+  // The videos, then the clips of audio, of record `number`, which must be
   // below num_records(). Blocks and fails as Touch.
   absl::StatusOr<absl::Span<const IndexedVideo>> videos(uint64_t number) const;
 

@@ -102,8 +102,8 @@ struct IndexOptions {
   ImageJudge judge_image = JudgeHeader;
   // If empty, samples with videos are bad.
   VideoProbe read_video;
-  // Likewise, of clips of sound.
-  VideoProbe read_sound;
+  // Likewise, of clips of audio.
+  VideoProbe read_audio;
   // Every record is a preference pair (sources[].pairs).
   bool pairs = false;
   // Why samples with images are bad; "": they are not.
@@ -148,7 +148,7 @@ struct IndexReport {
   uint64_t samples = 0;
   uint64_t images = 0;
   uint64_t videos = 0;
-  uint64_t clips = 0;  // of sound
+  uint64_t clips = 0;  // of audio
   // Of these images, including those whose checks were taken from the old
   // index.
   ImageMarkCounts marks;

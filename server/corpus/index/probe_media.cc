@@ -90,12 +90,12 @@ absl::Status CheckTakesVideos(const IndexOptions& options) {
 }
 
 absl::Status CheckVideo(const IndexOptions& options, const VideoMedia& video) {
-  if (!video.is_sound) {
+  if (!video.is_audio) {
     BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
-  } else if (!options.read_sound) {
+  } else if (!options.read_audio) {
     return absl::InvalidArgumentError(
-        "sound is not supported for this model.profile; wanted a model with "
-        "sound (docs/audio.md)");
+        "audio is not supported for this model.profile; wanted a model with "
+        "audio (docs/audio.md)");
   }
   return CheckClip(video.named);
 }
@@ -223,8 +223,8 @@ absl::Status MediaProbe::AddList(const VideoMedia& video) {
 absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& raw,
                                                   const VideoMedia& video) {
   const JsonVideo& named = video.named;
-  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, video.is_sound
-                                                   ? options_.read_sound(raw)
+  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, video.is_audio
+                                                   ? options_.read_audio(raw)
                                                    : options_.read_video(raw));
   facts.sample_fps = named.fps;
   if (named.start.has_value()) {
@@ -282,7 +282,7 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
       return absl::InternalError("a video in pieces is not indexed");
     }
     BALLAST_ASSIGN_OR_RETURN(const File file,
-                             Open(video.is_sound ? "sound" : "video", *named));
+                             Open(video.is_audio ? "audio" : "video", *named));
     name = file.path();
     return add_range(file, {0, file.stamp().size});
   };
@@ -305,20 +305,18 @@ absl::Status CheckMarks(const Record& record) {
 namespace {
 
 // Gives each medium its part of the conversation, if it has parts of `type`.
-// `noun` names a medium in messages.
-absl::Status NameParts(absl::string_view type, absl::string_view noun,
-                       std::vector<JsonVideo> parts,
+absl::Status NameParts(absl::string_view type, std::vector<JsonVideo> parts,
                        absl::Span<VideoMedia> media) {
   if (parts.empty()) return absl::OkStatus();
   if (parts.size() != media.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(parts.size(), " parts of type ", type, " and ",
-                     media.size(), " ", noun, "s; wanted as many"));
+        absl::StrCat(parts.size(), " parts of type ", type,
+                     " in a sample with ", media.size(), "; wanted as many"));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     BALLAST_RETURN_IF_ERROR(Annotate(
         CheckPart(parts[i], media[i].is_list ? media[i].parts.size() : 0),
-        absl::StrCat(noun, " ", i)));
+        absl::StrCat(type, " ", i)));
     media[i].named = std::move(parts[i]);
   }
   return absl::OkStatus();
@@ -330,15 +328,15 @@ absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
                        absl::Span<VideoMedia> media) {
   if (format != RawSample::TextFormat::kConversation) return absl::OkStatus();
   size_t videos = 0;
-  while (videos < media.size() && !media[videos].is_sound) ++videos;
+  while (videos < media.size() && !media[videos].is_audio) ++videos;
   if (videos < media.size()) {
     BALLAST_ASSIGN_OR_RETURN(auto parts, ReadAudioParts(text));
     BALLAST_RETURN_IF_ERROR(
-        NameParts("audio", "sound", std::move(parts), media.subspan(videos)));
+        NameParts("audio", std::move(parts), media.subspan(videos)));
   }
   if (videos == 0) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(auto parts, ReadVideoParts(text));
-  return NameParts("video", "video", std::move(parts), media.first(videos));
+  return NameParts("video", std::move(parts), media.first(videos));
 }
 
 }  // namespace ballast

@@ -88,7 +88,7 @@ class MediaProbe {
         left_(left),
         check_size_(std::move(check_size)) {}
 
-  // Adds the next image, or the next video or clip of sound with the clip and
+  // Adds the next image, or the next video or clip of audio with the clip and
   // rate that the record says. Errors: INVALID_ARGUMENT (as ProbeImage and
   // options.read_video; a clip that ends before it starts; pictures of several
   // sizes; a model without videos; too many bytes); of a file that is missing
@@ -110,7 +110,7 @@ class MediaProbe {
     uint64_t content_hash = 0;  // 0 unless options.hash
     std::string name;           // for messages
   };
-  // `kind` is "image", "video" or "sound", for messages.
+  // `kind` is "image", "video" or "audio", for messages.
   absl::StatusOr<Probed> Probe(absl::string_view kind, const Medium& image);
   absl::StatusOr<Probed> ProbeNamed(absl::string_view kind,
                                     const MediumPath& named);
@@ -134,7 +134,7 @@ class MediaProbe {
 // CheckConversation and CheckNoVideoMark.
 absl::Status CheckMarks(const Record& record);
 
-// Gives the videos and the sound of a record of a tar file the clips and rates
+// Gives the videos and the audio of a record of a tar file the clips and rates
 // that the parts of its conversation name. Errors: INVALID_ARGUMENT (another
 // number of parts; a part of pictures for a file, or the other way round;
 // another number of pictures; as ReadVideoParts).

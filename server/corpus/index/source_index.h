@@ -109,16 +109,16 @@ struct ImageMarkCounts {
 };
 
 // The facts of a video that its plan and its cost follow from, as the index
-// stores them. Little-endian. A clip of sound is one, too, with kIsSound
+// stores them. Little-endian. A clip of audio is one, too, with kIsAudio
 // (server/audio/indexed_clip.h): it follows the sample's videos.
 struct IndexedVideo {
   static constexpr uint32_t kIsVariable = 1;  // frames are not evenly spaced
   static constexpr uint32_t kHasStart = 2;
   static constexpr uint32_t kHasEnd = 4;
   static constexpr uint32_t kIsList = 8;  // pictures, all of them frames
-  static constexpr uint32_t kIsSound = 16;
+  static constexpr uint32_t kIsAudio = 16;
 
-  bool is_sound() const { return (flags & kIsSound) != 0; }
+  bool is_audio() const { return (flags & kIsAudio) != 0; }
 
   double fps;  // on average, above 0; a list's: 0
   // Sampled a second, as the sample says; 0: the model's. A list's: taken.
@@ -136,10 +136,10 @@ struct IndexedVideo {
 };
 static_assert(sizeof(IndexedVideo) == 72);
 
-// How many of a sample's media are videos; clips of sound follow.
+// How many of a sample's media are videos; clips of audio follow.
 inline size_t CountVideos(absl::Span<const IndexedVideo> media) {
   size_t videos = media.size();
-  while (videos > 0 && media[videos - 1].is_sound()) --videos;
+  while (videos > 0 && media[videos - 1].is_audio()) --videos;
   return videos;
 }
 
@@ -163,7 +163,7 @@ struct IndexedSample {
   absl::Span<const ImageMark> marks = {};
   EncodedRule rule = EncodedRule::kNone;
   absl::Span<const IndexedVideo> videos = {};
-  absl::Span<const IndexedVideo> clips = {};  // of sound
+  absl::Span<const IndexedVideo> clips = {};  // of audio
   // Of a preference pair: of `text_tokens`, those of its first sequence, above
   // 0. Each of its two sequences has the placeholders of all images.
   uint32_t first_text_tokens = 0;
@@ -220,7 +220,7 @@ class SourceIndex {
   }
 
   // The content hashes of the sample's videos (VideoHash), then of its clips of
-  // sound, one for each if is_hashed(), else empty. Otherwise as sample().
+  // audio, one for each if is_hashed(), else empty. Otherwise as sample().
   virtual absl::StatusOr<absl::Span<const uint64_t>> video_hashes(
       uint64_t /*ordinal*/) const {
     return absl::Span<const uint64_t>();
@@ -233,7 +233,7 @@ class SourceIndex {
 
   // Videos of all samples. O(1).
   virtual uint64_t num_videos() const { return 0; }
-  // Clips of sound of all samples. O(1).
+  // Clips of audio of all samples. O(1).
   virtual uint64_t num_clips() const { return 0; }
 
   // The marks of all samples' images. O(1). All 0: the source has no marks, and

@@ -150,7 +150,7 @@ absl::StatusOr<Mentioned> ReadPairTurns(const PairJson& pair) {
     BALLAST_RETURN_IF_ERROR(AddMentioned(turns, &of[i]));
     if (of[i].has_video_mark || !of[i].videos.empty() || !of[i].clips.empty()) {
       return DataFaultError(
-          "a video or sound in a preference pair, which takes images alone");
+          "a video or audio in a preference pair, which takes images alone");
     }
   }
   of[0].is_pair = true;
@@ -367,7 +367,7 @@ absl::StatusOr<std::vector<JsonVideo>> ReadAudioParts(absl::string_view json) {
 
 namespace {
 
-// The clips of sound of an object.
+// The clips of audio of an object.
 absl::Status ReadClips(const object& root, std::vector<JsonVideo> parts,
                        std::vector<JsonVideo>* clips) {
   BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, clips));

@@ -21,14 +21,14 @@ namespace ballast {
 // `resized_height`, …), and `video_start` or `video_end` beside the turns.
 // Turns are `conversations`, `messages` or `conversation`, a list or the text
 // of one in JSON; of a preference pair (pair_json.h) those of both answers,
-// which name the same images. Other errors then: as ReadPair; videos or sound.
+// which name the same images. Other errors then: as ReadPair; videos or audio.
 
 // INVALID_ARGUMENT also if the object mentions a video: a key `video` or
 // `videos` that is not null, the mark `<video>` in a turn, or a part of type
 // `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
 
-// A video or a clip of sound that an object names.
+// A video or a clip of audio that an object names.
 struct JsonVideo {
   std::string path;
   // The pictures that are its frames, in order, instead of a path.
@@ -72,7 +72,7 @@ struct JsonSample {
   // {"type": "video_url", "video_url": {"url": PATH}}. As the images. A sample
   // without a video has no mark `<video>`.
   std::vector<JsonVideo> videos;
-  // Clips of sound, likewise: from `audio` or `audios`, a string or a list of
+  // Clips of audio, likewise: from `audio` or `audios`, a string or a list of
   // strings, or from the parts, as {"type": "audio", "audio": PATH}, or
   // `audio_url` or `path` for the second key, with `start` and `end` for a
   // clip.

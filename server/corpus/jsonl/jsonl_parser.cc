@@ -56,7 +56,7 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
   }
   for (JsonVideo& clip : found.clips) {
     VideoMedia& media = record.videos.emplace_back();
-    media.is_sound = true;
+    media.is_audio = true;
     media.parts.push_back({"", MediumPath{clip.path}});
     media.named = std::move(clip);
   }

@@ -212,10 +212,10 @@ absl::StatusOr<JsonVideo> ReadAudioPart(const element& part) {
     clip.path = std::string(path);
     break;
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      clip.start, ReadSeconds(part, {"audio_start", "start"}, "sound"));
+  BALLAST_ASSIGN_OR_RETURN(clip.start,
+                           ReadSeconds(part, {"audio_start", "start"}, "clip"));
   BALLAST_ASSIGN_OR_RETURN(clip.end,
-                           ReadSeconds(part, {"audio_end", "end"}, "sound"));
+                           ReadSeconds(part, {"audio_end", "end"}, "clip"));
   return clip;
 }
 
@@ -254,7 +254,7 @@ absl::StatusOr<bool> ReadAudioKeys(const object& root,
 
 absl::Status AddClip(JsonVideo clip, std::vector<JsonVideo>* clips) {
   if (clips->size() == kMaxVideos) {
-    return DataFaultError(absl::StrCat("over ", kMaxVideos, " clips of sound"));
+    return DataFaultError(absl::StrCat("over ", kMaxVideos, " clips of audio"));
   }
   BALLAST_RETURN_IF_ERROR(CheckMediaPath("audio", clip.path));
   clips->push_back(std::move(clip));

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/corpus/jsonl/conversation_json.h"
 
-// The videos and clips of sound of a conversation's JSON. All functions return
+// The videos and clips of audio of a conversation's JSON. All functions return
 // INVALID_ARGUMENT with the reason.
 namespace ballast {
 
@@ -26,7 +26,7 @@ absl::StatusOr<bool> ReadVideoKeys(const simdjson::dom::object& root,
 // kMaxImages pictures of all.
 absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos);
 
-// The same for clips of sound: parts of type `audio`, the keys `audio` and
+// The same for clips of audio: parts of type `audio`, the keys `audio` and
 // `audios`, and at most kMaxVideos clips.
 absl::StatusOr<JsonVideo> ReadAudioPart(const simdjson::dom::element& part);
 absl::StatusOr<bool> ReadAudioKeys(const simdjson::dom::object& root,

@@ -68,7 +68,7 @@ class MappedRows final : public ParquetRows {
         bytes_(bytes),
         images_(Column(mapping_.images), std::move(pages)),
         videos_(Column(mapping_.videos)),
-        sounds_(Column(mapping_.sounds)),
+        audios_(Column(mapping_.audios)),
         turns_(Column(mapping_.turns)),
         filters_(*table_, mapping_.filters) {
     for (const auto* names : {&mapping_.beside, &mapping_.fields}) {
@@ -93,9 +93,9 @@ class MappedRows final : public ParquetRows {
       BALLAST_RETURN_IF_ERROR(
           AddVideos(*videos_, "video", row, &sample.videos));
     }
-    if (sounds_ != nullptr) {
+    if (audios_ != nullptr) {
       BALLAST_RETURN_IF_ERROR(
-          AddVideos(*sounds_, "sound", row, &sample.sounds));
+          AddVideos(*audios_, "audio", row, &sample.audios));
     }
     if (mapping_.is_pair) {
       BALLAST_ASSIGN_OR_RETURN(sample.text, PairText(row));
@@ -118,7 +118,7 @@ class MappedRows final : public ParquetRows {
     BALLAST_ASSIGN_OR_RETURN(
         sample.text,
         std::move(json).Finish(sample.images.size(), sample.videos.size(),
-                               sample.sounds.size()));
+                               sample.audios.size()));
     return sample;
   }
 
@@ -516,7 +516,7 @@ class MappedRows final : public ParquetRows {
   const uint64_t bytes_;
   const RowImages images_;
   const std::shared_ptr<arrow::Array> videos_;  // null: none
-  const std::shared_ptr<arrow::Array> sounds_;  // likewise
+  const std::shared_ptr<arrow::Array> audios_;  // likewise
   const std::shared_ptr<arrow::Array> turns_;
   const TableFilters filters_;
   // Columns whose values stand beside the turns.

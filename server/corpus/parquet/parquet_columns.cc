@@ -48,7 +48,7 @@ ParquetColumns GetParquetColumns(const v1::Source& source) {
   if (source.has_columns()) {
     const v1::Source::Columns& named = source.columns();
     columns.named = true;
-    columns.sounds = named.audios().empty() ? named.audio() : named.audios();
+    columns.audios = named.audios().empty() ? named.audio() : named.audios();
     const std::string& images =
         named.images().empty() ? named.image() : named.images();
     if (!named.texts().empty()) {
@@ -92,7 +92,7 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   add(columns.images);
   add(columns.turns);
   add(GetName(columns.shape));
-  if (!columns.sounds.empty()) add(absl::StrCat("sound ", columns.sounds));
+  if (!columns.audios.empty()) add(absl::StrCat("audio ", columns.audios));
   for (const std::string& filter : source.filters()) add(filter);
   return key;
 }

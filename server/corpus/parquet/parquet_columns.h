@@ -33,7 +33,7 @@ struct ParquetColumns {
   // Rows are preference pairs; `recognise` is true.
   bool pairs = false;
   std::string images;  // empty: samples without images
-  std::string sounds;  // likewise
+  std::string audios;  // likewise
   std::string turns;
   TurnShape shape = TurnShape::kConversations;
   // Names of sources[].fields, which are columns, or keys of turns where

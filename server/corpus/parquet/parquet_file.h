@@ -21,7 +21,7 @@ namespace ballast {
 // way to build one that does (bazel/arrow_configure.bzl).
 absl::Status CheckParquetIsBuiltIn();
 
-// A video, or a clip of sound, of a row.
+// A video, or a clip of audio, of a row.
 struct ParquetVideo {
   // Its file in the row, which lives as long as the ParquetRows; or, if `path`
   // is not empty, its path below media_root, which passes CheckMediaPath.
@@ -33,7 +33,7 @@ struct ParquetVideo {
 struct ParquetRow {
   // A conversation: {"messages": [...]} with the turns of the row, and an
   // `<image>` mark for each image in the first user turn if the row has images
-  // but its turns do not say where they stand; likewise for videos and sound.
+  // but its turns do not say where they stand; likewise for videos and audio.
   // In addition to "messages" the row's columns of kBeside, and its turns if
   // they are a text.
   // Of a document: its text, with an `<image>` mark at the place of each image
@@ -44,7 +44,7 @@ struct ParquetRow {
   // Encoded image files. They live as long as the ParquetRows.
   std::vector<ParquetImage> images;
   std::vector<ParquetVideo> videos;
-  std::vector<ParquetVideo> sounds;
+  std::vector<ParquetVideo> audios;
   // With ParquetColumns::whole_rows, `text` is an object with the values of all
   // columns: texts, numbers, lists and structs as JSON has them, others as
   // texts, and in place of bytes {"$ballast.media": N} for images[N]. Then the

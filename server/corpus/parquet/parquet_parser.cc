@@ -38,11 +38,11 @@ absl::Status NameRowClips(Record* record) {
     return absl::OkStatus();
   }
   size_t count = 0;
-  while (count < record->videos.size() && !record->videos[count].is_sound) {
+  while (count < record->videos.size() && !record->videos[count].is_audio) {
     ++count;
   }
-  const auto sounds = absl::MakeSpan(record->videos).subspan(count);
-  BALLAST_RETURN_IF_ERROR(NameClips(record->text_format, record->text, sounds));
+  const auto audios = absl::MakeSpan(record->videos).subspan(count);
+  BALLAST_RETURN_IF_ERROR(NameClips(record->text_format, record->text, audios));
   const auto videos = absl::MakeSpan(record->videos).first(count);
   if (videos.empty()) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips,
@@ -290,21 +290,21 @@ absl::StatusOr<Record> GetRecord(const RowReader::Place& place,
       medium.place = MediumPieces{image.size, image.pieces, image.others};
     }
   }
-  const auto add = [&record](std::vector<ParquetVideo>& media, bool is_sound) {
+  const auto add = [&record](std::vector<ParquetVideo>& media, bool is_audio) {
     for (size_t i = 0; i < media.size(); ++i) {
       VideoMedia& added = record.videos.emplace_back();
-      added.is_sound = is_sound;
+      added.is_audio = is_audio;
       Medium& medium = added.parts.emplace_back();
       if (media[i].path.empty()) {
-        medium.name = absl::StrCat(is_sound ? "sound " : "video ", i + 1);
+        medium.name = absl::StrCat(is_audio ? "audio " : "video ", i + 1);
         medium.place = media[i].bytes;
       } else {
         medium.place = MediumPath{std::move(media[i].path)};
       }
     }
   };
-  add(found.videos, /*is_sound=*/false);
-  add(found.sounds, /*is_sound=*/true);
+  add(found.videos, /*is_audio=*/false);
+  add(found.audios, /*is_audio=*/true);
   return record;
 }
 

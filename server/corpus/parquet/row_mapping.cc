@@ -105,8 +105,8 @@ constexpr char kWantedVideos[] =
     "videos: a struct with `bytes` or `path`, bytes, a text with a path below "
     "media_root, or a list of them";
 
-constexpr char kWantedSounds[] =
-    "sound: a struct with `bytes` or `path`, bytes, a text with a path below "
+constexpr char kWantedAudios[] =
+    "audio: a struct with `bytes` or `path`, bytes, a text with a path below "
     "media_root, or a list of them";
 
 absl::Status Mismatch(const std::string& column, const arrow::DataType& found,
@@ -188,10 +188,10 @@ absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
   return absl::OkStatus();
 }
 
-// The column of sound by datasets' names, if it is one.
-absl::Status FindSounds(const arrow::Schema& schema, RowMapping* mapping) {
+// The column of audio by datasets' names, if it is one.
+absl::Status FindAudios(const arrow::Schema& schema, RowMapping* mapping) {
   BALLAST_ASSIGN_OR_RETURN(
-      mapping->sounds,
+      mapping->audios,
       Recognise(schema, {"audios", "audio"},
                 [](const std::string&, const arrow::DataType& type) {
                   return FitsVideos(type);
@@ -218,7 +218,7 @@ absl::Status CheckNoOtherImages(const arrow::Schema& schema,
   };
   for (const auto& field : schema.fields()) {
     const std::string& name = field->name();
-    if (name == mapping.images || name == mapping.sounds || name == "video" ||
+    if (name == mapping.images || name == mapping.audios || name == "video" ||
         name == "videos") {
       continue;
     }
@@ -348,7 +348,7 @@ absl::Status FindFields(const arrow::Schema& schema,
   return absl::OkStatus();
 }
 
-// The columns of images and sound.
+// The columns of images and audio.
 absl::Status RecogniseMedia(const arrow::Schema& schema, RowMapping* mapping) {
   BALLAST_ASSIGN_OR_RETURN(
       mapping->images,
@@ -373,7 +373,7 @@ absl::Status RecogniseMedia(const arrow::Schema& schema, RowMapping* mapping) {
                       "texts");
     }
   }
-  BALLAST_RETURN_IF_ERROR(FindSounds(schema, mapping));
+  BALLAST_RETURN_IF_ERROR(FindAudios(schema, mapping));
   return CheckNoOtherImages(schema, *mapping);
 }
 
@@ -455,12 +455,12 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
     BALLAST_RETURN_IF_ERROR(RecogniseColumns(schema, &mapping));
   } else {
     mapping.images = columns.images;
-    mapping.sounds = columns.sounds;
-    if (!mapping.sounds.empty()) {
-      BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* sounds,
-                               GetType(schema, mapping.sounds));
-      if (!FitsVideos(*sounds) && !IsNothing(*sounds)) {
-        return Mismatch(mapping.sounds, *sounds, kWantedSounds);
+    mapping.audios = columns.audios;
+    if (!mapping.audios.empty()) {
+      BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* audios,
+                               GetType(schema, mapping.audios));
+      if (!FitsVideos(*audios) && !IsNothing(*audios)) {
+        return Mismatch(mapping.audios, *audios, kWantedAudios);
       }
     }
     mapping.turns = columns.turns;
@@ -500,7 +500,7 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
   };
   if (!mapping.images.empty()) add(mapping.images);
   if (!mapping.videos.empty()) add(mapping.videos);
-  if (!mapping.sounds.empty()) add(mapping.sounds);
+  if (!mapping.audios.empty()) add(mapping.audios);
   for (const std::string& name : mapping.beside) add(name);
   for (const std::string& name : mapping.fields) add(name);
   for (const RowFilter& filter : mapping.filters) add(filter.column);
@@ -510,7 +510,7 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping) {
 bool IsRead(const RowMapping& mapping, const std::string& column,
             const std::string& field) {
   if (column == mapping.images || column == mapping.videos ||
-      column == mapping.sounds) {
+      column == mapping.audios) {
     return field == "bytes" || field == "path";
   }
   const TurnFields fields = GetFields(mapping.shape);

@@ -19,7 +19,7 @@ struct RowMapping {
   std::vector<std::string> whole;
   std::string images;  // empty: none
   std::string videos;  // likewise
-  std::string sounds;
+  std::string audios;
   std::string turns;
   TurnShape shape = TurnShape::kConversations;
   // Parts of `content` have a field of images, which is not read.

@@ -119,7 +119,7 @@ void TurnsJson::AddText(absl::string_view text) {
   Mentioned& where = IsAnswer(turns_.back().role) ? spelt_out_ : mentioned_;
   where.image = where.image || absl::StrContains(text, kImageMark);
   where.video = where.video || absl::StrContains(text, kVideoMark);
-  where.sound = where.sound || absl::StrContains(text, kAudioMark);
+  where.audio = where.audio || absl::StrContains(text, kAudioMark);
 }
 
 void TurnsJson::AddSettings(absl::Span<const Setting> settings) {
@@ -135,13 +135,13 @@ void TurnsJson::AddPart(absl::string_view type,
   turns_.back().parts.push_back(std::move(part));
   mentioned_.image = mentioned_.image || type == "image" || type == "image_url";
   mentioned_.video = mentioned_.video || type == "video" || type == "video_url";
-  mentioned_.sound = mentioned_.sound || type == "audio";
+  mentioned_.audio = mentioned_.audio || type == "audio";
 }
 
 bool TurnsJson::TooLong() const { return bytes_ > kMaxTextBytes; }
 
 absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos,
-                                              size_t sounds) && {
+                                              size_t audios) && {
   if (turns_.empty()) return DataFaultError("no turns");
   const auto too_long = [] {
     return DataFaultError(
@@ -158,8 +158,8 @@ absl::StatusOr<std::string> TurnsJson::Finish(size_t images, size_t videos,
   std::string marks = has_marks ? "" : Marks(kImageMark, images);
   const bool marks_videos = has_video_marks || (has_marks && images == 0);
   if (!marks_videos) absl::StrAppend(&marks, Marks(kVideoMark, videos));
-  if (!mentioned_.sound && (is_asked || !spelt_out_.sound)) {
-    absl::StrAppend(&marks, Marks(kAudioMark, sounds));
+  if (!mentioned_.audio && (is_asked || !spelt_out_.audio)) {
+    absl::StrAppend(&marks, Marks(kAudioMark, audios));
   }
   std::string marked;
   if (!marks.empty()) {

@@ -50,12 +50,12 @@ class TurnsJson {
   // The conversation of a sample of `images` images and `videos` videos. If no
   // turn has an image part or an `<image>` mark, marks stand at the beginning
   // of the first turn of user or human, or else of the first turn; then,
-  // likewise, those of videos, and of sounds. In a sample without images
+  // likewise, those of videos, and of clips. In a sample without images
   // `<image>` marks a video. Where a user asks, marks in the text of an
   // assistant do not count: an answer may spell them out. Errors:
   // INVALID_ARGUMENT (no turns; over kMaxTextBytes).
   absl::StatusOr<std::string> Finish(size_t images, size_t videos = 0,
-                                     size_t sounds = 0) &&;
+                                     size_t audios = 0) &&;
 
  private:
   struct Part {
@@ -75,7 +75,7 @@ class TurnsJson {
   struct Mentioned {
     bool image = false;
     bool video = false;
-    bool sound = false;
+    bool audio = false;
   };
 
   std::vector<Turn> turns_;

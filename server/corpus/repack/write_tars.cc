@@ -99,13 +99,13 @@ absl::Status AddVideos(const RawSample& sample, const std::string& key,
   return absl::OkStatus();
 }
 
-// Adds the clips of sound of a sample.
+// Adds the clips of audio of a sample.
 absl::Status AddClips(const RawSample& sample, const std::string& key,
                       TarWriter* tar) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < sample.clips.size(); ++i) {
     const RawVideo& clip = sample.clips[i];
-    const std::string name = absl::StrCat(sample.name, ": sound ", i);
+    const std::string name = absl::StrCat(sample.name, ": audio ", i);
     bytes += clip.size;
     if (bytes > kMaxSampleSpan / 4) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -115,12 +115,12 @@ absl::Status AddClips(const RawSample& sample, const std::string& key,
     std::string head(std::min<uint64_t>(clip.size, kVideoHead), '\0');
     const ssize_t read = pread(clip.fd->get(), head.data(), head.size(),
                                static_cast<off_t>(clip.offset));
-    if (read < 0) return FileError(errno, "read a sound of", sample.name);
+    if (read < 0) return FileError(errno, "read a clip of", sample.name);
     const std::string place =
         sample.clips.size() > 1 ? absl::StrCat(".", i) : "";
     BALLAST_RETURN_IF_ERROR(tar->AddFrom(
         absl::StrCat(key, place, ".",
-                     SoundExtension(absl::string_view(head).substr(0, read))),
+                     AudioExtension(absl::string_view(head).substr(0, read))),
         clip.fd->get(), clip.offset, clip.size));
     BALLAST_RETURN_IF_ERROR(Annotate(CheckUnchanged(clip), name));
   }
@@ -318,7 +318,7 @@ absl::string_view VideoExtension(absl::string_view head) {
   return "";
 }
 
-absl::string_view SoundExtension(absl::string_view head) {
+absl::string_view AudioExtension(absl::string_view head) {
   if (absl::StartsWith(head, "RIFF") || absl::StartsWith(head, "RF64")) {
     return "wav";
   }

@@ -65,9 +65,9 @@ absl::string_view ImageExtension(absl::string_view bytes);
 // "webm", "mkv" or "avi"; empty for others. Pure.
 absl::string_view VideoExtension(absl::string_view head);
 
-// Likewise of sound, which the index has read: "wav", "flac", "ogg", "m4a" or
+// Likewise of audio, which the index has read: "wav", "flac", "ogg", "m4a" or
 // "mp3". Pure.
-absl::string_view SoundExtension(absl::string_view head);
+absl::string_view AudioExtension(absl::string_view head);
 
 }  // namespace ballast
 

@@ -55,7 +55,7 @@ absl::StatusOr<Record> GetRecord(const FileView& file, WebDatasetSample sample,
   }
   for (const TarMember& clip : sample.clips) {
     VideoMedia& media = record.videos.emplace_back();
-    media.is_sound = true;
+    media.is_audio = true;
     media.parts.push_back(GetMedium(clip));
   }
   return record;
@@ -97,9 +97,9 @@ class WebDatasetParser final : public RecordParser {
     // Read only where a model takes videos, since servers read them only where
     // the index has one.
     const bool lists = scanner.options().read_video != nullptr;
-    const bool sounds = scanner.options().read_sound != nullptr;
+    const bool audios = scanner.options().read_audio != nullptr;
     WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true, lists,
-                            sounds);
+                            audios);
     const absl::Status status = ScanSamples(file, reader, scanner);
     for (const auto& [extension, count] : reader.ignored()) {
       scanner.AddIgnored(Printable(extension), count);

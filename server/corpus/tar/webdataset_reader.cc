@@ -25,7 +25,7 @@ bool IsVideo(absl::string_view extension) {
          extension == "mov" || extension == "mkv";
 }
 
-bool IsSound(absl::string_view extension) {
+bool IsAudio(absl::string_view extension) {
   return extension == "wav" || extension == "flac" || extension == "mp3" ||
          extension == "ogg" || extension == "opus" || extension == "m4a";
 }
@@ -68,9 +68,9 @@ MemberName ParseMemberName(absl::string_view name) {
     result.kind = MemberName::Kind::kImage;
   } else if (const absl::string_view last =
                  extension.substr(extension.rfind('.') + 1);
-             IsVideo(last) || IsSound(last)) {
+             IsVideo(last) || IsAudio(last)) {
     result.kind =
-        IsVideo(last) ? MemberName::Kind::kVideo : MemberName::Kind::kSound;
+        IsVideo(last) ? MemberName::Kind::kVideo : MemberName::Kind::kAudio;
     const size_t second = extension.rfind('.');
     if (second != extension.npos) {
       result.number = ParseNumber(extension.substr(0, second));
@@ -154,7 +154,7 @@ class WebDatasetReader::Grouper {
         return AddMedium(name, std::move(member), &images_);
       case MemberName::Kind::kVideo:
         return AddMedium(name, std::move(member), &videos_);
-      case MemberName::Kind::kSound:
+      case MemberName::Kind::kAudio:
         return AddMedium(name, std::move(member), &clips_);
       case MemberName::Kind::kPicture:
         return AddPicture(name, std::move(member));
@@ -262,7 +262,7 @@ class WebDatasetReader::Grouper {
   WebDatasetSample sample_;
   Media images_ = {"image", kMaxImages};
   Media videos_ = {"video", kMaxVideos};
-  Media clips_ = {"sound", kMaxVideos};
+  Media clips_ = {"audio", kMaxVideos};
   // Pictures by number, of videos by number.
   absl::btree_map<uint32_t, absl::btree_map<uint32_t, TarMember>> lists_;
   uint32_t pictures_ = 0;  // of all
@@ -270,8 +270,8 @@ class WebDatasetReader::Grouper {
 };
 
 WebDatasetReader::WebDatasetReader(FileView file, uint64_t begin, uint64_t end,
-                                   bool whole, bool lists, bool sounds)
-    : tar_(file, begin, end, whole), lists_(lists), sounds_(sounds) {}
+                                   bool whole, bool lists, bool audios)
+    : tar_(file, begin, end, whole), lists_(lists), audios_(audios) {}
 
 WebDatasetReader::~WebDatasetReader() = default;
 
@@ -285,7 +285,7 @@ absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
     const MemberName name = ParseMemberName(next_->name);
     if (name.kind == MemberName::Kind::kIgnored ||
         (name.kind == MemberName::Kind::kPicture && !lists_) ||
-        (name.kind == MemberName::Kind::kSound && !sounds_)) {
+        (name.kind == MemberName::Kind::kAudio && !audios_)) {
       if (next_->type == kTarFile) CountIgnored(name.extension);
       next_.reset();
       continue;

@@ -26,7 +26,7 @@ struct MemberName {
     kPackedJson,
     kImage,
     kVideo,
-    kSound,
+    kAudio,
     kPicture,
     kIgnored,
   };
@@ -62,7 +62,7 @@ struct WebDatasetSample {
   TarMember text;
   std::vector<TarMember> images;
   std::vector<WebDatasetVideo> videos;
-  std::vector<TarMember> clips;  // of sound
+  std::vector<TarMember> clips;  // of audio
   // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
   absl::Status fault;
 };
@@ -79,15 +79,15 @@ struct WebDatasetSample {
 //   KEY.0.mp4, KEY.1.webm, …           videos, from 0 without a gap
 //   KEY.0.0.jpg, KEY.0.1.jpg, …        pictures that are video 0, likewise
 //   KEY.wav, .flac, .mp3, .ogg, .opus, .m4a, KEY.0.wav, …
-//                                      sound, likewise
+//                                      audio, likewise
 // Other members are ignored, wherever they stand. Thread-compatible.
 class WebDatasetReader {
  public:
   // As TarReader. Without `lists` pictures of videos are ignored: so they were
   // before there were such videos, and so they are for models without videos.
-  // Likewise sound without `sounds`.
+  // Likewise audio without `audios`.
   WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole,
-                   bool lists = true, bool sounds = true);
+                   bool lists = true, bool audios = true);
   ~WebDatasetReader();
 
   // The next sample, or nullopt at the end. Errors: DATA_LOSS (the tar file is
@@ -112,7 +112,7 @@ class WebDatasetReader {
 
   TarReader tar_;
   const bool lists_;
-  const bool sounds_;
+  const bool audios_;
   // A member already read that belongs to the next sample.
   std::optional<TarMember> next_;
   std::unique_ptr<Grouper> pending_;

@@ -5,7 +5,7 @@ namespace ballast {
 
 // The FFmpeg that the decoder programs are built with, and refuse any other
 // than: "FFmpeg 8.1.2 (Lavc62.28.102, SwS9.5.102)". Another may round pixels
-// otherwise, so it is part of the fingerprint of jobs with videos or sound.
+// otherwise, so it is part of the fingerprint of jobs with videos or audio.
 extern const char kFfmpegVersion[];
 
 }  // namespace ballast

@@ -60,7 +60,7 @@ int RefuseToOpen(AVFormatContext*, AVIOContext**, const char*, int,
 
 const MediaKind kVideo = {AVMEDIA_TYPE_VIDEO, "video", kContainers, kCodecs,
                           /*follow_edits=*/true};
-const MediaKind kSound = {AVMEDIA_TYPE_AUDIO, "sound",
+const MediaKind kAudio = {AVMEDIA_TYPE_AUDIO, "audio",
                           "mov,mp4,m4a,3gp,3g2,mj2", "aac,alac",
                           /*follow_edits=*/false};
 
@@ -135,7 +135,7 @@ std::unique_ptr<MediaInput> MediaInput::Open(int fd, uint64_t offset,
   av_dict_free(&options);
   if (opened < 0) {
     *fault = GetFault(opened,
-                      std::string("not a ") + kind.name + " that can be read");
+                      std::string("no ") + kind.name + " that can be read");
   } else if (input->FindStream(kind, fault)) {
     return input;
   }

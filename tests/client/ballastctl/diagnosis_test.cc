@@ -28,7 +28,7 @@ NodeFacts Healthy() {
   node.c_library = "2.36";
   node.helpers_status = 0;
   node.helpers = R"({"helper":"v","reads":"videos","version":"FFmpeg 8.1.2"}
-{"helper":"s","reads":"sound"}
+{"helper":"s","reads":"audio"}
 )";
   return node;
 }
@@ -67,19 +67,19 @@ TEST(DiagnoseTest, NamesWhatTheHelpersLack) {
   NodeFacts node = Healthy();
   node.helpers_status = 1 << 8;
   node.helpers =
-      "ballast-sound-decoder: error while loading shared libraries: "
+      "ballast-audio-decoder: error while loading shared libraries: "
       "libsoxr.so.0: cannot open shared object file\n"
-      R"({"helper":"s","reads":"sound","error":"sound cannot be decoded here"})"
+      R"({"helper":"s","reads":"audio","error":"audio cannot be decoded here"})"
       "\nballast-server: 1 helper cannot run here\n";
-  const Finding sound = Of(Diagnose(node, {}), "sound");
-  EXPECT_EQ(sound.grade, Grade::kFault);
-  EXPECT_EQ(sound.found, "sound cannot be decoded here");
-  EXPECT_THAT(sound.advice, HasSubstr("install the wheel"));
+  const Finding audio = Of(Diagnose(node, {}), "audio");
+  EXPECT_EQ(audio.grade, Grade::kFault);
+  EXPECT_EQ(audio.found, "audio cannot be decoded here");
+  EXPECT_THAT(audio.advice, HasSubstr("install the wheel"));
 }
 
 // Status 127 and 1 of the loader, and SIGILL.
 TEST(DiagnoseTest, NamesWhyTheServerCannotStart) {
-  constexpr char kSubject[] = "video, sound, SentencePiece";
+  constexpr char kSubject[] = "video, audio, SentencePiece";
   NodeFacts node = Healthy();
   node.helpers_status = -1;
   EXPECT_EQ(Of(Diagnose(node, {}), kSubject).grade, Grade::kGood);

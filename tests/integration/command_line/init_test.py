@@ -206,7 +206,7 @@ class InitTest(tools.ToolTest):
             folder = self.draw("talk_" + form, "--preset", "speech", "--format", form)
             if form == "jsonl":
                 os.mkdir(folder + "/media")
-                os.rename(folder + "/sounds", folder + "/media/sounds")
+                os.rename(folder + "/audio", folder + "/media/audio")
             _, plan = self.runs(folder)
             self.assertIn("modules: {audio: {dp: 1}, language: {dp: 1}}", self.text(folder))
             self.assertEqual('media_root: "media"' in self.text(folder), form == "jsonl")

@@ -417,10 +417,10 @@ class PreviewAudioTest(Preview, tools.ToolTest):
             files = self.files("docs:%s" % view["ordinal"])
             self.assertEqual(len(view["clips"]), len(files))
             for i, file in enumerate(files):
-                self.assertEqual(self.get("/api/sound", position=position, clip=i),
+                self.assertEqual(self.get("/api/audio", position=position, clip=i),
                                  ("audio/wav", file))  # fmt: skip
             self.assertEqual(
-                self.refused("/api/sound", position=position, clip=len(files)),
+                self.refused("/api/audio", position=position, clip=len(files)),
                 (404, "position %d has %d clips of audio; wanted number %d, from 0"
                  % (position, len(files), len(files))),
             )  # fmt: skip

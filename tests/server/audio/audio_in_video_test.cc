@@ -18,8 +18,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-SoundVideo ReadVideo(const Json& one) {
-  SoundVideo video;
+AudioInVideo ReadVideo(const Json& one) {
+  AudioInVideo video;
   video.grid_t = one["video_grid_thw"][0];
   video.grid_h = one["video_grid_thw"][1].get<uint32_t>() / 2;
   video.grid_w = one["video_grid_thw"][2].get<uint32_t>() / 2;
@@ -29,7 +29,8 @@ SoundVideo ReadVideo(const Json& one) {
 }
 
 template <typename T>
-std::string HashPositions(const SoundPositions& places, int before, int after) {
+std::string HashPositions(const AudioInVideoPositions& places, int before,
+                          int after) {
   std::string bytes;
   float text = 0;
   for (const std::vector<float>* axis :
@@ -54,9 +55,9 @@ TEST(AudioInVideoTest, OrderAndPositionsAreTransformers) {
     SCOPED_TRACE(one.dump().substr(0, 200));
     const auto& rule =
         FindAudioFamily(one["model"].get<std::string>())->in_video();
-    const SoundVideo video = ReadVideo(one);
+    const AudioInVideo video = ReadVideo(one);
     std::string order = "S1 s1";
-    for (const SoundVideoRun& run : OrderSoundVideo(rule, video)) {
+    for (const AudioInVideoRun& run : OrderAudioInVideo(rule, video)) {
       absl::StrAppend(&order, run.is_audio ? " A" : " V", run.tokens);
     }
     EXPECT_EQ(order + " e1 E1", one["order"].get<std::string>());
@@ -64,8 +65,8 @@ TEST(AudioInVideoTest, OrderAndPositionsAreTransformers) {
     ++positions;
     const int before = one["text_before"];
     const int after = one["text_after"];
-    const SoundPositions places =
-        PlaceSoundVideo(rule, video, static_cast<uint64_t>(before));
+    const AudioInVideoPositions places =
+        PlaceAudioInVideo(rule, video, static_cast<uint64_t>(before));
     EXPECT_EQ(one["pos_dtype"] == "int64"
                   ? HashPositions<int64_t>(places, before, after)
                   : HashPositions<float>(places, before, after),
@@ -78,8 +79,8 @@ TEST(AudioInVideoTest, TokensThatAreLateForTheirChunkCloseItAlone) {
   // Patches of 4 tokens, 200 ids apart, in chunks of 50 ids.
   const auto& rule = FindAudioFamily("qwen2_5_omni")->in_video();
   std::string order;
-  for (const SoundVideoRun& run :
-       OrderSoundVideo(rule, {2, 2, 2, /*seconds_per_grid=*/8, 120})) {
+  for (const AudioInVideoRun& run :
+       OrderAudioInVideo(rule, {2, 2, 2, /*seconds_per_grid=*/8, 120})) {
     absl::StrAppend(&order, run.is_audio ? " A" : " V", run.tokens);
   }
   EXPECT_EQ(order, " V4 A50 V1 A50 V1 A20 V2");

@@ -59,7 +59,7 @@ struct OpenAudio {
   AudioBytes bytes;
 };
 
-// Encodes the stereo sound as `arguments` say.
+// Encodes the stereo audio as `arguments` say.
 std::string Encode(const std::string& name, const std::string& arguments) {
   const std::string wav =
       WriteFile("stereo.wav", MakeWav(MakeStereo(), 44100, 2));
@@ -129,10 +129,10 @@ struct Encoding {
   bool is_scanned;
 };
 
-TEST(AudioReaderTest, EachFormatHasTheCountAndSoundOfItsSource) {
+TEST(AudioReaderTest, EachFormatHasTheCountAndAudioOfItsSource) {
   if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
   constexpr uint64_t kAll = kFrames;
-  // Frames of AAC: 1024 samples, the first before the sound.
+  // Frames of AAC: 1024 samples, the first before the audio.
   const Encoding encodings[] = {
       {"a.wav", "", AudioFormat::kWav, 44100, kAll, false},
       {"a24.wav", "-c:a pcm_s24le", AudioFormat::kWav, 44100, kAll, false},
@@ -268,8 +268,8 @@ TEST(AudioReaderTest, DamagedFilesCostAtMostThemselves) {
     }
   }
   EXPECT_GT(refused, 20);
-  const OpenAudio sound(Encode("after.flac", ""));
-  EXPECT_TRUE(reader.ReadFacts(sound.bytes).ok());
+  const OpenAudio audio(Encode("after.flac", ""));
+  EXPECT_TRUE(reader.ReadFacts(audio.bytes).ok());
 }
 
 TEST(AudioReaderTest, OtherFactsThanPlannedAreADataFault) {

@@ -38,7 +38,7 @@ TEST(IndexedClipTest, KeepsTheFacts) {
   const AudioFacts facts = MakeFacts(44'100, 4'000'000'000);
   const auto clip = ToIndexedClip(facts);
   ASSERT_TRUE(clip.ok()) << clip.status();
-  EXPECT_TRUE(clip->is_sound());
+  EXPECT_TRUE(clip->is_audio());
   const AudioFacts found = GetAudioFacts(*clip);
   EXPECT_EQ(found.format, facts.format);
   EXPECT_EQ(found.rate, facts.rate);

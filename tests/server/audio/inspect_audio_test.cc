@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Longer sounds are planned alone.
+// Longer clips are planned alone.
 constexpr size_t kMaxDecoded = 600'000;
 
 std::string WriteFile(const std::string& name, const std::string& bytes) {
@@ -58,7 +58,7 @@ TEST(InspectAudioTest, PrintsTheVectorsOfEveryClipAndModel) {
   const Json cases = ReadGoldenAudio()["cases"];
   std::vector<std::string> files[2];  // to be planned alone; to be decoded
   std::vector<const Json*> wanted[2];
-  std::vector<std::vector<float>> sounds[2];
+  std::vector<std::vector<float>> clips[2];
   for (const Json& one : cases) {
     const std::vector<int16_t> pcm = MakePcm(
         one["kind"], one["n"].get<int64_t>(), one["seed"].get<uint64_t>());
@@ -67,7 +67,7 @@ TEST(InspectAudioTest, PrintsTheVectorsOfEveryClipAndModel) {
         WriteFile(absl::StrCat(one["id"].get<std::string>(), ".wav"),
                   MakeWav(pcm, 16000, 1)));
     wanted[decode].push_back(&one);
-    sounds[decode].push_back(ToFloats(pcm));
+    clips[decode].push_back(ToFloats(pcm));
   }
   ASSERT_GT(files[1].size(), 40);
   for (const std::string& model : AudioFamilyNames()) {
@@ -88,7 +88,7 @@ TEST(InspectAudioTest, PrintsTheVectorsOfEveryClipAndModel) {
         EXPECT_EQ(line["audio_tokens"], one["tokens"]);
         if (decode == 1) {
           EXPECT_EQ(line["features_sha256"],
-                    HashFeatures(*FindAudioFamily(model), sounds[decode][i]));
+                    HashFeatures(*FindAudioFamily(model), clips[decode][i]));
         }
       }
     }
@@ -108,7 +108,7 @@ TEST(InspectAudioTest, AClipHasItsOwnCounts) {
 TEST(InspectAudioTest, OneBadFileCostsItselfAlone) {
   const std::string good =
       WriteFile("good.wav", MakeWav(MakePcm("noise", 16000, 1), 16000, 1));
-  const std::string bad = WriteFile("bad.wav", "no sound");
+  const std::string bad = WriteFile("bad.wav", "no audio");
   std::ostringstream out;
   const absl::Status status = InspectAudio({.model = "gemma4", .clip = {}},
                                            {bad, good, bad + ".none"}, out);

@@ -6,7 +6,7 @@
 
 namespace ballast {
 
-// Headers of sound as their formats define them, with bytes that are no sound.
+// Headers of audio as their formats define them, with bytes that are no audio.
 
 // Numbers of `size` bytes.
 std::string Little(uint64_t value, int size);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 
 namespace ballast {
 namespace {
@@ -71,6 +72,71 @@ TEST(NormWarningsTest, AProcessorThatDoesNotNormaliseStatesZeroAndOne) {
                           HasSubstr("write std: [1, 1, 1]")));
 }
 
+std::vector<std::string> Differ(const std::string& profile,
+                                const std::string& json) {
+  return AudioDifferences(json, "F", profile, *FindAudioFamily(profile));
+}
+
+TEST(AudioDifferencesTest, NamesNumbersOfTheExtractor) {
+  EXPECT_THAT(
+      Differ("qwen2_audio", R"({"hop_length": 320, "n_fft": 512})"),
+      ElementsAre(
+          "model.profile: found qwen2_audio, whose audio has hop_length 160, "
+          "where F has 320: the checkpoint's own extractor makes other "
+          "features "
+          "of a clip; write a file of the model with base: \"qwen2_audio\" and "
+          "a section audio for it (docs/audio.md)",
+          HasSubstr("n_fft 400, where F has 512")));
+  EXPECT_THAT(Differ("qwen2_5_omni", R"({"n_samples": 480000})"),
+              ElementsAre(HasSubstr("n_samples 4.8e+06")));
+  EXPECT_THAT(Differ("voxtral", R"({"feature_size": 80, "dither": 0.1})"),
+              ElementsAre(HasSubstr("feature_size 128, where F has 80"),
+                          HasSubstr("dither 0, where F has 0.1")));
+  EXPECT_THAT(
+      Differ("gemma3n", R"({"feature_extractor": {"mel_floor": 1e-10}})"),
+      ElementsAre(HasSubstr("mel_floor 1e-05, where F has 1e-10")));
+  EXPECT_THAT(Differ("granite_speech", R"({"sampling_rate": 8000})"),
+              ElementsAre(HasSubstr("sampling_rate 16000, where F has 8000")));
+}
+
+// The numbers of transformers' extractors, as their to_dict gives them.
+TEST(AudioDifferencesTest, ReleasedExtractorsAgree) {
+  const std::string whisper =
+      R"({"feature_size": 128, "sampling_rate": 16000, "hop_length": 160,
+          "n_fft": 400, "dither": 0.0, "n_samples": )";
+  for (const char* profile : {"qwen2_audio", "voxtral", "qwen3_omni_moe"}) {
+    EXPECT_THAT(Differ(profile, absl::StrCat(whisper, "480000}")), IsEmpty())
+        << profile;
+  }
+  EXPECT_THAT(
+      Differ("qwen2_5_omni",
+             absl::StrCat(whisper, R"(4800000, "do_normalize": true})")),
+      IsEmpty());
+  EXPECT_THAT(Differ("phi4_multimodal",
+                     R"({"feature_size": 80, "hop_length": 160, "n_fft": 512,
+                         "win_length": 400, "preemphasis": 0.97})"),
+              IsEmpty());
+  EXPECT_THAT(Differ("gemma3n",
+                     R"({"feature_size": 128, "frame_length": 512,
+                         "hop_length": 160, "fft_length": 1024,
+                         "preemphasis": 0.97, "min_frequency": 125.0,
+                         "max_frequency": 7600.0, "mel_floor": 1e-05})"),
+              IsEmpty());
+  EXPECT_THAT(Differ("gemma4",
+                     R"({"feature_size": 128, "frame_length": 320,
+                         "hop_length": 160, "fft_length": 512,
+                         "preemphasis": 0.0, "min_frequency": 0.0,
+                         "max_frequency": 8000.0, "mel_floor": 0.001})"),
+              IsEmpty());
+  EXPECT_THAT(Differ("granite_speech",
+                     R"({"n_mels": 80, "hop_length": 160, "n_fft": 512,
+                         "win_length": 400})"),
+              IsEmpty());
+  for (const char* json : {"", "[]", R"({"hop_length": "160"})"}) {
+    EXPECT_THAT(Differ("qwen2_audio", json), IsEmpty()) << json;
+  }
+}
+
 TEST(ModelWarningsTest, ReadsTheFilesBesideTheTokenizer) {
   const std::string folder =
       absl::StrCat(testing::TempDir(), "/model_warnings");
@@ -88,6 +154,12 @@ TEST(ModelWarningsTest, ReadsTheFilesBesideTheTokenizer) {
   std::ofstream(folder + "/preprocessor_config.json")
       << R"({"image_mean": [0.485, 0.456, 0.406]})";
   EXPECT_THAT(ModelWarnings(model), IsEmpty());
+  v1::Model hears = ModelOf("qwen2_audio");
+  hears.set_tokenizer(folder + "/tokenizer.json");
+  std::ofstream(folder + "/preprocessor_config.json")
+      << R"({"hop_length": 80})";
+  EXPECT_THAT(ModelWarnings(hears),
+              ElementsAre(HasSubstr("hop_length 160, where " + folder)));
   model.set_tokenizer("bytes");
   EXPECT_THAT(ModelWarnings(model), IsEmpty());
 }

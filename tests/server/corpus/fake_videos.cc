@@ -50,16 +50,16 @@ absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video) {
   return facts;
 }
 
-absl::StatusOr<IndexedVideo> ReadFakeSound(const RawVideo& file) {
+absl::StatusOr<IndexedVideo> ReadFakeAudio(const RawVideo& file) {
   absl::StatusOr<IndexedVideo> facts = ReadFakeVideo(file);
-  if (facts.ok()) facts->flags |= IndexedVideo::kIsSound;
+  if (facts.ok()) facts->flags |= IndexedVideo::kIsAudio;
   return facts;
 }
 
 IndexOptions FakeVideoOptions() {
   IndexOptions options = FakeOptions();
   options.read_video = ReadFakeVideo;
-  options.read_sound = ReadFakeSound;
+  options.read_audio = ReadFakeAudio;
   return options;
 }
 

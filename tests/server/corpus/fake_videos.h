@@ -23,10 +23,10 @@ std::string GetBytes(const RawVideo& video);
 // video") if the bytes are something else.
 absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video);
 
-// The same bytes as a clip of sound.
-absl::StatusOr<IndexedVideo> ReadFakeSound(const RawVideo& file);
+// The same bytes as a clip of audio.
+absl::StatusOr<IndexedVideo> ReadFakeAudio(const RawVideo& file);
 
-// FakeOptions with ReadFakeVideo and ReadFakeSound.
+// FakeOptions with ReadFakeVideo and ReadFakeAudio.
 IndexOptions FakeVideoOptions();
 
 }  // namespace ballast

@@ -74,16 +74,16 @@ TEST(SampleCostTest, FrozenModulesCostLess) {
   EXPECT_EQ(GetModuleCosts(coefficients)[0].linear, 6);
 }
 
-// An encoder of sound attends within a clip; rows beyond a clip's end are not
+// An audio encoder attends within a clip; rows beyond a clip's end are not
 // counted.
-TEST(SampleCostTest, OfSoundIsOfItsFrames) {
+TEST(SampleCostTest, OfAudioIsOfItsFrames) {
   SampleSize size = TwoImages();
-  EXPECT_FALSE(HasMedia(size, Media::kSound));
+  EXPECT_FALSE(HasMedia(size, Media::kAudio));
   size.clip_rows = {302, 50};
   size.clip_frames = {300, 48};
-  EXPECT_TRUE(HasMedia(size, Media::kSound));
-  const ModuleCost sound = {v1::MODULE_AUDIO, Media::kSound, 2, 0.5};
-  EXPECT_EQ(SampleCost(size, sound),
+  EXPECT_TRUE(HasMedia(size, Media::kAudio));
+  const ModuleCost audio = {v1::MODULE_AUDIO, Media::kAudio, 2, 0.5};
+  EXPECT_EQ(SampleCost(size, audio),
             2 * (300 + 48) + 0.5 * (300 * 300 + 48 * 48));
 }
 

@@ -159,7 +159,7 @@ class VideoIndex : public FakeSourceIndex {
   uint64_t num_videos() const override { return 1; }
 };
 
-// Servers whose FFmpeg may round pixels or sound otherwise refuse each other; a
+// Servers whose FFmpeg may round pixels or audio otherwise refuse each other; a
 // checkpoint resumes, and jobs of images do not care.
 TEST(ScheduleFingerprintTest, TellsFfmpegWhereItDecodes) {
   const v1::Config config = JobConfig(2, 2, 8, 4);

@@ -322,8 +322,8 @@ TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
   EXPECT_THAT(marked(1, 0, {"no marks"}, 2), ElementsAre("no marks", "iss"));
   EXPECT_THAT(marked(0, 0, {"<audio>"}, 0),
               ElementsAre(HasSubstr("1 <audio> marks, the sample has 0 images "
-                                    "and 0 videos and 0 clips of sound")));
-  // Of a model without sound the mark is text.
+                                    "and 0 videos and 0 clips of audio")));
+  // Of a model without audio the mark is text.
   EXPECT_THAT(marked(1, 0, {"<audio><image>"}),
               ElementsAre("<audio><image>", "i"));
 }
@@ -331,11 +331,11 @@ TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
 TEST(MarkFramesTest, CountsTheImagesBehindEachVideo) {
   constexpr MarkOf kImage = MarkOf::kImage;
   constexpr MarkOf kVideo = MarkOf::kVideo;
-  constexpr MarkOf kSound = MarkOf::kSound;
+  constexpr MarkOf kAudio = MarkOf::kAudio;
   EXPECT_THAT(ImagesBehindVideos({}), ElementsAre());
   EXPECT_THAT(ImagesBehindVideos({kImage, kVideo, kVideo}), ElementsAre(0, 0));
   EXPECT_THAT(
-      ImagesBehindVideos({kVideo, kImage, kVideo, kSound, kImage, kVideo}),
+      ImagesBehindVideos({kVideo, kImage, kVideo, kAudio, kImage, kVideo}),
       ElementsAre(2, 1, 0));
 }
 

@@ -115,9 +115,9 @@ TEST_F(DamagedVideoTest, ThingsThatAreNoVideosAreRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr(reason));
   }
-  const std::string sound = VideoPath("sound.mp4");
-  RunFfmpeg(absl::StrCat("-f lavfi -i sine=duration=1 -c:a aac ", sound));
-  EXPECT_THAT(ReadSome(&reader, OpenVideo(sound)).message(),
+  const std::string audio = VideoPath("audio.mp4");
+  RunFfmpeg(absl::StrCat("-f lavfi -i sine=duration=1 -c:a aac ", audio));
+  EXPECT_THAT(ReadSome(&reader, OpenVideo(audio)).message(),
               HasSubstr("no video stream"));
 }
 

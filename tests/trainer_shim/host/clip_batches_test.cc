@@ -7,7 +7,7 @@
 #include "tests/trainer_shim/host/assemble_all.h"
 #include "trainer_shim/host/host_batch_maker.h"
 
-// Batches of an encoder of sound.
+// Batches of an audio encoder.
 
 namespace ballast {
 namespace {

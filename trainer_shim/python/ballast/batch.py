@@ -19,7 +19,7 @@ class Batch(_Base):
 
     A rank has the tensors of its place: with `language` the tensors of the text and
     `max_seqlen` (an int), with `vision` the tensors of images and videos and
-    `vision_max_seqlen` (an int), with `audio` the tensors of sound, with several
+    `vision_max_seqlen` (an int), with `audio` the tensors of audio, with several
     modules all of theirs. `tensor_table` lists every
     tensor with its type, its shape and the ranks that receive it; docs/thd_format.md
     explains each. Small tensors also exist in host memory, named `cu_seqlens_host` and
@@ -42,7 +42,7 @@ class Batch(_Base):
     #: The last image belongs to no sample. Multiply the vision tower's output for it
     #: by zero, so that gradients flow on every rank.
     dummy_image: bool
-    #: Likewise the last clip of sound: its rows of `input_features` are zeros.
+    #: Likewise the last clip of audio: its rows of `input_features` are zeros.
     dummy_clip: bool
     bytes_read: int  #: bytes of the blocks that were pulled
     bytes_moved: int  #: bytes sent to other ranks
@@ -160,9 +160,9 @@ def batch_of(
         setattr(batch, key, max(getattr(part.info, key) for part in parts))
     for key in _INFO_SUM:
         setattr(batch, key, sum(getattr(part.info, key) for part in parts))
-    sound = [part for part in parts if part.info.module == _structs.MODULES["audio"]]
-    batch.dummy_image = any(part.info.dummy_image for part in parts if part not in sound)
-    batch.dummy_clip = any(part.info.dummy_image for part in sound)
+    audio = [part for part in parts if part.info.module == _structs.MODULES["audio"]]
+    batch.dummy_image = any(part.info.dummy_image for part in parts if part not in audio)
+    batch.dummy_clip = any(part.info.dummy_image for part in audio)
     batch.totals, batch.micro_batch_totals, batch.step_totals = (
         parts[-1].totals(of) for of in range(3)
     )
@@ -175,6 +175,6 @@ def batch_of(
                 batch[tensor.name] = to_array(tensor)
         if part.info.module == _structs.MODULES["language"]:
             batch["max_seqlen"] = batch.max_seqlen
-        elif part not in sound:
+        elif part not in audio:
             batch["vision_max_seqlen"] = batch.vision_max_seqlen
     return batch

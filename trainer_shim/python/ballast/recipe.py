@@ -47,7 +47,7 @@ class Media:
     """An image, a video or another member of a record, by reference.
 
     Servers read its bytes straight from the data file to where they decode it. A recipe has the
-    bytes of members that are no image, video or sound.
+    bytes of members that are no image, video or audio.
 
     Attributes:
       name: of the member, without the sample's key ("jpg", "0.json"), or of the column.
@@ -63,9 +63,9 @@ class Media:
         self._bytes = bytes
 
     def bytes(self) -> bytes:
-        """The bytes. Raises ValueError for an image, a video or a sound."""
+        """The bytes. Raises ValueError for an image, a video or audio."""
         if self._bytes is None:
-            raise ValueError(f"{self.name}: the bytes of images, videos and sound do not come to `cook`")
+            raise ValueError(f"{self.name}: the bytes of images, videos and audio do not come to `cook`")
         return self._bytes.tobytes() if isinstance(self._bytes, memoryview) else self._bytes
 
     def text(self) -> str:

@@ -50,7 +50,7 @@ TEST(DrawSampleTest, IsAPureFunctionOfItsArguments) {
     for (size_t i = 0; i < a->images.size(); ++i) {
       EXPECT_TRUE(a->images[i].bytes == same->images[i].bytes);
     }
-    EXPECT_EQ(a->sounds, same->sounds);
+    EXPECT_EQ(a->clips, same->clips);
     EXPECT_NE(a->conversation, other_seed->conversation);
     EXPECT_NE(a->conversation, other_number->conversation);
   }
@@ -106,8 +106,8 @@ TEST(DrawSampleTest, SpeechIsMonoAt16KhzAndMarked) {
   for (uint64_t number = 0; number < kSamples; ++number) {
     const auto sample = DrawSample(Preset::kSpeech, 3, number);
     ASSERT_TRUE(sample.ok()) << sample.status();
-    ASSERT_FALSE(sample->sounds.empty());
-    for (const std::string& wav : sample->sounds) {
+    ASSERT_FALSE(sample->clips.empty());
+    for (const std::string& wav : sample->clips) {
       const auto header = ReadAudioHeader(
           wav.size(),
           [&](uint64_t offset, uint64_t bytes) -> absl::StatusOr<std::string> {
@@ -122,7 +122,7 @@ TEST(DrawSampleTest, SpeechIsMonoAt16KhzAndMarked) {
     }
     const std::vector<std::string> parts =
         absl::StrSplit(sample->conversation, "<audio>");
-    EXPECT_EQ(parts.size() - 1, sample->sounds.size());
+    EXPECT_EQ(parts.size() - 1, sample->clips.size());
   }
 }
 

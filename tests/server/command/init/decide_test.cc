@@ -252,6 +252,12 @@ TEST(DecideSetupTest, ClipsBringTheModuleAudio) {
   EXPECT_EQ(hears.topology().modules().at("audio").dp(), 1u);
   EXPECT_THAT(DecideSetup(seen)->unsure,
               Contains(HasSubstr("3 samples of those read with images")));
+  // With which the profile's features would be other ones.
+  seen.model.preprocessor = R"({"feature_size": 128, "hop_length": 320})";
+  EXPECT_THAT(std::string(DecideSetup(seen).status().message()),
+              HasSubstr("found qwen2_audio, whose audio has hop_length 160, "
+                        "where /models/qwen/preprocessor_config.json has 320"));
+  seen.model.preprocessor = "";
   seen.model.config = R"({"model_type": "voxtral"})";
   seen.model.chat_template = "";
   EXPECT_THAT(std::string(DecideSetup(seen).status().message()),

@@ -97,7 +97,7 @@ constexpr int32_t kNone = -100;
 constexpr int32_t kImage = 1000;
 constexpr int32_t kStart = 1001;
 constexpr int32_t kVideo = 1002;
-constexpr int32_t kSound = 1003;
+constexpr int32_t kAudio = 1003;
 
 class TokenRunsTest : public testing::Test {
  protected:
@@ -105,7 +105,7 @@ class TokenRunsTest : public testing::Test {
     special_.set_image(kImage);
     special_.set_im_start(kStart);
     special_.set_video(kVideo);
-    special_.set_audio(kSound);
+    special_.set_audio(kAudio);
   }
 
   std::vector<TokenRun> Find(const std::vector<int32_t>& ids,
@@ -144,9 +144,9 @@ TEST_F(TokenRunsTest, PlaceholdersOfVideosAreRunsOfTheirOwn) {
                   FieldsAre(3, 1, false, false, false, "b", false, false)));
 }
 
-TEST_F(TokenRunsTest, PlaceholdersOfSoundAreRunsOfTheirOwn) {
+TEST_F(TokenRunsTest, PlaceholdersOfAudioAreRunsOfTheirOwn) {
   EXPECT_THAT(
-      Find({kVideo, kSound, kSound, 'b'}, {kNone, kNone, kNone, kNone}),
+      Find({kVideo, kAudio, kAudio, 'b'}, {kNone, kNone, kNone, kNone}),
       ElementsAre(FieldsAre(0, 1, false, true, false, "", false, false),
                   FieldsAre(1, 2, false, false, false, "", true, false),
                   FieldsAre(3, 1, false, false, false, "b", false, false)));

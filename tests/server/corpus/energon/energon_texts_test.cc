@@ -110,7 +110,7 @@ class ChatMlTest : public ::testing::Test {
         absl::StrAppend(&text, " video of ", video.pictures.size());
       }
       for (const RawVideo& clip : (*sample)->clips) {
-        absl::StrAppend(&text, " sound of ", clip.size, " bytes");
+        absl::StrAppend(&text, " audio of ", clip.size, " bytes");
       }
     }
     return samples;
@@ -135,7 +135,7 @@ TEST_F(ChatMlTest, ReadsTurnsToolsAndPickledImages) {
                   absl::StrCat("{\"messages\":", turns, "} 3 5"), chat));
 }
 
-TEST_F(ChatMlTest, ReadsFilesAndSound) {
+TEST_F(ChatMlTest, ReadsFilesAndAudio) {
   const std::string turns = R"([{"from": "human", "value": "<image>"}])";
   EXPECT_THAT(Samples({{"1.json", turns}, {"1.jpg", FakeImage(7, 4)}},
                       "imgs: \"jpg,png\""),
@@ -144,9 +144,9 @@ TEST_F(ChatMlTest, ReadsFilesAndSound) {
   EXPECT_THAT(
       Samples({{"1.json", heard}, {"1.wav", FakeVideo(9)}}, "audio: wav"),
       ElementsAre(
-          absl::StrCat("{\"messages\":", heard, "} sound of 16 bytes")));
+          absl::StrCat("{\"messages\":", heard, "} audio of 16 bytes")));
   EXPECT_THAT(Samples({{"1.json", heard}, {"1.pkl", "x"}}, "audio: pkl"),
-              ElementsAre(HasSubstr("part pkl: sound in a pickled list")));
+              ElementsAre(HasSubstr("part pkl: audio in a pickled list")));
 }
 
 // What pickle.dumps of Python 3.11 writes.

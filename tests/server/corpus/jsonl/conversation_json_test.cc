@@ -68,7 +68,7 @@ TEST(ConversationJsonTest, ReadsPreferencePairs) {
     EXPECT_THAT(
         std::string(CheckConversation(absl::StrCat("{", video, answers, "}"))
                         .message()),
-        HasSubstr("a video or sound in a preference pair"));
+        HasSubstr("a video or audio in a preference pair"));
   }
   EXPECT_THAT(
       std::string(ParseJsonSample(R"({"prompt": "q", "rejected": "no"})")
@@ -349,7 +349,7 @@ TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
               HasSubstr("`start` of a video is no number"));
 }
 
-// The paths of an object's clips of sound, with their seconds, or its fault.
+// The paths of an object's clips of audio, with their seconds, or its fault.
 std::string Clips(const std::string& json) {
   const auto sample = ParseJsonSample(json);
   if (!sample.ok()) return std::string(sample.status().message());
@@ -362,7 +362,7 @@ std::string Clips(const std::string& json) {
   return clips;
 }
 
-TEST(ConversationJsonTest, ReadsClipsOfSound) {
+TEST(ConversationJsonTest, ReadsClipsOfAudio) {
   EXPECT_EQ(Clips(R"({"audio": "a.wav", "messages": []})"), "a.wav");
   EXPECT_EQ(Clips(R"({"audios": ["a.wav", "b.mp3"], "audio": null,
                       "messages": []})"),
@@ -390,7 +390,7 @@ TEST(ConversationJsonTest, ReadsClipsOfSound) {
               HasSubstr("has a clip beside a key `audio`"));
   EXPECT_THAT(Clips(R"({"messages": [{"content": [
       {"type": "audio", "audio": "a.wav", "end": -1}]}]})"),
-              HasSubstr("`end` of a sound is no number of at least 0"));
+              HasSubstr("`end` of a clip is no number of at least 0"));
 }
 
 TEST(ConversationJsonTest, TurnsMayBeText) {

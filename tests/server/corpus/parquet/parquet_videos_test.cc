@@ -137,12 +137,12 @@ TEST_F(ParquetVideosTest, ReadsTheClipsOfParts) {
 
 // A column of datasets' type Audio, found by its name. A mark stands at the
 // beginning of the question unless the text has one.
-TEST_F(ParquetVideosTest, ReadsSound) {
-  const v1::Source source = GetSource("sounds.parquet");
+TEST_F(ParquetVideosTest, ReadsAudio) {
+  const v1::Source source = GetSource("audio.parquet");
   const IndexReport report = Build(source);
   EXPECT_EQ(report.videos, 0u);
   EXPECT_EQ(report.clips, 2u);
-  EXPECT_THAT(BadOf(report), ElementsAre("4: sound 1: no video"));
+  EXPECT_THAT(BadOf(report), ElementsAre("4: audio 1: no video"));
   const auto opened = Open(source);
   const auto heard = [&](uint64_t ordinal) {
     const auto sample = ReadSample(*opened, ordinal);

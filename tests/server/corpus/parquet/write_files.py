@@ -590,10 +590,10 @@ def videos():
           pa.table({"video": pa.array(one, IMAGE), "conversations": conversations}),
           [], [])
     # As datasets writes its type Audio, and lists of it.
-    write("sounds.parquet", pa.table({
+    write("audio.parquet", pa.table({
         "audio": pa.array([{"bytes": video(5, 9000), "path": "x.wav"},
                            {"bytes": None, "path": "a.mp4"}, None,
-                           {"bytes": b"no sound", "path": None}], IMAGE),
+                           {"bytes": b"no audio", "path": None}], IMAGE),
         "conversations": [asks("q"), asks("<audio>\nq"), asks("q"), asks("q")]}),
           [], [])
     write("video_lists.parquet", pa.table({

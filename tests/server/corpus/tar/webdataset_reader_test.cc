@@ -83,7 +83,7 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
                                              Pair("hidden", 1), Pair("", 1)));
 }
 
-TEST_F(WebDatasetReaderTest, FindsSound) {
+TEST_F(WebDatasetReaderTest, FindsAudio) {
   const auto samples =
       Read(TarEntry("a.wav", "1") + TarEntry("a.json", "{}") +
            TarEntry("b.1.Opus", "22") + TarEntry("b.0.flac", "1") +
@@ -96,9 +96,9 @@ TEST_F(WebDatasetReaderTest, FindsSound) {
   ASSERT_EQ(samples[1].clips.size(), 2);
   EXPECT_EQ(samples[1].clips[0].name, "b.0.flac");
   EXPECT_EQ(samples[1].clips[1].size, 2);
-  EXPECT_EQ(samples[2].fault.message(), "sounds with and without a number");
+  EXPECT_EQ(samples[2].fault.message(), "audios with and without a number");
   EXPECT_EQ(samples[3].fault.message(),
-            "sound 0 is missing before \"d.1.ogg\"");
+            "audio 0 is missing before \"d.1.ogg\"");
 }
 
 TEST_F(WebDatasetReaderTest, RecognisesTextsThatAreTokens) {

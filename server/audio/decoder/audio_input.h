@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_AUDIO_DECODER_SOUND_INPUT_H_
-#define BALLAST_SERVER_AUDIO_DECODER_SOUND_INPUT_H_
+#ifndef BALLAST_SERVER_AUDIO_DECODER_AUDIO_INPUT_H_
+#define BALLAST_SERVER_AUDIO_DECODER_AUDIO_INPUT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +16,10 @@ struct Fault {
   std::string reason;
 };
 
-// A stream of sound, decoded in order.
-class SoundInput {
+// A stream of audio, decoded in order.
+class AudioInput {
  public:
-  virtual ~SoundInput() = default;
+  virtual ~AudioInput() = default;
 
   // As the header says; frames is 0 if it does not count them.
   virtual Facts facts() const = 0;
@@ -30,9 +30,9 @@ class SoundInput {
 
 // Opens `bytes` bytes of `fd` from `offset` on. `fd` stays open. nullptr:
 // `fault`. Each program links one: sndfile_input.cc or ffmpeg_input.cc.
-std::unique_ptr<SoundInput> OpenSound(int fd, uint64_t offset, uint64_t bytes,
+std::unique_ptr<AudioInput> OpenAudio(int fd, uint64_t offset, uint64_t bytes,
                                       Fault* fault);
 
 }  // namespace ballast::audio_decoder
 
-#endif  // BALLAST_SERVER_AUDIO_DECODER_SOUND_INPUT_H_
+#endif  // BALLAST_SERVER_AUDIO_DECODER_AUDIO_INPUT_H_
