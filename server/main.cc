@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
       "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectAudio(&line, inspect);
   ballast::AddInspectBalance(&line, inspect);
+  ballast::AddInspectContext(&line, inspect);
   ballast::AddInspectConversation(&line, inspect);
   ballast::AddInspectFamily(&line, inspect);
   ballast::AddInspectHelpers(&line, inspect);

@@ -157,7 +157,16 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   if (IsLanguage(role.module())) {
     shape.context = {layout.cp, place.cp_rank};
   }
-  BALLAST_RETURN_IF_ERROR(CheckContextAlign(shape.context.size, shape.align));
+  if (IsLanguage(role.module()) && job.dynamic_cp() > 1) {
+    shape.dynamic_cp = job.dynamic_cp();
+    if (layout.cp != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("job: dynamic_cp is ", shape.dynamic_cp,
+                       " with language cp ", layout.cp, ", wanted cp 1"));
+    }
+  }
+  BALLAST_RETURN_IF_ERROR(CheckContextAlign(
+      std::max(shape.context.size, shape.dynamic_cp), shape.align));
   return shape;
 }
 
@@ -168,6 +177,23 @@ StepInfo GetStepInfo(v1::StepSchedule schedule, const SamplePadding& padding) {
   }
   step.schedule = std::make_shared<v1::StepSchedule>(std::move(schedule));
   return step;
+}
+
+// The rank's part of the samples that it trains on.
+static absl::StatusOr<ContextSlice> FindContext(
+    const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
+    const v1::Role& role, const JobShape& shape) {
+  if (shape.dynamic_cp == 1 || plan.owned.empty()) return shape.context;
+  const v1::ModuleSchedule& module = *FindModule(micro_batch, role.module());
+  // All samples of the rank are in one pack (CheckColumns).
+  const uint32_t sample = plan.owned[0].index;
+  const ContextSlice context = {PackRanks(module, sample),
+                                role.dp_rank() - module.owner(sample)};
+  BALLAST_RETURN_IF_ERROR(
+      Annotate(CheckContextAlign(context.size, shape.align),
+               absl::StrCat("schedule: the pack of position ",
+                            micro_batch.position(sample))));
+  return context;
 }
 
 absl::StatusOr<BatchLayout> LayOutBatch(
@@ -184,6 +210,8 @@ absl::StatusOr<BatchLayout> LayOutBatch(
         PlanEmbeddings(micro_batch, rank, shape.merge, &layout.embeddings));
   }
   if (IsLanguage(role.module())) {
+    BALLAST_ASSIGN_OR_RETURN(layout.context,
+                             FindContext(plan, micro_batch, role, shape));
     std::vector<uint32_t> lengths;
     const bool has_pairs = !micro_batch.first_tokens().empty();
     for (const OwnedSample& owned : plan.owned) {
@@ -233,7 +261,11 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->role = role;
   info->place = shape.place;
   info->fields = shape.fields;
-  info->context = shape.context;
+  info->context = shape.dynamic_cp > 1 ? layout.context : shape.context;
+  info->pack_share.clear();
+  if (shape.dynamic_cp > 1) {
+    info->pack_share = {layout.context.size, layout.context.rank};
+  }
   info->samples.resize(plan.owned.size());
   for (size_t i = 0; i < plan.owned.size(); ++i) {
     const SampleRecord& record = plan.owned[i].expected;

@@ -63,7 +63,11 @@ struct JobShape {
   TrainerPlace place;
   ModuleLayout layout;
   BatchFields fields;
+  // Of every pack; the whole sequence where packs differ in their ranks.
   ContextSlice context;
+  // Above 1: the most ranks that share a pack, as the schedule says of each
+  // (packing.dynamic_cp).
+  uint32_t dynamic_cp = 1;
   // The fields of the job's samples; of any module, though only language has
   // them. Never null from GetShape.
   std::shared_ptr<const FieldTable> field_table;
@@ -110,6 +114,9 @@ struct BatchInfo {
   TrainerPlace place;
   BatchFields fields;
   ContextSlice context;
+  // With packing.dynamic_cp: the ranks that share the pack, and this rank's
+  // number among them; else empty.
+  std::vector<int64_t> pack_share;
   // In packing order, which is the same on the paired ranks of the other
   // module. With placement `split` the two modules hold different samples.
   std::vector<PackedSample> samples;
@@ -193,6 +200,7 @@ StepInfo GetStepInfo(v1::StepSchedule schedule, const SamplePadding& padding);
 // A plain value.
 struct BatchLayout {
   TextLayout text;
+  ContextSlice context;       // the rank's part of `text`
   std::vector<int32_t> pair;  // BatchInfo::pair
   // The images of the plan's samples in packing order, without frames of
   // videos, then the dummy image.
@@ -208,9 +216,10 @@ struct BatchLayout {
 };
 
 // Pure. `micro_batch` is the schedule of `plan`'s micro-batch and has the
-// role's module; it says whether the rank adds a dummy image, and how long rows
-// are. Errors: as LayOutText, LayOutRows, LayOutVision, LayOutCrops,
-// LayOutVideos and PlanEmbeddings.
+// role's module; it says whether the rank adds a dummy image, how long rows
+// are, and which ranks share the rank's pack. Errors: INVALID_ARGUMENT (a pack
+// that more ranks share than padding allows); as LayOutText, LayOutRows,
+// LayOutVision, LayOutCrops, LayOutVideos and PlanEmbeddings.
 absl::StatusOr<BatchLayout> LayOutBatch(
     const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
     const v1::Role& role, const JobShape& shape);

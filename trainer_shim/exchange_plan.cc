@@ -8,6 +8,7 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 
 namespace ballast {
 
@@ -201,7 +202,7 @@ absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
   if (delivery.moves()) {
     std::set<uint32_t> pullers;
     for (int i = 0; i < module.owner_size(); ++i) {
-      if (module.owner(i) != me) continue;
+      if (!TrainsOn(module, i, me)) continue;
       const uint32_t puller = delivery.GetPuller(module.reader(i), me);
       if (puller != me) pullers.insert(puller);
     }

@@ -112,6 +112,13 @@ TensorTable BuiltInRows() {
          return ListIf(!info.padded && !info.text.cu_seqlens.empty(),
                        info.text.cu_seqlens_padded);
        }},
+      {"pack_share_host", E::kInt64, "[2]", kText, Join::kRanks, Memory::kHost,
+       "the ranks that share the pack, and this rank's number among them: its "
+       "tokens are that zig-zag part of every sample; only with "
+       "`packing.dynamic_cp`",
+       [](const BatchInfo& info) {
+         return ListIf(!info.pack_share.empty(), info.pack_share);
+       }},
       {"pair", E::kInt32, "[n]", kText, Join::kSequences, Memory::kListed,
        "of each sequence: 0 the chosen answer of a preference pair, 1 the "
        "rejected one, which follows it, -1 of no pair; only where the "

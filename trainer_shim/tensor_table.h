@@ -47,7 +47,7 @@ enum class Join {
   kItems,
   // Likewise, each item padded to the largest of the batch or of the model.
   kPaddedItems,
-  // An entry for each data-parallel rank.
+  // An entry for each data-parallel rank, or numbers of ranks.
   kRanks,
   // An entry for each sequence: of each sample, and two of a preference pair.
   kSequences,

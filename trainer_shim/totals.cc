@@ -65,7 +65,7 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
     sample.patches = patches[i];
     sample.clips = micro_batch.clips().empty() ? 0 : micro_batch.clips(i);
     sample.frames = frames[i];
-    if (!owner || module->owner(i) == owner->dp_rank()) totals += sample;
+    if (!owner || TrainsOn(*module, i, owner->dp_rank())) totals += sample;
   }
   return totals;
 }

@@ -194,10 +194,15 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
       }
       const FirstEntries first = GetFirstEntries(micro_batch);
       for (int i = 0; i < micro_batch.tokens_size(); ++i) {
-        CostObservation& rank = slots[micro_batch.slot(i)][module.owner(i)];
-        const auto add = [&rank](double n, double count) {
-          rank.sum += n * count;
-          rank.sum_of_squares += n * n * count;
+        // Each rank that shares the sample's pack computes an equal part.
+        const uint32_t shared = PackRanks(module, i);
+        CostObservation* const rank =
+            &slots[micro_batch.slot(i)][module.owner(i)];
+        const auto add = [rank, shared](double n, double count) {
+          for (uint32_t k = 0; k < shared; ++k) {
+            rank[k].sum += n * count / shared;
+            rank[k].sum_of_squares += n * n * count / shared;
+          }
         };
         switch (GetMedia(module.module())) {
           case Media::kText:

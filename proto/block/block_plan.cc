@@ -232,11 +232,13 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
 
   BlockPlan plan;
   for (int i = 0; i < module->owner_size(); ++i) {
-    if (delivery.GetPuller(module->reader(i), module->owner(i)) !=
-        role.dp_rank()) {
-      continue;
+    // Each rank that shares the sample's pack gets it whole.
+    for (uint32_t k = 0; k < PackRanks(*module, i); ++k) {
+      const uint32_t owner = module->owner(i) + k;
+      if (delivery.GetPuller(module->reader(i), owner) == role.dp_rank()) {
+        plan.samples.push_back({static_cast<uint32_t>(i), owner, {}});
+      }
     }
-    plan.samples.push_back({static_cast<uint32_t>(i), module->owner(i), {}});
   }
   std::sort(plan.samples.begin(), plan.samples.end(),
             [&](const PlannedSample& a, const PlannedSample& b) {

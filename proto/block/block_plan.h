@@ -71,7 +71,9 @@ void AppendClips(const PayloadRow& row, const BlockGeometry& geometry,
 // One sample's part of a block.
 struct PlannedSample {
   uint32_t index;  // into the micro-batch's columns
-  uint32_t owner;  // data-parallel rank of the block's module
+  // Data-parallel rank of the block's module for which it is: one row for each
+  // rank that shares the sample's pack (ModuleSchedule.pack_ranks).
+  uint32_t owner;
   SampleRecord record;
 };
 

@@ -1,6 +1,7 @@
 #include "proto/schedule/schedule_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +45,39 @@ absl::Status CheckRange(absl::string_view name, const Column& column,
   return absl::OkStatus();
 }
 
+// Packs that several ranks share do not overlap. Preconditions: pack_ranks has
+// its length, and owners are ranks.
+absl::Status CheckPackRanks(const v1::ModuleSchedule& module) {
+  const uint32_t dp = module.load_after_size();
+  std::vector<uint32_t> ranks(dp);  // by owner; 0: none
+  for (int i = 0; i < module.owner_size(); ++i) {
+    const uint32_t owner = module.owner(i);
+    const uint32_t shared = module.pack_ranks(i);
+    const uint32_t others = ranks[owner] == 0 ? shared : ranks[owner];
+    if (!std::has_single_bit(shared) || owner % shared != 0 ||
+        shared > dp - owner || shared != others) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "schedule: ", ModuleName(module.module()), ".pack_ranks of entry ", i,
+          " is ", shared, " from rank ", owner,
+          " on; wanted a power of two of which the rank is a multiple, within ",
+          dp, " ranks, and for all samples of the rank the same",
+          shared != others ? absl::StrCat(", ", others) : ""));
+    }
+    ranks[owner] = shared;
+  }
+  for (uint32_t r = 0, end = 0; r < dp; ++r) {
+    if (ranks[r] == 0) continue;
+    if (r < end) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "schedule: ", ModuleName(module.module()), ".pack_ranks: rank ", r,
+          " has a pack of its own and shares one that ends at rank ", end,
+          " exclusive; wanted one pack a rank"));
+    }
+    end = r + ranks[r];
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckModule(const v1::ModuleSchedule& module, uint64_t samples) {
   const absl::string_view name = ModuleName(module.module());
   const std::string reader = absl::StrCat(name, ".reader");
@@ -57,6 +91,11 @@ absl::Status CheckModule(const v1::ModuleSchedule& module, uint64_t samples) {
                                       module.load_before_size(), dp));
   BALLAST_RETURN_IF_ERROR(CheckRange(reader, module.reader(), 0, dp));
   BALLAST_RETURN_IF_ERROR(CheckRange(owner, module.owner(), 0, dp));
+  if (!module.pack_ranks().empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckLength(absl::StrCat(name, ".pack_ranks"),
+                                        module.pack_ranks_size(), samples));
+    BALLAST_RETURN_IF_ERROR(CheckPackRanks(module));
+  }
   return CheckRange(absl::StrCat(name, ".dummy_rank"), module.dummy_rank(), 0,
                     dp);
 }
@@ -447,6 +486,11 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
           PerModule(micro_batch, [i](const auto& m) { return m.owner(i); })},
          {"slot", micro_batch.slot(i)},
          {"place", micro_batch.place(i)}});
+    for (const v1::ModuleSchedule& module : micro_batch.modules()) {
+      if (module.pack_ranks().empty()) continue;
+      samples.back()["pack_ranks"][std::string(ModuleName(module.module()))] =
+          module.pack_ranks(i);
+    }
     if (const uint32_t first = FirstTokens(micro_batch, i); first != 0) {
       samples.back()["first_tokens"] = first;
     }

@@ -13,8 +13,9 @@ namespace ballast {
 // Checks that a micro-batch can be read column by column: each column has one
 // entry for each sample (or image, or crop), each side of a crop is 1 to 65535
 // patches, no file that passes through encoded is above kMaxEncodedBytes,
-// every reader and owner is a rank of its module, and every slot is a
-// micro-batch of the step. A schedule from the wire must pass this once before
+// every reader and owner is a rank of its module, packs that several ranks
+// share are as pack_ranks wants them, and every slot is a micro-batch of the
+// step. A schedule from the wire must pass this once before
 // anything indexes it. O(samples). Errors: INVALID_ARGUMENT, naming the column,
 // the value found and what was wanted.
 absl::Status CheckColumns(const v1::StepSchedule& schedule,
@@ -67,6 +68,18 @@ inline uint32_t FirstTokens(const v1::MicroBatchSchedule& micro_batch,
                             uint32_t sample) {
   return micro_batch.first_tokens().empty() ? 0
                                             : micro_batch.first_tokens(sample);
+}
+
+// Ranks that share the pack of sample `sample`: its owner and those after it.
+inline uint32_t PackRanks(const v1::ModuleSchedule& module, uint32_t sample) {
+  return module.pack_ranks().empty() ? 1 : module.pack_ranks(sample);
+}
+
+// Whether rank `rank` trains on sample `sample`, or on part of it.
+inline bool TrainsOn(const v1::ModuleSchedule& module, uint32_t sample,
+                     uint32_t rank) {
+  // Ranks below the owner wrap around.
+  return rank - module.owner(sample) < PackRanks(module, sample);
 }
 
 // Temporal patches of entry `image` of the columns of images if it is a video;
@@ -126,7 +139,8 @@ std::string ScheduleToTable(const v1::StepSchedule& schedule);
 //    "place"}], "load": {M: {"before": [per rank], "after": [per rank]}},
 //    "dummies": {"vision": [rank, …]}}], "totals": {"tokens", "tokens_squared",
 //    "label_tokens", "patches", "images"}}
-// `dummies` is present only if a rank must add a dummy image.
+// `dummies` is present only if a rank must add a dummy image, and a sample's
+// "pack_ranks": {M: n} only with packing.dynamic_cp.
 std::string ScheduleToJson(const v1::StepSchedule& schedule);
 
 }  // namespace ballast

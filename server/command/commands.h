@@ -343,13 +343,16 @@ absl::Status TransformJsonLines(
     const std::function<absl::StatusOr<nlohmann::ordered_json>(
         const nlohmann::json& object, const std::string& line)>& transform);
 
-// ---- inspect index, balance, placement, lengths -----------------------------
+// ---- inspect index, balance, context, placement, lengths --------------------
 
 // Adds `inspect index`, which prints what the indexes say of their images.
 void AddInspectIndex(CommandLine* line, Command* inspect);
 
 // Adds `inspect balance`, which partitions costs given as JSON lines.
 void AddInspectBalance(CommandLine* line, Command* inspect);
+
+// Adds `inspect context`, which packs lengths given as JSON lines.
+void AddInspectContext(CommandLine* line, Command* inspect);
 
 // Adds `inspect placement`: compares objectives and placements by the times
 // that the costs predict.

@@ -268,9 +268,24 @@ uint32_t PackAlign(const v1::Config& config, v1::Module module) {
   const v1::Topology::Module* sizes = FindSizes(config, module);
   if (sizes == nullptr) return 1;
   if (config.packing().align() != 0) return config.packing().align();
-  const uint32_t context = sizes->cp() > 1 ? 2 * sizes->cp() : 1;
+  const uint32_t shared = IsLanguage(module)
+                              ? std::max(sizes->cp(), DynamicCp(config))
+                              : sizes->cp();
+  const uint32_t context = shared > 1 ? 2 * shared : 1;
   const uint32_t tensor = sizes->sequence_parallel() ? sizes->tp() : 1;
   return context * tensor;
+}
+
+uint32_t DynamicCp(const v1::Config& config) {
+  return config.packing().mode() == v1::Packing::MODE_SCHEDULED
+             ? std::max(config.packing().dynamic_cp(), 1u)
+             : 1;
+}
+
+uint64_t PackCapacity(const v1::Config& config,
+                      const v1::Topology::Module& language) {
+  return uint64_t{config.packing().max_tokens_per_rank()} *
+         std::max(language.cp(), DynamicCp(config));
 }
 
 absl::StatusOr<ServerOfRank> FindServerOfRank(const v1::Config& config,

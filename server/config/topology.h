@@ -77,8 +77,17 @@ uint32_t PpSize(const v1::Config& config, v1::Module module);
 // The multiple to which this module pads a sample's tokens when it packs them:
 // packing.align, or for `auto`
 //   (2*cp if cp > 1 else 1) * (tp if sequence_parallel else 1)
-// It is 1 for a module that is not configured.
+// where language's packing.dynamic_cp takes the place of cp. It is 1 for a module
+// that is not configured.
 uint32_t PackAlign(const v1::Config& config, v1::Module module);
+
+// packing.dynamic_cp where it shares packs among ranks, else 1.
+uint32_t DynamicCp(const v1::Config& config);
+
+// The most tokens of a pack with packing.mode `scheduled`: max_tokens_per_rank
+// times the ranks that share it, language's cp or packing.dynamic_cp.
+uint64_t PackCapacity(const v1::Config& config,
+                      const v1::Topology::Module& language);
 
 // The servers that read for the module's ranks, by topology.servers. Ranks that
 // no server names belong to server 0; a loaded configuration has no such ranks.

@@ -1,6 +1,7 @@
 #include "server/config/config_validate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -150,14 +151,15 @@ void ValidatePackShape(const v1::Config& config,
                        KeyReport* report) {
   const v1::Packing& packing = config.packing();
   // `auto`, which is 0, always fits.
-  const uint64_t pieces = uint64_t{2} * language.cp();
-  if (language.cp() > 1 && !report->IsFaulty("packing.align") &&
+  const uint64_t dynamic = DynamicCp(config);
+  const uint64_t pieces = 2 * std::max<uint64_t>(language.cp(), dynamic);
+  if (pieces > 2 && !report->IsFaulty("packing.align") &&
       packing.align() % pieces != 0) {
     report->AddFault(
         "packing.align",
         absl::StrCat(
-            "found ", packing.align(),
-            "; wanted a multiple of twice language cp, ", pieces,
+            "found ", packing.align(), "; wanted a multiple of twice ",
+            dynamic > 1 ? "packing.dynamic_cp, " : "language cp, ", pieces,
             ", the number of pieces that context parallelism cuts each "
             "sample into, or auto"));
   }
@@ -210,17 +212,66 @@ void ValidateObjective(const v1::Config& config, KeyReport* report) {
       "packing.mode: shard");
 }
 
+// What packing.dynamic_cp rules out.
+void ValidateDynamic(const v1::Config& config,
+                     const v1::Topology::Module& language, KeyReport* report) {
+  const uint32_t dynamic = DynamicCp(config);
+  if (dynamic == 1) return;
+  const auto refuse = [&](const auto&... why) {
+    report->AddFault("packing.dynamic_cp",
+                     absl::StrCat("found ", dynamic, why...));
+  };
+  if (!std::has_single_bit(dynamic) || language.dp() % dynamic != 0) {
+    refuse("; wanted a power of two that divides language dp, ", language.dp());
+  }
+  if (language.cp() != 1) {
+    refuse(" with language cp ", language.cp(),
+           "; wanted cp: 1, and a dp that counts all ranks of data and context "
+           "parallelism, ",
+           uint64_t{language.dp()} * language.cp());
+  }
+  if (language.pp() != 1) {
+    refuse(" with language pp ", language.pp(),
+           "; wanted pp: 1, as Megatron-Core wants it where packs differ in "
+           "size");
+  }
+  for (const auto& [name, module] : config.topology().modules()) {
+    if (&module == &language) continue;
+    refuse(" with the module ", name,
+           "; wanted language alone: embeddings of images and sound do not go "
+           "to the ranks that share a pack. Set dynamic_cp: 1, and language cp "
+           "for long samples");
+  }
+  if (config.balance().algorithm() == v1::Balance::ALGORITHM_LPT &&
+      !report->IsFaulty("balance.algorithm")) {
+    refuse(
+        " with balance.algorithm lpt; wanted refined: Megatron-Core's own "
+        "rule fits ranks that compute their samples one after the other, "
+        "whose packs exceed packing.max_tokens_per_rank");
+  }
+  for (const char* const key : {"order.plan", "batch.packs"}) {
+    if (!report->Has(key)) continue;
+    refuse(" beside ", key, "; wanted dynamic_cp: 1, since ", key,
+           " counts packs of one size");
+  }
+}
+
 // `longest`: the longest sample's padded length.
-void ValidateScheduled(const v1::Packing& packing, uint32_t cp,
-                       uint64_t longest, KeyReport* report) {
-  const uint64_t room = uint64_t{packing.max_tokens_per_rank()} * cp;
+void ValidateScheduled(const v1::Config& config,
+                       const v1::Topology::Module& language, uint64_t longest,
+                       KeyReport* report) {
+  const uint64_t room = PackCapacity(config, language);
   if (room >= longest) return;
-  report->AddFault("packing.max_tokens_per_rank",
-                   absl::StrCat("found ", packing.max_tokens_per_rank(),
-                                ", times language cp ", cp, " a pack of ", room,
-                                " tokens; wanted packs that hold a sample of "
-                                "batch.max_tokens, ",
-                                longest, " tokens when padded"));
+  const uint32_t dynamic = DynamicCp(config);
+  report->AddFault(
+      "packing.max_tokens_per_rank",
+      absl::StrCat(
+          "found ", config.packing().max_tokens_per_rank(),
+          dynamic > 1 ? ", times packing.dynamic_cp " : ", times language cp ",
+          dynamic > 1 ? dynamic : language.cp(), " a pack of ", room,
+          " tokens; wanted packs that hold a sample of "
+          "batch.max_tokens, ",
+          longest, " tokens when padded"));
 }
 
 void ValidatePadded(const v1::Config& config, uint64_t longest,
@@ -505,6 +556,10 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
     return;
   }
   ValidatePackShape(config, *language, report);
+  if (!report->HasFaultWithin("packing") &&
+      !report->HasFaultWithin("topology.modules")) {
+    ValidateDynamic(config, *language, report);
+  }
   if (report->HasFaultWithin("packing") ||
       report->IsFaulty("batch.max_tokens")) {
     return;
@@ -517,7 +572,7 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
         std::any_of(config.sources().begin(), config.sources().end(),
                     [](const v1::Source& source) { return source.pairs(); });
     const uint64_t most = config.batch().max_tokens() + 2 * (align - 1);
-    ValidateScheduled(packing, language->cp(),
+    ValidateScheduled(config, *language,
                       has_pairs ? most / align * align : longest, report);
   } else if (packing.mode() == v1::Packing::MODE_PADDED) {
     ValidatePadded(config, longest, report);

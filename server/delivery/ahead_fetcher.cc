@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/storage/entry_pool.h"
 
 namespace ballast {
@@ -22,9 +23,14 @@ std::vector<AheadSample> SamplesToRead(
           batch.modules().begin(), batch.modules().end(),
           [&](const v1::ModuleSchedule& module) {
             const auto found = served.find(module.module());
-            return found != served.end() &&
-                   found->second.ranks.count(found->second.rule.GetPuller(
-                       module.reader(i), module.owner(i))) != 0;
+            if (found == served.end()) return false;
+            for (uint32_t k = 0; k < PackRanks(module, i); ++k) {
+              if (found->second.ranks.count(found->second.rule.GetPuller(
+                      module.reader(i), module.owner(i) + k)) != 0) {
+                return true;
+              }
+            }
+            return false;
           });
       if (!reads) continue;
       samples.push_back({batch.position(i), batch.source(i), batch.ordinal(i)});

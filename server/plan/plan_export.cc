@@ -117,7 +117,7 @@ absl::StatusOr<uint64_t> ExportPlan(const v1::Config& config,
   const uint32_t grid = Grid(config.topology());
   const bool with_packs =
       config.packing().mode() == v1::Packing::MODE_SCHEDULED &&
-      DpSize(config, v1::MODULE_LANGUAGE) == grid;
+      DynamicCp(config) == 1 && DpSize(config, v1::MODULE_LANGUAGE) == grid;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<PlanRowWriter> writer,
                            PlanRowWriter::Create(path, config));
   for (uint64_t step = first; step <= last; ++step) {

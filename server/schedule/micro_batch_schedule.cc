@@ -140,7 +140,12 @@ void AddModule(const std::vector<ScheduledSample>& samples,
     module.add_reader(reader);
     module.add_owner(owner);
     before[reader] += cost;
-    after[owner] += cost;
+    uint32_t shared = 1;
+    if (!ownership.pack_ranks.empty()) {
+      shared = ownership.pack_ranks[each.group];
+      module.add_pack_ranks(shared);
+    }
+    for (uint32_t k = 0; k < shared; ++k) after[owner + k] += cost / shared;
   }
   module.mutable_load_before()->Add(before.begin(), before.end());
   module.mutable_load_after()->Add(after.begin(), after.end());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/schedule/balance.h"
+#include "server/schedule/context_packs.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/encoder_placement.h"
 #include "server/schedule/sample_finder.h"
@@ -276,8 +277,10 @@ absl::StatusOr<std::vector<uint32_t>> PaddedLengths(
       return absl::InvalidArgumentError(absl::StrCat(
           "position ", sample.position, " has ", length,
           " tokens with padding; a pack holds ", packs.capacity,
-          " (packing.max_tokens_per_rank * cp): raise that, or lower "
-          "batch.max_tokens"));
+          packs.dynamic_cp > 1
+              ? " (packing.max_tokens_per_rank * packing.dynamic_cp)"
+              : " (packing.max_tokens_per_rank * cp)",
+          ": raise that, or lower batch.max_tokens"));
     }
     lengths.push_back(static_cast<uint32_t>(length));
   }
@@ -390,11 +393,45 @@ static std::vector<Ownership> OwnPacks(
   return owners;
 }
 
+// The owners of packs of language that several ranks share.
+static absl::StatusOr<std::vector<Ownership>> ShareOwners(
+    const std::vector<ScheduledSample>& samples,
+    const std::vector<uint32_t>& lengths, const MicroBatchShape& shape,
+    const PackShape& packs) {
+  const ModuleCost& cost = FindCost(v1::MODULE_LANGUAGE, shape);
+  const bool has_cost = cost.linear > 0 || cost.quadratic > 0;
+  const std::vector<double> costs = Costs(samples, [&](const SampleSize& size) {
+    if (has_cost) return SampleCost(size, cost);
+    double squares = 0;
+    ForEachSequence(size.tokens, size.first_tokens,
+                    [&](double tokens) { squares += tokens * tokens; });
+    return squares;
+  });
+  BALLAST_ASSIGN_OR_RETURN(std::vector<ContextMicroBatch> shared,
+                           PackByContext(lengths, costs,
+                                         {shape.grid, packs.dynamic_cp,
+                                          packs.capacity / packs.dynamic_cp,
+                                          packs.micro_batch_multiple}));
+  std::vector<Ownership> owners;
+  for (ContextMicroBatch& micro_batch : shared) {
+    Ownership& ownership = owners.emplace_back();
+    ownership.groups.resize(shape.grid);
+    ownership.pack_ranks.resize(shape.grid);
+    ownership.modules.resize(shape.modules.size());
+    for (ContextPack& pack : micro_batch) {
+      ownership.groups[pack.first_rank] = std::move(pack.samples);
+      ownership.pack_ranks[pack.first_rank] = pack.ranks;
+    }
+  }
+  return owners;
+}
+
 absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
     const PackShape& packs) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> lengths,
                            PaddedLengths(samples, packs));
+  if (packs.dynamic_cp > 1) return ShareOwners(samples, lengths, shape, packs);
   const PackLimits limits = {packs.capacity,
                              shape.grid * packs.micro_batch_multiple};
   const bool as_reference =

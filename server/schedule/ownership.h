@@ -62,6 +62,10 @@ struct Ownership {
   // groups [r*n/d, (r+1)*n/d), unless the module has its own. n is the grid,
   // or BalancedGroups.
   Groups groups;
+  // Only with packing.dynamic_cp: the ranks, of language alone, that share each
+  // group's samples: the group's own and those that follow it, whose groups are
+  // empty.
+  std::vector<uint32_t> pack_ranks;
   std::vector<OfModule> modules;  // as MicroBatchShape::modules
 };
 
@@ -91,6 +95,8 @@ struct PackShape {
   // The number of micro-batches is a multiple of this
   // (packing.virtual_pipeline_group); at least 1.
   uint32_t micro_batch_multiple = 1;
+  // Above 1: the most ranks that share a pack (packing.dynamic_cp).
+  uint32_t dynamic_cp = 1;
   // packing.encoder_slack; 0 with placement `split` and without delivery.
   double encoder_slack = 0;
 };
@@ -104,7 +110,9 @@ struct PackShape {
 // the packs' lengths: ranks without an image get a dummy. With
 // balance.placement `split` the packs are language's, and the encoders' owners
 // are chosen in each micro-batch, images for every rank included.
-// Errors: as PackInOrder, naming samples by position.
+// With packs.dynamic_cp above 1 packs are those of PackByContext, by
+// balance.cost.language, or squared lengths where that is 0.
+// Errors: as PackInOrder or PackByContext, naming samples by position.
 absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
     const PackShape& packs);

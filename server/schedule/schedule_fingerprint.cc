@@ -110,6 +110,8 @@ using KeyValues = std::map<std::string, std::string>;
 constexpr int kScheduleRules = 2;
 // 2: vision's search finds takers by the costs of samples
 constexpr int kSplitRules = 2;
+// The rules by which packs that ranks share are made (context_packs.h).
+constexpr int kDynamicRules = 1;
 // The last version of the rules of texts that fingerprints leave out.
 constexpr int kUntoldTextVersion = 3;
 
@@ -261,6 +263,10 @@ v1::Fingerprint ScheduleFingerprint(
   }
   if (const double slack = EncoderSlack(config); slack > 0) {
     entries["packing.encoder_slack"] = FingerprintNumber(slack);
+  }
+  if (const uint32_t ranks = DynamicCp(config); ranks > 1) {
+    entries["packing.dynamic_cp"] = absl::StrCat(ranks);
+    entries["packing.dynamic_rules"] = absl::StrCat(kDynamicRules);
   }
   if (config.balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
     entries["balance.split_rules"] = absl::StrCat(kSplitRules);

@@ -69,8 +69,8 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
         "language");
   }
   PackShape packs;
-  packs.capacity =
-      uint64_t{config.packing().max_tokens_per_rank()} * language->cp();
+  packs.capacity = PackCapacity(config, *language);
+  packs.dynamic_cp = DynamicCp(config);
   packs.align = PackAlign(config, v1::MODULE_LANGUAGE);
   packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
   packs.encoder_slack = EncoderSlack(config);
@@ -501,6 +501,9 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_padded(config.packing().mode() == v1::Packing::MODE_PADDED);
   job.set_row_length(config.packing().row_length());
   job.set_placement(config.balance().placement());
+  if (const uint32_t dynamic = DynamicCp(config); dynamic > 1) {
+    job.set_dynamic_cp(dynamic);
+  }
   for (v1::Job::Field& field : GetJobFields(config)) {
     *job.add_fields() = std::move(field);
   }

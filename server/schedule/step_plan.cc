@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 #include "server/config/topology.h"
 #include "server/schedule/split_sources.h"
@@ -51,17 +52,19 @@ void CountMoves(const v1::MicroBatchSchedule& columns,
     balance->set_samples(balance->samples() + 1);
     balance->set_bytes(balance->bytes() + bytes[i]);
     const uint32_t from = schedule.reader(i);
-    const uint32_t to = schedule.owner(i);
-    if (from == to || from >= ranks || to >= ranks) continue;
-    v1::Moved* moved = ShareServer(servers, from, to)
-                           ? balance->mutable_within_servers()
-                           : balance->mutable_between_servers();
-    moved->set_samples(moved->samples() + 1);
-    moved->set_bytes(moved->bytes() + bytes[i]);
-    ++*balance->mutable_samples_out()->Mutable(from);
-    ++*balance->mutable_samples_in()->Mutable(to);
-    *balance->mutable_bytes_out()->Mutable(from) += bytes[i];
-    *balance->mutable_bytes_in()->Mutable(to) += bytes[i];
+    for (uint32_t k = 0; k < PackRanks(schedule, i); ++k) {
+      const uint32_t to = schedule.owner(i) + k;
+      if (from == to || from >= ranks || to >= ranks) continue;
+      v1::Moved* moved = ShareServer(servers, from, to)
+                             ? balance->mutable_within_servers()
+                             : balance->mutable_between_servers();
+      moved->set_samples(moved->samples() + 1);
+      moved->set_bytes(moved->bytes() + bytes[i]);
+      ++*balance->mutable_samples_out()->Mutable(from);
+      ++*balance->mutable_samples_in()->Mutable(to);
+      *balance->mutable_bytes_out()->Mutable(from) += bytes[i];
+      *balance->mutable_bytes_in()->Mutable(to) += bytes[i];
+    }
   }
 }
 

@@ -219,7 +219,7 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   pack.texts = At<TextSource>(entry.upload, plan.upload.texts);
   pack.cu_seqlens_padded = At<int32_t>(entry.upload, plan.upload.places);
   pack.samples = plan.sequences;
-  pack.context = shape_.context;
+  pack.context = staged.layout.context;
   pack.tokens = plan.tokens;
   pack.position_axes = shape_.block.position_axes;
   pack.pad_id = shape_.pad_id;

@@ -23,6 +23,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 #include "server/command/draw/encode.h"
 #include "server/command/preview/crop_overlay.h"
@@ -82,7 +83,9 @@ absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
     for (int i = 0; i < columns.position_size(); ++i) {
       const uint64_t position = columns.position(i);
       if (module.reader(i) == place.rank) samples.reads.push_back(position);
-      if (module.owner(i) == place.rank) samples.trains_on.push_back(position);
+      if (TrainsOn(module, i, place.rank)) {
+        samples.trains_on.push_back(position);
+      }
     }
     std::sort(samples.reads.begin(), samples.reads.end());
     std::sort(samples.trains_on.begin(), samples.trains_on.end());

@@ -162,6 +162,28 @@ class InspectTest(tools.ToolTest):
         )  # fmt: skip
         self.assertIn("standard input line 1: cost 1 is -2", message)
 
+    def test_context(self):
+        lengths = [1000, 4000, 1000, 1000, 1000]
+        shared = [[[1]] * 4, [[0], [2], [3], [4]]]
+        work = 4000**2 / 4 + 1000**2
+        for algorithm, wanted in (("refined", shared), ("reference", shared), ("static", None)):
+            (got,) = self.inspect(
+                "context", "--ranks", 4, "--most-ranks", 4, "--tokens", 1000,
+                "--algorithm", algorithm, stdin=json.dumps({"lengths": lengths}),
+            )  # fmt: skip
+            self.keys(got, "ranks", "busiest", "mean", "keys_moved", "most_tokens")
+            if wanted is not None:
+                self.assertEqual(got["ranks"], wanted)
+                self.assertEqual((got["busiest"], got["keys_moved"]), (work, 3 * 4000))
+            else:
+                self.assertEqual(got["keys_moved"], 3 * sum(lengths))
+            self.assertEqual((got["mean"], got["most_tokens"]), (work, 1000))
+        message = self.error(
+            "ballast-server", "inspect", "context", "--ranks", 4, "--most-ranks", 2,
+            "--tokens", 1000, stdin=json.dumps({"lengths": [5, 2001]}),
+        )  # fmt: skip
+        self.assertIn("standard input line 1: sample 1 has 2001 tokens", message)
+
     def test_recipe(self):
         self.write("chat.jsonl", '{"q": "One?"}\n{"q": "Two?", "pics": ["a.jpg"]}\n{}\n')
         self.write(

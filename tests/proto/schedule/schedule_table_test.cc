@@ -179,6 +179,64 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
   }
 }
 
+// Packs of four and two ranks, and of one.
+TEST(ScheduleColumnsTest, PacksThatRanksShareDoNotOverlap) {
+  v1::StepSchedule schedule;
+  schedule.add_sources("docs");
+  v1::MicroBatchSchedule& columns = *schedule.add_micro_batches();
+  v1::ModuleSchedule& module = *columns.add_modules();
+  module.set_module(v1::MODULE_LANGUAGE);
+  for (int r = 0; r < 8; ++r) {
+    module.add_load_before(0);
+    module.add_load_after(0);
+  }
+  const uint32_t owners[] = {0, 0, 4, 6, 7};
+  const uint32_t ranks[] = {4, 4, 2, 1, 1};
+  for (int i = 0; i < 5; ++i) {
+    columns.add_position(i);
+    columns.add_source(0);
+    columns.add_ordinal(i);
+    columns.add_images(0);
+    columns.add_tokens(1);
+    columns.add_label_tokens(1);
+    columns.add_slot(0);
+    columns.add_place(i);
+    module.add_cost(1);
+    module.add_reader(0);
+    module.add_owner(owners[i]);
+    module.add_pack_ranks(ranks[i]);
+  }
+  EXPECT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
+  EXPECT_EQ(PackRanks(module, 2), 2u);
+  EXPECT_FALSE(TrainsOn(module, 2, 3));
+  EXPECT_TRUE(TrainsOn(module, 2, 4));
+  EXPECT_TRUE(TrainsOn(module, 2, 5));
+  EXPECT_FALSE(TrainsOn(module, 2, 6));
+  EXPECT_THAT(ScheduleToJson(schedule),
+              testing::HasSubstr(R"("pack_ranks":{"language":2})"));
+
+  const auto fault = [&](int entry, uint32_t owner, uint32_t shared) {
+    v1::StepSchedule wrong = schedule;
+    v1::ModuleSchedule& of =
+        *wrong.mutable_micro_batches(0)->mutable_modules(0);
+    of.set_owner(entry, owner);
+    of.set_pack_ranks(entry, shared);
+    return std::string(CheckColumns(wrong).message());
+  };
+  EXPECT_THAT(fault(2, 4, 3), testing::HasSubstr("pack_ranks of entry 2 is 3"));
+  EXPECT_THAT(fault(2, 4, 0), testing::HasSubstr("pack_ranks of entry 2 is 0"));
+  EXPECT_THAT(fault(2, 5, 2), testing::HasSubstr("is 2 from rank 5 on"));
+  EXPECT_THAT(fault(4, 7, 2), testing::HasSubstr("is 2 from rank 7 on"));
+  EXPECT_THAT(fault(1, 0, 2), testing::HasSubstr("the same, 4"));
+  EXPECT_THAT(fault(3, 5, 1),
+              testing::HasSubstr("rank 5 has a pack of its own and shares one "
+                                 "that ends at rank 6"));
+  module.mutable_pack_ranks()->RemoveLast();
+  EXPECT_THAT(
+      std::string(CheckColumns(schedule).message()),
+      testing::HasSubstr("language.pack_ranks has 4 entries, wanted 5"));
+}
+
 TEST(ScheduleColumnsTest, EachPlaceOccursOnce) {
   v1::StepSchedule schedule = SyntheticSchedule({}, 5);
   v1::MicroBatchSchedule& columns = *schedule.mutable_micro_batches(1);

@@ -230,6 +230,22 @@ TEST(PackAlign, FollowsContextAndSequenceParallelism) {
   }
 }
 
+TEST(PackAlign, LetsAllRanksThatMayShareAPackCutASample) {
+  v1::Config config = WithDp(1, 8);
+  v1::Packing& packing = *config.mutable_packing();
+  packing.set_max_tokens_per_rank(1000);
+  packing.set_dynamic_cp(8);
+  const v1::Topology::Module& language = *FindLanguage(config);
+  // Only of mode `scheduled`.
+  EXPECT_EQ(DynamicCp(config), 1u);
+  EXPECT_EQ(PackAlign(config, v1::MODULE_LANGUAGE), 1u);
+  packing.set_mode(v1::Packing::MODE_SCHEDULED);
+  EXPECT_EQ(DynamicCp(config), 8u);
+  EXPECT_EQ(PackAlign(config, v1::MODULE_LANGUAGE), 16u);
+  EXPECT_EQ(PackAlign(config, v1::MODULE_VISION), 1u);
+  EXPECT_EQ(PackCapacity(config, language), 8000u);
+}
+
 TEST(FindServerOfRank, FollowsTheListsOfTheServers) {
   v1::Config config = WithDp(4, 2);
   config.mutable_topology()->add_servers();

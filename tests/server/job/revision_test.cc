@@ -381,6 +381,12 @@ const std::vector<KeyOutcome>& Outcomes() {
     return Edits{
         {"balance: {}", "balance: {}\npacking: {mode: scheduled" + text + "}"}};
   };
+  // Packs of a job without vision.
+  const auto of_text = [&](std::string text) {
+    Edits edits = packing(text);
+    edits.push_back({", vision: {dp: 2}", ""});
+    return edits;
+  };
   const std::string laid_out = "ranks lay out their batches by";
   static const auto* outcomes = new std::vector<KeyOutcome>{
       {"sources.name", Outcome::kTaken},
@@ -473,6 +479,8 @@ const std::vector<KeyOutcome>& Outcomes() {
        packing(", align: 64")},
       {"packing.virtual_pipeline_group", Outcome::kSchedule, laid_out,
        packing(""), packing(", virtual_pipeline_group: 2")},
+      {"packing.dynamic_cp", Outcome::kSchedule, laid_out, of_text(""),
+       of_text(", dynamic_cp: 2")},
       {"packing.encoder_slack", Outcome::kTaken, "", packing(""),
        packing(", encoder_slack: 0.5")},
       {"packing.row_length",

@@ -6,10 +6,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "proto/schedule/schedule_table.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
@@ -130,6 +132,55 @@ TEST(ScheduleSettingsTest, ScheduledPacksEvenOutVision) {
   }
   EXPECT_EQ(Make(config)->fingerprint().hash(),
             Make(evened)->fingerprint().hash());
+}
+
+// Each sample is trained on once, by ranks of which each has one pack, and a
+// long one by several.
+TEST(ScheduleSettingsTest, DynamicCpLetsRanksShareAPack) {
+  auto config = JobConfig(0, 8, 64, 16);
+  config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+  config.mutable_packing()->set_max_tokens_per_rank(300);
+  config.mutable_packing()->set_virtual_pipeline_group(1);
+  auto shared = config;
+  shared.mutable_packing()->set_dynamic_cp(8);
+  EXPECT_EQ(Make(config)->job().dynamic_cp(), 0u);
+  const auto scheduler = Make(shared);
+  EXPECT_EQ(scheduler->job().dynamic_cp(), 8u);
+  EXPECT_EQ(scheduler->job().modules(0).align(), 16u);
+  EXPECT_NE(Make(config)->fingerprint().hash(),
+            scheduler->fingerprint().hash());
+  std::set<uint32_t> sizes;
+  for (uint64_t step = 0; step < 20; ++step) {
+    const auto schedule = scheduler->Schedule(step);
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    std::multiset<uint64_t> positions;
+    for (const auto& micro_batch : schedule->micro_batches()) {
+      positions.insert(micro_batch.position().begin(),
+                       micro_batch.position().end());
+      const v1::ModuleSchedule& language = micro_batch.modules(0);
+      std::vector<double> load(8), tokens(8);
+      for (int i = 0; i < micro_batch.position_size(); ++i) {
+        const uint32_t ranks = PackRanks(language, i);
+        sizes.insert(ranks);
+        for (uint32_t r = 0; r < 8; ++r) {
+          if (!TrainsOn(language, i, r)) continue;
+          load[r] += language.cost(i) / ranks;
+          tokens[r] += (micro_batch.tokens(i) + 15) / 16 * 16. / ranks;
+        }
+      }
+      for (int r = 0; r < 8; ++r) {
+        EXPECT_DOUBLE_EQ(language.load_after(r), load[r]);
+        EXPECT_GT(tokens[r], 0);
+        EXPECT_LE(tokens[r], 300);
+      }
+    }
+    EXPECT_TRUE(CheckColumns(*schedule).ok()) << CheckColumns(*schedule);
+    ASSERT_EQ(positions.size(), 64u);
+    EXPECT_EQ(*positions.begin(), step * 64);
+    EXPECT_EQ(*positions.rbegin(), step * 64 + 63);
+  }
+  EXPECT_GT(sizes.size(), 1u);
+  EXPECT_GT(*sizes.rbegin(), 1u);
 }
 
 TEST(ScheduleSettingsTest, NamesASampleThatFitsNoPack) {
