@@ -12,7 +12,7 @@
 
 #include "server/corpus/data_fault.h"
 #include "server/image/image.h"
-#include "server/image/lossless_webp.h"
+#include "server/image/webp.h"
 #include "tests/fakes/malloc_counter.h"
 #include "tests/server/image/test_images.h"
 
