@@ -5,6 +5,7 @@
 #include <grpc/grpc_security_constants.h>
 #include <grpc/slice.h>
 #include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/security/server_credentials.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 

@@ -1,8 +1,6 @@
 #ifndef BALLAST_SERVER_SECURITY_SERVER_SECURITY_H_
 #define BALLAST_SERVER_SECURITY_SERVER_SECURITY_H_
 
-#include <grpcpp/security/server_credentials.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +16,10 @@
 #include "common/mutex.h"
 #include "common/pem_files.h"
 #include "proto/config.pb.h"
+
+namespace grpc {
+class ServerCredentials;
+}  // namespace grpc
 
 namespace ballast {
 
