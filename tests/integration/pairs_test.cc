@@ -6,14 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/plain_picture.h"
 #include "tests/fakes/test_cluster.h"

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>

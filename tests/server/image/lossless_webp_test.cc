@@ -205,7 +205,7 @@ TEST(LosslessWebpTest, TakesWhatIsReckoned) {
 TEST(LosslessWebpTest, TooManyTablesAreADataFault) {
   const std::string file = File(Stream({1024, 1024, 11, 65536}));
   EXPECT_LT(file.size(), 310'000u);
-  const absl::Status status = DecodeRgb(file).status();
+  const absl::Status status = ImageDecoder().Decode(file).status();
   EXPECT_TRUE(IsDataFault(status)) << status;
   EXPECT_NE(status.message().find("needs 13"), std::string::npos) << status;
   EXPECT_EQ(ImageDecoder().Needs(file).status(), status);

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "absl/strings/str_cat.h"
 
 namespace ballast {
 namespace {
