@@ -11,7 +11,6 @@ load("//bazel:cc.bzl", "cc_binary", "cc_test")
 def ballast_benchmark(name, srcs, deps, data = [], size = "small"):
     cc_binary(
         name = name,
-        testonly = True,
         srcs = srcs,
         data = data,
         tags = ["benchmark"],

@@ -2,12 +2,13 @@
 
 The system's headers are most of what a compilation of this project reads. These
 macros include one precompiled header in every .cc file: bazel/system_headers.h, or
-bazel/test_headers.h in tests. A file still includes what it needs:
+bazel/test_headers.h in tests. A file still includes what it needs. Whoever reads a
+header is linked with its libraries: BUILD files name neither Abseil nor GoogleTest.
 
     bazel build --define=precompiled=0 //...
 
 builds without either. A target with an -O among its copts is left out: GCC refuses
-a header that was compiled with other options.
+a header that was compiled with other options. Whatever is in tests/ is testonly.
 """
 
 _HEADERS = "//bazel:precompiled"
@@ -33,13 +34,18 @@ def _precompiled(args, header, wanted):
         deps = args.get("deps", []) + [header],
     )
 
+def _in_tests(args):
+    return dict(args, testonly = True) if native.package_name().startswith("tests/") else args
+
 def cc_library(precompiled = True, **kwargs):
     """A native cc_library; `precompiled = False` leaves its files alone."""
+    kwargs = _in_tests(kwargs)
     header = _TEST_HEADERS if kwargs.get("testonly") else _HEADERS
     native.cc_library(**_precompiled(kwargs, header, precompiled))
 
 def cc_binary(precompiled = True, **kwargs):
     """A native cc_binary; `precompiled = False` leaves its files alone."""
+    kwargs = _in_tests(kwargs)
     header = _TEST_HEADERS if kwargs.get("testonly") else _HEADERS
     native.cc_binary(**_precompiled(kwargs, header, precompiled))
 

@@ -98,7 +98,7 @@ def cuda_test(name, srcs, deps, **kwargs):
     Args:
       name: of the cc_test.
       srcs: as in a cc_test.
-      deps: as in a cc_test; GoogleTest and the CUDA runtime are added.
+      deps: as in a cc_test; the CUDA runtime is added.
       **kwargs: passed on to the cc_test.
     """
     if not cuda_available():
@@ -106,10 +106,7 @@ def cuda_test(name, srcs, deps, **kwargs):
     cc_test(
         name = name,
         srcs = srcs,
-        deps = deps + [
-            "//third_party:gtest_main",
-            "@local_cuda//:cudart",
-        ],
+        deps = deps + ["@local_cuda//:cudart"],
         **kwargs
     )
 
@@ -125,10 +122,7 @@ def gpu_test(name, srcs, deps, **kwargs):
         name = name,
         srcs = srcs,
         tags = ["gpu", "local", "manual"],
-        deps = deps + [
-            "//third_party:gtest_main",
-            "@local_cuda//:cudart",
-        ],
+        deps = deps + ["@local_cuda//:cudart"],
         **kwargs
     )
 
@@ -138,7 +132,6 @@ def gpu_benchmark(name, srcs, deps):
         return
     cc_binary(
         name = name,
-        testonly = True,
         srcs = srcs,
         tags = ["benchmark", "gpu", "manual"],
         deps = deps + ["@local_cuda//:cudart"],

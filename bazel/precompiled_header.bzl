@@ -6,13 +6,14 @@ cc.bzl has every compilation read one.
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-def _as_header(file):
-    """What a dependency passes on: one more input of its users' compilations."""
+def _as_header(file, deps):
+    """What a dependency passes on: one more input of compilations, and libraries."""
+    header = CcInfo(compilation_context = cc_common.create_compilation_context(
+        headers = depset([file]),
+    ))
     return [
         DefaultInfo(files = depset([file])),
-        CcInfo(compilation_context = cc_common.create_compilation_context(
-            headers = depset([file]),
-        )),
+        cc_common.merge_cc_infos(direct_cc_infos = [header] + [dep[CcInfo] for dep in deps]),
     ]
 
 def _precompiled_header_impl(ctx):
@@ -62,13 +63,15 @@ def _precompiled_header_impl(ctx):
         mnemonic = "PrecompileHeader",
         progress_message = "Precompiling " + ctx.file.src.short_path,
     )
-    return _as_header(output)
+    return _as_header(output, ctx.attr.deps)
 
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
         # A header that includes system headers only.
         "src": attr.label(allow_single_file = [".h"], mandatory = True),
+        # The libraries whose headers these are.
+        "deps": attr.label_list(providers = [CcInfo]),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

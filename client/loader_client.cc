@@ -27,6 +27,7 @@
 namespace ballast {
 namespace {
 
+// Through ScheduleService.WatchSchedule. `stub` must outlive the watcher.
 class GrpcScheduleWatcher final : public ScheduleWatcher {
  public:
   GrpcScheduleWatcher(v1::ScheduleService::Stub* stub, uint64_t from_step,
@@ -107,13 +108,6 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
 };
 
 }  // namespace
-
-std::unique_ptr<ScheduleWatcher> MakeGrpcScheduleWatcher(
-    v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps,
-    v1::Split split, const std::string& address) {
-  return std::make_unique<GrpcScheduleWatcher>(stub, from_step, steps, split,
-                                               address);
-}
 
 absl::Status CheckReceivedSchedule(const v1::StepSchedule& schedule,
                                    uint64_t step, v1::Split split) {
@@ -226,8 +220,8 @@ class GrpcLoaderClient final : public LoaderClient {
   absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
       uint64_t from_step, uint64_t steps, v1::Split split) override {
     BALLAST_RETURN_IF_ERROR(server_.usable());
-    return MakeGrpcScheduleWatcher(schedule_.get(), from_step, steps, split,
-                                   address());
+    return std::make_unique<GrpcScheduleWatcher>(schedule_.get(), from_step,
+                                                 steps, split, address());
   }
 
   absl::StatusOr<std::string> Rendezvous(const std::string& group,

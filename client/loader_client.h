@@ -15,10 +15,10 @@
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule_service.grpc.pb.h"
 #include "proto/timing.pb.h"
 
 namespace ballast {
+
 // The schedules of consecutive steps, as a server publishes them. The server
 // computes ahead while the client reads, as far as the connection's window
 // holds. Destroying a watcher cancels it.
@@ -37,11 +37,6 @@ class ScheduleWatcher {
   // Ends a blocked Next, and every later one. From any thread.
   virtual void Cancel() = 0;
 };
-
-// Through ScheduleService.WatchSchedule. `stub` must outlive the watcher.
-std::unique_ptr<ScheduleWatcher> MakeGrpcScheduleWatcher(
-    v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps,
-    v1::Split split, const std::string& address);
 
 // OK if `schedule` is of `step` of `split` and well-formed, so that callers may
 // index with its values; otherwise INTERNAL.

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"

@@ -4,11 +4,13 @@
 #include <memory>
 #include <string>
 
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/support/channel_arguments.h>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
+namespace grpc {
+class ChannelArguments;
+class ChannelCredentials;
+}  // namespace grpc
 
 namespace ballast {
 

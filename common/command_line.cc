@@ -1,10 +1,14 @@
 #include "common/command_line.h"
 
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
+#include <cstddef>
 #include <iostream>
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -15,12 +19,116 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/build_info.h"
-#include "common/help_text.h"
 #include "common/log.h"
 #include "common/table.h"
 
 namespace ballast {
 namespace {
+
+// The contents of one command's --help.
+struct HelpPage {
+  struct Entry {
+    std::string usage;  // as typed: "--step N", "FILE..."
+    std::string about;
+    bool required = false;
+  };
+
+  std::string path;  // the command as typed
+  std::string description;
+  std::vector<Entry> options;   // in the order of the usage line
+  std::vector<Entry> commands;  // its subcommands; usage is the name
+  std::string footer;
+};
+
+constexpr size_t kWidth = 80;
+
+// Joins `pieces` with spaces into lines of kWidth: the first after `head`, the
+// others indented by `indent`.
+std::string Fill(std::string head, const std::vector<std::string>& pieces,
+                 size_t indent) {
+  std::string text;
+  std::string line = std::move(head);
+  bool empty = true;  // except for its head or indent
+  for (const std::string& piece : pieces) {
+    if (!empty && line.size() + 1 + piece.size() > kWidth) {
+      absl::StrAppend(&text, line, "\n");
+      line = std::string(indent, ' ');
+      empty = true;
+    }
+    absl::StrAppend(&line, empty ? "" : " ", piece);
+    empty = false;
+  }
+  return absl::StrCat(text, line, "\n");
+}
+
+std::vector<std::string> Words(absl::string_view text) {
+  return absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+}
+
+// Formats two columns: `name`, then `about` from column `column` on.
+std::string Entry(absl::string_view name, size_t column,
+                  absl::string_view about) {
+  std::string head = absl::StrCat("  ", name);
+  std::string text;
+  if (head.size() + 2 > column) {
+    text = absl::StrCat(head, "\n");
+    head.clear();
+  }
+  head.resize(column, ' ');
+  return absl::StrCat(text, Fill(std::move(head), Words(about), column));
+}
+
+std::string FirstSentence(absl::string_view text) {
+  // A sentence ends only before a capital, so "e.g. this" does not end one.
+  for (size_t i = 0; i + 2 < text.size(); ++i) {
+    if (text[i] == '.' && absl::ascii_isspace(text[i + 1]) &&
+        absl::ascii_isupper(text[i + 2])) {
+      return std::string(text.substr(0, i + 1));
+    }
+  }
+  return std::string(text);
+}
+
+std::string Usage(const HelpPage& page) {
+  std::vector<std::string> pieces;
+  for (const HelpPage::Entry& option : page.options) {
+    pieces.push_back(option.required ? option.usage
+                                     : absl::StrCat("[", option.usage, "]"));
+  }
+  if (!page.commands.empty()) pieces.push_back("COMMAND ...");
+  const std::string head = absl::StrCat("Usage: ", page.path, " ");
+  return Fill(head, pieces, std::min<size_t>(head.size(), 8));
+}
+
+// Formats the page: description, a usage line with every option, required
+// options separate from the others, subcommands with the first sentence of
+// their descriptions, and the footer. At most 80 columns, if the given texts
+// allow it. Pure.
+std::string HelpText(const HelpPage& page) {
+  std::string text = absl::StrCat(page.description, "\n\n", Usage(page));
+  size_t column = 0;
+  for (const HelpPage::Entry& option : page.options) {
+    column = std::max(column, option.usage.size() + 4);
+  }
+  column = std::clamp<size_t>(column, 16, 28);
+  std::string required;
+  std::string optional;
+  for (const HelpPage::Entry& option : page.options) {
+    absl::StrAppend(option.required ? &required : &optional,
+                    Entry(option.usage, column, option.about));
+  }
+  absl::StrAppend(&optional, Entry("-h, --help", column, "prints this"));
+  if (!required.empty()) absl::StrAppend(&text, "\nRequired:\n", required);
+  absl::StrAppend(&text, "\nOptions:\n", optional);
+
+  if (!page.commands.empty()) absl::StrAppend(&text, "\nCommands:\n");
+  for (const HelpPage::Entry& command : page.commands) {
+    absl::StrAppend(&text,
+                    Entry(command.usage, column, FirstSentence(command.about)));
+  }
+  if (!page.footer.empty()) absl::StrAppend(&text, "\n", page.footer, "\n");
+  return text;
+}
 
 // "a", "a or b", "a, b or c".
 std::string Alternatives(const std::vector<std::string>& choices) {
@@ -126,7 +234,7 @@ std::string About(const CLI::Option* option) {
   return about;
 }
 
-// Formats --help as help_text.h defines it instead of as CLI11 does.
+// Formats --help by HelpText instead of as CLI11 does.
 class HelpFormatter : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string /*name*/,

@@ -121,9 +121,9 @@ class Command {
 //   status->AddFlag("--json", &json, "one JSON object");
 //   return line.Run(argc, argv);
 //
-// A program without commands passes its action to SetAction. common/help_text.h
-// defines how --help reads. Every program has --version (common/build_info.h),
-// and every command --log-level and --log-format (common/log.h).
+// A program without commands passes its action to SetAction. Every program has
+// --version (common/build_info.h), and every command --log-level and
+// --log-format (common/log.h).
 class CommandLine {
  public:
   // `description`: one or more sentences. A list of programs or commands shows

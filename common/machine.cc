@@ -1,21 +1,21 @@
 #include "common/machine.h"
 
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <sstream>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
 namespace ballast {
-
 namespace {
 
 constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
@@ -92,6 +92,15 @@ uint64_t TotalMemory(const std::string& root) {
 uint64_t MachineMemory(const std::string& root) {
   const uint64_t least = std::min(TotalMemory(root), CgroupLimit(root));
   return least == kNone ? 0 : least;
+}
+
+uint64_t RaiseDescriptorLimit() {
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  struct rlimit raised = limit;
+  raised.rlim_cur = raised.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  return limit.rlim_cur;
 }
 
 }  // namespace ballast

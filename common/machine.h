@@ -23,6 +23,10 @@ inline uint32_t ThreadsOrCores(uint32_t threads) {
   return threads > 0 ? threads : Cores();
 }
 
+// Raises the process's soft limit of file descriptors (RLIMIT_NOFILE) to its
+// hard limit. Returns the limit then in force. Thread-safe.
+uint64_t RaiseDescriptorLimit();
+
 }  // namespace ballast
 
 #endif  // BALLAST_COMMON_MACHINE_H_

@@ -9,7 +9,6 @@
 
 #include <ctime>
 #include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

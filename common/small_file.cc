@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

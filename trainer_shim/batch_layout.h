@@ -17,7 +17,6 @@
 #include "trainer_shim/crop_layout.h"
 #include "trainer_shim/embedding_plan.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/field_table.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/tensor_table.h"
@@ -25,6 +24,28 @@
 #include "trainer_shim/totals.h"
 
 namespace ballast {
+
+// The fields of a job (sources[].fields), as samples and batches have them.
+struct FieldTable {
+  struct Field {
+    std::string tensor;  // "fields.NAME"
+    ElementType type = ElementType::kFloat32;
+    FieldPlace place;
+    bool per_turn = false;
+  };
+  std::vector<Field> fields;
+  FieldCounts counts;
+  // The row whose numbers scale loss_mask (kWeightField); -1: none.
+  int weight_row = -1;
+};
+
+// Errors: INVALID_ARGUMENT (over kMaxFields; a name twice or empty; a type or
+// `per` that this release does not know).
+absl::StatusOr<std::shared_ptr<const FieldTable>> MakeFieldTable(
+    const v1::Job& job);
+
+// The tensors of the fields, for the table of a job.
+TensorTable GetFieldRows(const FieldTable& fields);
 
 // The rows of features of the batch's clips of audio. A plain value.
 struct ClipLayout {

@@ -1,6 +1,5 @@
 #include "trainer_shim/embedding_moves.h"
 
-#include <cstddef>
 #include <functional>
 #include <limits>
 #include <numeric>

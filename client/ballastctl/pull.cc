@@ -3,7 +3,6 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include <xxhash.h>

@@ -278,8 +278,4 @@ ResampleWeights AllWeights(uint32_t source, uint32_t output,
   return result;
 }
 
-ResampleWeights BicubicWeights(uint32_t source, uint32_t output) {
-  return AllWeights(source, output, {});
-}
-
 }  // namespace ballast

@@ -103,9 +103,6 @@ class FilterWeights {
 ResampleWeights AllWeights(uint32_t source, uint32_t output,
                            const Resampling& resampling);
 
-// Pillow's bicubic weights of all output pixels. Neither length is 0.
-ResampleWeights BicubicWeights(uint32_t source, uint32_t output);
-
 // Rounds the sum of weight * pixel and clips it to 0..255. `sum` must have
 // started from 1 << (kWeightBits - 1).
 inline uint8_t ClipWeightedSum(int32_t sum) {

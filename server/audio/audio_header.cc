@@ -1,7 +1,6 @@
 #include "server/audio/audio_header.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,5 @@
 #include "server/audio/fourier.h"
 
-#include <cmath>
 #include <cstddef>
 #include <numbers>
 #include <utility>

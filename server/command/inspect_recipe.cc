@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/command/draw/encode.h"
-#include "server/command/init/find_record.h"
+#include "server/command/init/first_samples.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_images.h"
 #include "server/config/path_pattern.h"

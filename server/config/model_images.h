@@ -16,7 +16,7 @@
 #include "proto/model.pb.h"
 #include "server/config/model_profile.h"
 #include "server/image_plan/image_planner.h"
-#include "server/image_plan/sample_images.h"
+#include "server/image_plan/image_text.h"
 #include "server/recipe/image_recipe.h"
 #include "server/video/video_model.h"
 

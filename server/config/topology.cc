@@ -1,7 +1,6 @@
 #include "server/config/topology.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <optional>

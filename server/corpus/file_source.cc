@@ -1,7 +1,6 @@
 #include "server/corpus/file_source.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "server/corpus/descriptor_limit.h"
+#include "common/machine.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

@@ -38,7 +38,7 @@ class OpenFileCache {
   explicit OpenFileCache(size_t capacity) : capacity_(capacity) {}
 
   // The cache of the process. The first call raises the limit of descriptors
-  // (descriptor_limit.h) and takes a quarter of it, so that connections and
+  // (common/machine.h) and takes a quarter of it, so that connections and
   // media files find descriptors too; 8 to 4096 files.
   static std::shared_ptr<OpenFileCache> OfProcess();
 

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"

@@ -22,7 +22,7 @@
 #include "server/delivery/sample_video_reader.h"
 #include "server/delivery/stall_watchdog.h"
 #include "server/image/image.h"
-#include "server/image_plan/sample_images.h"
+#include "server/image_plan/image_text.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/instruments.h"
 #include "common/log.h"
 #include "common/status_macros.h"
@@ -103,7 +102,7 @@ absl::StatusOr<std::unique_ptr<StallWatchdog>> StallWatchdog::Start(
 }
 
 StallWatchdog::StallWatchdog(const ActiveSamples* samples, absl::Duration after,
-                       Describe describe, Clock* clock)
+                             Describe describe, Clock* clock)
     : samples_(samples),
       after_(after),
       describe_(std::move(describe)),

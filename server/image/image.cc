@@ -248,10 +248,6 @@ absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
   return ImageHeader{stored.header.format, stored.width(), stored.height()};
 }
 
-absl::StatusOr<RgbImage> DecodeRgb(absl::string_view bytes) {
-  return ImageDecoder().Decode(bytes);
-}
-
 absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
                            uint32_t width, uint32_t height,
                            absl::Span<uint8_t> out) {
@@ -278,11 +274,6 @@ absl::Status Resize(const RgbImage& source, const Resampling& resampling,
   BALLAST_RETURN_IF_ERROR(sink.Begin(source.width, source.height));
   CopyRows(source.pixels.data(), source.width, source.height, &sink);
   return sink.Finish();
-}
-
-absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
-                           uint32_t height, absl::Span<uint8_t> out) {
-  return Resize(source, Resampling(), width, height, out);
 }
 
 }  // namespace ballast

@@ -26,7 +26,7 @@ struct ImageOptions {
   // Decodes a JPEG at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
   // smaller than the wanted size, with plain instead of smooth chroma, and
   // resizes from there. Faster, but no longer Pillow's pixels:
-  // docs/decisions/0007 has the difference. DecodeRgb and other formats are
+  // docs/decisions/0007 has the difference. Decode and other formats are
   // unaffected.
   bool fast = false;
   // Applies the EXIF orientation, as Pillow's ImageOps.exif_transpose does; all
@@ -137,8 +137,7 @@ class ImageDecoder {
   const std::unique_ptr<State> state_;
 };
 
-// As ImageDecoder::Decode, with a temporary decoder.
-absl::StatusOr<RgbImage> DecodeRgb(absl::string_view bytes);
+// As ImageDecoder::DecodeResized, with a temporary decoder.
 absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
                            uint32_t width, uint32_t height,
                            absl::Span<uint8_t> out);
@@ -148,10 +147,6 @@ absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
 // of 0), RESOURCE_EXHAUSTED.
 absl::Status Resize(const RgbImage& source, const Resampling& resampling,
                     uint32_t width, uint32_t height, absl::Span<uint8_t> out);
-
-// As Resize, with Pillow 12's bicubic filter.
-absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
-                           uint32_t height, absl::Span<uint8_t> out);
 
 }  // namespace ballast
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
-#include "server/image_plan/sample_images.h"
 
 namespace ballast {
 namespace {
@@ -147,19 +146,6 @@ std::vector<ImageTextPiece> ImageText(const ImageFamily& family,
   }
   out.AddText(absl::StrReplaceAll(marks.after, {{"{image}", number}}));
   return std::move(out).Take();
-}
-
-ImageTextCounts CountImageText(absl::Span<const ImageTextPiece> pieces) {
-  ImageTextCounts counts;
-  for (const ImageTextPiece& piece : pieces) {
-    counts.placeholders += piece.placeholders;
-    counts.text_bytes += piece.text.size();
-    for (const absl::string_view special : SpecialTokensIn(piece.text)) {
-      ++counts.special_tokens;
-      counts.text_bytes -= special.size();
-    }
-  }
-  return counts;
 }
 
 std::vector<absl::string_view> SpecialTokensIn(absl::string_view text) {

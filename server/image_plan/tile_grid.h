@@ -15,7 +15,7 @@
 
 namespace ballast {
 
-struct RecipePlan;  // sample_images.h
+struct RecipePlan;  // image_text.h
 
 // A rectangle of pixels.
 struct PixelRect {

@@ -17,7 +17,7 @@
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/ahead_fetcher.h"
-#include "server/image_plan/sample_images.h"
+#include "server/image_plan/image_text.h"
 #include "server/recipe/image_recipe.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_text.h"

@@ -1,7 +1,6 @@
 #include "server/monitor/state_history.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <utility>

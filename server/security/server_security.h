@@ -1,11 +1,13 @@
 #ifndef BALLAST_SERVER_SECURITY_SERVER_SECURITY_H_
 #define BALLAST_SERVER_SECURITY_SERVER_SECURITY_H_
 
-#include <grpcpp/security/server_credentials.h>
-
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,9 +16,50 @@
 #include "common/mutex.h"
 #include "common/pem_files.h"
 #include "proto/config.pb.h"
-#include "server/security/token_list.h"
+
+namespace grpc {
+class ServerCredentials;
+}  // namespace grpc
 
 namespace ballast {
+
+// The bearer tokens of security.tokens_file. Holds their digests. Only the
+// token that the server itself shows to the job's other servers is held in
+// full. No message contains a token. Immutable; thread-safe.
+class TokenList {
+ public:
+  enum class Verdict {
+    kUnknown,   // no such token
+    kOtherJob,  // only for other jobs
+    kAllowed,
+  };
+
+  // Parses `text` of the file `file`, for a server of job `job` (security.job;
+  // may be empty). A line is a token and the jobs that it is for; if none, it
+  // is for any job. A token may have several lines. Errors: INVALID_ARGUMENT,
+  // "FILE:LINE: ..." (not a token, not the name of a job) or because no token
+  // is for this job.
+  static absl::StatusOr<TokenList> Parse(absl::string_view text,
+                                         absl::string_view file,
+                                         absl::string_view job);
+
+  // Takes the same time for any tokens in the list.
+  Verdict Check(absl::string_view token) const;
+
+  // The first token that is for this job.
+  const std::string& own() const { return own_; }
+
+ private:
+  struct Entry {
+    std::array<uint8_t, 32> digest;
+    bool allowed;
+  };
+
+  TokenList() = default;
+
+  std::vector<Entry> entries_;
+  std::string own_;
+};
 
 // The certificate that a server shows to its clients, and the CAs by which it
 // verifies the clients' certificates. PEM.

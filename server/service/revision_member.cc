@@ -5,7 +5,6 @@
 #include <google/protobuf/text_format.h>
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <utility>
 

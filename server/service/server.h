@@ -2,8 +2,10 @@
 #define BALLAST_SERVER_SERVICE_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -30,13 +32,48 @@
 #include "server/service/compared_servers.h"
 #include "server/service/loader_service.h"
 #include "server/service/metrics_service.h"
-#include "server/service/opened_revisions.h"
 #include "server/service/peer_check.h"
 #include "server/service/rendezvous.h"
 #include "server/service/revision_keeper.h"
+#include "server/service/revision_member.h"
 #include "server/service/schedule_service.h"
 
 namespace ballast {
+
+// Opens revisions as a job is opened: sources, tokenizer and scheduler.
+// builder() is thread-safe.
+class OpenedRevisions final : public RevisedJob {
+ public:
+  // Prepares the sources of an opened revision for reading.
+  using Guard = std::function<void(OpenedJob*)>;
+
+  // `own` is the job's own configuration, not owned; it outlives this.
+  OpenedRevisions(const OpenedJob* own, Guard guard)
+      : RevisedJob(own->scheduler.get()), own_(own), guard_(std::move(guard)) {}
+
+  // Errors: as ParseConfig, ComposeRevision, OpenJob and CheckRevision;
+  // INVALID_ARGUMENT (a source in a store gets another index).
+  absl::StatusOr<std::unique_ptr<Candidate>> Open(
+      const std::string& config, uint64_t first_step) const override;
+  void Apply(std::unique_ptr<Candidate> candidate) override;
+  size_t revisions() const override { return opened_.size(); }
+
+  // Owned by the loader, once given; must be given before Apply.
+  void SetBuilder(RevisedBuilder* builder) { builder_ = builder; }
+  const RevisedBuilder* builder() const { return builder_; }
+
+ private:
+  struct OpenedCandidate;
+  // The last revision, or the job's own configuration.
+  const OpenedJob& last() const {
+    return opened_.empty() ? *own_ : *opened_.back();
+  }
+
+  const OpenedJob* const own_;
+  const Guard guard_;
+  RevisedBuilder* builder_ = nullptr;
+  std::vector<std::unique_ptr<OpenedJob>> opened_;
+};
 
 // The parts of a server that read, build and watch. Each needs the parts before
 // it.

@@ -22,8 +22,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/log.h"
+#include "common/machine.h"
 #include "common/status_macros.h"
-#include "server/corpus/descriptor_limit.h"
 #include "server/corpus/file.h"
 #include "server/storage/entry_pool.h"
 

@@ -9,11 +9,9 @@
 // several runs; bytes are the mean of four steps.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -4,7 +4,6 @@
 // million a second).
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <future>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>

@@ -1,6 +1,5 @@
 #include "client/loader_client.h"
 
-#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>

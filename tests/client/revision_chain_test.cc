@@ -1,6 +1,5 @@
 #include "client/revision_chain.h"
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

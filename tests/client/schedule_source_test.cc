@@ -1,7 +1,6 @@
 #include "client/schedule_source.h"
 
 #include <thread>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

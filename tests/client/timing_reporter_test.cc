@@ -1,7 +1,6 @@
 #include "client/timing_reporter.h"
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 #include "common/sha256.h"
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>

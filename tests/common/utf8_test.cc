@@ -1,7 +1,6 @@
 #include "common/utf8.h"
 
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

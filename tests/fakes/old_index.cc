@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/index/index_format.h"

@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule.pb.h"
 #include "server/job/index_sources.h"
+#include "server/service/server.h"
 #include "trainer_shim/ballast_rank/world.h"
 
 namespace ballast {
@@ -54,6 +55,8 @@ absl::StatusOr<std::unique_ptr<TestCluster>> TestCluster::Start(
   }
   return cluster;
 }
+
+TestCluster::TestCluster() = default;
 
 TestCluster::~TestCluster() {
   servers_.clear();

@@ -11,12 +11,13 @@
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
 #include "server/config/config_loader.h"
-#include "server/service/server.h"
 #include "trainer_shim/ballast_rank/world.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/role_fields.h"
 
 namespace ballast {
+
+class LoaderServer;
 
 // A whole job in one process: real servers over real files, gRPC on Unix
 // sockets, and every rank a thread with the in-process communicator.
@@ -52,7 +53,7 @@ class TestCluster {
                                    const OnBatch& on_batch) const;
 
  private:
-  TestCluster() = default;
+  TestCluster();
   absl::StatusOr<Batches> RunRanks(uint64_t step, uint64_t steps,
                                    const v1::Fingerprint& checkpoint,
                                    const TrainerPlace& place,

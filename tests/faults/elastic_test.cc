@@ -2,7 +2,6 @@
 // trains on the same data as an undisturbed job, and all ranks see the end of
 // the data at the same step.
 
-#include <filesystem>
 #include <map>
 #include <numeric>
 #include <random>

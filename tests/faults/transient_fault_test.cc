@@ -3,7 +3,6 @@
 
 #include <errno.h>
 
-#include <filesystem>
 #include <map>
 #include <string>
 #include <tuple>
@@ -12,7 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "client/ballastctl/query_client.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/faulty_files.h"

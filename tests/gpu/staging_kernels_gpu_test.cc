@@ -13,8 +13,8 @@
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
 #include "tests/gpu/device_testing.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/field_table.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/thd_layout.h"
 

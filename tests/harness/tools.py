@@ -6,6 +6,7 @@ Nothing here sleeps: every wait is for a line or for a process, and ends.
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -110,6 +112,26 @@ def set_up(folder, config, samples=None, *corpus):
         ok("ballast-server", "make-corpus", "--out", folder, "--samples", samples, *corpus)
     ok("ballast-server", "index", "--config", path)
     return path
+
+
+def unpack(drawn, images):
+    """Writes the images of a drawn dataset's tars into the folder `images`. Returns a row
+    for each sample, with their names."""
+    os.makedirs(images)
+    rows = {}
+    for path in glob.glob(drawn + "/*.tar"):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                key, _, extension = member.name.partition(".")
+                data = tar.extractfile(member).read()
+                row = rows.setdefault(key, {"image": []})
+                if extension == "json":
+                    row.update(json.loads(data))
+                else:
+                    row["image"].append(member.name)
+                    with open(os.path.join(images, member.name), "wb") as file:
+                        file.write(data)
+    return list(rows.values())
 
 
 @contextlib.contextmanager

@@ -3,11 +3,9 @@
 
 #include <map>
 #include <string>
-#include <tuple>
 
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>

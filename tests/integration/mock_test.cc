@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"

@@ -1,7 +1,6 @@
 // Jobs over records through a recipe, against jobs over the same samples in the
 // forms that need none: the same plan, the same batches.
 
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 // Several servers of one job: equal batches, refusals, restarts.
 
-#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,6 @@
 // Indexes, serves and packs real photographs and conversations, if the folder
 // with them is there.
 
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>

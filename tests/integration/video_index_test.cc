@@ -1,6 +1,5 @@
 // What an index of samples with videos depends on.
 
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "absl/time/clock.h"
 #include "tests/simulation/sim_sweep.h"
 
 int main(int argc, char** argv) {

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <map>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"

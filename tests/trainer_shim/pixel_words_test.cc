@@ -1,6 +1,5 @@
 #include "trainer_shim/pixel_words.h"
 
-#include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
-#include "client/loader_client.h"
 #include "client/connection_flags.h"
+#include "client/loader_client.h"
 #include "common/channel_security.h"
 #include "common/command_line.h"
 #include "common/log.h"

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -25,7 +24,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 

@@ -1,7 +1,6 @@
 #include "server/command/init/decide.h"
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>

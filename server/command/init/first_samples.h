@@ -1,11 +1,15 @@
 #ifndef BALLAST_SERVER_COMMAND_INIT_FIRST_SAMPLES_H_
 #define BALLAST_SERVER_COMMAND_INIT_FIRST_SAMPLES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "proto/config.pb.h"
 #include "server/command/init/data_tree.h"
 #include "server/command/init/seen.h"
+#include "server/corpus/record_parser.h"
 
 namespace ballast {
 
@@ -20,6 +24,14 @@ namespace ballast {
 void LookAtFirstSamples(const std::vector<std::string>& files,
                         const std::vector<std::string>& roots, DataTree* tree,
                         SeenFiles* seen);
+
+// Record `number` of a source's files, from 0, as a recipe is given it: without
+// an index, and whether the source has a recipe or not. Records that cannot be
+// read are reported to standard error if `reports`. Errors: NOT_FOUND; as
+// RawRecordParser::Scan and ListSourceFiles.
+absl::StatusOr<RawRecord> FindRecord(const v1::Source& source,
+                                     const std::string& directory,
+                                     uint64_t number, bool reports);
 
 }  // namespace ballast
 

@@ -27,7 +27,6 @@
 #include "proto/schedule/split.h"
 #include "server/command/init/data_tree.h"
 #include "server/command/init/decide.h"
-#include "server/command/init/find_record.h"
 #include "server/command/init/first_samples.h"
 #include "server/command/init/own_files.h"
 #include "server/config/path_pattern.h"

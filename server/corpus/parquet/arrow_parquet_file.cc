@@ -1,14 +1,23 @@
 // Parquet files through Arrow C++.
-#include <algorithm>
-#include <exception>
-#include <new>
-#include <optional>
-#include <utility>
-
 #include <arrow/api.h>
+#include <arrow/type.h>
+#include <arrow/type_fwd.h>
 #include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
+#include <parquet/schema.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
@@ -18,6 +27,7 @@
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_file.h"
+#include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/image_heads.h"
 #include "server/corpus/parquet/image_pages.h"
 #include "server/corpus/parquet/mapped_rows.h"
@@ -25,12 +35,125 @@
 #include "server/corpus/parquet/partial_bytes.h"
 #include "server/corpus/parquet/row_images.h"
 #include "server/corpus/parquet/row_mapping.h"
-#include "server/corpus/parquet/sample_leaves.h"
 #include "server/corpus/parquet/whole_rows.h"
 #include "server/storage/store_reader.h"
 
 namespace ballast {
 namespace {
+
+// The leaves of a file's schema that samples are read from: numbers of columns,
+// as Parquet counts them.
+struct SampleLeaves {
+  std::vector<int> all;
+  // Those that place a row group: indexes hold the first byte of them.
+  std::vector<int> placing;
+  // The bytes of images; -1: none.
+  int image = -1;
+  // Whether images may be read by pages, as their type goes.
+  bool may_page = false;
+};
+
+// Whether the field of a part that names its image: a text.
+bool NamesImage(const arrow::Field& field, const std::string& column,
+                const RowMapping& mapping) {
+  return column == mapping.turns && field.name() == "image";
+}
+
+// Whether all of a field of a turn is read.
+bool IsWhole(const std::string& name) {
+  return name != "reasoning_content" &&
+         std::find(std::begin(kTurnKeys), std::end(kTurnKeys), name) !=
+             std::end(kTurnKeys);
+}
+
+// Adds the leaves of `field`, part of column `column`, that samples need; all
+// of them with `whole`.
+void AddLeaves(const parquet::arrow::SchemaField& field,
+               const std::string& column, const RowMapping& mapping, bool whole,
+               SampleLeaves* leaves) {
+  if (field.is_leaf()) {
+    leaves->all.push_back(field.column_index);
+    // They were not read when the first indexes were made.
+    if (!whole && !NamesImage(*field.field, column, mapping)) {
+      leaves->placing.push_back(field.column_index);
+    }
+    return;
+  }
+  const bool is_struct = field.field->type()->id() == arrow::Type::STRUCT;
+  for (const parquet::arrow::SchemaField& child : field.children) {
+    const arrow::Field& inner = *child.field;
+    const bool in_whole = whole || (is_struct && IsWhole(inner.name()));
+    if (is_struct && !whole && !IsRead(mapping, column, inner.name())) continue;
+    if (is_struct && !in_whole && NamesImage(inner, column, mapping) &&
+        !IsTextType(*inner.type())) {
+      continue;
+    }
+    AddLeaves(child, column, mapping, in_whole, leaves);
+  }
+}
+
+int FindImage(const parquet::SchemaDescriptor& schema,
+              const RowMapping& mapping, const std::vector<int>& leaves) {
+  if (mapping.images.empty()) return -1;
+  for (const int leaf : leaves) {
+    const parquet::ColumnDescriptor& column = *schema.Column(leaf);
+    if (schema.GetColumnRoot(leaf)->name() == mapping.images &&
+        column.physical_type() == parquet::Type::BYTE_ARRAY &&
+        column.name() != "path") {
+      return leaf;
+    }
+  }
+  return -1;
+}
+
+// Lists of a fixed size are checked by the decoder; filters compare decoded
+// values.
+bool MayPage(const arrow::Schema& schema, const RowMapping& mapping) {
+  const auto images = schema.GetFieldByName(mapping.images);
+  return images != nullptr &&
+         images->type()->id() != arrow::Type::FIXED_SIZE_LIST &&
+         std::none_of(mapping.filters.begin(), mapping.filters.end(),
+                      [&](const RowFilter& filter) {
+                        return filter.column == mapping.images;
+                      });
+}
+
+SampleLeaves FindLeaves(const parquet::arrow::SchemaManifest& manifest,
+                        const arrow::Schema& schema,
+                        const RowMapping& mapping) {
+  SampleLeaves leaves;
+  if (!mapping.whole.empty()) {
+    for (const auto& field : manifest.schema_fields) {
+      AddLeaves(field, field.field->name(), mapping, /*whole=*/true, &leaves);
+    }
+    leaves.placing = leaves.all;
+    return leaves;
+  }
+  for (const std::string& name : ColumnsToRead(mapping)) {
+    const auto is_name = [&name](const auto& each) { return each == name; };
+    // A filter's column is as it was.
+    const bool whole =
+        std::any_of(mapping.beside.begin(), mapping.beside.end(), is_name) &&
+        std::none_of(
+            mapping.filters.begin(), mapping.filters.end(),
+            [&](const RowFilter& filter) { return filter.column == name; });
+    for (const auto& field : manifest.schema_fields) {
+      if (field.field->name() != name) continue;
+      AddLeaves(field, name, mapping, whole, &leaves);
+    }
+  }
+  if (mapping.is_pair) leaves.placing = leaves.all;  // all are whole
+  leaves.image = FindImage(*manifest.descr, mapping, leaves.all);
+  leaves.may_page = leaves.image >= 0 && MayPage(schema, mapping);
+  return leaves;
+}
+
+// The first byte of a column chunk.
+int64_t GetBegin(const parquet::ColumnChunkMetaData& chunk) {
+  return chunk.has_dictionary_page() ? std::min(chunk.dictionary_page_offset(),
+                                                chunk.data_page_offset())
+                                     : chunk.data_page_offset();
+}
 
 // Memory for decoding one row group, counted and bounded.
 struct GroupMemory {

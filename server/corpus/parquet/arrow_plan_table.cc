@@ -1,5 +1,4 @@
 // Plan files through Arrow C++.
-#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <limits>
@@ -14,7 +13,6 @@
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

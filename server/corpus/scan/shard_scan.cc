@@ -4,7 +4,6 @@
 #include <climits>
 #include <cstring>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>

@@ -1,7 +1,7 @@
 """Renders conversations with a chat template, as transformers does.
 
-The server starts it (template_renderer.cc). protocol.h says what its frames hold
-(common/python_helper.py). What it needs is imported before the box closes.
+The server starts it; template_renderer.cc says what its frames hold (common/python_helper.py).
+What it needs is imported before the box closes.
 """
 
 import codecs

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

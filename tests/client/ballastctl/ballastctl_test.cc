@@ -2,7 +2,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 

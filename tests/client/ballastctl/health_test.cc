@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <sstream>
-#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>

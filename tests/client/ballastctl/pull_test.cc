@@ -1,5 +1,4 @@
 // `pull` against a scripted server.
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -146,22 +146,10 @@ class InitTest(tools.ToolTest):
     def unpacked(self, name, images="media"):
         """A drawn dataset as JSON lines and a folder of images."""
         folder = self.draw(name, "--preset", "receipts")
-        os.mkdir(folder + "/" + images)
-        rows = {}
+        rows = tools.unpack(folder, folder + "/" + images)
         for path in glob.glob(folder + "/*.tar"):
-            with tarfile.open(path) as tar:
-                for member in tar:
-                    key, _, extension = member.name.partition(".")
-                    data = tar.extractfile(member).read()
-                    row = rows.setdefault(key, {"image": []})
-                    if extension == "json":
-                        row.update(json.loads(data))
-                    else:
-                        row["image"].append(member.name)
-                        with open("%s/%s/%s" % (folder, images, member.name), "wb") as file:
-                            file.write(data)
             os.remove(path)
-        return folder, list(rows.values())
+        return folder, rows
 
     def lines(self, path, rows):
         with open(path, "w", encoding="utf-8") as file:

@@ -7,9 +7,7 @@
 // IMAGE_BYTES long or as short as they can be. Pages have checksums: servers
 // read row groups as a whole.
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <iostream>
 #include <string>
 #include <vector>

@@ -12,7 +12,7 @@ namespace {
 constexpr int32_t kOne = 1 << kWeightBits;
 
 TEST(ResampleWeightsTest, AnUnchangedLengthTakesEachPixelItself) {
-  const ResampleWeights weights = BicubicWeights(9, 9);
+  const ResampleWeights weights = AllWeights(9, 9, {});
   ASSERT_EQ(weights.taps.size(), 9u);
   for (uint32_t i = 0; i < 9; ++i) {
     const ResampleTaps& taps = weights.taps[i];
@@ -26,7 +26,7 @@ TEST(ResampleWeightsTest, AnUnchangedLengthTakesEachPixelItself) {
 // Doubling evaluates the kernel at a quarter and three quarters of a pixel,
 // where the cubic has these values.
 TEST(ResampleWeightsTest, DoublingTakesTheCubicsValues) {
-  const ResampleWeights weights = BicubicWeights(10, 20);
+  const ResampleWeights weights = AllWeights(10, 20, {});
   const ResampleTaps& taps = weights.taps[10];  // its centre is at 5.25
   ASSERT_EQ(taps.first, 3u);
   ASSERT_EQ(taps.count, 4u);
@@ -41,7 +41,7 @@ TEST(ResampleWeightsTest, WeightsSumToOneAndStayInside) {
   for (const uint32_t source : {1u, 2u, 3u, 7u, 100u, 4001u}) {
     for (const uint32_t output : {1u, 2u, 5u, 99u, 100u, 101u, 1000u}) {
       SCOPED_TRACE(::testing::Message() << source << " to " << output);
-      const ResampleWeights weights = BicubicWeights(source, output);
+      const ResampleWeights weights = AllWeights(source, output, {});
       ASSERT_EQ(weights.taps.size(), output);
       for (const ResampleTaps& taps : weights.taps) {
         ASSERT_GE(taps.count, 1u);

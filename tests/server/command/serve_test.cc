@@ -20,7 +20,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"

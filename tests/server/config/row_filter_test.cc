@@ -1,7 +1,6 @@
 #include "server/config/row_filter.h"
 
 #include <limits>
-#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

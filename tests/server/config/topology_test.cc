@@ -1,6 +1,5 @@
 #include "server/config/topology.h"
 
-#include <algorithm>
 #include <fstream>
 #include <random>
 #include <string>

@@ -1,9 +1,6 @@
 #include "server/corpus/data_fault.h"
 
-#include <string>
-
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "common/status_macros.h"
 #include "gtest/gtest.h"
 

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

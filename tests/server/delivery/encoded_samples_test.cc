@@ -136,10 +136,11 @@ TEST_F(EncodedSamplesTest, TheBlockHoldsTheFilesBytes) {
   }
   const ImageRecord& png = view.images(sample)[1];
   EXPECT_EQ(png.encoded_bytes, 0u);
-  const RgbImage full = *DecodeRgb(file(1));
+  const RgbImage full = *ImageDecoder().Decode(file(1));
   std::vector<uint8_t> wanted(PixelBytes(png));
   ASSERT_TRUE(
-      ResizeBicubic(full, png.width, png.height, absl::MakeSpan(wanted)).ok());
+      Resize(full, Resampling(), png.width, png.height, absl::MakeSpan(wanted))
+          .ok());
   EXPECT_EQ(GetData(view, sample, 1), absl::MakeConstSpan(wanted));
   uint64_t end = 0;
   for (const ImageRecord& image : view.images(sample)) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -13,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
@@ -151,11 +149,11 @@ TEST_F(FileSampleBuilderTest, VisionPixelsEqualTheImageLibrarys) {
     const RawSample raw = **source_.Read(ordinal, {});
     for (size_t i = 0; i < request_.images.size(); ++i) {
       const ImageRecord& image = request_.images[i];
-      const RgbImage full = *DecodeRgb(raw.images[i]);
+      const RgbImage full = *ImageDecoder().Decode(raw.images[i]);
       std::vector<uint8_t> wanted(3 * image.width * image.height);
-      ASSERT_TRUE(
-          ResizeBicubic(full, image.width, image.height, absl::MakeSpan(wanted))
-              .ok());
+      ASSERT_TRUE(Resize(full, Resampling(), image.width, image.height,
+                         absl::MakeSpan(wanted))
+                      .ok());
       EXPECT_EQ(pixels(image), absl::MakeConstSpan(wanted));
     }
     EXPECT_THAT(Padding(), Each(0));

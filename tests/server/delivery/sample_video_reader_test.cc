@@ -18,7 +18,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/file.h"
 #include "server/corpus/raw_video.h"

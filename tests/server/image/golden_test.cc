@@ -1,7 +1,6 @@
 // Compares photographs of the shared corpus with Pillow's pixels.
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +27,7 @@ TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
     SCOPED_TRACE(name);
     const std::string bytes =
         ReadFileOrFail(*shared + "/corpus/images/" + name);
-    const absl::StatusOr<RgbImage> image = DecodeRgb(bytes);
+    const absl::StatusOr<RgbImage> image = ImageDecoder().Decode(bytes);
     ASSERT_TRUE(image.ok()) << image.status();
     EXPECT_EQ(image->width, expected["width"]);
     EXPECT_EQ(image->height, expected["height"]);
@@ -40,7 +39,7 @@ TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
       const uint32_t height = resized["resized_h"];
       std::vector<uint8_t> pixels(size_t{width} * height * 3);
       const absl::Status status =
-          ResizeBicubic(*image, width, height, absl::MakeSpan(pixels));
+          Resize(*image, Resampling(), width, height, absl::MakeSpan(pixels));
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(Sha256Hex(pixels), resized["resized_sha256"]);
 

@@ -24,7 +24,7 @@ void ExpectErrorOrImage(const std::vector<char>& bytes) {
   if (header.ok() && uint64_t{header->width} * header->height > kManyPixels) {
     return;
   }
-  const absl::StatusOr<RgbImage> image = DecodeRgb(view);
+  const absl::StatusOr<RgbImage> image = ImageDecoder().Decode(view);
   if (!image.ok()) {
     EXPECT_EQ(image.status().code(), absl::StatusCode::kInvalidArgument)
         << image.status();
@@ -95,7 +95,7 @@ TEST(HostileJpegTest, RefusesTooManyScans) {
   ASSERT_NE(end, std::string::npos);
   std::string scans = file.substr(0, end);
   for (int i = 0; i < 200; ++i) scans += file.substr(scan, end - scan);
-  EXPECT_EQ(DecodeRgb(scans + file.substr(end)).status().message(),
+  EXPECT_EQ(ImageDecoder().Decode(scans + file.substr(end)).status().message(),
             "JPEG is damaged: more than 100 scans");
 }
 
@@ -104,7 +104,7 @@ TEST(HostilePngTest, RefusesALargeClaimWithoutData) {
   const std::string small = ReadFileOrFail(TestDataPath("one_pixel.png"));
   std::string large = small;
   large.replace(16, 8, std::string("\0\0\x40\0\0\0\x40\0", 8));
-  EXPECT_EQ(DecodeRgb(large).status().code(),
+  EXPECT_EQ(ImageDecoder().Decode(large).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

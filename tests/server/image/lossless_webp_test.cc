@@ -12,7 +12,7 @@
 
 #include "server/corpus/data_fault.h"
 #include "server/image/image.h"
-#include "server/image/lossless_webp.h"
+#include "server/image/webp.h"
 #include "tests/fakes/malloc_counter.h"
 #include "tests/server/image/test_images.h"
 
@@ -205,7 +205,7 @@ TEST(LosslessWebpTest, TakesWhatIsReckoned) {
 TEST(LosslessWebpTest, TooManyTablesAreADataFault) {
   const std::string file = File(Stream({1024, 1024, 11, 65536}));
   EXPECT_LT(file.size(), 310'000u);
-  const absl::Status status = DecodeRgb(file).status();
+  const absl::Status status = ImageDecoder().Decode(file).status();
   EXPECT_TRUE(IsDataFault(status)) << status;
   EXPECT_NE(status.message().find("needs 13"), std::string::npos) << status;
   EXPECT_EQ(ImageDecoder().Needs(file).status(), status);

@@ -1,9 +1,7 @@
 // A second opinion beside Pillow's vectors: OpenCV's resize, colour conversion
 // and turns, which share no code with ours.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <opencv2/imgproc.hpp>

@@ -158,7 +158,7 @@ TEST(QuadTableTest, PlacesEveryWeight) {
   for (const auto& [source, output] :
        {std::pair(100u, 97u), std::pair(97u, 100u), std::pair(400u, 28u),
         std::pair(1u, 50u), std::pair(33u, 11u), std::pair(2001u, 2000u)}) {
-    const ResampleWeights weights = BicubicWeights(source, output);
+    const ResampleWeights weights = AllWeights(source, output, {});
     QuadTable table;
     table.Build(QuadFormat::kDigits, Resampling(), source, output);
     ASSERT_EQ(table.taps().size(), output);

@@ -29,7 +29,8 @@ TEST(ResizeTest, AFlatImageStaysFlat) {
        {std::pair(1u, 1u), std::pair(40u, 3u), std::pair(7u, 90u)}) {
     std::vector<uint8_t> out(width * height * 3);
     ASSERT_TRUE(
-        ResizeBicubic(Flat(13, 11), width, height, absl::MakeSpan(out)).ok());
+        Resize(Flat(13, 11), Resampling(), width, height, absl::MakeSpan(out))
+            .ok());
     EXPECT_EQ(out, Flat(width, height).pixels);
   }
 }
@@ -38,7 +39,7 @@ TEST(ResizeTest, AnUnchangedSizeIsACopy) {
   RgbImage image = Flat(5, 4);
   for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = i * 37;
   std::vector<uint8_t> out(image.pixels.size());
-  ASSERT_TRUE(ResizeBicubic(image, 5, 4, absl::MakeSpan(out)).ok());
+  ASSERT_TRUE(Resize(image, Resampling(), 5, 4, absl::MakeSpan(out)).ok());
   EXPECT_EQ(out, image.pixels);
 }
 
@@ -47,7 +48,7 @@ TEST(ResizeTest, RefusesSizesThatDoNotFit) {
   const absl::Span<uint8_t> span = absl::MakeSpan(out);
   const auto code = [&](const RgbImage& source, uint32_t width, uint32_t height,
                         absl::Span<uint8_t> to) {
-    return ResizeBicubic(source, width, height, to).code();
+    return Resize(source, Resampling(), width, height, to).code();
   };
   EXPECT_EQ(code(Flat(3, 3), 2, 2, span), absl::StatusCode::kOk);
   EXPECT_EQ(code(Flat(3, 3), 2, 2, span.first(11)),

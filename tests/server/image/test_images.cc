@@ -1,6 +1,5 @@
 #include "tests/server/image/test_images.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 

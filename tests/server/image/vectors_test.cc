@@ -46,7 +46,7 @@ TEST_F(ImageVectorsTest, HeaderAndPixelsMatchPillow) {
     ASSERT_TRUE(header.ok()) << header.status();
     EXPECT_EQ(header->width, expected["width"]);
     EXPECT_EQ(header->height, expected["height"]);
-    const absl::StatusOr<RgbImage> image = DecodeRgb(bytes);
+    const absl::StatusOr<RgbImage> image = ImageDecoder().Decode(bytes);
     ASSERT_TRUE(image.ok()) << image.status();
     EXPECT_EQ(image->width, expected["width"]);
     EXPECT_EQ(image->height, expected["height"]);
@@ -111,7 +111,10 @@ TEST_F(ImageVectorsTest, JudgesDamagedFilesLikePillow) {
 TEST_F(ImageVectorsTest, RefusesWhatPillowRefuses) {
   ASSERT_FALSE(vectors_["refused"].empty());
   for (const std::string file : vectors_["refused"]) {
-    EXPECT_EQ(DecodeRgb(ReadFileOrFail(TestDataPath(file))).status().code(),
+    EXPECT_EQ(ImageDecoder()
+                  .Decode(ReadFileOrFail(TestDataPath(file)))
+                  .status()
+                  .code(),
               absl::StatusCode::kInvalidArgument)
         << file;
   }
@@ -134,7 +137,7 @@ TEST_F(ImageVectorsTest, AcceptsThePrefixesThatPillowAccepts) {
       // A separate copy, so that reading past its end is detected.
       const std::vector<char> prefix(bytes.begin(), bytes.begin() + size);
       const absl::StatusOr<RgbImage> image =
-          DecodeRgb(absl::string_view(prefix.data(), size));
+          ImageDecoder().Decode(absl::string_view(prefix.data(), size));
       if (size < shortest) {
         EXPECT_EQ(image.status().code(), absl::StatusCode::kInvalidArgument);
       } else {

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/sha256.h"
 #include "server/command/commands.h"
 #include "server/config/profiles.h"
@@ -21,6 +23,28 @@
 
 namespace ballast {
 namespace {
+
+// The tokens of an image's text.
+struct ImageTextCounts {
+  uint64_t placeholders = 0;
+  uint64_t special_tokens = 0;
+  // Bytes of all other text. The number of their tokens depends on the
+  // tokenizer and, at both ends of the image, on the adjacent text.
+  uint64_t text_bytes = 0;
+};
+
+ImageTextCounts CountImageText(absl::Span<const ImageTextPiece> pieces) {
+  ImageTextCounts counts;
+  for (const ImageTextPiece& piece : pieces) {
+    counts.placeholders += piece.placeholders;
+    counts.text_bytes += piece.text.size();
+    for (const absl::string_view special : SpecialTokensIn(piece.text)) {
+      ++counts.special_tokens;
+      counts.text_bytes -= special.size();
+    }
+  }
+  return counts;
+}
 
 // As in make_plan_vectors.py.
 RgbImage Picture(uint32_t width, uint32_t height) {

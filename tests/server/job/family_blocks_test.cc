@@ -111,7 +111,7 @@ TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
       std::vector<RgbImage> wanted;
       std::vector<uint32_t> numbers;
       for (size_t k = 0; k < sizes.size(); ++k) {
-        const auto image = DecodeRgb(GetFile(
+        const auto image = ImageDecoder().Decode(GetFile(
             absl::StrCat(directory, "/", vision->view().samples()[i].ordinal,
                          "_", k, ".png")));
         ASSERT_TRUE(image.ok()) << image.status();

@@ -2,7 +2,6 @@
 // photographs, the crops that the family's processor makes.
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -11,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/types/span.h"
 #include "common/sha256.h"
 #include "server/command/commands.h"
 #include "server/config/image_family_config.h"

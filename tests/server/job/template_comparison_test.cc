@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/template/template_renderer.h"

@@ -5,8 +5,6 @@
 #include <memory>
 #include <random>
 #include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

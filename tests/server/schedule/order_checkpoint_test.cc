@@ -1,7 +1,6 @@
 // Which checkpoints go on when order and batch change by step.
 
 #include <cstdint>
-#include <memory>
 #include <random>
 #include <set>
 #include <string>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/schedule/plan_rows.h"
 #include "server/schedule/scheduler.h"

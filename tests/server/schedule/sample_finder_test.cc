@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <tuple>
@@ -101,9 +100,7 @@ struct Ranks {
   std::vector<uint32_t> owners;
   std::vector<int64_t> loads;
 
-  bool HasRoom(uint32_t rank) const {
-    return kLimit - loads[rank] >= kMinRoom;
-  }
+  bool HasRoom(uint32_t rank) const { return kLimit - loads[rank] >= kMinRoom; }
   // Whether a rank with room may take `give` for the sample.
   bool MayTake(uint32_t sample, int64_t give, int64_t least) const {
     const uint32_t rank = owners[sample];

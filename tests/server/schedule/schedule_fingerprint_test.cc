@@ -6,7 +6,6 @@
 #include <fstream>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <random>
 #include <set>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>

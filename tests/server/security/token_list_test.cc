@@ -1,4 +1,4 @@
-#include "server/security/token_list.h"
+#include "server/security/server_security.h"
 
 #include <string>
 

@@ -1,7 +1,6 @@
 #include "server/storage/local_copy.h"
 
 #include <fstream>
-#include <memory>
 #include <string>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 // Compares conversations with images with the ids of the model families'
 // processors, as written by check_family_chats.py.
 #include <cstdint>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>

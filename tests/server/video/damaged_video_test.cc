@@ -15,7 +15,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/video_reader.h"

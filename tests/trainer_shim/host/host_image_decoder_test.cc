@@ -134,7 +134,7 @@ TEST(HostImageDecoderTest, OtherFiltersHaveTheServersPixels) {
         SCOPED_TRACE(GetName(made));
         const std::string bytes = MakeJpeg(made);
         const PlaneForm form = {made.width, made.height, made.sampling};
-        const auto picture = DecodeRgb(bytes);
+        const auto picture = ImageDecoder().Decode(bytes);
         ASSERT_TRUE(picture.ok()) << picture.status();
         for (const auto& [width, height] :
              {std::pair{made.width / 2 + 1, made.height / 3 + 1},

@@ -53,7 +53,8 @@ class PatchifyGoldenTest : public ::testing::Test {
 
   RgbImage Decode(const nlohmann::json& image) const {
     const std::string file = image["file"];
-    auto rgb = DecodeRgb(ReadFile(shared_ + "/corpus/images/" + file));
+    auto rgb =
+        ImageDecoder().Decode(ReadFile(shared_ + "/corpus/images/" + file));
     EXPECT_TRUE(rgb.ok()) << file << ": " << rgb.status();
     return rgb.ok() ? *std::move(rgb) : RgbImage();
   }
@@ -75,7 +76,7 @@ TEST_F(PatchifyGoldenTest, ValuesEqualHuggingFaces) {
       const auto& want = image["profiles"][profile.name];
       const uint32_t w = want["resized_w"], h = want["resized_h"];
       std::vector<uint8_t> pixels(uint64_t{3} * w * h);
-      ASSERT_TRUE(ResizeBicubic(rgb, w, h, absl::MakeSpan(pixels)).ok());
+      ASSERT_TRUE(Resize(rgb, Resampling(), w, h, absl::MakeSpan(pixels)).ok());
       const uint32_t grid_h = want["grid_thw"][1], grid_w = want["grid_thw"][2];
       const PatchShape shape = {profile.patch, 2, 2};
       const NormaliseTable pil(profile.mean, profile.std, Normalisation::kPil);

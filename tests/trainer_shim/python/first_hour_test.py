@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import unittest
@@ -46,22 +45,9 @@ class FirstHourTest(unittest.TestCase):
             "--preset", "receipts",
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr.decode())
-        os.makedirs(self.folder + "/receipts/photos")
-        rows = {}
-        for path in glob.glob(drawn + "/*.tar"):
-            with tarfile.open(path) as tar:
-                for member in tar:
-                    key, _, extension = member.name.partition(".")
-                    data = tar.extractfile(member).read()
-                    row = rows.setdefault(key, {"image": []})
-                    if extension == "json":
-                        row.update(json.loads(data))
-                    else:
-                        row["image"].append(member.name)
-                        with open(self.folder + "/receipts/photos/" + member.name, "wb") as file:
-                            file.write(data)
+        rows = tools.unpack(drawn, self.folder + "/receipts/photos")
         with open(self.folder + "/receipts/questions.jsonl", "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows.values())
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def run_timed(self, *command):
         begin = time.monotonic()

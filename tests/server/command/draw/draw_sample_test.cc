@@ -94,7 +94,7 @@ TEST(DrawSampleTest, MixedHasEveryFormatAndTheyDecode) {
     ASSERT_TRUE(sample.ok()) << sample.status();
     for (const DrawnImage& image : sample->images) {
       if (!decoded.insert(image.format).second) continue;
-      const auto rgb = DecodeRgb(image.bytes);
+      const auto rgb = ImageDecoder().Decode(image.bytes);
       ASSERT_TRUE(rgb.ok()) << rgb.status();
       EXPECT_EQ(static_cast<int>(rgb->height), image.height);
     }

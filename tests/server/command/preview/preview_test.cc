@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -2,9 +2,7 @@
 // energon_prepare_test holds them against Energon's own.
 
 #include <filesystem>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

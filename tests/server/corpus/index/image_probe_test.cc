@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "server/image/image_header.h"

@@ -1,9 +1,7 @@
 #include <atomic>
 #include <filesystem>
 #include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/index/digest.h"

@@ -149,7 +149,7 @@ TEST(MockSourceTest, SamplesMatchTheIndex) {
     counts.insert(indexed.images.size());
     ASSERT_EQ(raw->images.size(), indexed.images.size());
     for (size_t k = 0; k < raw->images.size(); ++k) {
-      const auto image = DecodeRgb(raw->images[k]);
+      const auto image = ImageDecoder().Decode(raw->images[k]);
       ASSERT_TRUE(image.ok()) << image.status();
       EXPECT_EQ(image->width, indexed.images[k].width);
       EXPECT_EQ(image->height, indexed.images[k].height);

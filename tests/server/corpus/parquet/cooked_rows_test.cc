@@ -1,8 +1,6 @@
 // Rows that a recipe cooks, against the same rows read without one.
 #include <map>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,5 @@
 // Compares the shared tokenizer's ids with Hugging Face's.
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>

@@ -15,7 +15,6 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "server/corpus/data_fault.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
