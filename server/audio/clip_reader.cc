@@ -27,41 +27,14 @@ struct ClipReader::Worker {
   std::optional<LogMel> features;
 };
 
-class ClipReader::Lease {
- public:
-  explicit Lease(ClipReader* reader) : reader_(reader) {
-    MutexLock lock(&reader_->mutex_);
-    while (reader_->idle_.empty()) reader_->returned_.Wait(&reader_->mutex_);
-    worker_ = std::move(reader_->idle_.back());
-    reader_->idle_.pop_back();
-  }
-  ~Lease() {
-    MutexLock lock(&reader_->mutex_);
-    reader_->idle_.push_back(std::move(worker_));
-    reader_->returned_.NotifyOne();
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-
-  Worker* operator->() const { return worker_.get(); }
-
- private:
-  ClipReader* const reader_;
-  std::unique_ptr<Worker> worker_;
-};
-
 ClipReader::ClipReader(int processes, const v1::AudioFamily* family,
                        const AudioReader::Options& options)
-    : family_(family) {
-  for (int i = 0; i < std::max(1, processes); ++i) {
-    idle_.push_back(std::make_unique<Worker>(options));
-  }
-}
+    : family_(family), workers_(processes, options) {}
 
 ClipReader::~ClipReader() = default;
 
 absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file) {
-  const Lease worker(this);
+  const Workers::Loan worker(&workers_);
   const auto facts =
       worker->reader.ReadFacts({file.fd->get(), file.offset, file.size});
   BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
@@ -71,7 +44,7 @@ absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file) {
 
 absl::StatusOr<std::vector<float>> ClipReader::ReadSamples(
     const RawVideo& file, const IndexedVideo& clip, const ClipPlan& plan) {
-  return Lease(this)->ReadSamples(file, clip, plan);
+  return Workers::Loan(&workers_)->ReadSamples(file, clip, plan);
 }
 
 absl::Status ClipReader::ReadFeatures(const RawVideo& file,
@@ -81,7 +54,7 @@ absl::Status ClipReader::ReadFeatures(const RawVideo& file,
   if (family_ == nullptr) {
     return absl::InternalError("audio, and the model takes none");
   }
-  const Lease worker(this);
+  const Workers::Loan worker(&workers_);
   if (!worker->features.has_value()) {
     BALLAST_ASSIGN_OR_RETURN(worker->features, LogMel::Create(*family_));
   }

@@ -4,11 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/mutex.h"
+#include "common/loan_pool.h"
 #include "proto/audio_family.pb.h"
 #include "server/audio/audio_reader.h"
 #include "server/audio/indexed_clip.h"
@@ -44,12 +43,10 @@ class ClipReader {
 
  private:
   struct Worker;
-  class Lease;
+  using Workers = LoanPool<Worker>;
 
   const v1::AudioFamily* const family_;
-  Mutex mutex_;
-  CondVar returned_;
-  std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);
+  Workers workers_;
 };
 
 // Memory that making features takes, in its process and here: an estimate.

@@ -12,6 +12,15 @@
 #include "server/storage/storage.h"
 
 namespace ballast {
+namespace {
+
+// Bytes of a medium that its hash covers.
+uint64_t HeadOf(uint64_t size) {
+  return std::min<uint64_t>(size, ImagesHash::kHeadBytes);
+}
+
+}  // namespace
+
 absl::Status MediaReader::ReadImage(
     uint64_t size, absl::FunctionRef<absl::Status(char* to)> read) {
   char* const place =
@@ -21,7 +30,7 @@ absl::Status MediaReader::ReadImage(
   std::string bytes(place == nullptr ? size : 0, '\0');
   char* const to = place == nullptr ? bytes.data() : place;
   BALLAST_RETURN_IF_ERROR(read(to));
-  hash_.Add(size, {to, std::min<uint64_t>(size, ImagesHash::kHeadBytes)});
+  hash_.Add(size, {to, HeadOf(size)});
   if (place != nullptr) {
     sample_->placed.resize(sample_->images.size());
     sample_->placed.push_back({place, size});
@@ -34,6 +43,13 @@ absl::Status MediaReader::ReadRange(const FileView& file, ByteRange range) {
   // The end of the file is looked at before memory is taken.
   if (range.offset > file.size() || range.size > file.size() - range.offset) {
     return file.ReadAt(range.offset, range.size).status();
+  }
+  if (!parts_.whole_images) {
+    BALLAST_ASSIGN_OR_RETURN(const std::string head,
+                             file.ReadAt(range.offset, HeadOf(range.size)));
+    hash_.Add(range.size, head);
+    sample_->images.emplace_back();
+    return absl::OkStatus();
   }
   return ReadImage(range.size, [&](char* to) {
     return file.ReadAt(range.offset, range.size, to);
@@ -81,7 +97,8 @@ absl::Status MediaReader::AddImage(const Medium& image) {
                            Open(std::get<MediumPath>(image.place)));
   FileView view(&file, parts_.from, owner_);
   BALLAST_RETURN_IF_ERROR(Take(view));
-  BALLAST_RETURN_IF_ERROR(view.Load({{0, view.size()}}));
+  BALLAST_RETURN_IF_ERROR(view.Load(
+      {{0, parts_.whole_images ? view.size() : HeadOf(view.size())}}));
   BALLAST_RETURN_IF_ERROR(ReadRange(view, {0, view.size()}));
   return view.CheckUnchanged();
 }
@@ -119,10 +136,8 @@ absl::Status MediaReader::OpenVideoIn(FileView file, ByteRange range,
   }
   BALLAST_ASSIGN_OR_RETURN(RawVideo video,
                            OpenVideo(file, range.offset, range.size));
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::string head,
-      file.ReadAt(range.offset,
-                  std::min<uint64_t>(range.size, ImagesHash::kHeadBytes)));
+  BALLAST_ASSIGN_OR_RETURN(const std::string head,
+                           file.ReadAt(range.offset, HeadOf(range.size)));
   hash_.Add(range.size, head);
   to->push_back(std::move(video));
   return absl::OkStatus();

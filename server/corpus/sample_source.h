@@ -79,7 +79,10 @@ struct SampleLocation {
 // The parts of a sample to read, and from where.
 struct ReadParts {
   bool text = true;
-  bool images = true;
+  bool images = true;  // and videos, and clips of audio
+  // False: of images in files only the head, which shows that they are the
+  // indexed ones; these are then empty.
+  bool whole_images = true;
   ReadFrom from = ReadFrom::kDisk;
   // Files for which it has a place are read straight there; what it has there
   // after a failure is undefined. Used only while the call lasts. Null: all

@@ -301,9 +301,11 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
     SampleWork* work) const {
   work->active->Stage("reading audio");
   const SampleSource& from = source(request.record.source);
+  // Its images are read by the builder that makes pixels of them.
   BALLAST_ASSIGN_OR_RETURN(
       const FaultOr<RawSample> raw,
-      from.Read(request.record.ordinal, {.text = false, .images = true}));
+      from.Read(request.record.ordinal,
+                {.text = false, .images = true, .whole_images = false}));
   if (!raw.ok()) return raw.fault();
   work->name = raw->name;
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,

@@ -50,47 +50,11 @@ absl::Status CheckDecodedPixels(uint64_t packets, const VideoFacts& facts) {
       kMaxDecodedPixels, " pixels are decoded for a video"));
 }
 
-class VideoReader::Lease {
- public:
-  explicit Lease(VideoReader* reader) : reader_(reader) {
-    MutexLock lock(&reader_->mutex_);
-    while (reader_->idle_.empty()) reader_->returned_.Wait(&reader_->mutex_);
-    worker_ = std::move(reader_->idle_.back());
-    reader_->idle_.pop_back();
-    starts_ = worker_->process.starts();
-  }
-  ~Lease() {
-    MutexLock lock(&reader_->mutex_);
-    reader_->starts_ += worker_->process.starts() - starts_;
-    reader_->idle_.push_back(std::move(worker_));
-    reader_->returned_.NotifyOne();
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-
-  Worker* operator->() const { return worker_.get(); }
-  Worker* get() const { return worker_.get(); }
-
- private:
-  VideoReader* const reader_;
-  std::unique_ptr<Worker> worker_;
-  uint64_t starts_ = 0;
-};
-
-VideoReader::VideoReader(int processes,
-                         const DecoderProcess::Options& options) {
-  for (int i = 0; i < std::max(1, processes); ++i) {
-    idle_.push_back(std::make_unique<Worker>(options));
-  }
-}
-
-uint64_t VideoReader::starts() const {
-  MutexLock lock(&mutex_);
-  return starts_;
-}
+VideoReader::VideoReader(int processes, const DecoderProcess::Options& options)
+    : workers_(processes, options) {}
 
 absl::StatusOr<VideoFacts> VideoReader::ReadFacts(const VideoBytes& video) {
-  const Lease worker(this);
+  const Workers::Loan worker(&workers_);
   return worker->process.ReadFacts(video);
 }
 
@@ -114,7 +78,7 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
                                      const VideoFacts& facts,
                                      absl::Span<const uint32_t> wanted,
                                      const FrameForm& form, Place out) {
-  const Lease worker(this);
+  const Workers::Loan worker(&workers_);
   return Decode(worker.get(), video, facts, wanted, form, out,
                 /*is_listed=*/false);
 }
@@ -122,7 +86,7 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
 absl::Status VideoReader::ReadChecked(const VideoBytes& video, Check check,
                                       absl::Span<const uint32_t> wanted,
                                       const FrameForm& form, Place place) {
-  const Lease worker(this);
+  const Workers::Loan worker(&workers_);
   BALLAST_ASSIGN_OR_RETURN(const VideoFacts facts,
                            worker->process.ReadFacts(video));
   BALLAST_RETURN_IF_ERROR(check(facts));

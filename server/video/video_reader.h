@@ -6,13 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/mutex.h"
+#include "common/loan_pool.h"
 #include "proto/image/resample_weights.h"
 #include "server/image/crop_maker.h"
 #include "server/image/image.h"
@@ -77,9 +76,6 @@ class VideoReader {
                            absl::Span<const uint32_t> wanted,
                            const FrameForm& form, Place place);
 
-  // Processes started so far: more than `processes` if some ended on a file.
-  uint64_t starts() const;
-
  private:
   // A process, and what the thread that uses it needs.
   struct Worker {
@@ -88,8 +84,7 @@ class VideoReader {
     DecoderProcess process;
     FrameResizer resizer;
   };
-  // A worker of this thread's own until it goes out of scope.
-  class Lease;
+  using Workers = LoanPool<Worker>;
 
   // ReadFrames by `worker`; `is_listed` as in DecoderProcess::Decode.
   static absl::Status Decode(Worker* worker, const VideoBytes& video,
@@ -97,10 +92,7 @@ class VideoReader {
                              absl::Span<const uint32_t> wanted,
                              const FrameForm& form, Place out, bool is_listed);
 
-  mutable Mutex mutex_;
-  CondVar returned_;
-  std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);
-  uint64_t starts_ ABSL_GUARDED_BY(mutex_) = 0;
+  Workers workers_;
 };
 
 // Decodes a picture of a list that stands for a video, which must have `width`

@@ -395,6 +395,7 @@ absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
   }
   ReadParts parts;
   parts.text = false;
+  parts.whole_images = false;
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> read,
                            source.Read(place.ordinal(), parts));
   if (!read.ok()) return absl::DataLossError(read.fault().reason());

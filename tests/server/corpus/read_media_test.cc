@@ -9,6 +9,7 @@
 #include "server/corpus/open_source.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
+#include "tests/server/corpus/fake_videos.h"
 
 namespace ballast {
 namespace {
@@ -99,6 +100,50 @@ TEST(ReadMediaTest, FilesGoToTheirPlaces) {
                        {.text = false, .images = true, .places = &places})
                 .status()
                 .code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// Who makes features of a sample's clips reads of its images what shows that
+// they are the indexed ones.
+TEST(ReadMediaTest, ClipsAreReadWithoutTheirImages) {
+  const std::string folder = TestFolder();
+  const std::string image = FakeImage(1, 2, 9000);
+  const std::string clip = FakeVideo(5);
+  WriteFile(folder + "/docs-0.tar", TarEntry("a.txt", "x") +
+                                        TarEntry("a.jpg", image) +
+                                        TarEntry("a.wav", clip) + TarEnd());
+  WriteFile(folder + "/m/a.jpg", image);
+  WriteFile(folder + "/m/a.wav", clip);
+  WriteFile(folder + "/chat.jsonl",
+            R"({"image": "m/a.jpg", "audio": "m/a.wav"})");
+  const v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+  for (const v1::Source& format :
+       {MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar"), lines}) {
+    SCOPED_TRACE(format.format());
+    const auto report = BuildIndex(format, folder, FakeVideoOptions());
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->clips, 1u);
+    const auto opened = OpenSource(format, folder, FakeKey());
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    ReadParts parts;
+    EXPECT_EQ(ReadSample(**opened, 0, parts)->images[0], image);
+    parts.whole_images = false;
+    const auto sample = ReadSample(**opened, 0, parts);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    ASSERT_EQ(sample->images.size(), 1u);
+    EXPECT_EQ(sample->images[0], "");
+    EXPECT_EQ(GetBytes(sample->clips[0]), clip);
+  }
+  const auto time = std::filesystem::last_write_time(folder + "/m/a.jpg");
+  std::string other = image;
+  other[0] ^= 1;
+  WriteFile(folder + "/m/a.jpg", other);
+  std::filesystem::last_write_time(folder + "/m/a.jpg", time);
+  const auto opened = OpenSource(lines, folder, FakeKey());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  ReadParts parts;
+  parts.whole_images = false;
+  EXPECT_EQ(ReadSample(**opened, 0, parts).status().code(),
             absl::StatusCode::kDataLoss);
 }
 

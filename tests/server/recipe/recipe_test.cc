@@ -298,6 +298,12 @@ TEST_F(RecipeTest, AnExceptionHasTheUsersFileAndLine) {
       Refusal(absl::StrCat(
           kIfSound, "    return recipe.Sample(text='x', images=[b'jpg'])\n")),
       HasSubstr("wanted what record.media(name) gives, or a path"));
+  // Samples of recipes have images and videos; audio would have been left out
+  // without a word.
+  EXPECT_THAT(
+      Refusal(absl::StrCat(
+          kIfSound, "    return recipe.Sample(text='x', audios=['a.wav'])\n")),
+      HasSubstr("'audios' of a Sample would not be read; wanted images=[...]"));
   EXPECT_THAT(Refusal(absl::StrCat(kIfSound, "    return recipe.Sample()\n")),
               HasSubstr("a Sample of 0 of messages, conversation and text"));
   EXPECT_THAT(

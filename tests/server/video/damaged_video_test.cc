@@ -64,7 +64,8 @@ absl::Status ReadSome(VideoReader* reader, const OpenVideo& video) {
 
 TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
   const std::vector<std::string> paths = MakeVideosToDamage();
-  VideoReader reader(1);
+  HelperCounters counters;
+  VideoReader reader(1, {.counters = &counters});
   std::mt19937_64 random(23);
   std::map<std::string, int> reasons;
   int sound = 0;
@@ -88,7 +89,7 @@ TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
   for (const auto& [reason, count] : reasons) {
     std::cout << count << " x " << reason << "\n";
   }
-  std::cout << sound << " without an effect, " << reader.starts()
+  std::cout << sound << " without an effect, " << counters.starts.value()
             << " processes\n";
   EXPECT_LT(sound, 400);
   EXPECT_GT(reasons.size(), 3u);
@@ -100,12 +101,12 @@ TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
 TEST_F(DamagedVideoTest, ThingsThatAreNoVideosAreRefused) {
   VideoReader reader(1);
   const std::vector<std::pair<std::string, std::string>> files = {
-      {"", "not a video"},
-      {"no video at all", "not a video"},
+      {"", "no video that can be read"},
+      {"no video at all", "no video that can be read"},
       // A playlist names other files, which are never opened.
       {"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nfile:///etc/passwd\n",
-       "not a video"},
-      {"ffconcat version 1.0\nfile /etc/passwd\n", "not a video"},
+       "no video that can be read"},
+      {"ffconcat version 1.0\nfile /etc/passwd\n", "no video that can be read"},
   };
   for (const auto& [bytes, reason] : files) {
     const std::string path = VideoPath("strange");

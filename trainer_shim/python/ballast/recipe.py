@@ -237,6 +237,12 @@ class Sample:
         ]
         if len(given) != 1:
             raise TypeError(f"a Sample of {len(given)} of messages, conversation and text; wanted one of them")
+        for name in ("image", "video", "audio", "audios"):
+            if name in beside:
+                raise TypeError(
+                    f"{name!r} of a Sample would not be read; wanted images=[...] or videos=[...]: "
+                    "recipes give no audio"
+                )
         if text is not None and not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}; wanted a str")
         self.key, self.turns = given[0]

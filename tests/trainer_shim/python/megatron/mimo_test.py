@@ -6,6 +6,8 @@ import unittest
 from unittest import mock
 
 import torch
+from megatron.core.models.mimo.submodules.audio import AudioModalitySubmodules
+from megatron.core.transformer.spec_utils import ModuleSpec
 
 import model as models
 import single
@@ -16,6 +18,7 @@ from ballast.errors import FailedPrecondition, InvalidArgument
 from tests.trainer_shim.python import adapters_megatron_test as consumers
 
 IDS = {"image": 256, "video": 257, "vision_start": 258, "vision_end": 259}
+AUDIO = 260
 VALUES = 3 * 2 * 14 * 14
 GRIDS = [(1, 4, 4), (1, 2, 6)]  # 4 and 3 tokens
 
@@ -40,6 +43,50 @@ def batch(grids, dummy=None):
     given["pixel_values"] = torch.randn(patches, VALUES, generator=generator)
     given["image_grid_thw"] = torch.tensor(every, dtype=torch.int64).reshape(-1, 3)
     given.dummy_image = dummy is not None
+    return given
+
+
+class Ears(torch.nn.Module):
+    """A row of each pair of frames that count."""
+
+    def __init__(self):
+        super().__init__()
+        self.out = torch.nn.Linear(4, 64)
+        with torch.no_grad():
+            self.out.weight.copy_(torch.linspace(-1, 1, 256).reshape(64, 4))
+            self.out.bias.fill_(0.1)
+
+    def forward(self, input_features, seq_lengths):
+        clips = zip(input_features, seq_lengths.tolist())
+        return self.out(torch.cat([x[:, :n].T.reshape(-1, 2, 4).mean(1) for x, n in clips]))
+
+
+def hearing_model(source, groups=None, **options):
+    """MimoModel with a second encoder, of audio."""
+    audio = ModuleSpec(
+        module=AudioModalitySubmodules,
+        params={"pg_collection": groups["audios"]} if "audios" in (groups or {}) else {},
+        submodules={"encoders": {"whisper_encoder": ModuleSpec(module=Ears)}},
+    )
+    return models.mimo_model(
+        source, IDS["image"], groups=groups, more={"audios": (audio, AUDIO)}, **options
+    )
+
+
+def with_clips(given, frames):
+    """The batch with clips of so many frames at the beginning of its text."""
+    row = given["input_ids"][0].tolist()
+    row = [AUDIO] * (sum(frames) // 2) + row
+    given["input_ids"] = torch.tensor([row])
+    given["labels"] = torch.tensor([row[1:] + [-100]])
+    given["loss_mask"] = torch.tensor([[1.0] * (len(row) - 1) + [0.0]])
+    given["position_ids"] = torch.arange(len(row)).expand(3, 1, -1)
+    given["cu_seqlens"] = given["cu_seqlens_padded"] = torch.tensor([0, len(row)]).int()
+    given["max_seqlen"] = len(row)
+    generator = torch.Generator().manual_seed(3)
+    given["input_features"] = torch.randn(sum(frames), 4, generator=generator)
+    given["audio_feature_lengths"] = torch.tensor(frames)
+    given["audio_cu_rows"] = torch.tensor([0, *frames]).cumsum(0).int()
     return given
 
 
@@ -109,6 +156,72 @@ class MimoTest(unittest.TestCase):
         logits = self.source(**{key: given[key] for key in keys}).logits
         wanted = torch.nn.functional.cross_entropy(logits[0], given["labels"][0], reduction="sum")
         torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=0)
+
+    def job(self, **audio):
+        loader = types.SimpleNamespace(job=consumers.job(), schedule=None)
+        loader.job["model"]["token_ids"].update(image=IDS["image"], audio=AUDIO)
+        if audio:
+            loader.job["modules"].append({"module": "audio", **audio})
+        return loader
+
+    def test_clips_beside_images(self):
+        model = hearing_model(self.source)
+        given = with_clips(batch(GRIDS), [6, 4])
+        to_mimo = megatron_bridge.Mimo(self.job(dp=1), model=model)
+        inputs = to_mimo(given)
+        clips = inputs["modality_inputs"]["audios"]["whisper_encoder"]
+        self.assertEqual(tuple(clips["input_features"].shape), (2, 4, 6))
+        self.assertEqual(clips["seq_lengths"].tolist(), [6, 4])
+        loss = single.loss_sum(model, inputs)
+        # Hugging Face's model over rows that are put in their places here.
+        ids = given["input_ids"]
+        rows = self.source.model.language_model.embed_tokens(ids).clone()
+        seen = self.source.model.visual(given["pixel_values"], given["image_grid_thw"]).pooler_output
+        rows[ids == IDS["image"]] = torch.cat(tuple(seen)) if isinstance(seen, tuple) else seen
+        ears = model.modality_submodules["audios"].encoders["whisper_encoder"]
+        pairs = given["input_features"].reshape(-1, 2, 4).mean(1)
+        rows[ids == AUDIO] = ears.out(pairs)
+        logits = self.source(inputs_embeds=rows, position_ids=given["position_ids"]).logits
+        wanted = torch.nn.functional.cross_entropy(logits[0], given["labels"][0], reduction="sum")
+        torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=0)
+        loss.backward()
+        self.assertGreater(float(ears.out.weight.grad.abs().sum()), 0)
+        # Audio alone, under names of one's own.
+        alone = megatron_bridge.forward_inputs(
+            with_clips(batch([]), [4]), audio_modality="heard",
+            audio_encoders={"conformer": {"x": "input_features", "mask": "feature_attention_mask"}},
+        )["modality_inputs"]  # fmt: skip
+        self.assertEqual(list(alone), ["heard"])
+        self.assertEqual(sorted(alone["heard"]["conformer"]), ["mask", "x"])
+
+    def test_refuses_what_would_train_without_clips(self):
+        def refused(error, message, loader, model=None, given=None, **options):
+            with self.assertRaisesRegex(error, message):
+                to_mimo = megatron_bridge.Mimo(loader, model=model, **options)
+                to_mimo(given)
+
+        heard = with_clips(batch(GRIDS), [6])
+        refused(InvalidArgument, "audio_modality: found 'audios'; .* ignore the clips",
+                self.job(dp=1), self.model)  # fmt: skip
+        model = hearing_model(self.source)
+        refused(InvalidArgument, "audio_encoders: found \\['ears'\\]", self.job(dp=1), model,
+                audio_encoders="ears")  # fmt: skip
+        other = self.job(dp=1)
+        other.job["model"]["token_ids"]["audio"] = 7
+        refused(InvalidArgument, "found %d; wanted the job's audio token, 7" % AUDIO, other, model)
+        refused(FailedPrecondition, "audio.dp: found 2 beside language.dp 1", self.job(dp=2), model)
+        refused(FailedPrecondition, "audio.pp: found 2", self.job(dp=1, pp=2), model)
+        heard.dummy_clip = True
+        refused(FailedPrecondition, "a dummy clip; wanted balance.align_images", self.job(dp=1),
+                model, heard)  # fmt: skip
+        deaf = batch(GRIDS)
+        deaf.totals = types.SimpleNamespace(clips=2, images=0, videos=0)
+        refused(FailedPrecondition, "2 clips of audio in a job without the module audio",
+                self.job(), None, deaf)  # fmt: skip
+        with self.assertRaisesRegex(InvalidArgument, "argument x: found no 'pixels' of the batch's"):
+            megatron_bridge.forward_inputs(
+                with_clips(batch([]), [4]), audio_encoders={"e": {"x": "pixels"}}
+            )
 
     def test_text_alone(self):
         given = batch([])

@@ -51,6 +51,35 @@ def arguments_of(found: Mapping[str, Any], arguments: Optional[Arguments]) -> Di
     return {name: found[key] for name, key in arguments.items()}
 
 
+def clip_arguments(clips: Mapping[str, Any], arguments: Optional[Arguments]) -> Dict[str, Any]:
+    """The arguments for clips, of the keys that `clips_of` gives. Raises InvalidArgument for
+    another key."""
+    if arguments is None:
+        arguments = {key: key for key in ("input_features", "seq_lengths")}
+    if callable(arguments):
+        return arguments(clips)
+    for name, key in arguments.items():
+        if key not in clips:
+            raise InvalidArgument(
+                "audio encoder's argument %s: found no %r of the batch's clips; they have %s"
+                % (name, key, ", ".join(sorted(clips)))
+            )
+    return {name: clips[key] for name, key in arguments.items()}
+
+
+def clips_of(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """`huggingface_audio.features` of a batch, and `seq_lengths` int64 [N], the frames of each
+    clip that count; empty without clips. A dummy clip is left out."""
+    from .huggingface_audio import features
+
+    if batch.get("input_features") is None:
+        return {}
+    found = features(batch)
+    if found:
+        found["seq_lengths"] = found["feature_attention_mask"].sum(-1)
+    return found
+
+
 def radio(images: Mapping[str, Any]) -> Dict[str, Any]:
     """Arguments of the RADIO encoder of Megatron-LM's `examples/mimo`.
 

@@ -37,6 +37,7 @@ class Layout:
     language: Optional[Module]
     colocated: bool
     split: bool = False  #: balance.placement is `split`
+    audio: Optional[Module] = None
 
     @staticmethod
     def of(job: Mapping[str, Any]) -> Layout:
@@ -47,7 +48,8 @@ class Layout:
             modules[entry["module"]] = Module(entry["module"], **sizes)
         colocated = bool(job.get("colocated", False))
         split = job.get("placement") == "split"
-        return Layout(modules.get("vision"), modules.get("language"), colocated, split)
+        audio = modules.get("audio")
+        return Layout(modules.get("vision"), modules.get("language"), colocated, split, audio)
 
     @property
     def apart(self) -> bool:

@@ -92,7 +92,7 @@ def data_iterators(
         try:
             check_sizes(cfg, "train", loader.job, step)
             inputs = adapter(loader)
-            if isinstance(inputs, Mimo) and is_encoder(place["modules"]):
+            if isinstance(inputs, Mimo) and place["modules"] == "vision":
                 inputs.check_prepared()
             valid = None
             if "valid" in loader.job.get("splits", ()):

@@ -21,8 +21,8 @@ from ._arrays import (
     require_whole,
     where,
 )
-from ._encoder_inputs import Encoders, arguments_of, by_name, images_of, radio, takes_videos
-from ._encoder_inputs import with_videos
+from ._encoder_inputs import Encoders, arguments_of, by_name, clip_arguments, clips_of, images_of
+from ._encoder_inputs import radio, takes_videos, with_videos
 from ._family_forms import MERGED, RASTER, form_of
 from ._layout import Layout
 from ._peers import EqualTowers, PeerRows
@@ -41,6 +41,7 @@ __all__ = [
 _CONSUMER = "MimoModel"
 _DUMMY = ("zero", "drop")
 _ENCODER = "qwen_visual"
+_AUDIO, _AUDIO_ENCODER = "audios", "whisper_encoder"
 _ADVICE = (
     "a micro-batch whose images are on other ranks brings a dummy image, which MimoModel hands "
     "to its encoder. Prepare the encoder once, before data parallelism wraps it: "
@@ -73,6 +74,12 @@ class Mimo:
     of the text, and `input_ids` has the image token for both: the encoder's arguments
     have the same names. A vision rank without text refuses a sample with both.
 
+    In a job with the module `audio`, clips are a modality of their own, beside images or
+    alone. Each encoder may have ranks of its own; those of audio are as many as the language
+    model's (dp), since their numbers of rows are not in the schedule. A job whose samples have
+    clips and which has no module `audio` raises FailedPrecondition: its text would be trained
+    without them.
+
     In a job with `balance.placement: split` and modules on ranks of their own, any dp sizes
     go together, and `megatron_split.pipeline_communicator` moves the rows.
 
@@ -82,7 +89,8 @@ class Mimo:
             of a modality that it does not know, and would train without images: here
             names that are not the model's, and another image token, are errors, and so is
             an encoder that cannot take a dummy image.
-        modality, encoders, dummy_image: as `forward_inputs` takes them.
+        modality, encoders, dummy_image, audio_modality, audio_encoders: as `forward_inputs`
+            takes them.
     """
 
     def __init__(
@@ -94,6 +102,8 @@ class Mimo:
         modality: str = "images",
         encoders: Encoders = _ENCODER,
         dummy_image: str = "zero",
+        audio_modality: str = _AUDIO,
+        audio_encoders: Encoders = _AUDIO_ENCODER,
     ) -> None:
         layout = Layout.of(loader.job)
         if layout.apart and batches is None:
@@ -109,12 +119,21 @@ class Mimo:
         self._batches = batches
         self._names: Dict[str, Any] = {
             "modality": modality, "encoders": encoders, "dummy_image": dummy_image,
+            "audio_modality": audio_modality, "audio_encoders": audio_encoders,
         }  # fmt: skip
         forward_inputs({}, **self._names)  # raises for a wrong option
         advice = "give its work to data-parallel ranks"
-        if layout.vision is not None:
-            layout.vision.must_be_one("pp", _CONSUMER, advice)
-            layout.vision.must_be_one("cp", _CONSUMER, advice)
+        for encoder in (layout.vision, layout.audio):
+            if encoder is not None:
+                encoder.must_be_one("pp", _CONSUMER, advice)
+                encoder.must_be_one("cp", _CONSUMER, advice)
+        if layout.audio and layout.language and layout.audio.dp != layout.language.dp:
+            raise FailedPrecondition(
+                "topology.modules.audio.dp: found %d beside language.dp %d; %s takes as many: "
+                "how many rows of a clip go to which rank is not in the schedule"
+                % (layout.audio.dp, layout.language.dp, _CONSUMER)
+            )
+        self._hears = layout.audio is not None
         if layout.language is not None:
             layout.language.must_be_one(
                 "cp", _CONSUMER,
@@ -127,10 +146,15 @@ class Mimo:
         if video and takes_videos(job):
             self._videos = int(job["merge"]), (image, video)
         self._looked = model is not None
-        if model is not None:
+        if model is not None and (layout.vision is not None or layout.audio is None):
             _check_model(
                 model, image, video if self._videos else None, dummy_image, modality,
                 list(by_name(encoders)),
+            )  # fmt: skip
+        if model is not None and layout.audio is not None:
+            _check_modality(
+                model, audio_modality, list(by_name(audio_encoders)), "clips",
+                int(job["token_ids"].get("audio") or 0),
             )  # fmt: skip
         # Else language ranks get embeddings from processes that have the tower.
         self._has_tower = layout.colocated and layout.vision is not None
@@ -147,7 +171,14 @@ class Mimo:
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
         if self._has_tower and on_first_stage(batch):
-            require_images(batch, _CONSUMER)
+            require_images(batch, _CONSUMER, audio=batch.get("input_features") is not None)
+        clips = getattr(getattr(batch, "totals", None), "clips", 0)
+        if clips and not self._hears:
+            raise FailedPrecondition(
+                "found the text of %d clips of audio in a job without the module audio; %s would "
+                "train without them: add it to topology.modules, or leave out the sources with "
+                "clips" % (clips, _CONSUMER)
+            )
         if self._towers is not None:
             self._towers(batch)
         if self._batches is not None and self._batches.taken is not batch:
@@ -168,6 +199,8 @@ def forward_inputs(
     modality: str = "images",
     encoders: Encoders = _ENCODER,
     dummy_image: str = "zero",
+    audio_modality: str = _AUDIO,
+    audio_encoders: Encoders = _AUDIO_ENCODER,
 ) -> Dict[str, Any]:
     """MimoModel's arguments, from the batch alone.
 
@@ -213,9 +246,18 @@ def forward_inputs(
         dummy_image: "zero" passes a dummy image (`Batch.dummy_image`) to the tower
             under the key `dummy_image`, for which `accept_dummy_image` prepares the
             tower; "drop" leaves it out, for a tower without collectives. Gradients are
-            equal.
+            equal. A dummy clip is refused with "zero": how many rows an encoder makes of it is
+            the encoder's.
+        audio_modality: the name of the modality of clips.
+        audio_encoders: its encoders, as `encoders`. Without arguments an encoder gets
+            `input_features` [N, M, T], zeros behind each of the N clips, and `seq_lengths` int64
+            [N], the frames that count; a mapping may also name `feature_attention_mask`
+            [N, T]. It returns the rows of all clips, one behind another, without padding.
     """
-    return _inputs(batch, modality, encoders, dummy_image, None)
+    return _inputs(
+        batch, modality, encoders, dummy_image, None,
+        audio_modality=audio_modality, audio_encoders=audio_encoders,
+    )  # fmt: skip
 
 
 def _inputs(
@@ -225,6 +267,8 @@ def _inputs(
     dummy_image: str,
     videos: Optional[Tuple[int, Tuple[int, int]]],
     apart: bool = False,
+    audio_modality: str = _AUDIO,
+    audio_encoders: Encoders = _AUDIO_ENCODER,
 ) -> Dict[str, Any]:
     """`videos`: `model.merge`, and the placeholders of images and videos. `apart`: the rows
     move between the modules by the batch's plan."""
@@ -272,6 +316,19 @@ def _inputs(
             for fields_of in each.values():
                 fields_of["dummy_image"] = _dummy_part(batch, found)
         inputs["modality_inputs"] = {modality: each}
+    if dummy_image == "zero" and getattr(batch, "dummy_clip", False):
+        raise FailedPrecondition(
+            'dummy_image: found "zero" and a dummy clip; wanted balance.align_images: false, or '
+            '"drop", which leaves it out, for encoders without collectives'
+        )
+    clips = clips_of(batch)
+    if clips:
+        inputs["modality_inputs"] = {
+            **(inputs["modality_inputs"] or {}),
+            audio_modality: {
+                name: clip_arguments(clips, of) for name, of in by_name(audio_encoders).items()
+            },
+        }
     return inputs
 
 
@@ -293,17 +350,10 @@ def _check_model(
     modality: str,
     encoders: List[str],
 ) -> None:
+    tokens = _check_modality(model, modality, encoders, "images", image)
     model = _mimo_model(model)
     config = model.mimo_config
     modalities = config.modality_submodules_spec
-    if modality not in modalities:
-        raise InvalidArgument(
-            "modality: found %r; the model has %s, and would ignore the images"
-            % (modality, sorted(modalities))
-        )
-    known = modalities[modality].submodules["encoders"]
-    if set(encoders) != set(known):
-        raise InvalidArgument("encoders: found %r; the model has %s" % (encoders, sorted(known)))
     combines = vars(modalities[modality].module).get("combine_embeddings")
     if len(encoders) > 1 and combines is None:
         raise InvalidArgument(
@@ -311,13 +361,6 @@ def _check_model(
             "all rows of another, so that images of a batch would change places; wanted a class "
             "that overrides it, for example by torch.cat(embeddings, dim=-1)"
             % (encoders, modalities[modality].module.__name__)
-        )
-    tokens = dict(config.special_token_ids or {})
-    found = tokens.pop(modality, None)
-    if found != image:
-        raise InvalidArgument(
-            "special_token_ids[%r] of the model: found %s; wanted the job's image token, %d"
-            % (modality, found, image)
         )
     if video is not None and video in tokens.values():
         raise InvalidArgument(
@@ -332,6 +375,34 @@ def _check_model(
                 "dummy_image: the model's encoder %r of modality %r does not take it: %s"
                 % (encoder, modality, _ADVICE)
             )
+
+
+def _check_modality(
+    model: Any, modality: str, encoders: List[str], inputs: str, token: int
+) -> Dict[str, int]:
+    """Checks the names of a modality and its token; returns the tokens of the others.
+    `inputs`: "images" or "clips"."""
+    config = _mimo_model(model).mimo_config
+    modalities = config.modality_submodules_spec
+    prefix = "" if inputs == "images" else "audio_"
+    if modality not in modalities:
+        raise InvalidArgument(
+            "%smodality: found %r; the model has %s, and would ignore the %s"
+            % (prefix, modality, sorted(modalities), inputs)
+        )
+    known = modalities[modality].submodules["encoders"]
+    if set(encoders) != set(known):
+        raise InvalidArgument(
+            "%sencoders: found %r; the model has %s" % (prefix, encoders, sorted(known))
+        )
+    tokens = dict(config.special_token_ids or {})
+    found = tokens.pop(modality, None)
+    if found != token:
+        raise InvalidArgument(
+            "special_token_ids[%r] of the model: found %s; wanted the job's %s token, %d"
+            % (modality, found, "image" if inputs == "images" else "audio", token)
+        )
+    return tokens
 
 
 def _mimo_model(model: Any) -> Any:

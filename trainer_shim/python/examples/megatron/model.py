@@ -181,7 +181,7 @@ def transformer_config(text, dtype, stages, context):
 
 
 def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None,
-               rows=False, context=1):  # fmt: skip
+               rows=False, context=1, more=None):  # fmt: skip
     """MimoModel with the weights of `source`, Hugging Face's Qwen2.5-VL.
 
     Args:
@@ -190,6 +190,7 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
         grids: for a pipeline, MimoModelConfig's `module_to_grid_map`.
         groups: ProcessGroupCollections of "images" and "language", of which a rank
             has its own module's.
+        more: (ModuleSpec, token) of further modalities, by name.
     """
     text = source.config.text_config
     dtype = source.lm_head.weight.dtype
@@ -218,9 +219,12 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
                     module=VisionModalitySubmodules,
                     params={"pg_collection": vision} if vision else {},
                     submodules={"encoders": {ENCODER: encoder}},
-                )
+                ),
+                **{name: spec for name, (spec, _) in (more or {}).items()},
             },
-            special_token_ids={MODALITY: image_token},
+            special_token_ids={
+                MODALITY: image_token, **{name: token for name, (_, token) in (more or {}).items()}
+            },
             module_to_grid_map=grids,
         )
     )  # fmt: skip
