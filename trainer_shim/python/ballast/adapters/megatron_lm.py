@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from .._arguments import is_encoder
 from ..connection import Connection, Servers
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import is_padded, real_images, refuse_pairs, require_images
+from ._arrays import is_padded, real_images, refuse_pairs, refuse_shared, require_images
 from .bridge_iterators import Modules, opened, place_of
 from .bridge_vlm import host_number
 from .megatron_bridge import Mimo, radio
@@ -37,6 +37,7 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
             "train without: use ballast.adapters.megatron_bridge.Mimo" % found[1].shape[0]
         )
     refuse_pairs(batch, "pretrain_gpt.py")
+    refuse_shared(batch, "pretrain_gpt.py")
     bounds: List[Any] = [None, None]
     longest: Any = None
     if not is_padded(batch):
