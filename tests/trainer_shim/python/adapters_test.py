@@ -7,7 +7,7 @@ import numpy
 
 import ballast
 from ballast import embeddings
-from ballast.adapters import huggingface, megatron_bridge, megatron_core
+from ballast.adapters import huggingface, megatron_bridge, megatron_core, megatron_lm
 from ballast.errors import FailedPrecondition, InvalidArgument
 
 # Real lengths, places at multiples of 4, and each sample's images (t, h, w).
@@ -168,6 +168,98 @@ class CoreTest(unittest.TestCase):
         tokens, *_, mask = megatron_core.get_batch(given)
         self.assertIs(tokens, given["input_ids"])
         self.assertIsNone(mask)
+
+
+class FakeGroup:
+    def __init__(self, size, rank):
+        self.numbers = size, rank
+
+    def size(self):
+        return self.numbers[0]
+
+    def rank(self):
+        return self.numbers[1]
+
+
+def shared(ranks, rank):
+    """The batch as one of the ranks has it that share its pack."""
+    given = batch()
+    places = given["cu_seqlens_padded"]
+    index = []
+    for begin, end in zip(places.tolist(), places[1:].tolist()):
+        pieces = numpy.arange(begin, end).reshape(2 * ranks, -1)
+        index += [pieces[rank], pieces[2 * ranks - 1 - rank]]
+    for key in ("input_ids", "labels", "loss_mask", "position_ids"):
+        given[key] = given[key][..., numpy.concatenate(index)]
+    del given["pixel_values"], given["image_grid_thw"]
+    given["pack_share_host"] = numpy.array([ranks, rank])
+    return given
+
+
+class ContextBatchesTest(unittest.TestCase):
+    def test_a_pass_a_sample_of_a_shared_pack(self):
+        group = FakeGroup(2, 1)
+        asked = []
+        given = shared(2, 1)
+        passes = list(
+            megatron_core.context_batches(given, group_of=lambda n: asked.append(n) or group)
+        )
+        self.assertEqual(asked, [2])
+        self.assertEqual(len(passes), len(PADDED))
+        whole = batch()
+        begin = 0
+        for length, (tokens, labels, loss_mask, attention, positions, params, mask) in zip(
+            PADDED, passes
+        ):
+            quarter = length // 4
+            part = numpy.r_[begin + quarter : begin + 3 * quarter]
+            for found, key in ((tokens, "input_ids"), (labels, "labels"),
+                               (loss_mask, "loss_mask"), (positions, "position_ids")):  # fmt: skip
+                self.assertEqual(found.tolist(), whole[key][..., part].tolist())
+            self.assertIsNone(attention)
+            self.assertIsNone(mask)
+            self.assertEqual(params["qkv_format"], "sbhd")
+            self.assertEqual((params["local_cp_size"], params["cp_group"]), (2, group))
+            self.assertEqual((params["max_seqlen_q"], params["max_seqlen_kv"]), (length, length))
+            for side in ("q", "kv", "q_padded", "kv_padded"):
+                self.assertEqual(params["cu_seqlens_" + side].tolist(), [0, length])
+                self.assertEqual(params["cu_seqlens_" + side].dtype, numpy.int32)
+            begin += length
+
+    def test_a_pack_of_one_rank_is_one_pass(self):
+        given = shared(1, 0)
+        ((tokens, *_, params, mask),) = megatron_core.context_batches(given, group_of=None)
+        self.assertEqual(tokens.shape, (1, TOTAL))
+        self.assertEqual(mask.shape, (1, TOTAL))
+        self.assertEqual((params["qkv_format"], params["local_cp_size"]), ("thd", 1))
+        self.assertNotIn("cp_group", params)
+        self.assertEqual(params["cu_seqlens_q"].tolist(), [0, 5, 13, 15])
+
+    def test_what_it_refuses(self):
+        def passes(given, group=None, cls=None):
+            return list(megatron_core.context_batches(given, cls, group_of=lambda n: group))
+
+        with self.assertRaisesRegex(FailedPrecondition, "one context-parallel size"):
+            passes({k: v for k, v in batch().items() if "image" not in k and "pixel" not in k})
+        with self.assertRaisesRegex(FailedPrecondition, "4 ranks in which this one is number 1"):
+            passes(shared(2, 1), FakeGroup(4, 1))
+        with self.assertRaisesRegex(FailedPrecondition, "wanted 2 ranks and number 1"):
+            passes(shared(2, 1), FakeGroup(2, 0))
+
+        class Params:
+            def __init__(self, qkv_format=None):
+                pass
+
+        with self.assertRaisesRegex(FailedPrecondition, "without local_cp_size and cp_group"):
+            passes(shared(2, 1), FakeGroup(2, 1), Params)
+
+    def test_others_refuse_shared_packs(self):
+        for given in (shared(2, 1), shared(1, 0)):
+            for consumer in (megatron_core.packed_seq_params, megatron_core.get_batch,
+                             megatron_lm.batch_list, megatron_bridge.forward_inputs,
+                             huggingface.packed):  # fmt: skip
+                with self.assertRaisesRegex(FailedPrecondition, "packing.dynamic_cp"):
+                    consumer(given)
 
 
 class HuggingFaceTest(unittest.TestCase):

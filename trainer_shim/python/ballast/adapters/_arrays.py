@@ -87,9 +87,32 @@ def refuse_pairs(batch: Mapping[str, Any], consumer: str) -> None:
         )
 
 
+def pack_share(batch: Mapping[str, Any]) -> Optional[Tuple[int, int]]:
+    """With `packing.dynamic_cp`: the ranks that share the batch's pack, and this rank's number
+    among them."""
+    if batch.get("pack_share_host") is None:
+        return None
+    ranks, rank = (int(value) for value in host_values(batch, "pack_share"))
+    return ranks, rank
+
+
+def refuse_shared(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses the packs of `packing.dynamic_cp`, also one that this rank has alone: others
+    share theirs."""
+    share = pack_share(batch)
+    if share is not None:
+        raise FailedPrecondition(
+            "found a pack that %d ranks share (packing.dynamic_cp); %s takes packs of one "
+            "context-parallel size: take ballast.adapters.megatron_core.context_batches, or set "
+            "dynamic_cp: 1" % (share[0], consumer)
+        )
+
+
 def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
-    """Refuses a padded batch, which has no lengths for `consumer`, and preference pairs."""
+    """Refuses a padded batch, which has no lengths for `consumer`, preference pairs, and
+    packs that ranks share."""
     refuse_pairs(batch, consumer)
+    refuse_shared(batch, consumer)
     if is_padded(batch):
         raise FailedPrecondition(
             "found a padded batch of %d rows; %s takes packed ones: set packing.mode to shard "

@@ -11,6 +11,7 @@ from ._arrays import (
     is_torch,
     on_first_stage,
     refuse_pairs,
+    refuse_shared,
     require_images,
     require_no_videos,
     require_paired,
@@ -70,6 +71,7 @@ class Vlm:
     def __call__(self, batch: Batch) -> Dict[str, Any]:
         require_ids(batch)
         refuse_pairs(batch, self._model)
+        refuse_shared(batch, self._model)
         if self._model == "qwen2_5_vl" or is_padded(batch):
             # Rows are cut by the model itself.
             require_whole(batch, self._model)

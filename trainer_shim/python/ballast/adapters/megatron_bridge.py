@@ -14,6 +14,7 @@ from ._arrays import (
     host_values,
     on_first_stage,
     refuse_pairs,
+    refuse_shared,
     require_images,
     require_no_videos,
     require_paired,
@@ -275,6 +276,7 @@ def _inputs(
     if dummy_image not in _DUMMY:
         raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
     refuse_pairs(batch, _CONSUMER)
+    refuse_shared(batch, _CONSUMER)
     if batch.get("position_ids") is not None:
         require_whole(batch, _CONSUMER)
     inputs: Dict[str, Any] = {

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-from ._arrays import from_host, host_values, require_packed, where
+from ..errors import FailedPrecondition
+from ._arrays import (
+    from_host,
+    host_values,
+    is_padded,
+    pack_share,
+    refuse_pairs,
+    require_images,
+    require_packed,
+    where,
+)
+
+Inputs = Tuple[Any, Any, Any, None, Any, Any, Any]
+_KEYS = ("input_ids", "labels", "loss_mask", "position_ids")
 
 
 def packed_seq_params(
@@ -29,6 +42,12 @@ def packed_seq_params(
             `pad_between_seqs` says whether there is padding.
     """
     require_packed(batch, "the path for packed sequences")
+    return _params(_packed_fields(batch, cls, padded_only), cls)
+
+
+def _packed_fields(
+    batch: Mapping[str, Any], cls: Optional[Callable[..., Any]], padded_only: bool
+) -> Dict[str, Any]:
     real, padded = batch["cu_seqlens"], batch["cu_seqlens_padded"]
     longest = int(batch["max_seqlen"])
     known = None if cls is None else inspect.signature(cls).parameters
@@ -46,8 +65,14 @@ def packed_seq_params(
     if not padded_only:
         gaps = host_values(batch, "cu_seqlens") != host_values(batch, "cu_seqlens_padded")
         fields["pad_between_seqs"] = bool(gaps.any())
-    if cls is None or known is None:
+    return fields
+
+
+def _params(fields: Dict[str, Any], cls: Optional[Callable[..., Any]]) -> Any:
+    """An object of the class, without fields that it lacks."""
+    if cls is None:
         return fields
+    known = inspect.signature(cls).parameters
     return cls(**{key: value for key, value in fields.items() if key in known})
 
 
@@ -76,7 +101,7 @@ def get_batch(
     cls: Optional[Callable[..., Any]] = None,
     *,
     padded_only: bool = False,
-) -> Tuple[Any, Any, Any, None, Any, Any, Any]:
+) -> Inputs:
     """The result of `get_batch_on_this_rank_for_sequence_packing`: (tokens, labels,
     loss_mask, None, position_ids, PackedSeqParams, padding_mask).
 
@@ -86,9 +111,11 @@ def get_batch(
     lengths stay the whole sequence's, padding stays as Ballast writes it (label
     -100, loss mask 0), and the mask is None.
     """
-    params = packed_seq_params(batch, cls, padded_only=padded_only)
-    keys = ("input_ids", "labels", "loss_mask", "position_ids")
-    fields = [batch.get(key) for key in keys]
+    return _inputs(batch, packed_seq_params(batch, cls, padded_only=padded_only))
+
+
+def _inputs(batch: Mapping[str, Any], params: Any) -> Inputs:
+    fields = [batch.get(key) for key in _KEYS]
     total = int(host_values(batch, "cu_seqlens_padded")[-1])
     mask = None
     if all(field is None or field.shape[-1] == total for field in fields):
@@ -99,3 +126,96 @@ def get_batch(
             fields = [None if f is None else where(kept, f, 0) for f in fields]
     tokens, labels, loss_mask, positions = fields
     return tokens, labels, loss_mask, None, positions, params, mask
+
+
+def context_batches(
+    batch: Mapping[str, Any],
+    cls: Optional[Callable[..., Any]] = None,
+    *,
+    group_of: Callable[[int], Any],
+    padded_only: bool = False,
+) -> Iterator[Inputs]:
+    """The forward passes of a batch of `packing.dynamic_cp`, each as `get_batch` returns one,
+    with the PackedSeqParams that Megatron-Core's hybrid context parallelism takes.
+
+        groups = parallel_state.get_hybrid_data_context_parallel_groups
+        for inputs in megatron_core.context_batches(
+            batch, PackedSeqParams, group_of=lambda size: groups(group_size=size)
+        ):
+            loss = loss + forward(*inputs)
+
+    A pack that this rank has alone is one pass over packed sequences, with `local_cp_size` 1.
+    A pack that several ranks share is one pass a sample, in the order of the samples, with
+    `qkv_format` "sbhd", `local_cp_size` and `cp_group`: Megatron-Core 0.19.2 turns the
+    positions of packed sequences by the model's own group, not by the pack's. Each rank has
+    its zig-zag part of the sample, padding at its end included (label -100, loss mask 0);
+    lengths are the whole sample's. All ranks of the group have the same passes.
+
+    The model is built with context_parallel_size 1. Losses are sums over tokens
+    (`calculate_per_token_loss`), divided by `batch.step_totals.label_tokens`: a rank's share
+    of a sample says nothing of its mean.
+
+    Raises FailedPrecondition, beside what `get_batch` raises it for, if the batch is none of
+    `packing.dynamic_cp`, or the group has another size or gives this rank another number.
+
+    Args:
+        group_of: called with a number of ranks, 2 or more; returns this rank's process group
+            of so many, of those that begin at multiples of it among the ranks of data and
+            context parallelism.
+        cls, padded_only: as of `packed_seq_params`; padded_only is of packs that the rank
+            has alone.
+    """
+    consumer = "megatron_core.context_batches"
+    refuse_pairs(batch, consumer)
+    require_images(batch, consumer)
+    share = pack_share(batch)
+    if share is None or is_padded(batch):
+        raise FailedPrecondition(
+            "found a batch whose packs have one context-parallel size; %s takes those of "
+            "packing.dynamic_cp: take megatron_core.get_batch" % consumer
+        )
+    if cls is not None and not {"local_cp_size", "cp_group"} <= set(
+        inspect.signature(cls).parameters
+    ):
+        raise FailedPrecondition(
+            "%s: found a PackedSeqParams without local_cp_size and cp_group; wanted one of "
+            "Megatron-Core with hybrid context parallelism (0.19.2 has it)" % consumer
+        )
+    ranks, rank = share
+    if ranks == 1:
+        fields = dict(_packed_fields(batch, cls, padded_only), local_cp_size=1)
+        yield _inputs(batch, _params(fields, cls))
+        return
+    group = group_of(ranks)
+    if (group.size(), group.rank()) != (ranks, rank):
+        raise FailedPrecondition(
+            "group_of(%d): found a group of %d ranks in which this one is number %d; wanted %d "
+            "ranks and number %d: the loader's dp_rank is the rank among those of data and "
+            "context parallelism together" % (ranks, group.size(), group.rank(), ranks, rank)
+        )
+    places = host_values(batch, "cu_seqlens_padded").tolist()
+    for begin, end in zip(places, places[1:]):
+        whole = _whole_sample(end - begin, batch["cu_seqlens"])
+        fields = {
+            "qkv_format": "sbhd",
+            "cu_seqlens_q": whole,
+            "cu_seqlens_kv": whole,
+            "cu_seqlens_q_padded": whole,
+            "cu_seqlens_kv_padded": whole,
+            "max_seqlen_q": end - begin,
+            "max_seqlen_kv": end - begin,
+            "local_cp_size": ranks,
+            "cp_group": group,
+        }
+        part = slice(begin // ranks, end // ranks)
+        tokens, labels, loss_mask, positions = (
+            None if batch.get(key) is None else batch[key][..., part] for key in _KEYS
+        )
+        yield tokens, labels, loss_mask, None, positions, _params(fields, cls), None
+
+
+def _whole_sample(length: int, like: Any) -> Any:
+    """[0, length], int32, in the library and on the device of `like`."""
+    import numpy
+
+    return from_host(numpy.array([0, length], numpy.int32), like)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from .._arguments import is_encoder
 from ..connection import Connection, Servers
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import is_padded, real_images, refuse_pairs, require_images
+from ._arrays import is_padded, real_images, refuse_pairs, refuse_shared, require_images
 from .bridge_iterators import Modules, opened, place_of
 from .bridge_vlm import host_number
 from .megatron_bridge import Mimo, radio
@@ -30,6 +30,7 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     FailedPrecondition for one of samples with images whose loader has no pixels.
     """
     refuse_pairs(batch, "pretrain_gpt.py")
+    refuse_shared(batch, "pretrain_gpt.py")
     require_images(batch, "pretrain_gpt.py")
     found = real_images(batch)
     if found is not None:

@@ -122,27 +122,45 @@ def own_pieces(sequence, group):
     return pieces[group.rank()], pieces[-1 - group.rank()]
 
 
+def attend_to_rows(query, key, value, group):
+    """Causal attention over rows [S, B], by torch: this context rank's own tokens' attention
+    to the whole rows.
+
+    Arguments: [S/cp, B, heads, width] each, `key` and `value` with fewer heads. Returns
+    [S/cp, B, heads * width]."""
+    groups = query.shape[2] // key.shape[2]
+    whole = [WholeSequence.apply(x, group).repeat_interleave(groups, dim=2) for x in (key, value)]
+    places = torch.arange(whole[0].shape[0], device=query.device)
+    causal = torch.cat(own_pieces(places, group))[:, None] >= places
+    mixed = F.scaled_dot_product_attention(
+        *(x.permute(1, 2, 0, 3) for x in (query, *whole)), attn_mask=causal
+    )
+    return mixed.permute(2, 0, 1, 3).flatten(2)
+
+
 class RowAttention(MegatronModule):
-    """Causal attention over rows [S, B], by torch. With context ranks, each computes its
-    own tokens' attention to the whole rows."""
+    """Causal attention over rows, with the model's context ranks."""
 
     def __init__(self, config, layer_number, attn_mask_type, attention_type, **_):
         super().__init__(config=config)
 
     def forward(self, query, key, value, attention_mask, *, packed_seq_params=None, **_):
-        """Arguments: [S/cp, B, heads, width] each, `key` and `value` with fewer heads.
-        Returns [S/cp, B, heads * width]."""
+        """As attend_to_rows."""
         assert packed_seq_params is None, "a packed batch: wanted packing.mode padded"
-        group = parallel_state.get_context_parallel_group()
-        groups = query.shape[2] // key.shape[2]
-        whole = [WholeSequence.apply(x, group).repeat_interleave(groups, dim=2)
-                 for x in (key, value)]  # fmt: skip
-        places = torch.arange(whole[0].shape[0], device=query.device)
-        causal = torch.cat(own_pieces(places, group))[:, None] >= places
-        mixed = F.scaled_dot_product_attention(
-            *(x.permute(1, 2, 0, 3) for x in (query, *whole)), attn_mask=causal
+        return attend_to_rows(query, key, value, parallel_state.get_context_parallel_group())
+
+
+class SharedAttention(PackedAttention):
+    """Causal attention with the context ranks that PackedSeqParams names; without them
+    within each packed sample."""
+
+    def forward(self, query, key, value, attention_mask, *, packed_seq_params=None, **more):
+        """As attend_to_rows, or PackedAttention."""
+        if packed_seq_params.qkv_format == "sbhd":
+            return attend_to_rows(query, key, value, packed_seq_params.cp_group)
+        return super().forward(
+            query, key, value, attention_mask, packed_seq_params=packed_seq_params, **more
         )
-        return mixed.permute(2, 0, 1, 3).flatten(2)
 
 
 class Tower(nn.Module):
