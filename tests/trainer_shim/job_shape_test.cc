@@ -89,6 +89,29 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
               HasSubstr("multiples of 4 tokens, wanted of 8"));
 }
 
+// Padding must let as many ranks cut a sample as may share a pack.
+TEST(JobShapeTest, KnowsHowManyRanksMayShareAPack) {
+  SyntheticJob job;
+  job.align = 8;
+  v1::Job message = SyntheticJobMessage(job);
+  const v1::Role role = RoleOf(v1::MODULE_LANGUAGE, 0);
+  EXPECT_EQ(GetShape(message, role)->dynamic_cp, 1);
+  message.set_dynamic_cp(4);
+  const auto shape = GetShape(message, role);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->dynamic_cp, 4);
+  EXPECT_EQ(shape->context.size, 1);
+  message.set_dynamic_cp(8);
+  EXPECT_THAT(GetShape(message, role).status().message(),
+              HasSubstr("multiples of 8 tokens, wanted of 16"));
+  message.set_dynamic_cp(4);
+  for (v1::Job::ModuleSize& module : *message.mutable_modules()) {
+    module.set_cp(2);
+  }
+  EXPECT_THAT(GetShape(message, role).status().message(),
+              HasSubstr("dynamic_cp is 4 with language cp 2, wanted cp 1"));
+}
+
 // An older server leaves the fields at 0.
 TEST(JobShapeTest, MissingSizesCountAsOne) {
   SyntheticJob job;

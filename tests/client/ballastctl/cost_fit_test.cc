@@ -248,6 +248,35 @@ TEST(AddObservationsTest, SumsWhatEachRankOwns) {
   }
 }
 
+// Ranks that share a pack compute equal parts of its samples.
+TEST(AddObservationsTest, DividesWhatRanksShare) {
+  SyntheticJob job;
+  job.vision_dp = 0;
+  job.language_dp = 4;
+  v1::StepSchedule schedule = SyntheticSchedule(job, 3);
+  v1::MicroBatchSchedule& columns = *schedule.mutable_micro_batches(0);
+  v1::ModuleSchedule& language = *columns.mutable_modules(0);
+  double sum = 0, squares = 0;
+  for (int i = 0; i < columns.tokens_size(); ++i) {
+    language.set_owner(i, 0);
+    language.add_pack_ranks(4);
+    const double tokens = columns.tokens(i);
+    sum += tokens / 4;
+    squares += tokens * tokens / 4;
+  }
+  std::vector<v1::StepTiming> timings;
+  for (uint32_t r = 0; r < 4; ++r) {
+    timings.push_back(GetTiming(v1::MODULE_LANGUAGE, r, 3, 0, 1));
+  }
+  CostObservations found;
+  ASSERT_TRUE(AddObservations(schedule, timings, &found).ok());
+  ASSERT_EQ(found[v1::MODULE_LANGUAGE].size(), 4u);
+  for (const CostObservation& each : found[v1::MODULE_LANGUAGE]) {
+    EXPECT_DOUBLE_EQ(each.sum, sum);
+    EXPECT_DOUBLE_EQ(each.sum_of_squares, squares);
+  }
+}
+
 TEST(AddObservationsTest, RefusesTimingsThatDoNotFit) {
   SyntheticJob job;
   job.vision_dp = 0;
