@@ -13,7 +13,7 @@ import zlib
 import numpy
 
 import ballast
-from ballast.adapters import huggingface, huggingface_audio
+from ballast.adapters import huggingface, huggingface_audio, huggingface_families
 from tests.harness import tools
 
 MISSING = [name for name in ("transformers", "torch") if importlib.util.find_spec(name) is None]
@@ -76,6 +76,7 @@ class Case:
     features = "input_features"
     time_axis = 0  # of a clip's features
     before, after = "<|audio_bos|>", "<|audio_eos|>"
+    image_tokens = 6
 
     def __init__(self, model):
         self.model = model.eval()
@@ -91,7 +92,7 @@ class Case:
         found = [ids["im_start"], *encode("user\n")]
         image, tail = "<image>" in question, question.replace("<image>", "")
         if image:
-            found += [ids["vision_start"], *[ids["image"]] * 6, ids["vision_end"]]
+            found += [ids["vision_start"], *[ids["image"]] * self.image_tokens, ids["vision_end"]]
         for k, piece in enumerate(tail.split("<audio>")):
             if k > 0:
                 found += [*encode(self.before.replace("{n}", str(k))),
@@ -168,6 +169,7 @@ class Qwen2AudioCase(WhisperCase):
 
 
 class Qwen25OmniCase(WhisperCase, TokenizerCase):
+    pictures = {}  # numbers of the image processor
     specials = ("<|vision_bos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_eos|>",
                 "<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>")  # fmt: skip
     ids = {**IDS, "pad": 0, "vision_start": 256, "image": 257, "video": 258, "vision_end": 259,
@@ -180,18 +182,19 @@ class Qwen25OmniCase(WhisperCase, TokenizerCase):
 
         inputs, tokens = super().wanted(i)
         if "<image>" in self.conversations[i][0]:
-            processor = Qwen2VLImageProcessor(patch_size=14, min_pixels=3136, max_pixels=12845056)
+            processor = Qwen2VLImageProcessor(min_pixels=3136, max_pixels=12845056, **self.pictures)
             inputs.update(processor(images=[PICTURE], return_tensors="pt"))
         return inputs, tokens
 
 
-class Qwen3OmniCase(WhisperCase, TokenizerCase):
-    specials = ("<|audio_start|>", "<|audio_pad|>", "<|audio_end|>")
+class Qwen3OmniCase(Qwen25OmniCase):
+    specials = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>",
+                "<|audio_start|>", "<|audio_pad|>", "<|audio_end|>")  # fmt: skip
     before, after = "<|audio_start|>", "<|audio_end|>"
-    ids = {**IDS, "audio": 257}
+    pictures = {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     padding = "longest"
     #: Its processor counts beside a longer clip what it does not count alone.
-    conversations = SINGLE
+    conversations = [SEEN[0], *SINGLE]
 
     @staticmethod
     def tokens(frames):
@@ -290,6 +293,26 @@ class Gemma4Case(Gemma3nCase, TokenizerCase):
     @staticmethod
     def tokens(frames):
         return min(750, convolved(frames, (3, 2, 1), (3, 2, 1)))
+
+
+class Gemma4SeenCase(Gemma4Case):
+    """With images, too."""
+
+    ids = {**Gemma4Case.ids, "vision_start": 261, "image": 262, "vision_end": 263}
+    conversations = SEEN
+    micro = 5
+
+    def __init__(self, model):
+        from transformers import Gemma4ImageProcessor
+
+        super().__init__(model)
+        self.adapter = huggingface_families.Family(model.config).padded
+        self.picture = dict(Gemma4ImageProcessor()(images=[PICTURE], return_tensors="pt"))
+        self.image_tokens = int(self.picture.pop("num_soft_tokens_per_image"))
+
+    def wanted(self, i):
+        inputs, tokens = super().wanted(i)
+        return {**inputs, **(self.picture if "<image>" in self.conversations[i][0] else {})}, tokens
 
 
 class AudioTest(tools.ToolTest):
@@ -434,12 +457,18 @@ class AudioTest(tools.ToolTest):
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen2_5_omni(self):
+        self.compare("qwen2_5_omni",
+                     Qwen25OmniCase(self.omni(), huggingface_audio.omni_padded, longest=300),
+                     adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
+
+    @staticmethod
+    def omni():
         from transformers import (
             Qwen2_5OmniThinkerConfig,
             Qwen2_5OmniThinkerForConditionalGeneration,
         )
 
-        model = Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniThinkerConfig(
+        return Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniThinkerConfig(
             audio_config=dict(d_model=32, encoder_layers=2, encoder_attention_heads=2,
                               encoder_ffn_dim=64, output_dim=32, num_mel_bins=128, n_window=100),
             vision_config=dict(depth=1, hidden_size=32, intermediate_size=64, num_heads=2,
@@ -448,9 +477,6 @@ class AudioTest(tools.ToolTest):
             audio_token_index=261, image_token_index=257, video_token_index=258,
             audio_start_token_id=260, audio_end_token_id=262, vision_start_token_id=256,
             vision_end_token_id=259, position_id_per_seconds=25, seconds_per_chunk=2))  # fmt: skip
-        self.compare("qwen2_5_omni",
-                     Qwen25OmniCase(model, huggingface_audio.omni_padded, longest=300),
-                     adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen3_omni(self):
@@ -468,8 +494,8 @@ class AudioTest(tools.ToolTest):
                                num_position_embeddings=16),
             text_config=dict(**TEXT, moe_intermediate_size=32, head_dim=16, num_experts=4,
                              num_experts_per_tok=2, rope_parameters=ROPE),
-            audio_token_id=257, image_token_id=304, video_token_id=305, audio_start_token_id=256,
-            audio_end_token_id=258, vision_start_token_id=306, vision_end_token_id=307,
+            audio_token_id=261, image_token_id=257, video_token_id=258, audio_start_token_id=260,
+            audio_end_token_id=262, vision_start_token_id=256, vision_end_token_id=259,
             position_id_per_seconds=13))  # fmt: skip
         self.compare("qwen3_omni_moe", Qwen3OmniCase(model, huggingface_audio.omni_padded),
                      adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
@@ -545,9 +571,25 @@ class AudioTest(tools.ToolTest):
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_gemma4(self):
+        self.compare("gemma4", Gemma4Case(self.gemma4()))
+
+    @unittest.skipIf(
+        MISSING or importlib.util.find_spec("torchvision") is None,
+        "SKIPPED: losses need transformers, torch and torchvision",
+    )
+    def test_gemma4_with_images(self):
+        case = Gemma4SeenCase(self.gemma4())
+        self.compare("gemma4", case)
+        (batch,) = self.batches("gemma4", "padded", case.ids, len(SEEN), case.micro, vision=True,
+                                tokenizer=case.tokenizer)  # fmt: skip
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "1 images, which this adapter"):
+            huggingface_audio.gemma4(batch)
+
+    @staticmethod
+    def gemma4():
         from transformers import Gemma4Config, Gemma4ForConditionalGeneration
 
-        model = Gemma4ForConditionalGeneration(Gemma4Config(
+        return Gemma4ForConditionalGeneration(Gemma4Config(
             audio_config=dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
                               subsampling_conv_channels=[128, 4], output_proj_dims=32),
             vision_config=dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1,
@@ -556,9 +598,8 @@ class AudioTest(tools.ToolTest):
                              hidden_size_per_layer_input=0, head_dim=16, global_head_dim=16,
                              num_kv_shared_layers=0,
                              layer_types=["sliding_attention", "full_attention"]),
-            audio_token_id=Gemma4Case.ids["audio"], image_token_id=304,
+            audio_token_id=Gemma4Case.ids["audio"], image_token_id=Gemma4SeenCase.ids["image"],
             video_token_id=305))  # fmt: skip
-        self.compare("gemma4", Gemma4Case(model))
 
 
 TEXT = {
