@@ -366,6 +366,8 @@ const char* AudioFormatName(AudioFormat format) {
       return "opus";
     case AudioFormat::kM4a:
       return "m4a";
+    case AudioFormat::kVideo:
+      return "video";
   }
   return "";
 }
