@@ -545,6 +545,18 @@ class AudioTest(tools.ToolTest):
         case = FilmCase(self.omni(), huggingface_audio.omni_padded, longest=300)
         case.heard = make_film(self.path("film.mov"), 70)
         self.compare("qwen2_5_omni", case, adapters={"shard": huggingface_audio.omni_packed})
+        # A small model's loss hardly depends on positions.
+        (batch,) = self.batches("qwen2_5_omni", "padded", case.ids, len(case.conversations),
+                                case.micro, vision=True, tokenizer=case.tokenizer,
+                                video=case.video)  # fmt: skip
+        given = case.adapter(batch)
+        wanted, _ = case.model.get_rope_index(
+            given["input_ids"], given["image_grid_thw"], given["video_grid_thw"],
+            given["attention_mask"], True, given["feature_attention_mask"].sum(1),
+            given["video_grid_thw"].new_ones(len(given["video_grid_thw"])).float(),
+        )  # fmt: skip
+        real = given["attention_mask"].bool()
+        self.assertEqual(given["position_ids"][-3:, real].tolist(), wanted[:, real].tolist())
 
     @staticmethod
     def omni():
