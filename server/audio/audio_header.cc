@@ -365,6 +365,8 @@ const char* AudioFormatName(AudioFormat format) {
       return "opus";
     case AudioFormat::kM4a:
       return "m4a";
+    case AudioFormat::kVideo:
+      return "video";
   }
   return "";
 }

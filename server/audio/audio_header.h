@@ -10,9 +10,10 @@
 
 namespace ballast {
 
-enum class AudioFormat { kWav, kFlac, kMp3, kVorbis, kOpus, kM4a };
+enum class AudioFormat { kWav, kFlac, kMp3, kVorbis, kOpus, kM4a, kVideo };
 
-// "wav", "flac", "mp3", "vorbis", "opus", "m4a".
+// "wav", "flac", "mp3", "vorbis", "opus", "m4a"; of the audio of a video
+// "video".
 const char* AudioFormatName(AudioFormat format);
 
 // What the headers of an audio file say.

@@ -70,7 +70,8 @@ AudioReader::AudioReader(const Options& options)
           }),
       ffmpeg_(
           MakeOptions(options, HelperLibrariesAdvice(
-                                   "M4A cannot be decoded",
+                                   "the audio of M4A and of videos cannot be "
+                                   "decoded",
                                    "libavcodec59, libavformat59, libdav1d6, "
                                    "libswscale6, libsoxr0")),
           [] {
@@ -80,7 +81,9 @@ AudioReader::AudioReader(const Options& options)
           }) {}
 
 HelperProcess& AudioReader::ProcessOf(AudioFormat format) {
-  return format == AudioFormat::kM4a ? ffmpeg_ : sndfile_;
+  return format == AudioFormat::kM4a || format == AudioFormat::kVideo
+             ? ffmpeg_
+             : sndfile_;
 }
 
 absl::StatusOr<audio_decoder::Facts> AudioReader::Receive(
@@ -146,12 +149,17 @@ absl::StatusOr<audio_decoder::Facts> AudioReader::Ask(
   return facts;
 }
 
-absl::StatusOr<AudioFacts> AudioReader::ReadFacts(const AudioBytes& file) {
-  BALLAST_ASSIGN_OR_RETURN(
-      const AudioHeader header,
-      ReadAudioHeader(file.bytes, [&](uint64_t offset, uint64_t bytes) {
-        return ReadFile(file, offset, bytes);
-      }));
+absl::StatusOr<AudioFacts> AudioReader::ReadFacts(const AudioBytes& file,
+                                                  bool in_video) {
+  AudioHeader header;
+  header.format = AudioFormat::kVideo;
+  if (!in_video) {
+    BALLAST_ASSIGN_OR_RETURN(
+        header,
+        ReadAudioHeader(file.bytes, [&](uint64_t offset, uint64_t bytes) {
+          return ReadFile(file, offset, bytes);
+        }));
+  }
   AudioFacts facts;
   facts.format = header.format;
   facts.rate = header.rate;
@@ -167,10 +175,12 @@ absl::StatusOr<AudioFacts> AudioReader::ReadFacts(const AudioBytes& file) {
     facts.frames = told.frames;
     return absl::OkStatus();
   };
-  if (header.format == AudioFormat::kM4a) {
+  if (header.format == AudioFormat::kM4a || in_video) {
     BALLAST_RETURN_IF_ERROR(ask(audio_decoder::kFacts));
     if (facts.frames == 0) {
-      facts.scan = "M4A in fragments: the header does not count the samples";
+      facts.scan = in_video ? "the video's header does not count the samples"
+                            : "M4A in fragments: the header does not count the "
+                              "samples";
     }
   }
   if (!facts.scan.empty()) {

@@ -37,9 +37,10 @@ struct AudioFacts {
 // Most samples that one call reads: 2.3 hours, 512 MiB.
 inline constexpr uint64_t kMaxClipSamples = uint64_t{1} << 27;
 
-// Reads audio by two processes, of libsndfile and of FFmpeg (M4A), asked by one
-// thread at a time. They end with this object or the server, however that ends;
-// the next call then starts another. Calls block. Thread-compatible.
+// Reads audio by two processes, of libsndfile and of FFmpeg (M4A, videos),
+// asked by one thread at a time. They end with this object or the server,
+// however that ends; the next call then starts another. Calls block.
+// Thread-compatible.
 class AudioReader {
  public:
   struct Options {
@@ -53,12 +54,14 @@ class AudioReader {
   explicit AudioReader(const Options& options);
 
   // Reads the facts of a file: from its headers, in this process but for M4A,
-  // where they suffice. Errors: a data fault (no audio, damage, a file that was
+  // where they suffice; `in_video`: of the audio of a video, always by FFmpeg.
+  // Errors: a data fault (no audio, damage, a file that was
   // cut short; or the file is at fault for the end of a process, as
   // HelperProcess says), UNAVAILABLE (the file cannot be read; the process was
   // killed or stopped, got no memory, or cannot be started),
   // FAILED_PRECONDITION (the process's libraries cannot be loaded here).
-  absl::StatusOr<AudioFacts> ReadFacts(const AudioBytes& file);
+  absl::StatusOr<AudioFacts> ReadFacts(const AudioBytes& file,
+                                       bool in_video = false);
 
   // Decodes the samples of `range`: the mean of all channels at kModelRate. A
   // range up to the end checks that the stream is as long as `facts` say.

@@ -33,10 +33,11 @@ ClipReader::ClipReader(int processes, const v1::AudioFamily* family,
 
 ClipReader::~ClipReader() = default;
 
-absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file) {
+absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file,
+                                                   bool in_video) {
   const Workers::Loan worker(&workers_);
-  const auto facts =
-      worker->reader.ReadFacts({file.fd->get(), file.offset, file.size});
+  const auto facts = worker->reader.ReadFacts(
+      {file.fd->get(), file.offset, file.size}, in_video);
   BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
   if (!facts.ok()) return facts.status();
   return ToIndexedClip(*facts);

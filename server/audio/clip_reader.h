@@ -26,9 +26,10 @@ class ClipReader {
              const AudioReader::Options& options = {});
   ~ClipReader();
 
-  // Errors: as AudioReader::ReadFacts and ToIndexedClip; UNAVAILABLE (the file
-  // changed meanwhile).
-  absl::StatusOr<IndexedVideo> ReadFacts(const RawVideo& file);
+  // `in_video`: of the audio of a video. Errors: as AudioReader::ReadFacts and
+  // ToIndexedClip; UNAVAILABLE (the file changed meanwhile).
+  absl::StatusOr<IndexedVideo> ReadFacts(const RawVideo& file,
+                                         bool in_video = false);
 
   // Decodes the samples of plan.range. Errors: as AudioReader::ReadSamples;
   // UNAVAILABLE (the file changed meanwhile).

@@ -14,7 +14,8 @@ namespace {
 
 constexpr AudioFormat kFormats[] = {AudioFormat::kWav,  AudioFormat::kFlac,
                                     AudioFormat::kMp3,  AudioFormat::kVorbis,
-                                    AudioFormat::kOpus, AudioFormat::kM4a};
+                                    AudioFormat::kOpus, AudioFormat::kM4a,
+                                    AudioFormat::kVideo};
 
 }  // namespace
 

@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/read_media.h"
@@ -160,6 +162,13 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> indexed,
                            index_->videos(number));
   const bool has_audio = CountVideos(indexed) < indexed.size();
+  std::vector<VideoMedia> with_audio;
+  const std::vector<VideoMedia>* videos = &found.videos;
+  if (HaveAudioInVideo(indexed)) {
+    with_audio = found.videos;
+    BALLAST_RETURN_IF_ERROR(AsDataFault(AddAudioOfVideos(&with_audio)));
+    videos = &with_audio;
+  }
   const uint64_t owner =
       parser_->HoldsImages() ? FileOwner(record) : SampleOwner(record);
   MediaReader media(
@@ -170,7 +179,7 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
     for (const Medium& image : found.images) {
       BALLAST_RETURN_IF_ERROR(media.AddImage(image));
     }
-    for (const VideoMedia& video : found.videos) {
+    for (const VideoMedia& video : *videos) {
       // A tar's, which the index of a model without audio leaves out.
       if (video.is_audio && !has_audio) continue;
       BALLAST_RETURN_IF_ERROR(media.AddVideo(video));

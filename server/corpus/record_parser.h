@@ -50,6 +50,7 @@ struct VideoMedia {
   std::vector<Medium> parts;  // at least one
   bool is_list = false;
   bool is_audio = false;
+  bool is_in_video = false;  // the audio of a video
   // Its clip and rate; only where an index is built.
   JsonVideo named;
 };

@@ -60,6 +60,10 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
   std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
   auto at = arrays.ids.begin();
   bool fits = true;
+  const auto fill = [&](uint64_t tokens, int32_t id) {
+    fits = fits && tokens <= static_cast<uint64_t>(arrays.ids.end() - at);
+    if (fits) at = std::fill_n(at, tokens, id);
+  };
   const auto add = [&](uint64_t tokens, int32_t id) {
     const bool has_ends = ids.vision_start() >= 0 && ids.vision_end() >= 0;
     const auto room = static_cast<uint64_t>(arrays.ids.end() - at);
@@ -76,9 +80,15 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
   }
   for (const VideoText& video : videos) {
     if (video.is_audio) {
-      const auto room = static_cast<uint64_t>(arrays.ids.end() - at);
-      fits = fits && video.run_tokens <= room;
-      if (fits) at = std::fill_n(at, video.run_tokens, ids.audio());
+      fill(video.run_tokens, ids.audio());
+      continue;
+    }
+    if (!video.with_audio.empty()) {
+      fill(2, ids.pad());  // for its marks
+      for (const AudioInVideoRun& run : video.with_audio) {
+        fill(run.tokens, run.is_audio ? ids.audio() : text.video_placeholder());
+      }
+      fill(2, ids.pad());
       continue;
     }
     for (uint32_t run = 0; run < video.runs; ++run) {
@@ -308,8 +318,8 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   if (!IsLanguage(request.module)) {
     FillVisionPlaceholder(request);
   } else {
-    BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
-                             reader_.GetVideos(request));
+    BALLAST_ASSIGN_OR_RETURN(const MediaText videos,
+                             reader_.GetMediaText(request));
     BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
                              reader_.ImageSides(request));
     BALLAST_ASSIGN_OR_RETURN(const SampleImages images,

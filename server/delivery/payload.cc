@@ -129,8 +129,8 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
                            reader_->ImageSides(request));
   BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
                            reader_->GetImages(request, sides));
-  BALLAST_ASSIGN_OR_RETURN(const SampleVideoText videos,
-                           reader_->GetVideos(request));
+  BALLAST_ASSIGN_OR_RETURN(const MediaText videos,
+                           reader_->GetMediaText(request));
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<std::vector<TextSample>> texts,
                            Tokenize(request, *raw, images, videos));
   if (!texts.ok()) return texts.fault();
@@ -156,7 +156,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
 
 absl::StatusOr<FaultOr<std::vector<TextSample>>> LanguageBuilder::Tokenize(
     const SampleRequest& request, const RawSample& raw,
-    const SampleImages& images, const SampleVideoText& videos) const {
+    const SampleImages& images, const MediaText& videos) const {
   using Texts = std::vector<TextSample>;
   const TextFields fields =
       GetTextFields(raw, GetFields(request.record.source));

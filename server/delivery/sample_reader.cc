@@ -269,20 +269,16 @@ absl::StatusOr<SampleImages> SampleReader::GetImages(
                          ordered.epoch, sides);
 }
 
-absl::StatusOr<SampleVideoText> SampleReader::GetVideos(
+absl::StatusOr<MediaText> SampleReader::GetMediaText(
     const SampleRequest& request) const {
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
-  SampleVideoText text;
-  if (!indexed.videos.empty()) {
-    BALLAST_ASSIGN_OR_RETURN(text, videos_->Text(indexed.videos));
-  }
-  for (size_t i = 0; i < indexed.clips.size(); ++i) {
-    BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan, PlanClip(indexed.clips[i]));
-    text.texts.push_back(TextOfClip(plan.plan.tokens));
-  }
-  return text;
+  absl::StatusOr<MediaText> text = PlanMediaText(
+      images_->video(), images_->audio(), indexed.videos, indexed.clips);
+  if (text.ok()) return text;
+  // The schedule would have reported it.
+  return absl::InternalError(text.status().message());
 }
 
 absl::StatusOr<ClipPlan> SampleReader::PlanClip(

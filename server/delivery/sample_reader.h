@@ -24,6 +24,7 @@
 #include "server/image/image.h"
 #include "server/image_plan/image_text.h"
 #include "server/schedule/scheduler.h"
+#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -102,7 +103,7 @@ class SampleReader {
 
   // The sample's videos, then its clips of audio, as its text has them, from
   // the index. Errors: as SourceIndex::sample; INTERNAL.
-  absl::StatusOr<SampleVideoText> GetVideos(const SampleRequest& request) const;
+  absl::StatusOr<MediaText> GetMediaText(const SampleRequest& request) const;
 
   const SampleSource& source(uint32_t number) const {
     return *sources_[number];

@@ -86,17 +86,6 @@ absl::StatusOr<VideoPlan> SampleVideoReader::Plan(
   return absl::InternalError(plan.status().message());
 }
 
-absl::StatusOr<SampleVideoText> SampleVideoReader::Text(
-    absl::Span<const IndexedVideo> videos) const {
-  SampleVideoText text;
-  for (const IndexedVideo& video : videos) {
-    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, Plan(video));
-    text.texts.push_back(TextOfVideo(model_->rule, plan, model_->merge));
-    AppendGrids(*model_, plan, &text.grids);
-  }
-  return text;
-}
-
 absl::Status SampleVideoReader::Read(const RawVideo& raw,
                                      const IndexedVideo& indexed,
                                      const VideoPlan& plan,

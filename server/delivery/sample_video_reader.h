@@ -18,22 +18,14 @@
 #include "server/corpus/raw_video.h"
 #include "server/delivery/decode_budget.h"
 #include "server/image/image.h"
-#include "server/text/positions.h"
-#include "server/text/video_text.h"
 #include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 #include "server/video/video_reader.h"
 
 namespace ballast {
 
-// A sample's videos as its text has them.
-struct SampleVideoText {
-  std::vector<VideoText> texts;  // one for each video
-  std::vector<GridThw> grids;    // one for each run of placeholders
-};
-
-// The videos of samples: their plans from the index, their texts, and their
-// frames, which separate processes decode (VideoReader). Thread-safe.
+// The videos of samples: their plans from the index, and their frames, which
+// separate processes decode (VideoReader). Thread-safe.
 class SampleVideoReader {
  public:
   // `model` is complete. At most `processes` videos are decoded at a time; no
@@ -47,8 +39,6 @@ class SampleVideoReader {
   // Errors: INTERNAL (the index has a video that cannot be planned, which the
   // schedule would have reported).
   absl::StatusOr<VideoPlan> Plan(const IndexedVideo& video) const;
-  absl::StatusOr<SampleVideoText> Text(
-      absl::Span<const IndexedVideo> videos) const;
 
   // Decodes the planned frames, resizes each and writes it to place(i).
   // `pictures` decodes the pictures of a video that is a list of them, and may

@@ -162,39 +162,6 @@ struct MeasuredSample {
   uint64_t placeholders = 0;
 };
 
-// The texts of a sample's videos and clips of audio; adds their placeholders.
-absl::StatusOr<std::vector<VideoText>> MeasureVideos(const RawSample& sample,
-                                                     const v1::Model& model,
-                                                     uint64_t* placeholders) {
-  std::vector<VideoText> texts;
-  const std::optional<VideoModel> video = GetVideoModel(model);
-  if (!sample.video_facts.empty() && !video.has_value()) {
-    return absl::InvalidArgumentError(
-        "video is not supported for this model.profile");
-  }
-  for (size_t i = 0; i < sample.video_facts.size(); ++i) {
-    const absl::StatusOr<VideoPlan> plan =
-        PlanIndexedVideo(*video, sample.video_facts[i]);
-    if (!plan.ok()) {
-      return Annotate(plan.status(), absl::StrCat("video ", i));
-    }
-    texts.push_back(TextOfVideo(video->rule, *plan, video->merge));
-    *placeholders += plan->tokens;
-  }
-  const v1::AudioFamily* const audio = GetAudioFamily(model);
-  for (size_t i = 0; i < sample.clip_facts.size(); ++i) {
-    if (audio == nullptr) {
-      return absl::InvalidArgumentError(
-          "audio is not supported for this model.profile");
-    }
-    const auto plan = PlanIndexedClip(*audio, sample.clip_facts[i]);
-    if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("audio ", i));
-    texts.push_back(TextOfClip(plan->plan.tokens));
-    *placeholders += plan->plan.tokens;
-  }
-  return texts;
-}
-
 absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
                                            const SampleImages& images,
                                            const TextOptions& text,
@@ -207,9 +174,12 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   }
   BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
                            text.text->images().Placeholders(images));
+  const ModelImages& model = text.text->images();
   BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<VideoText> videos,
-      MeasureVideos(sample, text.text->model(), &measured.placeholders));
+      const MediaText media,
+      PlanMediaText(model.video(), model.audio(), sample.video_facts,
+                    sample.clip_facts));
+  measured.placeholders += media.placeholders;
   const bool is_built_in =
       !IsCheckpointTemplate(text.text->model().chat_template());
   if (sample.text_format == RawSample::TextFormat::kPair) {
@@ -223,9 +193,9 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
     BALLAST_RETURN_IF_ERROR(CheckAllIsRead(pair.rejected));
     return measured;
   }
-  BALLAST_ASSIGN_OR_RETURN(measured.text,
-                           MeasureText(sample.text, form, images, text, videos,
-                                       GetTextFields(sample, fields)));
+  BALLAST_ASSIGN_OR_RETURN(
+      measured.text, MeasureText(sample.text, form, images, text, media.texts,
+                                 GetTextFields(sample, fields)));
   if (form == TextForm::kConversation && is_built_in) {
     BALLAST_RETURN_IF_ERROR(CheckAllIsRead(sample.text));
   }
@@ -346,6 +316,10 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
                    audio);
   const VideoProbe audio_probe = RememberFacts(
       [&clips](const RawVideo& file) { return clips.ReadFacts(file); });
+  const VideoProbe in_video_probe =
+      RememberFacts([&clips](const RawVideo& file) {
+        return clips.ReadFacts(file, /*in_video=*/true);
+      });
   if (audio != nullptr) {
     BALLAST_RETURN_IF_ERROR(
         Annotate(LogMel::Create(*audio).status(), "model.profile: audio"));
@@ -418,6 +392,9 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       index_options.read_video = video_probe;
     }
     if (audio != nullptr) index_options.read_audio = audio_probe;
+    if (c.model().video().use_audio_in_video()) {
+      index_options.read_audio_in_video = in_video_probe;
+    }
     const v1::ModelProfile* const profile = GetProfile(c.model());
     if (profile != nullptr && !TakesImages(*profile) &&
         !HasOtherImages(c.model())) {

@@ -67,6 +67,9 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
   if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
     absl::StrAppend(&key.sizes, "\nsound=taken");
     absl::StrAppend(&key.videos, "sound: ", audio->ShortDebugString(), "\n");
+    if (config.model().video().use_audio_in_video()) {
+      absl::StrAppend(&key.sizes, "\naudio_in_video=taken");
+    }
   }
   return key;
 }

@@ -200,7 +200,7 @@ std::vector<ImagePieces> ModelText::VideoTexts(
   for (const VideoText& video : videos) {
     frames.push_back(video.is_audio ? ClipPieces(video, *audio_, ++clips)
                                     : VideoPieces(video, images_.family().marks,
-                                                  videos_have_own_id_));
+                                                  videos_have_own_id_, audio_));
   }
   return frames;
 }
@@ -260,7 +260,8 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
         " to stand for its frames; give the tokenizer of the model's "
         "checkpoint, or model.token_ids.video"));
   }
-  if (audios != 0) {
+  const bool in_video = !videos.empty() && !videos[0].with_audio.empty();
+  if (audios != 0 || in_video) {
     BALLAST_RETURN_IF_ERROR(CheckTakesAudio());
     if (is_packed || renderer_ != nullptr) {
       return DataFaultError(absl::StrCat(

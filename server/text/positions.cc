@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/audio/audio_in_video.h"
+#include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
 
 namespace ballast {
@@ -42,14 +45,23 @@ absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
   return merged;
 }
 
+// The time of a temporal patch, in floats, as PyTorch multiplies.
+int32_t TimeOf(size_t patch, const GridThw& grid) {
+  const auto number = static_cast<float>(patch);
+  if (grid.ids_per_second == 0) {
+    return static_cast<int32_t>(number * grid.interval);
+  }
+  return static_cast<int32_t>(number * static_cast<float>(grid.seconds) *
+                              static_cast<float>(grid.ids_per_second));
+}
+
 // Writes the positions of an image or a video, from `cursor` on, to the three
 // axes at `out`, each `stride` long.
-void WriteGrid(const MergedGrid& grid, float interval, int32_t cursor,
+void WriteGrid(const MergedGrid& grid, const GridThw& times, int32_t cursor,
                size_t stride, int32_t* out) {
   size_t i = 0;
   for (size_t patch = 0; patch < grid.t; ++patch) {
-    // In floats, as PyTorch multiplies.
-    const auto t = static_cast<int32_t>(static_cast<float>(patch) * interval);
+    const int32_t t = TimeOf(patch, times);
     for (size_t row = 0; row < grid.h; ++row) {
       for (size_t column = 0; column < grid.w; ++column, ++i) {
         out[i] = cursor + t;
@@ -58,6 +70,59 @@ void WriteGrid(const MergedGrid& grid, float interval, int32_t cursor,
       }
     }
   }
+}
+
+// Writes the positions of a video with its audio, whose first placeholder is
+// token `at`, and of the two marks before and after, to the three axes of
+// `out`. Returns the first token behind them.
+absl::StatusOr<size_t> WriteAudioInVideo(absl::Span<const int32_t> ids,
+                                         size_t at, const MergedGrid& grid,
+                                         const GridThw& whole,
+                                         const v1::Model& model,
+                                         absl::Span<int32_t> out) {
+  constexpr size_t kMarks = 2;
+  const v1::AudioFamily* audio = GetAudioFamily(model);
+  if (audio == nullptr || model.position_axes() != 3) {
+    return absl::InternalError(
+        "a video with its audio, of a model without a rule for it");
+  }
+  const size_t room = ids.size() - at - grid.tokens();
+  if (at < kMarks || whole.audio_tokens > room ||
+      kMarks > room - whole.audio_tokens) {
+    return DataFaultError(absl::StrCat(
+        "a video of ", grid.tokens(), " tokens with ", whole.audio_tokens,
+        " of its audio and two marks at both ends does not fit the ids from "
+        "token ",
+        at, " on"));
+  }
+  const AudioInVideo video = {
+      static_cast<uint32_t>(grid.t), static_cast<uint32_t>(grid.h),
+      static_cast<uint32_t>(grid.w), whole.seconds, whole.audio_tokens};
+  size_t k = at;
+  for (const AudioInVideoRun& run :
+       OrderAudioInVideo(audio->in_video(), video)) {
+    const int32_t id =
+        run.is_audio ? model.token_ids().audio() : model.token_ids().video();
+    for (const size_t end = k + run.tokens; k < end; ++k) {
+      if (ids[k] == id) continue;
+      return DataFaultError(absl::StrCat(
+          "token ", k, " is ", ids[k],
+          " within a video with its audio; wanted ", id, ", a placeholder of ",
+          run.is_audio ? "audio" : "the video"));
+    }
+  }
+  const size_t first = at - kMarks;
+  const AudioInVideoPositions places = PlaceAudioInVideo(
+      audio->in_video(), video, static_cast<uint64_t>(out[first]));
+  const std::vector<float>* const axes[] = {&places.time, &places.row,
+                                            &places.column};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    // Whole numbers: the configuration refuses a rule that gives others.
+    std::transform(axes[axis]->begin(), axes[axis]->end(),
+                   out.begin() + axis * ids.size() + first,
+                   [](float place) { return static_cast<int32_t>(place); });
+  }
+  return first + places.time.size();
 }
 
 // HunyuanVL's four axes of a sample: the sequence, and for the tokens of an
@@ -146,6 +211,13 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
     BALLAST_ASSIGN_OR_RETURN(
         const MergedGrid grid,
         Merge(whole, model.merge(), runs->kind, runs->next, ids.size() - i));
+    if (whole.audio_tokens > 0) {
+      BALLAST_ASSIGN_OR_RETURN(
+          i, WriteAudioInVideo(ids, i, grid, whole, model, out));
+      cursor = out[i - 1] + 1;
+      ++runs->next;
+      continue;
+    }
     const size_t end = i + grid.tokens();
     for (size_t k = i; k < end; ++k) {
       if (ids[k] == runs->id) continue;
@@ -158,8 +230,12 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
       std::iota(out.begin() + i, out.begin() + end, cursor);
       cursor += static_cast<int32_t>(grid.tokens());
     } else {
-      WriteGrid(grid, whole.interval, cursor, ids.size(), out.data() + i);
-      const size_t t = runs == &images ? grid.t : 1;
+      WriteGrid(grid, whole, cursor, ids.size(), out.data() + i);
+      size_t t = 1;
+      if (runs == &images) t = grid.t;
+      if (whole.ids_per_second != 0) {
+        t = static_cast<size_t>(TimeOf(grid.t - 1, whole)) + 1;
+      }
       cursor += static_cast<int32_t>(std::max({t, grid.h, grid.w}));
     }
     i = end;

@@ -18,6 +18,15 @@ struct GridThw {
   // Of a video: positions from one temporal patch to the next, of which the
   // whole part counts: transformers' time_interval.
   float interval = 1;
+  // Of a video of Qwen2.5-Omni's: positions a second, in place of `interval`,
+  // and the seconds between temporal patches. Text goes on behind the last
+  // time.
+  uint32_t ids_per_second = 0;
+  double seconds = 0;
+  // Placeholders of the video's audio, which stand among its own
+  // (OrderAudioInVideo), with the marks of both around them; 0: of the video
+  // alone.
+  uint64_t audio_tokens = 0;
 };
 
 // Writes the position ids of one sample to `out`, [model.position_axes,
@@ -30,7 +39,8 @@ struct GridThw {
 //      GLM's and ERNIE's: text advances all axes alike, an image counts the
 //      rows and columns of its merged grid, and text continues after the larger
 //      of the two. As in transformers 5, text continues after a video's rows
-//      and columns, however long the video is.
+//      and columns, however long the video is; Qwen2.5-Omni's after its times,
+//   too. A video with its audio is placed as by PlaceAudioInVideo.
 //   4  HunyuanVL's: the sequence, then column, row and number of the image for
 //   its
 //      tokens and the newline after each row, and the sequence for all others,

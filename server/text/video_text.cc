@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "common/status_macros.h"
+#include "server/audio/indexed_clip.h"
 #include "server/corpus/data_fault.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {
@@ -80,9 +83,64 @@ ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
   return pieces;
 }
 
+absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
+                                        const v1::AudioFamily* audio,
+                                        absl::Span<const IndexedVideo> videos,
+                                        absl::Span<const IndexedVideo> clips) {
+  if (video == nullptr && !videos.empty()) {
+    return absl::InvalidArgumentError(
+        "video is not supported for this model.profile");
+  }
+  if (audio == nullptr && !clips.empty()) {
+    return absl::InvalidArgumentError(
+        "audio is not supported for this model.profile");
+  }
+  const bool in_video = HaveAudioInVideo(clips);
+  if (in_video && clips.size() != videos.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        videos.size(), " videos with the audio of ", clips.size()));
+  }
+  MediaText text;
+  std::vector<uint64_t> heard;  // tokens of each clip
+  for (size_t i = 0; i < clips.size(); ++i) {
+    const absl::StatusOr<ClipPlan> plan = PlanIndexedClip(*audio, clips[i]);
+    if (!plan.ok()) {
+      return Annotate(plan.status(),
+                      absl::StrCat(in_video ? "audio of video " : "audio ", i));
+    }
+    heard.push_back(plan->plan.tokens);
+    text.placeholders += heard.back();
+  }
+  for (size_t i = 0; i < videos.size(); ++i) {
+    const absl::StatusOr<VideoPlan> plan = PlanIndexedVideo(*video, videos[i]);
+    if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("video ", i));
+    text.texts.push_back(TextOfVideo(video->rule, *plan, video->merge));
+    AppendGrids(*video, *plan, &text.grids);
+    text.placeholders += plan->tokens;
+    if (!in_video) continue;
+    text.grids.back().audio_tokens = heard[i];
+    text.texts.back().with_audio = OrderAudioInVideo(
+        audio->in_video(),
+        {plan->grid_t, plan->grid_h / video->merge, plan->grid_w / video->merge,
+         plan->seconds_per_patch, heard[i]});
+  }
+  if (in_video) return text;
+  for (const uint64_t tokens : heard) text.texts.push_back(TextOfClip(tokens));
+  return text;
+}
+
 ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
-                        bool has_own_id) {
+                        bool has_own_id, const v1::AudioFamily* audio) {
   ImagePieces pieces;
+  if (!video.with_audio.empty()) {
+    const v1::AudioFamily::Marks& of_audio = audio->marks();
+    pieces.push_back({0, absl::StrCat(marks.before, of_audio.before())});
+    for (const AudioInVideoRun& run : video.with_audio) {
+      pieces.push_back({run.tokens, "", !run.is_audio, run.is_audio});
+    }
+    pieces.push_back({0, absl::StrCat(of_audio.after(), marks.after)});
+    return pieces;
+  }
   std::string text;  // between two runs
   const auto add_text = [&] {
     if (!text.empty()) pieces.push_back({0, std::exchange(text, "")});
@@ -103,6 +161,11 @@ void AppendGrids(const VideoModel& video, const VideoPlan& plan,
   if (video.rule == VideoRule::kQwen3) {
     grids->insert(grids->end(), plan.grid_t,
                   GridThw{1, plan.grid_h, plan.grid_w});
+    return;
+  }
+  if (video.ids_per_second != 0) {
+    grids->push_back({plan.grid_t, plan.grid_h, plan.grid_w, 1,
+                      video.ids_per_second, plan.seconds_per_patch});
     return;
   }
   // transformers multiplies floats.

@@ -12,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/audio_family.pb.h"
+#include "server/audio/audio_in_video.h"
+#include "server/corpus/index/source_index.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
@@ -37,7 +39,25 @@ struct VideoText {
   std::string times = "";
   // It is a clip of audio: one run between the model's marks of it.
   bool is_audio = false;
+  // In place of `runs`, with its audio: runs of both, between the model's marks
+  // of both.
+  std::vector<AudioInVideoRun> with_audio = {};
 };
+
+// What the videos of a sample, then its clips of audio are in its text.
+struct MediaText {
+  std::vector<VideoText> texts;  // audio of a video has none of its own
+  std::vector<GridThw> grids;    // one for each run of videos' placeholders
+  uint64_t placeholders = 0;
+};
+
+// Plans them. `video` and `audio` are the model's, or null if it takes none.
+// Errors: INVALID_ARGUMENT (a medium of which the model takes none); as
+// PlanIndexedVideo and PlanIndexedClip, with the medium's number.
+absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
+                                        const v1::AudioFamily* audio,
+                                        absl::Span<const IndexedVideo> videos,
+                                        absl::Span<const IndexedVideo> clips);
 
 // The text of a planned video, as the processor of `rule` writes it.
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
@@ -51,12 +71,14 @@ ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
 // The pieces of the text of a video: for each run the text before it and,
 // between the model's marks of an image, its placeholders (InternVL: "Frame1:
 // <img>…</img>\nFrame2: …"). `has_own_id`: they are a video's.
+// `audio`: the model's, of a video with its audio.
 ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
-                        bool has_own_id);
+                        bool has_own_id,
+                        const v1::AudioFamily* audio = nullptr);
 
 // Appends the grids of the video's runs, for ComputePositions: of one run with
-// the positions between temporal patches, or one of t = 1 a run. Qwen2.5
-// has 2 positions a second, Qwen2 one a temporal patch.
+// the positions between temporal patches, or one of t = 1 a run. Qwen2.5-VL
+// has 2 positions a second, Qwen2.5-Omni 25, Qwen2 one a temporal patch.
 void AppendGrids(const VideoModel& video, const VideoPlan& plan,
                  std::vector<GridThw>* grids);
 

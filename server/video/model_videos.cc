@@ -100,6 +100,7 @@ std::optional<VideoModel> GetVideoModel(const v1::Model& model) {
                        ? VideoSampling::kTransformers
                        : VideoSampling::kOwn;
   video.has_seconds = profile.positions_in_seconds();
+  video.ids_per_second = GetProfile(model)->audio().in_video().ids_per_second();
   video.frames_are_crops = video.rule == VideoRule::kInternVl;
   video.fps = limits.fps();
   video.min_frames = limits.min_frames();
@@ -176,6 +177,7 @@ std::string VideoPlanKey(const v1::Model& model) {
   }
   // Before, a sample with a video before an image was bad.
   if (video->frames_are_crops) add("order", "text");
+  if (model.video().use_audio_in_video()) add("audio", 1);
   return key;
 }
 

@@ -354,6 +354,96 @@ TEST_F(AudioTest, VisionAndAudioBesideLanguage) {
   EXPECT_GT(dummies_, 0);
 }
 
+// Three patches of 6 tokens, 25 positions apart, and half a second of audio:
+// what is heard follows what is seen in the first 2 s.
+TEST_F(AudioTest, VideosBringTheirAudio) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/films");
+  std::filesystem::create_directories(folder);
+  WriteAll(folder + "/b.wav", MakeWav(MakePcm("noise", 50'000, 6), 44100, 2));
+  const std::string mute =
+      MakeVideo("mute.mp4", "96x64", "3", "-c:v libx264 -pix_fmt yuv420p");
+  RunFfmpeg(absl::StrCat("-i ", folder, "/b.wav -c:a aac ", folder, "/b.m4a"));
+  RunFfmpeg(absl::StrCat("-i ", mute, " -i ", folder,
+                         "/b.m4a -map 0:v -map 1:a -c copy ", folder,
+                         "/film.mp4"));
+  // Copied once more, as the copy into the film has rounded its length to ms.
+  RunFfmpeg(absl::StrCat("-i ", folder, "/film.mp4 -vn -c copy ", folder,
+                         "/film.m4a"));
+  std::filesystem::copy_file(mute, folder + "/mute.mp4");
+  std::string lines;
+  for (int i = 0; i < 8; ++i) {
+    lines += Line(R"("video": "film.mp4", )", "<video>?");
+    lines += Line(R"("audio": "b.wav", )", "<audio>?");
+  }
+  lines += Line(R"("video": "mute.mp4", )", "<video>");
+  lines += Line(R"("video": "film.mp4", "audio": "b.wav", )", "<audio><video>");
+  WriteAll(folder + "/talk.jsonl", lines);
+  const auto parse = [&](const std::string& delivery) {
+    const auto config = ParseConfig(
+        absl::StrCat(
+            "sources: [{name: talk, format: jsonl, path: talk.jsonl, "
+            "media_root: .}]\n"
+            "model: {profile: qwen2_5_omni, video: {use_audio_in_video: true, "
+            "min_pixels: 784, max_pixels: 6272}}\n"
+            "batch: {global: 16, micro: 8}\n"
+            "topology: {modules: {vision: {dp: 2}, audio: {dp: 4}, language: "
+            "{dp: 2}}}\nbalance: {delivery: ",
+            delivery,
+            ", cost: {audio: {linear: 1}, language: {linear: 1}}}\n"
+            "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n"),
+        "test.yaml", folder);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return *config;
+  };
+  const LoadedConfig config = parse("exchange");
+  const auto indexed = IndexSources(config, {});
+  ASSERT_TRUE(indexed.ok()) << indexed.status();
+  std::vector<std::string> reasons;
+  for (const BadSample& bad : indexed->at(0).report.bad) {
+    reasons.push_back(bad.reason);
+  }
+  EXPECT_THAT(reasons,
+              ElementsAre(HasSubstr("the file has no audio stream"),
+                          HasSubstr("1 clips of audio beside 1 videos")));
+  const TestCluster::Batches batches = Run(config);
+  ASSERT_FALSE(batches.empty());
+  const Json& film = Inspect("qwen2_5_omni", folder, {"film.m4a"});
+  const Json& alone = Inspect("qwen2_5_omni", folder, {"b.wav"});
+  ASSERT_EQ(film["audio_tokens"].get<int>(), 14);
+  int films = 0;
+  for (const auto& [key, batch] : batches) {
+    if (std::get<2>(key) == v1::MODULE_AUDIO) {
+      const auto features = batch.Get<float>("input_features");
+      const auto cu_rows = batch.Get<int32_t>("audio_cu_rows");
+      for (size_t i = 0; i < batch.samples.size(); ++i) {
+        const auto rows = features.subspan(128 * cu_rows[i],
+                                           128 * (cu_rows[i + 1] - cu_rows[i]));
+        const Json& wanted = batch.samples[i].ordinal % 2 == 0 ? film : alone;
+        EXPECT_EQ(Sha256Hex(absl::MakeConstSpan(
+                      reinterpret_cast<const uint8_t*>(rows.data()),
+                      rows.size() * sizeof(float))),
+                  wanted["features_sha256"].get<std::string>());
+      }
+    }
+    if (std::get<2>(key) != v1::MODULE_LANGUAGE) continue;
+    for (size_t i = 0; i < batch.samples.size(); ++i) {
+      if (batch.samples[i].ordinal % 2 != 0) continue;
+      const size_t length =
+          batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i];
+      EXPECT_EQ(GetText(config.config.model().token_ids(),
+                        batch.Get<int64_t>("input_ids")
+                            .subspan(batch.text.cu_seqlens_padded[i], length)),
+                "[im_start]user\n[start]<|audio_bos|>[video*12][audio*14]"
+                "[video*6]<|audio_eos|>[end]?[im_end]\n"
+                "[im_start]assistant\nA.[im_end]\n");
+      ++films;
+    }
+  }
+  EXPECT_GT(films, 0);
+  ExpectEqual(batches, Run(parse("direct")));
+}
+
 TEST_F(AudioTest, TheIndexRefusesWhatCannotBeHeard) {
   const auto indexed = IndexSources(
       MakeConfig("qwen2_audio", "audio: {dp: 1}, language: {dp: 1}", "off"),

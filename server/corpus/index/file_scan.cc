@@ -102,6 +102,9 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
                                     const MediaRoot* media,
                                     const CheckImageSize& check_size) {
   BALLAST_RETURN_IF_ERROR(TakePair(options_->pairs, &record));
+  if (options_->read_audio_in_video) {
+    BALLAST_RETURN_IF_ERROR(AddAudioOfVideos(&record.videos));
+  }
   MediaProbe probe(
       options_, &file, media,
       kMaxSampleBytes - std::min<uint64_t>(record.text.size(), kMaxSampleBytes),

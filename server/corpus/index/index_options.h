@@ -104,6 +104,8 @@ struct IndexOptions {
   VideoProbe read_video;
   // Likewise, of clips of audio.
   VideoProbe read_audio;
+  // Of the audio of videos. If empty, it is not read.
+  VideoProbe read_audio_in_video;
   // Every record is a preference pair (sources[].pairs).
   bool pairs = false;
   // Why samples with images are bad; "": they are not.

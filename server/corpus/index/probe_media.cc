@@ -223,9 +223,16 @@ absl::Status MediaProbe::AddList(const VideoMedia& video) {
 absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& raw,
                                                   const VideoMedia& video) {
   const JsonVideo& named = video.named;
-  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, video.is_audio
-                                                   ? options_.read_audio(raw)
-                                                   : options_.read_video(raw));
+  const VideoProbe& read = video.is_in_video ? options_.read_audio_in_video
+                           : video.is_audio  ? options_.read_audio
+                                             : options_.read_video;
+  absl::StatusOr<IndexedVideo> found = read(raw);
+  if (!found.ok() && video.is_in_video) {
+    return Annotate(found.status(),
+                    "its audio (model.video.use_audio_in_video)");
+  }
+  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, std::move(found));
+  if (video.is_in_video) facts.flags |= IndexedVideo::kInVideo;
   facts.sample_fps = named.fps;
   if (named.start.has_value()) {
     facts.start = *named.start;
@@ -337,6 +344,32 @@ absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
   if (videos == 0) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(auto parts, ReadVideoParts(text));
   return NameParts("video", std::move(parts), media.first(videos));
+}
+
+absl::Status AddAudioOfVideos(std::vector<VideoMedia>* media) {
+  const size_t count = media->size();
+  size_t videos = 0;
+  while (videos < count && !(*media)[videos].is_audio) ++videos;
+  if (videos == 0) return absl::OkStatus();
+  if (videos < count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        count - videos, " clips of audio beside ", videos,
+        " videos with their audio (model.video.use_audio_in_video): encoders "
+        "take clips in the order of the text, which is not known here; wanted "
+        "the ones or the others"));
+  }
+  media->reserve(2 * videos);
+  for (size_t i = 0; i < videos; ++i) {
+    if ((*media)[i].is_list) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "video ", i,
+          ": a list of pictures has no audio (model.video.use_audio_in_video); "
+          "wanted a video file"));
+    }
+    media->push_back((*media)[i]);
+    media->back().is_audio = media->back().is_in_video = true;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

@@ -141,6 +141,11 @@ absl::Status CheckMarks(const Record& record);
 absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
                        absl::Span<VideoMedia> media);
 
+// Adds the audio of each video of a record to its media, as clips with the
+// video's own start and end (model.video.use_audio_in_video). Errors:
+// INVALID_ARGUMENT (clips beside videos; a list of pictures).
+absl::Status AddAudioOfVideos(std::vector<VideoMedia>* media);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CORPUS_INDEX_PROBE_MEDIA_H_

@@ -110,15 +110,19 @@ struct ImageMarkCounts {
 
 // The facts of a video that its plan and its cost follow from, as the index
 // stores them. Little-endian. A clip of audio is one, too, with kIsAudio
-// (server/audio/indexed_clip.h): it follows the sample's videos.
+// (server/audio/indexed_clip.h): it follows the sample's videos. With kInVideo
+// it is the audio of one: then each video has one, in their order, and the
+// sample no other clip.
 struct IndexedVideo {
   static constexpr uint32_t kIsVariable = 1;  // frames are not evenly spaced
   static constexpr uint32_t kHasStart = 2;
   static constexpr uint32_t kHasEnd = 4;
   static constexpr uint32_t kIsList = 8;  // pictures, all of them frames
   static constexpr uint32_t kIsAudio = 16;
+  static constexpr uint32_t kInVideo = 32;  // the audio of a video
 
   bool is_audio() const { return (flags & kIsAudio) != 0; }
+  bool is_in_video() const { return (flags & kInVideo) != 0; }
 
   double fps;  // on average, above 0; a list's: 0
   // Sampled a second, as the sample says; 0: the model's. A list's: taken.
@@ -141,6 +145,11 @@ inline size_t CountVideos(absl::Span<const IndexedVideo> media) {
   size_t videos = media.size();
   while (videos > 0 && media[videos - 1].is_audio()) --videos;
   return videos;
+}
+
+// Whether the sample's clips are the audio of its videos, one of each.
+inline bool HaveAudioInVideo(absl::Span<const IndexedVideo> media) {
+  return !media.empty() && media.back().is_in_video();
 }
 
 // An image's size, from its header.

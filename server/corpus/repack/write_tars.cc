@@ -249,12 +249,16 @@ class Repacking {
     const std::string part = absl::StrCat(path, ".part");
     BALLAST_ASSIGN_OR_RETURN(const auto writer, TarWriter::Create(part));
     for (uint64_t i = GetFirst(tar); i < GetFirst(tar + 1); ++i) {
-      BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> sample,
+      BALLAST_ASSIGN_OR_RETURN(FaultOr<RawSample> sample,
                                source_.Read(i, ReadParts()));
       if (!sample.ok()) {
         return absl::DataLossError(
             absl::StrCat(sample.fault().reason(), "; index the source again"));
       }
+      BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                               source_.index().sample(i));
+      // The audio of videos is in their files.
+      if (HaveAudioInVideo(indexed.clips)) sample->clips.clear();
       BALLAST_RETURN_IF_ERROR(AddSample(*sample, i, writer.get()));
       ++written->samples;
       written->images += sample->images.size();

@@ -60,8 +60,8 @@ int RefuseToOpen(AVFormatContext*, AVIOContext**, const char*, int,
 
 const MediaKind kVideo = {AVMEDIA_TYPE_VIDEO, "video", kContainers, kCodecs,
                           /*follow_edits=*/true};
-const MediaKind kAudio = {AVMEDIA_TYPE_AUDIO, "audio",
-                          "mov,mp4,m4a,3gp,3g2,mj2", "aac,alac",
+// In M4A and in videos. Decoders of others are not in releases' FFmpeg.
+const MediaKind kAudio = {AVMEDIA_TYPE_AUDIO, "audio", kContainers, "aac,alac",
                           /*follow_edits=*/false};
 
 void RequireBuiltVersion() {
@@ -134,8 +134,8 @@ std::unique_ptr<MediaInput> MediaInput::Open(int fd, uint64_t offset,
       avformat_open_input(&input->format_, nullptr, nullptr, &options);
   av_dict_free(&options);
   if (opened < 0) {
-    *fault = GetFault(opened,
-                      std::string("no ") + kind.name + " that can be read");
+    *fault =
+        GetFault(opened, std::string("no ") + kind.name + " that can be read");
   } else if (input->FindStream(kind, fault)) {
     return input;
   }

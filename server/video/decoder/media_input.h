@@ -46,7 +46,7 @@ struct MediaKind {
   bool follow_edits;
 };
 extern const MediaKind kVideo;
-extern const MediaKind kAudio;  // M4A
+extern const MediaKind kAudio;  // of M4A and videos
 
 // A range of a file as libavformat reads it. Demuxers, decoders and what they
 // may open are limited: other files never are.

@@ -188,6 +188,43 @@ TEST(AudioReaderTest, EachFormatHasTheCountAndAudioOfItsSource) {
   }
 }
 
+// The audio of videos in several containers is that of the same stream in M4A.
+TEST(AudioReaderTest, ReadsTheAudioOfAVideo) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  const std::string m4a = Encode("stream.m4a", "-c:a aac");
+  const std::string pictures = MakeVideo("mute.mp4", "32x32", "2", "");
+  AudioReader reader;
+  const OpenAudio alone(m4a);
+  const AudioFacts wanted = *reader.ReadFacts(alone.bytes);
+  const auto samples =
+      *reader.ReadSamples(alone.bytes, wanted, {0, wanted.samples});
+  for (const char* name : {"both.mp4", "both.mov", "both.mkv", "both.ts"}) {
+    SCOPED_TRACE(name);
+    const std::string path = absl::StrCat(testing::TempDir(), "/", name);
+    RunFfmpeg(absl::StrCat("-i ", pictures, " -i ", m4a,
+                           " -map 0:v -map 1:a -c copy ", path));
+    const OpenAudio file(path);
+    const auto facts = reader.ReadFacts(file.bytes, /*in_video=*/true);
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    EXPECT_EQ(facts->format, AudioFormat::kVideo);
+    EXPECT_EQ(facts->rate, wanted.rate);
+    EXPECT_EQ(facts->channels, wanted.channels);
+    const bool is_mp4 = name[5] == 'm' && name[6] != 'k';
+    EXPECT_EQ(facts->scan.empty(), is_mp4) << facts->scan;
+    const auto found =
+        reader.ReadSamples(file.bytes, *facts, {0, facts->samples});
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_EQ(found->size(), facts->samples);
+    if (is_mp4) EXPECT_EQ(*found, samples);
+  }
+  const OpenAudio mute(pictures);
+  const auto none = reader.ReadFacts(mute.bytes, /*in_video=*/true);
+  EXPECT_TRUE(IsDataFault(none.status())) << none.status();
+  EXPECT_TRUE(absl::StrContains(none.status().message(),
+                                "the file has no audio stream"))
+      << none.status();
+}
+
 TEST(AudioReaderTest, Mp3OfAPipeIsCountedByDecoding) {
   if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
   const OpenAudio file(Encode("bare.mp3", "-write_xing 0"));

@@ -2,9 +2,13 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "tests/fakes/read_sample.h"
@@ -13,6 +17,9 @@
 
 namespace ballast {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(ReadMediaTest, CopiesWhatIsInMemory) {
   std::string memory(3, '?');
@@ -145,6 +152,67 @@ TEST(ReadMediaTest, ClipsAreReadWithoutTheirImages) {
   parts.whole_images = false;
   EXPECT_EQ(ReadSample(**opened, 0, parts).status().code(),
             absl::StatusCode::kDataLoss);
+}
+
+// A clip of each video, of the same file and in the same seconds.
+TEST(ReadMediaTest, VideosBringTheirAudio) {
+  const std::string folder = TestFolder();
+  for (const char* name : {"a", "b"}) {
+    WriteFile(absl::StrCat(folder, "/m/", name, ".mp4"),
+              FakeVideo(5 + name[0] - 'a'));
+  }
+  WriteFile(folder + "/m/c.wav", FakeVideo(9));
+  WriteFile(folder + "/m/mute.mp4", FakeVideo(3));
+  WriteFile(
+      folder + "/chat.jsonl",
+      absl::StrJoin(
+          {R"({"messages": [{"role": "user", "content": [{"type": "video", )"
+           R"("video": "m/a.mp4", "start": 1, "end": 2.5}, )"
+           R"({"type": "video", "video": "m/b.mp4"}]}]})",
+           R"({"audio": "m/c.wav"})",
+           R"({"audio": "m/c.wav", "video": "m/a.mp4"})",
+           R"({"videos": [["m/a.jpg", "m/b.jpg"]]})",
+           R"({"video": "m/mute.mp4"})"},
+          "\n"));
+  const v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+  IndexOptions options = FakeVideoOptions();
+  options.read_audio_in_video =
+      [](const RawVideo& file) -> absl::StatusOr<IndexedVideo> {
+    if (GetBytes(file) == FakeVideo(3)) {
+      return absl::InvalidArgumentError("the file has no audio stream");
+    }
+    return ReadFakeAudio(file);
+  };
+  const auto report = BuildIndex(source, folder, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  std::vector<std::string> bad;
+  for (const BadSample& one : report->bad) bad.push_back(one.reason);
+  EXPECT_THAT(
+      bad,
+      ElementsAre(HasSubstr("1 clips of audio beside 1 videos with their audio "
+                            "(model.video.use_audio_in_video)"),
+                  HasSubstr("video 0: a list of pictures has no audio"),
+                  HasSubstr("its audio (model.video.use_audio_in_video): the "
+                            "file has no audio stream")));
+  const auto opened = OpenSource(source, folder, FakeKey());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const auto indexed = (*opened)->index().sample(0);
+  ASSERT_TRUE(indexed.ok()) << indexed.status();
+  ASSERT_EQ(indexed->videos.size(), 2u);
+  ASSERT_EQ(indexed->clips.size(), 2u);
+  EXPECT_TRUE(indexed->clips[0].is_audio() && indexed->clips[0].is_in_video());
+  EXPECT_EQ(indexed->clips[0].start, 1);
+  EXPECT_EQ(indexed->clips[0].end, 2.5);
+  EXPECT_EQ(indexed->clips[0].frames, 5u);
+  EXPECT_EQ(indexed->clips[1].frames, 6u);
+  const auto sample = ReadSample(**opened, 0, ReadParts());
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  ASSERT_EQ(sample->clips.size(), 2u);
+  EXPECT_EQ(GetBytes(sample->clips[0]), GetBytes(sample->videos[0]));
+  EXPECT_EQ(GetBytes(sample->clips[1]), FakeVideo(6));
+  // A clip alone is one.
+  EXPECT_FALSE((*opened)->index().sample(1)->clips[0].is_in_video());
+  EXPECT_EQ(ReadSample(**opened, 1, ReadParts())->clips.size(), 1u);
 }
 
 }  // namespace

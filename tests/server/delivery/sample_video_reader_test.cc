@@ -30,7 +30,6 @@ namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 v1::Model ModelOf(const std::string& profile) {
   v1::Model model;
@@ -104,20 +103,6 @@ TEST_F(SampleVideoReaderTest, FramesAreThoseOfTheFileResized) {
       EXPECT_EQ(frames_[i], resized) << profile << " frame " << i;
     }
   }
-}
-
-TEST_F(SampleVideoReaderTest, TextsFollowThePlans) {
-  const SampleVideoReader reader(ModelOf("qwen3_vl"), {}, 1, &budget_);
-  const auto plan = reader.Plan(indexed_);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto text = reader.Text({indexed_, indexed_});
-  ASSERT_TRUE(text.ok()) << text.status();
-  ASSERT_EQ(text->texts.size(), 2u);
-  EXPECT_EQ(text->texts[0].runs, plan->grid_t);
-  EXPECT_EQ(text->texts[0].runs * text->texts[0].run_tokens, plan->tokens);
-  // One for each run.
-  EXPECT_EQ(text->grids.size(), 2u * plan->grid_t);
-  EXPECT_THAT(reader.Text({})->texts, IsEmpty());
 }
 
 // The index knows a video by its facts; another one is a fault of the data.

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -50,6 +51,7 @@ TEST(PositionsTest, TextContinuesAfterTheLargerSideOfAnImage) {
 }
 
 constexpr int32_t kVideo = 151656;
+constexpr int32_t kAudio = 151646;
 
 // Two texts, an image of 2x4 patches, a text, a video of 4 temporal patches of
 // 4x2 patches, two texts: as get_rope_index of transformers 5 places them for
@@ -80,6 +82,63 @@ TEST(PositionsTest, VideosAdvanceByTheirSeconds) {
         0, 1, 2, 3, 4, 5,    5,    5,    5,    5,    5,    5,    5,    7, 8};
     EXPECT_THAT(out, ElementsAreArray(expected)) << c.seconds;
   }
+}
+
+v1::Model OmniModel() {
+  v1::Model model = MakeModel(3);
+  model.set_profile("qwen2_5_omni");
+  model.mutable_token_ids()->set_video(kVideo);
+  model.mutable_token_ids()->set_audio(kAudio);
+  return model;
+}
+
+// A text, a video of two patches of 1x2 tokens, a second and thus 25 positions
+// apart, a text: as get_rope_index of transformers' Qwen2.5-Omni places them,
+// the text behind the last time.
+TEST(PositionsTest, TextOfOmniContinuesAfterAVideosTimes) {
+  const std::vector<int32_t> ids = {11, kVideo, kVideo, kVideo, kVideo, 12};
+  std::vector<int32_t> out(3 * ids.size());
+  const GridThw video = {2, 2, 4, 1, /*ids_per_second=*/25, /*seconds=*/1};
+  ASSERT_TRUE(
+      ComputePositions(ids, {}, OmniModel(), absl::MakeSpan(out), {video})
+          .ok());
+  const int32_t expected[] = {0, 1, 1, 26, 26, 27,  //
+                              0, 1, 1, 1,  1,  27,  //
+                              0, 1, 2, 1,  2,  27};
+  EXPECT_THAT(out, ElementsAreArray(expected));
+}
+
+// The same with three tokens of the video's audio, which follow those of the
+// only chunk: two marks share a position at each end, audio and video begin at
+// one, and the marks behind follow the last run, not the largest position.
+TEST(PositionsTest, AVideoWithItsAudioIsPlacedAsByOmni) {
+  const std::vector<int32_t> ids = {11,     12,     1,      2,      kVideo,
+                                    kVideo, kVideo, kVideo, kAudio, kAudio,
+                                    kAudio, 3,      4,      13};
+  std::vector<int32_t> out(3 * ids.size());
+  const GridThw video = {2, 2, 4, 1, 25, 1, /*audio_tokens=*/3};
+  const auto place = [&](const std::vector<int32_t>& of) {
+    return ComputePositions(of, {}, OmniModel(), absl::MakeSpan(out), {video});
+  };
+  ASSERT_TRUE(place(ids).ok());
+  const int32_t expected[] = {0, 1, 2, 2, 3, 3, 28, 28, 3, 4, 5, 6, 6, 7,  //
+                              0, 1, 2, 2, 3, 3, 3,  3,  3, 4, 5, 6, 6, 7,  //
+                              0, 1, 2, 2, 3, 4, 3,  4,  3, 4, 5, 6, 6, 7};
+  EXPECT_THAT(out, ElementsAreArray(expected));
+  std::vector<int32_t> swapped = ids;
+  std::swap(swapped[7], swapped[8]);
+  EXPECT_THAT(std::string(place(swapped).message()),
+              HasSubstr("token 7 is 151646 within a video with its audio; "
+                        "wanted 151656, a placeholder of the video"));
+  // Nothing before it, or behind it.
+  std::vector<int32_t> cut(ids.begin() + 3, ids.end());
+  out.resize(3 * cut.size());
+  EXPECT_THAT(std::string(place(cut).message()),
+              HasSubstr("two marks at both ends does not fit"));
+  cut.assign(ids.begin(), ids.begin() + 12);
+  out.resize(3 * cut.size());
+  EXPECT_THAT(std::string(place(cut).message()),
+              HasSubstr("two marks at both ends does not fit"));
 }
 
 TEST(PositionsTest, RefusesVideosThatDoNotFit) {

@@ -1,8 +1,15 @@
 #include "server/text/video_text.h"
-#include "server/video/model_videos.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/profiles.h"
+#include "server/video/model_videos.h"
 
 namespace ballast {
 namespace {
@@ -78,6 +85,7 @@ TEST(VideoTextTest, GridsFollowTheModel) {
   } cases[] = {{"qwen2_vl", 1, 3, 1},
                {"qwen2_5_vl", 1, 3, 2.5},
                {"qwen3_vl", 3, 1, 1},
+               {"qwen2_5_omni", 1, 3, 1},
                {"qwen3_5_vl", 3, 1, 1}};
   for (const auto& c : cases) {
     std::vector<GridThw> grids;
@@ -88,8 +96,97 @@ TEST(VideoTextTest, GridsFollowTheModel) {
       EXPECT_EQ(grid.h, 4u);
       EXPECT_EQ(grid.w, 6u);
       EXPECT_EQ(grid.interval, c.interval) << c.model;
+      const bool is_omni = absl::string_view(c.model) == "qwen2_5_omni";
+      EXPECT_EQ(grid.ids_per_second, is_omni ? 25u : 0u) << c.model;
+      EXPECT_EQ(grid.seconds, is_omni ? 1.25 : 0) << c.model;
     }
   }
+}
+
+// 2 s of 320x240 pixels at 10 frames a second.
+IndexedVideo MakeVideo() {
+  IndexedVideo video = {};
+  video.fps = 10;
+  video.frames = 20;
+  video.width = 320;
+  video.height = 240;
+  return video;
+}
+
+// `samples` at 16 kHz.
+IndexedVideo MakeClip(uint32_t samples, uint32_t flags = 0) {
+  IndexedVideo clip = {};
+  clip.flags = IndexedVideo::kIsAudio | flags;
+  clip.fps = 16000;
+  clip.frames = samples;
+  clip.key_frames = 1;
+  std::strncpy(clip.codec, "wav", sizeof(clip.codec) - 1);
+  return clip;
+}
+
+absl::StatusOr<MediaText> PlanOmni(const std::vector<IndexedVideo>& videos,
+                                   const std::vector<IndexedVideo>& clips) {
+  const VideoModel model = *FindVideoModel("qwen2_5_omni");
+  return PlanMediaText(&model, FindAudioFamily("qwen2_5_omni"), videos, clips);
+}
+
+TEST(MediaTextTest, VideosThenClips) {
+  const VideoModel qwen3 = *FindVideoModel("qwen3_vl");
+  const VideoPlan plan = *PlanIndexedVideo(qwen3, MakeVideo());
+  const auto text =
+      PlanMediaText(&qwen3, nullptr, {MakeVideo(), MakeVideo()}, {});
+  ASSERT_TRUE(text.ok()) << text.status();
+  ASSERT_EQ(text->texts.size(), 2u);
+  EXPECT_EQ(text->texts[0].runs, plan.grid_t);
+  EXPECT_EQ(text->texts[0].runs * text->texts[0].run_tokens, plan.tokens);
+  EXPECT_EQ(text->grids.size(), 2u * plan.grid_t);  // one for each run
+  EXPECT_EQ(text->placeholders, 2 * plan.tokens);
+
+  const uint64_t tokens =
+      PlanIndexedVideo(*FindVideoModel("qwen2_5_omni"), MakeVideo())->tokens;
+  const auto both = PlanOmni({MakeVideo()}, {MakeClip(16000)});
+  ASSERT_TRUE(both.ok()) << both.status();
+  ASSERT_EQ(both->texts.size(), 2u);
+  EXPECT_FALSE(both->texts[0].is_audio);
+  EXPECT_TRUE(both->texts[1].is_audio);
+  EXPECT_EQ(both->texts[1].run_tokens, 25u);  // 100 frames
+  EXPECT_EQ(both->placeholders, tokens + 25);
+  EXPECT_THAT(PlanOmni({}, {})->texts, IsEmpty());
+  EXPECT_EQ(PlanOmni({}, {MakeClip(16000), MakeClip(10)}).status().message(),
+            "audio 1: a clip of 10 samples at 16 kHz gives 1 frames and 0 "
+            "tokens; wanted a longer one");
+  EXPECT_FALSE(PlanMediaText(&qwen3, nullptr, {}, {MakeClip(16000)}).ok());
+  EXPECT_FALSE(PlanMediaText(nullptr, nullptr, {MakeVideo()}, {}).ok());
+}
+
+// Four frames of the 2 s are two patches, 1 s apart, so all of the video is of
+// the first 2 s and comes before its audio.
+TEST(MediaTextTest, TheAudioOfAVideoStandsAmongItsTokens) {
+  const VideoModel omni = *FindVideoModel("qwen2_5_omni");
+  const VideoPlan plan = *PlanIndexedVideo(omni, MakeVideo());
+  ASSERT_EQ(plan.grid_t, 2u);
+  const auto text =
+      PlanOmni({MakeVideo()}, {MakeClip(40000, IndexedVideo::kInVideo)});
+  ASSERT_TRUE(text.ok()) << text.status();
+  ASSERT_EQ(text->texts.size(), 1u);
+  EXPECT_EQ(text->grids[0].audio_tokens, 62u);  // 250 frames
+  EXPECT_EQ(text->grids[0].seconds, plan.seconds_per_patch);
+  EXPECT_EQ(text->placeholders, plan.tokens + 62);
+  std::string written;
+  for (const ImageTextPiece& piece :
+       VideoPieces(text->texts[0], {.before = "<a>", .after = "<z>"},
+                   /*has_own_id=*/true, FindAudioFamily("qwen2_5_omni"))) {
+    if (piece.placeholders == 0) {
+      written += piece.text;
+    } else {
+      EXPECT_NE(piece.is_audio, piece.is_video);
+      absl::StrAppend(&written, piece.is_audio ? " A" : " V",
+                      piece.placeholders, " ");
+    }
+  }
+  EXPECT_EQ(written, absl::StrCat("<a><|audio_bos|> V", plan.tokens,
+                                  "  A62 <|audio_eos|><z>"));
+  EXPECT_FALSE(PlanOmni({}, {MakeClip(40000, IndexedVideo::kInVideo)}).ok());
 }
 
 }  // namespace

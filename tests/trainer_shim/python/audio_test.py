@@ -5,7 +5,10 @@ bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
 
 import importlib.util
 import json
+import shutil
 import struct
+import subprocess
+import types
 import unittest
 import wave
 import zlib
@@ -13,7 +16,7 @@ import zlib
 import numpy
 
 import ballast
-from ballast.adapters import huggingface, huggingface_audio
+from ballast.adapters import huggingface, huggingface_audio, huggingface_families
 from tests.harness import tools
 
 MISSING = [name for name in ("transformers", "torch") if importlib.util.find_spec(name) is None]
@@ -33,7 +36,7 @@ PICTURE = numpy.random.default_rng(5).integers(0, 256, (56, 84, 3)).astype(numpy
 CONFIG = """
 sources: [{name: talk, format: jsonl, path: talk.jsonl, media_root: .}]
 order: {shuffle: false}
-model: {profile: %s, tokenizer: %s, chat_template: chatml, token_ids: {%s}}
+model: {profile: %s, tokenizer: %s, chat_template: chatml, token_ids: {%s}, %s}
 batch: {global: %d, micro: %d}
 topology: {modules: {%saudio: {dp: 1}, language: {dp: 1}}}
 packing: {mode: %s}
@@ -47,6 +50,28 @@ def pcm(seconds, seed):
     count = int(seconds * 16000)
     noise = numpy.random.default_rng(seed).integers(-20000, 20000, count)
     return (noise * numpy.linspace(0.1, 1, count)).astype(numpy.int16)
+
+
+#: 3 s: three patches of 2 x 3 tokens, 25 positions apart, so the third is of the second
+#: chunk of 2 s.
+FILM = numpy.random.default_rng(6).integers(0, 256, (6, 56, 84, 3)).astype(numpy.uint8)
+HEARD = 3.3  # seconds of its audio
+
+
+def make_film(path, seed):
+    """FILM, 2 frames a second, with audio as AAC. Returns the samples that FFmpeg decodes."""
+    with wave.open(path + ".wav", "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes(pcm(HEARD, seed).tobytes())
+    shown = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "84x56", "-r", "2", "-i", "-")
+    codecs = ("-c:v", "png", "-c:a", "aac", "-b:a", "128k")
+    run = ("ffmpeg", "-loglevel", "error", "-y")
+    subprocess.run((*run, *shown, "-i", path + ".wav", *codecs, path), check=True,
+                   input=FILM.tobytes())  # fmt: skip
+    heard = subprocess.run((*run, "-i", path, "-vn", "-f", "f32le", "-"), check=True,
+                           stdout=subprocess.PIPE).stdout  # fmt: skip
+    # FFmpeg's last frame is padded.
+    return numpy.frombuffer(heard, numpy.float32)[: int(HEARD * 16000)]
 
 
 def png(pixels):
@@ -76,6 +101,9 @@ class Case:
     features = "input_features"
     time_axis = 0  # of a clip's features
     before, after = "<|audio_bos|>", "<|audio_eos|>"
+    image_tokens = 6
+    video = ""  # model.video
+    given = {}  # more arguments of the model
 
     def __init__(self, model):
         self.model = model.eval()
@@ -91,7 +119,10 @@ class Case:
         found = [ids["im_start"], *encode("user\n")]
         image, tail = "<image>" in question, question.replace("<image>", "")
         if image:
-            found += [ids["vision_start"], *[ids["image"]] * 6, ids["vision_end"]]
+            found += [ids["vision_start"], *[ids["image"]] * self.image_tokens, ids["vision_end"]]
+        if "<video>" in tail:
+            head, tail = tail.split("<video>")
+            found += [*encode(head), *self.film_ids(tokens.pop())]
         for k, piece in enumerate(tail.split("<audio>")):
             if k > 0:
                 found += [*encode(self.before.replace("{n}", str(k))),
@@ -168,6 +199,7 @@ class Qwen2AudioCase(WhisperCase):
 
 
 class Qwen25OmniCase(WhisperCase, TokenizerCase):
+    pictures = {}  # numbers of the image processor
     specials = ("<|vision_bos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_eos|>",
                 "<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>")  # fmt: skip
     ids = {**IDS, "pad": 0, "vision_start": 256, "image": 257, "video": 258, "vision_end": 259,
@@ -180,18 +212,63 @@ class Qwen25OmniCase(WhisperCase, TokenizerCase):
 
         inputs, tokens = super().wanted(i)
         if "<image>" in self.conversations[i][0]:
-            processor = Qwen2VLImageProcessor(patch_size=14, min_pixels=3136, max_pixels=12845056)
+            processor = Qwen2VLImageProcessor(min_pixels=3136, max_pixels=12845056, **self.pictures)
             inputs.update(processor(images=[PICTURE], return_tensors="pt"))
         return inputs, tokens
 
 
-class Qwen3OmniCase(WhisperCase, TokenizerCase):
-    specials = ("<|audio_start|>", "<|audio_pad|>", "<|audio_end|>")
+class FilmCase(Qwen25OmniCase):
+    """With videos whose audio is read with them."""
+
+    conversations = [("<video>What is it?", "A hum.", []), *SEEN, ("<image> or <video>?", "No.", [])]
+    micro = 7
+    video = "video: {use_audio_in_video: true, min_pixels: 3136}"
+    given = {"use_audio_in_video": True}
+
+    def wanted(self, i):
+        import torch
+
+        inputs, tokens = super().wanted(i)
+        if "<video>" not in self.conversations[i][0]:
+            return inputs, tokens
+        made = self.extractor([self.heard], sampling_rate=16000, return_attention_mask=True,
+                              padding="max_length", return_tensors="pt")  # fmt: skip
+        # Pairs of frames, as Qwen2VLVideoProcessor cuts them into patches of 14 x 14.
+        mean, std = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+        pixels = ((FILM / 255 - mean) / std).astype(numpy.float32)
+        patches = pixels.transpose(0, 3, 1, 2).reshape(3, 2, 3, 2, 2, 14, 3, 2, 14)
+        patches = patches.transpose(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(3 * 24, -1)
+        inputs.update(
+            input_features=made["input_features"], feature_attention_mask=made["attention_mask"],
+            pixel_values_videos=torch.from_numpy(patches), video_grid_thw=torch.tensor([[3, 4, 6]]),
+            video_second_per_grid=torch.tensor([1.0]),
+        )  # fmt: skip
+        return inputs, [self.tokens(int(made["attention_mask"].sum()))]
+
+    def film_ids(self, heard):
+        """As transformers' processor orders them."""
+        from transformers import Qwen2_5OmniProcessor
+
+        processor = types.SimpleNamespace(
+            video_processor=types.SimpleNamespace(merge_size=2), audio_bos_token="b",
+            audio_eos_token="e", video_token="v", audio_token="a",
+            get_chunked_index=lambda *given: Qwen2_5OmniProcessor.get_chunked_index(None, *given))  # fmt: skip
+        text = Qwen2_5OmniProcessor.replace_video_with_audio_token(
+            processor, {"video_grid_thw": numpy.array([[3, 4, 6]]), "video_second_per_grid": [1.0]},
+            0, {"num_audio_tokens": [heard]}, 0, position_id_per_seconds=25, seconds_per_chunk=2.0)  # fmt: skip
+        assert text == "b" + "v" * 12 + "a" * 50 + "v" * 6 + "a" * (heard - 50) + "e", text
+        ids = {"b": 260, "v": 258, "a": 261, "e": 262}
+        return [256, *map(ids.get, text), 259]
+
+
+class Qwen3OmniCase(Qwen25OmniCase):
+    specials = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>",
+                "<|audio_start|>", "<|audio_pad|>", "<|audio_end|>")  # fmt: skip
     before, after = "<|audio_start|>", "<|audio_end|>"
-    ids = {**IDS, "audio": 257}
+    pictures = {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     padding = "longest"
     #: Its processor counts beside a longer clip what it does not count alone.
-    conversations = SINGLE
+    conversations = [SEEN[0], *SINGLE]
 
     @staticmethod
     def tokens(frames):
@@ -292,6 +369,26 @@ class Gemma4Case(Gemma3nCase, TokenizerCase):
         return min(750, convolved(frames, (3, 2, 1), (3, 2, 1)))
 
 
+class Gemma4SeenCase(Gemma4Case):
+    """With images, too."""
+
+    ids = {**Gemma4Case.ids, "vision_start": 261, "image": 262, "vision_end": 263}
+    conversations = SEEN
+    micro = 5
+
+    def __init__(self, model):
+        from transformers import Gemma4ImageProcessor
+
+        super().__init__(model)
+        self.adapter = huggingface_families.Family(model.config).padded
+        self.picture = dict(Gemma4ImageProcessor()(images=[PICTURE], return_tensors="pt"))
+        self.image_tokens = int(self.picture.pop("num_soft_tokens_per_image"))
+
+    def wanted(self, i):
+        inputs, tokens = super().wanted(i)
+        return {**inputs, **(self.picture if "<image>" in self.conversations[i][0] else {})}, tokens
+
+
 class AudioTest(tools.ToolTest):
     def make(self, conversations=CONVERSATIONS):
         with open(self.path("x.png"), "wb") as file:
@@ -308,16 +405,18 @@ class AudioTest(tools.ToolTest):
             record = {"messages": turns, "audios": names}
             if "<image>" in question:
                 record["image"] = "x.png"
+            if "<video>" in question:
+                record["video"] = "film.mov"
             lines.append(json.dumps(record))
         self.write("talk.jsonl", "\n".join(lines) + "\n")
 
     def batches(self, profile, mode, ids, count=4, micro=4, vision=False, tokenizer="bytes",
-                **options):  # fmt: skip
+                video="", **options):  # fmt: skip
         """The micro-batches of a step."""
         config = self.write(
             profile + mode + ".yaml",
             CONFIG % (profile, tokenizer, ", ".join("%s: %d" % each for each in ids.items()),
-                      count, micro, "vision: {dp: 1}, " * vision, mode),
+                      video, count, micro, "vision: {dp: 1}, " * vision, mode),
         )  # fmt: skip
         self.ok("ballast-server", "index", "--config", config)
         modules = ("vision",) * vision + ("audio", "language")
@@ -343,7 +442,7 @@ class AudioTest(tools.ToolTest):
                 made[i] = wanted.get(case.features, [])
                 loss = case.model(input_ids=torch.tensor([text]), labels=torch.tensor([labels]),
                                   attention_mask=torch.ones(1, len(text), dtype=torch.long),
-                                  use_cache=False, **wanted).loss.item()  # fmt: skip
+                                  use_cache=False, **case.given, **wanted).loss.item()  # fmt: skip
                 here = sum(label != -100 for label in labels)
                 total, learnt = total + loss * here, learnt + here
             for mode in modes:
@@ -351,7 +450,7 @@ class AudioTest(tools.ToolTest):
                 with self.subTest(mode):
                     found, seen = 0.0, 0
                     for batch in self.batches(profile, mode, case.ids, count, case.micro,
-                                              vision="image" in case.ids,
+                                              vision="image" in case.ids, video=case.video,
                                               tokenizer=case.tokenizer):  # fmt: skip
                         given = adapter(batch)
                         here = int((given["labels"] != -100).sum())
@@ -434,12 +533,39 @@ class AudioTest(tools.ToolTest):
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen2_5_omni(self):
+        self.compare("qwen2_5_omni",
+                     Qwen25OmniCase(self.omni(), huggingface_audio.omni_padded, longest=300),
+                     adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
+
+    @unittest.skipIf(
+        MISSING or shutil.which("ffmpeg") is None,
+        "SKIPPED: losses need transformers, torch and a program ffmpeg",
+    )
+    def test_audio_in_video(self):
+        case = FilmCase(self.omni(), huggingface_audio.omni_padded, longest=300)
+        case.heard = make_film(self.path("film.mov"), 70)
+        self.compare("qwen2_5_omni", case, adapters={"shard": huggingface_audio.omni_packed})
+        # A small model's loss hardly depends on positions.
+        (batch,) = self.batches("qwen2_5_omni", "padded", case.ids, len(case.conversations),
+                                case.micro, vision=True, tokenizer=case.tokenizer,
+                                video=case.video)  # fmt: skip
+        given = case.adapter(batch)
+        wanted, _ = case.model.get_rope_index(
+            given["input_ids"], given["image_grid_thw"], given["video_grid_thw"],
+            given["attention_mask"], True, given["feature_attention_mask"].sum(1),
+            given["video_grid_thw"].new_ones(len(given["video_grid_thw"])).float(),
+        )  # fmt: skip
+        real = given["attention_mask"].bool()
+        self.assertEqual(given["position_ids"][-3:, real].tolist(), wanted[:, real].tolist())
+
+    @staticmethod
+    def omni():
         from transformers import (
             Qwen2_5OmniThinkerConfig,
             Qwen2_5OmniThinkerForConditionalGeneration,
         )
 
-        model = Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniThinkerConfig(
+        return Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniThinkerConfig(
             audio_config=dict(d_model=32, encoder_layers=2, encoder_attention_heads=2,
                               encoder_ffn_dim=64, output_dim=32, num_mel_bins=128, n_window=100),
             vision_config=dict(depth=1, hidden_size=32, intermediate_size=64, num_heads=2,
@@ -448,9 +574,6 @@ class AudioTest(tools.ToolTest):
             audio_token_index=261, image_token_index=257, video_token_index=258,
             audio_start_token_id=260, audio_end_token_id=262, vision_start_token_id=256,
             vision_end_token_id=259, position_id_per_seconds=25, seconds_per_chunk=2))  # fmt: skip
-        self.compare("qwen2_5_omni",
-                     Qwen25OmniCase(model, huggingface_audio.omni_padded, longest=300),
-                     adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen3_omni(self):
@@ -468,8 +591,8 @@ class AudioTest(tools.ToolTest):
                                num_position_embeddings=16),
             text_config=dict(**TEXT, moe_intermediate_size=32, head_dim=16, num_experts=4,
                              num_experts_per_tok=2, rope_parameters=ROPE),
-            audio_token_id=257, image_token_id=304, video_token_id=305, audio_start_token_id=256,
-            audio_end_token_id=258, vision_start_token_id=306, vision_end_token_id=307,
+            audio_token_id=261, image_token_id=257, video_token_id=258, audio_start_token_id=260,
+            audio_end_token_id=262, vision_start_token_id=256, vision_end_token_id=259,
             position_id_per_seconds=13))  # fmt: skip
         self.compare("qwen3_omni_moe", Qwen3OmniCase(model, huggingface_audio.omni_padded),
                      adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
@@ -545,9 +668,25 @@ class AudioTest(tools.ToolTest):
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_gemma4(self):
+        self.compare("gemma4", Gemma4Case(self.gemma4()))
+
+    @unittest.skipIf(
+        MISSING or importlib.util.find_spec("torchvision") is None,
+        "SKIPPED: losses need transformers, torch and torchvision",
+    )
+    def test_gemma4_with_images(self):
+        case = Gemma4SeenCase(self.gemma4())
+        self.compare("gemma4", case)
+        (batch,) = self.batches("gemma4", "padded", case.ids, len(SEEN), case.micro, vision=True,
+                                tokenizer=case.tokenizer)  # fmt: skip
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "1 images, which this adapter"):
+            huggingface_audio.gemma4(batch)
+
+    @staticmethod
+    def gemma4():
         from transformers import Gemma4Config, Gemma4ForConditionalGeneration
 
-        model = Gemma4ForConditionalGeneration(Gemma4Config(
+        return Gemma4ForConditionalGeneration(Gemma4Config(
             audio_config=dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
                               subsampling_conv_channels=[128, 4], output_proj_dims=32),
             vision_config=dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1,
@@ -556,9 +695,8 @@ class AudioTest(tools.ToolTest):
                              hidden_size_per_layer_input=0, head_dim=16, global_head_dim=16,
                              num_kv_shared_layers=0,
                              layer_types=["sliding_attention", "full_attention"]),
-            audio_token_id=Gemma4Case.ids["audio"], image_token_id=304,
+            audio_token_id=Gemma4Case.ids["audio"], image_token_id=Gemma4SeenCase.ids["image"],
             video_token_id=305))  # fmt: skip
-        self.compare("gemma4", Gemma4Case(model))
 
 
 TEXT = {

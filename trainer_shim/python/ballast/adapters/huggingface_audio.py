@@ -212,14 +212,33 @@ def gemma3n(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, Any]:
 
 
 def gemma4(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """Arguments for one call of Gemma4ForConditionalGeneration with clips, without images.
+    """Arguments for one call of Gemma4ForConditionalGeneration with clips, without images:
+    for images and clips take `huggingface_families.Family(model.config).padded`.
 
     Of clips: `input_features` [N, T, 128] and `input_features_mask` bool [N, T].
     """
-    inputs = _rows(batch)
+    totals = getattr(batch, "totals", None)
+    if totals is not None and totals.images:
+        raise FailedPrecondition(
+            "found the text of %d images, which this adapter leaves out; wanted "
+            "ballast.adapters.huggingface_families.Family(model.config).padded, which gives the "
+            "model both" % totals.images
+        )
+    return {**_rows(batch), **_gemma_clips(batch)}
+
+
+def _has_clips(batch: Mapping[str, Any]) -> bool:
+    totals = getattr(batch, "totals", None)
+    return batch.get("input_features") is not None or bool(getattr(totals, "clips", 0))
+
+
+def _gemma_clips(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """The clips alone of `gemma4`; empty without clips."""
     found = _clips(batch)
-    if found is not None:
-        out, lengths = found
-        inputs["input_features"] = out
-        inputs["input_features_mask"] = _mask(lengths, out.shape[1], out, "bool")
-    return inputs
+    if found is None:
+        return {}
+    out, lengths = found
+    return {
+        "input_features": out,
+        "input_features_mask": _mask(lengths, out.shape[1], out, "bool"),
+    }

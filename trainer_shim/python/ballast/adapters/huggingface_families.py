@@ -20,6 +20,7 @@ from ._family_forms import MERGED, PADDED, RASTER
 from ._family_forms import marked, padded_inputs, raster_inputs, required_form
 from ._profiles import find_profile, model_types, read_profile
 from .huggingface import _counted, _moved_right, _sums
+from .huggingface_audio import _gemma_clips, _has_clips
 from .padded import rows
 
 
@@ -114,16 +115,19 @@ class Family:
         """Arguments for one call over rows of equal length (`packing.mode: padded`).
 
         Keys: as of `packed`, with an `attention_mask` [B, S]. A packed batch is
-        padded first (`padded.rows`).
+        padded first (`padded.rows`). Gemma 4 takes clips of audio, too, as by
+        `huggingface_audio.gemma4`.
         """
         inputs = rows(batch, pad=0)
-        images = self._crops(batch)
+        hears = self._type == "gemma4"
+        images = self._crops(batch, hears)
         return {
             **self._text(inputs["input_ids"], inputs["labels"]),
             "position_ids": inputs["position_ids"],
             "attention_mask": inputs["attention_mask"],
             **self._images(batch, images, [images.all(self._counts(batch))]),
             **self._videos(batch, None),
+            **(_gemma_clips(batch) if hears and _has_clips(batch) else {}),
         }
 
     def unpacked(
@@ -209,10 +213,10 @@ class Family:
             out["mm_encoder_outputs"] = made
         return out
 
-    def _crops(self, batch: Mapping[str, Any]) -> _Images:
+    def _crops(self, batch: Mapping[str, Any], audio: bool = False) -> _Images:
         if self._profile.videos != "RULE_LLAVA_ONEVISION":
             require_no_videos(batch, "this adapter")
-        return _Images.of(batch)
+        return _Images.of(batch, audio)
 
     def _videos(self, batch: Mapping[str, Any], part: Optional[slice]) -> Dict[str, Any]:
         """The videos of a part of the batch; none without videos. [videos, frames, 3, H, W],
@@ -351,9 +355,9 @@ class _Images:
     patches: List[int]  #: [crops + 1]: first patch of each
 
     @staticmethod
-    def of(batch: Mapping[str, Any]) -> _Images:
+    def of(batch: Mapping[str, Any], audio: bool) -> _Images:
         require_paired(batch)
-        require_images(batch, "the model")
+        require_images(batch, "the model", audio)
         if batch.get("pixel_values") is None:
             return _Images([0], [0])
         grids = host_values(batch, "image_grid_thw").tolist()
