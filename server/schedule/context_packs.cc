@@ -379,10 +379,13 @@ absl::StatusOr<std::vector<ContextMicroBatch>> PackStatic(
     const std::vector<uint32_t>& lengths, const ContextLimits& limits) {
   BALLAST_RETURN_IF_ERROR(CheckLimits(limits));
   const uint32_t together = limits.ranks / limits.most_ranks;
+  std::vector<uint64_t> squares;
+  squares.reserve(lengths.size());
+  for (const uint64_t length : lengths) squares.push_back(length * length);
   BALLAST_ASSIGN_OR_RETURN(
-      Groups packs,
-      PackBalanced(lengths, {limits.tokens_a_rank * limits.most_ranks,
-                             together * limits.multiple}));
+      Groups packs, PackBalanced(lengths, squares,
+                                 {limits.tokens_a_rank * limits.most_ranks,
+                                  together * limits.multiple}));
   std::vector<ContextMicroBatch> micro_batches(packs.size() / together);
   for (size_t p = 0; p < packs.size(); ++p) {
     const uint32_t number = p % together;

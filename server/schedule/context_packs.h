@@ -48,8 +48,8 @@ absl::StatusOr<std::vector<ContextMicroBatch>> PackByContext(
     const std::vector<uint32_t>& lengths, absl::Span<const double> costs,
     const ContextLimits& limits);
 
-// PackBalanced's packs, each shared by most_ranks ranks. Errors: as
-// PackBalanced.
+// PackBalanced's packs, each shared by most_ranks ranks. A sample counts as one
+// sequence. Errors: as PackBalanced.
 absl::StatusOr<std::vector<ContextMicroBatch>> PackStatic(
     const std::vector<uint32_t>& lengths, const ContextLimits& limits);
 
