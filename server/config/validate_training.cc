@@ -237,7 +237,7 @@ void ValidateDynamic(const v1::Config& config,
   for (const auto& [name, module] : config.topology().modules()) {
     if (&module == &language) continue;
     refuse(" with the module ", name,
-           "; wanted language alone: embeddings of images and sound do not go "
+           "; wanted language alone: embeddings of images and audio do not go "
            "to the ranks that share a pack. Set dynamic_cp: 1, and language cp "
            "for long samples");
   }
