@@ -133,18 +133,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder, data.served(
         arguments.ballast_server, samples=8, micro=4, dp=DP, cp=CP, packing="padded"
     ) as address:
-        context = torch.multiprocessing.get_context("spawn")
-        processes = [
-            context.Process(
-                target=run, args=(rank, address, folder, arguments.steps, arguments.noise)
-            )
-            for rank in range(CP * DP)
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        return max(abs(process.exitcode) for process in processes) and 1
+        return on_cpu.run_everywhere(
+            run, CP * DP, address, folder, arguments.steps, arguments.noise
+        )
 
 
 if __name__ == "__main__":

@@ -183,18 +183,9 @@ def main():
         servers = {way: job.serve(job.configure(way, CONFIG % keys)) for way, keys in JOBS.items()}
         with servers["whole"] as whole, servers["dynamic"] as dynamic, servers["static"] as static:
             addresses = {"whole": whole, "dynamic": dynamic, "static": static}
-            context = torch.multiprocessing.get_context("spawn")
-            processes = [
-                context.Process(
-                    target=run, args=(rank, addresses, folder, arguments.steps, arguments.noise)
-                )
-                for rank in range(RANKS)
-            ]
-            for process in processes:
-                process.start()
-            for process in processes:
-                process.join()
-    return max(abs(process.exitcode) for process in processes) and 1
+            return on_cpu.run_everywhere(
+                run, RANKS, addresses, folder, arguments.steps, arguments.noise
+            )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,17 @@ import torch
 import torch.distributed as dist
 
 
+def run_everywhere(run, count, *arguments):
+    """Calls `run(rank, *arguments)` in `count` processes. Returns 0, or 1 if one has failed."""
+    context = torch.multiprocessing.get_context("spawn")
+    processes = [context.Process(target=run, args=(rank, *arguments)) for rank in range(count)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return max(abs(process.exitcode) for process in processes) and 1
+
+
 def install():
     """Does nothing if torch has a GPU."""
     if torch.cuda.is_available():

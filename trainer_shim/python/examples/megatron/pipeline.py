@@ -260,18 +260,7 @@ def main():
         pp=arguments.stages, colocated=False, name="pipeline",
         balance=cost + ", placement: split" if arguments.split else "",
     ) as address, data.served(arguments.ballast_server, **sizes, name="whole") as whole:
-        context = torch.multiprocessing.get_context("spawn")
-        processes = [
-            context.Process(
-                target=run, args=(rank, (address, whole), folder, arguments)
-            )
-            for rank in range(world_of(arguments))
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        return max(abs(process.exitcode) for process in processes) and 1
+        return on_cpu.run_everywhere(run, world_of(arguments), (address, whole), folder, arguments)
 
 
 if __name__ == "__main__":
