@@ -91,20 +91,25 @@ void CompareMarks(const v1::Model& model, std::vector<std::string>* warnings) {
       "\": the model knows images between these; write them for it"));
 }
 
+// What a checkpoint's file says; of processor_config.json, its `part`. No
+// object if the text is none.
+Json ReadProcessor(absl::string_view json, const char* part) {
+  Json processor =
+      Json::parse(json, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!processor.is_object()) return processor;
+  const auto found = processor.find(part);
+  if (found == processor.end() || !found->is_object()) return processor;
+  return Json(*found);
+}
+
 }  // namespace
 
 std::vector<std::string> NormWarnings(absl::string_view json,
                                       absl::string_view file,
                                       const v1::Model& model) {
   std::vector<std::string> warnings;
-  Json processor =
-      Json::parse(json, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  const Json processor = ReadProcessor(json, "image_processor");
   if (!processor.is_object()) return warnings;
-  // processor_config.json has the image processor as a part.
-  const auto part = processor.find("image_processor");
-  if (part != processor.end() && part->is_object()) {
-    processor = Json(*part);
-  }
   Compare(processor, "image_mean", 0, "mean", model.mean(), file, &warnings);
   Compare(processor, "image_std", 1, "std", model.std(), file, &warnings);
   return warnings;
@@ -115,12 +120,8 @@ std::vector<std::string> AudioDifferences(absl::string_view json,
                                           absl::string_view profile,
                                           const v1::AudioFamily& audio) {
   std::vector<std::string> differences;
-  Json processor =
-      Json::parse(json, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  const Json processor = ReadProcessor(json, "feature_extractor");
   if (!processor.is_object()) return differences;
-  // processor_config.json has the extractor as a part.
-  const auto part = processor.find("feature_extractor");
-  if (part != processor.end() && part->is_object()) processor = Json(*part);
   const v1::AudioFamily::Features& features = audio.features();
   const uint64_t padded = audio.samples().pad_to() != 0
                               ? audio.samples().pad_to()

@@ -402,10 +402,7 @@ static absl::StatusOr<std::vector<Ownership>> ShareOwners(
   const bool has_cost = cost.linear > 0 || cost.quadratic > 0;
   const std::vector<double> costs = Costs(samples, [&](const SampleSize& size) {
     if (has_cost) return SampleCost(size, cost);
-    double squares = 0;
-    ForEachSequence(size.tokens, size.first_tokens,
-                    [&](double tokens) { squares += tokens * tokens; });
-    return squares;
+    return static_cast<double>(PaddedSquares(size, /*align=*/1));
   });
   BALLAST_ASSIGN_OR_RETURN(std::vector<ContextMicroBatch> shared,
                            PackByContext(lengths, costs,
