@@ -497,7 +497,7 @@ GlooOptions GlooOptions::For(const FailoverOptions& failover,
   GlooOptions options;
   options.address = std::move(address);
   options.exchange_timeout = 2 * failover.patience;
-  options.silent_after = std::max(failover.silent_after, absl::Seconds(2));
+  options.silent_after = failover.silent_after;
   return options;
 }
 

@@ -265,6 +265,10 @@ absl::Status CheckHeader(const PeerHeader& got, const PeerHeader& sent) {
 namespace {
 
 constexpr int kKeepAliveProbes = 3;
+// The kernel ends a connection for one late acknowledgement if it is given
+// less: machines that are merely busy would lose their peers.
+constexpr int64_t kShortestSilenceS = 10;
+constexpr int64_t kLongestSilenceS = 32767;  // TCP_KEEPIDLE's bound.
 
 // Empty for other families than IPv4 and IPv6.
 std::optional<TcpEnd> GetEnd(const sockaddr_storage& address) {
@@ -331,9 +335,11 @@ std::vector<TcpConnection> TcpConnections() {
 }
 
 void EndWhenSilent(int fd, absl::Duration silent_after) {
-  const int seconds = std::max<int64_t>(absl::ToInt64Seconds(silent_after), 2);
+  const int seconds = std::clamp(absl::ToInt64Seconds(silent_after),
+                                 kShortestSilenceS, kLongestSilenceS);
   // Idle connections: the first probe after half of the time, the others in the
-  // rest of it. Unacknowledged data: the whole time.
+  // rest of it. Data that is unacknowledged or that the peer's closed window
+  // keeps back: the whole time.
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds / 2);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL,

@@ -123,7 +123,9 @@ struct TcpConnection {
 std::vector<TcpConnection> TcpConnections();
 
 // Lets the kernel end the connection once the peer's machine has acknowledged
-// nothing for `silent_after`, idle or not. Whole seconds, at least 2.
+// nothing for `silent_after`, idle or not, or its process has taken nothing of
+// what waits for as long. Whole seconds, at least 10: with less a busy machine
+// is taken for a lost one.
 void EndWhenSilent(int fd, absl::Duration silent_after);
 
 }  // namespace ballast

@@ -1,7 +1,10 @@
 // The two communicators of host memory: Gloo's, over sockets, and the one for
 // threads of a process.
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -19,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/fakes/meeting_place.h"
 #include "trainer_shim/host/gloo_communicator.h"
+#include "trainer_shim/host/gloo_peers.h"
 #include "trainer_shim/host/in_process_communicator.h"
 
 namespace ballast {
@@ -319,6 +323,28 @@ TEST(GlooLinkTest, TheKernelWatchesEveryConnection) {
     watched += on;
   }
   EXPECT_EQ(watched, 2);
+}
+
+// With 2 s the kernel ended connections whose ends were alive: one second of
+// both cores elsewhere is enough.
+TEST(EndWhenSilentTest, ABusyMachineIsNotTakenForALostOne) {
+  for (const auto& [asked, seconds] :
+       std::vector<std::pair<absl::Duration, int>>{
+           {absl::Seconds(2), 10},
+           {absl::Seconds(30), 30},
+           {absl::InfiniteDuration(), 32767}}) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_GE(fd, 0);
+    EndWhenSilent(fd, asked);
+    int milliseconds = 0;
+    int idle = 0;
+    socklen_t bytes = sizeof(idle);
+    getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &bytes);
+    getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &bytes);
+    close(fd);
+    EXPECT_EQ(milliseconds, 1000 * seconds) << asked;
+    EXPECT_EQ(idle, seconds / 2) << asked;
+  }
 }
 
 TEST(GlooLinkTest, AnAddressOfAnotherMachineIsRefused) {
