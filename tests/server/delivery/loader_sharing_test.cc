@@ -145,7 +145,7 @@ TEST_F(LoaderSharingTest, StampsTellWhetherABlockIsIntact) {
 }
 
 TEST_F(LoaderSharingTest, RefusesAnArenaThatCannotBeCreated) {
-  config_.mutable_serve()->set_arena("/nonexistent");
+  config_.mutable_serve()->set_arena(testing::TempDir() + "/missing");
   const auto loader = Loader::Create(config_, 4, scheduler_.get(),
                                      std::make_unique<FakeSampleBuilder>());
   EXPECT_EQ(loader.status().code(), absl::StatusCode::kNotFound);
