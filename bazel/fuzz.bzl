@@ -14,10 +14,11 @@ The last goes on for ten minutes and keeps what it finds interesting in DIR.
 
 load("//bazel:cc.bzl", "cc_test")
 
-def ballast_fuzz(name, srcs, deps, seeds, runs = 4000, max_len = 65536, size = "small"):
+def ballast_fuzz(name, deps, seeds, runs = 4000, max_len = 65536, size = "small", srcs = None, **kwargs):
     """A cc_test.
 
     Args:
+      srcs: NAME.cc unless given.
       seeds: label of the files that mutation starts from.
       runs: how many inputs are tried; about ten seconds' worth under a
         sanitizer.
@@ -33,7 +34,7 @@ def ballast_fuzz(name, srcs, deps, seeds, runs = 4000, max_len = 65536, size = "
     cc_test(
         name = name,
         size = size,
-        srcs = srcs,
+        srcs = srcs or [name + ".cc"],
         args = [
             "-seed=1",
             "-runs=%d" % runs,
@@ -54,4 +55,5 @@ def ballast_fuzz(name, srcs, deps, seeds, runs = 4000, max_len = 65536, size = "
             "//bazel:libfuzzer": [],
             "//conditions:default": ["//tests/fuzz:mutation_driver"],
         }),
+        **kwargs
     )

@@ -5,10 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iostream>
-#include <limits>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"

@@ -1,13 +1,14 @@
 #ifndef BALLAST_COMMON_MESSAGE_FIELDS_H_
 #define BALLAST_COMMON_MESSAGE_FIELDS_H_
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
-
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
 
 namespace ballast {
 
@@ -63,6 +64,13 @@ const google::protobuf::EnumValueDescriptor* FindEnumWord(
 // A value that is not a message, as text: true, 12, 0.5, a text unchanged, the
 // word of an enum.
 std::string ValueText(const FieldValue& value);
+
+// A message as JSON: an object with every field under its name; one that is not
+// set has its type's zero. Numbers of 64 bits are numbers (protobuf's own JSON
+// writes texts), an enum is its word ("exchange"), a map is a list of its
+// values. Pure. Texts keep their bytes, which need not be UTF-8: dump the
+// result with error_handler_t::replace.
+nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
 }  // namespace ballast
 

@@ -1,6 +1,5 @@
 #include "common/table.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace ballast {
@@ -21,8 +20,6 @@ void Table::AddRow(std::vector<std::string> cells) {
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
 }
-
-void Table::AddRule() { rows_.emplace_back(); }
 
 std::string Table::Line(const std::vector<std::string>& cells,
                         const std::vector<size_t>& widths) const {
@@ -52,8 +49,7 @@ std::string Table::ToString() const {
   for (const size_t width : widths) dashes.emplace_back(width, '-');
 
   std::string text = Line(titles, widths) + Line(dashes, widths);
-  for (const auto& row : rows_)
-    text += Line(row.empty() ? dashes : row, widths);
+  for (const auto& row : rows_) text += Line(row, widths);
   return text;
 }
 

@@ -31,8 +31,6 @@ class Table {
   // Missing cells at the end of a row are blank; cells past the last column are
   // dropped. UTF-8; every code point counts as one column wide.
   void AddRow(std::vector<std::string> cells);
-  // A line of dashes, such as above a row of sums.
-  void AddRule();
 
   // Titles, a rule, and the rows; columns are two spaces apart, lines have no
   // trailing spaces and each ends in a line break.

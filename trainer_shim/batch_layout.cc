@@ -89,13 +89,6 @@ namespace {
 constexpr uint64_t kMaxAlign = 1 << 20;
 constexpr uint64_t kMaxRowLength = uint64_t{1} << 30;
 
-absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
-                        uint64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "job: ", field, " is ", value, ", wanted ", least, " to ", most));
-}
-
 // The clips of the plan's samples in packing order, then the dummy clip.
 absl::StatusOr<ClipLayout> LayOutClips(absl::Span<const ImageRecord> records,
                                        const JobShape& shape, bool dummy) {
@@ -166,21 +159,22 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   BALLAST_RETURN_IF_ERROR(
       Annotate(CheckPlace(place, layout), ModuleName(role.module())));
   const v1::Model& model = job.model();
-  BALLAST_RETURN_IF_ERROR(CheckRange("align", module->align(), 1, kMaxAlign));
+  BALLAST_RETURN_IF_ERROR(
+      CheckJobRange("align", module->align(), 1, kMaxAlign));
   if (trained == nullptr) trained = module;
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("align of language", trained->align(), 1, kMaxAlign));
+      CheckJobRange("align of language", trained->align(), 1, kMaxAlign));
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("row_length", job.row_length(), 0, kMaxRowLength));
+      CheckJobRange("row_length", job.row_length(), 0, kMaxRowLength));
   if (job.row_length() % trained->align() != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("job: row_length is ", job.row_length(),
                      ", wanted a multiple of align, ", trained->align()));
   }
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("length of model.mean", model.mean_size(), 3, 3));
+      CheckJobRange("length of model.mean", model.mean_size(), 3, 3));
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("length of model.std", model.std_size(), 3, 3));
+      CheckJobRange("length of model.std", model.std_size(), 3, 3));
   if (model.position_axes() != 1 && model.position_axes() != 3 &&
       model.position_axes() != 4) {
     return absl::InvalidArgumentError(
@@ -196,11 +190,11 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.block = GetGeometry(job);
   BALLAST_ASSIGN_OR_RETURN(shape.crops, GetCropForm(job));
   if (GetMedia(role.module()) == Media::kAudio) {
-    BALLAST_RETURN_IF_ERROR(CheckRange(
+    BALLAST_RETURN_IF_ERROR(CheckJobRange(
         "clip_shape.width", job.clip_shape().width(), 1, kMaxClipWidth));
-    BALLAST_RETURN_IF_ERROR(CheckRange("clip_shape.dummy_rows",
-                                       job.clip_shape().dummy_rows(), 1,
-                                       kMaxClipRows));
+    BALLAST_RETURN_IF_ERROR(CheckJobRange("clip_shape.dummy_rows",
+                                          job.clip_shape().dummy_rows(), 1,
+                                          kMaxClipRows));
     shape.dummy_rows = job.clip_shape().dummy_rows();
   }
   shape.merge = model.merge();

@@ -11,6 +11,13 @@
 
 namespace ballast {
 
+absl::Status CheckJobRange(absl::string_view field, uint64_t value,
+                           uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: ", field, " is ", value, ", wanted ", least, " to ", most));
+}
+
 namespace {
 
 using Model = v1::Model;
@@ -26,28 +33,21 @@ constexpr uint64_t kMaxPatchesOfACrop = 1 << 20;
 constexpr uint64_t kMaxDummySide = 1 << 12;  // pixels
 constexpr uint64_t kMaxRows = std::numeric_limits<int32_t>::max();
 
-absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
-                        uint64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "job: ", field, " is ", value, ", wanted ", least, " to ", most));
-}
-
 absl::Status CheckNumbers(const v1::Job& job) {
   const Model& model = job.model();
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("model.patch", model.patch(), 1, kMaxPatch));
+      CheckJobRange("model.patch", model.patch(), 1, kMaxPatch));
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("model.merge", model.merge(), 1, kMaxMerge));
-  BALLAST_RETURN_IF_ERROR(CheckRange("model.patch times model.merge",
-                                     uint64_t{model.patch()} * model.merge(), 1,
-                                     kMaxTokenSide));
-  BALLAST_RETURN_IF_ERROR(CheckRange(
+      CheckJobRange("model.merge", model.merge(), 1, kMaxMerge));
+  BALLAST_RETURN_IF_ERROR(CheckJobRange("model.patch times model.merge",
+                                        uint64_t{model.patch()} * model.merge(),
+                                        1, kMaxTokenSide));
+  BALLAST_RETURN_IF_ERROR(CheckJobRange(
       "model.temporal_patch", model.temporal_patch(), 1, kMaxTemporalPatch));
   const v1::Job::CropShape& shape = job.crop_shape();
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("crop_shape.margin", shape.margin(), 0, model.patch() - 1));
-  return CheckRange("crop_shape.tile", shape.tile(), 0, kMaxTile);
+      CheckJobRange("crop_shape.margin", shape.margin(), 0, model.patch() - 1));
+  return CheckJobRange("crop_shape.tile", shape.tile(), 0, kMaxTile);
 }
 
 absl::Status OfCrop(size_t crop, absl::string_view fault) {
@@ -98,10 +98,10 @@ absl::Status CheckVideo(const Model& model, const CropForm& form) {
   }
   if (form.videos && form.tiles) {
     BALLAST_RETURN_IF_ERROR(
-        CheckRange("model.temporal_patch with videos of tiles",
-                   model.temporal_patch(), 1, 1));
+        CheckJobRange("model.temporal_patch with videos of tiles",
+                      model.temporal_patch(), 1, 1));
     BALLAST_RETURN_IF_ERROR(
-        CheckRange("crop_shape.tile with videos", form.tile, 1, kMaxTile));
+        CheckJobRange("crop_shape.tile with videos", form.tile, 1, kMaxTile));
   }
   if (model.decode() == Model::DECODE_DEVICE) {
     return absl::InvalidArgumentError(
@@ -164,12 +164,12 @@ absl::StatusOr<CropForm> GetCropForm(const v1::Job& job) {
       form.rows.merge = 1;
       break;
     case Model::IMAGE_FORM_PADDED:
-      BALLAST_RETURN_IF_ERROR(CheckRange("crop_shape.max_patches",
-                                         given.max_patches(), 1,
-                                         kMaxPatchesOfACrop));
+      BALLAST_RETURN_IF_ERROR(CheckJobRange("crop_shape.max_patches",
+                                            given.max_patches(), 1,
+                                            kMaxPatchesOfACrop));
       BALLAST_RETURN_IF_ERROR(
-          CheckRange("model.temporal_patch with image_form padded",
-                     model.temporal_patch(), 1, 1));
+          CheckJobRange("model.temporal_patch with image_form padded",
+                        model.temporal_patch(), 1, 1));
       form.rows.merge = 1;
       form.rows.channels_last = true;
       form.rows.padded_rows = given.max_patches();
@@ -194,9 +194,9 @@ absl::StatusOr<CropForm> GetCropForm(const v1::Job& job) {
       given.dummy_grid_w() != 0 ? given.dummy_grid_w() : model.merge();
   const uint64_t most = kMaxDummySide / model.patch();
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("crop_shape.dummy_grid_h", dummy.grid_h, 1, most));
+      CheckJobRange("crop_shape.dummy_grid_h", dummy.grid_h, 1, most));
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("crop_shape.dummy_grid_w", dummy.grid_w, 1, most));
+      CheckJobRange("crop_shape.dummy_grid_w", dummy.grid_w, 1, most));
   dummy.height = dummy.grid_h * model.patch() + given.margin();
   dummy.width = dummy.grid_w * model.patch() + given.margin();
   return form;

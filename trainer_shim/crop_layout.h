@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
@@ -12,6 +14,10 @@
 #include "trainer_shim/thd_layout.h"
 
 namespace ballast {
+
+// INVALID_ARGUMENT naming the job's `field` unless `value` is in [least, most].
+absl::Status CheckJobRange(absl::string_view field, uint64_t value,
+                           uint64_t least, uint64_t most);
 
 // The form in which a job's crops become tensors: a plain value derived from
 // the job.

@@ -31,10 +31,6 @@ BatchFields GetFields(v1::Module module, const TrainerPlace& place,
   return FieldsOfStage(module, GetStage(place.pp_rank, layout.pp), place);
 }
 
-bool FeedsEncoders(const TrainerPlace& place, bool colocated) {
-  return colocated && place.pp_rank == 0;
-}
-
 absl::Status CheckPlace(const TrainerPlace& place, const ModuleLayout& layout) {
   const struct {
     absl::string_view name;

@@ -73,9 +73,9 @@ PipelineStage GetStage(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
 //
 // "images" is an encoder of images, "audio" one of audio. A language stage also
 // receives the tensors that `place` requests. Language stages never receive
-// pixels: a process that is also an encoder's rank (FeedsEncoders) gets them
-// from that shim. tp_rank and cp_rank make no difference: tensor peers receive
-// the same tensors, context peers the same fields of other tokens.
+// pixels: a process that is also an encoder's rank gets them from that shim.
+// tp_rank and cp_rank make no difference: tensor peers receive the same
+// tensors, context peers the same fields of other tokens.
 BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
                           const TrainerPlace& place);
 
@@ -84,11 +84,6 @@ BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
 // stage.
 BatchFields GetFields(v1::Module module, const TrainerPlace& place,
                       const ModuleLayout& layout);
-
-// Whether the process of the language rank at `place` also runs the encoders,
-// and so has shims for them, too: true if `colocated` and on the first pipeline
-// stage, where embeddings replace their tokens.
-bool FeedsEncoders(const TrainerPlace& place, bool colocated);
 
 // INVALID_ARGUMENT naming the rank of `place` that `layout` lacks.
 absl::Status CheckPlace(const TrainerPlace& place, const ModuleLayout& layout);

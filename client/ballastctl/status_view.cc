@@ -14,7 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "client/ballastctl/quantities.h"
-#include "common/message_json.h"
+#include "common/message_fields.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"

@@ -22,7 +22,7 @@
 #include "server/audio/audio_plan.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/journal.h"
-#include "server/corpus/mock/mock_source.h"
+#include "server/corpus/mock_source.h"
 #include "server/image/image.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"

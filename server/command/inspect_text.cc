@@ -21,7 +21,6 @@
 #include "server/text/model_tokenizer.h"
 #include "server/text/positions.h"
 #include "server/text/sample_text.h"
-#include "server/text/template/jinja_template.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
 

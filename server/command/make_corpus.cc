@@ -21,7 +21,7 @@
 #include "server/config/config_loader.h"
 #include "server/corpus/journal.h"
 #include "server/corpus/open_source.h"
-#include "server/corpus/repack/write_tars.h"
+#include "server/corpus/tar/write_tars.h"
 #include "server/job/job_setup.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/tokenizer.h"

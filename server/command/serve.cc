@@ -27,7 +27,7 @@
 #include "server/config/config_loader.h"
 #include "server/config/exposure.h"
 #include "server/config/model_warnings.h"
-#include "server/job/reload.h"
+#include "server/job/revision.h"
 #include "server/service/server.h"
 #include "server/text/chat_writer.h"
 

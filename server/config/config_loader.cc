@@ -8,10 +8,8 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"

@@ -17,9 +17,7 @@
 #include "server/config/config_keys.h"
 #include "server/config/exposure.h"
 #include "server/config/path_pattern.h"
-#include "server/config/row_filter.h"
 #include "server/config/source_fields.h"
-#include "server/config/topology.h"
 #include "server/storage/store_url.h"
 
 namespace ballast {
@@ -333,12 +331,6 @@ void ValidateServe(const v1::Config& config, KeyReport* report) {
   if (!allowed.ok()) {
     report->AddFault("serve.http", std::string(allowed.message()));
   }
-}
-
-bool IsJobName(absl::string_view name) {
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
-  });
 }
 
 void ValidateSecurity(const v1::Config& config, KeyReport* report) {

@@ -2,8 +2,10 @@
 
 #include <sys/un.h>
 
+#include <algorithm>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/config/key_report.h"
@@ -77,6 +79,12 @@ absl::Status CheckHttpExposure(const NetAddress& address,
       "a loopback address and `ssh -L`, or security.tls, since other machines "
       "reach it; security.insecure: true if everyone on the network path may "
       "read it");
+}
+
+bool IsJobName(absl::string_view name) {
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
+  });
 }
 
 }  // namespace ballast

@@ -21,11 +21,14 @@ absl::Status CheckExposure(const NetAddress& address, absl::string_view text,
                            const v1::Security& security);
 
 // Checks serve.http in the same way, which is served over TLS if there is
-// security.tls. On a loopback address it may ask for tokens without TLS: who can
-// read them there may read the server's memory.
+// security.tls. On a loopback address it may ask for tokens without TLS: who
+// can read them there may read the server's memory.
 absl::Status CheckHttpExposure(const NetAddress& address,
                                absl::string_view text,
                                const v1::Security& security);
+
+// Whether `name` may be security.job: ASCII letters, digits, _, . and - alone.
+bool IsJobName(absl::string_view name);
 
 }  // namespace ballast
 

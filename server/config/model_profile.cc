@@ -7,8 +7,7 @@
 #include "absl/types/span.h"
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
-#include "server/image_plan/fit_rules.h"
-#include "server/image_plan/image_family.h"
+#include "server/image_plan/image_planner.h"
 
 namespace ballast {
 

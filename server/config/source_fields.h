@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 
@@ -36,6 +38,27 @@ void AddFieldEntries(const v1::Config& config,
 
 // Checks names, types and formats, and that all sources have the same fields.
 void ValidateFields(const v1::Config& config, KeyReport* report);
+
+// One of `sources[].filters`: compares a column of a row with a constant.
+struct RowFilter {
+  enum class Operator { kEqual, kUnequal, kLess, kAtMost, kGreater, kAtLeast };
+  std::string column;
+  Operator op = Operator::kEqual;
+  // The constant is a text, else a number.
+  bool is_text = false;
+  double number = 0;
+  std::string text;
+
+  // Whether a row passes whose column has this value. Texts compare by bytes.
+  bool Passes(double value) const;
+  bool Passes(absl::string_view value) const;
+};
+
+// Parses COLUMN OP VALUE: a column's name, one of == != < <= > >=, and a finite
+// number or a text in double quotes, without escapes. White space between them
+// is free; a name may contain spaces, but none of = ! < >. Errors:
+// INVALID_ARGUMENT ("found ...; wanted ...").
+absl::StatusOr<RowFilter> ParseRowFilter(absl::string_view filter);
 
 }  // namespace ballast
 

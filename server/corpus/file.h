@@ -12,7 +12,6 @@
 #include "absl/types/span.h"
 #include "common/small_file.h"
 #include "server/corpus/file_stamp.h"
-#include "server/corpus/read_from.h"
 #include "server/storage/object_store.h"
 
 namespace ballast {

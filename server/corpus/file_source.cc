@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/probe_media.h"

@@ -2,12 +2,7 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/cooked_parser.h"
-#include "server/corpus/energon/energon_parser.h"
-#include "server/corpus/jsonl/jsonl_parser.h"
-#include "server/corpus/megatron/megatron_parser.h"
-#include "server/corpus/parquet/parquet_parser.h"
 #include "server/corpus/record_parser.h"
-#include "server/corpus/tar/webdataset_parser.h"
 
 namespace ballast {
 namespace {

@@ -4,15 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/mock/mock_source.h"
+#include "server/corpus/file_stamp.h"
+#include "server/corpus/mock_source.h"
 #include "server/corpus/parquet/parquet_parser.h"
 #include "server/corpus/parquet/row_group_cache.h"
-#include "server/corpus/read_from.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
 

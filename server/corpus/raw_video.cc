@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/digest.h"

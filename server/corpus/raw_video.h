@@ -49,6 +49,23 @@ absl::Status CheckUnchanged(const RawVideo& video);
 // does).
 absl::StatusOr<uint64_t> HashVideo(const RawVideo& video);
 
+// A video or a clip of audio that a JSON object names.
+struct JsonVideo {
+  std::string path;
+  // The pictures that are its frames, in order, instead of a path.
+  std::vector<std::string> frames = {};
+  // The clip, in seconds: `start` or `video_start`, `end` or `video_end` beside
+  // the path in a part.
+  std::optional<double> start = {};
+  std::optional<double> end = {};
+  // `fps` there: frames sampled a second. Of pictures `sample_fps`: taken a
+  // second. 0: neither.
+  double fps = 0;
+  // The part says `sample_fps` or `raw_fps`, which pictures have, files not.
+  bool has_sample_fps = false;
+  bool has_raw_fps = false;
+};
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CORPUS_RAW_VIDEO_H_

@@ -186,6 +186,19 @@ struct RecordFormat {
       const v1::Source& source, absl::string_view directory);
 };
 
+// Tar files whose members are samples (webdataset_reader.h).
+extern const RecordFormat kWebDatasetFormat;
+// Samples in JSON lines, or in one JSON array a file.
+extern const RecordFormat kJsonlFormat;
+// Samples in rows of Parquet files.
+extern const RecordFormat kParquetFormat;
+// Samples in the tar files of an Energon folder.
+extern const RecordFormat kEnergonFormat;
+// Pairs NAME.bin and NAME.idx of token ids (docs/data.md), a document a sample.
+// The .idx has the lengths: indexing does not read the .bin. A record's
+// `text_check` is its number of tokens and their type; servers need no .idx.
+extern const RecordFormat kMegatronFormat;
+
 // The format of `source`. UNIMPLEMENTED, naming the source, if it has no files
 // or this build does not read it.
 absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source);

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/schedule/schedule_table.h"
-#include "server/storage/entry_pool.h"
+#include "server/storage/entry_file.h"
 
 namespace ballast {
 

@@ -1,7 +1,5 @@
 #include "server/delivery/block.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"

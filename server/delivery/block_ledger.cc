@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/aligned_buffer.h"
 #include "proto/block/block_layout.h"
 
 namespace ballast {

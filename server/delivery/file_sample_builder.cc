@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
-#include "server/delivery/payload.h"
 #include "server/image/image.h"
 
 namespace ballast {

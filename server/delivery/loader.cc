@@ -1,10 +1,7 @@
 #include "server/delivery/loader.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,7 +13,6 @@
 #include "proto/block/block_layout.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "server/delivery/worker_pool.h"
 
 // A Loader has two parts: streams, which begin, hand out and release blocks,
 // and tasks of workers, which plan blocks, find memory for them and build them.

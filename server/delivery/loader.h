@@ -25,10 +25,8 @@
 #include "server/delivery/block_ledger.h"
 #include "server/delivery/block_stream.h"
 #include "server/delivery/encoder_gate.h"
-#include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
 #include "server/delivery/stall_watchdog.h"
-#include "server/delivery/step_gate.h"
 #include "server/delivery/worker_pool.h"
 #include "server/schedule/scheduler.h"
 

@@ -21,7 +21,7 @@
 #include "server/config/source_fields.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
-#include "server/delivery/sample_builder.h"
+#include "server/delivery/block.h"
 #include "server/delivery/sample_reader.h"
 #include "server/text/sample_text.h"
 

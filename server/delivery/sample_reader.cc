@@ -4,8 +4,6 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,9 +11,7 @@
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/audio/indexed_clip.h"
-#include "server/config/model_images.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/index/media_order.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/raw_video.h"
 #include "server/image/crop_maker.h"

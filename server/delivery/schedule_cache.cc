@@ -1,11 +1,74 @@
 #include "server/delivery/schedule_cache.h"
 
 #include <algorithm>
-#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
 namespace ballast {
+
+void StepGate::Begin() {
+  MutexLock lock(&mutex_);
+  begun_ = true;
+}
+
+absl::Status StepGate::CheckHeld(uint64_t step) const {
+  if (!begun_) return absl::OkStatus();
+  if (!closed_.ok()) return closed_;
+  if (step < held_from_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("step ", step, " waits: ", why_));
+}
+
+absl::Status StepGate::Look(uint64_t step) const {
+  MutexLock lock(&mutex_);
+  return CheckHeld(step);
+}
+
+absl::Status StepGate::Enter(uint64_t step) {
+  MutexLock lock(&mutex_);
+  BALLAST_RETURN_IF_ERROR(CheckHeld(step));
+  if (!begun_ || step < reached_below_) return absl::OkStatus();
+  if (step >= kept_below_) {
+    // The next change can begin after the kept steps once this server has
+    // restarted, so no more are kept than a held step leaves free.
+    const uint64_t below =
+        std::min(step < kNone - kAhead ? step + kAhead : kNone, held_from_);
+    const absl::Status kept = keep_(below);
+    if (!kept.ok()) {
+      return absl::UnavailableError(absl::StrCat(
+          "step ", step,
+          " waits until serve.revisions can be written: ", kept.message()));
+    }
+    kept_below_ = below;
+  }
+  reached_below_ = std::max(step, step + 1);
+  return absl::OkStatus();
+}
+
+bool StepGate::Hold(uint64_t first, std::string why) {
+  MutexLock lock(&mutex_);
+  if (first < reached_below_) return false;
+  held_from_ = first;
+  // A step that is held now may pass later only after it has been kept.
+  kept_below_ = std::min(kept_below_, first);
+  why_ = std::move(why);
+  return true;
+}
+
+void StepGate::Close(absl::Status why) {
+  MutexLock lock(&mutex_);
+  closed_ = std::move(why);
+}
+
+void StepGate::Raise(uint64_t below) {
+  MutexLock lock(&mutex_);
+  reached_below_ = std::max(reached_below_, below);
+}
+
+uint64_t StepGate::reached_below() const {
+  MutexLock lock(&mutex_);
+  return reached_below_;
+}
 
 ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity,
                              ActiveSamples* active, StepGate* gate)

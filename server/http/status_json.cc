@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/instruments.h"
-#include "common/message_json.h"
+#include "common/message_fields.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 

@@ -5,12 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/image/row_sink.h"
-#include "server/image/strip_resampler.h"
 
 namespace ballast {
 

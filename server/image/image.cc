@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/image/exif.h"
 #include "server/image/jpeg.h"
 #include "server/image/png.h"
 #include "server/image/row_sink.h"

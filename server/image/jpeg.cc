@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <new>
 
 #include <jerror.h>
-#include <jpeglib.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/jpeg_input.h"

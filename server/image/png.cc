@@ -7,7 +7,6 @@
 #include <cstring>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"

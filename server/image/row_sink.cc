@@ -1,8 +1,5 @@
 #include "server/image/row_sink.h"
 
-#include <cstddef>
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 
 namespace ballast {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "server/image/exif.h"
+#include "server/image/image_header.h"
 #include "server/image/quad_kernels.h"
 #include "server/image/scratch_arena.h"
 

@@ -1,13 +1,219 @@
 #include "server/image_plan/image_planner.h"
 
-#include <utility>
+#include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "server/image_plan/fit_rules.h"
-#include "server/image_plan/image_family.h"
 #include "server/image_plan/tile_rules.h"
 
 namespace ballast {
+namespace {
+
+constexpr double kMaxRatio = 200;
+constexpr double kMaxSide = uint32_t{1} << 26;
+
+// std::ceil for numbers from 0 to 2^53. On plain x86-64, std::ceil is a
+// function call.
+double Ceil(double value) {
+  const auto whole = static_cast<double>(static_cast<int64_t>(value));
+  return whole < value ? whole + 1 : whole;
+}
+
+absl::Status Refused(uint32_t height, uint32_t width, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "an image of height ", height, " and width ", width, "; ", why));
+}
+
+bool IsTooLong(double h, double w) {
+  return std::max(h, w) / std::min(h, w) > kMaxRatio;
+}
+
+absl::StatusOr<TileShape> Sized(uint32_t height, uint32_t width, double out_h,
+                                double out_w) {
+  if (!(out_h >= 1 && out_w >= 1 && out_h <= kMaxSide && out_w <= kMaxSide)) {
+    return Refused(height, width,
+                   absl::StrCat("the model's bounds give it the size ", out_h,
+                                "x", out_w));
+  }
+  return TileShape{static_cast<uint32_t>(out_h), static_cast<uint32_t>(out_w)};
+}
+
+// smart_resize for sides that may already be enlarged: h and w.
+absl::StatusOr<TileShape> ResizeWithin(uint32_t height, uint32_t width,
+                                       double h, double w, double frames,
+                                       double factor, double min_pixels,
+                                       double max_pixels) {
+  if (IsTooLong(h, w)) {
+    return Refused(height, width, "wanted sides in a ratio of at most 200");
+  }
+  // nearbyint rounds half to even, like Python's round().
+  double out_h = std::nearbyint(h / factor) * factor;
+  double out_w = std::nearbyint(w / factor) * factor;
+  if (frames * out_h * out_w > max_pixels) {
+    const double beta = std::sqrt(frames * h * w / max_pixels);
+    out_h = std::max(factor, std::floor(h / beta / factor) * factor);
+    out_w = std::max(factor, std::floor(w / beta / factor) * factor);
+  } else if (frames * out_h * out_w < min_pixels) {
+    const double beta = std::sqrt(min_pixels / (frames * h * w));
+    out_h = std::ceil(h * beta / factor) * factor;
+    out_w = std::ceil(w * beta / factor) * factor;
+  }
+  return Sized(height, width, out_h, out_w);
+}
+
+// The scale beyond which an image of `rows` x `columns` patches, with rows at
+// most columns, has more than `most` patches. Sides are rounded up to whole
+// patches.
+double ScaleOfBudget(double rows, double columns, double most) {
+  // Rounding up adds less than a patch to a side: up to this scale all patches
+  // fit.
+  const double area = rows * columns;
+  const double sides = rows + columns;
+  const double start =
+      2 * (most - 1) /
+      (sides + std::sqrt(sides * sides + 4 * area * (most - 1)));
+  double count = std::max(1.0, Ceil(rows * start));
+  double more_rows = 0;  // the scale beyond which there are `count` rows
+  while (true) {
+    const double too_wide = std::trunc(most / count) / columns;
+    if (too_wide <= more_rows) return more_rows;
+    if (too_wide <= count / rows) return too_wide;
+    more_rows = count / rows;
+    ++count;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TileShape> SmartResize(uint32_t height, uint32_t width,
+                                      uint64_t factor, uint64_t min_pixels,
+                                      uint64_t max_pixels) {
+  return ResizeWithin(
+      height, width, height, width, 1, static_cast<double>(factor),
+      static_cast<double>(min_pixels), static_cast<double>(max_pixels));
+}
+
+absl::StatusOr<TileShape> SmartResizeFrames(uint32_t height, uint32_t width,
+                                            uint32_t frames, uint32_t factor,
+                                            uint64_t min_pixels,
+                                            uint64_t max_pixels) {
+  double h = height;
+  double w = width;
+  if (height < factor || width < factor) {
+    const double scale = std::max(factor / h, factor / w);
+    h = std::trunc(h * scale);
+    w = std::trunc(w * scale);
+  }
+  return ResizeWithin(height, width, h, w, frames, factor,
+                      static_cast<double>(min_pixels),
+                      static_cast<double>(max_pixels));
+}
+
+absl::StatusOr<TileShape> FillBudget(uint32_t height, uint32_t width,
+                                     const ImageFamily& family) {
+  const double h = height;
+  const double w = width;
+  const double multiple = static_cast<double>(family.merge) * family.patch;
+  const double target =
+      static_cast<double>(family.max_patches) * family.patch * family.patch;
+  const double factor = std::sqrt(target / (h * w));
+  double out_h = std::floor(factor * h / multiple) * multiple;
+  double out_w = std::floor(factor * w / multiple) * multiple;
+  const double longest =
+      family.max_patches / (family.merge * family.merge) * multiple;
+  if (out_h == 0 && out_w == 0) {
+    return Refused(height, width, "the model's budget gives it no patch");
+  }
+  if (out_h == 0) {
+    out_h = multiple;
+    out_w = std::min(std::floor(w / h) * multiple, longest);
+  } else if (out_w == 0) {
+    out_w = multiple;
+    out_h = std::min(std::floor(h / w) * multiple, longest);
+  }
+  if (out_h * out_w > target) {
+    return Refused(height, width, "it takes more patches than the model has");
+  }
+  return Sized(height, width, out_h, out_w);
+}
+
+TileShape FitBudget(uint32_t height, uint32_t width,
+                    const ImageFamily& family) {
+  constexpr double kEpsilon = 1e-5;
+  const double patch = family.patch;
+  const double h = height;
+  const double w = width;
+  const auto patches = [patch](double scale, double side) {
+    return std::max(1.0, Ceil(side * scale / patch));
+  };
+  // The processor bisects for the scale from which there are too many patches,
+  // to within kEpsilon. That scale is computed here, to within rounding.
+  constexpr double kMargin = 1e-9;
+  constexpr double kMaxScale = 100.0;
+  const double limit = ScaleOfBudget(
+      std::min(h, w) / patch, std::max(h, w) / patch, family.max_patches);
+  const double surely_fits = limit * (1 - kMargin);
+  const double surely_exceeds = limit * (1 + kMargin);
+  // The bisection ends within kEpsilon below the limit. In most cases the
+  // patches of both sides are the same there, and the patches of only one side
+  // change at the limit.
+  const double rows = patches(surely_fits, h);
+  const double columns = patches(surely_fits, w);
+  const double least = surely_fits - 2 * kEpsilon;
+  if (least > kEpsilon && surely_exceeds < kMaxScale &&
+      patches(least, h) == rows && patches(least, w) == columns &&
+      (patches(surely_exceeds, h) == rows) !=
+          (patches(surely_exceeds, w) == columns)) {
+    return {static_cast<uint32_t>(rows * patch),
+            static_cast<uint32_t>(columns * patch)};
+  }
+  const double most = family.max_patches;
+  double low = kEpsilon / 10;
+  double high = kMaxScale;
+  while (high - low >= kEpsilon) {
+    const double scale = (low + high) / 2;
+    const bool fits =
+        scale <= surely_fits || (scale < surely_exceeds &&
+                                 patches(scale, h) * patches(scale, w) <= most);
+    low = fits ? scale : low;
+    high = fits ? high : scale;
+  }
+  return {static_cast<uint32_t>(patches(low, h) * patch),
+          static_cast<uint32_t>(patches(low, w) * patch)};
+}
+
+absl::StatusOr<TileShape> FitLongestEdge(uint32_t height, uint32_t width,
+                                         const ImageFamily& family) {
+  double h = height;
+  double w = width;
+  const double longest = family.longest_edge;
+  const double ratio = std::max(h / longest, w / longest);
+  if (ratio > 1) {
+    h = std::floor(h / ratio);
+    w = std::floor(w / ratio);
+  }
+  const double multiple = static_cast<double>(family.patch) * family.merge;
+  return Sized(height, width, std::ceil(h / multiple) * multiple,
+               std::ceil(w / multiple) * multiple);
+}
+
+TileShape ShrinkToBudget(uint32_t height, uint32_t width,
+                         const ImageFamily& family) {
+  const double h = height;
+  const double w = width;
+  const double rows = std::max<uint32_t>(1, height / family.patch);
+  const double columns = std::max<uint32_t>(1, width / family.patch);
+  const double longest = family.longest_edge;
+  const double scale =
+      std::min({1.0, std::sqrt(family.max_patches / (rows * columns)),
+                longest / h, longest / w});
+  const auto side = [&](double length) {
+    return static_cast<uint32_t>(
+        std::min(std::max(1.0, std::trunc(length * scale)), longest));
+  };
+  return {side(h), side(w)};
+}
+
 namespace {
 
 using enum ImageRule;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -13,21 +11,16 @@
 #include "common/status_macros.h"
 #include "proto/schedule/split.h"
 #include "server/audio/clip_reader.h"
-#include "server/audio/indexed_clip.h"
 #include "server/audio/log_mel.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
-#include "server/config/path_pattern.h"
 #include "server/config/profiles.h"
 #include "server/config/source_fields.h"
-#include "server/corpus/check/index_check.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/open_source.h"
-#include "server/corpus/source_files.h"
 #include "server/delivery/payload.h"
-#include "server/image/exif.h"
 #include "server/image/image.h"
 #include "server/image/image_header.h"
 #include "server/image/sound_scan.h"
@@ -38,7 +31,7 @@
 #include "server/text/conversation.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
-#include "server/text/template/jinja_template.h"
+#include "server/text/template/template_renderer.h"
 #include "server/text/tokenizer.h"
 #include "server/text/video_text.h"
 #include "server/video/model_videos.h"

@@ -9,11 +9,11 @@
 
 #include "absl/status/statusor.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/check/index_check.h"
+#include "server/corpus/index/index_check.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/index/shard_scan.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/journal.h"
-#include "server/corpus/scan/shard_scan.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/jsonl/pair_json.h"
-#include "server/text/template/jinja_template.h"
 #include "server/text/template/template_renderer.h"
 
 namespace ballast {

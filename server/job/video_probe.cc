@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "server/video/model_videos.h"
-#include "server/video/video_reader.h"
 
 namespace ballast {
 namespace {

@@ -1,6 +1,5 @@
 #include "server/monitor/balance_board.h"
 
-#include <cstddef>
 #include <utility>
 
 #include "common/log.h"

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <system_error>
 #include <tuple>
 #include <type_traits>
@@ -19,7 +18,6 @@
 #include <xxhash.h>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

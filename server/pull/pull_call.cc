@@ -1,16 +1,11 @@
 #include "server/pull/pull_call.h"
 
-#include <cstdint>
-#include <memory>
-#include <utility>
-
 #include <grpcpp/server_context.h>
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
-#include "common/mutex.h"
 #include "server/pull/pull_session.h"
 
 namespace ballast {

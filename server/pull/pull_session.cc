@@ -4,7 +4,6 @@
 #include <grpcpp/support/slice.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <utility>
 

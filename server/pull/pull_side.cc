@@ -1,14 +1,12 @@
 #include "server/pull/pull_side.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "server/pull/pull_session.h"
 
 namespace ballast {
 

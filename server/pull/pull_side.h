@@ -22,7 +22,7 @@
 #include "server/delivery/block_stream.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/loader.h"
-#include "server/monitor/client_board.h"
+#include "server/monitor/server_state.h"
 #include "server/pull/pull_limits.h"
 #include "server/pull/pull_session.h"
 #include "server/pull/stream_reactor.h"

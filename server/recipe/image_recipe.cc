@@ -3,7 +3,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
@@ -11,7 +10,6 @@
 #include "common/utf8.h"
 #include "server/corpus/data_fault.h"
 #include "server/recipe/imager_text.h"
-#include "server/recipe/protocol.h"
 
 namespace ballast {
 namespace {

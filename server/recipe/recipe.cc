@@ -1,7 +1,6 @@
 #include "server/recipe/recipe.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include <xxhash.h>
 
@@ -14,7 +13,6 @@
 #include "server/corpus/parquet/turns_json.h"
 #include "server/recipe/cooker_text.h"
 #include "server/recipe/image_recipe.h"
-#include "server/recipe/protocol.h"
 
 namespace ballast {
 namespace {

@@ -1,6 +1,5 @@
 #include "server/recipe/recipe_program.h"
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/corpus/data_fault.h"
-#include "server/recipe/protocol.h"
 #include "server/recipe/recipe_text.h"
 #include "server/recipe/user_recipe_text.h"
 

@@ -14,7 +14,7 @@
 #include "proto/schedule/schedule_table.h"
 #include "server/audio/indexed_clip.h"
 #include "server/config/topology.h"
-#include "server/corpus/index/media_order.h"
+#include "server/corpus/index/source_index.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {

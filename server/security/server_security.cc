@@ -9,27 +9,21 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <iterator>
 #include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/channel_security.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
 #include "common/net_address.h"
-#include "common/pem_files.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/config/exposure.h"
 
 namespace ballast {
 namespace {
@@ -43,12 +37,6 @@ std::array<uint8_t, 32> ComputeDigest(absl::string_view token) {
   SHA256(reinterpret_cast<const uint8_t*>(token.data()), token.size(),
          digest.data());
   return digest;
-}
-
-bool IsJobName(absl::string_view name) {
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
-  });
 }
 
 }  // namespace

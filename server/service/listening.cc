@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 #include "server/service/loader_service.h"
 
 #include <chrono>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"

@@ -8,7 +8,7 @@
 #include "proto/schedule.pb.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/loader.h"
-#include "server/monitor/client_board.h"
+#include "server/monitor/server_state.h"
 #include "server/monitor/timing_store.h"
 #include "server/pull/pull_call.h"
 #include "server/pull/pull_limits.h"

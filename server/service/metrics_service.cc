@@ -1,10 +1,8 @@
 #include "server/service/metrics_service.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -13,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/mutex.h"
-#include "server/pull/stream_reactor.h"
 
 namespace ballast {
 using BalanceReactor =

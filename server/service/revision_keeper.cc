@@ -6,17 +6,11 @@
 #include <chrono>
 #include <set>
 #include <system_error>
-#include <thread>
-#include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
-#include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/revision_service.grpc.pb.h"
 #include "server/service/peer_check.h"
 
 namespace ballast {

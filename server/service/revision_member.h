@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "proto/revision_service.pb.h"
-#include "server/delivery/step_gate.h"
+#include "server/delivery/schedule_cache.h"
 #include "server/schedule/revised_scheduler.h"
 #include "server/service/revision_agreement.h"
 

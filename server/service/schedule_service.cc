@@ -1,7 +1,6 @@
 #include "server/service/schedule_service.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -11,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
-#include "server/pull/stream_reactor.h"
 
 namespace ballast {
 

@@ -5,30 +5,21 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/blocking_calls.h"
-#include "common/clock.h"
 #include "common/log.h"
 #include "common/machine.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
-#include "server/config/config_loader.h"
 #include "server/config/exposure.h"
 #include "server/config/path_pattern.h"
 #include "server/job/revision.h"
-#include "server/monitor/balance_board.h"
 #include "server/schedule/step_plan.h"
-#include "server/service/compared_servers.h"
 #include "server/service/listening.h"
-#include "server/service/peer_check.h"
 #include "server/service/rehearsal.h"
-#include "server/service/rendezvous.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

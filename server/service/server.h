@@ -24,7 +24,6 @@
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
 #include "server/monitor/balance_board.h"
-#include "server/monitor/client_board.h"
 #include "server/monitor/server_state.h"
 #include "server/monitor/state_history.h"
 #include "server/pull/pull_limits.h"

@@ -20,7 +20,6 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/storage/store_access.h"
-#include "server/storage/store_answers.h"
 
 namespace ballast {
 namespace {

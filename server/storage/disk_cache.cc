@@ -25,7 +25,6 @@
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
-#include "server/storage/entry_pool.h"
 
 namespace ballast {
 namespace {

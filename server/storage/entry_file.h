@@ -4,14 +4,24 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/instruments.h"
+#include "common/mutex.h"
 #include "server/corpus/file.h"
 #include "server/storage/span.h"
 
@@ -101,6 +111,115 @@ class EntryReader {
   uint64_t first_checksum_ = 0;
   std::array<KeptBlock, kKept> kept_;
   size_t oldest_ = 0;
+};
+
+// Counts of what a process read from its stores; see GetStatusResponse.Storage.
+struct StorageCounters {
+  Counter requests;
+  Counter fetched_bytes;
+  Counter memory_hits;
+  Counter cache_hits;
+  DurationHistogram stalls;
+  Counter errors;
+  Counter cache_damaged;
+  Counter cache_evicted;
+};
+
+// Decides what a cache keeps, given what the schedule needs next. Pure
+// functions.
+
+// The position of an entry that is not used any more.
+inline constexpr uint64_t kNeverUsed = std::numeric_limits<uint64_t>::max();
+
+// For each of `owners`, the first position from `from` to `end` - 1 at which it
+// is used; kNeverUsed if it is not. `add_owners` appends the owners that a
+// position uses. Stops as soon as all are found.
+std::vector<uint64_t> NextUses(
+    absl::Span<const uint64_t> owners, uint64_t from, uint64_t end,
+    absl::FunctionRef<void(uint64_t position, std::vector<uint64_t>* owners)>
+        add_owners);
+
+// An entry of the cache.
+struct CacheEntry {
+  uint64_t bytes = 0;
+  uint64_t next_use = kNeverUsed;  // position
+};
+
+// The entries to remove so that `wanted` bytes, needed at `needed_at`, fit.
+// Entries that are needed last go first, among equals the larger, and never an
+// entry that is needed before `needed_at`. Frees up to `spare` bytes more, so
+// that the next call comes later. Empty if this cannot free `wanted` bytes.
+// Numbers of entries, in the order of removal.
+std::vector<size_t> ChooseVictims(absl::Span<const CacheEntry> entries,
+                                  uint64_t wanted, uint64_t spare,
+                                  uint64_t needed_at);
+
+// Entries of the cache that were seen, by a hash of each, so that the next
+// epoch does not look on the disk for them. At most `capacity`; one more makes
+// it forget all. Thread-safe.
+//
+// `removals` counts the entries that all processes of the node have removed
+// until the call, or until the entry was seen. Once it has grown, all are
+// forgotten.
+class KnownEntries {
+ public:
+  explicit KnownEntries(size_t capacity) : capacity_(capacity) {}
+
+  bool Has(uint64_t entry, uint64_t removals);
+  // Adds an entry, unless something was removed since it was seen.
+  void Add(uint64_t entry, uint64_t removals);
+  void Drop(uint64_t entry);
+
+ private:
+  void Update(uint64_t removals) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t capacity_;
+  Mutex mutex_;
+  uint64_t removals_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_set<uint64_t> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Entries of the cache that stay open, so that the next module's read opens
+// nothing: at most `capacity` (at least 1) of at most kMaxBytes, the last
+// used. Entries that readers hold are not counted. Thread-safe.
+//
+// `removals` counts the entries that all processes of the node have removed
+// until the call, or until the file was opened. Once it has grown, all are
+// closed: a removed one would keep its place on the disk.
+class EntryPool {
+ public:
+  // Opening a larger entry costs little compared with reading it, and removed
+  // files that are still open must not take much of the disk.
+  static constexpr uint64_t kMaxBytes = uint64_t{1} << 20;
+
+  explicit EntryPool(size_t capacity) : capacity_(capacity) {}
+
+  // Null if the entry is not open here.
+  std::shared_ptr<const EntryFile> Find(const SpanKey& key, uint64_t removals);
+  // Keeps an entry, unless it is too large or something was removed since it
+  // was opened.
+  void Put(const SpanKey& key, std::shared_ptr<const EntryFile> entry,
+           uint64_t removals);
+  void Drop(const SpanKey& key);
+  // Closes all if something was removed.
+  void Update(uint64_t removals);
+  // Closes all entries: the process has run out of descriptors.
+  void Clear();
+
+  size_t size() const;
+
+ private:
+  using Open = std::pair<SpanKey, std::shared_ptr<const EntryFile>>;
+  // Returns entries, to be closed after the lock is released.
+  std::list<Open> UpdateLocked(uint64_t removals)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t capacity_;
+  mutable Mutex mutex_;
+  uint64_t removals_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::list<Open> open_ ABSL_GUARDED_BY(mutex_);  // last used first
+  absl::flat_hash_map<SpanKey, std::list<Open>::iterator> places_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

@@ -12,13 +12,10 @@
 #include <system_error>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "server/corpus/file.h"
-#include "server/storage/storage.h"
 
 namespace ballast {
 

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/corpus/file_stamp.h"
-#include "server/corpus/read_from.h"
 #include "server/storage/span.h"
 
 namespace ballast {

@@ -8,16 +8,13 @@
 #include <optional>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
-#include "server/corpus/file.h"
 #include "server/storage/arrow_store.h"
-#include "server/storage/store_reader.h"
 #include "server/storage/store_url.h"
 
 namespace ballast {

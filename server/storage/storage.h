@@ -17,7 +17,7 @@
 #include "proto/config.pb.h"
 #include "server/corpus/file.h"
 #include "server/storage/disk_cache.h"
-#include "server/storage/entry_pool.h"
+#include "server/storage/entry_file.h"
 #include "server/storage/object_store.h"
 #include "server/storage/span.h"
 #include "server/storage/store_reader.h"

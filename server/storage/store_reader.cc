@@ -6,12 +6,9 @@
 #include <atomic>
 #include <cstring>
 #include <thread>
-#include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/mutex.h"
 #include "common/status_macros.h"
 
 namespace ballast {

@@ -13,10 +13,8 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "server/corpus/file_stamp.h"
-#include "server/corpus/read_from.h"
 #include "server/storage/disk_cache.h"
 #include "server/storage/entry_file.h"
-#include "server/storage/entry_pool.h"
 #include "server/storage/object_store.h"
 #include "server/storage/span.h"
 

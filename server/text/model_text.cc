@@ -7,12 +7,11 @@
 #include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/config/image_family_config.h"
+#include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
 #include "server/text/chat_writer.h"
-#include "server/text/packed_tokens.h"
-#include "server/text/text_token.h"
+#include "server/text/sample_fields.h"
 
 namespace ballast {
 namespace {

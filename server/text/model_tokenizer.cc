@@ -16,7 +16,6 @@
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
 #include "server/text/chat_writer.h"
-#include "server/text/template/jinja_template.h"
 #include "server/text/template/template_renderer.h"
 
 namespace ballast {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "server/config/image_family_config.h"
+#include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
 

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/image_plan/fit_rules.h"
+#include "server/image_plan/image_planner.h"
 
 namespace ballast {
 namespace {

@@ -29,7 +29,7 @@
 #include "common/mutex.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/open_source.h"
-#include "server/corpus/tar/tar_writer.h"
+#include "server/corpus/tar/tar_reader.h"
 #include "server/delivery/block.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/index_sources.h"

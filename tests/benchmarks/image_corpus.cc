@@ -10,7 +10,7 @@
 
 #include "server/command/draw/draw_sample.h"
 #include "server/config/model_profile.h"
-#include "tests/fakes/plain_picture.h"
+#include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/shared_dir.h"
 
 namespace ballast {

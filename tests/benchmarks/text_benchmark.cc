@@ -14,7 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/command/draw/prose.h"
+#include "server/command/draw/receipt.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {

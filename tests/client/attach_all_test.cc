@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "client/loader_client.h"
-#include "proto/schedule/fingerprint.h"
 #include "tests/client/fake_server_fixture.h"
 #include "tests/fakes/fake_loader_service.h"
 #include "tests/fakes/manual_clock.h"

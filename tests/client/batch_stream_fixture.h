@@ -10,8 +10,8 @@
 
 #include "client/batch_stream.h"
 #include "tests/fakes/fake_batch_fetcher.h"
+#include "tests/fakes/formula_block.h"
 #include "tests/fakes/manual_clock.h"
-#include "tests/fakes/tiny_block.h"
 
 namespace ballast {
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "tests/client/batch_stream_fixture.h"
 

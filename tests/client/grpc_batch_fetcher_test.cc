@@ -16,7 +16,7 @@
 #include "client/loader_client.h"
 #include "common/channel_security.h"
 #include "tests/fakes/fake_loader_service.h"
-#include "tests/fakes/tiny_block.h"
+#include "tests/fakes/formula_block.h"
 
 namespace ballast {
 namespace {

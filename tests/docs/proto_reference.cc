@@ -4,10 +4,7 @@
 #include <fstream>
 #include <iostream>
 #include <regex>
-#include <string>
-#include <vector>
 
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 
 #include "absl/strings/ascii.h"

@@ -12,7 +12,7 @@ namespace ballast {
 // The pages are never edited by hand and cannot be out of date.
 //
 //   bazel run //tests/docs:make_reference        writes them
-//   bazel test //tests/docs:reference_test       fails if they are stale
+//   bazel test //tests/docs:docs_test            fails if they are stale
 
 struct ReferencePage {
   std::string path;  // "docs/reference/rpc.md"

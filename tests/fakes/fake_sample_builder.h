@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/mutex.h"
-#include "server/delivery/sample_builder.h"
+#include "server/delivery/block.h"
 
 namespace ballast {
 

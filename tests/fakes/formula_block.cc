@@ -1,7 +1,5 @@
 #include "tests/fakes/formula_block.h"
 
-#include <cstring>
-
 #include "proto/block/block_view.h"
 #include "proto/schedule.pb.h"
 

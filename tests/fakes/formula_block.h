@@ -2,8 +2,11 @@
 #define BALLAST_TESTS_FAKES_FORMULA_BLOCK_H_
 
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #include "common/aligned_buffer.h"
+#include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
 
 namespace ballast {
@@ -29,6 +32,25 @@ float FormulaFeature(uint64_t position, uint32_t clip, uint32_t row,
 // The block of `plan`, filled with these values.
 AlignedBuffer FormulaBlock(const BlockPlan& plan,
                            const BlockGeometry& geometry);
+
+// A block of `bytes` bytes (at least a header's) with a valid header and no
+// sample, which is all that a stream of blocks looks at. Every byte after the
+// header is `fill`.
+inline std::vector<uint8_t> TinyBlock(uint64_t step, uint32_t micro_batch,
+                                      uint32_t micro_batches, size_t bytes,
+                                      uint8_t fill = 0) {
+  BlockHeader header = {};
+  header.magic = kBlockMagic;
+  header.version = kBlockVersion;
+  header.step = step;
+  header.micro_batch = micro_batch;
+  header.micro_batches = micro_batches;
+  header.sample_table = header.image_table = header.payload = sizeof(header);
+  header.total_bytes = bytes;
+  std::vector<uint8_t> block(bytes, fill);
+  std::memcpy(block.data(), &header, sizeof(header));
+  return block;
+}
 
 }  // namespace ballast
 

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/corpus/tar/tar_writer.h"
-#include "tests/fakes/plain_picture.h"
+#include "server/corpus/tar/tar_reader.h"
+#include "tests/fakes/made_jpegs.h"
 
 namespace ballast {
 
@@ -56,6 +56,54 @@ absl::Status WriteFormulaDataset(
     for (uint32_t k = 0; k < images; ++k) {
       BALLAST_RETURN_IF_ERROR(
           tar->Add(absl::StrFormat("%06d.%d.png", i, k), FormulaImage(i, k)));
+    }
+  }
+  return tar->Finish();
+}
+
+namespace {
+
+struct ImageFile {
+  std::string extension;
+  std::string bytes;
+};
+
+ImageFile MakeImage(uint32_t n) {
+  const uint32_t width = 40 + n * 37 % 300;
+  const uint32_t height = 40 + n * 53 % 260;
+  if (n % 6 == 5) {
+    PlainPicture picture(width, height, {static_cast<uint8_t>(n), 100, 50});
+    picture.FillBox(7, 9, 20, 15, {200, static_cast<uint8_t>(3 * n), 0});
+    return {"png", picture.Encode(FileFormat::kPng, 100)};
+  }
+  MadeJpeg made;
+  made.width = width;
+  made.height = height;
+  made.sampling = static_cast<ChromaSampling>(n % 4);
+  made.progressive = n % 6 == 4;
+  made.seed = n;
+  return {"jpg", MakeJpeg(made)};
+}
+
+}  // namespace
+
+absl::Status WriteJpegDataset(const std::string& path,
+                              const JpegDataset& dataset) {
+  BALLAST_ASSIGN_OR_RETURN(const auto tar, TarWriter::Create(path));
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < dataset.samples; ++i) {
+    const uint32_t images = i % dataset.images_every == 0 ? 1 + i % 3 : 0;
+    BALLAST_RETURN_IF_ERROR(
+        tar->Add(absl::StrFormat("%06d.json", i), Conversation(i, images)));
+    for (uint32_t k = 0; k < images; ++k, ++n) {
+      ImageFile file = MakeImage(n);
+      if (dataset.damaged_every != 0 && n % dataset.damaged_every == 0 &&
+          file.extension == "jpg") {
+        file.bytes = DamagedCopy(file.bytes,
+                                 n / dataset.damaged_every % kDamageKinds, n);
+      }
+      BALLAST_RETURN_IF_ERROR(tar->Add(
+          absl::StrFormat("%06d.%d.%s", i, k, file.extension), file.bytes));
     }
   }
   return tar->Finish();

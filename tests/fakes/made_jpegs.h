@@ -1,11 +1,13 @@
 #ifndef BALLAST_TESTS_FAKES_MADE_JPEGS_H_
 #define BALLAST_TESTS_FAKES_MADE_JPEGS_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "proto/image/engine_jpeg.h"
+#include "server/command/draw/encode.h"
 
 namespace ballast {
 
@@ -45,6 +47,33 @@ std::vector<MadeJpeg> HardJpegs();
 // damaged header.
 inline constexpr int kDamageKinds = 13;
 std::string DamagedCopy(const std::string& jpeg, int kind, uint32_t seed);
+
+// An RGB picture whose pixels follow from a formula. Thread-compatible.
+class PlainPicture {
+ public:
+  using Colour = std::array<uint8_t, 3>;
+
+  // Both sides are at least 1.
+  PlainPicture(int width, int height, const Colour& colour);
+
+  // A gradient from `top` to `bottom` with a grey grain of -8..7, the same for
+  // a seed and a stream.
+  static PlainPicture Grained(int width, int height, const Colour& top,
+                              const Colour& bottom, uint64_t seed,
+                              uint64_t stream);
+
+  // Fills a rectangle inside the picture.
+  void FillBox(int x, int y, int width, int height, const Colour& colour);
+
+  // The picture as a file; `quality` as of EncodeImage. Ends the program if the
+  // encoder fails.
+  std::string Encode(FileFormat format, int quality) const;
+
+ private:
+  int width_;
+  int height_;
+  std::vector<uint8_t> pixels_;
+};
 
 }  // namespace ballast
 

@@ -6,6 +6,10 @@
 
 namespace ballast {
 
+// Corrects the checksums of an index file, as far as its header says where they
+// are. Without right checksums nothing else of the file is read.
+void SealIndex(std::string* bytes);
+
 // The index of version 6 of the same samples as `index`, a whole index file of
 // the version in force that is not hashed: without the header of hashes and the
 // times of media.

@@ -13,7 +13,6 @@
 #include "proto/schedule.pb.h"
 #include "server/job/index_sources.h"
 #include "server/service/server.h"
-#include "trainer_shim/ballast_rank/world.h"
 
 namespace ballast {
 namespace {

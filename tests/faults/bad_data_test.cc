@@ -22,7 +22,6 @@
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/formula_dataset.h"
-#include "tests/fakes/jpeg_dataset.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
 

@@ -21,7 +21,7 @@
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
-#include "tests/fakes/seal_index.h"
+#include "tests/fakes/old_index.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
 

@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "client/ballastctl/query_client.h"
-#include "server/config/config_loader.h"
 #include "tests/fakes/faulty_files.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"

@@ -5,7 +5,7 @@
 
 #include "absl/types/span.h"
 #include "proto/block/block_view.h"
-#include "tests/fuzz/seed_block.h"
+#include "tests/fuzz/seeds.h"
 
 namespace ballast {
 namespace {

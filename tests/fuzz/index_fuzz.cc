@@ -6,7 +6,7 @@
 
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/index/source_index.h"
-#include "tests/fakes/seal_index.h"
+#include "tests/fakes/old_index.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ballast {

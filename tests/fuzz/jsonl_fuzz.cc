@@ -10,7 +10,7 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
 #include "server/text/conversation.h"
-#include "server/text/packed_tokens.h"
+#include "server/text/sample_fields.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ballast {

@@ -9,7 +9,7 @@
 #include "proto/schedule.pb.h"
 #include "server/delivery/arena.h"
 #include "server/pull/pull_session.h"
-#include "tests/fuzz/seed_requests.h"
+#include "tests/fuzz/seeds.h"
 
 // The input is a sequence of client messages, each preceded by a byte with its
 // length.

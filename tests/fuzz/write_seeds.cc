@@ -13,9 +13,8 @@
 #include "proto/loader_service.pb.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/index_writer.h"
-#include "server/corpus/tar/tar_writer.h"
-#include "tests/fuzz/seed_block.h"
-#include "tests/fuzz/seed_requests.h"
+#include "server/corpus/tar/tar_reader.h"
+#include "tests/fuzz/seeds.h"
 
 namespace ballast {
 namespace {

@@ -1,16 +1,22 @@
 // The whole path, from tar files to packed batches in every rank, for several
 // dp sizes and delivery modes.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/formula_dataset.h"
+#include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
 
 namespace ballast {
@@ -55,6 +61,22 @@ class DeliveryTest
   uint32_t vision() const { return std::get<0>(GetParam()); }
   uint32_t language() const { return std::get<1>(GetParam()); }
   uint32_t micro() const { return 4 * std::lcm(vision(), language()); }
+
+  // Checks that the step's micro-batches together hold its positions, once for
+  // each module, and both modules the same samples in the same order.
+  void ExpectStep(const TestCluster::Batches& batches, uint64_t step,
+                  uint32_t micro_batches) {
+    std::vector<uint64_t> all;
+    for (uint32_t m = 0; m < micro_batches; ++m) {
+      const auto positions = InRankOrder(batches, step, m, v1::MODULE_VISION);
+      EXPECT_EQ(positions, InRankOrder(batches, step, m, v1::MODULE_LANGUAGE));
+      all.insert(all.end(), positions.begin(), positions.end());
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<uint64_t> expected(2 * micro());
+    std::iota(expected.begin(), expected.end(), 2 * step * micro());
+    EXPECT_EQ(all, expected);
+  }
 
   // Checks that every position of every step is in exactly one batch of each
   // module, and that both modules hold the same samples in the same order.
@@ -121,16 +143,7 @@ TEST_P(DeliveryTest, AWindowMovesSamplesBetweenItsMicroBatches) {
     EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
   }
   for (uint64_t step = 0; step < kSteps; ++step) {
-    std::vector<uint64_t> all;
-    for (uint32_t m = 0; m < 2; ++m) {
-      const auto positions = InRankOrder(exchange, step, m, v1::MODULE_VISION);
-      EXPECT_EQ(positions, InRankOrder(exchange, step, m, v1::MODULE_LANGUAGE));
-      all.insert(all.end(), positions.begin(), positions.end());
-    }
-    std::sort(all.begin(), all.end());
-    std::vector<uint64_t> expected(2 * micro());
-    std::iota(expected.begin(), expected.end(), 2 * step * micro());
-    EXPECT_EQ(all, expected);
+    ExpectStep(exchange, step, 2);
   }
 }
 
@@ -152,16 +165,7 @@ TEST_P(DeliveryTest, ScheduledPackingDeliversWholeSteps) {
   }
   ASSERT_EQ(micro_batches.size(), kSteps);
   for (uint64_t step = 0; step < kSteps; ++step) {
-    std::vector<uint64_t> all;
-    for (uint32_t m = 0; m < micro_batches[step]; ++m) {
-      const auto positions = InRankOrder(exchange, step, m, v1::MODULE_VISION);
-      EXPECT_EQ(positions, InRankOrder(exchange, step, m, v1::MODULE_LANGUAGE));
-      all.insert(all.end(), positions.begin(), positions.end());
-    }
-    std::sort(all.begin(), all.end());
-    std::vector<uint64_t> expected(2 * micro());
-    std::iota(expected.begin(), expected.end(), 2 * step * micro());
-    EXPECT_EQ(all, expected);
+    ExpectStep(exchange, step, micro_batches[step]);
   }
 }
 
@@ -286,6 +290,186 @@ TEST(TextTest, IdsAndLabelsSpellTheSample) {
       }
       EXPECT_EQ(placeholders, wanted_placeholders);
     }
+  }
+}
+
+// The whole path for model families, from tar files to packed batches in every
+// rank: delivery modes pack the same bytes.
+
+std::string Tokenizer() {
+  return std::filesystem::absolute(
+             "tests/server/text/testdata/family_chats.tokenizer.json")
+      .string();
+}
+
+// A model of one rule, with small numbers, so that the formula images (56 to
+// 140 pixels a side) are cut, padded and resized.
+struct Family {
+  const char* name;
+  const char* numbers;
+};
+
+constexpr Family kFamilies[] = {
+    {"smart_resize",
+     "rule: smart_resize, layout: merge_order, merge: 2, "
+     "min_pixels: 784, max_pixels: 12544"},
+    {"smart_resize_frames",
+     "rule: smart_resize_frames, layout: merge_order, merge: 2, "
+     "temporal_patch: 2, min_pixels: 784, max_pixels: 12544"},
+    {"fill_budget",
+     "rule: fill_budget, layout: raster_batch, merge: 2, max_patches: 40"},
+    {"fit_budget",
+     "rule: fit_budget, layout: raster_pixels, max_patches: 40, "
+     "filter: bilinear"},
+    {"shrink_and_pad",
+     "rule: shrink_and_pad, layout: kimi, merge: 2, "
+     "max_patches: 40, longest_edge: 280"},
+    {"longest_edge", "rule: longest_edge, merge: 2, longest_edge: 112"},
+    {"fixed_size", "rule: fixed_size, tile: 59, max_tiles: 1"},
+    {"center_crop", "rule: center_crop, tile: 56"},
+    {"pad_square", "rule: pad_square, tile: 56, background: [9, 8, 7]"},
+    {"pinpoints",
+     "rule: pinpoints, tile: 56, canvases: [{height: 56, width: "
+     "112}, {height: 112, width: 56}]"},
+    {"tile_grid", "rule: tile_grid, tile: 56, merge: 2, max_tiles: 4"},
+    {"longest_edge_tiles",
+     "rule: longest_edge_tiles, tile: 56, merge: 2, "
+     "longest_edge: 112, filter: lanczos"},
+    {"best_fit_tiles",
+     "rule: best_fit_tiles, tile: 56, merge: 2, max_tiles: 4"},
+    {"slices",
+     "rule: slices, layout: strips, tile: 56, merge: 2, max_tiles: 4"},
+};
+
+LoadedConfig FamilyConfig(const Family& family, const std::string& delivery) {
+  TestJob job;
+  job.sources = absl::StrCat(
+      "{name: docs, format: webdataset, path: 'docs-*.tar', index: '",
+      ::testing::TempDir(), "/", family.name, ".index'}");
+  job.model = absl::StrCat(
+      "tokenizer: '", Tokenizer(),
+      "', token_ids: {end_of_text: 7}, chat_template: llava1_5, "
+      "mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], "
+      "image_family: {patch: 14, marks: {placeholder: '<image>'}, ",
+      family.numbers, "}");
+  job.balance = "delivery: " + delivery;
+  return ParseJob(job, FormulaFolder("formula", 50));
+}
+
+class FamilyDeliveryTest : public ::testing::TestWithParam<Family> {};
+
+TEST_P(FamilyDeliveryTest, ModesPackTheSameBytes) {
+  TestCluster::Batches batches[3];
+  int next = 0;
+  for (const char* mode : {"exchange", "direct", "hybrid"}) {
+    auto run = StartCluster(FamilyConfig(GetParam(), mode))->RunRanks(0, 3);
+    if (absl::IsUnimplemented(run.status())) {
+      GTEST_SKIP() << "SKIPPED: " << run.status().message();
+    }
+    ASSERT_TRUE(run.ok()) << run.status();
+    batches[next++] = *std::move(run);
+  }
+  ASSERT_FALSE(batches[0].empty());
+  uint64_t moved = 0;
+  uint64_t images = 0;
+  for (const auto& [key, batch] : batches[0]) {
+    for (const int other : {1, 2}) {
+      ASSERT_TRUE(batches[other].contains(key));
+      EXPECT_EQ(ComputeDigest(batch), ComputeDigest(batches[other].at(key)));
+    }
+    moved += batch.bytes_moved;
+    if (std::get<2>(key) != v1::MODULE_VISION) continue;
+    images += batch.vision.image_grid_thw.size();
+    EXPECT_FALSE(batch.Get<float>("pixel_values").empty());
+    for (const PackedSample& sample : batch.samples) {
+      EXPECT_FALSE(sample.placeholder);
+    }
+  }
+  EXPECT_GT(moved, 0u);
+  EXPECT_GT(images, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, FamilyDeliveryTest,
+                         ::testing::ValuesIn(kFamilies), [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
+// Mostly text: micro-batches with fewer images than vision ranks, from tar
+// files to packed batches.
+
+constexpr uint32_t kSamples = 60;
+constexpr uint32_t kVisionRanks = 4;
+constexpr uint64_t kDummySteps = 6;
+
+// One sample in ten has an image.
+uint32_t FewImages(uint32_t sample) { return sample % 10 == 0 ? 1 : 0; }
+
+TestCluster::Batches RunWith(const std::string& delivery) {
+  TestJob job = GridJob(kVisionRanks, 2, delivery, ", align_images: true");
+  job.batch = "global: 24, micro: 12";
+  return RunJob(
+      ParseJob(job, FormulaFolder("mostly_text", kSamples, FewImages)),
+      kDummySteps);
+}
+
+// Checks grid, pixels and boundaries of the dummy at the end of the batch.
+void ExpectDummy(const PackedBatch& batch) {
+  constexpr double kMean[] = {0.48145466, 0.4578275, 0.40821073};
+  constexpr double kStd[] = {0.26862954, 0.26130258, 0.27577711};
+  constexpr size_t kColumns = 3 * 2 * kFormulaPatch * kFormulaPatch;
+  const size_t images = batch.vision.image_grid_thw.size() / 3;
+  ASSERT_EQ(images, batch.totals.images + 1);
+  EXPECT_EQ(batch.vision.image_grid_thw[3 * images - 3], 1);
+  EXPECT_EQ(batch.vision.image_grid_thw[3 * images - 2], 2);
+  EXPECT_EQ(batch.vision.image_grid_thw[3 * images - 1], 2);
+  const size_t rows = batch.totals.patches + 4;
+  EXPECT_EQ(batch.vision.cu_seqlens.back(), rows);
+  ASSERT_EQ(batch.Get<float>("pixel_values").size(), rows * kColumns);
+  for (size_t i = batch.totals.patches * kColumns; i < rows * kColumns; ++i) {
+    const size_t c = i % kColumns / (kColumns / 3);
+    ASSERT_NEAR(batch.Get<float>("pixel_values")[i],
+                (128 - 255 * kMean[c]) / (255 * kStd[c]), 1e-5);
+  }
+}
+
+TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
+  std::map<std::string, TestCluster::Batches> of_delivery;
+  for (const char* delivery : {"exchange", "direct", "off"}) {
+    const TestCluster::Batches& batches = of_delivery[delivery] =
+        RunWith(delivery);
+    // Numbers of vision ranks with an image of their own, and with a dummy,
+    // keyed by micro-batch.
+    std::map<std::pair<uint64_t, uint32_t>, uint32_t> own, dummies;
+    for (const auto& [key, batch] : batches) {
+      const auto [step, micro_batch, module, rank] = key;
+      if (module != v1::MODULE_VISION) {
+        EXPECT_FALSE(batch.dummy_image);
+        continue;
+      }
+      own[{step, micro_batch}] += batch.totals.images > 0;
+      dummies[{step, micro_batch}] += batch.dummy_image;
+      if (batch.dummy_image) ExpectDummy(batch);
+      // A vision rank has pixels in exactly these two cases.
+      EXPECT_EQ(batch.Get<float>("pixel_values").empty(),
+                batch.totals.images == 0 && !batch.dummy_image);
+    }
+    ASSERT_EQ(own.size(), 2 * kDummySteps);
+    uint32_t aligned = 0, text_only = 0;
+    for (const auto& [micro_batch, ranks] : own) {
+      EXPECT_EQ(ranks + dummies[micro_batch], ranks == 0 ? 0 : kVisionRanks)
+          << delivery << " step " << micro_batch.first << " micro-batch "
+          << micro_batch.second;
+      aligned += dummies[micro_batch] > 0;
+      text_only += ranks == 0;
+    }
+    // Otherwise the test would show nothing.
+    EXPECT_GT(aligned, 0);
+    EXPECT_GT(text_only, 0);
+  }
+  const TestCluster::Batches& direct = of_delivery["direct"];
+  ASSERT_EQ(direct.size(), of_delivery["exchange"].size());
+  for (const auto& [key, batch] : of_delivery["exchange"]) {
+    EXPECT_EQ(ComputeDigest(batch), ComputeDigest(direct.at(key)));
   }
 }
 

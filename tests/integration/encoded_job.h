@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
-#include "tests/fakes/jpeg_dataset.h"
+#include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_job.h"
 
 namespace ballast {

@@ -16,7 +16,6 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
-#include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/ballast_rank/world.h"
 
 namespace ballast {

@@ -26,7 +26,7 @@
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/job/job_setup.h"
 #include "server/plan/plan_export.h"
-#include "tests/fakes/plain_picture.h"
+#include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
 

@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "client/attach_all.h"
 #include "client/ballastctl/query_client.h"
 #include "client/loader_client.h"
 #include "client/revision_chain.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/command/commands.h"
-#include "server/corpus/tar/tar_writer.h"
+#include "server/corpus/tar/tar_reader.h"
 #include "server/video/model_videos.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_job.h"

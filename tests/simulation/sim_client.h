@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/loader_client.h"
+#include "client/pull_channel.h"
 #include "tests/simulation/sim_network.h"
 
 namespace ballast {
@@ -33,6 +34,16 @@ struct SimClientOptions {
 std::unique_ptr<LoaderClient> MakeSimClient(const SimClientOptions& options,
                                             SimNetwork* network,
                                             std::shared_ptr<SimHeld> held);
+
+// Pulls of a rank at `client`, a node, over the simulated network, in place of
+// gRPC: the interfaces that gRPC offers for this, on both sides. Messages stay
+// in order, a receiver that does not read holds its sender up, and each
+// operation has one reaction, which runs on a thread of its node. `lanes`:
+// those of a Pull, with the Pull itself. `network` outlives the channel and its
+// Pulls.
+std::shared_ptr<PullChannel> MakeSimPullChannel(SimNetwork* network, int client,
+                                                const std::string& address,
+                                                uint32_t lanes);
 
 }  // namespace ballast
 

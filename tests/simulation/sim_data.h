@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/delivery/sample_builder.h"
+#include "server/delivery/block.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/synthetic_schedule.h"
 

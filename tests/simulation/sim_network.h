@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "tests/simulation/sim_random.h"
 #include "tests/simulation/sim_threads.h"
 
 namespace ballast {

@@ -1,7 +1,6 @@
 #include "tests/simulation/sim_plan.h"
 
 #include <iterator>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 

@@ -37,7 +37,7 @@ struct SimulationOptions {
 // Runs a job of `plan` from its first step to its last: servers, ranks and
 // network, with the plan's faults, and restarts of the job after a rank has
 // failed. Once the faults are over, a start must succeed. Checks the history
-// (sim_history.h), changes (sim_revisions.h), the time that every Next takes,
+// (sim_rank.h), changes (sim_revisions.h), the time that every Next takes,
 // and the bounds on memory.
 SimOutcome Simulate(const SimPlan& plan, const SimulationOptions& options);
 

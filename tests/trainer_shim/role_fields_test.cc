@@ -112,14 +112,6 @@ TEST(RoleFieldsTest, ARankReceivesTheUnionOverItsParts) {
   }
 }
 
-TEST(RoleFieldsTest, PixelsReachLanguageProcessesOnlyIfColocated) {
-  TrainerPlace place;
-  EXPECT_TRUE(FeedsEncoders(place, true));
-  EXPECT_FALSE(FeedsEncoders(place, false));
-  place.pp_rank = 1;
-  EXPECT_FALSE(FeedsEncoders(place, true));
-}
-
 TEST(RoleFieldsTest, ARankThatDoesNotExistIsNamed) {
   const ModuleLayout layout = {2, 4, 8};
   TrainerPlace place;

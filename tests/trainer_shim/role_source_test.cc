@@ -1,11 +1,11 @@
 #include "trainer_shim/role_source.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <utility>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "absl/time/time.h"
 #include "client/loader_client.h"
@@ -13,6 +13,7 @@
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
 #include "tests/fakes/synthetic_schedule.h"
+#include "trainer_shim/communicator.h"
 
 namespace ballast {
 namespace {
@@ -206,6 +207,31 @@ TEST_F(MicroBatchCountsTest, CancelEndsTheWait) {
   answer_ = absl::UnavailableError("restarting");
   counts_->Cancel();
   EXPECT_EQ(counts_->Get(1).status().code(), absl::StatusCode::kCancelled);
+}
+
+// Number of the server chosen of those that serve, or do not.
+size_t Chosen(const std::vector<bool>& serve) {
+  std::vector<std::unique_ptr<LoaderClient>> servers;
+  for (const bool serves : serve) {
+    FakeLoader loader;
+    if (!serves) loader.health = absl::UnavailableError("away");
+    servers.push_back(FakeLoaderClient(loader));
+  }
+  const LoaderClient* const chosen = MeetingServer(servers);
+  size_t number = 0;
+  while (servers[number].get() != chosen) ++number;
+  return number;
+}
+
+TEST(MeetingServerTest, IsTheFirstThatServes) {
+  EXPECT_EQ(Chosen({true, true}), 0);
+  EXPECT_EQ(Chosen({false, true}), 1);
+  EXPECT_EQ(Chosen({false, false, true}), 2);
+}
+
+TEST(MeetingServerTest, IsTheFirstWhereNoneServes) {
+  EXPECT_EQ(Chosen({false}), 0);
+  EXPECT_EQ(Chosen({false, false}), 0);
 }
 
 }  // namespace

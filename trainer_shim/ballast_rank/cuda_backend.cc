@@ -14,7 +14,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
-#include "trainer_shim/ballast_rank/failure.h"
+#include "trainer_shim/ballast_rank/world.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"

@@ -19,7 +19,6 @@
 #include "proto/schedule/module.h"
 #include "proto/transport.h"
 #include "trainer_shim/ballast_rank/cuda_backend.h"
-#include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/ballast_rank/world.h"
 

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
-#include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/host/gloo_communicator.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/message_json.h"
+#include "common/message_fields.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/schedule/module.h"

@@ -21,7 +21,7 @@
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/file.h"
 #include "server/corpus/parquet/parquet_writer.h"
-#include "server/corpus/tar/tar_writer.h"
+#include "server/corpus/tar/tar_reader.h"
 
 namespace ballast {
 

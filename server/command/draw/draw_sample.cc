@@ -4,12 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <iterator>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -17,9 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "server/command/draw/photo.h"
-#include "server/command/draw/prose.h"
-#include "server/command/draw/random.h"
-#include "server/command/draw/receipt.h"
 
 namespace ballast {
 namespace {

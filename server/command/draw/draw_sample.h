@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/command/draw/encode.h"
-#include "server/command/draw/prose.h"
 #include "server/command/draw/random.h"
+#include "server/command/draw/receipt.h"
 
 namespace ballast {
 

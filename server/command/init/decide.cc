@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"

@@ -3,15 +3,12 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -19,13 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "common/machine.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
 #include "proto/schedule/split.h"
-#include "server/command/init/data_tree.h"
 #include "server/command/init/decide.h"
 #include "server/command/init/first_samples.h"
 #include "server/command/init/own_files.h"

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -21,7 +20,6 @@
 #include "server/config/model_profile.h"
 #include "server/config/model_warnings.h"
 #include "server/config/profiles.h"
-#include "server/image_plan/image_family.h"
 #include "server/text/chat_writer.h"
 
 namespace ballast {

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"

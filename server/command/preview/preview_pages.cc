@@ -1,24 +1,19 @@
 #include "server/command/preview/preview_pages.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"

@@ -1,4 +1,4 @@
-#include "server/corpus/energon/energon_parser.h"
+#include "server/corpus/record_parser.h"
 
 #include <algorithm>
 #include <memory>
@@ -17,7 +17,6 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
 #include "server/corpus/energon/energon_tar.h"
-#include "server/corpus/energon/raw_members.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
+#include "server/corpus/record_parser.h"
 #include "server/corpus/tar/tar_reader.h"
 
 namespace ballast {
@@ -101,6 +102,13 @@ inline constexpr char kCrudeDataset[] =
 // Blocks on the disk. Errors: INVALID_ARGUMENT (two samples with one key, which
 // Energon refuses); DATA_LOSS (a damaged tar); as the file system.
 absl::Status WriteEnergonMeta(const EnergonMeta& meta);
+
+// A sample of a tar file for a recipe: all its members, with the bytes of those
+// that are no image, video or audio by their names. Blocks on the disk. Errors:
+// a data fault (two members of one name; over the bounds of limits.h); as
+// FileView::ReadAt.
+absl::StatusOr<RawRecord> ReadRawMembers(FileView file, EnergonTarSample sample,
+                                         absl::string_view file_name);
 
 }  // namespace ballast
 

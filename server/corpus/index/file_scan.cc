@@ -1,7 +1,6 @@
 #include "server/corpus/index/file_scan.h"
 
 #include <algorithm>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -9,7 +8,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/index/media_order.h"
+#include "server/corpus/index/source_index.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
 

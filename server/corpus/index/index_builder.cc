@@ -2,14 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -20,8 +15,6 @@
 #include "server/corpus/index/index_writer.h"
 #include "server/corpus/index/probe_media.h"
 #include "server/corpus/open_file_cache.h"
-#include "server/corpus/record_parser.h"
-#include "server/corpus/source_files.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -21,7 +19,6 @@
 #include "common/aligned_buffer.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "server/corpus/index/digest.h"
 
 namespace ballast {
 

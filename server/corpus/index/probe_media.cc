@@ -1,8 +1,6 @@
 #include "server/corpus/index/probe_media.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"

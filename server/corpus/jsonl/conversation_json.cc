@@ -1,10 +1,7 @@
 #include "server/corpus/jsonl/conversation_json.h"
 
 #include <algorithm>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <simdjson.h>
 

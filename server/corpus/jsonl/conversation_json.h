@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/corpus/raw_video.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
@@ -27,23 +28,6 @@ namespace ballast {
 // `videos` that is not null, the mark `<video>` in a turn, or a part of type
 // `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
-
-// A video or a clip of audio that an object names.
-struct JsonVideo {
-  std::string path;
-  // The pictures that are its frames, in order, instead of a path.
-  std::vector<std::string> frames = {};
-  // The clip, in seconds: `start` or `video_start`, `end` or `video_end` beside
-  // the path in a part.
-  std::optional<double> start = {};
-  std::optional<double> end = {};
-  // `fps` there: frames sampled a second. Of pictures `sample_fps`: taken a
-  // second. 0: neither.
-  double fps = 0;
-  // The part says `sample_fps` or `raw_fps`, which pictures have, files not.
-  bool has_sample_fps = false;
-  bool has_raw_fps = false;
-};
 
 // The parts of type video, in order; those of a sample whose videos are members
 // of a tar file need no path. Other keys that qwen-vl-utils reads there
@@ -82,11 +66,6 @@ struct JsonSample {
 // Errors: a data fault, also of a document that is not UTF-8, whatever
 // model.on_invalid_utf8 says: JSON cannot hold it.
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json);
-
-// Adds a place of a document of parallel lists of texts and images, of which
-// one is null: the text, or a mark of the image. Errors: a data fault (both).
-absl::Status AddPlace(std::optional<absl::string_view> text, bool has_image,
-                      std::string* document);
 
 // INVALID_ARGUMENT if an object in `json`, which is JSON of any kind, has a key
 // twice, naming the key; also if it is no JSON.

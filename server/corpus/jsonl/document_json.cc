@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/jsonl/conversation_json.h"
 
 namespace ballast {
 namespace {

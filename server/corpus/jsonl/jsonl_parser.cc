@@ -1,4 +1,4 @@
-#include "server/corpus/jsonl/jsonl_parser.h"
+#include "server/corpus/record_parser.h"
 
 #include <memory>
 #include <optional>

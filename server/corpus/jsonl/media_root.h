@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
-#include "server/corpus/read_from.h"
+#include "server/corpus/file_stamp.h"
 
 namespace ballast {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/raw_video.h"
 
 // The videos and clips of audio of a conversation's JSON. All functions return
 // INVALID_ARGUMENT with the reason.

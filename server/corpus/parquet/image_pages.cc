@@ -1,15 +1,11 @@
 #include "server/corpus/parquet/image_pages.h"
 
 #include <cstring>
-#include <utility>
 
 #include <arrow/buffer_builder.h>
 #include <arrow/status.h>
 #include <parquet/column_reader.h>
 #include <parquet/level_conversion.h>
-
-#include "server/corpus/parquet/kept_pages.h"
-#include "server/corpus/parquet/placed_pages.h"
 
 namespace ballast {
 

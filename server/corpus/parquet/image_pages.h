@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/corpus/parquet/arrow_file.h"
-#include "server/corpus/parquet/found_values.h"
+#include "server/corpus/parquet/found_pages.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/storage/span.h"
 
@@ -63,14 +63,6 @@ class ImagePages {
 bool MayHaveImagePages(const parquet::FileMetaData& file,
                        const parquet::ColumnChunkMetaData& chunk,
                        const parquet::ColumnDescriptor& column);
-
-// A column chunk of images.
-struct ImageChunk {
-  const parquet::FileMetaData& file;
-  const parquet::ColumnChunkMetaData& chunk;
-  const parquet::ColumnDescriptor& column;
-  ByteRange range;
-};
 
 // Reads the chunk page by page. Takes from `pool` the memory of its pages, not
 // compressed, of some 24 bytes an item and 8 a row, and while it reads of one

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <arrow/array.h>
 #include <arrow/table.h>
@@ -18,7 +16,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"

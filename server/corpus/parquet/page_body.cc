@@ -5,9 +5,28 @@
 #include <cstddef>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
+#include "server/corpus/limits.h"
 
 namespace ballast {
+
+absl::Status AppendImage(const ParquetImage& image,
+                         std::vector<ParquetImage>* images) {
+  if (images->size() == kMaxImages) {
+    return DataFaultError(absl::StrCat("over ", kMaxImages, " images"));
+  }
+  uint64_t all = image.size;
+  for (const ParquetImage& other : *images) all += other.size;
+  if (all > kMaxSampleBytes) {
+    return DataFaultError(
+        absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+  }
+  images->push_back(image);
+  return absl::OkStatus();
+}
+
 namespace {
 
 // Bytes of a range in order, of which some are skipped. Reads a few at a time.

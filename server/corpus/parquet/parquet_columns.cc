@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/config/source_fields.h"
 
 namespace ballast {
 

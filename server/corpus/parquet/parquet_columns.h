@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "proto/config.pb.h"
-#include "server/config/row_filter.h"
+#include "server/config/source_fields.h"
 
 namespace ballast {
 

@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/corpus/file.h"
+#include "server/corpus/parquet/page_body.h"
 #include "server/corpus/parquet/parquet_columns.h"
-#include "server/corpus/parquet/parquet_image.h"
 
 namespace ballast {
 

@@ -15,7 +15,6 @@
 #include "server/corpus/index/image_probe.h"
 #include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/conversation_json.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/parquet_file.h"
 
 namespace ballast {

@@ -12,9 +12,6 @@
 
 namespace ballast {
 
-// Samples in rows of Parquet files.
-extern const RecordFormat kParquetFormat;
-
 // As kParquetFormat.make, with a cache: a sample is read with its whole row
 // group, which `row_groups` keeps for the samples that follow.
 std::unique_ptr<RecordParser> MakeParquetParser(

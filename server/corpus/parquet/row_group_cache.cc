@@ -1,7 +1,5 @@
 #include "server/corpus/parquet/row_group_cache.h"
 
-#include <utility>
-
 namespace ballast {
 
 std::shared_ptr<RowGroupCache> RowGroupCache::OfProcess() {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/parquet/image_pages.h"
-#include "server/corpus/parquet/parquet_image.h"
+#include "server/corpus/parquet/page_body.h"
 
 namespace ballast {
 

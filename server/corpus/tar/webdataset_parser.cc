@@ -1,4 +1,4 @@
-#include "server/corpus/tar/webdataset_parser.h"
+#include "server/corpus/record_parser.h"
 
 #include <memory>
 #include <optional>
@@ -12,7 +12,6 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/energon/energon_tar.h"
-#include "server/corpus/energon/raw_members.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"

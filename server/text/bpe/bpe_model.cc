@@ -1,8 +1,6 @@
 #include "server/text/bpe/bpe_model.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -145,10 +143,6 @@ absl::StatusOr<BpeModel> BpeModel::Create(Spec spec) {
 int32_t BpeModel::Find(absl::string_view name) const {
   const auto found = ids_.find(name);
   return found == ids_.end() ? -1 : found->second;
-}
-
-bool BpeModel::has_all_bytes() const {
-  return std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
 }
 
 const BpeModel::Merge* BpeModel::FindMerge(int32_t left, int32_t right) const {

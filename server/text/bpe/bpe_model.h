@@ -65,8 +65,6 @@ class BpeModel {
   }
   // The number of tokens in the vocabulary.
   size_t size() const { return ids_.size(); }
-  // True if every single byte is a token.
-  bool has_all_bytes() const;
 
  private:
   struct Merge {

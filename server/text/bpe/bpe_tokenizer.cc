@@ -6,17 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"

@@ -1,21 +1,15 @@
 #include "server/text/bpe/tokenizer_json.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "server/text/bpe/bpe_model.h"
 #include "server/text/bpe/pattern_syntax.h"
 
 namespace ballast {

@@ -1,16 +1,116 @@
 // `status` and `schedule` against a scripted server.
-#include <memory>
-#include <string>
-#include <thread>
-
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "client/ballastctl/commands.h"
+#include "client/ballastctl/query_client.h"
+#include "client/loader_client.h"
+#include "proto/block/block_plan.h"
+#include "proto/block/block_view.h"
 #include "proto/schedule/schedule_table.h"
-#include "tests/client/ballastctl/ballastctl_fixture.h"
+#include "tests/fakes/fake_loader_service.h"
+#include "tests/fakes/manual_clock.h"
+#include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
 namespace {
+
+inline constexpr uint64_t kStep = 5;
+
+// A scripted server, and the commands run against it.
+class BallastctlTest : public ::testing::Test {
+ protected:
+  BallastctlTest() {
+    v1::AttachResponse attach;
+    attach.set_server("a.sock");
+    attach.mutable_fingerprint()->set_hash(kSyntheticFingerprint);
+    *attach.mutable_job() = SyntheticJobMessage(job_);
+    attach.mutable_job()->mutable_model()->set_profile("qwen2_vl");
+    geometry_ = {attach.job().model().patch(),
+                 attach.job().model().position_axes()};
+    server_->SetAttach(attach);
+    server_->SetSchedule(
+        [job = job_](uint64_t step) { return SyntheticSchedule(job, step); });
+  }
+
+  // The block that the schedule describes; all payload bytes are 7.
+  std::vector<uint8_t> Block(uint64_t step, uint32_t micro_batch) {
+    auto plan = PlanBlock(SyntheticSchedule(job_, step), micro_batch, role_,
+                          job_.delivery, geometry_);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    std::vector<uint8_t> block(plan->bytes(), 7);
+    WriteBlockTables(*plan, absl::MakeSpan(block));
+    MarkPlaceholder(*plan, 0, absl::MakeSpan(block));
+    return block;
+  }
+
+  FakeLoaderServer::PullScript ServeSteps(uint64_t steps) {
+    return [this, steps](FakePull* pull) {
+      for (uint64_t s = kStep; s < kStep + steps; ++s) {
+        for (uint32_t m = 0; m < MicroBatchesOf(job_, s); ++m) {
+          pull->SendBlock(s, m, Block(s, m));
+        }
+      }
+      return absl::OkStatus();
+    };
+  }
+
+  absl::Status Pull(uint64_t steps, bool as_json) {
+    PullOptions options;
+    options.role = role_;
+    options.step = kStep;
+    options.steps = steps;
+    options.json = as_json;
+    out_.str("");
+    options.failover.silent_after = absl::InfiniteDuration();
+    options.failover.slow_after = absl::InfiniteDuration();
+    LoaderClient* const servers[] = {client_.get()};
+    return PullBatches(servers, options, &clock_, &out_);
+  }
+
+  // `ballastctl status` with one snapshot, so without rates.
+  absl::Status Status(bool as_json) {
+    StatusOptions options;
+    options.interval = absl::ZeroDuration();
+    options.json = as_json;
+    return PrintStatus(client_.get(), &metrics_, options, &clock_, &out_);
+  }
+
+  std::vector<std::string> Lines() const {
+    std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
+    EXPECT_EQ(lines.back(), "");
+    lines.pop_back();
+    return lines;
+  }
+
+  // Step 5 has three micro-batches and step 6 one.
+  SyntheticJob job_ = {.dynamic = true};
+  v1::Role role_ = [] {
+    v1::Role role;
+    role.set_module(v1::MODULE_VISION);
+    role.set_dp_rank(1);
+    return role;
+  }();
+  BlockGeometry geometry_;
+  ManualClock clock_;
+  const std::unique_ptr<FakeLoaderServer> server_ = FakeLoaderServer::Start();
+  const std::unique_ptr<LoaderClient> client_ =
+      LoaderClient::Create(server_->address());
+  QueryClient metrics_{server_->address()};
+  std::ostringstream out_;
+};
 
 using nlohmann::json;
 using ::testing::HasSubstr;
@@ -275,5 +375,120 @@ TEST_F(BallastctlTest, AWatchWithoutEndRunsUntilTheServerEndsIt) {
   EXPECT_EQ(Lines().size(), 4);
 }
 
+// `pull` against a scripted server.
+
+TEST_F(BallastctlTest, PullPrintsTheScheduledBlocks) {
+  server_->AddPull(ServeSteps(2));
+  const absl::Status status = Pull(2, true);
+  ASSERT_TRUE(status.ok()) << status;
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 4);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const uint64_t step = kStep + i / 3;
+    const uint32_t micro_batch = i % 3;
+    const std::vector<uint8_t> block = Block(step, micro_batch);
+    const v1::StepSchedule schedule = SyntheticSchedule(job_, step);
+    const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+    uint64_t samples = 0, images = 0, tokens = 0, label_tokens = 0;
+    for (int s = 0; s < columns.tokens_size(); ++s) {
+      if (columns.modules(0).reader(s) != role_.dp_rank()) continue;
+      ++samples;
+      images += columns.images(s);
+      tokens += columns.tokens(s);
+      label_tokens += columns.label_tokens(s);
+    }
+    EXPECT_EQ(
+        json::parse(lines[i]),
+        (json{{"step", step},
+              {"micro_batch", micro_batch},
+              {"samples", samples},
+              {"images", images},
+              {"tokens", tokens},
+              {"label_tokens", label_tokens},
+              {"bytes", block.size()},
+              {"xxh3", absl::StrFormat(
+                           "%016x", XXH3_64bits(block.data(), block.size()))},
+              {"placeholders", 1},
+              {"wait_ms", 0.0}}));
+  }
+}
+
+TEST_F(BallastctlTest, PullForPeople) {
+  server_->AddPull(ServeSteps(1));
+  ASSERT_TRUE(Pull(1, false).ok());
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 1 + 3);
+  EXPECT_THAT(lines[0], HasSubstr("placeholders"));
+  EXPECT_EQ(lines[0].size(), lines[1].size());
+}
+
+TEST_F(BallastctlTest, PullContinuesWithTheNextServer) {
+  server_->AddPull(ServeSteps(2));
+  ASSERT_TRUE(Pull(2, true).ok());
+  const std::vector<std::string> undisturbed = Lines();
+
+  // The first server dies within step 5, after it has returned the schedule.
+  server_->AddPull([this](FakePull* pull) {
+    pull->SendBlock(kStep, 0, Block(kStep, 0));
+    pull->SendBlock(kStep, 1, Block(kStep, 1));
+    return absl::UnavailableError("dies");
+  });
+  const auto other = FakeLoaderServer::Start();
+  other->SetAttach(LoaderClient::Create(server_->address())->Attach({}, {}));
+  other->SetSchedule(
+      [this](uint64_t step) { return SyntheticSchedule(job_, step); });
+  other->AddPull([this](FakePull* pull) {
+    EXPECT_EQ(pull->open().step(), kStep);
+    EXPECT_EQ(pull->open().micro_batch(), 2u);
+    EXPECT_EQ(pull->open().steps(), 2u);
+    pull->SendBlock(kStep, 2, Block(kStep, 2));
+    pull->SendBlock(kStep + 1, 0, Block(kStep + 1, 0));
+    return absl::OkStatus();
+  });
+  const auto other_client = LoaderClient::Create(other->address());
+  LoaderClient* const servers[] = {client_.get(), other_client.get()};
+  PullOptions options;
+  options.role = role_;
+  options.step = kStep;
+  options.steps = 2;
+  options.json = true;
+  out_.str("");
+  const absl::Status status = PullBatches(servers, options, &clock_, &out_);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Lines(), undisturbed);
+}
+
+TEST_F(BallastctlTest, PullRefusesABlockOfAnotherSchedule) {
+  server_->AddPull([this](FakePull* pull) {
+    std::vector<uint8_t> block = Block(kStep, 0);
+    reinterpret_cast<BlockHeader*>(block.data())->micro_batches = 2;
+    pull->SendBlock(kStep, 0, block);
+    pull->AwaitGone();
+    return absl::OkStatus();
+  });
+  const absl::Status status = Pull(1, true);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("server " + server_->address() +
+                        ": step 5 micro-batch 0: block differs from its "
+                        "schedule: micro_batches is 2, wanted 3"));
+}
+
+TEST_F(BallastctlTest, PullRefusesBytesThatAreNotABlock) {
+  server_->AddPull([](FakePull* pull) {
+    pull->SendBlock(kStep, 0, std::vector<uint8_t>(500, 1));
+    pull->AwaitGone();
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(std::string(Pull(1, true).message()), HasSubstr("block: magic"));
+}
+
+TEST_F(BallastctlTest, PullReportsWhyItWasRefused) {
+  server_->SetAttach(absl::InvalidArgumentError("vision has 2 ranks"));
+  EXPECT_THAT(std::string(Pull(1, true).message()),
+              HasSubstr("vision has 2 ranks"));
+}
+
 }  // namespace
+
 }  // namespace ballast

@@ -5,10 +5,8 @@
 
 #include <map>
 #include <set>
-#include <vector>
 
 #include "common/aligned_buffer.h"
-#include "proto/schedule/module.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <random>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/block/block_layout.h"
 #include "proto/loader_service.pb.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"

@@ -4,15 +4,16 @@
 
 #include "server/config/config_keys.h"
 
-#include <map>
-#include <string>
-
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "proto/config.pb.h"
+#include "server/config/config_loader.h"
 #include "server/config/config_yaml.h"
 #include "tests/docs/proto_reference.h"
 #include "tests/server/config/example.pb.h"
@@ -250,6 +251,28 @@ TEST(ConfigKeysTest, DefaultsOfTheConfigurationAreWithinItsRules) {
   EXPECT_EQ(report.ToStatus("F").message(), "");
   EXPECT_TRUE(MessageDifferencer::Equals(config, again)) << ToYaml(config, 0);
   EXPECT_EQ(config.serve().memory(), uint64_t{8} << 30);
+}
+
+// The example in docs/configuration.md loads.
+
+std::string ReadPage() {
+  std::ifstream file("docs/configuration.md");
+  EXPECT_TRUE(file.is_open());
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(ConfigurationPage, ItsExampleLoads) {
+  const std::string page = ReadPage();
+  const std::string fence = "```yaml\n";
+  const size_t begin = page.find(fence);
+  ASSERT_NE(begin, std::string::npos);
+  const size_t end = page.find("```", begin + fence.size());
+  const auto loaded =
+      ParseConfig(page.substr(begin + fence.size(), end - begin - fence.size()),
+                  "docs/configuration.md", ".");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.sources_size(), 2);
+  EXPECT_EQ(loaded->config.serve().max_bad_samples(), 100u);
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>

@@ -2,8 +2,6 @@
 #include "server/corpus/cooked_parser.h"
 
 #include <filesystem>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,7 +14,6 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
-#include "server/recipe/recipe.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "server/corpus/tar/tar_writer.h"
+#include "server/corpus/tar/tar_reader.h"
 
 namespace ballast {
 namespace {

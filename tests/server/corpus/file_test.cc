@@ -7,13 +7,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/index/image_probe.h"
 #include "server/corpus/jsonl/media_root.h"
-#include "server/corpus/read_from.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {

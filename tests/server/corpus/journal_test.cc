@@ -1,7 +1,5 @@
 #include "server/corpus/journal.h"
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"

@@ -2,9 +2,7 @@
 
 #include <sys/resource.h>
 
-#include <memory>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 

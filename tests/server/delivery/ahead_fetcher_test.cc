@@ -1,18 +1,10 @@
 #include "server/delivery/ahead_fetcher.h"
 
 #include <algorithm>
-#include <atomic>
-#include <map>
-#include <optional>
-#include <set>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "common/mutex.h"
 
 namespace ballast {
 namespace {

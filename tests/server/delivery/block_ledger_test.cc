@@ -1,12 +1,8 @@
 #include "server/delivery/block_ledger.h"
 
 #include <iterator>
-#include <map>
-#include <optional>
 #include <random>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,24 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "common/aligned_buffer.h"
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
 #include "server/config/model_profile.h"
 #include "server/config/source_fields.h"
-#include "server/delivery/block.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/positions.h"
 #include "server/text/sample_text.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"

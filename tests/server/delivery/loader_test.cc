@@ -1,19 +1,14 @@
 #include "server/delivery/loader.h"
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "proto/block/block_view.h"
-#include "server/delivery/block_ledger.h"
 #include "tests/server/delivery/loader_testing.h"
 
 namespace ballast {

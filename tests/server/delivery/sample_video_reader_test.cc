@@ -6,24 +6,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "server/config/model_profile.h"
 #include "server/corpus/file.h"
-#include "server/corpus/raw_video.h"
-#include "server/image/image.h"
 #include "server/video/model_videos.h"
-#include "server/video/video_reader.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {

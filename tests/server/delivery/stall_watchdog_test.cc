@@ -1,17 +1,9 @@
 #include "server/delivery/stall_watchdog.h"
 
-#include <functional>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "common/mutex.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_sample_builder.h"

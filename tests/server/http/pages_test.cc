@@ -4,18 +4,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "common/instruments.h"
-#include "server/http/http_server.h"
 #include "server/monitor/server_state.h"
 
 namespace ballast {

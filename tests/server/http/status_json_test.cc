@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "server/monitor/server_state.h"
 #include "tests/fakes/manual_clock.h"

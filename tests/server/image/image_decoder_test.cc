@@ -1,17 +1,21 @@
 // One decoder for many images: no image affects the next, and memory is bounded
 // and reused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <random>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "common/sha256.h"
 #include "server/corpus/data_fault.h"
 #include "server/image/image.h"
+#include "server/image/scratch_arena.h"
+#include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/malloc_counter.h"
-#include "tests/fakes/plain_picture.h"
 #include "tests/server/image/test_images.h"
 
 namespace ballast {
@@ -249,6 +253,170 @@ TEST(ImageWarningsTest, AreCountedForTheLastImage) {
   EXPECT_GT(decoder.warnings(), 0u);
   ASSERT_TRUE(decoder.Decode(ReadFileOrFail(TestDataPath("444.jpg"))).ok());
   EXPECT_EQ(decoder.warnings(), 0u);
+}
+
+// Damaged files must give an error or an image, and nothing else. Run this
+// under asan too.
+
+// Larger claimed sizes have a separate test: allocating for each would take
+// long.
+constexpr uint64_t kManyPixels = 1 << 22;
+
+void ExpectErrorOrImage(const std::vector<char>& bytes) {
+  const absl::string_view view(bytes.data(), bytes.size());
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(view);
+  if (header.ok() && uint64_t{header->width} * header->height > kManyPixels) {
+    return;
+  }
+  const absl::StatusOr<RgbImage> image = ImageDecoder().Decode(view);
+  if (!image.ok()) {
+    EXPECT_EQ(image.status().code(), absl::StatusCode::kInvalidArgument)
+        << image.status();
+    return;
+  }
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(image->width, header->width);
+  EXPECT_EQ(image->height, header->height);
+  EXPECT_EQ(image->pixels.size(), size_t{3} * image->width * image->height);
+}
+
+class HostileImageTest : public ::testing::Test {
+ protected:
+  HostileImageTest() {
+    const nlohmann::json vectors = ReadJsonOrFail(TestDataPath("vectors.json"));
+    for (const nlohmann::json& file : vectors["files"]) {
+      files_.push_back(ReadFileOrFail(TestDataPath(file["file"])));
+    }
+  }
+
+  std::vector<std::string> files_;
+  std::mt19937 random_{20};
+};
+
+TEST_F(HostileImageTest, SurvivesFlippedBytes) {
+  for (const std::string& file : files_) {
+    for (int round = 0; round < 60; ++round) {
+      std::vector<char> bytes(file.begin(), file.end());
+      for (uint32_t n = random_() % 4 + 1; n > 0; --n) {
+        bytes[random_() % bytes.size()] ^= 1 << random_() % 8;
+      }
+      ExpectErrorOrImage(bytes);
+    }
+  }
+}
+
+TEST_F(HostileImageTest, SurvivesOverwrittenAndMovedStretches) {
+  for (const std::string& file : files_) {
+    for (int round = 0; round < 30; ++round) {
+      std::vector<char> bytes(file.begin(), file.end());
+      const size_t from = random_() % bytes.size();
+      const size_t to = random_() % bytes.size();
+      const size_t count =
+          std::min<size_t>(random_() % 40, bytes.size() - std::max(from, to));
+      for (size_t i = 0; i < count; ++i) {
+        bytes[to + i] = round % 2 ? bytes[from + i] : random_();
+      }
+      ExpectErrorOrImage(bytes);
+    }
+  }
+}
+
+TEST_F(HostileImageTest, SurvivesGarbageAfterAGoodStart) {
+  for (const std::string& file : files_) {
+    std::vector<char> bytes(file.begin(), file.end());
+    const size_t keep = random_() % bytes.size();
+    for (size_t i = keep; i < bytes.size(); ++i) bytes[i] = random_();
+    ExpectErrorOrImage(bytes);
+  }
+}
+
+// libjpeg would process the image once for each scan.
+TEST(HostileJpegTest, RefusesTooManyScans) {
+  const std::string file = ReadFileOrFail(TestDataPath("420_progressive.jpg"));
+  const size_t scan = file.rfind("\xff\xda");
+  const size_t end = file.rfind("\xff\xd9");
+  ASSERT_NE(scan, std::string::npos);
+  ASSERT_NE(end, std::string::npos);
+  std::string scans = file.substr(0, end);
+  for (int i = 0; i < 200; ++i) scans += file.substr(scan, end - scan);
+  EXPECT_EQ(ImageDecoder().Decode(scans + file.substr(end)).status().message(),
+            "JPEG is damaged: more than 100 scans");
+}
+
+// The largest size that is accepted, claimed in a few bytes.
+TEST(HostilePngTest, RefusesALargeClaimWithoutData) {
+  const std::string small = ReadFileOrFail(TestDataPath("one_pixel.png"));
+  std::string large = small;
+  large.replace(16, 8, std::string("\0\0\x40\0\0\0\x40\0", 8));
+  EXPECT_EQ(ImageDecoder().Decode(large).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(DecodeResizedTest, RefusesAFileOfAnotherSizeThanIndexed) {
+  const std::string file = ReadFileOrFail(TestDataPath("width_1.png"));
+  std::vector<uint8_t> out(2 * 2 * 3);
+  const auto code = [&](uint32_t width, uint32_t height) {
+    return DecodeResized(file, {ImageFormat::kPng, width, height}, 2, 2,
+                         absl::MakeSpan(out))
+        .code();
+  };
+  EXPECT_EQ(code(1, 40), absl::StatusCode::kOk);
+  EXPECT_EQ(code(40, 1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(1, 41), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ScratchArenaTest, PiecesAreAlignedAndApart) {
+  ScratchArena arena(1 << 20, 1 << 20);
+  auto* a = arena.AllocateArray<uint8_t>(1);
+  auto* b = arena.AllocateArray<uint8_t>(100);
+  auto* c = arena.AllocateArray<uint64_t>(20000);
+  for (const void* piece :
+       {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(c)}) {
+    ASSERT_NE(piece, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(piece) % 64, 0u);
+  }
+  std::memset(a, 1, 1);
+  std::memset(b, 2, 100);
+  std::memset(c, 3, 160000);
+  EXPECT_EQ(a[0], 1);
+  EXPECT_EQ(b[99], 2);
+}
+
+TEST(ScratchArenaTest, RefusesMoreThanTheLimit) {
+  ScratchArena arena(1000, 1 << 20);
+  EXPECT_NE(arena.Allocate(600), nullptr);
+  EXPECT_EQ(arena.Allocate(600), nullptr);
+  EXPECT_EQ(arena.Allocate(UINT64_MAX), nullptr);
+  EXPECT_EQ(arena.AllocateArray<uint64_t>(UINT64_MAX / 2), nullptr);
+  arena.Reset();
+  EXPECT_NE(arena.Allocate(1000), nullptr);
+  EXPECT_EQ(arena.Allocate(1), nullptr);
+}
+
+TEST(ScratchArenaTest, AsksTheSystemOnlyUntilItHasSeenTheMost) {
+  ScratchArena arena(1 << 30, 1 << 30);
+  const auto fill = [&] {
+    arena.Reset();
+    for (int i = 0; i < 50; ++i) ASSERT_NE(arena.Allocate(100000), nullptr);
+  };
+  fill();
+  fill();
+  const uint64_t allocations = arena.system_allocations();
+  for (int round = 0; round < 5; ++round) fill();
+  EXPECT_EQ(arena.system_allocations(), allocations);
+  EXPECT_GE(arena.used(), 5000000u);
+}
+
+TEST(ScratchArenaTest, KeepsAtMostTheGivenMemory) {
+  ScratchArena arena(1 << 30, 100000);
+  ASSERT_NE(arena.Allocate(1 << 20), nullptr);
+  EXPECT_GE(arena.held(), 1u << 20);
+  arena.Reset();
+  EXPECT_EQ(arena.held(), 0u);
+  ASSERT_NE(arena.Allocate(10000), nullptr);
+  arena.Reset();
+  EXPECT_GT(arena.held(), 0u);
+  EXPECT_LE(arena.held(), 100000u);
 }
 
 }  // namespace

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 

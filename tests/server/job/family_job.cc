@@ -12,7 +12,7 @@
 #include "server/config/config_loader.h"
 #include "server/delivery/block.h"
 #include "server/job/index_sources.h"
-#include "tests/fakes/plain_picture.h"
+#include "tests/fakes/made_jpegs.h"
 
 namespace ballast {
 namespace {

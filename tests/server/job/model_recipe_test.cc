@@ -109,6 +109,14 @@ class ModelRecipeTest : public ::testing::Test {
            absl::StrContains(status.message(), "numpy");
   }
 
+  // How many images of the first micro-batch travel encoded.
+  static int EncodedImages(const FamilyJob& job) {
+    return job.job()
+        .scheduler->Schedule(0)
+        ->micro_batches(0)
+        .encoded_bytes_size();
+  }
+
   // The pixels and the ids of each sample of a step, over `ranks` ranks.
   static std::map<uint64_t, std::string> Samples(const FamilyJob& job,
                                                  uint64_t step,
@@ -311,12 +319,7 @@ TEST_F(ModelRecipeTest, WholeImagesTravelEncoded) {
   WriteRecipe(kQwen);
   const auto own = Open(absl::StrCat(device, ", recipe: my_recipe.py"));
   ASSERT_TRUE(own.ok()) << own.status();
-  EXPECT_EQ((*own)
-                ->job()
-                .scheduler->Schedule(0)
-                ->micro_batches(0)
-                .encoded_bytes_size(),
-            kSamples);
+  EXPECT_EQ(EncodedImages(**own), kSamples);
   EXPECT_EQ(Samples(**own, 0, 1), Samples(**built_in, 0, 1));
   // Parts of images are decoded here.
   WriteRecipe(
@@ -326,12 +329,7 @@ TEST_F(ModelRecipeTest, WholeImagesTravelEncoded) {
       "    return recipe.ImagePlan([recipe.Crop(28, 28, (0, 0, 20, 20))])\n");
   const auto parts = Open(absl::StrCat(device, ", recipe: my_recipe.py"));
   ASSERT_TRUE(parts.ok()) << parts.status();
-  EXPECT_EQ((*parts)
-                ->job()
-                .scheduler->Schedule(0)
-                ->micro_batches(0)
-                .encoded_bytes_size(),
-            0);
+  EXPECT_EQ(EncodedImages(**parts), 0);
 }
 
 // Several crops, and text of the recipe's own.

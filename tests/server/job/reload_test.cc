@@ -1,4 +1,4 @@
-#include "server/job/reload.h"
+#include "server/job/revision.h"
 
 #include <string>
 

@@ -2,9 +2,7 @@
 
 #include <memory>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>

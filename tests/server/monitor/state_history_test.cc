@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,17 +1,11 @@
 #include "server/plan/plan_export.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "proto/schedule/fingerprint.h"
-#include "server/plan/pack_plan.h"
 #include "server/schedule/permutation.h"
 
 namespace ballast {

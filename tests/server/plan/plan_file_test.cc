@@ -1,13 +1,9 @@
 #include "server/plan/plan_file.h"
 
-#include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <memory>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,16 +2,12 @@
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
-#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/mutex.h"
 #include "proto/transport.h"
 #include "tests/server/service/loader_service_fixture.h"
 #include "tests/server/service/puller.h"

@@ -1,15 +1,12 @@
 #include "server/recipe/image_recipe.h"
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/helper_program.h"
 #include "common/python_helper.h"
 #include "server/corpus/data_fault.h"

@@ -1,7 +1,6 @@
 #include "server/service/loader_service.h"
 
 #include <chrono>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include "server/service/metrics_service.h"
 
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/loader_service.grpc.pb.h"
-#include "proto/metrics_service.grpc.pb.h"
 #include "server/schedule/step_plan.h"
 #include "server/service/server.h"
 #include "tests/fakes/fake_sample_source.h"

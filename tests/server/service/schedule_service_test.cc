@@ -15,8 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
-#include "server/delivery/loader.h"
-#include "server/pull/pull_limits.h"
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/job_config.h"
 #include "tests/server/service/loader_service_fixture.h"

@@ -3,11 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <memory>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -68,6 +64,28 @@ absl::StatusOr<v1::AttachResponse> Attach(const std::string& address) {
   return response;
 }
 
+// A stream of the vision rank's blocks from a server's first address.
+struct OpenedPull {
+  explicit OpenedPull(const LoaderServer& server,
+                      v1::PullRequest::Open open = {})
+      : stub(v1::LoaderService::NewStub(Connect(server.addresses()[0]))),
+        stream(stub->Pull(&context)) {
+    const auto attached = Attach(server.addresses()[0]);
+    EXPECT_TRUE(attached.ok()) << attached.status();
+    open.mutable_role()->set_module(v1::MODULE_VISION);
+    open.set_fingerprint(attached->fingerprint().hash());
+    v1::PullRequest request;
+    *request.mutable_open() = std::move(open);
+    stream->Write(request);
+  }
+
+  grpc::ClientContext context;
+  const std::unique_ptr<v1::LoaderService::Stub> stub;
+  const std::unique_ptr<
+      grpc::ClientReaderWriter<v1::PullRequest, v1::PullResponse>>
+      stream;
+};
+
 // Uses a short path: those of Unix sockets are limited, and the test's
 // directory is too long.
 class ServerTest : public ::testing::Test {
@@ -89,17 +107,11 @@ TEST_F(ServerTest, ServesAtEveryAddress) {
 
 TEST_F(ServerTest, BuildsBlocksFromTheSources) {
   const auto server = StartAt({"127.0.0.1:0"});
-  const auto attached = Attach(server->addresses()[0]);
-  ASSERT_TRUE(attached.ok()) << attached.status();
-  const auto stub = v1::LoaderService::NewStub(Connect(server->addresses()[0]));
-  grpc::ClientContext context;
-  const auto stream = stub->Pull(&context);
-  v1::PullRequest request;
-  request.mutable_open()->mutable_role()->set_module(v1::MODULE_VISION);
-  request.mutable_open()->set_steps(1);
-  request.mutable_open()->set_fingerprint(attached->fingerprint().hash());
-  request.mutable_open()->set_credit(1 << 30);
-  stream->Write(request);
+  v1::PullRequest::Open open;
+  open.set_steps(1);
+  open.set_credit(1 << 30);
+  const OpenedPull pull(*server, open);
+  const auto& stream = pull.stream;
   int blocks = 0;
   v1::PullResponse response;
   while (stream->Read(&response)) blocks += response.has_begin();
@@ -264,15 +276,8 @@ TEST_F(ServerTest, ReflectionListsTheServices) {
 
 TEST_F(ServerTest, DrainEndsStreamsAndWakesWaiters) {
   const auto server = StartAt({"127.0.0.1:0"});
-  const auto attached = Attach(server->addresses()[0]);
-  ASSERT_TRUE(attached.ok()) << attached.status();
-  const auto stub = v1::LoaderService::NewStub(Connect(server->addresses()[0]));
-  grpc::ClientContext context;
-  const auto stream = stub->Pull(&context);
-  v1::PullRequest request;
-  request.mutable_open()->mutable_role()->set_module(v1::MODULE_VISION);
-  request.mutable_open()->set_fingerprint(attached->fingerprint().hash());
-  stream->Write(request);
+  const OpenedPull pull(*server);
+  const auto& stream = pull.stream;
   v1::PullResponse response;
   ASSERT_TRUE(stream->Read(&response));
   std::thread waiter([&server] { server->Wait(); });
@@ -288,16 +293,10 @@ TEST_F(ServerTest, DrainEndsStreamsAndWakesWaiters) {
 
 TEST_F(ServerTest, ShutdownCancelsClientsThatNeverRead) {
   auto server = StartAt({"127.0.0.1:0"});
-  const auto attached = Attach(server->addresses()[0]);
-  ASSERT_TRUE(attached.ok()) << attached.status();
-  const auto stub = v1::LoaderService::NewStub(Connect(server->addresses()[0]));
-  grpc::ClientContext context;
-  const auto stream = stub->Pull(&context);
-  v1::PullRequest request;
-  request.mutable_open()->mutable_role()->set_module(v1::MODULE_VISION);
-  request.mutable_open()->set_fingerprint(attached->fingerprint().hash());
-  request.mutable_open()->set_credit(uint64_t{1} << 40);
-  stream->Write(request);
+  v1::PullRequest::Open open;
+  open.set_credit(uint64_t{1} << 40);
+  const OpenedPull pull(*server, open);
+  const auto& stream = pull.stream;
   v1::PullResponse response;
   ASSERT_TRUE(stream->Read(&response));
   server.reset();

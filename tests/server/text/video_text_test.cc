@@ -1,8 +1,6 @@
 #include "server/text/video_text.h"
 
 #include <cstring>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

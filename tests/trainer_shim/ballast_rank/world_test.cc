@@ -19,7 +19,6 @@
 #include "tests/fakes/meeting_place.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "tests/trainer_shim/host/dp_sizes_test_base.h"
-#include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/embedding_plan.h"
 

@@ -9,12 +9,10 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
-#include "server/command/draw/draw_sample.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/file.h"
 #include "server/corpus/parquet/parquet_file.h"

@@ -4,20 +4,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "server/audio/audio_header.h"
-#include "server/command/draw/prose.h"
-#include "server/command/draw/random.h"
-#include "server/command/draw/receipt.h"
 #include "server/image/image.h"
 #include "server/text/conversation.h"
 

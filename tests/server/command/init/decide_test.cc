@@ -3,7 +3,6 @@
 #include "server/command/init/decide.h"
 
 #include <map>
-#include <string>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -12,7 +11,6 @@
 #include "absl/status/status.h"
 #include "server/command/init/look.h"
 #include "server/command/init/model_choice.h"
-#include "server/command/init/seen.h"
 #include "server/config/config_loader.h"
 
 namespace ballast {

@@ -3,16 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/index/index_file.h"
-#include "server/corpus/source_files.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {

@@ -1,7 +1,5 @@
 #include "server/corpus/jsonl/conversation_json.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"

@@ -1,6 +1,5 @@
 #include "server/corpus/jsonl/element_reader.h"
 
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

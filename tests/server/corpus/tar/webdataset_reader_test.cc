@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,12 +1,8 @@
 #include "server/text/bpe/tokenizer_json.h"
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/status/status.h"
 #include "server/text/bpe/bpe_tokenizer.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 

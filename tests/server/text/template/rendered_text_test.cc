@@ -3,15 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/data_fault.h"
 #include "server/text/model_tokenizer.h"
@@ -35,6 +32,17 @@ constexpr char kChatMl[] =
     "'<|vision_start|><|image_pad|><|vision_end|>' }}{% endfor %}{% endif %}"
     "{{- '<|im_end|>\\n' }}{% endfor %}";
 const TurnMarks kMarks = {"<|im_start|>assistant\n", "<|im_end|>"};
+
+// The profile's model with a built-in chat template and the tests' tokenizer.
+v1::Model ModelOf(const std::string& profile,
+                  const std::string& chat_template = "chatml") {
+  v1::Model model;
+  model.set_profile(profile);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  model.set_chat_template(chat_template);
+  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  return model;
+}
 
 class RenderedTextTest : public RendererTest {
  protected:
@@ -156,11 +164,7 @@ TEST_F(RenderedTextTest, TheNameIsInWhatServersCompare) {
 
 // As with the model's built-in template, whose tokens are the same.
 TEST_F(RenderedTextTest, TokensOfAnswersHaveTheNumbersOfTheirTurns) {
-  v1::Model model;
-  model.set_profile("qwen2_5_vl");
-  ASSERT_TRUE(ApplyModelProfile(&model).ok());
-  model.set_chat_template("chatml");
-  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  v1::Model model = ModelOf("qwen2_5_vl");
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const std::string json = R"({"messages": [
@@ -307,12 +311,8 @@ TEST_F(RenderedTextTest, MarksOfMediaAreFoundByTheirNames) {
 // The same text by a model's built-in template and by a template that writes
 // its mark of an image, which its processor replaces.
 TEST_F(RenderedTextTest, OtherMarksBecomeTheTextOfTheModelsImages) {
-  v1::Model model;
-  model.set_profile("gemma3");
-  ASSERT_TRUE(ApplyModelProfile(&model).ok());
-  model.set_chat_template("gemma3");
+  v1::Model model = ModelOf("gemma3", "gemma3");
   model.mutable_token_ids()->set_end_of_text(1);
-  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const std::string json = R"({"messages": [
@@ -344,11 +344,7 @@ TEST_F(RenderedTextTest, OtherMarksBecomeTheTextOfTheModelsImages) {
 
 // The same text by a model's built-in template and by its own.
 TEST_F(RenderedTextTest, VideosBecomeTheirFrames) {
-  v1::Model model;
-  model.set_profile("qwen3_vl");
-  ASSERT_TRUE(ApplyModelProfile(&model).ok());
-  model.set_chat_template("chatml");
-  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  v1::Model model = ModelOf("qwen3_vl");
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const auto built_in = ModelText::Create(model, tokenizer->get());
@@ -385,11 +381,7 @@ TEST_F(RenderedTextTest, VideosBecomeTheirFrames) {
 }
 
 TEST_F(RenderedTextTest, WhatIsLeftOutIsADataFaultOfTheSample) {
-  v1::Model model;
-  model.set_profile("qwen2_5_vl");
-  ASSERT_TRUE(ApplyModelProfile(&model).ok());
-  model.set_chat_template("chatml");
-  model.set_tokenizer("tests/server/text/testdata/family_chats.tokenizer.json");
+  v1::Model model = ModelOf("qwen2_5_vl");
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   model.set_chat_template("checkpoint");

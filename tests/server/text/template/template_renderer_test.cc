@@ -1,22 +1,23 @@
 #include "server/text/template/template_renderer.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/types.h>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <sstream>
-#include <string>
 #include <thread>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/helper_program.h"
+#include "common/small_file.h"
 #include "server/corpus/data_fault.h"
+#include "server/text/template/rendered_text.h"
 #include "tests/server/text/template/renderer_fixture.h"
 
 namespace ballast {
@@ -321,6 +322,169 @@ TEST_F(TemplateRendererTest, ProcessorTimeThatNoHandlerStopsEndsTheProcess) {
   EXPECT_THAT(std::string(refused.status().message()),
               HasSubstr("more processor time"));
   EXPECT_EQ(renderer->Render({json("1")})->text, "3");
+}
+
+class JinjaTemplateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = absl::StrCat(
+        ::testing::TempDir(), "/",
+        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(absl::StrCat(folder_, "/", name)) << text;
+  }
+  std::string tokenizer() const { return folder_ + "/tokenizer.json"; }
+
+  std::string folder_;
+};
+
+TEST_F(JinjaTemplateTest, StandsBesideTheTokenizer) {
+  const auto none = ReadJinjaTemplate(tokenizer());
+  EXPECT_TRUE(absl::IsNotFound(none.status()));
+  EXPECT_THAT(std::string(none.status().message()),
+              HasSubstr("wanted chat_template.jinja there"));
+  Write("tokenizer_config.json",
+        R"({"chat_template": "of the config", "bos_token": "<s>",
+            "eos_token": {"content": "</s>"}, "pad_token": null})");
+  Write("special_tokens_map.json", R"({"bos_token": "no", "unk_token": "u"})");
+  auto read = ReadJinjaTemplate(tokenizer());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->text, "of the config");
+  EXPECT_EQ(read->variables,
+            R"({"bos_token":"<s>","eos_token":"</s>","unk_token":"u"})");
+  Write("chat_template.jinja", "of its own");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->text, "of its own");
+}
+
+TEST_F(JinjaTemplateTest, ToolsMayHaveATemplate) {
+  Write("tokenizer_config.json", R"({"chat_template": [
+      {"name": "tool_use", "template": "tools"},
+      {"name": "default", "template": "plain"}]})");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->text, "plain");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->tool_use, "tools");
+  const std::string hash = ReadJinjaTemplate(tokenizer())->hash();
+  Write("chat_template.jinja", "plain");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->tool_use, "");
+  EXPECT_NE(ReadJinjaTemplate(tokenizer())->hash(), hash);
+  std::filesystem::create_directories(folder_ + "/additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->tool_use, "tools");
+  EXPECT_EQ(ReadJinjaTemplate(tokenizer())->hash(), hash);
+}
+
+TEST_F(JinjaTemplateTest, TheNameFollowsTextVariablesAndVersion) {
+  const JinjaTemplate one = {.text = "a"};
+  const JinjaTemplate other = {.text = "b"};
+  const JinjaTemplate variables = {.text = "a", .variables = R"({"a":"b"})"};
+  EXPECT_NE(one.hash(), other.hash());
+  EXPECT_NE(one.hash(), variables.hash());
+  EXPECT_EQ(CheckpointTemplateName(one, "3.1.6"),
+            absl::StrCat("checkpoint@", one.hash(), "+jinja2-3.1.6"));
+  EXPECT_TRUE(IsCheckpointTemplate("checkpoint"));
+  EXPECT_TRUE(IsCheckpointTemplate(CheckpointTemplateName(one, "3.1.6")));
+  EXPECT_FALSE(IsCheckpointTemplate("chatml"));
+}
+
+// Compares texts and what is supervised of them with transformers', as written
+// by make_vectors.py.
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kVectors[] =
+    "tests/server/text/template/testdata/templates.json";
+
+constexpr int kTemplates = 23;
+
+Json ReadVectors() {
+  return Json::parse(ReadSmallFile(kVectors, size_t{1} << 20).value());
+}
+
+class TemplateVectorsTest : public RendererTest,
+                            public ::testing::WithParamInterface<int> {
+ protected:
+  static absl::StatusOr<std::unique_ptr<TemplateRenderer>> Make(
+      const Json& vectors, const std::string& name,
+      const std::string& reasoning) {
+    return TemplateRenderer::Create({.text = vectors["templates"][name],
+                                     .variables = vectors["variables"].dump()},
+                                    {.reasoning = reasoning, .processes = 1});
+  }
+
+  static void Check(const Json& vectors, const Json& expected,
+                    const TemplateRenderer& renderer) {
+    SCOPED_TRACE(expected.dump());
+    const std::string json =
+        vectors["rows"][expected["row"].get<size_t>()].dump();
+    const auto got = RenderSupervised(renderer, {}, json, /*has_images=*/false);
+    if (expected.contains("refused")) {
+      EXPECT_THAT(std::string(got.status().message()),
+                  HasSubstr("it leaves out the reasoning"));
+      return;
+    }
+    if (expected.contains("error")) {
+      EXPECT_TRUE(IsDataFault(got.status()));
+      // The date comes first, and none is given.
+      if (expected["template"] == "date") return;
+      EXPECT_THAT(std::string(got.status().message()),
+                  HasSubstr(expected["error"].get<std::string>()));
+      return;
+    }
+    if (expected["pieces"].is_null()) {
+      EXPECT_TRUE(IsDataFault(got.status()));
+      EXPECT_THAT(std::string(got.status().message()),
+                  HasSubstr("{% generation %}"));
+      EXPECT_EQ(renderer.Render({json})->text, expected["text"]);
+      return;
+    }
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(got->text, expected["text"]);
+    std::vector<std::string> pieces;
+    for (const auto& span : got->supervised) {
+      pieces.push_back(got->text.substr(span.begin, span.end - span.begin));
+    }
+    EXPECT_EQ(pieces, expected["pieces"].get<std::vector<std::string>>());
+  }
+};
+
+TEST_P(TemplateVectorsTest, TextAndSpansEqualTransformers) {
+  const Json vectors = ReadVectors();
+  ASSERT_EQ(vectors["templates"].size(), kTemplates);
+  ASSERT_GT(vectors["cases"].size(), 400u);
+  const std::string name =
+      std::next(vectors["templates"].begin(), GetParam()).key();
+  std::map<std::string, std::vector<Json>> cases;  // by model.reasoning
+  for (const Json& each : vectors["cases"]) {
+    if (each["template"] != name) continue;
+    cases[each.value("reasoning", "template")].push_back(each);
+  }
+  for (const auto& [reasoning, of_reasoning] : cases) {
+    const auto made = Make(vectors, name, reasoning);
+    ASSERT_TRUE(made.ok()) << made.status();
+    for (const Json& each : of_reasoning) Check(vectors, each, **made);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TemplateVectorsTest,
+                         ::testing::Range(0, kTemplates));
+
+using NeverKeepTest = RendererTest;
+
+TEST_F(NeverKeepTest, TemplatesThatKeepNoReasoningAreRefusedByName) {
+  const Json vectors = ReadVectors();
+  ASSERT_EQ(vectors["never_keep"].size(), 2u);
+  for (const std::string name : vectors["never_keep"]) {
+    SCOPED_TRACE(name);
+    const auto made =
+        TemplateRenderer::Create({.text = vectors["templates"][name],
+                                  .variables = vectors["variables"].dump()},
+                                 {.reasoning = "keep"});
+    EXPECT_TRUE(absl::IsInvalidArgument(made.status())) << made.status();
+    EXPECT_THAT(std::string(made.status().message()),
+                HasSubstr("model.reasoning is keep, and it writes no "
+                          "reasoning"));
+  }
 }
 
 }  // namespace

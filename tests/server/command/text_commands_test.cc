@@ -1,0 +1,164 @@
+#include "server/command/commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "server/config/model_profile.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Status Inspect(const std::string& input, std::string* output,
+                     uint32_t axes = 3) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.set_position_axes(axes);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  std::istringstream in(input);
+  std::ostringstream out;
+  const absl::Status status = InspectPositions(model, in, out);
+  *output = out.str();
+  return status;
+}
+
+// Text, an image of 4x4 patches at merge 2, text: positions continue after the
+// larger side of the merged grid.
+TEST(InspectPositionsTest, WritesOneListPerAxis) {
+  std::string output;
+  ASSERT_TRUE(Inspect("{\"input_ids\": [11, 12, 151652, 151655, 151655, 151655,"
+                      " 151655, 13], \"image_grid_thw\": [[1, 4, 4]]}\n"
+                      "{\"input_ids\": [5, 6]}\n",
+                      &output)
+                  .ok());
+  EXPECT_EQ(output,
+            "{\"position_ids\":[[0,1,2,3,3,3,3,5],[0,1,2,3,3,4,4,5],"
+            "[0,1,2,3,4,3,4,5]]}\n"
+            "{\"position_ids\":[[0,1],[0,1],[0,1]]}\n");
+  ASSERT_TRUE(Inspect("{\"input_ids\": [5, 6]}\n", &output, 1).ok());
+  EXPECT_EQ(output, "{\"position_ids\":[[0,1]]}\n");
+}
+
+TEST(InspectPositionsTest, NamesBadLines) {
+  struct Case {
+    const char* line;
+    const char* complaint;
+  };
+  const Case cases[] = {
+      {"{\"ids\": [1]}", "`input_ids`"},
+      {"{\"input_ids\": [1, 2.5]}", "`input_ids`[1]"},
+      {"{\"input_ids\": [4294967296]}", "`input_ids`[0]"},
+      {"{\"input_ids\": [-2147483649]}", "`input_ids`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": 1}", "`image_grid_thw`"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, 2]]}",
+       "`image_grid_thw`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, -2, 2]]}",
+       "`image_grid_thw`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, 2, 2]]}", "only 0 of 1"},
+  };
+  std::string output;
+  for (const Case& bad : cases) {
+    const absl::Status status =
+        Inspect(std::string("{\"input_ids\": []}\n") + bad.line, &output);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.line;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 2"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.complaint));
+  }
+}
+
+using ::testing::HasSubstr;
+
+absl::Status RunInspectText(const std::string& input, std::string* output) {
+  std::istringstream in(input);
+  std::ostringstream out;
+  const absl::Status status = InspectText(**MakeTokenizer("bytes"), in, out);
+  *output = out.str();
+  return status;
+}
+
+TEST(InspectTextTest, WritesOneLineOfIdsPerText) {
+  std::string output;
+  ASSERT_TRUE(
+      RunInspectText("{\"text\": \"A\\u00e4\"}\n\n{\"text\": \"\", \"x\": 1}",
+                     &output)
+          .ok());
+  EXPECT_EQ(output, "{\"ids\":[65,195,164]}\n{\"ids\":[]}\n");
+}
+
+TEST(InspectTextTest, NamesBadLines) {
+  std::string output;
+  for (const char* bad : {"{\"text\": 1}", "{}", "[]", "\"text\"", "{", "x"}) {
+    const absl::Status status = RunInspectText(
+        std::string("{\"text\": \"a\"}\n\n") + bad + "\n", &output);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 3")) << bad;
+    EXPECT_EQ(output, "{\"ids\":[97]}\n");
+  }
+}
+
+TEST(InspectLengthsTest, WritesOneArray) {
+  const LognormalLengths lengths = {1024, 8192, 4096, 1.1};
+  std::ostringstream out;
+  ASSERT_TRUE(InspectLengths(lengths, 4, out).ok());
+  EXPECT_EQ(out.str(), "[8192,3473,6564,8192]\n");
+  std::ostringstream none;
+  ASSERT_TRUE(InspectLengths(lengths, 0, none).ok());
+  EXPECT_EQ(none.str(), "[]\n");
+}
+
+TEST(InspectLengthsTest, FaultsNameTheOption) {
+  std::ostringstream out;
+  const absl::Status status = InspectLengths({8, 4, 4, 1}, 4, out);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("--min is 8"));
+  EXPECT_EQ(out.str(), "");
+}
+
+TEST(InspectLengthsTest, AFailingOutputEndsTheCommand) {
+  std::ostringstream out;
+  out.setstate(std::ios::badbit);
+  EXPECT_EQ(InspectLengths({1, 4, 4, 1}, ~uint64_t{0}, out).code(),
+            absl::StatusCode::kUnavailable);
+}
+
+namespace fs = std::filesystem;
+
+int RunLine(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"ballast-server", "make-corpus"});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  CommandLine line("ballast-server", "test");
+  AddMakeCorpus(&line);
+  return line.Run(static_cast<int>(argv.size()), argv.data());
+}
+
+TEST(MakeCorpusTest, WritesShardsAndAConfiguration) {
+  const std::string out = ::testing::TempDir() + "/make_corpus_test";
+  fs::remove_all(out);
+  EXPECT_EQ(RunLine({"--out", out, "--samples", "2", "--preset", "text",
+                     "--seed", "18446744073709551615"}),
+            0);
+  EXPECT_TRUE(fs::exists(out + "/docs-000000.tar"));
+  EXPECT_TRUE(fs::exists(out + "/ballast.yaml"));
+}
+
+TEST(MakeCorpusTest, BadLinesWriteNothing) {
+  const std::string out = ::testing::TempDir() + "/make_corpus_bad";
+  fs::remove_all(out);
+  EXPECT_EQ(RunLine({"--out", out, "--samples", "0"}), 2);
+  EXPECT_EQ(RunLine({"--out", out, "--samples", "-1"}), 2);
+  EXPECT_EQ(RunLine({"--out", out, "--samples", "1", "--seed", "-1"}), 2);
+  EXPECT_EQ(RunLine({"--out", out}), 2);
+  EXPECT_EQ(RunLine({"--samples", "1"}), 2);
+  EXPECT_EQ(RunLine({"--out", out, "--samples", "1", "--preset", "photos"}), 2);
+  EXPECT_FALSE(fs::exists(out));
+}
+
+}  // namespace
+}  // namespace ballast

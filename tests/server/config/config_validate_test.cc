@@ -1,0 +1,242 @@
+// Keys of `balance` whose values depend on other keys or files, and quoted
+// sizes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+absl::StatusOr<LoadedConfig> Parse(const std::string& topology,
+                                   const std::string& rest,
+                                   const std::string& directory = ".") {
+  return ParseConfig(
+      absl::StrCat("sources: [{name: a, format: jsonl, path: a.jsonl}]\n"
+                   "batch: {global: 8, micro: 4}\n"
+                   "topology: {modules: {vision: {dp: 2}, language: {dp: 4}}",
+                   topology, "}\n", rest),
+      "F", directory);
+}
+
+v1::Config Load(const std::string& topology, const std::string& rest,
+                const std::string& directory = ".") {
+  const auto loaded = Parse(topology, rest, directory);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded.ok() ? loaded->config : v1::Config();
+}
+
+TEST(ObjectiveTest, TheDefaultFollowsTheTopologyAndTheAlgorithm) {
+  const auto objective = [](const char* topology, const char* balance) {
+    return Load(topology, balance).balance().objective();
+  };
+  const char* const apart = ", colocated: false";
+  EXPECT_EQ(objective("", ""), v1::Balance::OBJECTIVE_SUM);
+  EXPECT_EQ(objective(apart, ""), v1::Balance::OBJECTIVE_PHASES);
+  EXPECT_EQ(objective(apart, "balance: {algorithm: lpt}"),
+            v1::Balance::OBJECTIVE_SUM);
+  // Packs are filled by their tokens alone.
+  EXPECT_EQ(objective(apart, "packing: {mode: scheduled}"),
+            v1::Balance::OBJECTIVE_SUM);
+  EXPECT_EQ(objective(apart, "balance: {objective: sum}"),
+            v1::Balance::OBJECTIVE_SUM);
+  EXPECT_EQ(objective("", "balance: {objective: phases}"),
+            v1::Balance::OBJECTIVE_PHASES);
+}
+
+TEST(PlacementTest, IsPairedUnlessSplitIsAskedFor) {
+  EXPECT_EQ(Load("", "").balance().placement(), v1::Balance::PLACEMENT_PAIRED);
+  const auto split = [](const char* rest) {
+    return ParseConfig(
+        absl::StrCat("sources: [{name: a, format: jsonl, path: a.jsonl}]\n"
+                     "batch: {global: 8, micro: 4}\n"
+                     "topology: {modules: {vision: {dp: 2, cp: 2}, "
+                     "language: {dp: 2, tp: 2, pp: 3, cp: 2}}}\n",
+                     rest),
+        "F", ".");
+  };
+  const auto loaded =
+      split("balance: {placement: split, cost: {language: {linear: 1}}}");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.balance().placement(), v1::Balance::PLACEMENT_SPLIT);
+  // Modules on ranks of their own have any sizes.
+  const auto apart = ParseConfig(
+      "sources: [{name: a, format: jsonl, path: a.jsonl}]\n"
+      "batch: {global: 12, micro: 6}\n"
+      "topology: {colocated: false, modules: {vision: {dp: 3, tp: 2}, "
+      "language: {dp: 2, pp: 2}}}\n"
+      "balance: {placement: split, cost: {language: {linear: 1}}}",
+      "F", ".");
+  EXPECT_TRUE(apart.ok()) << apart.status();
+  // Packs and rows are even without language's costs, and `off` moves nothing.
+  for (const char* rest :
+       {"balance: {placement: split}\npacking: {mode: scheduled}\n",
+        "balance: {placement: split, equal_count: true}\n"
+        "packing: {mode: padded}\n",
+        "balance: {placement: split, delivery: off}\n"}) {
+    EXPECT_TRUE(split(rest).ok()) << split(rest).status();
+  }
+}
+
+class ModelCostFileTest : public ::testing::Test {
+ protected:
+  ModelCostFileTest() : directory_(std::getenv("TEST_TMPDIR")) {
+    std::ofstream(directory_ + "/config.json") << R"({"model_type": "qwen2_vl",
+      "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "intermediate_size": 16, "vocab_size": 100,
+      "vision_config": {"depth": 3, "embed_dim": 4, "hidden_size": 8,
+        "mlp_ratio": 4, "patch_size": 14, "spatial_merge_size": 2}})";
+  }
+  const std::string directory_;
+};
+
+// Two layers of 8*8*2 + 8*4*2 + 3*8*16 = 576 each, and an output layer of
+// 8*100.
+constexpr double kLanguageLinear = 6e-9 * (2 * 576 + 800);
+constexpr double kLanguageQuadratic = 6e-9 * 2 * 8;
+constexpr double kVisionQuadratic = 6e-9 * 3 * 2 * 4;
+
+TEST_F(ModelCostFileTest, CoefficientsAreComputedAtLoad) {
+  const v1::Balance::Cost cost =
+      Load("", "balance: {cost: {model: .}}", directory_).balance().cost();
+  EXPECT_EQ(cost.model(), "");
+  EXPECT_DOUBLE_EQ(cost.language().linear(), kLanguageLinear);
+  EXPECT_DOUBLE_EQ(cost.language().quadratic(), kLanguageQuadratic);
+  EXPECT_DOUBLE_EQ(cost.vision().quadratic(), kVisionQuadratic);
+}
+
+TEST_F(ModelCostFileTest, GivenCoefficientsWin) {
+  const v1::Balance balance =
+      Load("",
+           absl::StrCat("balance: {cost: {model: ", directory_,
+                        ", vision: {linear: 0}, language: {quadratic: 2}}, "
+                        "cost_changes: [{step: 5, cost: {model: .}}]}"),
+           directory_)
+          .balance();
+  EXPECT_EQ(balance.cost().vision().linear(), 0);
+  EXPECT_DOUBLE_EQ(balance.cost().vision().quadratic(), kVisionQuadratic);
+  EXPECT_DOUBLE_EQ(balance.cost().language().linear(), kLanguageLinear);
+  EXPECT_EQ(balance.cost().language().quadratic(), 2);
+  const v1::Balance::Cost& changed = balance.cost_changes(0).cost();
+  EXPECT_EQ(changed.model(), "");
+  EXPECT_DOUBLE_EQ(changed.language().quadratic(), kLanguageQuadratic);
+}
+
+TEST_F(ModelCostFileTest, AFileOfAnotherModelIsAFault) {
+  std::ofstream(directory_ + "/config.json") << "{\"model_type\": \"bert\"}";
+  EXPECT_THAT(std::string(Parse("", "balance: {cost: {model: .}}", directory_)
+                              .status()
+                              .message()),
+              AllOf(HasSubstr("F:4: balance.cost.model: "),
+                    HasSubstr("/config.json: model_type: found \"bert\"")));
+}
+
+TEST(QuotedSizeTest, SizesMayBeQuoted) {
+  EXPECT_EQ(Load("", "serve: {memory: \"1GiB\"}").serve().memory(),
+            uint64_t{1} << 30);
+  EXPECT_EQ(Load("", "serve: {memory: '512MiB'}").serve().memory(),
+            uint64_t{512} << 20);
+  // Other numbers may not be quoted.
+  EXPECT_FALSE(Parse("", "serve: {prefetch_steps: \"4\"}").ok());
+}
+
+// model.video as the configuration gives it. faults.txt has what is refused.
+
+using Video = v1::Model::Video;
+
+v1::Model ModelOf(const std::string& model) {
+  const auto loaded = ParseConfig(
+      absl::StrCat(
+          "sources: [{name: docs, format: webdataset, path: 'docs-*.tar'}]\n"
+          "batch: {global: 8, micro: 4}\n"
+          "topology: {modules: {vision: {dp: 2}, language: {}}}\n"
+          "model: {",
+          model, "}\n"),
+      "F", "/etc/ballast");
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded.ok() ? loaded->config.model() : v1::Model();
+}
+
+TEST(VideoConfigTest, ReadsEveryKey) {
+  const Video utils =
+      ModelOf(
+          "video: {sampling: qwen_vl_utils, fps: 1.5, min_frames: 6, "
+          "max_frames: 64, min_pixels: 3136, max_pixels: 200704, "
+          "total_pixels: 10000000}")
+          .video();
+  EXPECT_EQ(utils.sampling(), Video::SAMPLING_QWEN_VL_UTILS);
+  EXPECT_EQ(utils.fps(), 1.5);
+  EXPECT_EQ(utils.min_frames(), 6u);
+  EXPECT_EQ(utils.max_frames(), 64u);
+  EXPECT_EQ(utils.min_pixels(), 3136u);
+  EXPECT_EQ(utils.max_pixels(), 200704u);
+  EXPECT_EQ(utils.total_pixels(), 10000000u);
+  EXPECT_FALSE(utils.cap_pixels_per_frame());
+  const Video by_class =
+      ModelOf(
+          "profile: qwen3_vl, video: {sampling: transformers, "
+          "cap_pixels_per_frame: true}")
+          .video();
+  EXPECT_EQ(by_class.sampling(), Video::SAMPLING_TRANSFORMERS);
+  EXPECT_TRUE(by_class.cap_pixels_per_frame());
+}
+
+TEST(VideoConfigTest, WhatIsLeftOutIsTheRulesDefault) {
+  EXPECT_FALSE(ModelOf("profile: qwen2_vl").has_video());
+  const Video one = ModelOf("video: {max_frames: 9}").video();
+  EXPECT_EQ(one.max_frames(), 9u);
+  EXPECT_EQ(one.fps(), 0);
+  EXPECT_EQ(one.min_frames(), 0u);
+  EXPECT_EQ(one.max_pixels(), 0u);
+}
+
+TEST(VideoConfigTest, InternVlTakesTheKeysOfItsRules) {
+  const std::string intern = "profile: internvl3, tokenizer: t.json, video: ";
+  EXPECT_EQ(ModelOf(absl::StrCat(intern, "{min_frames: 4, max_frames: 16}"))
+                .video()
+                .max_frames(),
+            16u);
+  EXPECT_EQ(ModelOf(absl::StrCat(intern, "{sampling: transformers, fps: 1}"))
+                .video()
+                .fps(),
+            1);
+}
+
+TEST(VideoConfigTest, LlavaOneVisionTakesFramesASecond) {
+  const Video video =
+      ModelOf(
+          "profile: llava_onevision, tokenizer: t.json, video: {fps: 1, "
+          "max_frames: 32}")
+          .video();
+  EXPECT_EQ(video.fps(), 1);
+  EXPECT_EQ(video.max_frames(), 32u);
+}
+
+// Its images are LLaVA-OneVision's; docs/video.md has this line.
+TEST(VideoConfigTest, LlavaVideoTakesItsTrainingCodesArguments) {
+  const v1::Model model = ModelOf(
+      "profile: llava_video, tokenizer: t.json, video: {max_frames: 64, "
+      "force_sample: true, time_instruction: true, pool: average, newline: "
+      "one_token}");
+  const Video& video = model.video();
+  EXPECT_EQ(video.max_frames(), 64u);
+  EXPECT_TRUE(video.force_sample());
+  EXPECT_TRUE(video.time_instruction());
+  EXPECT_EQ(video.pool(), Video::POOL_AVERAGE);
+  EXPECT_EQ(video.newline(), Video::NEWLINE_ONE_TOKEN);
+  EXPECT_EQ(model.chat_template(), "llava_video");
+  EXPECT_EQ(model.image_family().name(), "llava_onevision");
+  EXPECT_EQ(model.mean(0), 0.5);
+}
+
+}  // namespace
+}  // namespace ballast
