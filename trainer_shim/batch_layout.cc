@@ -349,6 +349,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
     sample.placeholder = false;
   }
   info->position_axes = shape.block.position_axes;
+  info->float_positions = shape.block.float_positions;
   info->max_seqlen = layout.text.max_seqlen;
   info->text = layout.text;
   info->pair = layout.pair;

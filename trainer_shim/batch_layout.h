@@ -144,7 +144,8 @@ struct BatchInfo {
 
   // Language.
   uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
-  int32_t max_seqlen = 0;      // longest padded length of a whole sample
+  bool float_positions = false;
+  int32_t max_seqlen = 0;  // longest padded length of a whole sample
   // Of whole samples, by sequences; empty if no text is received.
   TextLayout text;
   // For each sequence of `text`: 0 the chosen answer of a preference pair, 1

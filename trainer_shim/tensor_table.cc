@@ -89,7 +89,15 @@ TensorTable BuiltInRows() {
        kText, Join::kTokens, Memory::kPacked,
        "start again at each sample; 0 in padding; 4 axes with HunyuanVL",
        [](const BatchInfo& info) {
-         return GetTokens(info, info.position_axes);
+         return info.float_positions ? std::nullopt
+                                     : GetTokens(info, info.position_axes);
+       }},
+      {"position_ids", E::kFloat32, "[3, 1, L]", kText, Join::kTokens,
+       Memory::kPacked,
+       "of Qwen3-Omni, in place of int64: videos stand at fractions",
+       [](const BatchInfo& info) {
+         return info.float_positions ? GetTokens(info, info.position_axes)
+                                     : std::nullopt;
        }},
       {"attention_mask", E::kBool, "[n, L / n]", kText, Join::kTokens,
        Memory::kPacked,

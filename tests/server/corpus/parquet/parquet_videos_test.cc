@@ -17,6 +17,7 @@
 namespace ballast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -181,7 +182,8 @@ TEST_F(ParquetVideosTest, RefusesAColumnOfAnotherShape) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->samples, 1u);
   EXPECT_THAT(report->bad[0].reason,
-              HasSubstr("video is not supported for this model.profile"));
+              AllOf(HasSubstr("video is not supported for this model.profile"),
+                    HasSubstr("qwen2_5_omni")));
 }
 
 }  // namespace
