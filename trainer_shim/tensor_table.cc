@@ -243,6 +243,26 @@ TensorTable BuiltInRows() {
        [](const BatchInfo& info) {
          return ListIf(!info.embeddings.receive.empty(), info.embeddings.order);
        }},
+      {"audio_embedding_send_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
+       Memory::kHost,
+       "audio tokens of this rank's clips that go to each language rank",
+       [](const BatchInfo& info) {
+         return ListIf(!info.audio_embeddings.send.empty(),
+                       info.audio_embeddings.send);
+       }},
+      {"audio_embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
+       Memory::kHost, "audio tokens that come from each rank of audio",
+       [](const BatchInfo& info) {
+         return ListIf(!info.audio_embeddings.receive.empty(),
+                       info.audio_embeddings.receive);
+       }},
+      {"audio_embedding_order", E::kInt64, "[E]", nullptr, Join::kItems,
+       Memory::kListed,
+       "the received row of each audio placeholder of the text",
+       [](const BatchInfo& info) {
+         return ListIf(!info.audio_embeddings.receive.empty(),
+                       info.audio_embeddings.order);
+       }},
   };
 }
 

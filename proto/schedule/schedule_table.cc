@@ -286,6 +286,10 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
       CheckLength("clip_rows", micro_batch.clip_rows_size(), clips));
   BALLAST_RETURN_IF_ERROR(
       CheckLength("clip_frames", micro_batch.clip_frames_size(), clips));
+  if (!micro_batch.clip_tokens().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("clip_tokens", micro_batch.clip_tokens_size(), clips));
+  }
   BALLAST_RETURN_IF_ERROR(CheckClips(micro_batch));
   for (const v1::ModuleSchedule& module : micro_batch.modules()) {
     BALLAST_RETURN_IF_ERROR(CheckModule(module, samples));

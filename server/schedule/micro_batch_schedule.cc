@@ -211,7 +211,12 @@ v1::MicroBatchSchedule MakeMicroBatch(
   v1::MicroBatchSchedule out;
   out.mutable_totals();
   for (const PlacedSample& each : placed) {
+    const SampleSize& size = samples[each.sample].size;
     AddSample(samples[each.sample], &out);
+    if (shape.balance.placement() == v1::Balance::PLACEMENT_SPLIT) {
+      out.mutable_clip_tokens()->Add(size.clip_tokens.begin(),
+                                     size.clip_tokens.end());
+    }
     out.add_slot(number);
     out.add_place(each.place);
   }

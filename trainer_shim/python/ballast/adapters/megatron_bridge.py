@@ -134,6 +134,12 @@ class Mimo:
                 "how many rows of a clip go to which rank is not in the schedule"
                 % (layout.audio.dp, layout.language.dp, _CONSUMER)
             )
+        if layout.audio and layout.split:
+            raise FailedPrecondition(
+                "balance.placement: found split with the module audio, whose rows %s does not "
+                "move; wanted paired, or ballast.exchange_embeddings with module=\"audio\""
+                % _CONSUMER
+            )
         self._hears = layout.audio is not None
         if layout.language is not None:
             layout.language.must_be_one(
