@@ -66,17 +66,10 @@ absl::StatusOr<std::vector<int64_t>> SampleRows(
   if (micro_batch.clip_tokens_size() != micro_batch.clip_rows_size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "schedule: clip_tokens of ", micro_batch.clip_tokens_size(), " of ",
-        micro_batch.clip_rows_size(),
-        " clips; wanted all, with placement split; is the server older?"));
+        micro_batch.clip_rows_size(), " clips; is the server older?"));
   }
-  int next = 0;
-  for (int i = 0; i < micro_batch.place_size(); ++i) {
-    rows.push_back(0);
-    const uint32_t clips =
-        micro_batch.clips().empty() ? 0 : micro_batch.clips(i);
-    for (uint32_t k = 0; k < clips; ++k) {
-      rows.back() += micro_batch.clip_tokens(next++);
-    }
+  for (const uint64_t tokens : SampleClipTokens(micro_batch)) {
+    rows.push_back(static_cast<int64_t>(tokens));
   }
   return rows;
 }
