@@ -153,9 +153,9 @@ TEST(PositionsTest, OfOmniModelsAreTransformers) {
   EXPECT_EQ(fractions, 86);
   std::vector<int32_t> counted(6);
   CountPositions(OmniModel("qwen3_omni_moe"), absl::MakeSpan(counted));
-  EXPECT_EQ(std::bit_cast<float>(counted[4]), 1);
+  EXPECT_EQ(std::bit_cast<float>(counted[5]), 1);
   CountPositions(OmniModel(), absl::MakeSpan(counted));
-  EXPECT_EQ(counted[4], 1);
+  EXPECT_EQ(counted[5], 1);
 }
 
 // The same with three tokens of the video's audio, which follow those of the

@@ -313,7 +313,7 @@ class Qwen3FilmCase(Film, Qwen3OmniCase):
     #: Patches at fractions: 2/3 s, 8.67 positions apart.
     processor, rate, ids_per_second, runs = "Qwen3OmniMoeProcessor", 3, 13.0, [6, 9, 6, 9, 6]
     conversations = [*Film.films, *Qwen3OmniCase.conversations]
-    micro = 7
+    micro = 8
     video = "video: {use_audio_in_video: true, min_pixels: 3136, fps: 3}"
 
 
