@@ -216,6 +216,9 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.tensors = MakeTensorTable(GetFieldRows(*shape.field_table));
   shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
   if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
+  for (const v1::Job::ModuleSize& size : job.modules()) {
+    if (IsEncoder(size.module())) shape.encoders.push_back(size.module());
+  }
   shape.colocated = job.colocated();
   // Media are not sliced: every context rank of an encoder has all of them.
   if (IsLanguage(role.module())) {
@@ -264,14 +267,21 @@ absl::StatusOr<BatchLayout> LayOutBatch(
     const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
     const v1::Role& role, const JobShape& shape) {
   BatchLayout layout;
-  if (shape.split_placement &&
-      (shape.fields.pixels || shape.fields.input_ids)) {
+  const bool is_first =
+      shape.fields.pixels || shape.fields.features || shape.fields.input_ids;
+  for (const v1::Module encoder : shape.encoders) {
+    if (!shape.split_placement || !is_first) break;
+    // Another encoder's ranks know nothing of this one's rows.
+    if (IsEncoder(role.module()) && role.module() != encoder) continue;
     EmbeddingRank rank;
     rank.rank = role.dp_rank();
-    rank.encodes = shape.colocated || IsEncoder(role.module());
+    rank.encodes = shape.colocated || role.module() == encoder;
     rank.has_text = shape.colocated || IsLanguage(role.module());
-    BALLAST_RETURN_IF_ERROR(
-        PlanEmbeddings(micro_batch, rank, shape.merge, &layout.embeddings));
+    rank.encoder = encoder;
+    BALLAST_RETURN_IF_ERROR(PlanEmbeddings(micro_batch, rank, shape.merge,
+                                           GetMedia(encoder) == Media::kAudio
+                                               ? &layout.audio_embeddings
+                                               : &layout.embeddings));
   }
   if (IsLanguage(role.module())) {
     BALLAST_ASSIGN_OR_RETURN(layout.context,
@@ -343,6 +353,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
     sample.placeholder = false;
   }
   info->position_axes = shape.block.position_axes;
+  info->float_positions = shape.block.float_positions;
   info->max_seqlen = layout.text.max_seqlen;
   info->text = layout.text;
   info->pair = layout.pair;
@@ -357,6 +368,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->dummy_image = layout.dummy_image;
   info->clips = layout.clips;
   info->embeddings = layout.embeddings;
+  info->audio_embeddings = layout.audio_embeddings;
   info->totals = SumTotals(columns, shape.padding, role);
   info->micro_batch_totals = SumTotals(columns, shape.padding);
   info->step_totals = step.totals;

@@ -94,8 +94,10 @@ struct JobShape {
   std::shared_ptr<const FieldTable> field_table;
   // The tensors that batches may have.
   std::shared_ptr<const TensorTable> tensors;
-  // balance.placement is `split`: batches hold an EmbeddingPlan.
+  // balance.placement is `split`: batches hold an EmbeddingPlan of each of
+  // these, or of the rank's own.
   bool split_placement = false;
+  std::vector<v1::Module> encoders;
   // topology.colocated: a rank of both modules is one process.
   bool colocated = true;
 
@@ -144,7 +146,8 @@ struct BatchInfo {
 
   // Language.
   uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
-  int32_t max_seqlen = 0;      // longest padded length of a whole sample
+  bool float_positions = false;
+  int32_t max_seqlen = 0;  // longest padded length of a whole sample
   // Of whole samples, by sequences; empty if no text is received.
   TextLayout text;
   // For each sequence of `text`: 0 the chosen answer of a preference pair, 1
@@ -177,7 +180,8 @@ struct BatchInfo {
 
   // For either module, with placement `split`: the same in both batches of a
   // process. Of modules on ranks of their own, each has its side.
-  EmbeddingPlan embeddings;
+  EmbeddingPlan embeddings;  // of images
+  EmbeddingPlan audio_embeddings;
 
   // The number of sequences of `text`, n.
   int64_t sequences() const {
@@ -233,7 +237,8 @@ struct BatchLayout {
   bool dummy_image = false;
   ClipLayout clips;
   // For ranks that receive pixels or input ids, with placement `split`.
-  EmbeddingPlan embeddings;
+  EmbeddingPlan embeddings;  // of images
+  EmbeddingPlan audio_embeddings;
 };
 
 // Pure. `micro_batch` is the schedule of `plan`'s micro-batch and has the

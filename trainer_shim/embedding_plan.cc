@@ -22,21 +22,21 @@ uint32_t RanksOf(const v1::ModuleSchedule* module) {
   return module == nullptr ? 0 : module->load_after_size();
 }
 
-// The only encoder, and language.
+// The encoder of which there is one, and language.
 absl::StatusOr<Modules> FindModules(const v1::MicroBatchSchedule& micro_batch,
                                     const EmbeddingRank& of) {
   Modules found;
   int encoders = 0;
   for (const v1::ModuleSchedule& module : micro_batch.modules()) {
     if (IsLanguage(module.module())) found.language = &module;
-    if (!IsEncoder(module.module())) continue;
+    if (module.module() != of.encoder) continue;
     found.encoder = &module;
     ++encoders;
   }
   if (encoders != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "schedule: embeddings of ", encoders,
-        " encoders; wanted one, since a batch holds one embedding plan"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: embeddings of ", encoders, " encoders ",
+                     ModuleName(of.encoder), "; wanted one"));
   }
   const uint32_t ranks = RanksOf(found.encoder);
   const uint32_t texts = RanksOf(found.language);
@@ -51,6 +51,27 @@ absl::StatusOr<Modules> FindModules(const v1::MicroBatchSchedule& micro_batch,
       " with ", ModuleName(found.encoder->module()), " dp ", ranks,
       " and language dp ", texts,
       "; wanted a rank that exists, and one dp where both modules share it"));
+}
+
+// The rows that the encoder makes of each sample.
+absl::StatusOr<std::vector<int64_t>> SampleRows(
+    const v1::MicroBatchSchedule& micro_batch, Media media, uint32_t merge) {
+  std::vector<int64_t> rows;
+  if (media != Media::kAudio) {
+    for (const uint64_t patches : SamplePatches(micro_batch)) {
+      rows.push_back(static_cast<int64_t>(patches / (uint64_t{merge} * merge)));
+    }
+    return rows;
+  }
+  if (micro_batch.clip_tokens_size() != micro_batch.clip_rows_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule: clip_tokens of ", micro_batch.clip_tokens_size(), " of ",
+        micro_batch.clip_rows_size(), " clips; is the server older?"));
+  }
+  for (const uint64_t tokens : SampleClipTokens(micro_batch)) {
+    rows.push_back(static_cast<int64_t>(tokens));
+  }
+  return rows;
 }
 
 // The samples that a rank owns in a module that it has, in ascending order of
@@ -107,12 +128,11 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
   BALLAST_ASSIGN_OR_RETURN(const Modules modules, FindModules(micro_batch, of));
   const v1::ModuleSchedule* const encoder = modules.encoder;
   const v1::ModuleSchedule* const language = modules.language;
-  const std::vector<uint64_t> patches = SamplePatches(micro_batch);
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> rows,
+      SampleRows(micro_batch, GetMedia(of.encoder), merge));
   const std::vector<uint32_t> samples =
       SamplesOf(micro_batch, *encoder, *language, of);
-  const auto rows = [&](uint32_t i) {
-    return static_cast<int64_t>(patches[i] / (uint64_t{merge} * merge));
-  };
 
   plan->send.assign(of.encodes ? RanksOf(language) : 0, 0);
   plan->receive.assign(of.has_text ? RanksOf(encoder) : 0, 0);
@@ -129,13 +149,13 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
     }
     last = language->owner(i);
     if (of.encodes && encoder->owner(i) == of.rank) {
-      plan->send[last] += rows(i);
+      plan->send[last] += rows[i];
     }
     if (of.has_text && last == of.rank) {
-      plan->receive[encoder->owner(i)] += rows(i);
+      plan->receive[encoder->owner(i)] += rows[i];
     }
-    if (!plan->apart() && rows(i) > 0) {
-      AddRuns(of.rank, encoder->owner(i), last, rows(i), plan);
+    if (!plan->apart() && rows[i] > 0) {
+      AddRuns(of.rank, encoder->owner(i), last, rows[i], plan);
     }
   }
 
@@ -148,7 +168,7 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
   for (const uint32_t i : samples) {
     if (language->owner(i) != of.rank) continue;
     int64_t& from = next[encoder->owner(i)];
-    for (int64_t row = 0; row < rows(i); ++row) plan->order.push_back(from++);
+    for (int64_t row = 0; row < rows[i]; ++row) plan->order.push_back(from++);
   }
   return absl::OkStatus();
 }

@@ -9,23 +9,24 @@
 
 namespace ballast {
 
-// How the embeddings of one micro-batch's images move from their encoder's
+// How an encoder's embeddings of one micro-batch move from the encoder's
 // owners to their language owners (balance.placement `split`), as one rank of
-// both modules sees it: an all-to-all, then a permutation. Rows are image
-// tokens, one embedding each. Where the modules have ranks of their own, an
+// both modules sees it: an all-to-all, then a permutation. Rows are tokens of
+// its medium, one embedding each. Where the modules have ranks of their own, an
 // encoder's rank sends only, and a language rank receives only. A plain value.
 //
 // The rows of a rank's tower are in the order in which they are sent: an
 // encoder's rank holds its samples in ascending order of place, and language
-// owners ascend with it. A dummy image's row, the last, is not sent.
+// owners ascend with it. A dummy's rows, the last, are not sent.
 struct EmbeddingPlan {
   // Entry r: rows that this rank sends to language rank r, and receives from
   // the encoder's rank r. Empty with placement `paired`, and on ranks that send
   // only, or receive only.
   std::vector<int64_t> send;
   std::vector<int64_t> receive;
-  // Entry i: the received row that belongs to the i-th image placeholder of
-  // this rank's packed text. Received rows are rank 0's, then rank 1's, ….
+  // Entry i: the received row that belongs to the i-th placeholder of the
+  // encoder's in this rank's packed text. Received rows are rank 0's, then rank
+  // 1's, ….
   std::vector<int64_t> order;
 
   // The same sample by sample, for an exchange that writes rows to their final
@@ -37,7 +38,7 @@ struct EmbeddingPlan {
     int64_t first = 0;
     int64_t rows = 0;
   };
-  // Rows of the tower, and image placeholders of the text, in ascending order
+  // Rows of the tower, and placeholders of the text, in ascending order
   // without gaps. The k-th run that rank a sends to b is the k-th that b
   // receives from a, and has the same length. Runs have at least one row.
   std::vector<Run> sent_runs;
@@ -48,19 +49,20 @@ struct EmbeddingPlan {
   bool apart() const { return send.empty() != receive.empty(); }
 };
 
-// What a rank has of the two modules: both, or one of them.
+// What a rank has of an encoder and language: both, or one of them.
 struct EmbeddingRank {
   uint32_t rank = 0;
   bool encodes = true;
   bool has_text = true;
+  v1::Module encoder = v1::MODULE_VISION;
 };
 
 // Plans the embeddings of one rank. Pure; replaces `plan` and reuses its
 // memory; O(samples + rows). `merge`: model.merge; merge * merge patches make
 // one row. `micro_batch` must have passed CheckColumns. Errors:
-// INVALID_ARGUMENT (not one encoder and language; a rank of both whose modules
-// differ in ranks; modules that lack this one; language owners that do not
-// ascend with place).
+// INVALID_ARGUMENT (not one such encoder and language; clips without the number
+// of their tokens; a rank of both whose modules differ in ranks; modules that
+// lack this one; language owners that do not ascend with place).
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
                             const EmbeddingRank& rank, uint32_t merge,
                             EmbeddingPlan* plan);

@@ -140,6 +140,12 @@ absl::Status RankShim::CheckEmbeddingGroup(const BatchInfo& batch) const {
         "encoder's batches, embedding_receive_host and embedding_order of "
         "language's");
   }
+  if (!batch.embeddings.planned() && batch.audio_embeddings.planned()) {
+    return absl::FailedPreconditionError(
+        "embeddings of audio do not move over this shim's communicator: move "
+        "them over the trainer's own by audio_embedding_send_host, "
+        "audio_embedding_receive_host and audio_embedding_order");
+  }
   if (ranks <= 1) return absl::OkStatus();
   if (group == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -89,7 +89,15 @@ TensorTable BuiltInRows() {
        kText, Join::kTokens, Memory::kPacked,
        "start again at each sample; 0 in padding; 4 axes with HunyuanVL",
        [](const BatchInfo& info) {
-         return GetTokens(info, info.position_axes);
+         return info.float_positions ? std::nullopt
+                                     : GetTokens(info, info.position_axes);
+       }},
+      {"position_ids", E::kFloat32, "[3, 1, L]", kText, Join::kTokens,
+       Memory::kPacked,
+       "of Qwen3-Omni, in place of int64: videos stand at fractions",
+       [](const BatchInfo& info) {
+         return info.float_positions ? GetTokens(info, info.position_axes)
+                                     : std::nullopt;
        }},
       {"attention_mask", E::kBool, "[n, L / n]", kText, Join::kTokens,
        Memory::kPacked,
@@ -234,6 +242,26 @@ TensorTable BuiltInRows() {
        "received rank by rank",
        [](const BatchInfo& info) {
          return ListIf(!info.embeddings.receive.empty(), info.embeddings.order);
+       }},
+      {"audio_embedding_send_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
+       Memory::kHost,
+       "audio tokens of this rank's clips that go to each language rank",
+       [](const BatchInfo& info) {
+         return ListIf(!info.audio_embeddings.send.empty(),
+                       info.audio_embeddings.send);
+       }},
+      {"audio_embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
+       Memory::kHost, "audio tokens that come from each rank of audio",
+       [](const BatchInfo& info) {
+         return ListIf(!info.audio_embeddings.receive.empty(),
+                       info.audio_embeddings.receive);
+       }},
+      {"audio_embedding_order", E::kInt64, "[E]", nullptr, Join::kItems,
+       Memory::kListed,
+       "the received row of each audio placeholder of the text",
+       [](const BatchInfo& info) {
+         return ListIf(!info.audio_embeddings.receive.empty(),
+                       info.audio_embeddings.order);
        }},
   };
 }

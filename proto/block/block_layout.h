@@ -87,6 +87,8 @@ struct BlockGeometry {
   FieldCounts fields = {};
   // Numbers of a row of a clip's features (Job.ClipShape.width).
   uint32_t clip_width = 0;
+  // Job.float_positions; of the same size.
+  bool float_positions = false;
 };
 
 // The block as bytes: header, sample table, image table, payload. docs/block.md
@@ -99,6 +101,9 @@ inline constexpr uint16_t kBlockVersion = 4;
 inline constexpr uint16_t kBlockVersionWithFields = 5;
 // Of blocks with a preference pair, with fields or without.
 inline constexpr uint16_t kBlockVersionWithPairs = 6;
+// Of blocks of language whose positions are float32, with fields and pairs or
+// without.
+inline constexpr uint16_t kBlockVersionWithFloats = 7;
 
 // Each sample's payload begins at a multiple of this within the block, and its
 // length is rounded up to it, so that slices of several samples keep the
@@ -215,7 +220,7 @@ void ForEachSequence(uint32_t tokens, uint32_t first_tokens, F f) {
 // sample's payload is that of its sequence, or of its two one after the other.
 //   ids        int32 [tokens]
 //   labels     int32 [tokens], already shifted; -100 where unsupervised
-//   positions  int32 [axes, tokens]
+//   positions  int32 [axes, tokens]; version 7: float32
 //   values     int32 or float32 [per_sample]
 //   rows       int32 or float32 [per_token, tokens]
 struct LanguagePayload {

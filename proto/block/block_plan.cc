@@ -194,6 +194,7 @@ BlockGeometry GetGeometry(const v1::Job& job) {
                             job.crop_shape().margin()};
   PlaceFields(job.fields(), &geometry.fields);
   geometry.clip_width = job.clip_shape().width();
+  geometry.float_positions = job.float_positions();
   return geometry;
 }
 
@@ -288,6 +289,9 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.num_images = plan.images.size() - record.first_image;
   }
   plan.header.num_images = plan.images.size();
+  if (media == Media::kText && geometry.float_positions) {
+    plan.header.version = kBlockVersionWithFloats;
+  }
 
   plan.header.sample_table = sizeof(BlockHeader);
   plan.header.image_table =

@@ -36,7 +36,7 @@ absl::Status CheckSample(const SampleRecord& sample, uint32_t number,
         absl::StrCat("a multiple of ", kSampleAlignment, " with its ",
                      sample.payload_bytes, " bytes inside the payload"));
   }
-  if (sample.first_tokens != 0 && (header.version != kBlockVersionWithPairs ||
+  if (sample.first_tokens != 0 && (header.version < kBlockVersionWithPairs ||
                                    sample.first_tokens >= sample.tokens)) {
     return Wrong(where("first_tokens"), sample.first_tokens,
                  absl::StrCat("0, or in version ", kBlockVersionWithPairs,
@@ -86,11 +86,11 @@ absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes) {
   const bool has_fields =
       header.fields_per_token != 0 || header.fields_per_sample != 0;
   if (header.version < kBlockVersion ||
-      header.version > kBlockVersionWithPairs) {
+      header.version > kBlockVersionWithFloats) {
     return Wrong("version", header.version,
-                 absl::StrCat(kBlockVersion, " to ", kBlockVersionWithPairs));
+                 absl::StrCat(kBlockVersion, " to ", kBlockVersionWithFloats));
   }
-  if (header.version != kBlockVersionWithPairs &&
+  if (header.version < kBlockVersionWithPairs &&
       has_fields != (header.version == kBlockVersionWithFields)) {
     return Wrong("version", header.version,
                  has_fields ? absl::StrCat(kBlockVersionWithFields,
@@ -150,6 +150,9 @@ absl::Status BlockView::Matches(const BlockPlan& plan) const {
         "another configuration or index",
         mine.fingerprint[0], mine.fingerprint[1], theirs.fingerprint[0],
         theirs.fingerprint[1]));
+  }
+  if (mine.version != theirs.version) {
+    return Differs("version", mine.version, theirs.version);
   }
   if (mine.step != theirs.step) return Differs("step", mine.step, theirs.step);
   if (mine.micro_batch != theirs.micro_batch) {

@@ -283,6 +283,10 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
       CheckLength("clip_rows", micro_batch.clip_rows_size(), clips));
   BALLAST_RETURN_IF_ERROR(
       CheckLength("clip_frames", micro_batch.clip_frames_size(), clips));
+  if (!micro_batch.clip_tokens().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("clip_tokens", micro_batch.clip_tokens_size(), clips));
+  }
   BALLAST_RETURN_IF_ERROR(CheckClips(micro_batch));
   for (const v1::ModuleSchedule& module : micro_batch.modules()) {
     BALLAST_RETURN_IF_ERROR(CheckModule(module, samples));
@@ -325,15 +329,27 @@ FirstEntries GetFirstEntries(const v1::MicroBatchSchedule& micro_batch) {
   return first;
 }
 
-std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch) {
+// The sum of a column of clips for each sample.
+static std::vector<uint64_t> SumOfClips(
+    const v1::MicroBatchSchedule& micro_batch,
+    const google::protobuf::RepeatedField<uint32_t>& column) {
   const FirstEntries first = GetFirstEntries(micro_batch);
-  std::vector<uint64_t> frames(micro_batch.images_size(), 0);
-  for (size_t i = 0; i < frames.size(); ++i) {
+  std::vector<uint64_t> sums(micro_batch.images_size(), 0);
+  for (size_t i = 0; i < sums.size() && !column.empty(); ++i) {
     for (uint32_t k = first.clip[i]; k < first.clip[i + 1]; ++k) {
-      frames[i] += micro_batch.clip_frames(k);
+      sums[i] += column.Get(static_cast<int>(k));
     }
   }
-  return frames;
+  return sums;
+}
+
+std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch) {
+  return SumOfClips(micro_batch, micro_batch.clip_frames());
+}
+
+std::vector<uint64_t> SampleClipTokens(
+    const v1::MicroBatchSchedule& micro_batch) {
+  return SumOfClips(micro_batch, micro_batch.clip_tokens());
 }
 
 std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch) {
@@ -466,6 +482,7 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   const std::vector<uint32_t> videos = SampleVideos(micro_batch);
   const std::vector<uint64_t> frames = SampleFrames(micro_batch);
+  const std::vector<uint64_t> clip_tokens = SampleClipTokens(micro_batch);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     samples.push_back(
         {{"position", micro_batch.position(i)},
@@ -495,6 +512,7 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
     if (frames[i] != 0) {
       samples.back()["clips"] = micro_batch.clips(i);
       samples.back()["frames"] = frames[i];
+      samples.back()["audio_tokens"] = clip_tokens[i];
     }
   }
   Json json = {

@@ -117,6 +117,10 @@ void ForEachSegment(const v1::MicroBatchSchedule& micro_batch,
 // Frames of all clips of audio of each sample.
 std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch);
 
+// Their placeholders; 0 from a server that does not tell.
+std::vector<uint64_t> SampleClipTokens(
+    const v1::MicroBatchSchedule& micro_batch);
+
 // Patches of all images and videos of each sample.
 std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch);
 

@@ -92,7 +92,7 @@ std::vector<AudioInVideoRun> OrderAudioInVideo(const InVideo& rule,
 
 AudioInVideoPositions PlaceAudioInVideo(const InVideo& rule,
                                         const AudioInVideo& video,
-                                        uint64_t start) {
+                                        float start) {
   const bool is_merged = rule.rule() == InVideo::RULE_MERGE;
   AudioInVideoPositions places;
   const auto put = [&](float time, float row, float column) {
@@ -107,7 +107,7 @@ AudioInVideoPositions PlaceAudioInVideo(const InVideo& rule,
     put(at, at, at);
     return at + 1;
   };
-  const float origin = put_marks(static_cast<float>(start));
+  const float origin = put_marks(start);
   const uint64_t patch = uint64_t{video.grid_h} * video.grid_w;
   uint64_t picture = 0;
   uint64_t audio = 0;

@@ -40,8 +40,7 @@ struct AudioInVideoPositions {
   std::vector<float> column;
 };
 AudioInVideoPositions PlaceAudioInVideo(const v1::AudioFamily::InVideo& rule,
-                                        const AudioInVideo& video,
-                                        uint64_t start);
+                                        const AudioInVideo& video, float start);
 
 }  // namespace ballast
 

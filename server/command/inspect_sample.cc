@@ -98,12 +98,15 @@ void AddSequence(const v1::Job& job, uint32_t tokens, const uint8_t* data,
   };
   const int32_t* ids = array(layout.ids);
   const int32_t* labels = array(layout.labels);
-  const int32_t* positions = array(layout.positions);
   (*json)["input_ids"] = std::vector<int32_t>(ids, ids + tokens);
   (*json)["labels"] = std::vector<int32_t>(labels, labels + tokens);
   for (uint32_t axis = 0; axis < axes; ++axis) {
-    (*json)["position_ids"].push_back(std::vector<int32_t>(
-        positions + axis * tokens, positions + (axis + 1) * tokens));
+    const int32_t* of_axis = array(layout.positions) + axis * tokens;
+    const auto* floats = reinterpret_cast<const float*>(of_axis);
+    (*json)["position_ids"].push_back(
+        job.float_positions()
+            ? Json(std::vector<float>(floats, floats + tokens))
+            : Json(std::vector<int32_t>(of_axis, of_axis + tokens)));
   }
   for (int i = 0; i < job.fields_size(); ++i) {
     const FieldPlace& place = places[i];

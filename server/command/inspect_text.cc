@@ -1,5 +1,6 @@
 #include "server/command/commands.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -372,8 +373,16 @@ absl::StatusOr<nlohmann::ordered_json> Positions(const nlohmann::json& object,
       ComputePositions(ids, grids, model, absl::MakeSpan(positions)));
   auto lists = nlohmann::ordered_json::array();
   for (size_t axis = 0; axis < axes; ++axis) {
-    const auto begin = positions.begin() + axis * ids.size();
-    lists.push_back(std::vector<int32_t>(begin, begin + ids.size()));
+    auto list = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int32_t place = positions[axis * ids.size() + i];
+      if (HasFloatPositions(model)) {
+        list.push_back(std::bit_cast<float>(place));
+      } else {
+        list.push_back(place);
+      }
+    }
+    lists.push_back(std::move(list));
   }
   return nlohmann::ordered_json{{"position_ids", lists}};
 }

@@ -460,6 +460,12 @@ std::vector<std::string> AudioFamilyNames() {
       [](const v1::ModelProfile& profile) { return profile.has_audio(); });
 }
 
+bool HasFloatPositions(const v1::Model& model) {
+  const v1::AudioFamily* audio = GetAudioFamily(model);
+  return model.position_axes() == 3 && audio != nullptr &&
+         audio->in_video().rule() == v1::AudioFamily::InVideo::RULE_MERGE;
+}
+
 bool IsEncoder(const v1::ModelProfile& profile) {
   return TakesImages(profile) && profile.images().marks().placeholder().empty();
 }

@@ -58,6 +58,10 @@ bool IsEncoder(const v1::ModelProfile& profile);
 // profile, or other images than the rule reads.
 v1::Videos::Rule GetVideoRule(const v1::Model& model);
 
+// Whether position ids are float32: videos stand at fractions of a position
+// (audio.in_video of RULE_MERGE, Qwen3-Omni).
+bool HasFloatPositions(const v1::Model& model);
+
 // Whether `profile` is the path of a user's file: it ends in `.textproto`.
 bool IsProfilePath(absl::string_view profile);
 

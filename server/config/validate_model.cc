@@ -368,11 +368,8 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
   }
   const v1::AudioFamily* audio = GetAudioFamily(model);
   CheckUse("model.video.use_audio_in_video",
-           audio != nullptr && audio->in_video().rule() ==
-                                   v1::AudioFamily::InVideo::RULE_CHUNKS,
-           "a model.profile with audio.in_video of RULE_CHUNKS, such as "
-           "qwen2_5_omni",
-           report);
+           audio != nullptr && audio->has_in_video(),
+           "a model.profile with audio.in_video, such as qwen2_5_omni", report);
   if (is_llava) {
     if (by_class && !report->IsFaulty("model.video.sampling")) {
       report->AddFault("model.video.sampling",

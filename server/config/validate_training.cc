@@ -458,14 +458,10 @@ void ValidatePlacement(const v1::Config& config, KeyReport* report) {
       report->IsFaulty(kPlacement) || report->HasFaultWithin("topology")) {
     return;
   }
-  if (DpSize(config, v1::MODULE_AUDIO) > 0) {
-    report->AddFault(kPlacement,
-                     "found split with the module audio, whose embeddings do "
-                     "not move yet; wanted paired");
-    return;
-  }
   CheckRanks(config, report);
-  CheckEmbeddings(config.model(), report);
+  if (DpSize(config, v1::MODULE_VISION) > 0) {
+    CheckEmbeddings(config.model(), report);
+  }
   for (const v1::Module module : Modules(config)) {
     if (!IsEncoder(module)) continue;
     const std::string name(ModuleName(module));

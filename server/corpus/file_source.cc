@@ -163,7 +163,8 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
   const std::vector<VideoMedia>* videos = &found.videos;
   if (HaveAudioInVideo(indexed)) {
     with_audio = found.videos;
-    BALLAST_RETURN_IF_ERROR(AsDataFault(AddAudioOfVideos(&with_audio)));
+    BALLAST_RETURN_IF_ERROR(
+        AsDataFault(AddAudioOfVideos(VideosBeforeClips(indexed), &with_audio)));
     videos = &with_audio;
   }
   const uint64_t owner =

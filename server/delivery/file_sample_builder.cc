@@ -16,14 +16,6 @@ namespace {
 
 constexpr int32_t kNoLabel = -100;
 
-// Positions 0, 1, 2, … on each axis.
-void CountUp(const LanguageArrays& arrays) {
-  const size_t tokens = arrays.ids.size();
-  for (size_t i = 0; i < arrays.positions.size(); ++i) {
-    arrays.positions[i] = static_cast<int32_t>(i % tokens);
-  }
-}
-
 }  // namespace
 
 void FillVisionPlaceholder(const SampleRequest& request) {
@@ -94,7 +86,7 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
   }
   // Place fails if the model pads with its image id.
   if (!text.Place(arrays.ids, images, video_grids, arrays.positions).ok()) {
-    CountUp(arrays);
+    CountPositions(text.model(), arrays.positions);
   }
 }
 

@@ -201,10 +201,23 @@ VideoOrder GetOrder(const TextOptions& text) {
   if (video == nullptr || !video->frames_are_crops) return nullptr;
   return [model = text.text](const RawSample& sample, size_t images) {
     // Measuring the text reports these faults.
-    return model
-        ->ImagesBehind(sample.text, GetForm(sample.text_format), images,
-                       sample.video_facts.size())
-        .value_or(std::vector<uint32_t>());
+    return ImagesBehindVideos(
+        model
+            ->FindOrder(sample.text, GetForm(sample.text_format), images,
+                        sample.video_facts.size(), /*clips=*/0)
+            .value_or(std::vector<MarkOf>()));
+  };
+}
+
+// The order of videos with their audio and of clips.
+ClipOrder GetClipOrder(const TextOptions& text) {
+  return [model = text.text](const RawSample& sample, size_t images,
+                             size_t videos, size_t clips) {
+    return VideosBeforeClips(model
+                                 ->FindOrder(sample.text,
+                                             GetForm(sample.text_format),
+                                             images, videos, clips)
+                                 .value_or(std::vector<MarkOf>()));
   };
 }
 
@@ -387,6 +400,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     if (audio != nullptr) index_options.read_audio = audio_probe;
     if (c.model().video().use_audio_in_video()) {
       index_options.read_audio_in_video = in_video_probe;
+      index_options.order_clips = GetClipOrder(text);
     }
     const v1::ModelProfile* const profile = GetProfile(c.model());
     if (profile != nullptr && !TakesImages(*profile) &&

@@ -68,7 +68,7 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
     absl::StrAppend(&key.sizes, "\nsound=taken");
     absl::StrAppend(&key.videos, "sound: ", audio->ShortDebugString(), "\n");
     if (config.model().video().use_audio_in_video()) {
-      absl::StrAppend(&key.sizes, "\naudio_in_video=taken");
+      absl::StrAppend(&key.sizes, "\naudio_in_video=among clips");
     }
   }
   return key;

@@ -70,6 +70,7 @@ absl::StatusOr<uint64_t> AddClip(const IndexedVideo& clip,
                            PlanIndexedClip(*model.audio(), clip));
   size->clip_rows.push_back(plan.rows);
   size->clip_frames.push_back(plan.frames);
+  size->clip_tokens.push_back(static_cast<uint32_t>(plan.plan.tokens));
   return plan.plan.tokens;
 }
 

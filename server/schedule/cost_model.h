@@ -45,9 +45,11 @@ struct SampleSize {
   std::vector<float> seconds_per_patch;
   // For each image, if the model requests them; else empty.
   std::vector<ImageSize> sides;
-  // For each clip of audio: rows of features, and how many of them count.
+  // For each clip of audio: rows of features, how many of them count, and
+  // placeholders.
   std::vector<uint32_t> clip_rows;
   std::vector<uint32_t> clip_frames;
+  std::vector<uint32_t> clip_tokens;
 };
 
 // Computes a sample's size from its entry in the index. `images`: those of the

@@ -66,6 +66,8 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
                                 sample.size.clip_rows.end());
   out->mutable_clip_frames()->Add(sample.size.clip_frames.begin(),
                                   sample.size.clip_frames.end());
+  out->mutable_clip_tokens()->Add(sample.size.clip_tokens.begin(),
+                                  sample.size.clip_tokens.end());
   // One entry for each sample, once one is a preference pair.
   if (sample.size.first_tokens != 0 || !out->first_tokens().empty()) {
     out->mutable_first_tokens()->Resize(out->position_size(), 0);

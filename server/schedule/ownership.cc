@@ -310,10 +310,10 @@ uint32_t BalancedGroups(const MicroBatchShape& shape) {
 
 int64_t EmbeddingTokens(const SampleSize& size, Media media,
                         const MicroBatchShape& shape) {
-  // Audio does not move: the configuration refuses it beside `split`.
   return media == Media::kImages
              ? static_cast<int64_t>(size.patches / shape.patches_a_token)
-             : 0;
+             : std::accumulate(size.clip_tokens.begin(), size.clip_tokens.end(),
+                               int64_t{0});
 }
 
 const ModuleCost& FindCost(v1::Module module, const MicroBatchShape& shape) {

@@ -459,6 +459,7 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
     shape.geometry.clip_width = GetClipShape(*audio).width();
   }
+  shape.geometry.float_positions = HasFloatPositions(config.model());
   shape.patches_a_token = config.model().merge() * config.model().merge();
   for (const v1::Module module : Modules(config)) {
     BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
@@ -495,6 +496,7 @@ v1::Job MakeJob(const v1::Config& config,
   if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
     *job.mutable_clip_shape() = GetClipShape(*audio);
   }
+  job.set_float_positions(HasFloatPositions(config.model()));
   job.set_colocated(config.topology().colocated());
   job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
   for (const v1::Split split : GetSplits(config)) job.add_splits(split);

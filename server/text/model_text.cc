@@ -389,33 +389,35 @@ absl::StatusOr<std::string> ModelText::WholeText(absl::string_view json,
   return whole;
 }
 
-absl::StatusOr<std::vector<uint32_t>> ModelText::ImagesBehind(
-    absl::string_view text, TextForm form, size_t images, size_t videos) const {
+absl::StatusOr<std::vector<MarkOf>> ModelText::FindOrder(absl::string_view text,
+                                                         TextForm form,
+                                                         size_t images,
+                                                         size_t videos,
+                                                         size_t clips) const {
   std::string replaced;
   BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
+  // Of a model without audio `<audio>` is text.
+  const std::optional<size_t> marked_clips =
+      audio_ == nullptr ? std::nullopt : std::make_optional(clips);
   if (form == TextForm::kDocument) {
     std::string marked(text);
-    BALLAST_ASSIGN_OR_RETURN(const std::vector<MarkOf> order,
-                             MarkDocument(images, videos, &marked));
-    return ImagesBehindVideos(order);
+    return MarkDocument(images, videos, &marked, marked_clips);
   }
-  if (renderer_ != nullptr) {
-    BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
-                             Render(text, images, videos));
-    BALLAST_ASSIGN_OR_RETURN(
-        const std::vector<MediaMark> media,
-        FindMedia(rendered.text, images, videos, images_.family().marks,
-                  VideoPlaceholder(model_)));
-    std::vector<MarkOf> order;
-    for (const MediaMark& mark : media) {
-      order.push_back(mark.is_video ? MarkOf::kVideo : MarkOf::kImage);
-    }
-    return ImagesBehindVideos(order);
+  if (renderer_ == nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
+    return MarkTurns(images, videos, &turns, marked_clips);
   }
-  BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<MarkOf> order,
-                           MarkTurns(images, videos, &turns));
-  return ImagesBehindVideos(order);
+  BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
+                           Render(text, images, videos));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<MediaMark> media,
+      FindMedia(rendered.text, images, videos, images_.family().marks,
+                VideoPlaceholder(model_)));
+  std::vector<MarkOf> order;
+  for (const MediaMark& mark : media) {
+    order.push_back(mark.is_video ? MarkOf::kVideo : MarkOf::kImage);
+  }
+  return order;
 }
 
 absl::StatusOr<TextTokens> ModelText::TokenizeConversation(

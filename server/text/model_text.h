@@ -91,12 +91,12 @@ class ModelText {
   absl::StatusOr<std::string> WholeText(absl::string_view json,
                                         size_t images) const;
 
-  // For each of a sample's videos, the number of its images after it in the
-  // text. Errors: as Tokenize, as far as texts and marks go.
-  absl::StatusOr<std::vector<uint32_t>> ImagesBehind(absl::string_view text,
-                                                     TextForm form,
-                                                     size_t images,
-                                                     size_t videos) const;
+  // The order of a sample's media in its text, `clips` those of audio that have
+  // marks. Errors: as Tokenize, as far as texts and marks go.
+  absl::StatusOr<std::vector<MarkOf>> FindOrder(absl::string_view text,
+                                                TextForm form, size_t images,
+                                                size_t videos,
+                                                size_t clips) const;
 
   // Writes the position ids of a sample's ids to `out`, [position_axes,
   // ids.size()]. `videos`: one grid for each run of videos, where these have

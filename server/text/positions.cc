@@ -1,9 +1,10 @@
 #include "server/text/positions.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstring>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -45,28 +46,27 @@ absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
   return merged;
 }
 
-// The time of a temporal patch, in floats, as PyTorch multiplies.
-int32_t TimeOf(size_t patch, const GridThw& grid) {
+// The time of a temporal patch, as PyTorch multiplies.
+float TimeOf(size_t patch, const GridThw& grid) {
   const auto number = static_cast<float>(patch);
-  if (grid.ids_per_second == 0) {
-    return static_cast<int32_t>(number * grid.interval);
-  }
-  return static_cast<int32_t>(number * static_cast<float>(grid.seconds) *
-                              static_cast<float>(grid.ids_per_second));
+  if (grid.ids_per_second == 0) return number * grid.interval;
+  return number * static_cast<float>(grid.seconds) *
+         static_cast<float>(grid.ids_per_second);
 }
 
-// Writes the positions of an image or a video, from `cursor` on, to the three
-// axes at `out`, each `stride` long.
-void WriteGrid(const MergedGrid& grid, const GridThw& times, int32_t cursor,
-               size_t stride, int32_t* out) {
+// Writes the positions of an image or a video, from `start` on, to the three
+// axes at `out`, each `stride` long. Whole numbers (T) are rounded down.
+template <typename T>
+void WriteGrid(const MergedGrid& grid, const GridThw& times, T start,
+               size_t stride, T* out) {
   size_t i = 0;
   for (size_t patch = 0; patch < grid.t; ++patch) {
-    const int32_t t = TimeOf(patch, times);
+    const auto t = static_cast<T>(TimeOf(patch, times));
     for (size_t row = 0; row < grid.h; ++row) {
       for (size_t column = 0; column < grid.w; ++column, ++i) {
-        out[i] = cursor + t;
-        out[stride + i] = cursor + static_cast<int32_t>(row);
-        out[2 * stride + i] = cursor + static_cast<int32_t>(column);
+        out[i] = start + t;
+        out[stride + i] = start + static_cast<T>(row);
+        out[2 * stride + i] = start + static_cast<T>(column);
       }
     }
   }
@@ -75,11 +75,12 @@ void WriteGrid(const MergedGrid& grid, const GridThw& times, int32_t cursor,
 // Writes the positions of a video with its audio, whose first placeholder is
 // token `at`, and of the two marks before and after, to the three axes of
 // `out`. Returns the first token behind them.
+template <typename T>
 absl::StatusOr<size_t> WriteAudioInVideo(absl::Span<const int32_t> ids,
                                          size_t at, const MergedGrid& grid,
                                          const GridThw& whole,
                                          const v1::Model& model,
-                                         absl::Span<int32_t> out) {
+                                         absl::Span<T> out) {
   constexpr size_t kMarks = 2;
   const v1::AudioFamily* audio = GetAudioFamily(model);
   if (audio == nullptr || model.position_axes() != 3) {
@@ -113,14 +114,14 @@ absl::StatusOr<size_t> WriteAudioInVideo(absl::Span<const int32_t> ids,
   }
   const size_t first = at - kMarks;
   const AudioInVideoPositions places = PlaceAudioInVideo(
-      audio->in_video(), video, static_cast<uint64_t>(out[first]));
+      audio->in_video(), video, static_cast<float>(out[first]));
   const std::vector<float>* const axes[] = {&places.time, &places.row,
                                             &places.column};
   for (size_t axis = 0; axis < 3; ++axis) {
-    // Whole numbers: the configuration refuses a rule that gives others.
+    // By a rule of whole numbers T is one, too.
     std::transform(axes[axis]->begin(), axes[axis]->end(),
                    out.begin() + axis * ids.size() + first,
-                   [](float place) { return static_cast<int32_t>(place); });
+                   [](float place) { return static_cast<T>(place); });
   }
   return first + places.time.size();
 }
@@ -168,6 +169,84 @@ struct Runs {
   size_t next = 0;
 };
 
+// ComputePositions of one axis or three.
+template <typename T>
+absl::Status WritePositions(absl::Span<const int32_t> ids,
+                            absl::Span<const GridThw> grids,
+                            const v1::Model& model, absl::Span<T> out,
+                            absl::Span<const GridThw> videos) {
+  const size_t axes = model.position_axes();
+  Runs images = {"image", model.token_ids().image(), grids};
+  // A model of one's own may have no video token.
+  Runs of_videos = {"video", model.token_ids().video(), videos};
+  // The position of token i is base + i - first: behind a medium both are new,
+  // so that fractions are rounded once.
+  T base = 0;
+  size_t first = 0;
+  const auto cursor = [&](size_t i) {
+    return base + static_cast<T>(i - first);
+  };
+  for (size_t i = 0; i < ids.size();) {
+    Runs* const runs = ids[i] == images.id                         ? &images
+                       : ids[i] == of_videos.id && !videos.empty() ? &of_videos
+                                                                   : nullptr;
+    if (runs == nullptr) {
+      for (size_t axis = 0; axis < axes; ++axis) {
+        out[axis * ids.size() + i] = cursor(i);
+      }
+      ++i;
+      continue;
+    }
+    if (runs->next == runs->grids.size()) {
+      return DataFaultError(absl::StrCat(
+          "placeholder at token ", i, " belongs to no ", runs->kind, "; the ",
+          runs->grids.size(), " grids given are used up"));
+    }
+    const GridThw& whole = runs->grids[runs->next];
+    BALLAST_ASSIGN_OR_RETURN(
+        const MergedGrid grid,
+        Merge(whole, model.merge(), runs->kind, runs->next, ids.size() - i));
+    if (whole.audio_tokens > 0) {
+      BALLAST_ASSIGN_OR_RETURN(
+          i, WriteAudioInVideo(ids, i, grid, whole, model, out));
+      base = out[i - 1] + 1;
+      first = i;
+      ++runs->next;
+      continue;
+    }
+    const size_t end = i + grid.tokens();
+    for (size_t k = i; k < end; ++k) {
+      if (ids[k] == runs->id) continue;
+      return DataFaultError(
+          absl::StrCat(runs->kind, " ", runs->next, " has ", grid.tokens(),
+                       " tokens, but only ", k - i,
+                       " placeholders stand from token ", i, " on"));
+    }
+    if (axes == 1) {
+      for (size_t k = i; k < end; ++k) out[k] = cursor(k);
+    } else {
+      const T start = cursor(i);
+      WriteGrid(grid, whole, start, ids.size(), out.data() + i);
+      T last = static_cast<T>(std::max(grid.h, grid.w) - 1);
+      if (runs == &images) last = std::max(last, static_cast<T>(grid.t - 1));
+      if (whole.ids_per_second != 0) {
+        last = std::max(last, static_cast<T>(TimeOf(grid.t - 1, whole)));
+      }
+      base = start + last + 1;
+      first = end;
+    }
+    i = end;
+    ++runs->next;
+  }
+  for (const Runs* runs : {&images, &of_videos}) {
+    if (runs->next == runs->grids.size()) continue;
+    return DataFaultError(absl::StrCat("only ", runs->next, " of ",
+                                       runs->grids.size(), " ", runs->kind,
+                                       "s have placeholders among the ids"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ComputePositions(absl::Span<const int32_t> ids,
@@ -186,68 +265,26 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
                      " tokens of ", axes, " axes need ", axes * ids.size()));
   }
   if (axes == 4) return WriteFourAxes(ids, grids, model, out);
-  Runs images = {"image", model.token_ids().image(), grids};
-  // A model of one's own may have no video token.
-  Runs of_videos = {"video", model.token_ids().video(), videos};
-  int32_t cursor = 0;
-  for (size_t i = 0; i < ids.size();) {
-    Runs* const runs = ids[i] == images.id                         ? &images
-                       : ids[i] == of_videos.id && !videos.empty() ? &of_videos
-                                                                   : nullptr;
-    if (runs == nullptr) {
-      for (size_t axis = 0; axis < axes; ++axis) {
-        out[axis * ids.size() + i] = cursor;
-      }
-      ++cursor;
-      ++i;
-      continue;
-    }
-    if (runs->next == runs->grids.size()) {
-      return DataFaultError(absl::StrCat(
-          "placeholder at token ", i, " belongs to no ", runs->kind, "; the ",
-          runs->grids.size(), " grids given are used up"));
-    }
-    const GridThw& whole = runs->grids[runs->next];
-    BALLAST_ASSIGN_OR_RETURN(
-        const MergedGrid grid,
-        Merge(whole, model.merge(), runs->kind, runs->next, ids.size() - i));
-    if (whole.audio_tokens > 0) {
-      BALLAST_ASSIGN_OR_RETURN(
-          i, WriteAudioInVideo(ids, i, grid, whole, model, out));
-      cursor = out[i - 1] + 1;
-      ++runs->next;
-      continue;
-    }
-    const size_t end = i + grid.tokens();
-    for (size_t k = i; k < end; ++k) {
-      if (ids[k] == runs->id) continue;
-      return DataFaultError(
-          absl::StrCat(runs->kind, " ", runs->next, " has ", grid.tokens(),
-                       " tokens, but only ", k - i,
-                       " placeholders stand from token ", i, " on"));
-    }
-    if (axes == 1) {
-      std::iota(out.begin() + i, out.begin() + end, cursor);
-      cursor += static_cast<int32_t>(grid.tokens());
-    } else {
-      WriteGrid(grid, whole, cursor, ids.size(), out.data() + i);
-      size_t t = 1;
-      if (runs == &images) t = grid.t;
-      if (whole.ids_per_second != 0) {
-        t = static_cast<size_t>(TimeOf(grid.t - 1, whole)) + 1;
-      }
-      cursor += static_cast<int32_t>(std::max({t, grid.h, grid.w}));
-    }
-    i = end;
-    ++runs->next;
+  if (!HasFloatPositions(model)) {
+    return WritePositions(ids, grids, model, out, videos);
   }
-  for (const Runs* runs : {&images, &of_videos}) {
-    if (runs->next == runs->grids.size()) continue;
-    return DataFaultError(absl::StrCat("only ", runs->next, " of ",
-                                       runs->grids.size(), " ", runs->kind,
-                                       "s have placeholders among the ids"));
+  std::vector<float> places(out.size());
+  BALLAST_RETURN_IF_ERROR(
+      WritePositions(ids, grids, model, absl::MakeSpan(places), videos));
+  if (!places.empty()) {
+    std::memcpy(out.data(), places.data(), places.size() * sizeof(float));
   }
   return absl::OkStatus();
+}
+
+void CountPositions(const v1::Model& model, absl::Span<int32_t> out) {
+  const size_t tokens = out.size() / model.position_axes();
+  const bool is_float = HasFloatPositions(model);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t place = i % tokens;
+    out[i] = is_float ? std::bit_cast<int32_t>(static_cast<float>(place))
+                      : static_cast<int32_t>(place);
+  }
 }
 
 }  // namespace ballast

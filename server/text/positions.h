@@ -18,9 +18,9 @@ struct GridThw {
   // Of a video: positions from one temporal patch to the next, of which the
   // whole part counts: transformers' time_interval.
   float interval = 1;
-  // Of a video of Qwen2.5-Omni's: positions a second, in place of `interval`,
-  // and the seconds between temporal patches. Text goes on behind the last
-  // time.
+  // Of a video of Qwen2.5-Omni's or Qwen3-Omni's: positions a second, in place
+  // of `interval`, and the seconds between temporal patches. Text goes on
+  // behind the last time.
   uint32_t ids_per_second = 0;
   double seconds = 0;
   // Placeholders of the video's audio, which stand among its own
@@ -30,8 +30,9 @@ struct GridThw {
 };
 
 // Writes the position ids of one sample to `out`, [model.position_axes,
-// ids.size()]. `grids` has one grid for each image, `videos` one for each run
-// of video placeholders. By the number of axes:
+// ids.size()]; of a model with HasFloatPositions the bits of float32. `grids`
+// has one grid for each image, `videos` one for each run of video placeholders.
+// By the number of axes:
 //
 //   1  0, 1, 2, …
 //   3  MRoPE, the multimodal rotary position of Qwen2-VL (arXiv 2409.12191),
@@ -40,7 +41,8 @@ struct GridThw {
 //      rows and columns of its merged grid, and text continues after the larger
 //      of the two. As in transformers 5, text continues after a video's rows
 //      and columns, however long the video is; Qwen2.5-Omni's after its times,
-//   too. A video with its audio is placed as by PlaceAudioInVideo.
+//   too. A video with its audio is placed as by PlaceAudioInVideo. Qwen3-Omni's
+//   times are not rounded.
 //   4  HunyuanVL's: the sequence, then column, row and number of the image for
 //   its
 //      tokens and the newline after each row, and the sequence for all others,
@@ -52,6 +54,9 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
                               absl::Span<const GridThw> grids,
                               const v1::Model& model, absl::Span<int32_t> out,
                               absl::Span<const GridThw> videos = {});
+
+// Writes 0, 1, 2, … to each axis, for a sample that has no other positions.
+void CountPositions(const v1::Model& model, absl::Span<int32_t> out);
 
 }  // namespace ballast
 

@@ -95,21 +95,24 @@ absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
     return absl::InvalidArgumentError(
         "audio is not supported for this model.profile");
   }
-  const bool in_video = HaveAudioInVideo(clips);
-  if (in_video && clips.size() != videos.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        videos.size(), " videos with the audio of ", clips.size()));
-  }
   MediaText text;
-  std::vector<uint64_t> heard;  // tokens of each clip
-  for (size_t i = 0; i < clips.size(); ++i) {
-    const absl::StatusOr<ClipPlan> plan = PlanIndexedClip(*audio, clips[i]);
+  std::vector<uint64_t> heard;   // tokens of each video's audio
+  std::vector<uint64_t> spoken;  // of each clip that is of no video
+  for (const IndexedVideo& clip : clips) {
+    std::vector<uint64_t>& tokens = clip.is_in_video() ? heard : spoken;
+    const absl::StatusOr<ClipPlan> plan = PlanIndexedClip(*audio, clip);
     if (!plan.ok()) {
-      return Annotate(plan.status(),
-                      absl::StrCat(in_video ? "audio of video " : "audio ", i));
+      return Annotate(
+          plan.status(),
+          absl::StrCat(clip.is_in_video() ? "audio of video " : "audio ",
+                       tokens.size()));
     }
-    heard.push_back(plan->plan.tokens);
-    text.placeholders += heard.back();
+    tokens.push_back(plan->plan.tokens);
+    text.placeholders += tokens.back();
+  }
+  if (!heard.empty() && heard.size() != videos.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        videos.size(), " videos with the audio of ", heard.size()));
   }
   for (size_t i = 0; i < videos.size(); ++i) {
     const absl::StatusOr<VideoPlan> plan = PlanIndexedVideo(*video, videos[i]);
@@ -117,15 +120,14 @@ absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
     text.texts.push_back(TextOfVideo(video->rule, *plan, video->merge));
     AppendGrids(*video, *plan, &text.grids);
     text.placeholders += plan->tokens;
-    if (!in_video) continue;
+    if (heard.empty()) continue;
     text.grids.back().audio_tokens = heard[i];
     text.texts.back().with_audio = OrderAudioInVideo(
         audio->in_video(),
         {plan->grid_t, plan->grid_h / video->merge, plan->grid_w / video->merge,
          plan->seconds_per_patch, heard[i]});
   }
-  if (in_video) return text;
-  for (const uint64_t tokens : heard) text.texts.push_back(TextOfClip(tokens));
+  for (const uint64_t tokens : spoken) text.texts.push_back(TextOfClip(tokens));
   return text;
 }
 
@@ -273,6 +275,16 @@ std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order) {
     if (of == MarkOf::kImage) --images;
   }
   return behind;
+}
+
+std::vector<uint32_t> VideosBeforeClips(const std::vector<MarkOf>& order) {
+  std::vector<uint32_t> before;
+  uint32_t videos = 0;
+  for (const MarkOf of : order) {
+    if (of == MarkOf::kAudio) before.push_back(videos);
+    if (of == MarkOf::kVideo) ++videos;
+  }
+  return before;
 }
 
 }  // namespace ballast

@@ -78,7 +78,8 @@ ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
 
 // Appends the grids of the video's runs, for ComputePositions: of one run with
 // the positions between temporal patches, or one of t = 1 a run. Qwen2.5-VL
-// has 2 positions a second, Qwen2.5-Omni 25, Qwen2 one a temporal patch.
+// has 2 positions a second, Qwen2.5-Omni 25, Qwen3-Omni 13, Qwen2 one a
+// temporal patch.
 void AppendGrids(const VideoModel& video, const VideoPlan& plan,
                  std::vector<GridThw>* grids);
 
@@ -107,8 +108,9 @@ absl::StatusOr<std::vector<MarkOf>> MarkFrames(
     std::optional<size_t> clips = std::nullopt);
 
 // For each video of an order that MarkFrames returned, the number of images
-// behind it.
+// behind it; for each clip of audio, the number of videos before it.
 std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order);
+std::vector<uint32_t> VideosBeforeClips(const std::vector<MarkOf>& order);
 
 }  // namespace ballast
 

@@ -59,8 +59,8 @@ struct VideoModel {
   bool frames_are_crops = false;
   // Whether positions of temporal patches follow their seconds (Qwen2.5-VL).
   bool has_seconds = false;
-  // Then positions a second, as the model's audio has them (Qwen2.5-Omni); 0:
-  // Qwen2.5-VL's.
+  // Then positions a second, as the model's audio has them (Qwen2.5-Omni,
+  // Qwen3-Omni); 0: Qwen2.5-VL's.
   uint32_t ids_per_second = 0;
 
   // LLaVA-Video: whether max_frames are sampled of shorter videos, too, and

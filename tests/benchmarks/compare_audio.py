@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Seconds of audio a second from FLAC to Whisper's features, one thread each:
-Ballast beside librosa with transformers' WhisperFeatureExtractor.
+Ballast beside librosa or torchcodec with transformers' WhisperFeatureExtractor, and
+beside Lhotse's WhisperFbank.
 
-    pip install 'librosa<1' soundfile transformers torch
+    pip install 'librosa<1' soundfile transformers torch torchcodec lhotse
     bazel build --config=opt //tests/benchmarks:audio_benchmark
     tests/benchmarks/compare_audio.py
 
 Draws a file of --seconds at --rate, mono. librosa.load decodes, takes the mean and
-resamples; the extractor pads to 30 s, as Qwen2-Audio's processor has it. Without
-torch the extractor computes in numpy. Processor time of all threads and processes;
+resamples by soxr HQ, as Ballast does; torchcodec resamples by FFmpeg's own resampler,
+Lhotse by torchaudio's, to other values. The extractor pads to 30 s, as Qwen2-Audio's
+processor has it; Lhotse's does not. Without torch the extractor computes in numpy, and
+libraries that are not installed are left out. Processor time of all threads and processes;
 medians of --rounds in which they take turns.
 """
 
@@ -43,10 +46,40 @@ def draw(path, seconds, rate):
     soundfile.write(path, 0.2 * tone + 0.01 * noise, rate, subtype="PCM_16")
 
 
-def peer(path, extractor):
+def find_peers():
+    """Functions of a path, by name."""
+    extractor = transformers.WhisperFeatureExtractor(feature_size=128)
+
+    def extract(samples):
+        extractor(samples, sampling_rate=16000, return_tensors="np")
+
+    found = {"librosa": lambda path: extract(librosa.load(path, sr=16000)[0])}
+    try:
+        from torchcodec.decoders import AudioDecoder
+    except ImportError:
+        pass
+    else:
+        found["torchcodec"] = lambda path: extract(
+            AudioDecoder(path, sample_rate=16000, num_channels=1).get_all_samples().data[0].numpy()
+        )
+    try:
+        import lhotse
+    except ImportError:
+        pass
+    else:
+        fbank = lhotse.WhisperFbank(lhotse.WhisperFbankConfig(num_filters=128))
+
+        def by_lhotse(path):
+            recording = lhotse.Recording.from_file(path).resample(16000)
+            fbank.extract(recording.load_audio(), 16000)
+
+        found["lhotse"] = by_lhotse
+    return found
+
+
+def measure(call, path):
     start = time.process_time()
-    samples, _ = librosa.load(path, sr=16000)
-    extractor(samples, sampling_rate=16000, return_tensors="np")
+    call(path)
     return time.process_time() - start
 
 
@@ -68,24 +101,27 @@ def main():
         "--program", default="bazel-bin/tests/benchmarks/audio_benchmark"
     )
     args = parser.parse_args()
-    extractor = transformers.WhisperFeatureExtractor(feature_size=128)
+    peers = find_peers()
     with tempfile.TemporaryDirectory() as folder:
         for rate in args.rate:
             for seconds in args.seconds:
                 path = f"{folder}/{rate}_{seconds}.flac"
                 draw(path, seconds, rate)
-                peer(path, extractor)
-                rounds = [
-                    (ballast(args.program, path), seconds / peer(path, extractor))
-                    for _ in range(args.rounds)
-                ]
-                ours, theirs = (
-                    statistics.median(column) for column in zip(*rounds)
-                )
+                for call in peers.values():
+                    call(path)
+                ours, theirs = [], {name: [] for name in peers}
+                for _ in range(args.rounds):
+                    ours.append(ballast(args.program, path))
+                    for name, call in peers.items():
+                        theirs[name].append(seconds / measure(call, path))
+                own = statistics.median(ours)
                 print(
-                    f"{seconds:g} s at {rate} Hz: Ballast {ours:.0f}, "
-                    f"{'torch' if torch else 'numpy'} {theirs:.0f} seconds of audio "
-                    f"a second, ratio {ours / theirs:.1f}",
+                    f"{seconds:g} s at {rate} Hz: Ballast {own:.0f} seconds of audio a second, "
+                    + ", ".join(
+                        f"{name} {statistics.median(rates):.0f} ({own / statistics.median(rates):.1f})"
+                        for name, rates in theirs.items()
+                    )
+                    + ("" if torch else ", extractor in numpy"),
                     flush=True,
                 )
 

@@ -70,6 +70,7 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   want.padded = row_length > 0;
   want.text = layout;
   want.position_axes = axes;
+  want.float_positions = job.float_positions();
   want.samples.resize(pieces.size());
   want.field_table = OrDie(MakeFieldTable(job));
   want.table = MakeTensorTable(GetFieldRows(*want.field_table));
@@ -102,7 +103,9 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
     pack.labels = reinterpret_cast<int64_t*>(labels.data());
     pack.loss_mask = reinterpret_cast<float*>(mask.data());
   }
-  if (fields.positions) {
+  if (fields.positions && job.float_positions()) {
+    pack.float_positions = reinterpret_cast<float*>(positions.data());
+  } else if (fields.positions) {
     pack.position_ids = reinterpret_cast<int64_t*>(positions.data());
   }
   if (want.padded) pack.attention_mask = attention.data();
@@ -126,6 +129,7 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   expect(labels, want.Get<int64_t>("labels"));
   expect(mask, want.Get<float>("loss_mask"));
   expect(positions, want.Get<int64_t>("position_ids"));
+  expect(positions, want.Get<uint32_t>("position_ids"));  // of floats
   expect(attention, want.Get<uint8_t>("attention_mask"));
   for (size_t i = 0; i < numbers.size(); ++i) {
     expect(numbers[i], want.Get<uint32_t>(want.field_table->fields[i].tensor));
@@ -189,6 +193,13 @@ TEST(PackTextGpuTest, RowsOfPaddedBatches) {
     ExpectSameText(Draw(3000, 3, axes, 303), axes, 1,
                    {false, true, true, false}, {2, 0}, 8);
   }
+}
+
+TEST(PackTextGpuTest, FloatPositions) {
+  v1::Job job;
+  job.set_float_positions(true);
+  ExpectSameText(Draw(40, 700, 3, 350), 3, 8, {}, {}, 0, job);
+  ExpectSameText(Draw(40, 700, 3, 351), 3, 1, {}, {4, 3}, 1024, job);
 }
 
 // Under another name than `weight`: the words that are drawn are bits of NaN,

@@ -354,12 +354,10 @@ TEST_F(AudioTest, VisionAndAudioBesideLanguage) {
   EXPECT_GT(dummies_, 0);
 }
 
-// Three patches of 6 tokens, 25 positions apart, and half a second of audio:
-// what is heard follows what is seen in the first 2 s.
-TEST_F(AudioTest, VideosBringTheirAudio) {
-  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+// A film, a mute one and a clip, as files of a folder.
+std::string MakeFilms() {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/films");
-  std::filesystem::create_directories(folder);
+  if (!std::filesystem::create_directories(folder)) return folder;
   WriteAll(folder + "/b.wav", MakeWav(MakePcm("noise", 50'000, 6), 44100, 2));
   const std::string mute =
       MakeVideo("mute.mp4", "96x64", "3", "-c:v libx264 -pix_fmt yuv420p");
@@ -371,77 +369,121 @@ TEST_F(AudioTest, VideosBringTheirAudio) {
   RunFfmpeg(absl::StrCat("-i ", folder, "/film.mp4 -vn -c copy ", folder,
                          "/film.m4a"));
   std::filesystem::copy_file(mute, folder + "/mute.mp4");
+  return folder;
+}
+
+// Three patches of 6 tokens, a second apart, and half a second of audio. In
+// every third sample a clip stands before the video.
+TEST_F(AudioTest, VideosBringTheirAudio) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  const std::string folder = MakeFilms();
   std::string lines;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 5; ++i) {
     lines += Line(R"("video": "film.mp4", )", "<video>?");
     lines += Line(R"("audio": "b.wav", )", "<audio>?");
+    lines +=
+        Line(R"("video": "film.mp4", "audio": "b.wav", )", "<audio>, <video>?");
   }
+  lines += Line("", "Words.");
   lines += Line(R"("video": "mute.mp4", )", "<video>");
-  lines += Line(R"("video": "film.mp4", "audio": "b.wav", )", "<audio><video>");
   WriteAll(folder + "/talk.jsonl", lines);
-  const auto parse = [&](const std::string& delivery) {
-    const auto config = ParseConfig(
-        absl::StrCat(
-            "sources: [{name: talk, format: jsonl, path: talk.jsonl, "
-            "media_root: .}]\n"
-            "model: {profile: qwen2_5_omni, video: {use_audio_in_video: true, "
-            "min_pixels: 784, max_pixels: 6272}}\n"
-            "batch: {global: 16, micro: 8}\n"
-            "topology: {modules: {vision: {dp: 2}, audio: {dp: 4}, language: "
-            "{dp: 2}}}\nbalance: {delivery: ",
-            delivery,
-            ", cost: {audio: {linear: 1}, language: {linear: 1}}}\n"
-            "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n"),
-        "test.yaml", folder);
-    EXPECT_TRUE(config.ok()) << config.status();
-    return *config;
+  const struct {
+    const char* profile;
+    const char* before;
+    const char* film;  // what is heard follows what is seen at its time
+    const char* after;
+    bool is_float;
+  } cases[] = {
+      {"qwen2_5_omni", "<|audio_bos|>", "[video*12][audio*14][video*6]",
+       "<|audio_eos|>", false},
+      {"qwen3_omni_moe", "<|audio_start|>", "[video*6][audio*7][video*12]",
+       "<|audio_end|>", true},
   };
-  const LoadedConfig config = parse("exchange");
-  const auto indexed = IndexSources(config, {});
-  ASSERT_TRUE(indexed.ok()) << indexed.status();
-  std::vector<std::string> reasons;
-  for (const BadSample& bad : indexed->at(0).report.bad) {
-    reasons.push_back(bad.reason);
-  }
-  EXPECT_THAT(reasons,
-              ElementsAre(HasSubstr("the file has no audio stream"),
-                          HasSubstr("1 clips of audio beside 1 videos")));
-  const TestCluster::Batches batches = Run(config);
-  ASSERT_FALSE(batches.empty());
-  const Json& film = Inspect("qwen2_5_omni", folder, {"film.m4a"});
-  const Json& alone = Inspect("qwen2_5_omni", folder, {"b.wav"});
-  ASSERT_EQ(film["audio_tokens"].get<int>(), 14);
-  int films = 0;
-  for (const auto& [key, batch] : batches) {
-    if (std::get<2>(key) == v1::MODULE_AUDIO) {
-      const auto features = batch.Get<float>("input_features");
-      const auto cu_rows = batch.Get<int32_t>("audio_cu_rows");
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.profile);
+    const auto parse = [&](const std::string& delivery) {
+      const auto config = ParseConfig(
+          absl::StrCat(
+              "sources: [{name: talk, format: jsonl, path: talk.jsonl, "
+              "media_root: ., index: ",
+              c.profile, ".index}]\nmodel: {profile: ", c.profile,
+              ", video: {use_audio_in_video: true, min_pixels: 784, "
+              "max_pixels: 6272}}\n"
+              "batch: {global: 16, micro: 8}\n"
+              "topology: {modules: {vision: {dp: 2}, audio: {dp: 4}, language: "
+              "{dp: 2}}}\nbalance: {delivery: ",
+              delivery,
+              ", cost: {audio: {linear: 1}, language: {linear: 1}}}\n"
+              "serve: {threads: 2, memory: 64MiB, listen: "
+              "['unix:/replaced']}\n"),
+          "test.yaml", folder);
+      EXPECT_TRUE(config.ok()) << config.status();
+      return *config;
+    };
+    const LoadedConfig config = parse("exchange");
+    const auto indexed = IndexSources(config, {});
+    ASSERT_TRUE(indexed.ok()) << indexed.status();
+    std::vector<std::string> reasons;
+    for (const BadSample& bad : indexed->at(0).report.bad) {
+      reasons.push_back(bad.reason);
+    }
+    EXPECT_THAT(reasons,
+                ElementsAre(HasSubstr("the file has no audio stream")));
+    const TestCluster::Batches batches = Run(config);
+    ASSERT_FALSE(batches.empty());
+    const Json& film = Inspect(c.profile, folder, {"film.m4a"});
+    const Json& alone = Inspect(c.profile, folder, {"b.wav"});
+    const std::string heard = absl::StrCat(
+        c.before, "[audio*", alone["audio_tokens"].get<int>(), "]", c.after);
+    const std::string seen =
+        absl::StrCat("[start]", c.before, c.film, c.after, "[end]");
+    const std::string wanted[] = {absl::StrCat(seen, "?"),
+                                  absl::StrCat(heard, "?"),
+                                  absl::StrCat(heard, ", ", seen, "?")};
+    int both = 0;
+    for (const auto& [key, batch] : batches) {
+      if (std::get<2>(key) == v1::MODULE_AUDIO) {
+        const auto features = batch.Get<float>("input_features");
+        const auto cu_rows = batch.Get<int32_t>("audio_cu_rows");
+        size_t i = 0;
+        for (const PackedSample& sample : batch.samples) {
+          if (sample.ordinal == 15) continue;
+          std::vector<const Json*> clips = {&alone, &film};
+          if (sample.ordinal % 3 == 0) clips = {&film};
+          if (sample.ordinal % 3 == 1) clips = {&alone};
+          for (const Json* one : clips) {
+            ASSERT_LT(i + 1, cu_rows.size());
+            const auto rows = features.subspan(
+                128 * cu_rows[i], 128 * (cu_rows[i + 1] - cu_rows[i]));
+            EXPECT_EQ(Sha256Hex(absl::MakeConstSpan(
+                          reinterpret_cast<const uint8_t*>(rows.data()),
+                          rows.size() * sizeof(float))),
+                      (*one)["features_sha256"].get<std::string>());
+            ++i;
+          }
+        }
+      }
+      if (std::get<2>(key) != v1::MODULE_LANGUAGE) continue;
+      // Patches are whole positions apart here.
+      EXPECT_EQ(batch.Get<float>("position_ids").empty(), !c.is_float);
+      EXPECT_EQ(batch.Get<int64_t>("position_ids").empty(), c.is_float);
       for (size_t i = 0; i < batch.samples.size(); ++i) {
-        const auto rows = features.subspan(128 * cu_rows[i],
-                                           128 * (cu_rows[i + 1] - cu_rows[i]));
-        const Json& wanted = batch.samples[i].ordinal % 2 == 0 ? film : alone;
-        EXPECT_EQ(Sha256Hex(absl::MakeConstSpan(
-                      reinterpret_cast<const uint8_t*>(rows.data()),
-                      rows.size() * sizeof(float))),
-                  wanted["features_sha256"].get<std::string>());
+        const uint64_t ordinal = batch.samples[i].ordinal;
+        if (ordinal == 15) continue;
+        const size_t length =
+            batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i];
+        EXPECT_EQ(
+            GetText(config.config.model().token_ids(),
+                    batch.Get<int64_t>("input_ids")
+                        .subspan(batch.text.cu_seqlens_padded[i], length)),
+            absl::StrCat("[im_start]user\n", wanted[ordinal % 3],
+                         "[im_end]\n[im_start]assistant\nA.[im_end]\n"));
+        both += ordinal % 3 == 2;
       }
     }
-    if (std::get<2>(key) != v1::MODULE_LANGUAGE) continue;
-    for (size_t i = 0; i < batch.samples.size(); ++i) {
-      if (batch.samples[i].ordinal % 2 != 0) continue;
-      const size_t length =
-          batch.text.cu_seqlens[i + 1] - batch.text.cu_seqlens[i];
-      EXPECT_EQ(GetText(config.config.model().token_ids(),
-                        batch.Get<int64_t>("input_ids")
-                            .subspan(batch.text.cu_seqlens_padded[i], length)),
-                "[im_start]user\n[start]<|audio_bos|>[video*12][audio*14]"
-                "[video*6]<|audio_eos|>[end]?[im_end]\n"
-                "[im_start]assistant\nA.[im_end]\n");
-      ++films;
-    }
+    EXPECT_GT(both, 0);
+    ExpectEqual(batches, Run(parse("direct")));
   }
-  EXPECT_GT(films, 0);
-  ExpectEqual(batches, Run(parse("direct")));
 }
 
 TEST_F(AudioTest, TheIndexRefusesWhatCannotBeHeard) {

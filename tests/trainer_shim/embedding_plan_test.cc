@@ -121,6 +121,34 @@ TEST(EmbeddingPlanTest, RefusesModulesOnDifferentRanks) {
               HasSubstr("embeddings of 2 encoders"));
 }
 
+// The same ranks, and rows of their own: sample 0 has two clips of 3 and 1
+// tokens, sample 1 none, sample 2 one of 5.
+TEST(EmbeddingPlanTest, EachEncoderHasItsPlan) {
+  v1::MicroBatchSchedule schedule = Empty(2, 2);
+  AddSample(1, 0, 0, {{2, 4}}, &schedule);
+  AddSample(0, 0, 1, {{2, 2}}, &schedule);
+  AddSample(0, 1, 2, {}, &schedule);
+  v1::ModuleSchedule* audio = schedule.add_modules();
+  audio->set_module(v1::MODULE_AUDIO);
+  audio->mutable_load_after()->Resize(3, 0);
+  for (const uint32_t owner : {2, 0, 1}) audio->add_owner(owner);
+  for (const uint32_t clips : {2, 0, 1}) schedule.add_clips(clips);
+  for (const uint32_t rows : {30, 10, 50}) schedule.add_clip_rows(rows);
+  EmbeddingRank text = {0, false, true, v1::MODULE_AUDIO};
+  EmbeddingPlan plan;
+  EXPECT_THAT(PlanEmbeddings(schedule, text, kMerge, &plan).message(),
+              HasSubstr("clip_tokens of 0 of 3 clips"));
+  for (const uint32_t tokens : {3, 1, 5}) schedule.add_clip_tokens(tokens);
+  EXPECT_THAT(GetPlan(schedule, text).receive, ElementsAre(0, 0, 4));
+  EXPECT_THAT(GetPlan(schedule, text).order, ElementsAre(0, 1, 2, 3));
+  text.rank = 1;
+  EXPECT_THAT(GetPlan(schedule, text).receive, ElementsAre(0, 5, 0));
+  const EmbeddingRank heard = {2, true, false, v1::MODULE_AUDIO};
+  EXPECT_THAT(GetPlan(schedule, heard).send, ElementsAre(4, 0));
+  EXPECT_THAT(GetPlan(schedule, {0}).send, ElementsAre(1, 0));
+  EXPECT_THAT(GetPlan(schedule, {0}).receive, ElementsAre(1, 2));
+}
+
 TEST(EmbeddingPlanTest, RefusesOwnersThatDoNotAscendWithPlace) {
   v1::MicroBatchSchedule schedule = Empty(2, 2);
   AddSample(0, 1, 0, {{2, 2}}, &schedule);

@@ -226,7 +226,11 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   pack.input_ids = GetOutput<int64_t>(entry, "input_ids");
   pack.labels = GetOutput<int64_t>(entry, "labels");
   pack.loss_mask = GetOutput<float>(entry, "loss_mask");
-  pack.position_ids = GetOutput<int64_t>(entry, "position_ids");
+  if (shape_.block.float_positions) {
+    pack.float_positions = GetOutput<float>(entry, "position_ids");
+  } else {
+    pack.position_ids = GetOutput<int64_t>(entry, "position_ids");
+  }
   pack.attention_mask = GetOutput<uint8_t>(entry, "attention_mask");
   pack.fields = shape_.field_table->counts;
   pack.weight_row = shape_.field_table->weight_row;

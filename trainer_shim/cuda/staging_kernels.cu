@@ -178,10 +178,15 @@ __global__ void __launch_bounds__(kThreads)
       a.field_rows[f][t] = rows == nullptr ? 0 : rows[f * source.tokens];
     }
     if (a.attention_mask != nullptr) a.attention_mask[t] = i < source.tokens;
-    if (a.position_ids == nullptr) continue;
+    if (a.position_ids == nullptr && a.float_positions == nullptr) continue;
     for (uint32_t axis = 0; axis < a.position_axes; ++axis) {
-      a.position_ids[axis * a.tokens + t] =
+      const int32_t bits =
           positions == nullptr ? 0 : positions[axis * source.tokens];
+      if (a.float_positions != nullptr) {
+        a.float_positions[axis * a.tokens + t] = __int_as_float(bits);
+      } else {
+        a.position_ids[axis * a.tokens + t] = bits;
+      }
     }
   }
 }

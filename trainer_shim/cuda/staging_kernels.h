@@ -64,10 +64,12 @@ struct PackTextArguments {
   uint64_t tokens = 0;  // L, the context rank's: T / context.size
   uint32_t position_axes = 0;
   int32_t pad_id = 0;
-  int64_t* input_ids = nullptr;       // [L]
-  int64_t* labels = nullptr;          // [L], with loss_mask
-  float* loss_mask = nullptr;         // [L]
-  int64_t* position_ids = nullptr;    // [position_axes, L]
+  int64_t* input_ids = nullptr;     // [L]
+  int64_t* labels = nullptr;        // [L], with loss_mask
+  float* loss_mask = nullptr;       // [L]
+  int64_t* position_ids = nullptr;  // [position_axes, L]
+  // In its place where the payload has floats (BatchInfo::float_positions).
+  float* float_positions = nullptr;
   uint8_t* attention_mask = nullptr;  // [L]
   // Fields: the numbers of a payload's row, and of a payload's value.
   FieldCounts fields;

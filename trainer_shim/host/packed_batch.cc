@@ -151,7 +151,6 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
   const std::vector<int32_t>& places = batch.text.cu_seqlens_padded;
   const uint64_t slices = batch.context.size;
   const auto grids = batch.Get<int64_t>("image_grid_thw");
-  const auto positions = batch.Get<int64_t>("position_ids");
   uint64_t crop = 0;
   uint64_t video = 0;
   uint64_t clip = 0;
@@ -167,9 +166,16 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
     add("input_ids", batch.Get<int64_t>("input_ids"));
     add("labels", batch.Get<int64_t>("labels"));
     add("loss_mask", batch.Get<float>("loss_mask"));
-    const uint64_t tokens = positions.size() / batch.position_axes;
-    for (uint32_t axis = 0; axis < batch.position_axes; ++axis) {
-      add("position_ids", positions.subspan(axis * tokens, tokens));
+    const auto add_axes = [&](const auto& positions) {
+      const uint64_t tokens = positions.size() / batch.position_axes;
+      for (uint32_t axis = 0; axis < batch.position_axes; ++axis) {
+        add("position_ids", positions.subspan(axis * tokens, tokens));
+      }
+    };
+    if (batch.float_positions) {
+      add_axes(batch.Get<float>("position_ids"));
+    } else {
+      add_axes(batch.Get<int64_t>("position_ids"));
     }
     for (const FieldTable::Field& field : GetFields(batch)) {
       const auto values = batch.Get<uint32_t>(field.tensor);
@@ -251,8 +257,14 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
   const absl::Span<int64_t> input_ids = batch->Mutable<int64_t>("input_ids");
   const absl::Span<int64_t> out_labels = batch->Mutable<int64_t>("labels");
   const absl::Span<float> loss_mask = batch->Mutable<float>("loss_mask");
-  const absl::Span<int64_t> position_ids =
-      batch->Mutable<int64_t>("position_ids");
+  // One of the two; the payload has int32, or the floats themselves.
+  absl::Span<int64_t> position_ids;
+  absl::Span<float> float_ids;
+  if (batch->float_positions) {
+    float_ids = batch->Mutable<float>("position_ids");
+  } else {
+    position_ids = batch->Mutable<int64_t>("position_ids");
+  }
   const absl::Span<uint8_t> mask = batch->Mutable<uint8_t>("attention_mask");
   // The tensor of each field; null where the rank does not receive it.
   const absl::Span<const FieldTable::Field> fields = GetFields(*batch);
@@ -317,9 +329,15 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
         std::fill_n(mask.data() + run.out, run.real, 1);
         std::fill_n(mask.data() + run.out + run.real, run.tokens - run.real, 0);
       }
-      for (uint32_t axis = 0; !position_ids.empty() && axis < axes; ++axis) {
-        CopyRun(positions + axis * tokens, run, int64_t{0},
-                position_ids.data() + axis * local);
+      for (uint32_t axis = 0; axis < axes; ++axis) {
+        const int32_t* const of_axis = positions + axis * tokens;
+        if (!position_ids.empty()) {
+          CopyRun(of_axis, run, int64_t{0}, position_ids.data() + axis * local);
+        }
+        if (!float_ids.empty()) {
+          CopyRun(reinterpret_cast<const float*>(of_axis), run, 0.0f,
+                  float_ids.data() + axis * local);
+        }
       }
     }
   }

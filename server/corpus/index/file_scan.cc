@@ -101,12 +101,27 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
                                     const MediaRoot* media,
                                     const CheckImageSize& check_size) {
   BALLAST_RETURN_IF_ERROR(TakePair(options_->pairs, &record));
+  RawSample sample;
+  sample.name = std::move(record.name);
+  sample.text_format = record.text_format;
+  sample.text = std::move(record.text);
+  sample.fields = std::move(record.fields);
+  sample.known_tokens = record.known_tokens;
   if (options_->read_audio_in_video) {
-    BALLAST_RETURN_IF_ERROR(AddAudioOfVideos(&record.videos));
+    std::vector<uint32_t> before;
+    const size_t videos =
+        std::count_if(record.videos.begin(), record.videos.end(),
+                      [](const VideoMedia& video) { return !video.is_audio; });
+    const size_t clips = record.videos.size() - videos;
+    if (options_->order_clips && videos > 0 && clips > 0) {
+      before =
+          options_->order_clips(sample, record.images.size(), videos, clips);
+    }
+    BALLAST_RETURN_IF_ERROR(AddAudioOfVideos(before, &record.videos));
   }
   MediaProbe probe(
       options_, &file, media,
-      kMaxSampleBytes - std::min<uint64_t>(record.text.size(), kMaxSampleBytes),
+      kMaxSampleBytes - std::min<uint64_t>(sample.text.size(), kMaxSampleBytes),
       check_size);
   for (const Medium& image : record.images) {
     BALLAST_RETURN_IF_ERROR(probe.AddImage(image));
@@ -118,12 +133,6 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
   IndexSampleRecord entry = record.entry;
   entry.image_check = probe.image_check();
   ImageFacts facts = probe.facts();
-  RawSample sample;
-  sample.name = std::move(record.name);
-  sample.text_format = record.text_format;
-  sample.text = std::move(record.text);
-  sample.fields = std::move(record.fields);
-  sample.known_tokens = record.known_tokens;
   SetFacts(facts.videos, &sample);
   OrderVideos(sample, facts.sizes.size(), &facts.videos);
   if (known_) {

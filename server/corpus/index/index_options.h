@@ -83,6 +83,11 @@ using VideoProbe =
 using VideoOrder = std::function<std::vector<uint32_t>(const RawSample& sample,
                                                        size_t images)>;
 
+// For each of `clips` of audio, the videos before it in the sample's text;
+// fewer entries stand for clips behind all. Otherwise as VideoOrder.
+using ClipOrder = std::function<std::vector<uint32_t>(
+    const RawSample& sample, size_t images, size_t videos, size_t clips)>;
+
 // Progress of building or checking one index.
 struct IndexProgress {
   uint64_t bytes_done = 0;
@@ -106,6 +111,8 @@ struct IndexOptions {
   VideoProbe read_audio;
   // Of the audio of videos. If empty, it is not read.
   VideoProbe read_audio_in_video;
+  // Then the places of other clips. If empty, they are behind all videos.
+  ClipOrder order_clips;
   // Every record is a preference pair (sources[].pairs).
   bool pairs = false;
   // Why samples with images are bad; "": they are not.

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
@@ -81,19 +83,21 @@ absl::Status CheckPart(const JsonVideo& part, size_t pictures) {
 
 absl::Status CheckTakesVideos(const IndexOptions& options) {
   if (options.read_video) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "video is not supported for this model.profile; wanted qwen2_vl, "
-      "qwen2_5_vl, qwen3_vl, qwen3_5_vl, internvl3, llava_onevision or "
-      "llava_video");
+  const auto takes_videos = [](const v1::ModelProfile& profile) {
+    return profile.has_videos();
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "video is not supported for this model.profile; wanted one of ",
+      absl::StrJoin(ProfileNames(takes_videos), ", ")));
 }
 
 absl::Status CheckVideo(const IndexOptions& options, const VideoMedia& video) {
   if (!video.is_audio) {
     BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
   } else if (!options.read_audio) {
-    return absl::InvalidArgumentError(
-        "audio is not supported for this model.profile; wanted a model with "
-        "audio (docs/audio.md)");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "audio is not supported for this model.profile; wanted one of ",
+        absl::StrJoin(AudioFamilyNames(), ", ")));
   }
   return CheckClip(video.named);
 }
@@ -344,19 +348,20 @@ absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
   return NameParts("video", std::move(parts), media.first(videos));
 }
 
-absl::Status AddAudioOfVideos(std::vector<VideoMedia>* media) {
-  const size_t count = media->size();
+absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
+                              std::vector<VideoMedia>* media) {
   size_t videos = 0;
-  while (videos < count && !(*media)[videos].is_audio) ++videos;
-  if (videos == 0) return absl::OkStatus();
-  if (videos < count) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        count - videos, " clips of audio beside ", videos,
-        " videos with their audio (model.video.use_audio_in_video): encoders "
-        "take clips in the order of the text, which is not known here; wanted "
-        "the ones or the others"));
-  }
-  media->reserve(2 * videos);
+  while (videos < media->size() && !(*media)[videos].is_audio) ++videos;
+  std::vector<VideoMedia> heard(media->begin(), media->begin() + videos);
+  size_t clip = 0;  // the next that is of no video
+  const auto add_clips = [&](size_t before) {
+    for (; videos + clip < media->size(); ++clip) {
+      const size_t wanted =
+          clip < videos_before.size() ? videos_before[clip] : videos;
+      if (wanted > before) return;
+      heard.push_back(std::move((*media)[videos + clip]));
+    }
+  };
   for (size_t i = 0; i < videos; ++i) {
     if ((*media)[i].is_list) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -364,9 +369,12 @@ absl::Status AddAudioOfVideos(std::vector<VideoMedia>* media) {
           ": a list of pictures has no audio (model.video.use_audio_in_video); "
           "wanted a video file"));
     }
-    media->push_back((*media)[i]);
-    media->back().is_audio = media->back().is_in_video = true;
+    add_clips(i);
+    heard.push_back((*media)[i]);
+    heard.back().is_audio = heard.back().is_in_video = true;
   }
+  add_clips(videos);
+  *media = std::move(heard);
   return absl::OkStatus();
 }
 

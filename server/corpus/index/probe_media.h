@@ -142,9 +142,12 @@ absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
                        absl::Span<VideoMedia> media);
 
 // Adds the audio of each video of a record to its media, as clips with the
-// video's own start and end (model.video.use_audio_in_video). Errors:
-// INVALID_ARGUMENT (clips beside videos; a list of pictures).
-absl::Status AddAudioOfVideos(std::vector<VideoMedia>* media);
+// video's own start and end (model.video.use_audio_in_video), among its other
+// clips: encoders take all in the order of the text. `videos_before`: of each
+// other clip, the videos before it; without an entry it is behind all. Errors:
+// INVALID_ARGUMENT (a list of pictures).
+absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
+                              std::vector<VideoMedia>* media);
 
 }  // namespace ballast
 

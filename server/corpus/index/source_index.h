@@ -1,10 +1,12 @@
 #ifndef BALLAST_SERVER_CORPUS_INDEX_SOURCE_INDEX_H_
 #define BALLAST_SERVER_CORPUS_INDEX_SOURCE_INDEX_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -110,9 +112,9 @@ struct ImageMarkCounts {
 
 // The facts of a video that its plan and its cost follow from, as the index
 // stores them. Little-endian. A clip of audio is one, too, with kIsAudio
-// (server/audio/indexed_clip.h): it follows the sample's videos. With kInVideo
-// it is the audio of one: then each video has one, in their order, and the
-// sample no other clip.
+// (server/audio/indexed_clip.h): clips follow the sample's videos, in the order
+// of the text. With kInVideo it is the audio of a video: then each has one, in
+// their order.
 struct IndexedVideo {
   static constexpr uint32_t kIsVariable = 1;  // frames are not evenly spaced
   static constexpr uint32_t kHasStart = 2;
@@ -147,9 +149,26 @@ inline size_t CountVideos(absl::Span<const IndexedVideo> media) {
   return videos;
 }
 
-// Whether the sample's clips are the audio of its videos, one of each.
+// Whether clips among the sample's media are the audio of its videos.
 inline bool HaveAudioInVideo(absl::Span<const IndexedVideo> media) {
-  return !media.empty() && media.back().is_in_video();
+  return std::any_of(media.begin(), media.end(),
+                     [](const auto& one) { return one.is_in_video(); });
+}
+
+// For each clip that is not the audio of a video, the videos whose audio comes
+// before it.
+inline std::vector<uint32_t> VideosBeforeClips(
+    absl::Span<const IndexedVideo> media) {
+  std::vector<uint32_t> before;
+  uint32_t videos = 0;
+  for (const IndexedVideo& one : media) {
+    if (one.is_in_video()) {
+      ++videos;
+    } else if (one.is_audio()) {
+      before.push_back(videos);
+    }
+  }
+  return before;
 }
 
 // An image's size, from its header.

@@ -258,7 +258,10 @@ class Repacking {
       BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                                source_.index().sample(i));
       // The audio of videos is in their files.
-      if (HaveAudioInVideo(indexed.clips)) sample->clips.clear();
+      for (size_t k = indexed.clips.size(); k-- > 0;) {
+        if (!indexed.clips[k].is_in_video()) continue;
+        sample->clips.erase(sample->clips.begin() + k);
+      }
       BALLAST_RETURN_IF_ERROR(AddSample(*sample, i, writer.get()));
       ++written->samples;
       written->images += sample->images.size();

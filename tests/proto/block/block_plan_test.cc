@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/aligned_buffer.h"
+#include "proto/block/block_view.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
@@ -133,6 +134,34 @@ TEST(BlockPlanTest, HoldsTheSequencesOfPairs) {
         sample.record.payload_bytes,
         first == 0 ? bytes(tokens) : bytes(first) + bytes(tokens - first));
   }
+}
+
+// Positions as floats take the room of whole ones; a client that takes them for
+// whole ones refuses the version. Fields and pairs may be there, too.
+TEST(BlockPlanTest, FloatPositionsAreAVersion) {
+  v1::StepSchedule schedule = MakeSchedule(2, 2);
+  BlockGeometry geometry = kGeometry;
+  const auto plan = [&](v1::Module module) {
+    return *PlanBlock(schedule, 0, RoleOf(module, 1), v1::DELIVERY_EXCHANGE,
+                      geometry);
+  };
+  const uint64_t bytes = plan(v1::MODULE_LANGUAGE).bytes();
+  v1::Job job;
+  job.set_float_positions(true);
+  geometry.float_positions = GetGeometry(job).float_positions;
+  EXPECT_EQ(plan(v1::MODULE_LANGUAGE).header.version, kBlockVersionWithFloats);
+  EXPECT_EQ(plan(v1::MODULE_LANGUAGE).bytes(), bytes);
+  EXPECT_EQ(plan(v1::MODULE_VISION).header.version, kBlockVersion);
+  geometry.fields.per_sample = 1;
+  v1::MicroBatchSchedule& columns = *schedule.mutable_micro_batches(0);
+  columns.mutable_first_tokens()->Resize(columns.tokens_size(), 1);
+  EXPECT_EQ(plan(v1::MODULE_LANGUAGE).header.version, kBlockVersionWithFloats);
+  const BlockPlan all = plan(v1::MODULE_LANGUAGE);
+  AlignedBuffer block = *AlignedBuffer::Create(all.bytes());
+  WriteBlockTables(all, block.bytes());
+  const auto parsed = BlockView::Parse(block.bytes());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->Matches(all).ok());
 }
 
 // Offsets as in docs/block.md.

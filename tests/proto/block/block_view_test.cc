@@ -116,6 +116,8 @@ TEST_F(BlockViewTest, RefusesABlockOtherThanPlanned) {
     const char* message;
   } cases[] = {
       {[&] { header().fingerprint[1] ^= 1; }, "fingerprint"},
+      {[&] { header().version = kBlockVersionWithFloats; },
+       "version is 7, wanted 4"},
       {[&] { header().step = 4; }, "step is 4, wanted 0"},
       {[&] { header().micro_batch = 1; }, "micro_batch is 1, wanted 0"},
       {[&] { header().micro_batches = 3; }, "micro_batches is 3, wanted 1"},

@@ -66,7 +66,7 @@ TEST(AudioInVideoTest, OrderAndPositionsAreTransformers) {
     const int before = one["text_before"];
     const int after = one["text_after"];
     const AudioInVideoPositions places =
-        PlaceAudioInVideo(rule, video, static_cast<uint64_t>(before));
+        PlaceAudioInVideo(rule, video, static_cast<float>(before));
     EXPECT_EQ(one["pos_dtype"] == "int64"
                   ? HashPositions<int64_t>(places, before, after)
                   : HashPositions<float>(places, before, after),

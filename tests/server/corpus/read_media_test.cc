@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -21,6 +22,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 TEST(ReadMediaTest, CopiesWhatIsInMemory) {
   std::string memory(3, '?');
@@ -155,7 +157,8 @@ TEST(ReadMediaTest, ClipsAreReadWithoutTheirImages) {
             absl::StatusCode::kDataLoss);
 }
 
-// A clip of each video, of the same file and in the same seconds.
+// A clip of each video, of the same file and in the same seconds, among the
+// other clips.
 TEST(ReadMediaTest, VideosBringTheirAudio) {
   const std::string folder = TestFolder();
   for (const char* name : {"a", "b"}) {
@@ -163,6 +166,7 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
               FakeVideo(5 + name[0] - 'a'));
   }
   WriteFile(folder + "/m/c.wav", FakeVideo(9));
+  WriteFile(folder + "/m/d.wav", FakeVideo(8));
   WriteFile(folder + "/m/mute.mp4", FakeVideo(3));
   WriteFile(
       folder + "/chat.jsonl",
@@ -171,7 +175,8 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
            R"("video": "m/a.mp4", "start": 1, "end": 2.5}, )"
            R"({"type": "video", "video": "m/b.mp4"}]}]})",
            R"({"audio": "m/c.wav"})",
-           R"({"audio": "m/c.wav", "video": "m/a.mp4"})",
+           R"({"audios": ["m/c.wav", "m/d.wav", "m/c.wav"], )"
+           R"("videos": ["m/a.mp4", "m/b.mp4"]})",
            R"({"videos": [["m/a.jpg", "m/b.jpg"]]})",
            R"({"video": "m/mute.mp4"})"},
           "\n"));
@@ -184,15 +189,20 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
     }
     return ReadFakeAudio(file);
   };
+  options.order_clips = [](const RawSample&, size_t images, size_t videos,
+                           size_t clips) {
+    EXPECT_EQ(images, 0u);
+    EXPECT_EQ(videos, 2u);
+    EXPECT_EQ(clips, 3u);
+    return std::vector<uint32_t>{0, 1};  // none: behind all
+  };
   const auto report = BuildIndex(source, folder, options);
   ASSERT_TRUE(report.ok()) << report.status();
   std::vector<std::string> bad;
   for (const BadSample& one : report->bad) bad.push_back(one.reason);
   EXPECT_THAT(
       bad,
-      ElementsAre(HasSubstr("1 clips of audio beside 1 videos with their audio "
-                            "(model.video.use_audio_in_video)"),
-                  HasSubstr("video 0: a list of pictures has no audio"),
+      ElementsAre(HasSubstr("video 0: a list of pictures has no audio"),
                   HasSubstr("its audio (model.video.use_audio_in_video): the "
                             "file has no audio stream")));
   const auto opened = OpenSource(source, folder, FakeKey());
@@ -214,6 +224,21 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
   // A clip alone is one.
   EXPECT_FALSE((*opened)->index().sample(1)->clips[0].is_in_video());
   EXPECT_EQ(ReadSample(**opened, 1, ReadParts())->clips.size(), 1u);
+  const auto among = (*opened)->index().sample(2);
+  ASSERT_TRUE(among.ok()) << among.status();
+  EXPECT_EQ(among->videos.size(), 2u);
+  std::vector<std::pair<uint32_t, bool>> clips;
+  for (const IndexedVideo& clip : among->clips) {
+    clips.emplace_back(clip.frames, clip.is_in_video());
+  }
+  EXPECT_THAT(clips, ElementsAre(Pair(9, false), Pair(5, true), Pair(8, false),
+                                 Pair(6, true), Pair(9, false)));
+  const auto heard = ReadSample(**opened, 2, ReadParts());
+  ASSERT_TRUE(heard.ok()) << heard.status();
+  ASSERT_EQ(heard->clips.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(GetBytes(heard->clips[i]), FakeVideo(clips[i].first));
+  }
 }
 
 // Videos of objects in a store: fetched once, ahead of their use, and in one

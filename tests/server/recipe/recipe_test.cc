@@ -165,6 +165,23 @@ TEST_F(RecipeTest, GivesFields) {
               HasSubstr("field 'messages' beside another key of this name"));
 }
 
+// A document has no object that would hold them: a field would have become its
+// default, a system prompt nothing.
+TEST_F(RecipeTest, RefusesKeysBesideADocument) {
+  for (const auto& [given, named] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"advantage=0.5", "'advantage' beside text"},
+           {"system='Be brief.', tools=[{'name': 'f'}]",
+            "'system', 'tools' beside text"},
+           {"rejected_messages=[]", "'rejected_messages' beside text"}}) {
+    EXPECT_THAT(Refusal(absl::StrCat(kIfSound,
+                                     "    return recipe.Sample(text='x', ",
+                                     given, ")\n")),
+                AllOf(HasSubstr(named), HasSubstr("fields={...}")))
+        << given;
+  }
+}
+
 TEST_F(RecipeTest, MakesASampleOfMembers) {
   const auto recipe = Make(
       "    m = record.members\n"

@@ -337,12 +337,15 @@ TEST(MarkFramesTest, CountsTheImagesBehindEachVideo) {
   EXPECT_THAT(
       ImagesBehindVideos({kVideo, kImage, kVideo, kAudio, kImage, kVideo}),
       ElementsAre(2, 1, 0));
+  EXPECT_THAT(
+      VideosBeforeClips({kAudio, kVideo, kImage, kVideo, kAudio, kAudio}),
+      ElementsAre(0, 2, 2));
 }
 
 TEST_F(FamilyVideosTest, TellsTheImagesBehindVideosOfAnyText) {
   const auto behind = [&](const std::string& text, TextForm form) {
-    return family_->ImagesBehind(text, form, 2, 1)
-        .value_or(std::vector<uint32_t>{99});
+    const auto order = family_->FindOrder(text, form, 2, 1, 0);
+    return order.ok() ? ImagesBehindVideos(*order) : std::vector<uint32_t>{99};
   };
   EXPECT_THAT(behind("words", TextForm::kDocument), ElementsAre(0));
   EXPECT_THAT(behind("<image> <video> <image>", TextForm::kDocument),

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <numeric>
@@ -88,9 +90,9 @@ TEST(PositionsTest, VideosAdvanceByTheirSeconds) {
   }
 }
 
-v1::Model OmniModel() {
+v1::Model OmniModel(const std::string& profile = "qwen2_5_omni") {
   v1::Model model = MakeModel(3);
-  model.set_profile("qwen2_5_omni");
+  model.set_profile(profile);
   model.mutable_token_ids()->set_video(kVideo);
   model.mutable_token_ids()->set_audio(kAudio);
   return model;
@@ -110,6 +112,54 @@ TEST(PositionsTest, TextOfOmniContinuesAfterAVideosTimes) {
                               0, 1, 1, 1,  1,  27,  //
                               0, 1, 2, 1,  2,  27};
   EXPECT_THAT(out, ElementsAreArray(expected));
+}
+
+// Texts, images, videos, clips and videos with their audio: equal to
+// transformers' to the bit, also Qwen3-Omni's fractions.
+TEST(PositionsTest, OfOmniModelsAreTransformers) {
+  std::ifstream file("tests/server/text/testdata/omni_positions.json");
+  const auto cases = nlohmann::json::parse(file);
+  int fractions = 0;
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.dump().substr(0, 200));
+    std::vector<int32_t> ids;
+    for (const auto& run : one["ids"]) {
+      ids.insert(ids.end(), run[1].get<size_t>(), run[0].get<int32_t>());
+    }
+    const std::string profile = one["model"];
+    const uint32_t per_second = profile == "qwen2_5_omni" ? 25 : 13;
+    std::vector<GridThw> images;
+    for (const auto& grid : one["images"]) {
+      images.push_back({grid[0], grid[1], grid[2]});
+    }
+    std::vector<GridThw> videos;
+    for (const auto& video : one["videos"]) {
+      videos.push_back({video[0][0], video[0][1], video[0][2], 1, per_second,
+                        video[1].get<double>(), video[2].get<uint64_t>()});
+    }
+    const v1::Model model = OmniModel(profile);
+    std::vector<int32_t> out(3 * ids.size());
+    const absl::Status placed =
+        ComputePositions(ids, images, model, absl::MakeSpan(out), videos);
+    ASSERT_TRUE(placed.ok()) << placed;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const auto& wanted = one["positions"][i / ids.size()][i % ids.size()];
+      if (profile == "qwen2_5_omni") {
+        ASSERT_EQ(out[i], wanted.get<int32_t>()) << i;
+      } else {
+        const float found = std::bit_cast<float>(out[i]);
+        ASSERT_EQ(found, wanted.get<float>()) << i;
+        fractions += found != std::floor(found);
+      }
+    }
+  }
+  EXPECT_EQ(cases.size(), 14u);
+  EXPECT_EQ(fractions, 86);
+  std::vector<int32_t> counted(6);
+  CountPositions(OmniModel("qwen3_omni_moe"), absl::MakeSpan(counted));
+  EXPECT_EQ(std::bit_cast<float>(counted[5]), 1);
+  CountPositions(OmniModel(), absl::MakeSpan(counted));
+  EXPECT_EQ(counted[5], 1);
 }
 
 // The same with three tokens of the video's audio, which follow those of the

@@ -187,5 +187,34 @@ TEST(MediaTextTest, TheAudioOfAVideoStandsAmongItsTokens) {
   EXPECT_FALSE(PlanOmni({}, {MakeClip(40000, IndexedVideo::kInVideo)}).ok());
 }
 
+// Clips stand in the order of the text; that of the second video is in it.
+TEST(MediaTextTest, ClipsStandAmongVideosWithTheirAudio) {
+  const uint64_t tokens =
+      PlanIndexedVideo(*FindVideoModel("qwen2_5_omni"), MakeVideo())->tokens;
+  const IndexedVideo of_first = MakeClip(40000, IndexedVideo::kInVideo);
+  const IndexedVideo of_second = MakeClip(16000, IndexedVideo::kInVideo);
+  const auto text =
+      PlanOmni({MakeVideo(), MakeVideo()},
+               {MakeClip(8000), of_first, MakeClip(32000), of_second});
+  ASSERT_TRUE(text.ok()) << text.status();
+  ASSERT_EQ(text->texts.size(), 4u);
+  EXPECT_EQ(text->grids[0].audio_tokens, 62u);
+  EXPECT_EQ(text->grids[1].audio_tokens, 25u);
+  EXPECT_FALSE(text->texts[1].is_audio);
+  EXPECT_TRUE(text->texts[2].is_audio);
+  EXPECT_EQ(text->texts[2].run_tokens, 12u);  // 50 frames
+  EXPECT_EQ(text->texts[3].run_tokens, 50u);  // 200 frames
+  EXPECT_EQ(text->placeholders, 2 * tokens + 62 + 25 + 12 + 50);
+  EXPECT_EQ(PlanOmni({MakeVideo(), MakeVideo()}, {MakeClip(8000), of_first})
+                .status()
+                .message(),
+            "2 videos with the audio of 1");
+  EXPECT_EQ(PlanOmni({MakeVideo()}, {MakeClip(8000), of_first, MakeClip(10)})
+                .status()
+                .message(),
+            "audio 1: a clip of 10 samples at 16 kHz gives 1 frames and 0 "
+            "tokens; wanted a longer one");
+}
+
 }  // namespace
 }  // namespace ballast

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -64,15 +66,24 @@ TEST(AddedTensorTest, IsInTheBatchOfItsReceivers) {
   }
 }
 
+// A batch has one tensor of a name: rows that share it have other types, of
+// which the job decides (position_ids).
 TEST(TensorTableTest, NamesAreUnique) {
-  std::vector<std::string> names;
+  std::vector<std::pair<std::string, ElementType>> names;
+  std::set<std::string> shared;
   const std::shared_ptr<const TensorTable> table = MakeTensorTable();
   for (const TensorRow& row : *table) {
-    names.push_back(row.name);
-    if (row.memory == Memory::kListed) names.push_back(row.host_name);
+    for (const auto& [name, type] : names) {
+      if (name == row.name) shared.insert(name);
+    }
+    names.emplace_back(row.name, row.type);
+    if (row.memory == Memory::kListed) {
+      names.emplace_back(row.host_name, row.type);
+    }
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+  EXPECT_EQ(shared, std::set<std::string>{"position_ids"});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainer_shim/host/packed_batch.h"
 
+#include <bit>
 #include <cstring>
 
 #include <gmock/gmock.h>
@@ -93,6 +94,25 @@ TEST(PackTextTest, PositionsMayHaveOneAxis) {
   PackInto({{a.bytes, 2}}, *LayOutText({2}, 1), 1, 0, &batch);
   EXPECT_THAT(batch.Get<int64_t>("position_ids"), ElementsAre(0, 1));
   EXPECT_THAT(batch.Get<int64_t>("input_ids"), ElementsAre(1, 2));
+}
+
+// The payload's bits, without a conversion.
+TEST(PackTextTest, PositionsMayBeFloats) {
+  std::vector<int32_t> bits;
+  for (const float place : {0.0f, 1.0f, 8.3f, 0.0f, 1.0f, 2.3f}) {
+    bits.push_back(std::bit_cast<int32_t>(place));
+  }
+  const Payload a = Text({1, 2}, {2, -100}, bits);
+  PackedBatch batch;
+  batch.float_positions = true;
+  PackInto({{a.bytes, 2}}, *LayOutText({2}, 4), 3, 0, &batch);
+  EXPECT_THAT(batch.Get<float>("position_ids"),
+              ElementsAre(0, 1, 0, 0, 8.3f, 0, 0, 0, 1, 2.3f, 0, 0));
+  EXPECT_TRUE(batch.Get<int64_t>("position_ids").empty());
+  EXPECT_EQ(FindTensor(batch, "position_ids")->type, ElementType::kFloat32);
+  batch.fields.positions = false;
+  PackInto({{a.bytes, 2}}, *LayOutText({2}, 4), 3, 0, &batch);
+  EXPECT_EQ(FindTensor(batch, "position_ids"), nullptr);
 }
 
 v1::Job JobWithFields() {

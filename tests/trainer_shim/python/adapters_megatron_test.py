@@ -183,6 +183,39 @@ class MimoTest(unittest.TestCase):
         # A language rank's ids are its own.
         self.assertEqual(adapter(text())["input_ids"].shape, (1, TOTAL))
 
+    def test_tokens_of_audio_to_language_ranks(self):
+        def loader(dp, language, samples):
+            made = FakeLoader(
+                schedule={"micro_batches": [{"samples": [
+                    {"position": p, "patches": 0, "owner": {"audio": a, "language": owner},
+                     **({"clips": 1, "frames": 9, "audio_tokens": n} if n else {})}
+                    for p, n, a, owner in samples
+                ]}]}, vision={"dp": language}, language={"dp": language}, colocated=False,
+            )  # fmt: skip
+            made.job["modules"].append({"module": "audio", "dp": dp})
+            made.job["model"]["token_ids"]["audio"] = 7
+            return made
+
+        given = batch_of({"input_features": numpy.zeros((9, 4), numpy.float32),
+                          "audio_feature_lengths": numpy.array([5, 4]),
+                          "audio_cu_rows": numpy.array([0, 5, 9])}, positions=(8, 5, 9))  # fmt: skip
+        # Rank 0 of 2 feeds language ranks 0 and 1.
+        peers = loader(2, 4, [(8, 2, 0, 0), (5, 0, 0, 0), (9, 3, 0, 1)])
+        ids = megatron_bridge.Mimo(peers)(given)["input_ids"]
+        self.assertEqual(ids.tolist(), [[7, 7, 0], [7, 7, 7]])
+        self.assertEqual(megatron_bridge.Mimo(peers)(text())["input_ids"].shape, (1, TOTAL))
+        # Ranks 0 and 1 of 2 feed language rank 0.
+        equal = [(8, 2, 0, 0), (5, 1, 1, 0), (9, 1, 1, 0)]
+        self.assertIsNone(megatron_bridge.Mimo(loader(2, 1, equal))(given)["input_ids"])
+        with self.assertRaisesRegex(
+            FailedPrecondition, r"found \[2, 4\] audio tokens on audio ranks 0 to 1.* audio.dp that"
+        ):
+            megatron_bridge.Mimo(loader(2, 1, [*equal, (3, 2, 1, 0)]))(given)
+        split = loader(2, 4, [])
+        split.job["placement"] = "split"
+        with self.assertRaisesRegex(FailedPrecondition, "split with the module audio"):
+            megatron_bridge.Mimo(split, batches=megatron_split.Batches(split))
+
     def test_a_split_batch_needs_both_modules(self):
         vision = {key: numbers()[key] for key in ("pixel_values", "image_grid_thw")}
         for given, said in ((text(), "with text alone"), (batch_of(vision), "with images alone")):

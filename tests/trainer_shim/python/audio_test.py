@@ -5,6 +5,7 @@ bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
 
 import importlib.util
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -52,22 +53,21 @@ def pcm(seconds, seed):
     return (noise * numpy.linspace(0.1, 1, count)).astype(numpy.int16)
 
 
-#: 3 s: three patches of 2 x 3 tokens, 25 positions apart, so the third is of the second
-#: chunk of 2 s.
-FILM = numpy.random.default_rng(6).integers(0, 256, (6, 56, 84, 3)).astype(numpy.uint8)
-HEARD = 3.3  # seconds of its audio
+HEARD = 3.3  # seconds of a film's audio
 
 
-def make_film(path, seed):
-    """FILM, 2 frames a second, with audio as AAC. Returns the samples that FFmpeg decodes."""
+def make_film(path, seed, frames, rate):
+    """`rate` of the frames a second, with audio as AAC. Returns the samples that FFmpeg
+    decodes."""
     with wave.open(path + ".wav", "wb") as file:
         file.setparams((1, 2, 16000, 0, "NONE", ""))
         file.writeframes(pcm(HEARD, seed).tobytes())
-    shown = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "84x56", "-r", "2", "-i", "-")
+    size = "%dx%d" % (frames.shape[2], frames.shape[1])
+    shown = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(rate), "-i", "-")
     codecs = ("-c:v", "png", "-c:a", "aac", "-b:a", "128k")
     run = ("ffmpeg", "-loglevel", "error", "-y")
     subprocess.run((*run, *shown, "-i", path + ".wav", *codecs, path), check=True,
-                   input=FILM.tobytes())  # fmt: skip
+                   input=frames.tobytes())  # fmt: skip
     heard = subprocess.run((*run, "-i", path, "-vn", "-f", "f32le", "-"), check=True,
                            stdout=subprocess.PIPE).stdout  # fmt: skip
     # FFmpeg's last frame is padded.
@@ -117,17 +117,19 @@ class Case:
         ids, encode = self.ids, self.encode
         question, answer, _ = self.conversations[i]
         found = [ids["im_start"], *encode("user\n")]
-        image, tail = "<image>" in question, question.replace("<image>", "")
-        if image:
-            found += [ids["vision_start"], *[ids["image"]] * self.image_tokens, ids["vision_end"]]
-        if "<video>" in tail:
-            head, tail = tail.split("<video>")
-            found += [*encode(head), *self.film_ids(tokens.pop())]
-        for k, piece in enumerate(tail.split("<audio>")):
-            if k > 0:
-                found += [*encode(self.before.replace("{n}", str(k))),
-                          *[ids["audio"]] * tokens[k - 1], *encode(self.after)]  # fmt: skip
-            found += encode(piece)
+        left, number = list(tokens), 0
+        for piece in re.split("(<image>|<audio>|<video>)", question):
+            if piece == "<image>":
+                found += [ids["vision_start"], *[ids["image"]] * self.image_tokens,
+                          ids["vision_end"]]  # fmt: skip
+            elif piece == "<video>":
+                found += self.film_ids(left.pop(0))
+            elif piece == "<audio>":
+                number += 1
+                found += [*encode(self.before.replace("{n}", str(number))),
+                          *[ids["audio"]] * left.pop(0), *encode(self.after)]  # fmt: skip
+            else:
+                found += encode(piece)
         found += [ids["im_end"], *encode("\n"), ids["im_start"], *encode("assistant\n")]
         learnt = [*encode(answer), ids["im_end"]]
         labels = [-100] * len(found) + learnt + [-100]
@@ -137,7 +139,8 @@ class Case:
         return list(text.encode())
 
     def wanted(self, i):
-        """The processor's inputs of a conversation's media, and the tokens of its clips."""
+        """The processor's inputs of a conversation's media, and the tokens of its clips and
+        of its videos' audio, in order."""
         raise NotImplementedError
 
 
@@ -217,50 +220,6 @@ class Qwen25OmniCase(WhisperCase, TokenizerCase):
         return inputs, tokens
 
 
-class FilmCase(Qwen25OmniCase):
-    """With videos whose audio is read with them."""
-
-    conversations = [("<video>What is it?", "A hum.", []), *SEEN, ("<image> or <video>?", "No.", [])]
-    micro = 7
-    video = "video: {use_audio_in_video: true, min_pixels: 3136}"
-    given = {"use_audio_in_video": True}
-
-    def wanted(self, i):
-        import torch
-
-        inputs, tokens = super().wanted(i)
-        if "<video>" not in self.conversations[i][0]:
-            return inputs, tokens
-        made = self.extractor([self.heard], sampling_rate=16000, return_attention_mask=True,
-                              padding="max_length", return_tensors="pt")  # fmt: skip
-        # Pairs of frames, as Qwen2VLVideoProcessor cuts them into patches of 14 x 14.
-        mean, std = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
-        pixels = ((FILM / 255 - mean) / std).astype(numpy.float32)
-        patches = pixels.transpose(0, 3, 1, 2).reshape(3, 2, 3, 2, 2, 14, 3, 2, 14)
-        patches = patches.transpose(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(3 * 24, -1)
-        inputs.update(
-            input_features=made["input_features"], feature_attention_mask=made["attention_mask"],
-            pixel_values_videos=torch.from_numpy(patches), video_grid_thw=torch.tensor([[3, 4, 6]]),
-            video_second_per_grid=torch.tensor([1.0]),
-        )  # fmt: skip
-        return inputs, [self.tokens(int(made["attention_mask"].sum()))]
-
-    def film_ids(self, heard):
-        """As transformers' processor orders them."""
-        from transformers import Qwen2_5OmniProcessor
-
-        processor = types.SimpleNamespace(
-            video_processor=types.SimpleNamespace(merge_size=2), audio_bos_token="b",
-            audio_eos_token="e", video_token="v", audio_token="a",
-            get_chunked_index=lambda *given: Qwen2_5OmniProcessor.get_chunked_index(None, *given))  # fmt: skip
-        text = Qwen2_5OmniProcessor.replace_video_with_audio_token(
-            processor, {"video_grid_thw": numpy.array([[3, 4, 6]]), "video_second_per_grid": [1.0]},
-            0, {"num_audio_tokens": [heard]}, 0, position_id_per_seconds=25, seconds_per_chunk=2.0)  # fmt: skip
-        assert text == "b" + "v" * 12 + "a" * 50 + "v" * 6 + "a" * (heard - 50) + "e", text
-        ids = {"b": 260, "v": 258, "a": 261, "e": 262}
-        return [256, *map(ids.get, text), 259]
-
-
 class Qwen3OmniCase(Qwen25OmniCase):
     specials = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>",
                 "<|audio_start|>", "<|audio_pad|>", "<|audio_end|>")  # fmt: skip
@@ -274,6 +233,88 @@ class Qwen3OmniCase(Qwen25OmniCase):
     def tokens(frames):
         rest = convolved(frames % 100, *[(3, 2, 1)] * 3) if frames % 100 else 0
         return rest + 13 * (frames // 100)
+
+
+class Film:
+    """A case with videos whose audio is read with them: three patches of 2 x 3 tokens."""
+
+    films = [("<video>What is it?", "A hum.", []), ("<image> or <video>?", "No.", []),
+             ("<audio>, <video>?", "Both.", [1.1])]  # fmt: skip
+    given = {"use_audio_in_video": True}
+
+    def __init__(self, model, adapter, path, **options):
+        super().__init__(model, adapter, **options)
+        patch = self.pictures.get("patch_size", 14)
+        frames = numpy.random.default_rng(6).integers(0, 256, (6, 4 * patch, 6 * patch, 3))
+        self.heard = make_film(path, 70, frames.astype(numpy.uint8), self.rate)
+        mean = self.pictures.get("image_mean", [0.48145466, 0.4578275, 0.40821073])
+        std = self.pictures.get("image_std", [0.26862954, 0.26130258, 0.27577711])
+        # Pairs of frames, as Qwen2VLVideoProcessor cuts them into patches.
+        pixels = ((frames / 255 - mean) / std).astype(numpy.float32)
+        patches = pixels.transpose(0, 3, 1, 2).reshape(3, 2, 3, 2, 2, patch, 3, 2, patch)
+        self.patches = patches.transpose(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(3 * 24, -1)
+
+    def wanted(self, i):
+        import torch
+
+        inputs, tokens = super().wanted(i)
+        before, video, _ = self.conversations[i][0].partition("<video>")
+        if not video:
+            return inputs, tokens
+        made = self.extractor([self.heard], sampling_rate=16000, return_attention_mask=True,
+                              padding=self.padding, truncation=self.padding == "max_length",
+                              return_tensors="pt")  # fmt: skip
+        # Each clip alone, in the order of the text; zeros behind the shorter ones.
+        for key, of in (("input_features", made["input_features"][0]),
+                        ("feature_attention_mask", made["attention_mask"][0])):  # fmt: skip
+            clips = list(inputs.get(key, ()))
+            clips.insert(before.count("<audio>"), of)
+            longest = max(clip.shape[-1] for clip in clips)
+            inputs[key] = torch.stack([
+                torch.nn.functional.pad(clip, (0, longest - clip.shape[-1])) for clip in clips
+            ])  # fmt: skip
+        tokens.insert(before.count("<audio>"), self.tokens(int(made["attention_mask"].sum())))
+        inputs.update(
+            pixel_values_videos=torch.from_numpy(self.patches),
+            video_grid_thw=torch.tensor([[3, 4, 6]]),
+            video_second_per_grid=torch.tensor([2 / self.rate]),
+        )
+        return inputs, tokens
+
+    def film_ids(self, heard):
+        """As transformers' processor orders them."""
+        import transformers
+
+        kind = getattr(transformers, self.processor)
+        processor = types.SimpleNamespace(
+            video_processor=types.SimpleNamespace(merge_size=2), audio_bos_token="b",
+            audio_eos_token="e", video_token="v", audio_token="a",
+            get_chunked_index=lambda *given: kind.get_chunked_index(None, *given))  # fmt: skip
+        text = kind.replace_video_with_audio_token(
+            processor, {"video_grid_thw": numpy.array([[3, 4, 6]]),
+                        "video_second_per_grid": [2 / self.rate]},
+            0, {"num_audio_tokens": [heard]}, 0, position_id_per_seconds=self.ids_per_second,
+            seconds_per_chunk=2.0)  # fmt: skip
+        runs = [len(run.group()) for run in re.finditer("v+|a+", text)]
+        assert runs == [*self.runs, heard - sum(self.runs[1::2])], runs
+        ids = {"b": 260, "v": 258, "a": 261, "e": 262}
+        return [256, *map(ids.get, text), 259]
+
+
+class Qwen25FilmCase(Film, Qwen25OmniCase):
+    #: Patches 25 positions apart, so the third is of the second chunk of 2 s.
+    processor, rate, ids_per_second, runs = "Qwen2_5OmniProcessor", 2, 25, [12, 50, 6]
+    conversations = [*Film.films, *SEEN]
+    micro = 8
+    video = "video: {use_audio_in_video: true, min_pixels: 3136}"
+
+
+class Qwen3FilmCase(Film, Qwen3OmniCase):
+    #: Patches at fractions: 2/3 s, 8.67 positions apart.
+    processor, rate, ids_per_second, runs = "Qwen3OmniMoeProcessor", 3, 13.0, [6, 9, 6, 9, 6]
+    conversations = [*Film.films, *Qwen3OmniCase.conversations]
+    micro = 8
+    video = "video: {use_audio_in_video: true, min_pixels: 3136, fps: 3}"
 
 
 class VoxtralCase(WhisperCase):
@@ -542,20 +583,29 @@ class AudioTest(tools.ToolTest):
         "SKIPPED: losses need transformers, torch and a program ffmpeg",
     )
     def test_audio_in_video(self):
-        case = FilmCase(self.omni(), huggingface_audio.omni_padded, longest=300)
-        case.heard = make_film(self.path("film.mov"), 70)
-        self.compare("qwen2_5_omni", case, adapters={"shard": huggingface_audio.omni_packed})
-        # A small model's loss hardly depends on positions.
-        (batch,) = self.batches("qwen2_5_omni", "padded", case.ids, len(case.conversations),
-                                case.micro, vision=True, tokenizer=case.tokenizer,
-                                video=case.video)  # fmt: skip
+        for profile, kind, options in (
+            ("qwen2_5_omni", Qwen25FilmCase, {"longest": 300}),
+            ("qwen3_omni_moe", Qwen3FilmCase, {}),
+        ):
+            with self.subTest(profile):
+                model = self.omni() if options else self.omni3()
+                case = kind(model, huggingface_audio.omni_padded, self.path("film.mov"), **options)
+                self.compare(profile, case, adapters={"shard": huggingface_audio.omni_packed})
+                self.compare_positions(profile, case)
+
+    def compare_positions(self, profile, case):
+        """A small model's loss hardly depends on them."""
+        (batch,) = self.batches(profile, "padded", case.ids, len(case.conversations), case.micro,
+                                vision=True, tokenizer=case.tokenizer, video=case.video)  # fmt: skip
         given = case.adapter(batch)
+        seconds = given["video_grid_thw"].new_full((len(given["video_grid_thw"]),), 2).float()
         wanted, _ = case.model.get_rope_index(
             given["input_ids"], given["image_grid_thw"], given["video_grid_thw"],
             given["attention_mask"], True, given["feature_attention_mask"].sum(1),
-            given["video_grid_thw"].new_ones(len(given["video_grid_thw"])).float(),
+            seconds / case.rate,
         )  # fmt: skip
         real = given["attention_mask"].bool()
+        self.assertEqual(given["position_ids"].dtype, wanted.dtype)
         self.assertEqual(given["position_ids"][-3:, real].tolist(), wanted[:, real].tolist())
 
     @staticmethod
@@ -575,14 +625,14 @@ class AudioTest(tools.ToolTest):
             audio_start_token_id=260, audio_end_token_id=262, vision_start_token_id=256,
             vision_end_token_id=259, position_id_per_seconds=25, seconds_per_chunk=2))  # fmt: skip
 
-    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
-    def test_qwen3_omni(self):
+    @staticmethod
+    def omni3():
         from transformers import (
             Qwen3OmniMoeThinkerConfig,
             Qwen3OmniMoeThinkerForConditionalGeneration,
         )
 
-        model = Qwen3OmniMoeThinkerForConditionalGeneration(Qwen3OmniMoeThinkerConfig(
+        return Qwen3OmniMoeThinkerForConditionalGeneration(Qwen3OmniMoeThinkerConfig(
             audio_config=dict(d_model=32, encoder_layers=2, encoder_attention_heads=2,
                               encoder_ffn_dim=64, output_dim=32, num_mel_bins=128,
                               downsample_hidden_size=8),
@@ -594,7 +644,10 @@ class AudioTest(tools.ToolTest):
             audio_token_id=261, image_token_id=257, video_token_id=258, audio_start_token_id=260,
             audio_end_token_id=262, vision_start_token_id=256, vision_end_token_id=259,
             position_id_per_seconds=13))  # fmt: skip
-        self.compare("qwen3_omni_moe", Qwen3OmniCase(model, huggingface_audio.omni_padded),
+
+    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
+    def test_qwen3_omni(self):
+        self.compare("qwen3_omni_moe", Qwen3OmniCase(self.omni3(), huggingface_audio.omni_padded),
                      adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
 
     @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))

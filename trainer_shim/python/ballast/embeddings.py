@@ -1,5 +1,5 @@
-"""Moves the embeddings of images from the ranks that made them to the ranks that need
-them (`balance.placement: split`)."""
+"""Moves the embeddings of images or audio from the ranks that made them to the ranks that
+need them (`balance.placement: split`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from .errors import FailedPrecondition, InvalidArgument
 from .tensor import Tensor, check_same_samples
 
 
+#: Of each encoder the prefix of its plan's keys, its medium and what says that its batch has
+#: a dummy.
+_MEDIA = {"vision": ("", "image", "dummy_image"), "audio": ("audio_", "audio", "dummy_clip")}
 #: What `group` is for each kind of batch: modules on ranks of their own, on the same ranks
 #: with an embedding plan, and without one.
 _WANTED: Dict[Any, Tuple[str, str]] = {
@@ -20,9 +23,14 @@ _WANTED: Dict[Any, Tuple[str, str]] = {
 
 
 def exchange_embeddings(
-    embeddings: Any, batch: Mapping[str, Any], group: Any = None, *, frozen: bool = False
+    embeddings: Any,
+    batch: Mapping[str, Any],
+    group: Any = None,
+    *,
+    frozen: bool = False,
+    module: str = "vision",
 ) -> Any:
-    """The embeddings of the image placeholders in this rank's text, in their order.
+    """The embeddings of an encoder's placeholders in this rank's text, in their order.
 
         rows = ballast.exchange_embeddings(tower(batch["pixel_values"], ...), batch, group)
         hidden = hidden.masked_scatter(is_image[..., None], rows)
@@ -35,7 +43,7 @@ def exchange_embeddings(
     and the result must take part in the loss on each of them, also where it has no row:
     `masked_scatter` and `hidden + rows.sum() * 0` do. Otherwise the other ranks wait for
     its gradient. The tower's output for a dummy image (`Batch.dummy_image`) is its last
-    row; it is multiplied by zero here.
+    row, that for a dummy clip its last rows; they are multiplied by zero here.
 
     To look up the embeddings of the text meanwhile, use `EmbeddingExchange`.
 
@@ -67,13 +75,15 @@ def exchange_embeddings(
             With modules on ranks of their own, their ModuleGroups.
         frozen: no rank needs a gradient of its tower. Otherwise all take part in the
             reverse exchange, whether or not their own rows need a gradient.
+        module: the encoder, "vision" or "audio"; with ranks of their own each has its
+            ModuleGroups.
 
     Raises InvalidArgument if the numbers of rows or ranks are not the plan's, and
     FailedPrecondition for images and text of different samples with `placement: paired`,
     for micro-batches out of order, and, on a CPU, for rows of another micro-batch; on a GPU
     an assertion on the device stops the process then.
     """
-    return EmbeddingExchange(embeddings, batch, group, frozen=frozen).wait()
+    return EmbeddingExchange(embeddings, batch, group, frozen=frozen, module=module).wait()
 
 
 class EmbeddingExchange:
@@ -86,11 +96,20 @@ class EmbeddingExchange:
     """
 
     def __init__(
-        self, embeddings: Any, batch: Mapping[str, Any], group: Any = None, *, frozen: bool = False
+        self,
+        embeddings: Any,
+        batch: Mapping[str, Any],
+        group: Any = None,
+        *,
+        frozen: bool = False,
+        module: str = "vision",
     ) -> None:
-        dummy = bool(getattr(batch, "dummy_image", False))
-        send = _numbers(batch, "embedding_send_host")
-        receive = _numbers(batch, "embedding_receive_host")
+        if module not in _MEDIA:
+            raise InvalidArgument("module: found %r; wanted vision or audio" % (module,))
+        prefix, medium, dummies = _MEDIA[module]
+        dummy = bool(getattr(batch, dummies, False))
+        send = _numbers(batch, prefix + "embedding_send_host")
+        receive = _numbers(batch, prefix + "embedding_receive_host")
         planned = len(send) + len(receive) > 0
         apart = bool(send) != bool(receive)
         if apart != isinstance(group, ModuleGroups):
@@ -98,13 +117,25 @@ class EmbeddingExchange:
                 "group: found %s; wanted %s: the batch %s"
                 % (type(group).__name__, *_WANTED["apart" if apart else planned])
             )
-        rows = sum(send) if planned else len(embeddings) - dummy
-        if len(embeddings) != rows + dummy:
+        if apart and group.encoder != module:
             raise InvalidArgument(
-                "embeddings: found %d rows; wanted %d, one for each image token of this rank's "
-                "images%s: pass the tower's output after its merger, whole and unpadded"
-                % (len(embeddings), rows + dummy, " and the dummy image's" * dummy)
+                "group: found ModuleGroups of %s; wanted those of %s" % (group.encoder, module)
             )
+        if dummy and module == "audio" and not planned:
+            raise FailedPrecondition(
+                "found a dummy clip with balance.placement `paired`, whose rows are not known; "
+                "wanted balance.align_images: false, or placement: split"
+            )
+        rows = sum(send) if planned else len(embeddings) - dummy
+        # An encoder makes one row of a dummy image, of a dummy clip one or more.
+        more = len(embeddings) - rows
+        if more != dummy and not (dummy and module == "audio" and more > 0):
+            raise InvalidArgument(
+                "embeddings: found %d rows; wanted %d, one for each %s token of this rank's "
+                "media%s: pass the encoder's output whole and unpadded"
+                % (len(embeddings), rows + dummy, medium,
+                   " and the %s's" % dummies.replace("_", " ") if dummy else "")
+            )  # fmt: skip
         self._plan: Any = None
         self._received: Any = None
         self._rows = embeddings
@@ -113,7 +144,7 @@ class EmbeddingExchange:
         if planned:
             from . import _embedding_functions as functions
 
-            order = _order(batch, "embedding_order", embeddings) if receive else None
+            order = _order(batch, prefix + "embedding_order", embeddings) if receive else None
             if apart:
                 self._plan = group.plan(batch, send, receive, order)
             else:
@@ -137,30 +168,40 @@ class ModuleGroups:
     """The ranks between which embeddings move where each module has ranks of its own.
 
         groups = ballast.ModuleGroups(vision=[0, 1], language=[2, 3, 4])
+        heard = ballast.ModuleGroups(audio=[5], language=[2, 3, 4])
 
     Makes two process groups, one for embeddings and one for their gradients, so that
     neither waits for the other. Every process of the default group makes it, in the same
     order among its groups, also processes that are in neither list.
 
     Args:
-        vision, language: each module's data-parallel ranks in their order, by their ranks
-            in the default group: with tensor or context ranks or pipeline stages, the
+        vision or audio, language: each module's data-parallel ranks in their order, by their
+            ranks in the default group: with tensor or context ranks or pipeline stages, the
             ranks that have the tower's output, and those that put it into the text. Any
             two numbers go together.
         timeout: a datetime.timedelta, how long a receipt waits. None: torch's default.
     """
 
     def __init__(
-        self, vision: Sequence[int], language: Sequence[int], timeout: Optional[Any] = None
+        self,
+        vision: Sequence[int] = (),
+        language: Sequence[int] = (),
+        timeout: Optional[Any] = None,
+        *,
+        audio: Sequence[int] = (),
     ) -> None:
         self.vision = [int(rank) for rank in vision]
+        self.audio = [int(rank) for rank in audio]
         self.language = [int(rank) for rank in language]
-        everyone = self.vision + self.language
-        if not self.vision or not self.language or len(set(everyone)) < len(everyone):
+        self.encoder = "audio" if self.audio else "vision"
+        encoder = self.audio or self.vision
+        everyone = encoder + self.language
+        one = bool(self.vision) != bool(self.audio)
+        if not one or not self.language or len(set(everyone)) < len(everyone):
             raise InvalidArgument(
-                "ranks: found vision %s and language %s; wanted at least one of each, and no rank "
-                "twice: processes with both modules exchange over one process group"
-                % (self.vision, self.language)
+                "ranks: found vision %s, audio %s and language %s; wanted at least one of language "
+                "and of one encoder, and no rank twice: processes with both modules exchange over "
+                "one process group" % (self.vision, self.audio, self.language)
             )
         from . import _embedding_functions as functions
 
@@ -177,12 +218,13 @@ class ModuleGroups:
         """The exchange of a batch's rows, for `EmbeddingExchange` and adapters."""
         from . import _embedding_functions as functions
 
-        own, peers = (self.vision, self.language) if send else (self.language, self.vision)
-        module = "vision" if send else "language"
+        encoder = self.audio or self.vision
+        own, peers = (encoder, self.language) if send else (self.language, encoder)
+        module = self.encoder if send else "language"
         if len(send or receive) != len(peers):
             raise InvalidArgument(
                 "ranks: found %d of %s; wanted dp %d, as the batch has"
-                % (len(peers), "language" if send else "vision", len(send or receive))
+                % (len(peers), "language" if send else self.encoder, len(send or receive))
             )
         rank, number = self._lanes.rank, _rank_of(batch)
         if rank not in own or number not in (-1, own.index(rank)):

@@ -213,7 +213,7 @@ class Sample:
       tools: functions that the conversation may call, as OpenAI writes them.
       fields: numbers of `sources[].fields`, by name: one, or a list with one for each turn or
         token. The numbers of turns may also be keys of the turns.
-      beside: further keys beside the turns, such as `system`.
+      beside: further keys beside the turns, such as `system`. A document has none.
     """
 
     __slots__ = ("turns", "key", "images", "videos", "tools", "fields", "beside")
@@ -245,6 +245,12 @@ class Sample:
                 )
         if text is not None and not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}; wanted a str")
+        lost = [*beside, *(["tools"] if tools is not None else [])] if text is not None else []
+        if lost:
+            raise TypeError(
+                f"{', '.join(map(repr, lost))} beside text would not be read: a document has no keys; wanted "
+                "numbers of sources[].fields as fields={...}, and all else in messages or in the text"
+            )
         self.key, self.turns = given[0]
         self.images = images
         self.videos = videos

@@ -209,7 +209,8 @@ class MimoTest(unittest.TestCase):
         other = self.job(dp=1)
         other.job["model"]["token_ids"]["audio"] = 7
         refused(InvalidArgument, "found %d; wanted the job's audio token, 7" % AUDIO, other, model)
-        refused(FailedPrecondition, "audio.dp: found 2 beside language.dp 1", self.job(dp=2), model)
+        refused(FailedPrecondition, "audio.dp 2 and language.dp 1 with colocated: true",
+                self.job(dp=2), model)  # fmt: skip
         refused(FailedPrecondition, "audio.pp: found 2", self.job(dp=1, pp=2), model)
         heard.dummy_clip = True
         refused(FailedPrecondition, "a dummy clip; wanted balance.align_images", self.job(dp=1),

@@ -121,11 +121,11 @@ def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
 
 
 def require_paired(batch: Mapping[str, Any]) -> None:
-    """Refuses a batch whose images belong to other ranks' texts."""
+    """Refuses a batch whose images or clips belong to other ranks' texts."""
     keys = ("embedding_send_host", "embedding_receive_host")
-    if any(batch.get(key) is not None for key in keys):
+    if any(batch.get(of + key) is not None for of in ("", "audio_") for key in keys):
         raise FailedPrecondition(
-            "found a batch of balance.placement `split`, whose images are not those of its "
+            "found a batch of balance.placement `split`, whose media are not those of its "
             "text; the models that this adapter feeds put a rank's own images into its text: "
             "take huggingface_split.SplitPlacement or megatron_bridge.accept_split_placement, "
             "run the tower yourself and call ballast.exchange_embeddings, or set placement: "

@@ -56,26 +56,26 @@ class Layout:
         """Whether embeddings move by plans between modules on ranks of their own."""
         return self.split and not self.colocated
 
-    def peers(self, consumer: str) -> Tuple[int, int]:
-        """Vision ranks that feed one language rank, and language ranks that one vision rank
-        feeds; one of the two is 1.
+    def peers(self, consumer: str, encoder: Optional[Module]) -> Tuple[int, int]:
+        """Ranks of the encoder that feed one language rank, and language ranks that one of
+        them feeds; one of the two is 1.
 
         Raises FailedPrecondition if neither dp divides the other, or if a process with both
         modules has another dp for each.
         """
-        if self.vision is None or self.language is None:
+        if encoder is None or self.language is None:
             return 1, 1
-        vision, language = self.vision.dp, self.language.dp
-        if language % vision != 0 and vision % language != 0:
+        name, own, language = encoder.name, encoder.dp, self.language.dp
+        if language % own != 0 and own % language != 0:
             raise FailedPrecondition(
-                "topology.modules.vision.dp: found %d beside language.dp %d; %s sends images "
-                "between whole ranks: choose a vision.dp that divides language.dp, or that "
-                "language.dp divides" % (vision, language, consumer)
+                "topology.modules.%s.dp: found %d beside language.dp %d; %s sends media "
+                "between whole ranks: choose a %s.dp that divides language.dp, or that "
+                "language.dp divides" % (name, own, language, consumer, name)
             )
-        if self.colocated and vision != language:
+        if self.colocated and own != language:
             raise FailedPrecondition(
-                "topology.modules: found vision.dp %d and language.dp %d with colocated: "
-                "true; %s cuts a process's images into equal parts: give both modules "
-                "the same dp, or processes of their own" % (vision, language, consumer)
+                "topology.modules: found %s.dp %d and language.dp %d with colocated: "
+                "true; %s cuts a process's media into equal parts: give both modules "
+                "the same dp, or processes of their own" % (name, own, language, consumer)
             )
-        return max(1, vision // language), max(1, language // vision)
+        return max(1, own // language), max(1, language // own)

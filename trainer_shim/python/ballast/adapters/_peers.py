@@ -1,4 +1,4 @@
-"""Numbers of image tokens between vision ranks and the language ranks that they feed."""
+"""Numbers of tokens between an encoder's ranks and the language ranks that they feed."""
 
 from __future__ import annotations
 
@@ -26,88 +26,106 @@ def require_tokens_by_patches(model: Mapping[str, Any], layout: str) -> None:
         )
 
 
+#: Of each encoder: what a step's schedule counts of a sample, the name of its token, and a
+#: tensor of its batches.
+_COUNTED = {
+    "vision": ("patches", "image", "pixel_values"),
+    "audio": ("audio_tokens", "audio", "input_features"),
+}
+
+
 class EqualTowers:
-    """Checks, of each step, that the vision ranks that feed one language rank make as many
-    image tokens: Megatron cuts the gradient that goes back to them into equal parts.
+    """Checks, of each step, that the encoder's ranks that feed one language rank make as many
+    tokens: Megatron cuts the gradient that goes back to them into equal parts.
 
     The numbers come from the step's schedule, which all ranks have: each refuses the step,
     before its first batch is used.
     """
 
-    def __init__(self, loader: Loader, towers: int) -> None:
-        require_tokens_by_patches(loader.job["model"], "vision.dp above language.dp")
+    def __init__(self, loader: Loader, towers: int, encoder: str = "vision") -> None:
+        if encoder == "vision":
+            require_tokens_by_patches(loader.job["model"], "vision.dp above language.dp")
         self._loader = loader
         self._towers = towers
+        self._encoder = encoder
         self._step = -1
 
     def __call__(self, batch: Batch) -> None:
         if batch.step != self._step:
+            key = _COUNTED[self._encoder][0]
             for number, micro_batch in enumerate(self._loader.schedule()["micro_batches"]):
                 counts = [0] * (self._towers * self._languages())
                 for sample in micro_batch["samples"]:
-                    counts[sample["owner"]["vision"]] += sample["patches"]
+                    counts[sample["owner"][self._encoder]] += sample.get(key, 0)
                 place = "step %d, micro-batch %d" % (batch.step, number)
-                require_equal(counts, self._towers, place)
+                require_equal(counts, self._towers, place, self._encoder)
             self._step = batch.step
 
     def _languages(self) -> int:
         return next(int(m["dp"]) for m in self._loader.job["modules"] if m["module"] == "language")
 
 
-def require_equal(patches: List[int], towers: int, place: str) -> None:
-    """Refuses towers of one language rank that have other numbers of patches.
+def require_equal(counts: List[int], towers: int, place: str, encoder: str = "vision") -> None:
+    """Refuses towers of one language rank that have other numbers of patches, or tokens of
+    audio.
 
     Args:
-        patches: of each vision rank.
-        towers: vision ranks that feed a language rank.
+        counts: of each rank of the encoder.
+        towers: its ranks that feed a language rank.
     """
-    for first in range(0, len(patches), towers):
-        own = patches[first : first + towers]
+    for first in range(0, len(counts), towers):
+        own = counts[first : first + towers]
         if len(set(own)) > 1:
             raise FailedPrecondition(
-                "%s: found %s patches on vision ranks %d to %d, which feed language rank %d; "
+                "%s: found %s %s on %s ranks %d to %d, which feed language rank %d; "
                 "wanted as many on each, since Megatron cuts the gradient that goes back into "
-                "equal parts: serve samples with as many image tokens each (tiles of one size) "
-                "with balance.equal_count: true, or choose a vision.dp that divides language.dp"
-                % (place, own, first, first + towers - 1, first // towers)
-            )
+                "equal parts: serve samples with as many tokens each (tiles of one size, clips of "
+                "one length) with balance.equal_count: true, or choose a %s.dp that divides "
+                "language.dp"
+                % (place, own, _COUNTED[encoder][0].replace("_", " "), encoder, first,
+                   first + towers - 1, first // towers, encoder)
+            )  # fmt: skip
 
 
 class PeerRows:
-    """[k, S] token ids of a vision rank's batch: row i has the image tokens of its i-th
+    """[k, S] token ids of the batch of an encoder's rank: row i has the tokens of its i-th
     language peer's samples, then 0. The numbers come from the step's schedule; nothing
     is fetched."""
 
-    def __init__(self, loader: Loader, peers: int) -> None:
+    def __init__(self, loader: Loader, peers: int, encoder: str = "vision") -> None:
         model = loader.job["model"]
-        require_tokens_by_patches(model, "language.dp above vision.dp")
+        self._key, token, self._tensor = _COUNTED[encoder]
+        self._merged = 1
+        if encoder == "vision":
+            require_tokens_by_patches(model, "language.dp above vision.dp")
+            self._merged = int(model["merge"]) ** 2
         self._loader = loader
         self._peers = peers
-        self._token = int(model["token_ids"]["image"])
-        self._merged = int(model["merge"]) ** 2
+        self._token = int(model["token_ids"][token])
         self._step = -1
         self._samples: Dict[int, Tuple[int, int]] = {}
 
     def __call__(self, batch: Batch) -> Any:
         if batch.step != self._step:
-            self._samples = by_position(self._loader.schedule())
+            self._samples = by_position(self._loader.schedule(), self._key)
             self._step = batch.step
         samples = [self._samples[sample.position] for sample in batch.samples]
         counts = image_tokens(samples, self._peers, self._merged)
-        return from_host(rows_of(counts, self._token), batch["pixel_values"])
+        return from_host(rows_of(counts, self._token), batch[self._tensor])
 
 
-def by_position(schedule: Mapping[str, Any]) -> Dict[int, Tuple[int, int]]:
-    """(patches, language owner) of each sample of a step, by its position."""
+def by_position(schedule: Mapping[str, Any], key: str = "patches") -> Dict[int, Tuple[int, int]]:
+    """(patches or tokens of audio, language owner) of each sample of a step, by its
+    position."""
     return {
-        sample["position"]: (sample["patches"], sample["owner"]["language"])
+        sample["position"]: (sample.get(key, 0), sample["owner"]["language"])
         for micro_batch in schedule["micro_batches"]
         for sample in micro_batch["samples"]
     }
 
 
 def image_tokens(samples: List[Tuple[int, int]], peers: int, merged: int) -> List[int]:
-    """Number of image tokens for each peer, from a vision rank's samples in packing
+    """Number of an encoder's tokens for each peer, from the samples of its rank in packing
     order.
 
     Args:
@@ -118,7 +136,7 @@ def image_tokens(samples: List[Tuple[int, int]], peers: int, merged: int) -> Lis
     first = min(owners, default=0) // peers * peers
     if owners != sorted(owners) or any(not first <= o < first + peers for o in owners):
         raise Internal(
-            "a vision rank's samples belong to language ranks %s; wanted %d ranks from a "
+            "an encoder's rank has samples of language ranks %s; wanted %d ranks from a "
             "multiple of %d on, in order" % (owners, peers, peers)
         )
     counts = [0] * peers

@@ -9,6 +9,7 @@ from ._arrays import (
     from_host,
     full,
     host_values,
+    is_torch,
     require_images,
     require_packed,
     require_paired,
@@ -228,9 +229,11 @@ def _numbered(batch: Mapping[str, Any], like: Any) -> Any:
 
 
 def _counted(batch: Mapping[str, Any], like: Any) -> Any:
-    """[1, 1, T]: 0, 1, ... from the start of each sample to the end of its padding."""
+    """[1, 1, T]: 0, 1, ... from the start of each sample to the end of its padding, of the
+    type of `like`."""
     import numpy
 
     places = host_values(batch, "cu_seqlens_padded").astype(numpy.int64)
     begins = numpy.repeat(places[:-1], places[1:] - places[:-1])
-    return from_host((numpy.arange(places[-1]) - begins)[None, None, :], like)
+    counted = from_host((numpy.arange(places[-1]) - begins)[None, None, :], like)
+    return counted.to(like.dtype) if is_torch(like) else counted.astype(like.dtype)

@@ -65,21 +65,19 @@ class Mimo:
     other, a language module with cp above 1 (MimoModel slices the sequence itself:
     docs/megatron.md says how to configure such a job).
 
-    A vision rank that feeds k > 1 language ranks gets `input_ids` [k, S], from which
-    MimoModel learns how many of its rows go to each. Each row holds the image tokens of
-    one peer's samples, and no text. Where k > 1 vision ranks feed one language rank, a
-    step in which they have other numbers of image tokens raises FailedPrecondition on
-    all ranks.
+    An encoder's rank that feeds k > 1 language ranks gets `input_ids` [k, S], from which
+    MimoModel learns how many of its rows go to each. Each row holds the image tokens, or
+    those of audio, of one peer's samples, and no text. Where k > 1 ranks of an encoder feed
+    one language rank, a step in which they have other numbers of tokens raises
+    FailedPrecondition on all ranks.
 
     In a job with videos, one encoder takes images and videos of merge order in the order
     of the text, and `input_ids` has the image token for both: the encoder's arguments
     have the same names. A vision rank without text refuses a sample with both.
 
     In a job with the module `audio`, clips are a modality of their own, beside images or
-    alone. Each encoder may have ranks of its own; those of audio are as many as the language
-    model's (dp), since their numbers of rows are not in the schedule. A job whose samples have
-    clips and which has no module `audio` raises FailedPrecondition: its text would be trained
-    without them.
+    alone. Each encoder may have ranks of its own. A job whose samples have clips and which has
+    no module `audio` raises FailedPrecondition: its text would be trained without them.
 
     In a job with `balance.placement: split` and modules on ranks of their own, any dp sizes
     go together, and `megatron_split.pipeline_communicator` moves the rows.
@@ -128,11 +126,11 @@ class Mimo:
             if encoder is not None:
                 encoder.must_be_one("pp", _CONSUMER, advice)
                 encoder.must_be_one("cp", _CONSUMER, advice)
-        if layout.audio and layout.language and layout.audio.dp != layout.language.dp:
+        if layout.audio and layout.split:
             raise FailedPrecondition(
-                "topology.modules.audio.dp: found %d beside language.dp %d; %s takes as many: "
-                "how many rows of a clip go to which rank is not in the schedule"
-                % (layout.audio.dp, layout.language.dp, _CONSUMER)
+                "balance.placement: found split with the module audio, whose rows %s does not "
+                "move; wanted paired, or ballast.exchange_embeddings with module=\"audio\""
+                % _CONSUMER
             )
         self._hears = layout.audio is not None
         if layout.language is not None:
@@ -159,9 +157,14 @@ class Mimo:
             )  # fmt: skip
         # Else language ranks get embeddings from processes that have the tower.
         self._has_tower = layout.colocated and layout.vision is not None
-        towers, peers = (1, 1) if layout.apart else layout.peers(_CONSUMER)
-        self._rows = PeerRows(loader, peers) if peers > 1 else None
-        self._towers = EqualTowers(loader, towers) if towers > 1 else None
+        self._rows: Dict[str, PeerRows] = {}  # of an encoder's rank, by a tensor of its batch
+        self._towers = []
+        for encoder, tensor in ((layout.vision, "pixel_values"), (layout.audio, "input_features")):
+            towers, peers = (1, 1) if layout.apart else layout.peers(_CONSUMER, encoder)
+            if encoder is not None and peers > 1:
+                self._rows[tensor] = PeerRows(loader, peers, encoder.name)
+            if encoder is not None and towers > 1:
+                self._towers.append(EqualTowers(loader, towers, encoder.name))
 
     def check_prepared(self) -> None:
         """Raises FailedPrecondition if no encoder of this process was prepared for the
@@ -180,8 +183,8 @@ class Mimo:
                 "train without them: add it to topology.modules, or leave out the sources with "
                 "clips" % (clips, _CONSUMER)
             )
-        if self._towers is not None:
-            self._towers(batch)
+        for towers in self._towers:
+            towers(batch)
         if self._batches is not None and self._batches.taken is not batch:
             raise FailedPrecondition(
                 "batches: found a batch that was not taken of them last; wanted them as the "
@@ -189,8 +192,10 @@ class Mimo:
             )
         apart = self._batches is not None
         inputs = _inputs(batch, **self._names, videos=self._videos, apart=apart)
-        if self._rows is not None and batch.get("position_ids") is None:
-            inputs["input_ids"] = self._rows(batch)
+        if batch.get("position_ids") is None:
+            for tensor, of_peers in self._rows.items():
+                if batch.get(tensor) is not None:
+                    inputs["input_ids"] = of_peers(batch)
         return inputs
 
 
