@@ -54,7 +54,10 @@ class SplitJobTest(tools.ToolTest):
         folder = self.path(name)
         os.mkdir(folder)
         with self.server(config, "unix:%s/a.sock" % folder) as (address,):
-            torch.multiprocessing.spawn(_rank, (run_rank, address, folder, delivery), RANKS)
+            # Forks have imported everything.
+            torch.multiprocessing.start_processes(
+                _rank, (run_rank, address, folder, delivery), RANKS, start_method="fork"
+            )
         return torch.load(os.path.join(folder, "result.pt"))
 
     def assert_split_equals_paired(self, run_rank, profile, job, delivery="direct", paired=None):

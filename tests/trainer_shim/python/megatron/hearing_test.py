@@ -119,7 +119,7 @@ def run(rank, folder):
 class HearingTest(unittest.TestCase):
     def test_each_encoder_has_a_rank_of_its_own(self):
         with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(run, (folder,), nprocs=3)
+            torch.multiprocessing.start_processes(run, (folder,), 3, start_method="fork")
 
 
 if __name__ == "__main__":
