@@ -67,14 +67,19 @@ class Filler {
  public:
   Filler(const std::vector<uint32_t>& lengths,
          const std::vector<int64_t>& costs, const ContextLimits& limits)
-      : lengths_(lengths),
-        costs_(costs),
-        limits_(limits),
-        most_bits_(std::countr_zero(limits.most_ranks)) {
-    bits_that_hold_.reserve(lengths.size());
-    for (const uint32_t length : lengths) {
+      : limits_(limits),
+        most_bits_(std::countr_zero(limits.most_ranks)),
+        order_(lengths.size()) {
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+      return std::make_pair(costs[a], lengths[a]) >
+             std::make_pair(costs[b], lengths[b]);
+    });
+    for (const uint32_t i : order_) {
+      lengths_.push_back(lengths[i]);
+      costs_.push_back(costs[i]);
       uint8_t bits = 0;
-      while (Room(bits) < length) ++bits;
+      while (Room(bits) < lengths[i]) ++bits;
       bits_that_hold_.push_back(bits);
     }
   }
@@ -86,13 +91,8 @@ class Filler {
   std::vector<std::vector<ContextMicroBatch>> Fill(
       absl::Span<const double> patience) const {
     Draft draft;
-    draft.left.resize(lengths_.size());
+    draft.left.resize(order_.size());
     std::iota(draft.left.begin(), draft.left.end(), 0);
-    std::stable_sort(draft.left.begin(), draft.left.end(),
-                     [&](uint32_t a, uint32_t b) {
-                       return std::make_pair(costs_[a], lengths_[a]) >
-                              std::make_pair(costs_[b], lengths_[b]);
-                     });
     std::vector<std::vector<ContextMicroBatch>> plans;
     FillRest(std::move(draft), patience, &plans);
     return plans;
@@ -346,11 +346,12 @@ class Filler {
     return found;
   }
 
-  static std::vector<ContextMicroBatch> TakePacks(Draft draft) {
+  std::vector<ContextMicroBatch> TakePacks(Draft draft) const {
     std::vector<ContextMicroBatch> taken;
     for (std::vector<Pack>& packs : draft.micro_batches) {
       ContextMicroBatch& micro_batch = taken.emplace_back();
       for (Pack& pack : packs) {
+        for (uint32_t& i : pack.samples) i = order_[i];
         std::sort(pack.samples.begin(), pack.samples.end());
         micro_batch.push_back({0, pack.ranks, std::move(pack.samples)});
       }
@@ -436,11 +437,14 @@ class Filler {
     }
   }
 
-  const std::vector<uint32_t>& lengths_;
-  const std::vector<int64_t>& costs_;
   const ContextLimits limits_;
-  const uint32_t most_bits_;             // most_ranks is 2^most_bits_
-  std::vector<uint8_t> bits_that_hold_;  // of each sample: 2^bits ranks hold it
+  const uint32_t most_bits_;  // most_ranks is 2^most_bits_
+  // Samples are numbered by their place here: the costliest, of these the
+  // longest, come first.
+  std::vector<uint32_t> order_;
+  std::vector<uint32_t> lengths_;
+  std::vector<int64_t> costs_;
+  std::vector<uint8_t> bits_that_hold_;  // 2^bits ranks hold the sample
 };
 
 // A plan, its time and the keys that it moves.
