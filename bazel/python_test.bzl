@@ -1,4 +1,4 @@
-"""python_test: a test in Python, run by Debian's Python or by BALLAST_PYTHON."""
+"""python_test: a test in Python, run by Debian's Python, the trainers' or BALLAST_PYTHON."""
 
 def python_test(
         name,
@@ -8,6 +8,7 @@ def python_test(
         module = None,
         shim = False,
         tags = [],
+        trainers = False,
         **kwargs):
     """The module `name` of this package.
 
@@ -16,6 +17,8 @@ def python_test(
         module: another than `name`.
         shim: whether it also imports the package `ballast` and loads its library, which
             no program with a sanitizer takes.
+        trainers: whether it wants torch or transformers: the Python that `deploy/setup.sh
+            --trainers` made runs it, where there is one.
     """
     module = module or name
     shim_data = [
@@ -25,7 +28,7 @@ def python_test(
     native.sh_test(
         name = name,
         srcs = ["//tests:run_module.sh"],
-        args = [native.package_name().replace("/", ".") + "." + module] + args,
+        args = (["--trainers"] if trainers else []) + [native.package_name().replace("/", ".") + "." + module] + args,
         data = [
             module + ".py",
             "//tests:run_module.py",

@@ -14,10 +14,11 @@
 #                              ~/.local/share/ballast/rclone, the tests of S3
 #   deploy/setup.sh --trainers also a Python with the trainers of
 #                              deploy/trainers.txt (7 GB), in
-#                              ~/.local/share/ballast/trainers or TRAINERS_PATH.
-#                              Needs a Python 3.12: without one, as on Debian 12,
+#                              ~/.local/share/ballast/trainers or TRAINERS_PATH,
+#                              where tests/run.sh finds it. Needs a Python 3.12,
+#                              also one of pyenv: without one, as on Debian 12,
 #                              or on another machine than x86-64 it says so, and
-#                              tests of Megatron and Bridge are skipped
+#                              tests of trainers are skipped
 #   deploy/setup.sh --list     print the packages, one a line, without the tests'
 set -euo pipefail
 
@@ -242,19 +243,31 @@ install_rclone() {
   mv -T "$work/tree" "$root"
 }
 
-# Makes the virtual environment of the trainers; BALLAST_PYTHON gives it to tests.
+# Prints a Python 3.12 that can make virtual environments.
+find_python() {
+  local python
+  for python in ${TRAINERS_PYTHON:-python3.12 \
+    "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.12.*/bin/python3.12}; do
+    if "$python" -c 'import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 12))' \
+      2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  return 1
+}
+
+# Makes the virtual environment of the trainers.
 install_trainers() {
   local python root list
   list=$(dirname "$0")/trainers.txt
   root=${TRAINERS_PATH:-${HOME:?"setup.sh: HOME is unset; set TRAINERS_PATH"}/.local/share/ballast/trainers}
-  python=${TRAINERS_PYTHON:-python3.12}
-  if [[ $(uname -m) != x86_64 ]] || ! "$python" -c \
-    'import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then
-    echo "setup.sh: no Python 3.12 of x86-64 with venv ($python; TRAINERS_PYTHON names" \
-      "another); tests of Megatron and Bridge are skipped" >&2
+  ! cmp -s "$list" "$root/trainers.txt" || return 0
+  if [[ $(uname -m) != x86_64 ]] || ! python=$(find_python); then
+    echo "setup.sh: no Python 3.12 of x86-64 with venv (TRAINERS_PYTHON names one);" \
+      "tests of trainers are skipped" >&2
     return
   fi
-  ! cmp -s "$list" "$root/trainers.txt" || return 0
   if [[ -e $root && ! -e $root/pyvenv.cfg ]]; then
     echo "setup.sh: $root is not a folder that setup.sh made; remove it, or set" \
       "TRAINERS_PATH to another" >&2
@@ -263,21 +276,21 @@ install_trainers() {
   echo "setup.sh: installing the trainers of $list into $root"
   rm -rf "$root"
   "$python" -m venv "$root"
-  # One requirement has no wheel: setuptools, installed first, makes it.
+  # No copies of 3 GB of wheels, and where nothing answers an end within a minute.
   pip() {
     "$root/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-      --require-hashes --no-build-isolation "$@" || {
+      --require-hashes --no-build-isolation --no-cache-dir --retries 1 --timeout 15 "$@" || {
+      rm -rf "$root"
       echo "setup.sh: pip could not install what $list lists; its output is above. Without" \
-        "it tests of Megatron and Bridge are skipped" >&2
+        "it tests of trainers are skipped" >&2
       exit 1
     }
   }
+  # One requirement has no wheel: setuptools, installed first, makes it.
   pip --requirement <(grep '^setuptools==' "$list")
   pip --requirement "$list"
   # Copied at the end: an interrupted run is begun again.
   cp "$list" "$root/trainers.txt"
-  echo "setup.sh: bazel test --test_env=BALLAST_PYTHON=$root/bin/python" \
-    "//tests/trainer_shim/python/megatron/... //tests/trainer_shim/python/bridge/..."
 }
 
 install_packages() {

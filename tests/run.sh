@@ -2,6 +2,8 @@
 # Builds everything and runs every test that needs no GPU. Arguments go to
 # `bazel test`: tests/run.sh --config=asan
 #
+# Tests of trainers run with the Python that `deploy/setup.sh --trainers` made; without
+# one they are skipped, most of them.
 # Tests over data outside the project need ../shared beside the checkout, or its
 # path in BALLAST_SHARED_DIR; elsewhere they are skipped. tests/cluster needs root,
 # network namespaces, mounts and cgroups; with BALLAST_CLUSTER_OPTIONAL=1 it is skipped
@@ -16,6 +18,14 @@ if [[ -d $shared ]]; then
   set -- --test_env=BALLAST_SHARED_DIR="$shared" "$@"
 else
   echo "tests/run.sh: no $shared; the tests over it are skipped"
+fi
+
+trainers=${TRAINERS_PATH:-${HOME:-}/.local/share/ballast/trainers}
+if cmp -s deploy/trainers.txt "$trainers/trainers.txt"; then
+  set -- --test_env=BALLAST_TRAINERS_PYTHON="$trainers/bin/python" "$@"
+else
+  echo "tests/run.sh: no trainers of deploy/trainers.txt in $trainers; most tests of" \
+    "them are skipped. deploy/setup.sh --trainers installs them"
 fi
 
 if [[ -n ${BALLAST_CLUSTER_OPTIONAL:-} ]]; then

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,11 +19,11 @@
 namespace ballast {
 namespace {
 
-// The least power of two of ranks whose shares of `cost` are at most `share`,
-// or `most` if that is less.
+// The least power of two, as an exponent, of ranks whose shares of `cost` are
+// at most `share`, or `most` if that is less.
 uint32_t LeastRanks(int64_t cost, int64_t share, uint32_t most) {
-  uint32_t ranks = 1;
-  while (ranks < most && cost / ranks > share) ranks *= 2;
+  uint32_t ranks = 0;
+  while (ranks < most && cost >> ranks > share) ++ranks;
   return ranks;
 }
 
@@ -64,64 +67,35 @@ class Filler {
  public:
   Filler(const std::vector<uint32_t>& lengths,
          const std::vector<int64_t>& costs, const ContextLimits& limits)
-      : lengths_(lengths), costs_(costs), limits_(limits) {}
-
-  // Whether all ranks of all micro-batches have part of a pack. `patience`: a
-  // micro-batch's costliest sample gets more ranks than it needs while less
-  // than this share of all ranks' time is work.
-  bool Fill(double patience) {
-    std::vector<uint32_t> left(lengths_.size());
-    std::iota(left.begin(), left.end(), 0);
-    std::stable_sort(left.begin(), left.end(), [&](uint32_t a, uint32_t b) {
-      return std::make_pair(costs_[a], lengths_[a]) >
-             std::make_pair(costs_[b], lengths_[b]);
+      : limits_(limits),
+        most_bits_(std::countr_zero(limits.most_ranks)),
+        order_(lengths.size()) {
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+      return std::make_pair(costs[a], lengths[a]) >
+             std::make_pair(costs[b], lengths[b]);
     });
-    while (!left.empty()) {
-      Filled best;
-      for (uint32_t ranks = RanksThatHold(left[0]); ranks <= limits_.most_ranks;
-           ranks *= 2) {
-        Filled filled = FillOne(left, ranks);
-        if (filled.busy > best.busy) best = std::move(filled);
-        if (best.busy >= patience) break;
-      }
-      micro_batches_.push_back(std::move(best.packs));
-      free_.push_back(best.free);
-      left = std::move(best.left);
+    for (const uint32_t i : order_) {
+      lengths_.push_back(lengths[i]);
+      costs_.push_back(costs[i]);
+      uint8_t bits = 0;
+      while (Room(bits) < lengths[i]) ++bits;
+      bits_that_hold_.push_back(bits);
     }
-    while (micro_batches_.size() % limits_.multiple != 0) {
-      micro_batches_.emplace_back();
-      free_.push_back(limits_.ranks);
-    }
-    for (uint32_t m = 0; m < micro_batches_.size(); ++m) {
-      while (free_[m] > 0) {
-        if (!Widen(&micro_batches_[m], &free_[m]) && !Split(m)) return false;
-      }
-    }
-    for (std::vector<Pack>& packs : micro_batches_) Even(&packs);
-    return true;
   }
 
-  std::vector<ContextMicroBatch> TakePacks() {
-    std::vector<ContextMicroBatch> taken;
-    for (std::vector<Pack>& packs : micro_batches_) {
-      ContextMicroBatch& micro_batch = taken.emplace_back();
-      for (Pack& pack : packs) {
-        std::sort(pack.samples.begin(), pack.samples.end());
-        micro_batch.push_back({0, pack.ranks, std::move(pack.samples)});
-      }
-      std::sort(micro_batch.begin(), micro_batch.end(),
-                [](const ContextPack& a, const ContextPack& b) {
-                  return std::make_pair(b.ranks, a.samples[0]) <
-                         std::make_pair(a.ranks, b.samples[0]);
-                });
-      // A sum of multiples of larger powers of two is a multiple of a smaller.
-      uint32_t first = 0;
-      for (ContextPack& pack : micro_batch) {
-        pack.first_rank = first;
-        first += pack.ranks;
-      }
-    }
-    return taken;
+  // The plans of each patience; those that are the same once, and without those
+  // in which a rank has no part of a pack. `patience`, ascending: a
+  // micro-batch's costliest sample gets more ranks than it needs while less
+  // than this share of all ranks' time is work.
+  std::vector<std::vector<ContextMicroBatch>> Fill(
+      absl::Span<const double> patience) const {
+    Draft draft;
+    draft.left.resize(order_.size());
+    std::iota(draft.left.begin(), draft.left.end(), 0);
+    std::vector<std::vector<ContextMicroBatch>> plans;
+    FillRest(std::move(draft), patience, &plans);
+    return plans;
   }
 
  private:
@@ -149,15 +123,34 @@ class Filler {
     double busy = -1;  // of all ranks' time
   };
 
-  uint32_t RanksThatHold(uint32_t i) const {
-    uint32_t ranks = 1;
-    while (ranks * limits_.tokens_a_rank < lengths_[i]) ranks *= 2;
-    return ranks;
-  }
+  // A micro-batch, and how many values of patience take it.
+  struct Choice {
+    Filled filled;
+    size_t count = 0;
+  };
 
-  bool HasRoom(const Pack& pack, uint64_t tokens) const {
-    return pack.tokens + tokens <= pack.ranks * limits_.tokens_a_rank;
-  }
+  // The packs of so many ranks of a micro-batch that is being filled.
+  struct Width {
+    std::set<std::pair<int64_t, uint32_t>> by_load;  // (load, pack)
+    // A longer sample has no room in the lightest packs that are tried.
+    uint64_t room = std::numeric_limits<uint64_t>::max();
+  };
+
+  // Micro-batches so far, their free ranks, and the samples without a pack.
+  struct Draft {
+    std::vector<std::vector<Pack>> micro_batches;
+    std::vector<uint32_t> free;
+    std::vector<uint32_t> left;
+
+    void Append(Filled filled) {
+      micro_batches.push_back(std::move(filled.packs));
+      free.push_back(filled.free);
+      left = std::move(filled.left);
+    }
+  };
+
+  // Tokens of a pack of 2^bits ranks.
+  uint64_t Room(uint32_t bits) const { return limits_.tokens_a_rank << bits; }
 
   void Add(uint32_t i, Pack* pack) const {
     pack->tokens += lengths_[i];
@@ -172,48 +165,73 @@ class Filler {
         std::find(pack->samples.begin(), pack->samples.end(), i));
   }
 
-  // Fills a micro-batch with samples, in their order; the first gets `ranks`
+  // Ends a draft in each way that a value of patience wants: together as long
+  // as they choose the same.
+  void FillRest(Draft draft, absl::Span<const double> patience,
+                std::vector<std::vector<ContextMicroBatch>>* plans) const {
+    while (!draft.left.empty()) {
+      std::vector<Choice> choices = Choose(draft.left, patience);
+      for (size_t c = 0; c + 1 < choices.size(); ++c) {
+        Draft other = draft;
+        other.Append(std::move(choices[c].filled));
+        FillRest(std::move(other), patience.first(choices[c].count), plans);
+        patience.remove_prefix(choices[c].count);
+      }
+      draft.Append(std::move(choices.back().filled));
+    }
+    if (End(&draft)) plans->push_back(TakePacks(std::move(draft)));
+  }
+
+  // The next micro-batch, by patience.
+  std::vector<Choice> Choose(const std::vector<uint32_t>& left,
+                             absl::Span<const double> patience) const {
+    std::vector<Choice> choices;
+    size_t decided = 0;
+    double busy = -1;
+    for (uint32_t bits = bits_that_hold_[left[0]];
+         bits <= most_bits_ && decided < patience.size(); ++bits) {
+      Filled filled = FillOne(left, bits);
+      if (filled.busy > busy) {
+        busy = filled.busy;
+        if (choices.empty() || choices.back().count > 0) choices.emplace_back();
+        choices.back().filled = std::move(filled);
+      }
+      for (; decided < patience.size() && busy >= patience[decided]; ++decided)
+        ++choices.back().count;
+    }
+    choices.back().count += patience.size() - decided;
+    return choices;
+  }
+
+  // Fills a micro-batch with samples, in their order; the first gets 2^first
   // ranks. Each of the others gets as many as it needs for its tokens, and for
   // its load to be about that of the first or less; it goes into a new pack, or
   // the lightest one of so many ranks that has room.
-  Filled FillOne(const std::vector<uint32_t>& samples, uint32_t ranks) const {
+  Filled FillOne(const std::vector<uint32_t>& samples, uint32_t first) const {
     Filled filled;
     filled.free = limits_.ranks;
-    const int64_t load = costs_[samples[0]] / ranks;
+    const int64_t load = costs_[samples[0]] >> first;
     const int64_t most = load + load / 20;
-    // By ranks: (load, pack).
-    std::map<uint32_t, std::set<std::pair<int64_t, uint32_t>>> by_load;
+    std::vector<Width> widths(most_bits_ + 1);
     for (const uint32_t i : samples) {
-      const uint32_t wanted =
+      const uint32_t bits =
           i == samples[0]
-              ? ranks
-              : std::max(RanksThatHold(i),
-                         LeastRanks(costs_[i], most, limits_.most_ranks));
-      auto& same = by_load[wanted];
-      uint32_t p = kNone;
-      if (filled.free >= wanted) {
-        p = filled.packs.size();
-        filled.packs.emplace_back().ranks = wanted;
-        filled.free -= wanted;
-      } else {
-        int tried = 0;
-        for (auto it = same.begin(); it != same.end() && tried < kTried;
-             ++it, ++tried) {
-          if (!HasRoom(filled.packs[it->second], lengths_[i])) continue;
-          p = it->second;
-          same.erase(it);
-          break;
-        }
-      }
-      if (p == kNone) {
+              ? first
+              : std::max<uint32_t>(bits_that_hold_[i],
+                                   LeastRanks(costs_[i], most, most_bits_));
+      Width& width = widths[bits];
+      if (const uint32_t ranks = uint32_t{1} << bits; filled.free >= ranks) {
+        filled.free -= ranks;
+        Pack& pack = filled.packs.emplace_back();
+        pack.ranks = ranks;
+        Add(i, &pack);
+        width.by_load.emplace(pack.load(), filled.packs.size() - 1);
+      } else if (lengths_[i] > width.room ||
+                 !FillLightest(i, Room(bits), &width, &filled.packs)) {
         filled.left.push_back(i);
-        continue;
       }
-      Add(i, &filled.packs[p]);
-      same.emplace(filled.packs[p].load(), p);
     }
-    while (filled.free > 0 && Widen(&filled.packs, &filled.free)) {
-    }
+    Widen(&filled.packs, &filled.free);
     double work = 0;
     int64_t largest = 1;
     for (const Pack& pack : filled.packs) {
@@ -224,52 +242,132 @@ class Filler {
     return filled;
   }
 
-  // Gives free ranks to the heaviest pack that can have twice its ranks.
-  bool Widen(std::vector<Pack>* packs, uint32_t* free) const {
-    Pack* heaviest = nullptr;
-    for (Pack& pack : *packs) {
-      if (pack.ranks * 2 > limits_.most_ranks || pack.ranks > *free) continue;
-      if (heaviest == nullptr || pack.load() > heaviest->load()) {
-        heaviest = &pack;
-      }
+  // Whether one of the lightest packs of `width`, of `room` tokens each, had
+  // room for the sample.
+  bool FillLightest(uint32_t i, uint64_t room, Width* width,
+                    std::vector<Pack>* packs) const {
+    uint64_t free = 0;
+    int tried = 0;
+    for (auto it = width->by_load.begin();
+         it != width->by_load.end() && tried < kTried; ++it, ++tried) {
+      Pack& pack = (*packs)[it->second];
+      free = std::max(free, room - pack.tokens);
+      if (pack.tokens + lengths_[i] > room) continue;
+      Add(i, &pack);
+      auto node = width->by_load.extract(it);
+      node.value().first = pack.load();
+      width->by_load.insert(std::move(node));
+      width->room = std::numeric_limits<uint64_t>::max();
+      return true;
     }
-    if (heaviest == nullptr) return false;
-    *free -= heaviest->ranks;
-    heaviest->ranks *= 2;
+    width->room = free;
+    return false;
+  }
+
+  // Gives free ranks to packs, each time to the heaviest one that can have
+  // twice its ranks.
+  void Widen(std::vector<Pack>* packs, uint32_t* free) const {
+    // (load, the opposite of the pack): the first of the heaviest is the
+    // largest. Free ranks only become fewer: a pack that has too many for them
+    // stays as it is.
+    std::priority_queue<std::pair<int64_t, int64_t>> heaviest;
+    if (*free == 0) return;
+    for (size_t p = 0; p < packs->size(); ++p) {
+      heaviest.emplace((*packs)[p].load(), -static_cast<int64_t>(p));
+    }
+    while (*free > 0 && !heaviest.empty()) {
+      const int64_t p = heaviest.top().second;
+      heaviest.pop();
+      Pack& pack = (*packs)[-p];
+      if (pack.ranks * 2 > limits_.most_ranks || pack.ranks > *free) continue;
+      *free -= pack.ranks;
+      pack.ranks *= 2;
+      heaviest.emplace(pack.load(), p);
+    }
+  }
+
+  // Whether all ranks of all micro-batches could have part of a pack.
+  bool End(Draft* draft) const {
+    while (draft->micro_batches.size() % limits_.multiple != 0) {
+      draft->micro_batches.emplace_back();
+      draft->free.push_back(limits_.ranks);
+    }
+    for (uint32_t m = 0; m < draft->micro_batches.size(); ++m) {
+      Widen(&draft->micro_batches[m], &draft->free[m]);
+      // Splits leave no pack that could have twice its ranks.
+      if (draft->free[m] > 0 && !Split(m, draft)) return false;
+    }
+    for (std::vector<Pack>& packs : draft->micro_batches) Even(&packs);
     return true;
   }
 
-  // Gives free ranks of micro-batch m a sample of the heaviest pack that can
-  // spare one.
-  bool Split(uint32_t m) {
-    uint32_t ranks = 1;
-    while (ranks * 2 <= std::min(free_[m], limits_.most_ranks)) ranks *= 2;
-    Pack* donor = nullptr;
-    uint32_t given = kNone;
-    for (std::vector<Pack>& packs : micro_batches_) {
+  // Gives the free ranks of micro-batch m samples, each time one of the
+  // heaviest pack that can spare one. Whether there were enough.
+  bool Split(uint32_t m, Draft* draft) const {
+    // (load, the opposites of micro-batch and pack): the first of the heaviest
+    // is the largest. Room only becomes less: a pack without a sample that
+    // fits is none that will have one.
+    std::priority_queue<std::tuple<int64_t, int64_t, int64_t>> donors;
+    const auto add = [&](int64_t micro_batch, int64_t p) {
+      const Pack& pack = draft->micro_batches[micro_batch][p];
+      if (pack.samples.size() < 2) return;
+      donors.emplace(pack.load(), -micro_batch, -p);
+    };
+    for (size_t other = 0; other < draft->micro_batches.size(); ++other) {
+      for (size_t p = 0; p < draft->micro_batches[other].size(); ++p)
+        add(other, p);
+    }
+    for (uint32_t& free = draft->free[m]; free > 0;) {
+      if (donors.empty()) return false;
+      const auto [load, micro_batch, p] = donors.top();
+      donors.pop();
+      Pack& donor = draft->micro_batches[-micro_batch][-p];
+      const uint32_t ranks = std::bit_floor(std::min(free, limits_.most_ranks));
+      const uint32_t given = CostliestOf(donor, ranks * limits_.tokens_a_rank);
+      if (given == kNone) continue;
+      Remove(given, &donor);
+      add(-micro_batch, -p);
+      Pack pack;
+      pack.ranks = ranks;
+      Add(given, &pack);
+      draft->micro_batches[m].push_back(std::move(pack));
+      free -= ranks;
+    }
+    return true;
+  }
+
+  // The first of a pack's costliest samples of at most `room` tokens.
+  uint32_t CostliestOf(const Pack& pack, uint64_t room) const {
+    uint32_t found = kNone;
+    for (const uint32_t i : pack.samples) {
+      if (lengths_[i] > room) continue;
+      if (found == kNone || costs_[i] > costs_[found]) found = i;
+    }
+    return found;
+  }
+
+  std::vector<ContextMicroBatch> TakePacks(Draft draft) const {
+    std::vector<ContextMicroBatch> taken;
+    for (std::vector<Pack>& packs : draft.micro_batches) {
+      ContextMicroBatch& micro_batch = taken.emplace_back();
       for (Pack& pack : packs) {
-        if (pack.samples.size() < 2 ||
-            (donor != nullptr && pack.load() <= donor->load())) {
-          continue;
-        }
-        uint32_t largest = kNone;
-        for (const uint32_t i : pack.samples) {
-          if (lengths_[i] > ranks * limits_.tokens_a_rank) continue;
-          if (largest == kNone || costs_[i] > costs_[largest]) largest = i;
-        }
-        if (largest == kNone) continue;
-        donor = &pack;
-        given = largest;
+        for (uint32_t& i : pack.samples) i = order_[i];
+        std::sort(pack.samples.begin(), pack.samples.end());
+        micro_batch.push_back({0, pack.ranks, std::move(pack.samples)});
+      }
+      std::sort(micro_batch.begin(), micro_batch.end(),
+                [](const ContextPack& a, const ContextPack& b) {
+                  return std::make_pair(b.ranks, a.samples[0]) <
+                         std::make_pair(a.ranks, b.samples[0]);
+                });
+      // A sum of multiples of larger powers of two is a multiple of a smaller.
+      uint32_t first = 0;
+      for (ContextPack& pack : micro_batch) {
+        pack.first_rank = first;
+        first += pack.ranks;
       }
     }
-    if (donor == nullptr) return false;
-    Remove(given, donor);
-    Pack pack;
-    pack.ranks = ranks;
-    Add(given, &pack);
-    micro_batches_[m].push_back(std::move(pack));
-    free_[m] -= ranks;
-    return true;
+    return taken;
   }
 
   struct Swap {
@@ -339,11 +437,14 @@ class Filler {
     }
   }
 
-  const std::vector<uint32_t>& lengths_;
-  const std::vector<int64_t>& costs_;
   const ContextLimits limits_;
-  std::vector<std::vector<Pack>> micro_batches_;
-  std::vector<uint32_t> free_;  // ranks of each micro-batch
+  const uint32_t most_bits_;  // most_ranks is 2^most_bits_
+  // Samples are numbered by their place here: the costliest, of these the
+  // longest, come first.
+  std::vector<uint32_t> order_;
+  std::vector<uint32_t> lengths_;
+  std::vector<int64_t> costs_;
+  std::vector<uint8_t> bits_that_hold_;  // 2^bits ranks hold the sample
 };
 
 // A plan, its time and the keys that it moves.
@@ -407,11 +508,8 @@ absl::StatusOr<std::vector<ContextMicroBatch>> PackByContext(
     plans.push_back(Measure(lengths, fixed, *std::move(as_static)));
   }
   // Each value gives other widths where ranks wait for the longest samples.
-  for (const double patience : {0.0, 0.6, 0.8, 0.9, 1.0}) {
-    Filler filler(lengths, fixed, limits);
-    if (!filler.Fill(patience)) continue;
-    plans.push_back(Measure(lengths, fixed, filler.TakePacks()));
-  }
+  for (auto& packs : Filler(lengths, fixed, limits).Fill({0, 0.6, 0.8, 0.9, 1}))
+    plans.push_back(Measure(lengths, fixed, std::move(packs)));
   if (plans.empty()) return as_static.status();
   int64_t best = plans[0].time;
   for (const Plan& plan : plans) best = std::min(best, plan.time);

@@ -1,7 +1,9 @@
 #include "server/schedule/pack_schedule.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <queue>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -12,6 +14,9 @@
 
 namespace ballast {
 namespace {
+
+template <typename T>
+using MinHeap = std::priority_queue<T, std::vector<T>, std::greater<T>>;
 
 absl::Status CheckLengths(const std::vector<uint32_t>& lengths,
                           const PackLimits& limits) {
@@ -43,12 +48,19 @@ uint64_t Cost(const std::vector<uint64_t>& squares,
 // Sorts by descending cost, so that packs that run at the same time have
 // similar costs.
 void SortByCost(const std::vector<uint64_t>& squares, Groups* packs) {
-  for (std::vector<uint32_t>& pack : *packs)
-    std::sort(pack.begin(), pack.end());
-  std::stable_sort(packs->begin(), packs->end(),
-                   [&](const auto& a, const auto& b) {
-                     return Cost(squares, a) > Cost(squares, b);
-                   });
+  std::vector<std::pair<uint64_t, uint32_t>> order;  // cost, pack
+  order.reserve(packs->size());
+  for (uint32_t p = 0; p < packs->size(); ++p) {
+    std::sort((*packs)[p].begin(), (*packs)[p].end());
+    order.emplace_back(Cost(squares, (*packs)[p]), p);
+  }
+  std::stable_sort(
+      order.begin(), order.end(),
+      [](const auto& a, const auto& b) { return a.first > b.first; });
+  Groups sorted;
+  sorted.reserve(packs->size());
+  for (const auto& [cost, p] : order) sorted.push_back(std::move((*packs)[p]));
+  *packs = std::move(sorted);
 }
 
 // Puts each sample, longest first, into the cheapest pack that has room.
@@ -62,22 +74,28 @@ Groups FillByCost(const std::vector<uint32_t>& lengths,
     return std::make_pair(lengths[a], squares[a]) >
            std::make_pair(lengths[b], squares[b]);
   });
-  // (cost, members, pack); members keep packs from staying empty.
-  std::set<std::tuple<uint64_t, size_t, uint32_t>> by_cost;
-  for (uint32_t p = 0; p < packs; ++p) by_cost.emplace(0, 0, p);
+  // Samples only become shorter, so a pack that has room keeps it until it is
+  // filled further.
+  MinHeap<std::tuple<uint64_t, size_t, uint32_t>> with_room;  // cost, members
+  MinHeap<std::pair<uint64_t, uint32_t>> without;             // tokens
+  // Members keep packs from staying empty.
+  for (uint32_t p = 0; p < packs; ++p) with_room.emplace(0, 0, p);
   std::vector<uint64_t> tokens(packs, 0);
+  std::vector<uint64_t> costs(packs, 0);
   Groups filled(packs);
   for (const uint32_t i : order) {
-    const auto found = std::find_if(
-        by_cost.begin(), by_cost.end(), [&](const auto& candidate) {
-          return tokens[std::get<2>(candidate)] + lengths[i] <= capacity;
-        });
-    if (found == by_cost.end()) return {};
-    const auto [cost, members, pack] = *found;
-    by_cost.erase(found);
-    by_cost.emplace(cost + squares[i], members + 1, pack);
-    tokens[pack] += lengths[i];
-    filled[pack].push_back(i);
+    while (!without.empty() && without.top().first + lengths[i] <= capacity) {
+      const uint32_t p = without.top().second;
+      without.pop();
+      with_room.emplace(costs[p], filled[p].size(), p);
+    }
+    if (with_room.empty()) return {};
+    const uint32_t p = std::get<2>(with_room.top());
+    with_room.pop();
+    tokens[p] += lengths[i];
+    costs[p] += squares[i];
+    filled[p].push_back(i);
+    without.emplace(tokens[p], p);
   }
   return filled;
 }

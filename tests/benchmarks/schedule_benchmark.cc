@@ -1,15 +1,19 @@
 // Measures one step of the schedule, from index to finished message, by
 // data-parallel size at 8 samples a rank (wanted: 16,384 ranks in under 100 ms
 // on a core, 1,024 in under 5 ms), and look-ups in the order (wanted: 10
-// million a second).
+// million a second). Packs of scheduled lengths with a long tail, by ranks.
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "server/schedule/balance.h"
+#include "server/schedule/context_packs.h"
+#include "server/schedule/pack_schedule.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/drawn_loads.h"
@@ -92,6 +96,57 @@ void BM_PlacementStep(benchmark::State& state) {
 BENCHMARK(BM_PlacementStep)
     ->ArgNames({"dp", "load", "split", "one_server"})
     ->ArgsProduct({{1024, 16384}, {0, 1, 2, 3}, {0, 1}, {0, 1}})
+    ->Unit(benchmark::kMillisecond);
+
+// Lengths of texts with a long tail, 16 a rank.
+std::vector<uint32_t> DrawLengths(uint32_t ranks, uint32_t most) {
+  std::mt19937 random(1);
+  std::lognormal_distribution<double> draw(std::log(820.0), 1.8);
+  std::vector<uint32_t> lengths(16 * ranks);
+  for (uint32_t& length : lengths) {
+    length = std::clamp<double>(draw(random), 16, most);
+  }
+  return lengths;
+}
+
+// The packs of a step with packing.mode scheduled: 16 samples a rank, packs of
+// 8,192 tokens.
+void BM_PackBalanced(benchmark::State& state) {
+  const uint32_t ranks = state.range(0);
+  const std::vector<uint32_t> lengths = DrawLengths(ranks, 8192);
+  std::vector<uint64_t> squares;
+  for (const uint64_t length : lengths) squares.push_back(length * length);
+  size_t packs = 0;
+  for (auto _ : state) {
+    packs = PackBalanced(lengths, squares, {8192, ranks})->size();
+  }
+  state.counters["packs"] = packs;
+}
+BENCHMARK(BM_PackBalanced)
+    ->ArgName("ranks")
+    ->Arg(256)
+    ->Arg(1024)
+    ->Arg(16384)
+    ->Unit(benchmark::kMillisecond);
+
+// The same where up to 16 ranks share a pack: packing.dynamic_cp.
+void BM_PackByContext(benchmark::State& state) {
+  const uint32_t ranks = state.range(0);
+  const std::vector<uint32_t> lengths = DrawLengths(ranks, 131072);
+  std::vector<double> costs;
+  for (const double length : lengths) costs.push_back(length * length);
+  size_t micro_batches = 0;
+  for (auto _ : state) {
+    micro_batches = PackByContext(lengths, costs, {ranks, 16, 8192, 1})->size();
+  }
+  state.counters["micro_batches"] = micro_batches;
+}
+BENCHMARK(BM_PackByContext)
+    ->ArgName("ranks")
+    ->Arg(16)
+    ->Arg(256)
+    ->Arg(1024)
+    ->Arg(16384)
     ->Unit(benchmark::kMillisecond);
 
 // Looks up positions of a shuffled mixture of 10^10 samples; there is no table

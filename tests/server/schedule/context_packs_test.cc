@@ -133,6 +133,43 @@ TEST(PackByContextTest, KeepsTheLimitsAndIsAboutAsFastAsStatic) {
   EXPECT_LT(keys, static_keys / 2);
 }
 
+// A step has the same packs in every version: servers of two versions run
+// beside each other.
+TEST(PackByContextTest, MakesThePacksOfTheFirstVersion) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  const auto add = [&hash](uint64_t number) {
+    hash = (hash ^ number) * 1099511628211u;
+  };
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    ContextLimits limits;
+    limits.most_ranks = 1u << (random() % 5);
+    limits.ranks = limits.most_ranks * (1 + random() % 6);
+    limits.tokens_a_rank = 2048;
+    limits.multiple = 1 + random() % 3;
+    std::vector<uint32_t> lengths(limits.ranks * limits.multiple *
+                                  (1 + random() % 16));
+    for (uint32_t& length : lengths) {
+      const uint32_t most = 2048 * limits.most_ranks;
+      length = 1 + random() % (most >> (random() % 8));
+    }
+    std::vector<double> costs = Squares(lengths);
+    if (seed % 4 == 0) {  // many equal ones
+      for (double& cost : costs) cost = random() % 4;
+    }
+    const auto packs = PackByContext(lengths, costs, limits);
+    ASSERT_TRUE(packs.ok()) << packs.status();
+    for (const ContextMicroBatch& micro_batch : *packs) {
+      for (const ContextPack& pack : micro_batch) {
+        add(pack.first_rank);
+        add(pack.ranks);
+        for (const uint32_t i : pack.samples) add(i);
+      }
+    }
+  }
+  EXPECT_EQ(hash, 17885506898252212448u);
+}
+
 TEST(PackByContextTest, NamesWhatItCannotPack) {
   const ContextLimits limits = {4, 2, 1000, 1};
   const auto longer = PackByContext({5, 2001}, {1, 1}, limits);

@@ -80,9 +80,7 @@ class EmbeddingsApartTest(tools.ToolTest):
         os.mkdir(folder)
         ranks = sorted(vision + language) if apart else [0]
         with self.server(config, "unix:%s/a.sock" % folder) as (address,):
-            torch.multiprocessing.spawn(
-                run_rank, (address, folder, vision, language, delivery), len(ranks)
-            )
+            split_job.start(run_rank, (address, folder, vision, language, delivery), len(ranks))
         parts = [torch.load(os.path.join(folder, "%d.pt" % rank)) for rank in ranks]
         total = parts[0]
         for part in parts[1:]:
@@ -97,12 +95,12 @@ class EmbeddingsApartTest(tools.ToolTest):
     def test_what_would_mix_up_micro_batches_is_refused(self):
         folder = self.path("refused")
         os.mkdir(folder)
-        torch.multiprocessing.spawn(run_refused, (folder,), 2)
+        split_job.start(run_refused, (folder,), 2)
 
     def test_a_receipt_ends(self):
         folder = self.path("ends")
         os.mkdir(folder)
-        torch.multiprocessing.spawn(run_unanswered, (folder,), 2)
+        split_job.start(run_unanswered, (folder,), 2)
 
 
 def run_rank(rank, address, folder, vision, language, delivery):

@@ -64,7 +64,7 @@ class EmbeddingsTest(split_job.SplitJobTest):
     def test_the_look_up_runs_while_rows_travel(self):
         folder = self.path("overlap")
         os.mkdir(folder)
-        torch.multiprocessing.spawn(run_overlap, (folder,), 2)
+        split_job.start(run_overlap, (folder,), 2)
 
     def test_adapters_refuse_a_split_batch(self):
         batch = {"embedding_send_host": torch.tensor([1]), "pixel_values": torch.zeros(4, 6),

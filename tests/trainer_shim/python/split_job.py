@@ -40,6 +40,14 @@ JOBS = {
 }
 
 
+def start(run, arguments, count):
+    """Calls `run(rank, *arguments)` in processes. They are forks, which have imported
+    everything: the caller must not have opened a loader."""
+    import torch
+
+    torch.multiprocessing.start_processes(run, arguments, count, start_method="fork")
+
+
 class SplitJobTest(tools.ToolTest):
     """`run_rank(rank, loader, split, seen)` returns the rank's gradients by name; a
     function of a module, since it runs in other processes."""
@@ -54,7 +62,7 @@ class SplitJobTest(tools.ToolTest):
         folder = self.path(name)
         os.mkdir(folder)
         with self.server(config, "unix:%s/a.sock" % folder) as (address,):
-            torch.multiprocessing.spawn(_rank, (run_rank, address, folder, delivery), RANKS)
+            start(_rank, (run_rank, address, folder, delivery), RANKS)
         return torch.load(os.path.join(folder, "result.pt"))
 
     def assert_split_equals_paired(self, run_rank, profile, job, delivery="direct", paired=None):

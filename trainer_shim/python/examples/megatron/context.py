@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Compares Megatron-Core's context parallelism, fed by Ballast, with Hugging Face's model.
+"""Compares Megatron-Core's context or tensor parallelism, fed by Ballast, with Hugging Face's
+model.
 
     PYTHONPATH=trainer_shim/python python3 context.py --ballast-server ballast-server
 
 Four processes over Gloo: two data-parallel ranks of two context ranks each. MimoModel
 cuts a batch for its context ranks itself, so each of them loads the whole padded batch
-(packing.mode: padded). Compares the sums of the losses and gradients of all processes
-with the sums for Hugging Face's Qwen2.5-VL over the same samples. Prints one JSON
-object and exits with 1 if they differ by more than `--noise`. Needs torch, transformers
-and megatron-core; runs on a CPU, without Transformer Engine.
+(packing.mode: padded). With `--tensor` they are tensor ranks, each of which has a part of
+the language model's weights, and batches are packed. Compares the sums of the losses and
+gradients with the sums for Hugging Face's Qwen2.5-VL over the same samples. Prints a JSON
+object for each process that compares, and exits with 1 if they differ by more than
+`--noise`. Needs torch, transformers and megatron-core; runs on a CPU, without Transformer
+Engine.
 """
 
 import argparse
@@ -28,14 +31,14 @@ import on_cpu
 import single
 from ballast.adapters import megatron_bridge
 
-CP, DP = 2, 2
+SHARING, DP = 2, 2  # ranks that share a batch, and groups of them
 MODULES = ("vision", "language")
 
 
-def loader_of(address, dp_rank, cp_rank, steps):
-    """A loader of the whole batches of a data-parallel rank."""
+def loader_of(address, dp_rank, number, steps):
+    """A loader of the whole batches of a data-parallel rank, for one of its ranks."""
     return ballast.Loader(
-        address, MODULES, dp_rank=dp_rank, tp_rank={"vision": 0, "language": cp_rank},
+        address, MODULES, dp_rank=dp_rank, tp_rank={"vision": 0, "language": number},
         device="cpu", array="torch", steps=steps,
     )  # fmt: skip
 
@@ -71,56 +74,69 @@ def gradients_of(source):
     }
 
 
-def compare(rank, address, steps):
-    """Runs the steps in all processes; returns the largest difference on rank 0."""
-    dp_rank, cp_rank = divmod(rank, CP)
-    assert parallel_state.get_context_parallel_rank() == cp_rank
+def compare(rank, address, arguments):
+    """Runs the steps in all processes; returns the largest difference, or None where another
+    rank has the same sums."""
+    dp_rank, number = divmod(rank, SHARING)
+    tensor, context = (SHARING, 1) if arguments.tensor else (1, SHARING)
+    assert parallel_state.get_context_parallel_rank() == number % context
+    assert parallel_state.get_tensor_model_parallel_rank() == number % tensor
     assert parallel_state.get_data_parallel_rank() == dp_rank
-    with loader_of(address, dp_rank, cp_rank, steps) as loader:
+    with loader_of(address, dp_rank, number, arguments.steps) as loader:
         token_ids = loader.job["model"]["token_ids"]
         source = models.hugging_face(token_ids, data.VOCABULARY)
-        model = models.mimo_model(source, token_ids["image"], rows=True, context=CP)
+        model = models.mimo_model(
+            source, token_ids["image"], rows=not arguments.tensor, context=context, tensor=tensor
+        )
         total = torch.zeros(1)
         batches = [0, 0]  # all batches, and batches with padding
         for batch in loader:
             total += single.backward(model, batch)
             batches[0] += 1
-            batches[1] += not bool(batch["attention_mask"].all())
-    dist.all_reduce(total)
+            batches[1] += "attention_mask" in batch and not bool(batch["attention_mask"].all())
+    # Tensor ranks have the whole loss, context ranks parts of it.
+    group = parallel_state.get_data_parallel_group(with_context_parallel=True)
+    dist.all_reduce(total, group=group)
     for weight in model.parameters():
         if weight.grad is None:  # this rank had no image
             weight.grad = torch.zeros_like(weight)
-        dist.all_reduce(weight.grad)
-    if rank > 0:
-        return {"relative": 0.0}
-    wanted = wanted_of(source, address, steps)
+        dist.all_reduce(weight.grad, group=group)
+    if group.rank() > 0:
+        return None
+    wanted = wanted_of(source, address, arguments.steps)
     expected = gradients_of(source)
     worst = {"loss": float(total), "wanted": wanted, "relative": abs(float(total) / wanted - 1)}
     names = dict(model.named_parameters())
     assert set(names) == set(expected), set(names) ^ set(expected)
     for name, weight in names.items():
-        relative = float((weight.grad - expected[name]).norm() / expected[name].norm())
+        part = expected[name]
+        if name.startswith("language_model."):
+            part = models.tensor_part(name, part, model.language_model.tp_group)
+        relative = float((weight.grad - part).norm() / part.norm())
         if not relative <= worst["relative"]:
             worst.update(weight=name, relative=relative)
     worst["padded_batches"], worst["batches"] = batches[1], batches[0]
     return worst
 
 
-def run(rank, address, folder, steps, noise):
+def run(rank, address, folder, arguments):
     """Runs one process; exits with 1 if it found a difference."""
     torch.set_num_threads(1)
     on_cpu.install()
     dist.init_process_group(
-        "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=CP * DP
+        "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=SHARING * DP
     )
-    parallel_state.initialize_model_parallel(context_parallel_size=CP)
-    worst = compare(rank, address, steps)
-    if rank == 0:
+    if arguments.tensor:
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=SHARING)
+    else:
+        parallel_state.initialize_model_parallel(context_parallel_size=SHARING)
+    worst = compare(rank, address, arguments)
+    if worst is not None:
         print(json.dumps(worst), flush=True)
     dist.barrier()
     parallel_state.destroy_model_parallel()
     dist.destroy_process_group()
-    if not worst["relative"] <= noise:
+    if worst is not None and not worst["relative"] <= arguments.noise:
         sys.exit(1)
 
 
@@ -129,13 +145,13 @@ def main():
     parser.add_argument("--ballast-server", required=True)
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--noise", type=float, default=1e-4)
+    parser.add_argument("--tensor", action="store_true", help="tensor ranks, not context ranks")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, data.served(
-        arguments.ballast_server, samples=8, micro=4, dp=DP, cp=CP, packing="padded"
+        arguments.ballast_server, samples=8, micro=4, dp=DP, cp=SHARING,
+        packing="shard" if arguments.tensor else "padded",
     ) as address:
-        return on_cpu.run_everywhere(
-            run, CP * DP, address, folder, arguments.steps, arguments.noise
-        )
+        return on_cpu.run_everywhere(run, SHARING * DP, address, folder, arguments)
 
 
 if __name__ == "__main__":

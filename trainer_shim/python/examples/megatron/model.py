@@ -175,7 +175,7 @@ class Tower(nn.Module):
         return self.tower(hidden_states.to(dtype), grid_thw=grid_thw).pooler_output
 
 
-def transformer_config(text, dtype, stages, context):
+def transformer_config(text, dtype, stages, context, tensor=1):
     """TransformerConfig of a Qwen2.5-VL's language model without fused kernels."""
     return TransformerConfig(
         num_layers=text.num_hidden_layers,
@@ -193,18 +193,19 @@ def transformer_config(text, dtype, stages, context):
         calculate_per_token_loss=True, use_cpu_initialization=True,
         params_dtype=dtype, bf16=dtype == torch.bfloat16,
         pipeline_model_parallel_size=stages, pipeline_dtype=dtype,
-        context_parallel_size=context,
+        context_parallel_size=context, tensor_model_parallel_size=tensor,
         variable_seq_lengths=True, moe_token_dispatcher_type="alltoall",
     )  # fmt: skip
 
 
 def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None,
-               rows=False, context=1, more=None):  # fmt: skip
+               rows=False, context=1, tensor=1, more=None):  # fmt: skip
     """MimoModel with the weights of `source`, Hugging Face's Qwen2.5-VL.
 
     Args:
         rows: for padded batches, instead of packed ones.
         context: context-parallel size.
+        tensor: tensor-parallel size of the language model; each rank has the whole tower.
         grids: for a pipeline, MimoModelConfig's `module_to_grid_map`.
         groups: ProcessGroupCollections of "images" and "language", of which a rank
             has its own module's.
@@ -214,7 +215,7 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
     dtype = source.lm_head.weight.dtype
     language, vision = ((groups or {}).get(key) for key in ("language", MODALITY))
     stages, stage = (language.pp.size(), language.pp.rank()) if language else (1, 0)
-    config = transformer_config(text, dtype, stages, context)
+    config = transformer_config(text, dtype, stages, context, tensor)
     layer = get_gpt_layer_local_spec(normalization="RMSNorm")
     attention = RowAttention if rows else PackedAttention
     layer.submodules.self_attention.submodules.core_attention = attention
@@ -257,17 +258,35 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
 
 @torch.no_grad()
 def copy_language(source, model, first):
-    """Copies Hugging Face's weights into a GPTModel whose layers begin with number
-    `first`."""
+    """Copies Hugging Face's weights, or this tensor rank's parts of them, into a GPTModel
+    whose layers begin with number `first`."""
     text = source.model.language_model
+
+    def copy(module, name, value):
+        module.get_parameter(name).copy_(tensor_part(name, value, model.tp_group))
+
     if model.pre_process:
-        model.embedding.word_embeddings.weight.copy_(text.embed_tokens.weight)
+        copy(model, "embedding.word_embeddings.weight", text.embed_tokens.weight)
     for number, layer in enumerate(model.decoder.layers):
         for name, value in layer_weights(text.layers[first + number], text.config).items():
-            layer.get_parameter(name).copy_(value)
+            copy(layer, name, value)
     if model.post_process:
-        model.decoder.final_layernorm.weight.copy_(text.norm.weight)
-        model.output_layer.weight.copy_(source.lm_head.weight)
+        copy(model, "decoder.final_layernorm.weight", text.norm.weight)
+        copy(model, "output_layer.weight", source.lm_head.weight)
+
+
+def tensor_part(name, value, group):
+    """The part of a weight of the language model that this rank of the tensor-parallel
+    group has. Norms are whole on each."""
+    size, rank = group.size(), group.rank()
+    if name.endswith("linear_fc1.weight"):
+        return torch.cat([half.chunk(size)[rank] for half in value.chunk(2)])
+    if name.endswith(("linear_proj.weight", "linear_fc2.weight")):
+        return value.chunk(size, dim=1)[rank]
+    if name.endswith(("linear_qkv.weight", "linear_qkv.bias", "word_embeddings.weight",
+                      "output_layer.weight")):  # fmt: skip
+        return value.chunk(size)[rank]
+    return value
 
 
 def layer_weights(theirs, text):

@@ -9,8 +9,12 @@ import torch.distributed as dist
 
 
 def run_everywhere(run, count, *arguments):
-    """Calls `run(rank, *arguments)` in `count` processes. Returns 0, or 1 if one has failed."""
-    context = torch.multiprocessing.get_context("spawn")
+    """Calls `run(rank, *arguments)` in `count` processes. Returns 0, or 1 if one has failed.
+
+    Without a GPU they are forks, which have imported everything: the caller must not have
+    opened a loader."""
+    method = "spawn" if torch.cuda.is_available() else "fork"
+    context = torch.multiprocessing.get_context(method)
     processes = [context.Process(target=run, args=(rank, *arguments)) for rank in range(count)]
     for process in processes:
         process.start()
