@@ -41,11 +41,10 @@ fetch() {
 }
 
 make() {
-  local work file
+  local file libraries
   mkdir -p "$(dirname "$root")"
   work=$(mktemp -d "$root.XXXXXX")
-  trap 'rm -rf "$work"' RETURN
-  local libraries
+  trap 'rm -rf "$work"' EXIT
   mapfile -t libraries < <(deploy/setup.sh --list | grep -xE '(lib|nlohmann|prometheus).*-dev')
   {
     fetch arm64 "$work/target" libc6-dev libstdc++-12-dev "${libraries[@]}" &&
@@ -78,6 +77,7 @@ CLANG
   # Renamed at the end: an interrupted run leaves no half-filled folder.
   rm -rf "$root"
   mv -T "$work/tree" "$root"
+  rm -rf "$work"
 }
 if [[ $(cat "$root/recipe_sha256" 2>/dev/null) != "${recipe%% *}" ]]; then
   [[ ! -e $root || -e $root/recipe_sha256 ]] ||
