@@ -43,7 +43,7 @@ if [[ -z $wheel ]]; then
   deploy/ffmpeg.sh
   options=(--noshow_progress --config=opt --config=ffmpeg)
   bazel build "${options[@]}" //trainer_shim/python:wheel
-  wheel=$(echo "$(bazel info "${options[@]}" bazel-bin)"/trainer_shim/python/ballast-*.whl)
+  wheel=$(echo "$(bazel info "${options[@]}" bazel-bin)"/trainer_shim/python/ballast-*"_$(uname -m).whl")
 fi
 if [[ -z $auditwheel ]]; then
   echo "$auditwheel_requirements" >"$work/requirements"

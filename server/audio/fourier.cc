@@ -31,6 +31,11 @@ constexpr size_t kStep = hn::MaxLanes(d);
 static_assert(kLanes % kStep == 0);
 
 struct Point {
+  // GCC 12 makes its own ones of no instruction set, and then calls no
+  // vector's.
+  HWY_INLINE Point() {}
+  HWY_INLINE Point(Doubles re, Doubles im) : re(re), im(im) {}
+
   Doubles re;
   Doubles im;
 };

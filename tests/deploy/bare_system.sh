@@ -28,9 +28,12 @@ if [[ -z $root ]]; then
   root=$(mktemp -d)
   trap 'rm -rf --one-file-system "$root"' EXIT
 fi
+# Ubuntu has python3-venv in universe.
+components=main
+[[ ${3:-} != */ubuntu* ]] || components=main,universe
 [[ -e $root/usr/bin/python3 ]] ||
-  debootstrap --variant=minbase --include=python3,python3-venv "$suite" "$root" \
-    ${3:+"$3"} >/dev/null
+  debootstrap --variant=minbase --components=$components --include=python3,python3-venv \
+    "$suite" "$root" ${3:+"$3"} >/dev/null
 rm -rf "$root/work"
 mkdir -p "$root/work/drawn" "$root/work/media"
 cp "$wheel" tests/server/text/sentencepiece/testdata/llama.model "$root/work/"

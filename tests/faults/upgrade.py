@@ -4,13 +4,16 @@ with which words (docs/upgrading.md).
     python3 tests/faults/upgrade.py --old DIR --new DIR
 
 Each folder holds ballast-server and ballast-rank of one build. Ends with a line for
-each pair, and status 1 if a batch differs from those of the old release alone, or its
-digest from that of the same ranks with other servers. Digests of two releases of ranks
-may differ: they cover what a release calls a batch.
+each pair, and for each job whose servers are replaced one after the other under its
+ranks. Status 1 if a batch differs from those of the old release alone, or its digest
+from that of the same ranks with other servers, or if ranks of a job whose servers are
+replaced do not reach the end. Digests of two releases of ranks may differ: they cover
+what a release calls a batch.
 """
 
 import argparse
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -31,7 +34,8 @@ topology:
     - {{address: "unix:{folder}/1.sock", ranks: {{language: "0-1"}}}}
 serve: {{threads: 1, memory: 64MiB, prefetch_steps: 2}}
 """
-STEPS = 6
+STEPS = 24
+BATCHES_OF_A_STEP = 8  # 2 micro-batches for each of 4 ranks
 RELEASES = ("old", "new")
 
 
@@ -53,39 +57,79 @@ class Job:
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
 
+    def serve(self, number, release, index):
+        """Server `number` of the job, ready, or what it said instead."""
+        process = subprocess.Popen(
+            [os.path.join(self.releases[release], "ballast-server"), "serve",
+             "--config", self.config(index), "--listen", f"unix:{self.folder}/{number}.sock"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        if process.stdout.readline().startswith("ready"):
+            return process, None
+        return process, process.stderr.read().strip().splitlines()[-1]
+
     @contextlib.contextmanager
     def servers(self, *releases):
-        """One server of each release, or what a release said instead."""
-        processes = []
-        refusal = None
-        for number, (release, index) in enumerate(releases):
-            process = subprocess.Popen(
-                [os.path.join(self.releases[release], "ballast-server"), "serve",
-                 "--config", self.config(index),
-                 "--listen", f"unix:{self.folder}/{number}.sock"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )  # fmt: skip
-            processes.append(process)
-            if not process.stdout.readline().startswith("ready"):
-                refusal = process.stderr.read().strip().splitlines()[-1]
+        """Servers of these releases with these indexes, and what one said instead."""
+        started = [self.serve(number, *each) for number, each in enumerate(releases)]
+        processes = [process for process, _ in started]
+        refusals = [refusal for _, refusal in started if refusal]
         try:
-            yield refusal
+            yield processes, refusals[-1] if refusals else None
         finally:
             for process in processes:
-                process.send_signal(signal.SIGTERM)
-                process.communicate(timeout=60)
+                drain(process)
 
-    def ranks(self, release, order):
-        """The batches of all ranks, or None and the error."""
-        servers = ",".join(f"unix:{self.folder}/{n}.sock" for n in order)
-        status, out, error = self.run(
-            release, "ballast-rank", "--server", servers, "--steps", STEPS, "--json",
-            "--give-up-after", 10,
+    def start_ranks(self, release):
+        """All ranks. Their output is a pipe of one page: they are a few batches ahead of
+        who reads it, and no more."""
+        process = subprocess.Popen(
+            [os.path.join(self.releases[release], "ballast-rank"),
+             "--server", f"unix:{self.folder}/0.sock,unix:{self.folder}/1.sock",
+             "--steps", str(STEPS), "--json", "--give-up-after", "10"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        batches = [json.loads(line) for line in out.splitlines()]
-        for batch in batches:
-            batch.pop("next_ms")
-        return batches, "" if status == 0 else error.strip().splitlines()[-1]
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        return process
+
+    def ranks(self, release, upgrades=()):
+        """The batches of all ranks, and the error of those that did not reach the end.
+
+        `upgrades`: functions that are called while the ranks run, after as many steps
+        each.
+        """
+        process = self.start_ranks(release)
+        every = STEPS // (len(upgrades) + 1) * BATCHES_OF_A_STEP
+        batches = []
+        for line in process.stdout:
+            batches.append(json.loads(line))
+            batches[-1].pop("next_ms")
+            count, rest = divmod(len(batches), every)
+            if rest == 0 and count <= len(upgrades):
+                upgrades[count - 1]()
+        error = process.stderr.read()
+        return batches, "" if process.wait() == 0 else error.strip().splitlines()[-1]
+
+    def rolling(self, old, new, rank):
+        """The batches of ranks under whose servers `new` takes the place of `old`, and
+        the error."""
+        with self.servers((old, old), (old, old)) as (processes, refusal):
+            assert not refusal, refusal
+            refusals = []
+
+            def replace(number):
+                drain(processes[number])
+                processes[number], refused = self.serve(number, new, new)
+                refusals.append(refused)
+
+            batches, error = self.ranks(rank, [lambda: replace(0), lambda: replace(1)])
+            said = [refused for refused in refusals if refused]
+            return batches, error or (said[-1] if said else "")
+
+
+def drain(process):
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
 
 
 def main():
@@ -105,29 +149,41 @@ def main():
             status, _, error = job.run(name, "ballast-server", "index", "--config",
                                        job.config(name))  # fmt: skip
             assert status == 0, error
-        with job.servers(("old", "old"), ("old", "old")):
-            wanted, error = job.ranks("old", (0, 1))
+        with job.servers(("old", "old"), ("old", "old")) as (_, refusal):
+            assert not refusal, refusal
+            wanted, error = job.ranks("old")
             assert not error, error
+        assert len(wanted) == STEPS * BATCHES_OF_A_STEP, len(wanted)
         print(f"old alone: {len(wanted)} batches")
         digests = {"old": [batch.pop("digest") for batch in wanted]}
-        for release, index in itertools.product(RELEASES, RELEASES):
-            if release == index:
-                continue
-            with job.servers((release, index)) as refusal:
+
+        def differ(rank, batches):
+            found = [batch.pop("digest") for batch in batches]
+            digests.setdefault(rank, found)
+            return batches != wanted[: len(batches)] or found != digests[rank][: len(found)]
+
+        def report(what, different, batches, said):
+            print(f"{what}: {len(batches)} batches, {'OTHERS' if different else 'equal'}; "
+                  f"{said or 'served to the end'}", flush=True)  # fmt: skip
+
+        for release, index in itertools.permutations(RELEASES, 2):
+            with job.servers((release, index)) as (_, refusal):
                 print(f"{release} server, {index} index: {refusal or 'served'}")
         for servers in itertools.product(RELEASES, RELEASES):
             for rank in RELEASES:
-                with job.servers(*((s, s) for s in servers)) as refusal:
-                    batches, error = job.ranks(rank, (0, 1))
-                found = [batch.pop("digest") for batch in batches]
-                digests.setdefault(rank, found)
-                equal = (batches == wanted[: len(batches)]
-                         and found == digests[rank][: len(found)])  # fmt: skip
-                wrong += not equal
-                said = refusal or error or "served to the end"
-                print(f"{servers[0]} and {servers[1]} servers, {rank} ranks: "
-                      f"{len(batches)} batches, {'equal' if equal else 'OTHERS'}; {said}",
-                      flush=True)  # fmt: skip
+                with job.servers(*((s, s) for s in servers)) as (_, refusal):
+                    batches, error = job.ranks(rank)
+                different = differ(rank, batches)
+                wrong += different
+                report(f"{servers[0]} and {servers[1]} servers, {rank} ranks", different,
+                       batches, refusal or error)  # fmt: skip
+        for old, new in itertools.permutations(RELEASES, 2):
+            for rank in RELEASES:
+                batches, said = job.rolling(old, new, rank)
+                different = differ(rank, batches)
+                wrong += different or len(batches) != len(wanted) or bool(said)
+                report(f"{new} servers in place of {old} ones, under {rank} ranks", different,
+                       batches, said)  # fmt: skip
     finally:
         shutil.rmtree(folder)
     sys.exit(1 if wrong else 0)
