@@ -46,7 +46,7 @@ std::vector<AheadSample> SamplesToRead(
     const std::map<v1::Module, ServedModule>& served);
 
 // Fetches from stores what the next steps of train need, in the order of need,
-// and evicts from the cache what is needed last (entry_pool.h). Without a cache
+// and evicts from the cache what is needed last (entry_file.h). Without a cache
 // it fetches into memory, up to `memory` bytes.
 class AheadFetcher {
  public:

@@ -33,8 +33,8 @@ class KnownEntries;
 //   DIR/removals  how many entries have been removed, likewise
 //   DIR/00…ff     the entries
 //
-// Keeps the small entries that were read last open (entry_pool.h) and knows
-// which it has seen (entry_pool.h), until a process of the node removes one.
+// Keeps the small entries that were read last open (entry_file.h) and knows
+// which it has seen (entry_file.h), until a process of the node removes one.
 class DiskCache {
  public:
   // Opens or makes the cache in `dir`; `size` bounds its bytes. Takes over

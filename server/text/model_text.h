@@ -38,7 +38,7 @@ enum class TextForm {
   // Plain text: images come first unless `<image>` marks place them, then the
   // text, then end-of-text. The text and the end are supervised.
   kDocument,
-  // Token ids (packed_tokens.h).
+  // Token ids (sample_fields.h).
   kPackedBytes,
   kPackedJson,
 };

@@ -137,7 +137,7 @@ struct IndexedVideo {
   uint32_t height;
   uint32_t rotation;    // clockwise degrees that show it upright
   uint32_t key_frames;  // frames with which decoding can begin
-  uint32_t flags;       // below bit 8; above: media_order.h
+  uint32_t flags;       // below bit 8; above: MediaOrder
   char codec[16];       // libavcodec's name, and zeros; a list's: zeros
 };
 static_assert(sizeof(IndexedVideo) == 72);
