@@ -45,5 +45,7 @@ wait $server
 SERVE
 setpriv --reuid 10001 --regid 10001 --clear-groups sh /tmp/serve.sh
 END
-chroot "$root" sh /tmp/check.sh
+# The loader finds what lies beside a program ($ORIGIN) by /proc. A mount namespace of
+# its own: nothing is left mounted.
+unshare --mount sh -eu -c 'mount -t proc proc "$1/proc"; chroot "$1" sh /tmp/check.sh' sh "$root"
 echo "installed and served from: $(basename "$deb")"
