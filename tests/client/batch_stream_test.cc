@@ -135,7 +135,7 @@ TEST_F(BatchStreamTest, RefusesHeadersThatAreNotOfTheBlock) {
   } cases[] = {
       {cut, "length is 100"},
       {no_block, "magic is"},
-      {other_version, "version is 9, wanted 4 to 6; is the server of"},
+      {other_version, "version is 9, wanted 4 to 7; is the server of"},
       {{0, 0, BlockOf(5, 0, 1).bytes}, "says step 5 micro-batch 0"},
       {other_split, "header says split valid, wanted train"},
       {{0, 0, BlockOf(0, 1, 2).bytes}, "says step 0 micro-batch 1"},
