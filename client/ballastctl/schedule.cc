@@ -110,8 +110,8 @@ constexpr char kSamplesExamples[] =
     "\n"
     "One line a sample, in order of position: step, position,\n"
     "SOURCE:ORDINAL, FILE at byte OFFSET; of Parquet and JSON\n"
-    "FILE:NUMBER, its row, line or element, from 1. The byte of a row\n"
-    "is that of its row group. JSON keys: step, position, source,\n"
+    "FILE:NUMBER, its row, line or element, from 1. A row's byte is\n"
+    "where its row group begins. JSON keys: step, position, source,\n"
     "ordinal, file, offset, number (0 in tars).";
 
 struct SamplesOptions {

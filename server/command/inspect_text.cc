@@ -372,11 +372,12 @@ absl::StatusOr<nlohmann::ordered_json> Positions(const nlohmann::json& object,
   BALLAST_RETURN_IF_ERROR(
       ComputePositions(ids, grids, model, absl::MakeSpan(positions)));
   auto lists = nlohmann::ordered_json::array();
+  const bool is_float = HasFloatPositions(model);
   for (size_t axis = 0; axis < axes; ++axis) {
     auto list = nlohmann::ordered_json::array();
     for (size_t i = 0; i < ids.size(); ++i) {
       const int32_t place = positions[axis * ids.size() + i];
-      if (HasFloatPositions(model)) {
+      if (is_float) {
         list.push_back(std::bit_cast<float>(place));
       } else {
         list.push_back(place);

@@ -36,17 +36,15 @@ struct GridThw {
 //
 //   1  0, 1, 2, …
 //   3  MRoPE, the multimodal rotary position of Qwen2-VL (arXiv 2409.12191),
-//   also
-//      GLM's and ERNIE's: text advances all axes alike, an image counts the
-//      rows and columns of its merged grid, and text continues after the larger
-//      of the two. As in transformers 5, text continues after a video's rows
-//      and columns, however long the video is; Qwen2.5-Omni's after its times,
-//   too. A video with its audio is placed as by PlaceAudioInVideo. Qwen3-Omni's
-//   times are not rounded.
+//      GLM and ERNIE: text advances all axes alike, an image counts the rows
+//      and columns of its merged grid, and text continues after the larger of
+//      the two. As in transformers 5, text continues after a video's rows and
+//      columns, however long the video is; with Qwen2.5-Omni after its times,
+//      too. A video with its audio is placed as by PlaceAudioInVideo. The times
+//      of Qwen3-Omni are not rounded.
 //   4  HunyuanVL's: the sequence, then column, row and number of the image for
-//   its
-//      tokens and the newline after each row, and the sequence for all others,
-//      among them an image's first and last placeholder.
+//      its tokens and the newline after each row, and the sequence for all
+//      others, among them an image's first and last placeholder.
 //
 // Errors: INVALID_ARGUMENT (size of `out`; placeholders in `ids` that do not
 // fit `grids` or `videos`).
