@@ -2,18 +2,20 @@
 # What one GPU cannot show: runs on a machine with several GPUs, which may lack Bazel,
 # our libraries and a network (docs/gpu_tests.md).
 #
-#   tests/gpu/several.sh build   where Bazel, a CUDA toolkit and pip work: makes
-#                                several_bundle/ (the programs, their libraries, the
-#                                wheel, megatron-core, a corpus), at most 60 MiB.
+#   tests/gpu/several.sh build   where Bazel, a CUDA toolkit and a Python 3.12 with pip
+#                                work: makes several_bundle/ (the programs, their
+#                                libraries, the wheel, Megatron, a corpus), at most 60 MiB.
 #                                The parts tests and bench need tests/gpu/run.sh build
 #   tests/gpu/several.sh run OUT [PART...]
 #                                on the machine with GPUs, as root: all parts, or
 #                                those named, in this order:
 #       tests     tests/gpu/run.sh run                             up to 460 s
 #       bench     tests/gpu/run.sh bench                           up to 300 s
-#       megatron  colocated ranks with Megatron's own data
-#                 parallelism, and 1F1B over NCCL                  up to 200 s
-#       nodes     two servers in two network namespaces            up to 150 s
+#       megatron  colocated ranks with Megatron's own data parallelism,
+#                 1F1B, and dynamic context parallelism over NCCL  up to 200 s
+#       bridge    Megatron-Bridge's own training loop              up to 240 s
+#       nodes     two servers in two network namespaces, images
+#                 and audio                                        up to 150 s
 #       node      tests/benchmarks/node, decode host and device    up to 240 s
 #       training  a training step under FSDP2, by way of loading   up to 280 s
 #       table     200 iterations of each way of loading, in the form
@@ -29,13 +31,15 @@ cd "$(dirname "$self")/../.." || exit 1
 
 readonly bundle=several_bundle
 readonly max_mib=60
-readonly parts=(tests bench megatron nodes node training table)
+readonly parts=(tests bench megatron bridge nodes node training table)
 readonly programs=(//server:ballast-server //client/ballastctl
   //trainer_shim/ballast_rank:ballast-rank
   //tests/benchmarks:delivery_benchmark
   //tests/benchmarks:thread_scaling_benchmark)
 readonly wheel=//trainer_shim/python:library_wheel
 readonly examples=trainer_shim/python/examples
+# Of deploy/trainers.txt, what machines with GPUs lack.
+readonly packages='antlr4-python3-runtime|datasets|dill|einops|megatron-bridge|megatron-core|multiprocess|omegaconf'
 
 # NVLink multicast can put a shared host's GPUs out of service.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
@@ -49,7 +53,7 @@ libraries_of() {
 
 build() {
   set -e
-  local options bin target path mib
+  local options bin target path mib python
   read -ra options <<<"${BALLAST_BUILD_OPTIONS:---config=opt --config=cuda --config=noarrow}"
   bazel build --noshow_progress "${options[@]}" "${programs[@]}" "$wheel"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
@@ -60,12 +64,17 @@ build() {
     [[ $path == *:* ]] || path=$path:${path##*/}
     install -m 755 "$bin/${path/://}" "$bundle/bin/"
   done
-  libraries_of "$bundle"/bin/* | xargs install -m 644 -t "$bundle/lib"
+  # For network namespaces, which not every image can make.
+  if path=$(command -v ip); then install -m 755 "$path" "$bundle/bin/"; fi
+  # The server holds the program that decodes audio.
+  libraries_of "$bundle"/bin/* "$bin/server/audio/decoder/sndfile" |
+    xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "$bundle"/bin/*
   deploy/wheel.sh --out "$bundle/wheels" \
     --wheel "$bin"/trainer_shim/python/library_wheel/ballast-*.whl
-  python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
-    --platform manylinux_2_28_x86_64 --dest "$bundle/wheels" megatron-core==0.19.2 einops
+  python=${BALLAST_TRAINERS_PYTHON:-$HOME/.local/share/ballast/trainers/bin/python}
+  "$python" -m pip wheel --quiet --no-deps --require-hashes --wheel-dir "$bundle/wheels" \
+    --requirement <(grep -E "^($packages)==" deploy/trainers.txt)
   install -m 644 tests/server/text/testdata/chat.tokenizer.json "$bundle/python/"
   install -m 644 tests/benchmarks/node/*.py "$bundle/node/"
   if [[ -d ${BALLAST_SHARED_DIR-}/corpus ]]; then
@@ -134,13 +143,26 @@ part_megatron() {
       --ballast-server "$wrapped/ballast-server" --device "$(device)" \
       --stages "$(($(gpus) - 1))" --noise "${2:-2e-2}" || status=1
   done
+  if (($(gpus) >= 4)) || [[ $(device) == cpu ]]; then
+    python3 "$examples/megatron/dynamic.py" --ballast-server "$wrapped/ballast-server" \
+      --device "$(device)" || status=1
+  fi
   return $status
+}
+
+part_bridge() {
+  local size=()
+  if [[ $(device) == cpu ]]; then
+    size=(--steps 3 --warmup 1 --samples 64 --hidden 64 --layers 2 --max-pixels 50176)
+  fi
+  python3 tests/gpu/several_bridge.py --ballast-server "$wrapped/ballast-server" \
+    --world "$(gpus)" --device "$(device)" "${size[@]}" --out "$out/bridge.json"
 }
 
 part_nodes() {
   local steps=48
   if [[ $(device) == cpu ]]; then steps=12; fi
-  python3 tests/gpu/several_nodes.py --bin "$wrapped" --gpus "$(gpus)" \
+  PATH=$wrapped:$PATH python3 tests/gpu/several_nodes.py --bin "$wrapped" --gpus "$(gpus)" \
     --backend "$(backend)" --out "$out/nodes.json" --steps "$steps" --seconds 40
 }
 
@@ -196,7 +218,7 @@ part_table() {
 
 run() {
   local part failed=() begun=$SECONDS left limit status
-  declare -A limits=([tests]=480 [bench]=300 [megatron]=200 [nodes]=150 [node]=240
+  declare -A limits=([tests]=480 [bench]=300 [megatron]=200 [bridge]=240 [nodes]=150 [node]=240
     [training]=280 [table]=540)
   out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
   shift

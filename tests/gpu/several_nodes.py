@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Two loader servers as on two nodes, with the ranks divided between them and exchanging
-over NCCL's network transport; a server is killed in the middle of the last run.
+over NCCL's network transport, images and audio; in some runs a server is killed in the middle.
 
     several_nodes.py --bin BIN --out FILE [--gpus N] [--backend cuda|host]
 
@@ -22,18 +22,20 @@ import tempfile
 import time
 
 CONFIG = """
-sources: [{{name: receipts, format: webdataset, path: "data/*.tar"}}]
-model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 401408}}
+sources: [{{name: docs, format: webdataset, path: "{preset}/*.tar"}}]
+model: {{profile: {profile}, tokenizer: bytes, chat_template: chatml, max_pixels: 401408}}
 batch: {{global: {batch}, micro: {batch}, max_tokens: 16384}}
 topology:
-  modules: {{vision: {{dp: {gpus}}}, language: {{dp: {gpus}}}}}
+  modules: {{{encoder}: {{dp: {gpus}}}, language: {{dp: {gpus}}}}}
   servers:
-    - {{address: "{a}", ranks: {{vision: "0-{last_a}", language: "0-{last_a}"}}}}
-    - {{address: "{b}", ranks: {{vision: "{first_b}-{last}", language: "{first_b}-{last}"}}}}
-balance: {{delivery: {delivery}, cost: {{vision: {{linear: 1}}, language: {{linear: 0.1}}}}}}
+    - {{address: "{a}", ranks: {{{encoder}: "0-{last_a}", language: "0-{last_a}"}}}}
+    - {{address: "{b}", ranks: {{{encoder}: "{first_b}-{last}", language: "{first_b}-{last}"}}}}
+balance: {{delivery: {delivery}, cost: {{{encoder}: {{linear: 1}}, language: {{linear: 0.1}}}}}}
 security: {{insecure: true}}
 serve: {{listen: ["{listen}"], memory: 512MiB}}
 """
+# What make-corpus draws: the encoder beside language, and the model.
+PRESETS = {"receipts": ("vision", "qwen2_5_vl"), "speech": ("audio", "qwen2_5_omni")}
 NODES = ("ballast-a", "ballast-b")
 ADDRESS = ("10.88.0.1", "10.88.0.2")
 PORTS = (7171, 7172)
@@ -84,8 +86,10 @@ class Network:
 class Run:
     """One delivery: two servers, and a process for each rank of each module."""
 
-    def __init__(self, arguments, network, delivery):
-        self.arguments, self.network, self.delivery = arguments, network, delivery
+    def __init__(self, arguments, network, preset, delivery):
+        self.arguments, self.network = arguments, network
+        self.preset, self.delivery = preset, delivery
+        self.encoder, self.profile = PRESETS[preset]
         self.environment = dict(
             os.environ, NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_NVLS_ENABLE="0",
             NCCL_SOCKET_IFNAME=network.interface, NCCL_IB_DISABLE="1", NCCL_CUMEM_ENABLE="0",
@@ -100,38 +104,42 @@ class Run:
         a, b = ("%s:%d" % pair for pair in zip(self.network.hosts, PORTS))
         text = CONFIG.format(
             batch=8 * gpus, gpus=gpus, a=a, b=b, last_a=half - 1, first_b=half, last=gpus - 1,
-            delivery=self.delivery, listen=(a, b)[node],
+            delivery=self.delivery, listen=(a, b)[node], preset=self.preset,
+            encoder=self.encoder, profile=self.profile,
         )  # fmt: skip
-        path = "%s-%d.yaml" % (self.delivery, node)
+        path = "%s-%s-%d.yaml" % (self.preset, self.delivery, node)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         sh(self.program("ballast-server"), "index", "--config", path)
         return path
 
     def start_server(self, node, path):
-        log = open("%s-%d.log" % (self.delivery, node), "w", encoding="utf-8")
+        log = open(path + ".log", "w", encoding="utf-8")
         server = subprocess.Popen(
             [*self.network.inside(node), self.program("ballast-server"), "serve", "--config",
              path], stdout=subprocess.PIPE, stderr=log)  # fmt: skip
         self.servers.append(server)
         self.logs.append(log)
 
+    def name(self, kill):
+        return "-".join((self.preset, self.delivery) + ("killed",) * kill)
+
     def ranks(self, kill):
         """{(module, rank): lines}. `kill`: kill the second server once a rank has had a
         quarter of its batches."""
         own = ["%s:%d" % pair for pair in zip(self.network.hosts, PORTS)]
         processes = {}
-        for module in ("vision", "language"):
+        for module in (self.encoder, "language"):
             for rank in range(self.arguments.gpus):
                 node = int(rank >= self.arguments.gpus // 2)
                 command = [
                     *self.network.inside(node), self.program("ballast-rank"), "--server",
                     ",".join(own[node:] + own[:node]), "--steps", str(self.arguments.steps),
                     "--json", "--backend", self.arguments.backend, "--module", module,
-                    "--dp-rank", str(rank), "--run", self.delivery + str(kill),
+                    "--dp-rank", str(rank), "--run", self.preset + self.delivery + str(kill),
                     "--hang-after", "5",
                 ]  # fmt: skip
-                name = "%s-%s-%d" % (self.delivery + ("-killed" if kill else ""), module, rank)
+                name = "%s-%s-%d" % (self.name(kill), module, rank)
                 with open(name + ".json", "w", encoding="utf-8") as out, open(
                     name + ".err", "w", encoding="utf-8"
                 ) as err:
@@ -140,7 +148,7 @@ class Run:
                         name,
                     )
         if kill:
-            watched = processes["vision", self.arguments.gpus - 1][1] + ".json"
+            watched = processes[self.encoder, self.arguments.gpus - 1][1] + ".json"
             until = time.monotonic() + 60
             while time.monotonic() < until:
                 with open(watched, encoding="utf-8") as file:
@@ -175,7 +183,7 @@ class Run:
         """Number of ranks that say that they went on at another server."""
         count = 0
         for name in os.listdir("."):
-            if name.endswith(".err") and name.startswith(self.delivery + "-killed" * kill):
+            if name.endswith(".err") and name.startswith(self.name(kill)):
                 with open(name, encoding="utf-8") as file:
                     count += "going on there" in file.read()
         return count
@@ -226,23 +234,28 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("several_nodes.py: terminated"))
     network = Network()
     result = {"namespaces": network.why_not is None, "why_not": network.why_not, "runs": {}}
-    wanted, bad = None, []
+    wanted, bad = {}, []
     with tempfile.TemporaryDirectory(prefix="ballast") as folder:
         os.chdir(folder)
-        sh(os.path.join(arguments.bin, "ballast-server"), "make-corpus", "--out", "data",
-           "--samples", "256", "--seed", "5", "--preset", "receipts")  # fmt: skip
+        for preset in PRESETS:
+            sh(os.path.join(arguments.bin, "ballast-server"), "make-corpus", "--out", preset,
+               "--samples", "256", "--seed", "5", "--preset", preset)  # fmt: skip
         try:
-            for name, delivery, kill in (
-                ("exchange", "exchange", False), ("hybrid", "hybrid", False),
-                ("exchange, a server killed", "exchange", True),
-                ("hybrid, a server killed", "hybrid", True),
-            ):  # fmt: skip
+            for name, preset, delivery, kill in (
+                ("exchange", "receipts", "exchange", False),
+                ("hybrid", "receipts", "hybrid", False),
+                ("exchange, a server killed", "receipts", "exchange", True),
+                ("hybrid, a server killed", "receipts", "hybrid", True),
+                ("audio, direct", "speech", "direct", False),
+                ("audio, exchange", "speech", "exchange", False),
+                ("audio, exchange, a server killed", "speech", "exchange", True),
+            ):
                 try:
-                    lines, figures = Run(arguments, network, delivery).run(kill)
+                    lines, figures = Run(arguments, network, preset, delivery).run(kill)
                     batches = {key: [same(line) for line in of] for key, of in lines.items()}
                     figures["batches"] = sum(map(len, batches.values()))
-                    wanted = wanted or batches
-                    figures["same"] = batches == wanted and figures["batches"] > 0
+                    figures["same"] = batches == wanted.setdefault(preset, batches)
+                    figures["same"] = figures["same"] and figures["batches"] > 0
                     if kill and not figures["went_on_elsewhere"]:
                         bad.append(name + ": no rank noticed; wanted more steps after the kill")
                 except (RuntimeError, OSError, subprocess.CalledProcessError) as error:

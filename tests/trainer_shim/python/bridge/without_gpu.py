@@ -1,5 +1,5 @@
-"""Megatron-Bridge on a CPU: packages that only GPUs have are empty, and CUDA's calls go to
-the CPU. To be imported before anything of Bridge.
+"""Megatron-Bridge without Transformer Engine: packages that only some GPUs have are empty,
+and without a GPU CUDA's calls go to the CPU. To be imported before anything of Bridge.
 
 Megatron-Core is imported first, so it knows that it has no Transformer Engine. Of the empty
 packages Bridge only names classes, which no test calls.
@@ -111,7 +111,9 @@ def replace_cuda():
 
 
 def install():
-    on_cpu.install()
     sys.meta_path.append(Finder())
+    if torch.cuda.is_available():
+        return
+    on_cpu.install()
     OnCpu().__enter__()
     replace_cuda()

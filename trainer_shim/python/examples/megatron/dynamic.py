@@ -3,12 +3,12 @@
 
     PYTHONPATH=trainer_shim/python python3 dynamic.py --ballast-server ballast-server
 
-Four processes over Gloo train a small GPTModel on texts with a long tail of lengths: with
+Four processes over Gloo, or NCCL (`--device cuda`), train a small GPTModel on texts with a long tail of lengths: with
 packing.dynamic_cp, in the groups that Megatron-Core makes for hybrid context parallelism,
 and with packs that all are shared by two ranks. Compares the sums of the losses and
 gradients of all processes with those of one process that takes each text whole. Prints one
 JSON object and exits with 1 if they differ by more than `--noise`. Needs torch and
-megatron-core; runs on a CPU, without Transformer Engine.
+megatron-core, not Transformer Engine; in bfloat16 on four GPUs.
 """
 
 import argparse
@@ -34,6 +34,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import job as jobs
 
 RANKS, STATIC_CP = 4, 2
+NOISE = {"cpu": 1e-5, "cuda": 5e-2}
 VOCABULARY = 512
 CONFIG = """
     sources:
@@ -59,7 +60,14 @@ JOBS = {
 }
 
 
-def gpt_model():
+def device_of(kind, rank):
+    """This process's device, and the type of its weights."""
+    if kind == "cpu":
+        return "cpu", torch.float32
+    return "cuda:%d" % rank, torch.bfloat16
+
+
+def gpt_model(device, dtype):
     """The same random weights in every process."""
     torch.manual_seed(5)
     config = TransformerConfig(
@@ -69,13 +77,14 @@ def gpt_model():
         masked_softmax_fusion=False, bias_dropout_fusion=False, apply_rope_fusion=False,
         gradient_accumulation_fusion=False, bias_activation_fusion=False,
         calculate_per_token_loss=True, use_cpu_initialization=True,
+        params_dtype=dtype, bf16=dtype == torch.bfloat16,
     )  # fmt: skip
     layer = get_gpt_layer_local_spec(normalization="RMSNorm")
     layer.submodules.self_attention.submodules.core_attention = models.SharedAttention
     return GPTModel(
         config=config, transformer_layer_spec=layer, vocab_size=VOCABULARY,
         max_sequence_length=1024, position_embedding_type="rope",
-    )  # fmt: skip
+    ).to(device)  # fmt: skip
 
 
 def static_batches(batch, cp_rank):
@@ -94,10 +103,10 @@ def dynamic_batches(batch, sizes):
     return megatron_core.context_batches(batch, PackedSeqParams, group_of=group_of)
 
 
-def train(loader, passes_of):
-    """A model with the gradients of the steps' summed mean losses, and this process's part
-    of that loss."""
-    model = gpt_model()
+def train(loader, passes_of, on):
+    """A model `on` a device with the gradients of the steps' summed mean losses, and this
+    process's part of that loss."""
+    model = gpt_model(*on)
     total = 0.0
     with loader:
         for batch in loader:
@@ -114,34 +123,34 @@ def train(loader, passes_of):
 
 def summed(model, total):
     """The gradients and the loss, over all processes."""
-    total = torch.tensor([total], dtype=torch.float64)
+    total = torch.tensor([total], dtype=torch.float64, device=next(model.parameters()).device)
     dist.all_reduce(total)
     for weight in model.parameters():
         dist.all_reduce(weight.grad)
     return {name: weight.grad for name, weight in model.named_parameters()}, float(total)
 
 
-def compare(rank, addresses, steps):
-    options = dict(device="cpu", array="torch", steps=steps)
+def compare(rank, addresses, steps, on):
+    options = dict(device=on[0], array="torch", steps=steps)
     sizes = {}
     found = {
         "dynamic": summed(*train(
             ballast.Loader(addresses["dynamic"], "language", dp_rank=rank, **options),
-            lambda batch: dynamic_batches(batch, sizes),
+            lambda batch: dynamic_batches(batch, sizes), on,
         )),
         "static": summed(*train(
             ballast.Loader(
                 addresses["static"], "language", dp_rank=rank // STATIC_CP,
                 cp_rank=rank % STATIC_CP, **options,
             ),
-            lambda batch: static_batches(batch, rank % STATIC_CP),
+            lambda batch: static_batches(batch, rank % STATIC_CP), on,
         )),
     }  # fmt: skip
     if rank > 0:
         return {"relative": 0.0}
     model, wanted = train(
         ballast.Loader(addresses["whole"], "language", dp_rank=0, **options),
-        lambda batch: [megatron_core.get_batch(batch, PackedSeqParams)],
+        lambda batch: [megatron_core.get_batch(batch, PackedSeqParams)], on,
     )
     worst = {"wanted": wanted, "relative": 0.0, "packs_of_rank_0": sizes}
     for way, (gradients, loss) in found.items():
@@ -154,15 +163,19 @@ def compare(rank, addresses, steps):
     return worst
 
 
-def run(rank, addresses, folder, steps, noise):
+def run(rank, addresses, folder, steps, noise, kind):
     """Runs one process; exits with 1 if it found a difference."""
     torch.set_num_threads(1)
     on_cpu.install()
+    on = device_of(kind, rank)
+    if kind == "cuda":
+        torch.cuda.set_device(rank)
     dist.init_process_group(
-        "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=RANKS
-    )
+        {"cpu": "gloo", "cuda": "nccl"}[kind], init_method="file://" + folder + "/meeting",
+        rank=rank, world_size=RANKS,
+    )  # fmt: skip
     parallel_state.initialize_model_parallel(hybrid_context_parallel=True)
-    worst = compare(rank, addresses, steps)
+    worst = compare(rank, addresses, steps, on)
     if rank == 0:
         print(json.dumps(worst), flush=True)
     dist.barrier()
@@ -176,15 +189,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ballast-server", required=True)
     parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--noise", type=float, default=1e-5)
+    parser.add_argument("--noise", type=float, help="default: 1e-5 on a CPU, else 5e-2")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     arguments = parser.parse_args()
+    noise = arguments.noise or NOISE[arguments.device]
     with tempfile.TemporaryDirectory() as folder:
         job = jobs.Job(folder, arguments.ballast_server, 4, preset="text")
         servers = {way: job.serve(job.configure(way, CONFIG % keys)) for way, keys in JOBS.items()}
         with servers["whole"] as whole, servers["dynamic"] as dynamic, servers["static"] as static:
             addresses = {"whole": whole, "dynamic": dynamic, "static": static}
             return on_cpu.run_everywhere(
-                run, RANKS, addresses, folder, arguments.steps, arguments.noise
+                run, RANKS, addresses, folder, arguments.steps, noise, arguments.device
             )
 
 

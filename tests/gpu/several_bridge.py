@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Megatron-Bridge's own `pretrain` with `vlm_step` on several GPUs in bfloat16, over a
+BallastDatasetProvider, once for each way of delivery.
+
+    several_bridge.py --ballast-server ballast-server --world 4 --out bridge.json
+
+Each way begins with the same weights and trains on the same samples, so the loss of each
+iteration must equal the loss of `off`, except for rounding. The model is Bridge's Qwen2.5-VL,
+without Transformer Engine, as in tests/trainer_shim/python/bridge/pretrain_test.py. An iteration's
+time ends when the GPUs are done with it. Prints a JSON object for each way and exits with 1
+if a loss differs by more than `--noise` of it. Without GPUs: `--device cpu`, over Gloo.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+_ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+_EXAMPLES = os.path.join(_ROOT, "trainer_shim", "python", "examples")
+sys.path[:0] = [_ROOT, _EXAMPLES, os.path.join(_EXAMPLES, "megatron")]
+
+WAYS = ("off", "direct", "exchange")
+MICRO, MICRO_BATCHES = 8, 2  # samples of a micro-batch for each rank; micro-batches of a step
+CONFIG = """
+    sources: [{{name: docs, format: webdataset, path: "docs-*.tar"}}]
+    model: {{profile: qwen2_5_vl, tokenizer: bytes, chat_template: chatml,
+            max_pixels: {max_pixels},
+            token_ids: {{image: 256, video: 257, vision_start: 258, vision_end: 259,
+                        im_start: 260, im_end: 261, end_of_text: 262, pad: 262}}}}
+    batch: {{global: {batch}, micro: {micro}, max_tokens: 16384}}
+    topology: {{modules: {{vision: {{dp: {world}}}, language: {{dp: {world}}}}}}}
+    balance: {{delivery: {way}, cost: {{vision: {{linear: 1}}, language: {{linear: 0.6}}}}}}
+    serve: {{memory: 1GiB, prefetch_steps: 4}}
+"""
+
+
+def train(arguments):
+    """One process of the job, which torchrun started; the first writes `--out`."""
+    import torch
+
+    from tests.trainer_shim.python.bridge import pretrain_test as bridge
+
+    import model as models
+    import ballast
+    from megatron.bridge.training.callbacks import Callback
+    from megatron.bridge.training.pretrain import pretrain
+    from megatron.bridge.training.vlm_step import forward_step
+
+    torch.set_num_threads(1)
+    rank, cuda = int(os.environ["LOCAL_RANK"]), arguments.device == "cuda"
+    ids = ballast.Connection.of(arguments.address).job()["model"]["token_ids"]
+    source = models.hugging_face(
+        ids, bridge.VOCABULARY, hidden=arguments.hidden, layers=arguments.layers
+    )
+    cfg = bridge.configuration(source, arguments.address, steps=arguments.steps)
+    cfg.train.micro_batch_size = MICRO
+    cfg.train.global_batch_size = MICRO * MICRO_BATCHES * arguments.world
+    cfg.validation.eval_iters = 0
+    cfg.optimizer.lr = cfg.optimizer.min_lr = 1e-4
+    cfg.dataset.loader["device"] = "cuda:%d" % rank if cuda else "cpu"
+    if cuda:
+        cfg.dataset.loader["pixel_type"] = "bfloat16"
+        cfg.mixed_precision = "bf16_mixed"
+        cfg.dist.distributed_backend = "nccl"
+
+    losses, times = [], []
+
+    class Seen(Callback):
+        def on_train_step_start(self, context):
+            if cuda:
+                torch.cuda.synchronize()
+            times.append(time.perf_counter())
+
+        def on_train_step_end(self, context):
+            losses.append(float(context.loss_dict["lm loss"]))
+            if cuda:
+                torch.cuda.synchronize()
+            times[-1] = time.perf_counter() - times[-1]
+
+    pretrain(cfg, forward_step, callbacks=[Seen()])
+    if rank == 0:
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump({"loss": losses, "ms": [1e3 * seconds for seconds in times],
+                       "torch": torch.__version__,
+                       "device": torch.cuda.get_device_name() if cuda else "cpu"}, file)  # fmt: skip
+
+
+def spread(milliseconds):
+    """Percentiles and the mean, as the tables have them."""
+    values = sorted(milliseconds)
+    of = {"p%d" % p: values[min(len(values) - 1, len(values) * p // 100)] for p in (10, 50, 90, 99)}
+    return dict(of, mean=sum(values) / len(values))
+
+
+def measure(arguments, way, address, folder):
+    """{loss, ms, …} of a job of one way."""
+    out = os.path.join(folder, way + ".json")
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone",
+        "--nproc-per-node", str(arguments.world), os.path.abspath(__file__),
+        "--ballast-server", arguments.ballast_server, "--address", address, "--out", out,
+    ]  # fmt: skip
+    for name in ("world", "device", "steps", "hidden", "layers"):
+        command += ["--" + name, str(getattr(arguments, name))]
+    with open(os.path.join(folder, way + ".log"), "w+", encoding="utf-8") as log:
+        status = subprocess.run(command, stdout=log, stderr=log, cwd=folder, check=False).returncode
+        if status:
+            log.seek(0)
+            raise RuntimeError("%s ended with %d:\n%s" % (way, status, log.read()[-4000:]))
+    with open(out, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--ballast-server", required=True)
+    parser.add_argument("--out", required=True, help="JSON file")
+    parser.add_argument("--world", type=int, default=4, help="number of processes, one per GPU")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--warmup", type=int, default=10, help="steps left out of the times")
+    parser.add_argument("--samples", type=int, default=1024, help="samples in the dataset")
+    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--max-pixels", type=int, default=401408)
+    parser.add_argument("--noise", type=float, help="default: 1e-4 on a CPU, else 3e-2")
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--address", help="of a server: be one process of its job")
+    arguments = parser.parse_args()
+    if arguments.address:
+        train(arguments)
+        return 0
+    arguments.ballast_server = os.path.abspath(arguments.ballast_server)
+    noise = arguments.noise or (3e-2 if arguments.device == "cuda" else 1e-4)
+
+    import job as jobs
+
+    result, bad = {"world": arguments.world, "warmup": arguments.warmup, "ways": {}}, []
+    with tempfile.TemporaryDirectory(prefix="ballast") as folder, contextlib.ExitStack() as servers:
+        job = jobs.Job(folder, arguments.ballast_server, arguments.samples)
+        for way in arguments.ways.split(","):
+            micro = MICRO * arguments.world
+            text = CONFIG.format(way=way, batch=micro * MICRO_BATCHES, micro=micro,
+                                 **vars(arguments))  # fmt: skip
+            address = servers.enter_context(job.serve(job.configure(way, text)))
+            found = measure(arguments, way, address, folder)
+            result["ways"][way] = found
+            found.update(spread(found["ms"][arguments.warmup :]))
+            wanted = next(iter(result["ways"].values()))["loss"]
+            found["difference"] = max(abs(a - b) / b for a, b in zip(found["loss"], wanted))
+            if not found["difference"] <= noise or len(found["loss"]) != arguments.steps:
+                bad.append("%s: losses differ by %.1e, wanted %.1e; %d steps"
+                           % (way, found["difference"], noise, len(found["loss"])))  # fmt: skip
+            print(way, json.dumps({k: v for k, v in found.items() if k not in ("loss", "ms")}),
+                  "losses %.4f to %.4f" % (found["loss"][0], found["loss"][-1]), flush=True)  # fmt: skip
+            with open(arguments.out, "w", encoding="utf-8") as file:
+                json.dump(result, file)
+    print("\n".join(bad) or "PASSED")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
