@@ -138,12 +138,16 @@ part_megatron() {
   CUDA_DEVICE_MAX_CONNECTIONS=1 python3 "$examples/megatron/data_parallel.py" \
     --ballast-server "$wrapped/ballast-server" --device "$(device)" \
     --world "$(gpus)" --steps "${1:-8}" --out "$out/megatron.json" || status=1
+  local stages=$(($(gpus) > 2 ? 2 : 1)) # of four layers
   for connections in 8 1; do
     CUDA_DEVICE_MAX_CONNECTIONS=$connections python3 "$examples/megatron/pipeline.py" \
       --ballast-server "$wrapped/ballast-server" --device "$(device)" \
-      --stages "$(($(gpus) - 1))" --noise "${2:-2e-2}" || status=1
+      --stages "$stages" --noise "${2:-2e-2}" || status=1
   done
-  if (($(gpus) >= 4)) || [[ $(device) == cpu ]]; then
+  if (($(gpus) >= 4)); then
+    python3 "$examples/megatron/pipeline.py" --vision-ranks 2 --ranks 2 --stages 1 \
+      --ballast-server "$wrapped/ballast-server" --device "$(device)" \
+      --noise "${2:-2e-2}" || status=1
     python3 "$examples/megatron/dynamic.py" --ballast-server "$wrapped/ballast-server" \
       --device "$(device)" || status=1
   fi
@@ -162,7 +166,7 @@ part_bridge() {
 part_nodes() {
   local steps=48
   if [[ $(device) == cpu ]]; then steps=12; fi
-  PATH=$wrapped:$PATH python3 tests/gpu/several_nodes.py --bin "$wrapped" --gpus "$(gpus)" \
+  PATH=$PWD/$wrapped:$PATH python3 tests/gpu/several_nodes.py --bin "$wrapped" --gpus "$(gpus)" \
     --backend "$(backend)" --out "$out/nodes.json" --steps "$steps" --seconds 40
 }
 
@@ -186,7 +190,7 @@ part_node() {
 
 part_training() {
   local size=(--shape qwen2_5_vl_3b --token-cost 0.64 --steps 64 --warmup 8
-    --slow-steps 24 --batch $((8 * $(gpus))) --workers 14 --samples 1024)
+    --slow-steps 24 --batch $((6 * $(gpus))) --workers 14 --samples 1024)
   if [[ $(device) == cpu ]]; then
     size=(--small --steps 3 --warmup 1 --batch 8 --workers 1 --samples 32
       --max-pixels 50176)

@@ -61,6 +61,8 @@ def train(arguments):
     cfg.train.micro_batch_size = MICRO
     cfg.train.global_batch_size = MICRO * MICRO_BATCHES * arguments.world
     cfg.validation.eval_iters = 0
+    cfg.validation.eval_micro_batch_size = cfg.train.micro_batch_size
+    cfg.validation.eval_global_batch_size = cfg.train.global_batch_size
     cfg.optimizer.lr = cfg.optimizer.min_lr = 1e-4
     cfg.dataset.loader["device"] = "cuda:%d" % rank if cuda else "cpu"
     if cuda:
