@@ -105,13 +105,13 @@ def replace_cuda():
     cuda.nvtx.range_push = cuda.nvtx.range_pop = lambda *_: None
     for name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
         setattr(torch.optim.Optimizer, name, lambda _: None)
-    torch._dynamo.config.disable = True  # wants a compiler
-    # Made by a compiler, for datasets that no test has.
-    megatron.core.datasets.utils.compile_helpers = lambda: None
 
 
 def install():
     sys.meta_path.append(Finder())
+    torch._dynamo.config.disable = True  # wants a compiler
+    # Made by a compiler, for datasets that no test has.
+    megatron.core.datasets.utils.compile_helpers = lambda: None
     if torch.cuda.is_available():
         return
     on_cpu.install()
