@@ -13,7 +13,7 @@
 #       bench     tests/gpu/run.sh bench                           up to 300 s
 #       megatron  colocated ranks with Megatron's own data parallelism,
 #                 1F1B, and dynamic context parallelism over NCCL  up to 300 s
-#       bridge    Megatron-Bridge's own training loop              up to 240 s
+#       bridge    Megatron-Bridge's own training loop              up to 300 s
 #       nodes     two servers in two network namespaces, images
 #                 and audio                                        up to 150 s
 #       node      tests/benchmarks/node, decode host and device    up to 240 s
@@ -222,7 +222,7 @@ part_table() {
 
 run() {
   local part failed=() begun=$SECONDS left limit status
-  declare -A limits=([tests]=480 [bench]=300 [megatron]=300 [bridge]=240 [nodes]=150 [node]=240
+  declare -A limits=([tests]=480 [bench]=300 [megatron]=300 [bridge]=300 [nodes]=150 [node]=240
     [training]=280 [table]=540)
   out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
   shift
