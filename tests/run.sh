@@ -3,7 +3,8 @@
 # `bazel test`: tests/run.sh --config=asan
 #
 # Tests of trainers run with the Python that `deploy/setup.sh --trainers` made; without
-# one they are skipped, most of them.
+# one they are skipped, most of them. `tests/run.sh --trainers [ARG...]` makes it first,
+# while the product compiles, and goes on without it after ten minutes.
 # Tests over data outside the project need ../shared beside the checkout, or its
 # path in BALLAST_SHARED_DIR; elsewhere they are skipped. tests/cluster needs root,
 # network namespaces, mounts and cgroups; with BALLAST_CLUSTER_OPTIONAL=1 it is skipped
@@ -13,6 +14,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/setup.sh --tests
 
+made= # what the making of the trainers printed
+if [[ ${1-} == --trainers ]]; then
+  shift
+  made=$(mktemp)
+  timeout --kill-after=10 600 deploy/setup.sh --trainers >"$made" 2>&1 &
+  making=$!
+fi
+
 shared=${BALLAST_SHARED_DIR:-$(realpath -m ../shared)}
 if [[ -d $shared ]]; then
   set -- --test_env=BALLAST_SHARED_DIR="$shared" "$@"
@@ -20,20 +29,12 @@ else
   echo "tests/run.sh: no $shared; the tests over it are skipped"
 fi
 
-trainers=${TRAINERS_PATH:-${HOME:-}/.local/share/ballast/trainers}
-if cmp -s deploy/trainers.txt "$trainers/trainers.txt"; then
-  set -- --test_env=BALLAST_TRAINERS_PYTHON="$trainers/bin/python" "$@"
-else
-  echo "tests/run.sh: no trainers of deploy/trainers.txt in $trainers; most tests of" \
-    "them are skipped. deploy/setup.sh --trainers installs them"
-fi
-
 if [[ -n ${BALLAST_CLUSTER_OPTIONAL:-} ]]; then
   set -- --test_env=BALLAST_CLUSTER_OPTIONAL "$@"
 fi
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$made"' EXIT
 status=0
 # Clang compiles faster; a configuration of the caller's brings its own compiler.
 # Releases are compiled by GCC, so a small part shows that it still can.
@@ -42,7 +43,22 @@ if [[ $* != *--config=* ]] && command -v clang >/dev/null; then
   bazel build --color=no --noshow_progress //bazel/... //common:log || status=$?
 fi
 
-bazel test --color=no --curses=no --show_progress_rate_limit=20 "$@" //... \
+options=(--color=no --curses=no --show_progress_rate_limit=20)
+if [[ -n $made ]]; then
+  # What fails here fails again below. Tests run while tests compile.
+  bazel build "${options[@]}" --keep_going "$@" -- //... -//tests/... || true
+  wait "$making" || echo "tests/run.sh: no trainers could be made"
+  cat "$made"
+fi
+trainers=${TRAINERS_PATH:-${HOME:-}/.local/share/ballast/trainers}
+if cmp -s deploy/trainers.txt "$trainers/trainers.txt"; then
+  set -- --test_env=BALLAST_TRAINERS_PYTHON="$trainers/bin/python" "$@"
+else
+  echo "tests/run.sh: no trainers of deploy/trainers.txt in $trainers; most tests of" \
+    "them are skipped. deploy/setup.sh --trainers installs them"
+fi
+
+bazel test "${options[@]}" "$@" //... \
   2>&1 | tee "$log" || status=$?
 
 tests/summary.py "$log" bazel-testlogs "$SECONDS"
