@@ -340,6 +340,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   if (shape.dynamic_cp > 1) {
     info->pack_share = {layout.context.size, layout.context.rank};
   }
+  info->whole_pack = shape.dynamic_cp > 1 && !shape.encoders.empty();
   info->samples.resize(plan.owned.size());
   for (size_t i = 0; i < plan.owned.size(); ++i) {
     const SampleRecord& record = plan.owned[i].expected;

@@ -140,6 +140,9 @@ struct BatchInfo {
   // With packing.dynamic_cp: the ranks that share the pack, and this rank's
   // number among them; else empty.
   std::vector<int64_t> pack_share;
+  // In a job with an encoder, too: batches have ids and positions of the whole
+  // pack. A placeholder's number among all of its sample's follows from them.
+  bool whole_pack = false;
   // In packing order, which is the same on the paired ranks of the other
   // module. With placement `split` the two modules hold different samples.
   std::vector<PackedSample> samples;

@@ -83,7 +83,7 @@ std::vector<uint32_t> SamplesOf(const v1::MicroBatchSchedule& micro_batch,
   std::vector<uint32_t> samples;
   for (int i = 0; i < micro_batch.place_size(); ++i) {
     if ((of.encodes && encoder.owner(i) == of.rank) ||
-        (of.has_text && language.owner(i) == of.rank)) {
+        (of.has_text && TrainsOn(language, i, of.rank))) {
       samples.push_back(i);
     }
   }
@@ -120,6 +120,28 @@ void AddRuns(uint32_t rank, uint32_t encoder, uint32_t language, int64_t rows,
   if (language == rank) AddRun(encoder, rows, grow, &plan->received_runs);
 }
 
+// EmbeddingPlan::send_order: the rows of each pack, once for each of its ranks.
+// `samples`: those of SamplesOf.
+void RepeatRows(const std::vector<uint32_t>& samples,
+                const std::vector<int64_t>& rows,
+                const v1::ModuleSchedule& encoder,
+                const v1::ModuleSchedule& language, uint32_t rank,
+                std::vector<int64_t>* order) {
+  int64_t begin = 0, end = 0;  // the pack's rows of the tower
+  for (size_t k = 0; k < samples.size(); ++k) {
+    const uint32_t i = samples[k];
+    if (encoder.owner(i) == rank) end += rows[i];
+    if (k + 1 < samples.size() &&
+        language.owner(samples[k + 1]) == language.owner(i)) {
+      continue;
+    }
+    for (uint32_t r = 0; r < PackRanks(language, i); ++r) {
+      for (int64_t row = begin; row < end; ++row) order->push_back(row);
+    }
+    begin = end;
+  }
+}
+
 }  // namespace
 
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
@@ -136,6 +158,8 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
 
   plan->send.assign(of.encodes ? RanksOf(language) : 0, 0);
   plan->receive.assign(of.has_text ? RanksOf(encoder) : 0, 0);
+  plan->shared = !language->pack_ranks().empty();
+  plan->send_order.clear();
   plan->sent_runs.clear();
   plan->received_runs.clear();
   uint32_t last = 0;
@@ -149,14 +173,20 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
     }
     last = language->owner(i);
     if (of.encodes && encoder->owner(i) == of.rank) {
-      plan->send[last] += rows[i];
+      for (uint32_t r = 0; r < PackRanks(*language, i); ++r) {
+        plan->send[last + r] += rows[i];
+      }
     }
-    if (of.has_text && last == of.rank) {
+    if (of.has_text && TrainsOn(*language, i, of.rank)) {
       plan->receive[encoder->owner(i)] += rows[i];
     }
-    if (!plan->apart() && rows[i] > 0) {
+    if (!plan->apart() && !plan->shared && rows[i] > 0) {
       AddRuns(of.rank, encoder->owner(i), last, rows[i], plan);
     }
+  }
+
+  if (plan->shared && of.encodes) {
+    RepeatRows(samples, rows, *encoder, *language, of.rank, &plan->send_order);
   }
 
   // The place of the next rows from each rank.
@@ -166,7 +196,7 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
   plan->order.clear();
   if (!of.has_text) return absl::OkStatus();
   for (const uint32_t i : samples) {
-    if (language->owner(i) != of.rank) continue;
+    if (!TrainsOn(*language, i, of.rank)) continue;
     int64_t& from = next[encoder->owner(i)];
     for (int64_t row = 0; row < rows[i]; ++row) plan->order.push_back(from++);
   }

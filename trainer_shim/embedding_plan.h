@@ -17,7 +17,8 @@ namespace ballast {
 //
 // The rows of a rank's tower are in the order in which they are sent: an
 // encoder's rank holds its samples in ascending order of place, and language
-// owners ascend with it. A dummy's rows, the last, are not sent.
+// owners ascend with it. The rows of a pack that ranks share are sent once for
+// each of them. A dummy's rows, the last, are not sent.
 struct EmbeddingPlan {
   // Entry r: rows that this rank sends to language rank r, and receives from
   // the encoder's rank r. Empty with placement `paired`, and on ranks that send
@@ -29,10 +30,17 @@ struct EmbeddingPlan {
   // 1's, ….
   std::vector<int64_t> order;
 
+  // Several ranks may share a pack of language (packing.dynamic_cp): each of
+  // them receives the rows of all its samples. Entry i of `send_order`: the row
+  // of the tower that is sent as the i-th. Each row is there once for each rank
+  // of its pack. Empty where packs have one rank each.
+  bool shared = false;
+  std::vector<int64_t> send_order;
+
   // The same sample by sample, for an exchange that writes rows to their final
   // places (embedding_moves.h): rows `first` to `first + rows - 1` go to or
   // come from `peer`, which may be this rank. Empty with modules on ranks of
-  // their own.
+  // their own, and where ranks share packs.
   struct Run {
     uint32_t peer = 0;
     int64_t first = 0;

@@ -140,6 +140,13 @@ absl::Status RankShim::CheckEmbeddingGroup(const BatchInfo& batch) const {
         "encoder's batches, embedding_receive_host and embedding_order of "
         "language's");
   }
+  if (batch.embeddings.shared) {
+    return absl::FailedPreconditionError(
+        "embeddings go to all ranks that share a pack (packing.dynamic_cp), "
+        "which this shim's communicator does not do: move them over the "
+        "trainer's own by embedding_send_host, embedding_send_order, "
+        "embedding_receive_host and embedding_order");
+  }
   if (!batch.embeddings.planned() && batch.audio_embeddings.planned()) {
     return absl::FailedPreconditionError(
         "embeddings of audio do not move over this shim's communicator: move "

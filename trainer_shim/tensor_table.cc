@@ -59,6 +59,14 @@ Value PixelsOfVideos(const BatchInfo& info) {
   return TensorValue{{rows, static_cast<int64_t>(shape.row())}};
 }
 
+// Of the tokens of a pack whole, whatever part of it the rank has.
+Value PackTokens(const BatchInfo& info, int64_t axes = 1) {
+  if (!info.whole_pack || info.text.cu_seqlens.empty()) return std::nullopt;
+  const int64_t tokens = info.text.padded_tokens();
+  if (axes > 1) return TensorValue{{axes, 1, tokens}};
+  return TensorValue{{1, tokens}};
+}
+
 bool HasPaddedCrops(const BatchInfo& info) {
   return info.crops.lists_crops && info.crops.shape.padded_rows != 0;
 }
@@ -126,6 +134,25 @@ TensorTable BuiltInRows() {
        "`packing.dynamic_cp`",
        [](const BatchInfo& info) {
          return ListIf(!info.pack_share.empty(), info.pack_share);
+       }},
+      {"pack_input_ids", E::kInt64, "[1, T]", kIds, Join::kTokens,
+       Memory::kPacked,
+       "input_ids of the whole pack, of which the rank has a part; only with "
+       "`packing.dynamic_cp` and an encoder",
+       [](const BatchInfo& info) { return PackTokens(info); }},
+      {"pack_position_ids", E::kInt64, "[3, 1, T], [4, 1, T] or [1, T]", kText,
+       Join::kTokens, Memory::kPacked,
+       "position_ids of the whole pack; only with `packing.dynamic_cp` and an "
+       "encoder",
+       [](const BatchInfo& info) {
+         return info.float_positions ? std::nullopt
+                                     : PackTokens(info, info.position_axes);
+       }},
+      {"pack_position_ids", E::kFloat32, "[3, 1, T]", kText, Join::kTokens,
+       Memory::kPacked, "of Qwen3-Omni, in place of int64",
+       [](const BatchInfo& info) {
+         return info.float_positions ? PackTokens(info, info.position_axes)
+                                     : std::nullopt;
        }},
       {"pair", E::kInt32, "[n]", kText, Join::kSequences, Memory::kListed,
        "of each sequence: 0 the chosen answer of a preference pair, 1 the "
@@ -229,6 +256,14 @@ TensorTable BuiltInRows() {
        "image tokens of this rank's images that go to each language rank",
        [](const BatchInfo& info) {
          return ListIf(!info.embeddings.send.empty(), info.embeddings.send);
+       }},
+      {"embedding_send_order", E::kInt64, "[S]", nullptr, Join::kItems,
+       Memory::kListed,
+       "the encoder's row that is sent as each of S: a pack's rows go to all "
+       "of its ranks; only with `packing.dynamic_cp`",
+       [](const BatchInfo& info) {
+         const EmbeddingPlan& plan = info.embeddings;
+         return ListIf(plan.shared && !plan.send.empty(), plan.send_order);
        }},
       {"embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
        Memory::kHost, "image tokens that come from each vision rank",

@@ -234,12 +234,26 @@ void ValidateDynamic(const v1::Config& config,
            "; wanted pp: 1, as Megatron-Core wants it where packs differ in "
            "size");
   }
-  for (const auto& [name, module] : config.topology().modules()) {
-    if (&module == &language) continue;
-    refuse(" with the module ", name,
-           "; wanted language alone: embeddings of images and audio do not go "
-           "to the ranks that share a pack. Set dynamic_cp: 1, and language cp "
-           "for long samples");
+  const bool is_split =
+      config.balance().placement() == v1::Balance::PLACEMENT_SPLIT;
+  for (const v1::Module module : Modules(config)) {
+    if (GetMedia(module) == Media::kAudio) {
+      refuse(
+          " with the module audio; wanted images beside language, or "
+          "language alone: embeddings of audio do not go to the ranks that "
+          "share a pack. Set dynamic_cp: 1, and language cp for long "
+          "samples");
+    } else if (IsEncoder(module) && !config.topology().colocated()) {
+      refuse(" with the module ", ModuleName(module),
+             " and topology.colocated: false; wanted colocated: true, where "
+             "an image's embeddings go to all ranks that share its pack");
+    } else if (IsEncoder(module) && !is_split &&
+               !report->IsFaulty(kPlacement)) {
+      refuse(" with the module ", ModuleName(module),
+             " and balance.placement paired; wanted placement: split, by "
+             "which an image is encoded once and its embeddings go to all "
+             "ranks that share its pack");
+    }
   }
   if (config.balance().algorithm() == v1::Balance::ALGORITHM_LPT &&
       !report->IsFaulty("balance.algorithm")) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "proto/block/block_layout.h"
+#include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/schedule/encoder_placement.h"
 
 namespace ballast {
@@ -143,7 +145,7 @@ void AddModule(const std::vector<ScheduledSample>& samples,
     module.add_owner(owner);
     before[reader] += cost;
     uint32_t shared = 1;
-    if (!ownership.pack_ranks.empty()) {
+    if (!ownership.pack_ranks.empty() && IsLanguage(ranks.module)) {
       shared = ownership.pack_ranks[each.group];
       module.add_pack_ranks(shared);
     }
@@ -156,7 +158,8 @@ void AddModule(const std::vector<ScheduledSample>& samples,
 }
 
 // Counts the embeddings that move from all encoders, with balance.placement
-// `split`. A sample's home is its language owner.
+// `split`. A sample's home is its language owner, or each of the ranks that
+// share its pack.
 void CountEmbeddings(const std::vector<ScheduledSample>& samples,
                      const std::vector<PlacedSample>& placed,
                      const MicroBatchShape& shape,
@@ -172,9 +175,11 @@ void CountEmbeddings(const std::vector<ScheduledSample>& samples,
     std::vector<uint32_t> owners;
     for (size_t k = 0; k < placed.size(); ++k) {
       const SampleSize& size = samples[placed[k].sample].size;
-      moved.push_back(
-          {0, EmbeddingTokens(size, ranks.media, shape), language.owner(k)});
-      owners.push_back(out->modules(m).owner(k));
+      const int64_t tokens = EmbeddingTokens(size, ranks.media, shape);
+      for (uint32_t r = 0; r < PackRanks(language, k); ++r) {
+        moved.push_back({0, tokens, language.owner(k) + r});
+        owners.push_back(out->modules(m).owner(k));
+      }
     }
     const MovedTokens tokens = CountMovedTokens(
         moved, owners, homes, ranks.server_of_rank, shape.colocated);

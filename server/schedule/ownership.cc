@@ -184,9 +184,10 @@ uint32_t FindHome(uint32_t reader, uint32_t owner, const ModuleRanks& encoder,
 // Rank r of both modules is the same process, unless they are split apart.
 // Samples without media for it stay with their language owners, or readers.
 Ownership::OfModule PlaceOnRanks(const std::vector<ScheduledSample>& samples,
-                                 const Groups& language,
+                                 const Ownership& owned,
                                  const ModuleRanks& encoder,
                                  const MicroBatchShape& shape) {
+  const Groups& language = owned.groups;
   const ModuleCost& cost = FindCost(encoder.module, shape);
   Ownership::OfModule placement;
   const ModuleRanks& text = GetLanguage(shape);
@@ -197,8 +198,10 @@ Ownership::OfModule PlaceOnRanks(const std::vector<ScheduledSample>& samples,
   size_t count = 0;
   for (uint32_t g = 0; g < language.size(); ++g) {
     const uint32_t owner = g / (language.size() / text.dp);
+    const uint32_t shared = owned.pack_ranks.empty() ? 1 : owned.pack_ranks[g];
+    uint32_t turn = 0;
     for (const uint32_t i : language[g]) {
-      homes[i] = !IsApart(shape) ? owner
+      homes[i] = !IsApart(shape) ? owner + turn++ % shared
                                  : FindHome(GetReader(i, encoder, shape), owner,
                                             encoder, text.server_of_rank);
     }
@@ -248,7 +251,7 @@ void SplitOwners(const std::vector<ScheduledSample>& samples,
   for (size_t m = 0; m < shape.modules.size(); ++m) {
     if (shape.modules[m].media == Media::kText) continue;
     ownership->modules[m] =
-        PlaceOnRanks(samples, ownership->groups, shape.modules[m], shape);
+        PlaceOnRanks(samples, *ownership, shape.modules[m], shape);
   }
 }
 
@@ -419,6 +422,7 @@ static absl::StatusOr<std::vector<Ownership>> ShareOwners(
       ownership.groups[pack.first_rank] = std::move(pack.samples);
       ownership.pack_ranks[pack.first_rank] = pack.ranks;
     }
+    SplitOwners(samples, shape, &ownership);
   }
   return owners;
 }

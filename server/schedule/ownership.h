@@ -62,9 +62,8 @@ struct Ownership {
   // groups [r*n/d, (r+1)*n/d), unless the module has its own. n is the grid,
   // or BalancedGroups.
   Groups groups;
-  // Only with packing.dynamic_cp: the ranks, of language alone, that share each
-  // group's samples: the group's own and those that follow it, whose groups are
-  // empty.
+  // Only with packing.dynamic_cp: the ranks of language that share each group's
+  // samples: the group's own and those that follow it, whose groups are empty.
   std::vector<uint32_t> pack_ranks;
   std::vector<OfModule> modules;  // as MicroBatchShape::modules
 };
@@ -111,7 +110,8 @@ struct PackShape {
 // balance.placement `split` the packs are language's, and the encoders' owners
 // are chosen in each micro-batch, images for every rank included.
 // With packs.dynamic_cp above 1 packs are those of PackByContext, by
-// balance.cost.language, or squared lengths where that is 0.
+// balance.cost.language, or squared lengths where that is 0. Encoders, with
+// placement `split` alone, begin with the ranks of a pack in turn.
 // Errors: as PackInOrder or PackByContext, naming samples by position.
 absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,

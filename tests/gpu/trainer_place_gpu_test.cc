@@ -43,6 +43,21 @@ LoadedConfig MakeConfig(uint32_t tp, uint32_t pp, uint32_t cp) {
       "test.yaml", directory));
 }
 
+// Samples with images in packs that up to four of eight ranks share.
+LoadedConfig MakeSharedConfig() {
+  return OrDie(ParseConfig(
+      "sources: [{name: mock, format: mock, lengths: {mode: lognormal, min: "
+      "20, max: 900, mean: 120, sigma: 1.2, count: 400}, images: {max: 2, "
+      "pixels: {min: 3000, max: 90000, mean: 20000, sigma: 1}}}]\n"
+      "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+      "batch: {global: 32, micro: 32, max_tokens: 1000}\n"
+      "topology: {modules: {vision: {dp: 8}, language: {dp: 8}}}\n"
+      "balance: {delivery: direct, placement: split}\n"
+      "packing: {mode: scheduled, max_tokens_per_rank: 260, dynamic_cp: 4}\n"
+      "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
+      "test.yaml", ::testing::TempDir()));
+}
+
 v1::Role RoleOf(v1::Module module) {
   v1::Role role;
   role.set_module(module);
@@ -131,6 +146,21 @@ TEST(TrainerPlaceGpuTest, ContextRanksAndStagesEqualTheHosts) {
       ExpectSame(OnDevice(*cluster, v1::MODULE_LANGUAGE, place),
                  OnHost(*cluster, v1::MODULE_LANGUAGE, place));
     }
+  }
+}
+
+TEST(TrainerPlaceGpuTest, ARankThatSharesPacksEqualsTheHosts) {
+  const auto cluster = OrDie(TestCluster::Start(MakeSharedConfig(), 1));
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const std::vector<PackedBatch> want = OnHost(*cluster, module, {});
+    ExpectSame(OnDevice(*cluster, module, {}), want);
+    bool shares = false;
+    for (const PackedBatch& batch : want) {
+      EXPECT_EQ(batch.Get<int64_t>("pack_input_ids").empty(),
+                module == v1::MODULE_VISION);
+      shares |= !batch.pack_share.empty() && batch.pack_share[0] > 1;
+    }
+    EXPECT_EQ(shares, module == v1::MODULE_LANGUAGE);
   }
 }
 

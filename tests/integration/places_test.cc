@@ -4,14 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/edit_batch.h"
 #include "tests/fakes/test_cluster.h"
@@ -272,13 +275,32 @@ LoadedConfig TextJob(uint32_t dp, const std::string& packing,
   return ParseJob(job, ::testing::TempDir());
 }
 
-TestCluster::Batches RunShared(const std::string& delivery, int servers = 1) {
-  return RunJob(TextJob(kRanks,
-                        absl::StrCat("mode: scheduled, max_tokens_per_rank: "
-                                     "260, dynamic_cp: ",
-                                     kDynamicCp),
-                        delivery),
-                kRankSteps, servers);
+std::string SharedPacks() {
+  return absl::StrCat("mode: scheduled, max_tokens_per_rank: 260, dynamic_cp: ",
+                      kDynamicCp);
+}
+
+// Samples of images and text, whose images are encoded on the ranks of their
+// packs or on others.
+LoadedConfig ImageJob(const std::string& delivery) {
+  TestJob job;
+  job.sources =
+      "{name: mock, format: mock, lengths: {mode: lognormal, min: 20, max: "
+      "900, mean: 120, sigma: 1.2, count: 400}, images: {max: 2, pixels: {min: "
+      "3000, max: 90000, mean: 20000, sigma: 1}}}";
+  job.batch = "global: 32, micro: 32, max_tokens: 1000";
+  job.modules =
+      absl::StrCat("vision: {dp: ", kRanks, "}, language: {dp: ", kRanks, "}");
+  job.balance = absl::StrCat("delivery: ", delivery, ", placement: split");
+  job.more = absl::StrCat("packing: {", SharedPacks(), "}\n");
+  return ParseJob(job, ::testing::TempDir());
+}
+
+TestCluster::Batches RunShared(const std::string& delivery, int servers = 1,
+                               bool images = false) {
+  return RunJob(
+      images ? ImageJob(delivery) : TextJob(kRanks, SharedPacks(), delivery),
+      kRankSteps, servers);
 }
 
 // Of each position its tokens by tensor, with padding.
@@ -301,15 +323,19 @@ Samples WholeSamples() {
   return samples;
 }
 
+ContextSlice GetShare(const PackedBatch& batch) {
+  EXPECT_EQ(batch.pack_share.size(), 2u);
+  return {static_cast<uint32_t>(batch.pack_share[0]),
+          static_cast<uint32_t>(batch.pack_share[1])};
+}
+
 TEST(DynamicCpTest, EachRankHasItsZigZagPartOfEverySampleOfItsPack) {
   const Samples whole = WholeSamples();
   std::map<uint64_t, uint64_t> labels, wanted;  // by step
   std::map<uint64_t, uint32_t> trained;         // by position: its ranks
   std::set<int64_t> sizes;
   for (const auto& [key, batch] : RunShared("exchange")) {
-    ASSERT_EQ(batch.pack_share.size(), 2u);
-    const ContextSlice slice = {static_cast<uint32_t>(batch.pack_share[0]),
-                                static_cast<uint32_t>(batch.pack_share[1])};
+    const ContextSlice slice = GetShare(batch);
     EXPECT_EQ(slice.rank, batch.role.dp_rank() % slice.size);
     sizes.insert(slice.size);
     const std::vector<int32_t>& places = batch.text.cu_seqlens_padded;
@@ -344,13 +370,122 @@ TEST(DynamicCpTest, EachRankHasItsZigZagPartOfEverySampleOfItsPack) {
   EXPECT_LE(*sizes.rbegin(), kDynamicCp);
 }
 
-TEST(DynamicCpTest, AllDeliveriesPackTheSameBytes) {
-  const auto direct = RunShared("direct");
+// One row of a tower's output: the sample's position, and the row's number.
+using RowName = std::pair<uint64_t, int64_t>;
+
+// The rows of the images of a batch's samples, in their order.
+std::vector<RowName> NameRows(const PackedBatch& batch,
+                              const std::map<uint64_t, int64_t>& rows) {
+  std::vector<RowName> names;
+  for (const PackedSample& sample : batch.samples) {
+    for (int64_t row = 0; row < rows.at(sample.position); ++row) {
+      names.emplace_back(sample.position, row);
+    }
+  }
+  return names;
+}
+
+// Each image is encoded once, in the whole cluster, and every rank that shares
+// its pack receives its rows, in the order of the pack's placeholders.
+TEST(DynamicCpTest, EmbeddingsGoToAllRanksOfAPack) {
+  const LoadedConfig config = ImageJob("exchange");
+  const int64_t image = config.config.model().token_ids().image();
+  const auto batches = RunJob(config, kRankSteps);
+  uint64_t repeated = 0;
+  for (const auto& [key, first] : batches) {
+    const auto [step, number, module, rank] = key;
+    if (module != v1::MODULE_VISION || rank != 0) continue;
+    const v1::MicroBatchSchedule& columns =
+        first.schedule->micro_batches(number);
+    const std::vector<uint64_t> patches = SamplePatches(columns);
+    std::map<uint64_t, int64_t> rows;
+    for (size_t i = 0; i < patches.size(); ++i) {
+      rows[columns.position(i)] = patches[i] / 4;
+    }
+    std::set<uint64_t> encoded;
+    std::vector<std::vector<RowName>> received(kRanks);
+    int64_t most = 0;
+    for (uint32_t r = 0; r < kRanks; ++r) {
+      const auto& batch = batches.at({step, number, v1::MODULE_VISION, r});
+      for (const PackedSample& sample : batch.samples) {
+        EXPECT_TRUE(encoded.insert(sample.position).second);
+      }
+      const std::vector<RowName> tower = NameRows(batch, rows);
+      most = std::max<int64_t>(most, tower.size());
+      const auto order = batch.Get<int64_t>("embedding_send_order");
+      auto next = order.begin();
+      for (uint32_t to = 0; to < kRanks; ++to) {
+        for (int64_t k = 0; k < batch.embeddings.send[to]; ++k) {
+          received[to].push_back(tower.at(*next++));
+        }
+      }
+      EXPECT_EQ(next, order.end());
+      repeated += order.size() - tower.size();
+    }
+    EXPECT_EQ(encoded.size(), patches.size());
+    const int64_t largest =
+        *std::max_element(patches.begin(), patches.end()) / 4;
+    const int64_t all =
+        std::accumulate(patches.begin(), patches.end(), int64_t{0}) / 4;
+    EXPECT_LE(most, std::max<int64_t>(largest, 1.1 * all / kRanks));
+    for (uint32_t r = 0; r < kRanks; ++r) {
+      const auto& batch = batches.at({step, number, v1::MODULE_LANGUAGE, r});
+      std::vector<RowName> placed;
+      for (const int64_t row : batch.Get<int64_t>("embedding_order")) {
+        placed.push_back(received[r].at(row));
+      }
+      EXPECT_EQ(placed, NameRows(batch, rows));
+      const auto ids = batch.Get<int64_t>("pack_input_ids");
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), image), placed.size());
+    }
+  }
+  EXPECT_GT(repeated, 0u);
+}
+
+TEST(DynamicCpTest, ARankHasIdsAndPositionsOfItsWholePack) {
+  std::map<uint64_t, std::vector<int64_t>> samples;  // ids by position
+  for (const auto& [key, batch] : RunShared("direct", 1, /*images=*/true)) {
+    if (batch.role.module() != v1::MODULE_LANGUAGE) continue;
+    const auto indices =
+        ContextIndices(batch.text.cu_seqlens_padded, GetShare(batch));
+    ASSERT_TRUE(indices.ok()) << indices.status();
+    for (const auto& [part, whole, axes] :
+         {std::tuple{"input_ids", "pack_input_ids", 1u},
+          {"position_ids", "pack_position_ids", 3u}}) {
+      const auto found = batch.Get<int64_t>(part);
+      EXPECT_EQ(std::vector<int64_t>(found.begin(), found.end()),
+                Pick(batch.Get<int64_t>(whole), *indices, axes))
+          << whole;
+    }
+    const auto ids = batch.Get<int64_t>("pack_input_ids");
+    for (size_t i = 0; i < batch.samples.size(); ++i) {
+      const std::vector<int64_t> own(
+          ids.begin() + batch.text.cu_seqlens_padded[i],
+          ids.begin() + batch.text.cu_seqlens_padded[i + 1]);
+      const auto [at, is_new] = samples.emplace(batch.samples[i].position, own);
+      EXPECT_EQ(at->second, own) << "of another rank of the pack";
+    }
+  }
+  EXPECT_EQ(samples.size(), kRankSteps * 32);
+}
+
+class DeliveriesOfSharedPacksTest : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(DynamicCp, DeliveriesOfSharedPacksTest,
+                         ::testing::Values(false, true), [](const auto& of) {
+                           return of.param ? "Images" : "Text";
+                         });
+
+TEST_P(DeliveriesOfSharedPacksTest, PackTheSameBytes) {
+  // Which rank encodes an image depends on the ranks' servers.
+  const TestCluster::Batches of_servers[] = {
+      RunShared("direct", 1, GetParam()), RunShared("direct", 2, GetParam())};
   for (const auto& [delivery, servers] : {std::pair{"exchange", 1},
                                           {"hybrid", 1},
                                           {"exchange", 2},
                                           {"hybrid", 2}}) {
-    const auto batches = RunShared(delivery, servers);
+    const auto batches = RunShared(delivery, servers, GetParam());
+    const TestCluster::Batches& direct = of_servers[servers - 1];
     ASSERT_EQ(batches.size(), direct.size());
     uint64_t moved = 0;
     for (const auto& [key, batch] : batches) {

@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "proto/schedule/schedule_table.h"
+
 namespace ballast {
 namespace {
 
@@ -69,6 +71,36 @@ TEST(EmbeddingPlanTest, AnExampleByHand) {
   EXPECT_THAT(second.order, ElementsAre(0, 1, 2));
 }
 
+// Ranks 0 and 1 share the pack of samples 0 and 1; ranks 2 and 3 have one each.
+TEST(EmbeddingPlanTest, APackThatRanksShare) {
+  v1::MicroBatchSchedule schedule = Empty(4, 4);
+  AddSample(1, 0, 0, {{2, 4}}, &schedule);          // 2 rows
+  AddSample(0, 0, 1, {{2, 2}, {4, 4}}, &schedule);  // 5 rows
+  AddSample(0, 2, 2, {{2, 6}}, &schedule);          // 3 rows
+  AddSample(3, 3, 3, {}, &schedule);
+  for (const uint32_t ranks : {2, 2, 1, 1}) {
+    schedule.mutable_modules(1)->add_pack_ranks(ranks);
+  }
+  const EmbeddingPlan first = GetPlan(schedule, {0});
+  EXPECT_TRUE(first.shared);
+  EXPECT_THAT(first.send, ElementsAre(5, 5, 3, 0));
+  EXPECT_THAT(first.send_order,
+              ElementsAre(0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(first.receive, ElementsAre(5, 2, 0, 0));
+  EXPECT_THAT(first.order, ElementsAre(5, 6, 0, 1, 2, 3, 4));
+  EXPECT_THAT(first.sent_runs, IsEmpty());
+  const EmbeddingPlan second = GetPlan(schedule, {1});
+  EXPECT_THAT(second.send, ElementsAre(2, 2, 0, 0));
+  EXPECT_THAT(second.send_order, ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(second.receive, ElementsAre(5, 2, 0, 0));
+  EXPECT_EQ(second.order, first.order);
+  EXPECT_THAT(GetPlan(schedule, {2}).receive, ElementsAre(3, 0, 0, 0));
+  const EmbeddingPlan last = GetPlan(schedule, {3});
+  EXPECT_TRUE(last.shared);
+  EXPECT_THAT(last.send, ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(last.send_order, IsEmpty());
+}
+
 TEST(EmbeddingPlanTest, ARankWithoutImagesSendsAndReceivesNothing) {
   v1::MicroBatchSchedule schedule = Empty(2, 2);
   AddSample(0, 0, 0, {{2, 2}}, &schedule);
@@ -87,10 +119,14 @@ TEST(EmbeddingPlanTest, ReplacesTheFormerPlan) {
   plan.send = {7, 7, 7};
   plan.receive = {1};
   plan.order = {4, 5};
+  plan.shared = true;
+  plan.send_order = {6};
   ASSERT_TRUE(PlanEmbeddings(schedule, {0}, kMerge, &plan).ok());
   EXPECT_THAT(plan.send, ElementsAre(1));
   EXPECT_THAT(plan.receive, ElementsAre(1));
   EXPECT_THAT(plan.order, ElementsAre(0));
+  EXPECT_FALSE(plan.shared);
+  EXPECT_THAT(plan.send_order, IsEmpty());
 }
 
 TEST(EmbeddingPlanTest, RefusesModulesOnDifferentRanks) {
@@ -172,7 +208,7 @@ std::vector<RowName> GetRows(const v1::MicroBatchSchedule& schedule, int module,
   });
   std::vector<RowName> rows;
   for (const uint32_t i : samples) {
-    if (schedule.modules(module).owner(i) != rank) continue;
+    if (!TrainsOn(schedule.modules(module), i, rank)) continue;
     uint32_t first = 0;
     for (uint32_t k = 0; k < i; ++k) first += schedule.images(k);
     int64_t count = 0;
@@ -215,7 +251,14 @@ void CheckRowsArrive(const v1::MicroBatchSchedule& schedule,
                      const std::vector<EmbeddingPlan>& language) {
   std::vector<std::vector<RowName>> received(language.size());
   for (uint32_t from = 0; from < vision.size(); ++from) {
-    const std::vector<RowName> rows = GetRows(schedule, 0, from);
+    std::vector<RowName> rows = GetRows(schedule, 0, from);
+    if (vision[from].shared) {
+      std::vector<RowName> sent;
+      for (const int64_t row : vision[from].send_order) {
+        sent.push_back(rows.at(row));
+      }
+      rows = std::move(sent);
+    }
     ASSERT_EQ(vision[from].send.size(), language.size());
     size_t at = 0;
     for (uint32_t to = 0; to < language.size(); ++to) {
@@ -244,6 +287,35 @@ TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
   const v1::MicroBatchSchedule schedule = Draw(dp, dp, &random);
   std::vector<EmbeddingPlan> plans;
   for (uint32_t r = 0; r < dp; ++r) plans.push_back(GetPlan(schedule, {r}));
+  CheckRowsArrive(schedule, plans, plans);
+}
+
+// Draw's samples in packs that 1, 2, 4 or 8 ranks share.
+v1::MicroBatchSchedule DrawShared(std::mt19937* random) {
+  const uint32_t dp = 8;
+  v1::MicroBatchSchedule schedule = Draw(dp, dp, random);
+  std::vector<uint32_t> owner(dp), ranks(dp);
+  for (uint32_t r = 0; r < dp;) {
+    uint32_t shared = 1 << (*random)() % 4;
+    while (r % shared != 0) shared /= 2;
+    for (const uint32_t first = r; r < first + shared; ++r) {
+      owner[r] = first;
+      ranks[r] = shared;
+    }
+  }
+  v1::ModuleSchedule& language = *schedule.mutable_modules(1);
+  for (uint32_t& rank : *language.mutable_owner()) {
+    language.add_pack_ranks(ranks[rank]);
+    rank = owner[rank];
+  }
+  return schedule;
+}
+
+TEST_P(EmbeddingPlanOracleTest, EveryRankOfAPackGetsItsRows) {
+  std::mt19937 random(GetParam() + 3000);
+  const v1::MicroBatchSchedule schedule = DrawShared(&random);
+  std::vector<EmbeddingPlan> plans;
+  for (uint32_t r = 0; r < 8; ++r) plans.push_back(GetPlan(schedule, {r}));
   CheckRowsArrive(schedule, plans, plans);
 }
 

@@ -8,7 +8,8 @@
  * each module. With modules on ranks of their own they are refused: a trainer
  * moves the rows over a communicator of its own, by embedding_send_host of the
  * vision batch, and embedding_receive_host and embedding_order of the language
- * batch (docs/thd_format.md).
+ * batch (docs/thd_format.md). They are refused, too, where ranks share packs
+ * (packing.dynamic_cp), whose rows go to several ranks by embedding_send_order.
  *
  * In every micro-batch the process takes a batch from each shim, and:
  *

@@ -219,18 +219,28 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   pack.texts = At<TextSource>(entry.upload, plan.upload.texts);
   pack.cu_seqlens_padded = At<int32_t>(entry.upload, plan.upload.places);
   pack.samples = plan.sequences;
-  pack.context = staged.layout.context;
-  pack.tokens = plan.tokens;
   pack.position_axes = shape_.block.position_axes;
   pack.pad_id = shape_.pad_id;
-  pack.input_ids = GetOutput<int64_t>(entry, "input_ids");
+  const auto point = [&](absl::string_view ids, absl::string_view positions,
+                         PackTextArguments* to) {
+    to->input_ids = GetOutput<int64_t>(entry, ids);
+    if (shape_.block.float_positions) {
+      to->float_positions = GetOutput<float>(entry, positions);
+    } else {
+      to->position_ids = GetOutput<int64_t>(entry, positions);
+    }
+  };
+  if (entry.batch.whole_pack) {
+    PackTextArguments whole = pack;
+    whole.tokens = staged.layout.text.padded_tokens();
+    point("pack_input_ids", "pack_position_ids", &whole);
+    BALLAST_RETURN_IF_ERROR(LaunchPackText(whole, stream_->get()));
+  }
+  pack.context = staged.layout.context;
+  pack.tokens = plan.tokens;
+  point("input_ids", "position_ids", &pack);
   pack.labels = GetOutput<int64_t>(entry, "labels");
   pack.loss_mask = GetOutput<float>(entry, "loss_mask");
-  if (shape_.block.float_positions) {
-    pack.float_positions = GetOutput<float>(entry, "position_ids");
-  } else {
-    pack.position_ids = GetOutput<int64_t>(entry, "position_ids");
-  }
   pack.attention_mask = GetOutput<uint8_t>(entry, "attention_mask");
   pack.fields = shape_.field_table->counts;
   pack.weight_row = shape_.field_table->weight_row;

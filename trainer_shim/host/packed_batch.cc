@@ -266,6 +266,16 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
     position_ids = batch->Mutable<int64_t>("position_ids");
   }
   const absl::Span<uint8_t> mask = batch->Mutable<uint8_t>("attention_mask");
+  const absl::Span<int64_t> pack_ids =
+      batch->Mutable<int64_t>("pack_input_ids");
+  // Either type has its own span, of which one is empty.
+  absl::Span<int64_t> pack_positions;
+  absl::Span<float> float_pack;
+  if (batch->float_positions) {
+    float_pack = batch->Mutable<float>("pack_position_ids");
+  } else {
+    pack_positions = batch->Mutable<int64_t>("pack_position_ids");
+  }
   // The tensor of each field; null where the rank does not receive it.
   const absl::Span<const FieldTable::Field> fields = GetFields(*batch);
   std::array<uint32_t*, kMaxFields> field_out = {};
@@ -297,6 +307,29 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
     const int32_t* ids = Int32s(pieces[i].payload, at.ids);
     const int32_t* labels = Int32s(pieces[i].payload, at.labels);
     const int32_t* positions = Int32s(pieces[i].payload, at.positions);
+    const auto copy_positions = [&](const Run& run, uint64_t stride,
+                                    absl::Span<int64_t> out,
+                                    absl::Span<float> float_out) {
+      for (uint32_t axis = 0; axis < axes; ++axis) {
+        const int32_t* const of_axis = positions + axis * tokens;
+        if (!out.empty()) {
+          CopyRun(of_axis, run, int64_t{0}, out.data() + axis * stride);
+        }
+        if (!float_out.empty()) {
+          CopyRun(reinterpret_cast<const float*>(of_axis), run, 0.0f,
+                  float_out.data() + axis * stride);
+        }
+      }
+    };
+    Run whole;
+    whole.out = places[i];
+    whole.tokens = places[i + 1] - places[i];
+    whole.real = tokens;
+    if (!pack_ids.empty()) {
+      CopyRun(ids, whole, int64_t{pad_id}, pack_ids.data());
+    }
+    copy_positions(whole, batch->text.padded_tokens(), pack_positions,
+                   float_pack);
     const uint64_t begin = places[i] / slice.size;
     const uint64_t end = places[i + 1] / slice.size;
     for (uint64_t k = 0; k < runs; ++k) {
@@ -329,16 +362,7 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
         std::fill_n(mask.data() + run.out, run.real, 1);
         std::fill_n(mask.data() + run.out + run.real, run.tokens - run.real, 0);
       }
-      for (uint32_t axis = 0; axis < axes; ++axis) {
-        const int32_t* const of_axis = positions + axis * tokens;
-        if (!position_ids.empty()) {
-          CopyRun(of_axis, run, int64_t{0}, position_ids.data() + axis * local);
-        }
-        if (!float_ids.empty()) {
-          CopyRun(reinterpret_cast<const float*>(of_axis), run, 0.0f,
-                  float_ids.data() + axis * local);
-        }
-      }
+      copy_positions(run, local, position_ids, float_ids);
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/schedule/schedule_table.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/micro_batch_schedule.h"
 
@@ -166,6 +167,45 @@ TEST(OwnershipTest, EveryEncoderIsPlacedByItself) {
     EXPECT_EQ(made.totals().embeddings_moved().tokens_within_servers(), moved);
     EXPECT_EQ(made.totals().embeddings_moved().tokens_between_servers(), 0u);
   }
+}
+
+// Where ranks share packs of language, encoders are as even as elsewhere, each
+// sample has one owner of them, and its embeddings go to all ranks of the pack.
+TEST(OwnershipTest, EncodersBesideSharedPacks) {
+  uint32_t shared = 0;
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    MicroBatchShape shape = Shape(8, 8, 8, 8);
+    shape.balance.set_placement(v1::Balance::PLACEMENT_SPLIT);
+    const auto samples = Draw(shape.micro_batch, seed);
+    const auto owners = AssignPackedOwners(
+        samples, shape, {.capacity = 2800, .align = 8, .dynamic_cp = 4});
+    ASSERT_TRUE(owners.ok()) << owners.status();
+    for (const Ownership& ownership : *owners) {
+      const v1::MicroBatchSchedule made =
+          MakeMicroBatch(samples, ownership, 0, shape);
+      const v1::ModuleSchedule& language = made.modules(2);
+      uint64_t moved = 0;
+      for (int m = 0; m < 2; ++m) {
+        const v1::ModuleSchedule& module = made.modules(m);
+        EXPECT_TRUE(module.pack_ranks().empty());
+        std::vector<double> costs;
+        for (int i = 0; i < made.place_size(); ++i) {
+          const auto& size = samples[made.position(i) - 100].size;
+          costs.push_back(module.cost(i));
+          EXPECT_EQ(module.cost(i), SampleCost(size, shape.costs[m]));
+          for (uint32_t r = 0; r < 8; ++r) {
+            if (r == module.owner(i) || !TrainsOn(language, i, r)) continue;
+            moved += size.patches / shape.patches_a_token;
+          }
+          shared += PackRanks(language, i) > 1;
+        }
+        EXPECT_LE(Largest(module), 1.25 * LoadLowerBound(costs, 8)) << m;
+      }
+      EXPECT_EQ(made.totals().embeddings_moved().tokens_within_servers(),
+                moved);
+    }
+  }
+  EXPECT_GT(shared, 0u);
 }
 
 // The objective `phases` sums the largest loads of all three modules.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,11 +34,11 @@ enum class Kind { kInProcess, kGloo };
 class EmbeddingsExchangeTest : public ::testing::Test {
  protected:
   void Start(uint32_t images, uint32_t micro, const char* balance,
-             bool colocated = true) {
+             const std::function<void(v1::Config*)>& change = nullptr) {
     auto config = ParseConfig(EmbeddingJobConfig(kDp, images, micro, balance),
                               "test.yaml", ::testing::TempDir());
     ASSERT_TRUE(config.ok()) << config.status();
-    config->config.mutable_topology()->set_colocated(colocated);
+    if (change) change(&config->config);
     auto cluster = TestCluster::Start(*std::move(config), 1);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
@@ -288,10 +289,26 @@ TEST_F(EmbeddingsErrorTest, WithoutACommunicator) {
 
 // The communicator joins the ranks of one module.
 TEST_F(EmbeddingsErrorTest, ModulesOnRanksOfTheirOwnAreRefused) {
-  Start(3, 16, "placement: split, delivery: direct", /*colocated=*/false);
+  Start(3, 16, "placement: split, delivery: direct", [](v1::Config* config) {
+    config->mutable_topology()->set_colocated(false);
+  });
   First first = Take(0, true);
   EXPECT_EQ(Exchange(first, first.rows), BALLAST_FAILED_PRECONDITION);
   EXPECT_THAT(ballast_last_error(), HasSubstr("modules on ranks of their own"));
+  Drop(&first);
+}
+
+// Gradients of several ranks would have to be added up.
+TEST_F(EmbeddingsErrorTest, PacksThatRanksShareAreRefused) {
+  Start(3, 16, "placement: split, delivery: direct", [](v1::Config* config) {
+    v1::Packing& packing = *config->mutable_packing();
+    packing.set_mode(v1::Packing::MODE_SCHEDULED);
+    packing.set_max_tokens_per_rank(512);
+    packing.set_dynamic_cp(2);
+  });
+  First first = Take(0, true);
+  EXPECT_EQ(Exchange(first, first.rows), BALLAST_FAILED_PRECONDITION);
+  EXPECT_THAT(ballast_last_error(), HasSubstr("embedding_send_order"));
   Drop(&first);
 }
 

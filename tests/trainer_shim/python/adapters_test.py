@@ -246,6 +246,10 @@ class ContextBatchesTest(unittest.TestCase):
         with self.assertRaisesRegex(FailedPrecondition, "wanted 2 ranks and number 1"):
             passes(shared(2, 1), FakeGroup(2, 0))
 
+        with_images = dict(shared(2, 1), embedding_receive_host=numpy.array([0, 0]))
+        with self.assertRaisesRegex(FailedPrecondition, "train without them: .*ContextImages"):
+            passes(with_images, FakeGroup(2, 1))
+
         class Params:
             def __init__(self, qkv_format=None):
                 pass

@@ -61,6 +61,59 @@ class EmbeddingsTest(split_job.SplitJobTest):
         self.assertEqual(rows.grad.tolist(), [[1, 1], [1, 1], [0, 0]])
         self.assertIs(ballast.exchange_embeddings(rows, {}), rows)
 
+    def test_refuses_other_numbers_of_rows_of_shared_packs(self):
+        # Three rows, of which two go to both ranks of a pack.
+        order = torch.tensor([0, 1, 0, 1, 2])
+        plan = {"embedding_send_host": torch.tensor([2, 3]), "embedding_send_order": order,
+                "embedding_send_order_host": order,
+                "embedding_receive_host": torch.tensor([2, 1])}  # fmt: skip
+        with self.assertRaisesRegex(ballast.InvalidArgument, "found 5 rows; wanted 3"):
+            ballast.exchange_embeddings(torch.zeros(5, WIDTH), plan)
+
+    def test_images_of_shared_packs(self):
+        image, places = 9, [0, 8, 24]
+        ids = torch.tensor([1, 9, 9, 9, 2, 3, 4, 0] + [9, 9, 5, 9, 6, 9] + [0] * 10)
+        rows = torch.arange(14.0).reshape(7, 2)
+        of_token = iter(rows)
+        whole = torch.stack([next(of_token) if t == image else -torch.ones(2) for t in ids])
+        for ranks in (1, 2, 4):
+            given = rows.clone().requires_grad_()
+            texts = torch.zeros(len(ids))  # gradients of the texts' own embeddings
+            for rank in range(ranks):
+                batch = {
+                    "pack_input_ids": ids[None], "pack_share_host": torch.tensor([ranks, rank]),
+                    "cu_seqlens_padded": torch.tensor(places),
+                }  # fmt: skip
+                images = ballast.adapters.megatron_core.ContextImages(batch, given, image)
+                passes = [range(24)]
+                if ranks > 1:
+                    passes = [part(*of, ranks, rank) for of in zip(places, places[1:])]
+                for number, tokens in enumerate(passes):
+                    tokens = list(tokens)
+                    images.begin(number)
+                    hidden = -torch.ones(len(tokens), 1, 2)
+                    hidden.requires_grad_()
+                    found = images.put(hidden)
+                    self.assertTrue(torch.equal(found[:, 0], whole[tokens]))
+                    (found[:, 0, 0] * (1 + torch.tensor(tokens))).sum().backward()
+                    texts[tokens] += hidden.grad[:, 0, 0]
+                images.backward()
+            # Every token's weight arrives once, whichever rank has the token.
+            weights = 1.0 + torch.arange(len(ids))
+            self.assertTrue(torch.equal(given.grad[:, 0], weights[ids == image]))
+            self.assertTrue(torch.equal(texts, weights * (ids != image)))
+
+    def test_what_images_of_shared_packs_refuse(self):
+        images = ballast.adapters.megatron_core.ContextImages
+        batch = {"pack_input_ids": torch.tensor([[9, 1, 2, 9]]),
+                 "pack_share_host": torch.tensor([1, 0])}  # fmt: skip
+        with self.assertRaisesRegex(ballast.InvalidArgument, "found 3; wanted 2"):
+            images(batch, torch.zeros(3, WIDTH), 9)
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "without pack_input_ids"):
+            images({"pack_share_host": torch.tensor([1, 0])}, torch.zeros(2, WIDTH), 9)
+        with self.assertRaisesRegex(ballast.InvalidArgument, r"found \[2, 1, 8\]; wanted \[4, "):
+            images(batch, torch.zeros(2, WIDTH), 9).put(torch.zeros(2, 1, WIDTH))
+
     def test_the_look_up_runs_while_rows_travel(self):
         folder = self.path("overlap")
         os.mkdir(folder)
@@ -73,6 +126,13 @@ class EmbeddingsTest(split_job.SplitJobTest):
             ballast.adapters.megatron_bridge.forward_inputs(batch)
         with self.assertRaisesRegex(ballast.FailedPrecondition, "exchange_embeddings"):
             ballast.adapters.huggingface._without_dummy(batch)
+
+
+def part(begin, end, ranks, rank):
+    """The tokens of a sample that a context rank has, by their places."""
+    piece = (end - begin) // (2 * ranks)
+    for number in (rank, 2 * ranks - 1 - rank):
+        yield from range(begin + number * piece, begin + (number + 1) * piece)
 
 
 if torch is not None:

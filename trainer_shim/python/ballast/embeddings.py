@@ -47,6 +47,10 @@ def exchange_embeddings(
 
     To look up the embeddings of the text meanwhile, use `EmbeddingExchange`.
 
+    Ranks that share a pack (`packing.dynamic_cp`) each get the rows of all its samples, in
+    the order of the placeholders in `pack_input_ids`, and the gradients of all of them are
+    added up. `adapters.megatron_core.ContextImages` picks the rows of a rank's part.
+
     With modules on ranks of their own (`topology.colocated: false`) vision ranks send and
     language ranks receive, over `ModuleGroups`:
 
@@ -126,7 +130,12 @@ class EmbeddingExchange:
                 "found a dummy clip with balance.placement `paired`, whose rows are not known; "
                 "wanted balance.align_images: false, or placement: split"
             )
+        # Where ranks share packs, a row is sent once for each rank of its pack.
+        repeated = prefix + "embedding_send_order"
+        repeats = batch.get(repeated) is not None
         rows = sum(send) if planned else len(embeddings) - dummy
+        if repeats:
+            rows = _count(batch, repeated + "_host")
         # An encoder makes one row of a dummy image, of a dummy clip one or more.
         more = len(embeddings) - rows
         if more != dummy and not (dummy and module == "audio" and more > 0):
@@ -141,6 +150,8 @@ class EmbeddingExchange:
         self._rows = embeddings
         if dummy:
             self._rows = embeddings[:rows] + (embeddings[rows:] * 0).sum()
+        if repeats:
+            self._rows = self._rows.index_select(0, _order(batch, repeated, embeddings))
         if planned:
             from . import _embedding_functions as functions
 
@@ -250,6 +261,14 @@ def _numbers(batch: Mapping[str, Any], key: str) -> List[int]:
     if isinstance(value, Tensor):
         value = value.numpy()
     return [int(number) for number in value.tolist()]
+
+
+def _count(batch: Mapping[str, Any], key: str) -> int:
+    """The number of rows that an order names, each at least once."""
+    value: Any = batch[key]
+    if isinstance(value, Tensor):
+        value = value.numpy()
+    return int(value.max()) + 1 if len(value) else 0
 
 
 def _order(batch: Mapping[str, Any], key: str, like: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-from ..errors import FailedPrecondition
+from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import (
     from_host,
     host_values,
@@ -134,6 +134,7 @@ def context_batches(
     *,
     group_of: Callable[[int], Any],
     padded_only: bool = False,
+    images: Optional[ContextImages] = None,
 ) -> Iterator[Inputs]:
     """The forward passes of a batch of `packing.dynamic_cp`, each as `get_batch` returns one,
     with the PackedSeqParams that Megatron-Core's hybrid context parallelism takes.
@@ -155,8 +156,12 @@ def context_batches(
     (`calculate_per_token_loss`), divided by `batch.step_totals.label_tokens`: a rank's share
     of a sample says nothing of its mean.
 
+    With images (`ContextImages`) the positions of a shared pack's passes are those of the
+    whole sample: Megatron-Core cuts rotary embeddings of several axes by `cp_group` itself.
+
     Raises FailedPrecondition, beside what `get_batch` raises it for, if the batch is none of
-    `packing.dynamic_cp`, or the group has another size or gives this rank another number.
+    `packing.dynamic_cp`, or of a job with images and `images` is not given, or if the group has
+    another size or gives this rank another number.
 
     Args:
         group_of: called with a number of ranks, 2 or more; returns this rank's process group
@@ -164,6 +169,7 @@ def context_batches(
             context parallelism.
         cls, padded_only: as of `packed_seq_params`; padded_only is of packs that the rank
             has alone.
+        images: of this batch; its `put` is that of the pass that was given last.
     """
     consumer = "megatron_core.context_batches"
     refuse_pairs(batch, consumer)
@@ -181,8 +187,16 @@ def context_batches(
             "%s: found a PackedSeqParams without local_cp_size and cp_group; wanted one of "
             "Megatron-Core with hybrid context parallelism (0.19.2 has it)" % consumer
         )
+    if images is None and batch.get("embedding_receive_host") is not None:
+        raise FailedPrecondition(
+            "found a batch of a job with images; %s would train without them: give it images="
+            "megatron_core.ContextImages(batch, ballast.exchange_embeddings(...), image_token)"
+            % consumer
+        )
     ranks, rank = share
     if ranks == 1:
+        if images is not None:
+            images.begin(0)
         fields = dict(_packed_fields(batch, cls, padded_only), local_cp_size=1)
         yield _inputs(batch, _params(fields, cls))
         return
@@ -194,7 +208,7 @@ def context_batches(
             "context parallelism together" % (ranks, group.size(), group.rank(), ranks, rank)
         )
     places = host_values(batch, "cu_seqlens_padded").tolist()
-    for begin, end in zip(places, places[1:]):
+    for number, (begin, end) in enumerate(zip(places, places[1:])):
         whole = _whole_sample(end - begin, batch["cu_seqlens"])
         fields = {
             "qkv_format": "sbhd",
@@ -211,7 +225,98 @@ def context_batches(
         tokens, labels, loss_mask, positions = (
             None if batch.get(key) is None else batch[key][..., part] for key in _KEYS
         )
+        if images is not None:
+            images.begin(number)
+            positions = batch["pack_position_ids"][..., begin:end]
         yield tokens, labels, loss_mask, None, positions, _params(fields, cls), None
+
+
+class ContextImages:
+    """The images of a batch of `packing.dynamic_cp`, for the passes of `context_batches`.
+
+        rows = ballast.exchange_embeddings(tower(batch["pixel_values"], ...), batch, group)
+        images = megatron_core.ContextImages(batch, rows, image_token)
+        for tokens, labels, loss_mask, _, positions, params, _ in megatron_core.context_batches(
+            batch, PackedSeqParams, group_of=group_of, images=images
+        ):
+            hidden = images.put(model.embedding(input_ids=tokens, position_ids=positions))
+            losses = model(tokens, positions, None, decoder_input=hidden, labels=labels,
+                           packed_seq_params=params)
+            (losses * loss_mask).sum().backward()
+        images.backward()
+
+    Every image is encoded once. Each rank that shares a pack has the rows of whole samples,
+    of which a pass takes those whose placeholders are in the rank's part. The gradients of
+    all passes are added up and go back to the towers in one exchange: each rank calls
+    `backward` once a micro-batch, whether or not its pack has an image.
+
+    Raises FailedPrecondition for a batch without `pack_input_ids`, and, on a CPU,
+    InvalidArgument if the rows are not as many as the pack's placeholders; on a GPU an
+    assertion on the device stops the process then.
+
+    Args:
+        rows: torch tensor [placeholders, width], what `exchange_embeddings` returned.
+        image_token: the id of a placeholder, `loader.job["model"]["token_ids"]["image"]`.
+    """
+
+    def __init__(self, batch: Mapping[str, Any], rows: Any, image_token: int) -> None:
+        import torch
+
+        share, ids = pack_share(batch), batch.get("pack_input_ids")
+        if share is None or ids is None:
+            raise FailedPrecondition(
+                "found a batch without pack_input_ids; ContextImages takes those of language with "
+                "packing.dynamic_cp and an encoder"
+            )
+        ranks, rank = share
+        is_image = ids[0] == int(image_token)
+        if is_image.is_cuda:
+            torch._assert_async(is_image.sum() == len(rows))
+        elif int(is_image.sum()) != len(rows):
+            raise InvalidArgument(
+                "rows: found %d; wanted %d, one for each token %d of the pack: pass the result of "
+                "exchange_embeddings whole" % (len(rows), int(is_image.sum()), image_token)
+            )
+        # The row of each token; -1 of text.
+        row_of = (is_image.cumsum(0) - 1).masked_fill(~is_image, -1)
+        self._passes = [row_of]
+        if ranks > 1:
+            places = host_values(batch, "cu_seqlens_padded").tolist()
+            pieces = [row_of[a:b].chunk(2 * ranks) for a, b in zip(places, places[1:])]
+            self._passes = [torch.cat((each[rank], each[-1 - rank])) for each in pieces]
+        self._sent = rows
+        self._rows = rows.detach().requires_grad_(rows.requires_grad)
+        self._row_of = self._passes[0]
+
+    def begin(self, number: int) -> None:
+        """Makes pass `number` the one of `put`. `context_batches` calls it."""
+        self._row_of = self._passes[number]
+
+    def put(self, hidden: Any) -> Any:
+        """The embeddings of a pass's tokens, [tokens, 1, width], with those of the images in
+        place of their placeholders'. Raises InvalidArgument for other shapes, such as those
+        that are cut for sequence parallelism."""
+        import torch
+
+        wanted = (len(self._row_of), 1, self._rows.shape[1])
+        if tuple(hidden.shape) != wanted:
+            raise InvalidArgument(
+                "hidden: found %s; wanted %s, the embeddings of the pass's tokens: with sequence "
+                "parallelism, before they are cut" % (list(hidden.shape), list(wanted))
+            )
+        if not len(self._rows):
+            return hidden
+        images = self._rows.index_select(0, self._row_of.clamp(min=0))[:, None]
+        is_image = (self._row_of >= 0)[:, None, None]
+        return torch.where(is_image, images.to(hidden.dtype), hidden)
+
+    def backward(self) -> None:
+        """Gives the gradients of all passes back to the towers. Call it once, after them."""
+        import torch
+
+        if self._sent.requires_grad:
+            grad = self._rows.grad
+            self._sent.backward(torch.zeros_like(self._sent) if grad is None else grad)
 
 
 def _whole_sample(length: int, like: Any) -> Any:

@@ -199,11 +199,12 @@ def transformer_config(text, dtype, stages, context, tensor=1):
 
 
 def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None,
-               rows=False, context=1, tensor=1, more=None):  # fmt: skip
+               rows=False, context=1, tensor=1, more=None, attention=None):  # fmt: skip
     """MimoModel with the weights of `source`, Hugging Face's Qwen2.5-VL.
 
     Args:
         rows: for padded batches, instead of packed ones.
+        attention: the class of the language model's attention. Default: as `rows` says.
         context: context-parallel size.
         tensor: tensor-parallel size of the language model; each rank has the whole tower.
         grids: for a pipeline, MimoModelConfig's `module_to_grid_map`.
@@ -217,7 +218,7 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
     stages, stage = (language.pp.size(), language.pp.rank()) if language else (1, 0)
     config = transformer_config(text, dtype, stages, context, tensor)
     layer = get_gpt_layer_local_spec(normalization="RMSNorm")
-    attention = RowAttention if rows else PackedAttention
+    attention = attention or (RowAttention if rows else PackedAttention)
     layer.submodules.self_attention.submodules.core_attention = attention
     tower = copy.deepcopy(source.model.visual)
     encoder = ModuleSpec(module=Tower, params={"tower": tower})
