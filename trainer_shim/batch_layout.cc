@@ -279,9 +279,7 @@ absl::StatusOr<BatchLayout> LayOutBatch(
     rank.has_text = shape.colocated || IsLanguage(role.module());
     rank.encoder = encoder;
     BALLAST_RETURN_IF_ERROR(PlanEmbeddings(micro_batch, rank, shape.merge,
-                                           GetMedia(encoder) == Media::kAudio
-                                               ? &layout.audio_embeddings
-                                               : &layout.embeddings));
+                                           &layout.embeddings.emplace_back()));
   }
   if (IsLanguage(role.module())) {
     BALLAST_ASSIGN_OR_RETURN(layout.context,
@@ -369,7 +367,6 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->dummy_image = layout.dummy_image;
   info->clips = layout.clips;
   info->embeddings = layout.embeddings;
-  info->audio_embeddings = layout.audio_embeddings;
   info->totals = SumTotals(columns, shape.padding, role);
   info->micro_batch_totals = SumTotals(columns, shape.padding);
   info->step_totals = step.totals;

@@ -183,8 +183,7 @@ struct BatchInfo {
 
   // For either module, with placement `split`: the same in both batches of a
   // process. Of modules on ranks of their own, each has its side.
-  EmbeddingPlan embeddings;  // of images
-  EmbeddingPlan audio_embeddings;
+  EmbeddingPlans embeddings;
 
   // The number of sequences of `text`, n.
   int64_t sequences() const {
@@ -240,8 +239,7 @@ struct BatchLayout {
   bool dummy_image = false;
   ClipLayout clips;
   // For ranks that receive pixels or input ids, with placement `split`.
-  EmbeddingPlan embeddings;  // of images
-  EmbeddingPlan audio_embeddings;
+  EmbeddingPlans embeddings;
 };
 
 // Pure. `micro_batch` is the schedule of `plan`'s micro-batch and has the

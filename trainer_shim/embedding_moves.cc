@@ -11,15 +11,19 @@
 namespace ballast {
 namespace {
 
-// Rows of the dummy image: its grid is (1, merge, merge).
-constexpr uint64_t kDummyRows = 1;
-
+// `more`: at least one row more than wanted.
 absl::Status CheckCount(const char* what, uint64_t found, uint64_t wanted,
-                        const char* of) {
-  if (found == wanted) return absl::OkStatus();
+                        bool more, const char* of) {
+  if (more ? found > wanted : found == wanted) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("embeddings: found ", found, " rows of the ", what,
-                   ", wanted ", wanted, ", ", of));
+                   ", wanted ", more ? "more than " : "", wanted, ", ", of));
+}
+
+// The rows of the tower without the dummy's.
+uint64_t GetPlannedRows(const EmbeddingPlan& plan, const EmbeddingRows& rows) {
+  if (!plan.planned()) return rows.text_rows;
+  return std::accumulate(plan.send.begin(), plan.send.end(), uint64_t{0});
 }
 
 absl::Status CheckMemory(const EmbeddingRows& rows) {
@@ -52,23 +56,18 @@ absl::Status CheckRows(const BatchInfo& batch, const EmbeddingRows& rows) {
     return absl::InvalidArgumentError(absl::StrCat(
         "embeddings: the batch is of ", ModuleName(batch.role.module()),
         "; wanted the encoder's batch of the micro-batch, which knows of the "
-        "dummy image"));
+        "dummy"));
   }
-  const EmbeddingPlan& plan = batch.embeddings;
-  const uint64_t dummy = batch.dummy_image ? kDummyRows : 0;
-  const uint64_t sent =
-      plan.planned()
-          ? std::accumulate(plan.send.begin(), plan.send.end(), uint64_t{0})
-          : rows.text_rows;
+  const EmbeddingPlan& plan = FindPlan(batch.embeddings, batch.role.module());
   BALLAST_RETURN_IF_ERROR(CheckCount(
-      "tower", rows.tower_rows, sent + dummy,
-      dummy == 0 ? "one for each image token of this rank's images"
-                 : "one for each image token of this rank's images and the "
-                   "dummy image's"));
+      "tower", rows.tower_rows, GetPlannedRows(plan, rows), batch.dummy_image,
+      batch.dummy_image
+          ? "one for each token of this rank's media and the dummy's"
+          : "one for each token of this rank's media"));
   if (plan.planned()) {
-    BALLAST_RETURN_IF_ERROR(
-        CheckCount("text", rows.text_rows, plan.order.size(),
-                   "one for each image placeholder of this rank's text"));
+    BALLAST_RETURN_IF_ERROR(CheckCount(
+        "text", rows.text_rows, plan.order.size(), /*more=*/false,
+        "one for each placeholder of the encoder's in this rank's text"));
   }
   return CheckMemory(rows);
 }
@@ -95,10 +94,11 @@ absl::Status ListEmbeddingMoves(const BatchInfo& batch,
     moves->copies.push_back(to_text ? EmbeddingMoves::Copy{there.data(), here}
                                     : EmbeddingMoves::Copy{here.data(), there});
   };
+  const EmbeddingPlan& plan = FindPlan(batch.embeddings, batch.role.module());
   if (batch.dummy_image && !to_text) {
-    moves->zero = bytes(rows.tower, rows.tower_rows - kDummyRows, kDummyRows);
+    const uint64_t planned = GetPlannedRows(plan, rows);
+    moves->zero = bytes(rows.tower, planned, rows.tower_rows - planned);
   }
-  const EmbeddingPlan& plan = batch.embeddings;
   if (!plan.planned()) {
     if (rows.text_rows > 0) copy(0, 0, rows.text_rows);
     return absl::OkStatus();

@@ -15,12 +15,12 @@ namespace ballast {
 // dense arrays of rows of `row_bytes` bytes. The caller owns both.
 struct EmbeddingRows {
   uint64_t row_bytes = 0;  // at least 1, the same on all ranks
-  // One row for each image token of the vision batch, in its order; the dummy
-  // image's row is the last.
+  // One row for each token of the encoder's batch, in its order; the rows of
+  // the dummy image or clip, one or more, are the last.
   uint8_t* tower = nullptr;
   uint64_t tower_rows = 0;
-  // One row for each image placeholder of the paired language batch, in its
-  // order. Overlaps `tower` nowhere.
+  // One row for each placeholder of the encoder's in the paired language batch,
+  // in its order. Overlaps `tower` nowhere.
   uint8_t* text = nullptr;
   uint64_t text_rows = 0;
 };
@@ -31,7 +31,7 @@ enum class EmbeddingDirection {
 };
 
 // The work of an exchange of embeddings on one rank: an all-to-all, copies of
-// rows that stay, and the row of the dummy image. A plain value.
+// rows that stay, and the rows of the dummy. A plain value.
 struct EmbeddingMoves {
   struct Copy {
     const uint8_t* from = nullptr;
@@ -40,14 +40,14 @@ struct EmbeddingMoves {
   std::vector<SendSlice> sends;
   std::vector<ReceiveSlice> receives;
   std::vector<Copy> copies;
-  absl::Span<uint8_t> zero;  // the gradient of the dummy image's row
+  absl::Span<uint8_t> zero;  // the gradient of the dummy's rows
 };
 
-// Lists the moves for a vision batch. Each run of the plan is a slice, so rows
-// arrive in their final places. With placement `paired` all rows stay. Pure;
-// replaces `moves` and reuses its memory; O(samples). Errors: INVALID_ARGUMENT
-// (a batch of language; numbers of rows other than the plan's; rows of no
-// bytes; memory that is missing or overlaps).
+// Lists the moves for an encoder's batch by its plan. Each run of the plan is a
+// slice, so rows arrive in their final places. With placement `paired` all rows
+// stay. Pure; replaces `moves` and reuses its memory; O(samples). Errors:
+// INVALID_ARGUMENT (a batch of language; numbers of rows other than the plan's;
+// rows of no bytes; memory that is missing or overlaps).
 absl::Status ListEmbeddingMoves(const BatchInfo& batch,
                                 const EmbeddingRows& rows,
                                 EmbeddingDirection direction,

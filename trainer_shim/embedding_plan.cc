@@ -144,6 +144,21 @@ void RepeatRows(const std::vector<uint32_t>& samples,
 
 }  // namespace
 
+const EmbeddingPlan& FindPlan(const EmbeddingPlans& plans, v1::Module encoder) {
+  static const auto* const none = new EmbeddingPlan();
+  const auto found = std::find_if(
+      plans.begin(), plans.end(),
+      [&](const EmbeddingPlan& plan) { return plan.encoder == encoder; });
+  return found == plans.end() ? *none : *found;
+}
+
+std::string PlanTensorName(v1::Module encoder, absl::string_view part) {
+  // Names from before there was a second encoder.
+  const bool bare = GetMedia(encoder) == Media::kImages;
+  return absl::StrCat(bare ? "" : ModuleName(encoder), bare ? "" : "_",
+                      "embedding_", part);
+}
+
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
                             const EmbeddingRank& of, uint32_t merge,
                             EmbeddingPlan* plan) {
@@ -156,6 +171,7 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
   const std::vector<uint32_t> samples =
       SamplesOf(micro_batch, *encoder, *language, of);
 
+  plan->encoder = of.encoder;
   plan->send.assign(of.encodes ? RanksOf(language) : 0, 0);
   plan->receive.assign(of.has_text ? RanksOf(encoder) : 0, 0);
   plan->shared = !language->pack_ranks().empty();

@@ -2,9 +2,11 @@
 #define BALLAST_TRAINER_SHIM_EMBEDDING_PLAN_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "proto/schedule.pb.h"
 
 namespace ballast {
@@ -17,9 +19,13 @@ namespace ballast {
 //
 // The rows of a rank's tower are in the order in which they are sent: an
 // encoder's rank holds its samples in ascending order of place, and language
-// owners ascend with it. The rows of a pack that ranks share are sent once for
-// each of them. A dummy's rows, the last, are not sent.
+// owners ascend with it. Of a sample with images and videos, the rows of its
+// images come first, whatever its text says, which an encoder's rank need not
+// have. The rows of a pack that ranks share are sent once for each of them. A
+// dummy's rows, the last, are not sent.
 struct EmbeddingPlan {
+  v1::Module encoder = v1::MODULE_UNSPECIFIED;  // whose rows move
+
   // Entry r: rows that this rank sends to language rank r, and receives from
   // the encoder's rank r. Empty with placement `paired`, and on ranks that send
   // only, or receive only.
@@ -56,6 +62,17 @@ struct EmbeddingPlan {
   // The modules have ranks of their own.
   bool apart() const { return send.empty() != receive.empty(); }
 };
+
+// A micro-batch's plans: one for each encoder that the rank knows of.
+using EmbeddingPlans = std::vector<EmbeddingPlan>;
+
+// The encoder's plan; an empty one if there is none. Valid as long as `plans`.
+const EmbeddingPlan& FindPlan(const EmbeddingPlans& plans, v1::Module encoder);
+
+// The name of a batch's tensor that has a part of an encoder's plan ("order",
+// "send_host", "send_order", "receive_host"): "embedding_order" for vision,
+// else with the encoder's name before it, such as "audio_embedding_order".
+std::string PlanTensorName(v1::Module encoder, absl::string_view part);
 
 // What a rank has of an encoder and language: both, or one of them.
 struct EmbeddingRank {

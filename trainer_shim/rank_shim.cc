@@ -130,28 +130,28 @@ absl::Status RankShim::SendToTensorPeers(StreamHandle stream) {
 }
 
 absl::Status RankShim::CheckEmbeddingGroup(const BatchInfo& batch) const {
-  const size_t ranks = batch.embeddings.send.size();
+  const v1::Module encoder = batch.role.module();
+  const EmbeddingPlan& plan = FindPlan(batch.embeddings, encoder);
+  const size_t ranks = plan.send.size();
   const Communicator* group = options_.communicator.get();
-  if (batch.embeddings.apart()) {
-    return absl::FailedPreconditionError(
+  if (plan.apart()) {
+    return absl::FailedPreconditionError(absl::StrCat(
         "embeddings move between modules on ranks of their own "
         "(topology.colocated: false), which this shim's communicator does not "
-        "join: move them over the trainer's own by embedding_send_host of the "
-        "encoder's batches, embedding_receive_host and embedding_order of "
-        "language's");
+        "join: move them over the trainer's own by ",
+        PlanTensorName(encoder, "send_host"), " of the encoder's batches, ",
+        PlanTensorName(encoder, "receive_host"), " and ",
+        PlanTensorName(encoder, "order"), " of language's"));
   }
-  if (batch.embeddings.shared) {
-    return absl::FailedPreconditionError(
+  if (plan.shared) {
+    return absl::FailedPreconditionError(absl::StrCat(
         "embeddings go to all ranks that share a pack (packing.dynamic_cp), "
         "which this shim's communicator does not do: move them over the "
-        "trainer's own by embedding_send_host, embedding_send_order, "
-        "embedding_receive_host and embedding_order");
-  }
-  if (!batch.embeddings.planned() && batch.audio_embeddings.planned()) {
-    return absl::FailedPreconditionError(
-        "embeddings of audio do not move over this shim's communicator: move "
-        "them over the trainer's own by audio_embedding_send_host, "
-        "audio_embedding_receive_host and audio_embedding_order");
+        "trainer's own by ",
+        PlanTensorName(encoder, "send_host"), ", ",
+        PlanTensorName(encoder, "send_order"), ", ",
+        PlanTensorName(encoder, "receive_host"), " and ",
+        PlanTensorName(encoder, "order")));
   }
   if (ranks <= 1) return absl::OkStatus();
   if (group == nullptr) {

@@ -119,14 +119,15 @@ class RankShim {
   absl::StatusOr<BatchRef<BatchInfo>> ReceiveFromTensorPeer(
       StreamHandle stream);
 
-  // With placement `split`, moves the embeddings of one micro-batch's images
+  // With placement `split`, moves the embeddings of one micro-batch's media
   // from the ranks that made them to the ranks that train on their text, or
-  // moves their gradients back. `batch`: this shim's batch of vision. `rows`:
-  // in the shim's kind of memory. All ranks of the module's group must call it
-  // at the same place among their calls of Next, and with the same row_bytes
-  // and direction, also ranks that move no row. Goes over `communicator`, and
-  // needs one whatever the delivery, unless there is one rank or the placement
-  // is `paired`: then rows are copied from one array to the other.
+  // moves their gradients back. `batch`: this shim's batch, of an encoder.
+  // `rows`: in the shim's kind of memory. All ranks of the module's group must
+  // call it at the same place among their calls of Next, and with the same
+  // row_bytes and direction, also ranks that move no row. Goes over
+  // `communicator`, and needs one whatever the delivery, unless there is one
+  // rank or the placement is `paired`: then rows are copied from one array to
+  // the other.
   //
   // Host memory: blocks until this rank's rows are in place. Device memory:
   // enqueues the work on `stream`, after which the rows may be read, and does

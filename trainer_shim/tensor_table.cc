@@ -5,9 +5,11 @@
 
 #include <xxhash.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/aligned_buffer.h"
 #include "common/mutex.h"
+#include "proto/schedule/module.h"
 #include "trainer_shim/batch_layout.h"
 
 namespace ballast {
@@ -71,8 +73,8 @@ bool HasPaddedCrops(const BatchInfo& info) {
   return info.crops.lists_crops && info.crops.shape.padded_rows != 0;
 }
 
-// Every row is here. For a row of kPacked, host/packed_batch.cc and
-// cuda/device_stage.cc also have code that fills it.
+// Every row is here or in AddPlans. For a row of kPacked, host/packed_batch.cc
+// and cuda/device_stage.cc also have code that fills it.
 TensorTable BuiltInRows() {
   constexpr auto kIds = &BatchFields::input_ids;
   constexpr auto kLabels = &BatchFields::labels;
@@ -251,54 +253,56 @@ TensorTable BuiltInRows() {
        [](const BatchInfo& info) {
          return ListIf(info.clips.listed, info.clips.cu_rows);
        }},
-      {"embedding_send_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
-       Memory::kHost,
-       "image tokens of this rank's images that go to each language rank",
-       [](const BatchInfo& info) {
-         return ListIf(!info.embeddings.send.empty(), info.embeddings.send);
-       }},
-      {"embedding_send_order", E::kInt64, "[S]", nullptr, Join::kItems,
-       Memory::kListed,
-       "the encoder's row that is sent as each of S: a pack's rows go to all "
-       "of its ranks; only with `packing.dynamic_cp`",
-       [](const BatchInfo& info) {
-         const EmbeddingPlan& plan = info.embeddings;
-         return ListIf(plan.shared && !plan.send.empty(), plan.send_order);
-       }},
-      {"embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
-       Memory::kHost, "image tokens that come from each vision rank",
-       [](const BatchInfo& info) {
-         return ListIf(!info.embeddings.receive.empty(),
-                       info.embeddings.receive);
-       }},
-      {"embedding_order", E::kInt64, "[E]", nullptr, Join::kItems,
-       Memory::kListed,
-       "the received row of each image placeholder of the text; rows are "
-       "received rank by rank",
-       [](const BatchInfo& info) {
-         return ListIf(!info.embeddings.receive.empty(), info.embeddings.order);
-       }},
-      {"audio_embedding_send_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
-       Memory::kHost,
-       "audio tokens of this rank's clips that go to each language rank",
-       [](const BatchInfo& info) {
-         return ListIf(!info.audio_embeddings.send.empty(),
-                       info.audio_embeddings.send);
-       }},
-      {"audio_embedding_receive_host", E::kInt64, "[dp]", nullptr, Join::kRanks,
-       Memory::kHost, "audio tokens that come from each rank of audio",
-       [](const BatchInfo& info) {
-         return ListIf(!info.audio_embeddings.receive.empty(),
-                       info.audio_embeddings.receive);
-       }},
-      {"audio_embedding_order", E::kInt64, "[E]", nullptr, Join::kItems,
-       Memory::kListed,
-       "the received row of each audio placeholder of the text",
-       [](const BatchInfo& info) {
-         return ListIf(!info.audio_embeddings.receive.empty(),
-                       info.audio_embeddings.order);
-       }},
   };
+}
+
+// A list of the encoder's plan; none if it is of ranks that send only, or
+// receive only, and this is the other part.
+std::function<Value(const BatchInfo&)> ListOfPlan(
+    v1::Module encoder, std::vector<int64_t> EmbeddingPlan::*side,
+    std::vector<int64_t> EmbeddingPlan::*list) {
+  return [=](const BatchInfo& info) {
+    const EmbeddingPlan& plan = FindPlan(info.embeddings, encoder);
+    return ListIf(!(plan.*side).empty(), plan.*list);
+  };
+}
+
+// The plan of each encoder's embeddings.
+void AddPlans(TensorTable* table) {
+  using Plan = EmbeddingPlan;
+  for (const ModuleKind& kind : kModuleKinds) {
+    const v1::Module encoder = kind.module;
+    if (!IsEncoder(encoder)) continue;
+    table->push_back(
+        {PlanTensorName(encoder, "send_host"), E::kInt64, "[dp]", nullptr,
+         Join::kRanks, Memory::kHost,
+         absl::StrCat("of ", kind.name,
+                      ": rows that this rank sends to each language rank"),
+         ListOfPlan(encoder, &Plan::send, &Plan::send)});
+    table->push_back(
+        {PlanTensorName(encoder, "send_order"), E::kInt64, "[S]", nullptr,
+         Join::kItems, Memory::kListed,
+         absl::StrCat("of ", kind.name,
+                      ": the encoder's row that is sent as each of S: a "
+                      "pack's rows go to all of its ranks; only with "
+                      "`packing.dynamic_cp`"),
+         [=](const BatchInfo& info) {
+           const EmbeddingPlan& plan = FindPlan(info.embeddings, encoder);
+           return ListIf(plan.shared && !plan.send.empty(), plan.send_order);
+         }});
+    table->push_back(
+        {PlanTensorName(encoder, "receive_host"), E::kInt64, "[dp]", nullptr,
+         Join::kRanks, Memory::kHost,
+         absl::StrCat("of ", kind.name, ": rows that come from each rank"),
+         ListOfPlan(encoder, &Plan::receive, &Plan::receive)});
+    table->push_back(
+        {PlanTensorName(encoder, "order"), E::kInt64, "[E]", nullptr,
+         Join::kItems, Memory::kListed,
+         absl::StrCat("of ", kind.name,
+                      ": the received row of each placeholder in the text; "
+                      "rows are received rank by rank"),
+         ListOfPlan(encoder, &Plan::receive, &Plan::order)});
+  }
 }
 
 struct AddedRows {
@@ -409,6 +413,7 @@ Value GetTokens(const BatchInfo& info, int64_t axes) {
 
 std::shared_ptr<const TensorTable> MakeTensorTable(const TensorTable& more) {
   auto table = std::make_shared<TensorTable>(BuiltInRows());
+  AddPlans(table.get());
   {
     AddedRows& added = Added();
     MutexLock lock(&added.mutex);

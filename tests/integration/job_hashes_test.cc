@@ -190,12 +190,12 @@ std::string BlockHash(LoaderClient* client,
   return hash.Hex();
 }
 
-// Adds a batch's samples, in packing order, and its embedding plan.
+// Adds a batch's samples, in packing order, and vision's embedding plan.
 void AddBatch(const PackedBatch& batch, Hash* hash) {
   for (const std::string& digest : SampleDigests(batch)) hash->Add(digest);
   hash->Add(&batch.dummy_image, 1);
-  for (const auto* rows : {&batch.embeddings.send, &batch.embeddings.receive,
-                           &batch.embeddings.order}) {
+  const EmbeddingPlan& plan = FindPlan(batch.embeddings, v1::MODULE_VISION);
+  for (const auto* rows : {&plan.send, &plan.receive, &plan.order}) {
     hash->Add(rows->data(), rows->size() * sizeof(int64_t));
   }
 }

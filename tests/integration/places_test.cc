@@ -413,9 +413,11 @@ TEST(DynamicCpTest, EmbeddingsGoToAllRanksOfAPack) {
       const std::vector<RowName> tower = NameRows(batch, rows);
       most = std::max<int64_t>(most, tower.size());
       const auto order = batch.Get<int64_t>("embedding_send_order");
+      const EmbeddingPlan& sent =
+          FindPlan(batch.embeddings, v1::MODULE_VISION);
       auto next = order.begin();
       for (uint32_t to = 0; to < kRanks; ++to) {
-        for (int64_t k = 0; k < batch.embeddings.send[to]; ++k) {
+        for (int64_t k = 0; k < sent.send[to]; ++k) {
           received[to].push_back(tower.at(*next++));
         }
       }

@@ -54,8 +54,8 @@ typedef struct ballast_batch_info {
   int32_t max_seqlen;        /* longest padded sample; 0 on a vision rank */
   int32_t vision_max_seqlen; /* longest attention segment of an image or video,
                                 in patches; 0 on a language rank */
-  /* 1: the last image belongs to no sample. It lets this rank take part in the
-   * vision tower's collectives; no token refers to it. Multiply the tower's
+  /* 1: the last image, or clip, belongs to no sample. It lets this rank take
+   * part in the encoder's collectives; no token refers to it. Multiply the tower's
    * output for it by zero instead of dropping it, so that gradients flow. No
    * totals count it. */
   uint32_t dummy_image;

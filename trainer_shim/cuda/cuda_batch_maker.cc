@@ -196,7 +196,7 @@ absl::Status CudaBatchMaker::Move(const BatchInfo& batch,
   if (!moves.zero.empty()) {
     BALLAST_RETURN_IF_ERROR(CudaStatus(
         cudaMemsetAsync(moves.zero.data(), 0, moves.zero.size(), stream),
-        "clearing a dummy image's gradient"));
+        "clearing a dummy's gradient"));
   }
   if (setup_.communicator != nullptr) {
     BALLAST_RETURN_IF_ERROR(

@@ -150,7 +150,7 @@ TEST_P(WorldTest, SplitPlacementGivesOnePlanWithEveryDelivery) {
           digests[delivery].insert(ComputeDigest(batch));
           plans[absl::StrCat(batch.step, " ", batch.micro_batch, " ",
                              batch.role.dp_rank())]
-              .push_back(batch.embeddings);
+              .push_back(FindPlan(batch.embeddings, v1::MODULE_VISION));
         });
     ASSERT_TRUE(status.ok()) << status;
     int64_t tokens = 0;
@@ -188,7 +188,8 @@ TEST_P(WorldTest, ModulesApartGiveEachItsSideOfOnePlan) {
           MutexLock lock(&mutex);
           digests[delivery].insert(ComputeDigest(batch));
           plans[absl::StrCat(batch.step, " ", batch.micro_batch)]
-               [{batch.role.module(), batch.role.dp_rank()}] = batch.embeddings;
+               [{batch.role.module(), batch.role.dp_rank()}] =
+                   FindPlan(batch.embeddings, v1::MODULE_VISION);
         });
     ASSERT_TRUE(status.ok()) << status;
     ASSERT_FALSE(plans.empty());

@@ -52,7 +52,7 @@ inline constexpr EmbeddingType kEmbeddingTypes[] = {
     {BALLAST_FLOAT16, 2, 1},
 };
 
-// A sample of a batch, and its number of image tokens.
+// A sample of a batch, and its number of the encoder's tokens.
 struct EmbeddingSample {
   uint64_t position;
   uint64_t rows;
@@ -74,7 +74,7 @@ inline std::string RowCodes(const std::vector<EmbeddingSample>& samples,
   return bytes;
 }
 
-// The samples of a batch. `rows_of` tells a sample's number of image tokens.
+// The samples of a batch. `rows_of` gives a sample's number of tokens.
 inline std::vector<EmbeddingSample> SamplesOf(
     const ballast_batch* batch,
     const std::function<uint64_t(uint64_t position)>& rows_of) {
@@ -105,23 +105,26 @@ struct EmbeddingMemory {
 };
 
 // Exchanges a micro-batch's rows of every type, both ways, and compares what
-// arrives with the samples of this rank. Returns the first bad status.
-inline int ExchangeBothWays(ballast_shim* vision, const ballast_batch* images,
+// arrives with the samples of this rank. `dummy_rows`: what the encoder makes
+// of a dummy. Returns the first bad status.
+inline int ExchangeBothWays(ballast_shim* encoder, const ballast_batch* media,
                             const std::vector<EmbeddingSample>& sent,
                             const std::vector<EmbeddingSample>& wanted,
-                            const EmbeddingMemory& memory) {
+                            const EmbeddingMemory& memory,
+                            uint64_t dummy_rows = 1) {
   ballast_batch_info info = {};
   info.struct_size = sizeof(info);
-  EXPECT_EQ(ballast_batch_get_info(images, &info), BALLAST_OK);
+  EXPECT_EQ(ballast_batch_get_info(media, &info), BALLAST_OK);
+  if (info.dummy_image == 0) dummy_rows = 0;
   uint64_t salt = info.step * 1000 + info.micro_batch * 100;
   for (const EmbeddingType& type : kEmbeddingTypes) {
     const uint64_t row = type.bytes * type.width;
-    const std::string dummy(info.dummy_image * row, '\x5A');
+    const std::string dummy(dummy_rows * row, '\x5A');
     ballast_embedding_rows rows = {};
     rows.struct_size = sizeof(rows);
     rows.dtype = type.dtype;
     rows.width = type.width;
-    rows.tower_rows = GetRows(sent) + info.dummy_image;
+    rows.tower_rows = GetRows(sent) + dummy_rows;
     rows.text_rows = GetRows(wanted);
     const uint64_t tower_bytes = rows.tower_rows * row;
     const uint64_t text_bytes = rows.text_rows * row;
@@ -129,7 +132,7 @@ inline int ExchangeBothWays(ballast_shim* vision, const ballast_batch* images,
     rows.tower = memory.upload(RowCodes(sent, row, ++salt) + dummy);
     rows.text = memory.upload(std::string(text_bytes, '\x11'));
     int status =
-        ballast_shim_exchange_embeddings(vision, images, &rows, memory.stream);
+        ballast_shim_exchange_embeddings(encoder, media, &rows, memory.stream);
     if (status != BALLAST_OK) return status;
     EXPECT_EQ(memory.download(rows.text, text_bytes),
               RowCodes(wanted, row, salt))
@@ -139,11 +142,10 @@ inline int ExchangeBothWays(ballast_shim* vision, const ballast_batch* images,
 
     rows.text = memory.upload(RowCodes(wanted, row, ++salt));
     status =
-        ballast_shim_return_gradients(vision, images, &rows, memory.stream);
+        ballast_shim_return_gradients(encoder, media, &rows, memory.stream);
     if (status != BALLAST_OK) return status;
-    EXPECT_EQ(
-        memory.download(rows.tower, tower_bytes),
-        RowCodes(sent, row, salt) + std::string(info.dummy_image * row, '\0'))
+    EXPECT_EQ(memory.download(rows.tower, tower_bytes),
+              RowCodes(sent, row, salt) + std::string(dummy_rows * row, '\0'))
         << "gradients of type " << type.dtype;
   }
   return BALLAST_OK;

@@ -1,9 +1,11 @@
-// Embeddings through the C interface between four ranks on the host, over
-// threads and over Gloo: every row arrives at its sample's placeholder, and
-// every gradient at the row of its image.
+// Embeddings of images and of audio through the C interface between four ranks
+// on the host, over threads and over Gloo: every row arrives at its sample's
+// placeholder, and every gradient at the row of its image or clip.
 
 #include <atomic>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,7 +18,9 @@
 #include <nlohmann/json.hpp>
 
 #include "server/config/config_loader.h"
+#include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
+#include "tests/server/audio/golden_audio.h"
 #include "tests/trainer_shim/c_api/embedding_job.h"
 #include "trainer_shim/c_api/c_api.h"
 
@@ -27,16 +31,86 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kDp = 4;
 constexpr uint64_t kSteps = 2;
-constexpr int kModules[] = {BALLAST_MODULE_VISION, BALLAST_MODULE_LANGUAGE};
+// A module, and what a step's schedule counts of its media in a sample: `unit`
+// of them are one row.
+struct Part {
+  int module;
+  const char* name;
+  const char* counts = "";
+  uint64_t unit = 1;
+  uint64_t dummy_rows = 1;  // of the test's encoder
+};
+const Part kVision = {BALLAST_MODULE_VISION, "vision", "patches", 4};
+const Part kAudio = {BALLAST_MODULE_AUDIO, "audio", "audio_tokens", 1, 3};
+const Part kLanguage = {BALLAST_MODULE_LANGUAGE, "language"};
 
 enum class Kind { kInProcess, kGloo };
 
+// Writes samples with up to two clips, each of its own length, and every third
+// with an image. Returns a job over them, for two encoders.
+std::string WriteHeardJob(const std::string& folder, const char* balance) {
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const std::string& name, const std::string& bytes) {
+    std::ofstream(folder + "/" + name, std::ios::binary) << bytes;
+  };
+  std::string lines;
+  for (int i = 0; i < 64; ++i) {
+    std::string media, marks, answer;
+    for (int k = 0; k < i * 5 % 13; ++k) answer += "That and more. ";
+    // The last micro-batch has fewer clips, and fewer images, than ranks.
+    for (int k = 0; k < (i < 48 ? i % 3 : i % 16 == 0); ++k) {
+      const std::string name = absl::StrCat(i, ".", k, ".wav");
+      const int64_t samples = 3'000 + 2'311 * ((7 * i + k) % 11);
+      write(name, MakeWav(MakePcm("noise", samples, i), 16000, 1));
+      absl::StrAppend(&media, media.empty() ? "" : ",", "\"", name, "\"");
+      absl::StrAppend(&marks, "<audio>");
+    }
+    std::string image;
+    if (i < 48 ? i % 3 == 1 : i % 9 == 1) {
+      const std::string name = absl::StrCat(i, ".jpg");
+      write(name, MakeJpeg({.width = 60u + 20 * (i % 5), .height = 60}));
+      image = absl::StrCat("\"image\": \"", name, "\",");
+      absl::StrAppend(&marks, "<image>");
+    }
+    absl::StrAppend(&lines, "{\"audios\": [", media, "], ", image,
+                    R"("conversations": [{"from": "human", "value": ")", marks,
+                    R"( What?"}, {"from": "gpt", "value": "So. )", answer,
+                    R"("}]})", "\n");
+  }
+  write("talk.jsonl", lines);
+  return absl::StrCat(
+      "sources: [{name: talk, format: jsonl, path: talk.jsonl, media_root: "
+      ".}]\nmodel: {profile: qwen2_5_omni, tokenizer: bytes, max_pixels: 12544,"
+      " token_ids: {end_of_text: 300, pad: 300, im_start: 301, im_end: 302,"
+      " audio: 303, image: 304, video: 305, vision_start: 306, vision_end:"
+      " 307}}\nbatch: {global: 32, micro: 16}\norder: {shuffle: false}\n"
+      "topology: {modules: {vision: {dp: ",
+      kDp, "}, audio: {dp: ", kDp, "}, language: {dp: ", kDp, "}}}\nbalance: {",
+      balance,
+      ", cost: {vision: {linear: 1}, audio: {linear: 1}, language: {linear: 3,"
+      " quadratic: 0.01}}}\n"
+      "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n");
+}
+
 class EmbeddingsExchangeTest : public ::testing::Test {
  protected:
+  // A job of vision and language.
   void Start(uint32_t images, uint32_t micro, const char* balance,
              const std::function<void(v1::Config*)>& change = nullptr) {
-    auto config = ParseConfig(EmbeddingJobConfig(kDp, images, micro, balance),
-                              "test.yaml", ::testing::TempDir());
+    Start(EmbeddingJobConfig(kDp, images, micro, balance), ::testing::TempDir(),
+          {kVision, kLanguage}, change);
+  }
+  // A job of vision, audio and language.
+  void StartHeard(const char* balance) {
+    const std::string folder = ::testing::TempDir() + "/heard";
+    Start(WriteHeardJob(folder, balance), folder, {kVision, kAudio, kLanguage});
+  }
+  // `parts`: language last.
+  void Start(const std::string& text, const std::string& folder,
+             std::vector<Part> parts,
+             const std::function<void(v1::Config*)>& change = nullptr) {
+    parts_ = std::move(parts);
+    auto config = ParseConfig(text, "test.yaml", folder);
     ASSERT_TRUE(config.ok()) << config.status();
     if (change) change(&config->config);
     auto cluster = TestCluster::Start(*std::move(config), 1);
@@ -47,10 +121,12 @@ class EmbeddingsExchangeTest : public ::testing::Test {
     connection_.num_servers = 1;
     connection_.servers = &address_;
     connection_.exchange_interface = "127.0.0.1";
-    for (int m = 0; m < 2; ++m) {
-      ASSERT_EQ(
-          ballast_communicator_in_process(BALLAST_BACKEND_HOST, kDp, here_[m]),
-          BALLAST_OK);
+    here_.resize(parts_.size());
+    for (size_t m = 0; m < parts_.size(); ++m) {
+      here_[m].resize(kDp);
+      ASSERT_EQ(ballast_communicator_in_process(BALLAST_BACKEND_HOST, kDp,
+                                                here_[m].data()),
+                BALLAST_OK);
     }
   }
   ~EmbeddingsExchangeTest() override {
@@ -59,12 +135,12 @@ class EmbeddingsExchangeTest : public ::testing::Test {
     }
   }
 
-  ballast_shim* MakeShim(int m, uint32_t rank, ballast_communicator* end,
+  ballast_shim* MakeShim(size_t m, uint32_t rank, ballast_communicator* end,
                          uint64_t steps = kSteps) {
     ballast_shim_options options = {};
     options.struct_size = sizeof(options);
     options.connection = &connection_;
-    options.module = kModules[m];
+    options.module = parts_[m].module;
     options.dp_rank = rank;
     options.communicator = end;
     options.steps = steps;
@@ -74,22 +150,22 @@ class EmbeddingsExchangeTest : public ::testing::Test {
     return shim;
   }
 
-  ballast_communicator* End(Kind kind, int m, uint32_t rank) {
+  ballast_communicator* End(Kind kind, size_t m, uint32_t rank) {
     ballast_communicator* end = nullptr;
     if (kind == Kind::kInProcess) {
       std::swap(end, here_[m][rank]);
       return end;
     }
-    EXPECT_EQ(
-        ballast_communicator_gloo_meet(
-            &connection_, m == 0 ? "vision" : "language", rank, kDp, 60, &end),
-        BALLAST_OK)
+    EXPECT_EQ(ballast_communicator_gloo_meet(&connection_, parts_[m].name, rank,
+                                             kDp, 60, &end),
+              BALLAST_OK)
         << ballast_last_error();
     return end;
   }
 
-  // Image tokens of each position of the step of `shim`'s last batch.
-  static std::map<uint64_t, uint64_t> RowsByPosition(const ballast_shim* shim) {
+  // An encoder's tokens of each position of the step of `shim`'s last batch.
+  static std::map<uint64_t, uint64_t> RowsByPosition(
+      const ballast_shim* shim, const Part& part = kVision) {
     ballast_bytes* json = nullptr;
     EXPECT_EQ(ballast_shim_schedule(shim, &json), BALLAST_OK);
     const auto schedule = nlohmann::json::parse(ballast_bytes_data(json));
@@ -97,56 +173,66 @@ class EmbeddingsExchangeTest : public ::testing::Test {
     std::map<uint64_t, uint64_t> rows;
     for (const auto& micro_batch : schedule["micro_batches"]) {
       for (const auto& sample : micro_batch["samples"]) {
-        rows[sample["position"]] = sample["patches"].get<uint64_t>() / 4;
+        rows[sample["position"]] =
+            sample.value(part.counts, uint64_t{0}) / part.unit;
       }
     }
     return rows;
   }
 
+  // The rows of encoder `m` in one micro-batch, both ways.
+  void Exchange(size_t m, ballast_shim* shim, const ballast_batch* media,
+                const ballast_batch* language) {
+    const std::map<uint64_t, uint64_t> rows = RowsByPosition(shim, parts_[m]);
+    const auto rows_of = [&](uint64_t position) { return rows.at(position); };
+    const auto encoded = SamplesOf(media, rows_of);
+    const auto text = SamplesOf(language, rows_of);
+    std::deque<std::string> arrays;
+    EmbeddingMemory memory;
+    memory.upload = [&](const std::string& bytes) -> void* {
+      arrays.push_back(bytes);
+      return arrays.back().data();
+    };
+    memory.download = [](const void* data, uint64_t bytes) {
+      return std::string(static_cast<const char*>(data), bytes);
+    };
+    EXPECT_EQ(ExchangeBothWays(shim, media, encoded, text, memory,
+                               parts_[m].dummy_rows),
+              BALLAST_OK)
+        << ballast_last_error();
+    for (const EmbeddingSample& sample : text) {
+      bool here = sample.rows == 0;
+      for (const EmbeddingSample& own : encoded) {
+        here |= own.position == sample.position;
+      }
+      moved_[m] += here ? 0 : sample.rows;
+    }
+    ballast_batch_info info = {};
+    info.struct_size = sizeof(info);
+    EXPECT_EQ(ballast_batch_get_info(media, &info), BALLAST_OK);
+    dummies_[m] += info.dummy_image;
+    without_text_rows_ += GetRows(text) == 0;
+  }
+
   // One process of the trainer: a rank of each module.
   void RunRank(Kind kind, uint32_t rank) {
-    ballast_shim* shims[2];
-    for (int m = 0; m < 2; ++m) {
-      shims[m] = MakeShim(m, rank, End(kind, m, rank));
+    std::vector<ballast_shim*> shims;
+    for (size_t m = 0; m < parts_.size(); ++m) {
+      shims.push_back(MakeShim(m, rank, End(kind, m, rank)));
     }
     while (true) {
-      const ballast_batch* batches[2] = {};
+      std::vector<const ballast_batch*> batches(parts_.size());
       int status = BALLAST_OK;
-      for (int m = 0; m < 2; ++m) {
+      for (size_t m = 0; m < parts_.size(); ++m) {
         status = ballast_shim_next(shims[m], nullptr, &batches[m]);
       }
       if (status != BALLAST_OK) {
         EXPECT_EQ(status, BALLAST_OUT_OF_RANGE) << ballast_last_error();
         break;
       }
-      const std::map<uint64_t, uint64_t> rows = RowsByPosition(shims[0]);
-      const auto rows_of = [&](uint64_t position) { return rows.at(position); };
-      const auto images = SamplesOf(batches[0], rows_of);
-      const auto text = SamplesOf(batches[1], rows_of);
-      std::deque<std::string> arrays;
-      EmbeddingMemory memory;
-      memory.upload = [&](const std::string& bytes) -> void* {
-        arrays.push_back(bytes);
-        return arrays.back().data();
-      };
-      memory.download = [](const void* data, uint64_t bytes) {
-        return std::string(static_cast<const char*>(data), bytes);
-      };
-      EXPECT_EQ(ExchangeBothWays(shims[0], batches[0], images, text, memory),
-                BALLAST_OK)
-          << ballast_last_error();
-      for (const EmbeddingSample& sample : text) {
-        bool here = sample.rows == 0;
-        for (const EmbeddingSample& own : images) {
-          here |= own.position == sample.position;
-        }
-        moved_ += here ? 0 : sample.rows;
+      for (size_t m = 0; m + 1 < parts_.size(); ++m) {
+        Exchange(m, shims[m], batches[m], batches.back());
       }
-      ballast_batch_info info = {};
-      info.struct_size = sizeof(info);
-      EXPECT_EQ(ballast_batch_get_info(batches[0], &info), BALLAST_OK);
-      dummies_ += info.dummy_image;
-      without_text_rows_ += GetRows(text) == 0;
       for (const ballast_batch* batch : batches) ballast_batch_release(batch);
     }
     for (ballast_shim* shim : shims) ballast_shim_destroy(shim);
@@ -163,36 +249,61 @@ class EmbeddingsExchangeTest : public ::testing::Test {
   std::unique_ptr<TestCluster> cluster_;
   const char* address_ = nullptr;
   ballast_connection connection_ = {};
-  ballast_communicator* here_[2][kDp] = {};
-  std::atomic<uint64_t> moved_ = 0;
-  std::atomic<uint64_t> dummies_ = 0;
+  std::vector<Part> parts_;
+  std::vector<std::vector<ballast_communicator*>> here_;  // by module and rank
+  std::atomic<uint64_t> moved_[2] = {};                   // by encoder
+  std::atomic<uint64_t> dummies_[2] = {};
   std::atomic<uint64_t> without_text_rows_ = 0;
 };
 
 TEST_F(EmbeddingsExchangeTest, ThreadsThatExchangeSamplesToo) {
   Start(3, 16, "placement: split, delivery: exchange");
   RunAll(Kind::kInProcess);
-  EXPECT_GT(moved_, 0);
+  EXPECT_GT(moved_[0], 0);
 }
 
 TEST_F(EmbeddingsExchangeTest, OverGloo) {
   Start(3, 16, "placement: split, delivery: direct");
   RunAll(Kind::kGloo);
-  EXPECT_GT(moved_, 0);
+  EXPECT_GT(moved_[0], 0);
 }
 
 TEST_F(EmbeddingsExchangeTest, FewerImagesThanRanks) {
   Start(1, 4, "placement: split, delivery: direct");
   RunAll(Kind::kInProcess);
-  EXPECT_GT(dummies_, 0);
+  EXPECT_GT(dummies_[0], 0);
   EXPECT_GT(without_text_rows_, 0);
 }
 
 TEST_F(EmbeddingsExchangeTest, PairedRowsStay) {
   Start(1, 4, "placement: paired, delivery: direct");
   RunAll(Kind::kInProcess);
-  EXPECT_EQ(moved_, 0);
-  EXPECT_GT(dummies_, 0);
+  EXPECT_EQ(moved_[0], 0);
+  EXPECT_GT(dummies_[0], 0);
+}
+
+// Each encoder's rows go by its own plan, over its own shim's communicator.
+TEST_F(EmbeddingsExchangeTest, ImagesAndAudio) {
+  StartHeard("placement: split, delivery: exchange");
+  RunAll(Kind::kInProcess);
+  for (const int encoder : {0, 1}) {
+    EXPECT_GT(moved_[encoder], 0) << parts_[encoder].name;
+    EXPECT_GT(dummies_[encoder], 0) << parts_[encoder].name;
+  }
+}
+
+TEST_F(EmbeddingsExchangeTest, ImagesAndAudioOverGloo) {
+  StartHeard("placement: split, delivery: direct");
+  RunAll(Kind::kGloo);
+  EXPECT_GT(moved_[0], 0);
+  EXPECT_GT(moved_[1], 0);
+}
+
+TEST_F(EmbeddingsExchangeTest, PairedRowsOfAudioStay) {
+  StartHeard("placement: paired, delivery: direct");
+  RunAll(Kind::kInProcess);
+  EXPECT_EQ(moved_[0] + moved_[1], 0);
+  EXPECT_GT(dummies_[1], 0);
 }
 
 // A rank's first batches, and arrays of the right size for them.

@@ -80,6 +80,11 @@ class Batch(_Base):
         """The number of videos of each of `samples`, from the step's schedule."""
         return self._per_sample("videos")
 
+    @property
+    def clips_per_sample(self) -> List[int]:
+        """The number of clips of audio of each of `samples`, from the step's schedule."""
+        return self._per_sample("clips")
+
     def _per_sample(self, kind: str) -> List[int]:
         if self._counts is None:
             assert self._schedule is not None
@@ -96,7 +101,7 @@ class Batch(_Base):
             }
             self._counts = {
                 key: [found[sample.position].get(key, 0) for sample in self.samples]
-                for key in ("images", "videos")
+                for key in ("images", "videos", "clips")
             }
         return self._counts[kind]
 

@@ -72,12 +72,7 @@ def configuration(source, address, step="vlm_step", steps=STEPS, checkpoint=None
     """
     import torch.nn.functional as F
     from megatron.bridge.models.qwen_vl.qwen25_vl_provider import Qwen25VLModelProvider
-    from megatron.bridge.training.config import (
-        CheckpointConfig, ConfigContainer, DistributedDataParallelConfig,
-        DistributedInitConfig, LoggerConfig, OptimizerConfig, RNGConfig, SchedulerConfig,
-        TrainingConfig, ValidationConfig,
-    )  # fmt: skip
-    from megatron.bridge.training.tokenizers.config import TokenizerConfig
+    from megatron.bridge.training.config import ValidationConfig
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 
     from ballast.adapters.bridge_provider import BallastDatasetProvider
@@ -115,15 +110,35 @@ def configuration(source, address, step="vlm_step", steps=STEPS, checkpoint=None
         return modules
 
     model.register_pre_wrap_hook(copied)
+    return container(
+        model,
+        BallastDatasetProvider(
+            servers=address, model="qwen2_5_vl", step=step,
+            loader={"device": "cpu", "array": "torch"},
+        ),
+        ValidationConfig(
+            eval_interval=STEPS, eval_iters=EVALUATE, eval_global_batch_size=8,
+            eval_micro_batch_size=8 // RANKS,
+        ),
+        steps, checkpoint,
+    )  # fmt: skip
+
+
+def container(model, dataset, validation, steps, checkpoint=None):
+    """Bridge's configuration of two processes over Gloo, without updates of weights."""
+    from megatron.bridge.training.config import (
+        CheckpointConfig, ConfigContainer, DistributedDataParallelConfig,
+        DistributedInitConfig, LoggerConfig, OptimizerConfig, RNGConfig, SchedulerConfig,
+        TrainingConfig,
+    )  # fmt: skip
+    from megatron.bridge.training.tokenizers.config import TokenizerConfig
+
     return ConfigContainer(
         model=model,
         train=TrainingConfig(
             train_iters=steps, global_batch_size=GLOBAL, micro_batch_size=MICRO // RANKS
         ),
-        validation=ValidationConfig(
-            eval_interval=STEPS, eval_iters=EVALUATE, eval_global_batch_size=8,
-            eval_micro_batch_size=8 // RANKS,
-        ),
+        validation=validation,
         optimizer=OptimizerConfig(
             optimizer="adam", lr=LEARNING_RATE, min_lr=LEARNING_RATE, weight_decay=0.0,
             clip_grad=0.0, bf16=False, fp16=False, use_distributed_optimizer=False,
@@ -136,10 +151,7 @@ def configuration(source, address, step="vlm_step", steps=STEPS, checkpoint=None
             overlap_grad_reduce=False, use_distributed_optimizer=False,
             average_in_collective=False,
         ),
-        dataset=BallastDatasetProvider(
-            servers=address, model="qwen2_5_vl", step=step,
-            loader={"device": "cpu", "array": "torch"},
-        ),
+        dataset=dataset,
         logger=LoggerConfig(log_interval=1, tensorboard_dir=None),
         tokenizer=TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=VOCABULARY - 1),
         checkpoint=CheckpointConfig(
@@ -155,23 +167,35 @@ def configuration(source, address, step="vlm_step", steps=STEPS, checkpoint=None
 
 def run(rank, address, folder, step, steps=STEPS, checkpoint=None):
     """One process of the job; writes what its steps gave."""
+    join(rank, "%s/meeting%d" % (folder, steps))
+    with ballast.Loader(address, dp_rank=rank, device="cpu") as loader:
+        source = source_of(loader.job)
+    cfg = configuration(source, address, step, steps, checkpoint)
+    modules = {"vlm_step": "training", "qwen3_vl_step": "models.qwen_vl"}
+    forward_step = importlib.import_module(
+        "megatron.bridge.%s.%s" % (modules[step], step)
+    ).forward_step
+    seen = pretrained(cfg, forward_step)
+    if rank == 0:
+        torch.save(seen, folder + "/seen.pt")
+
+
+def join(rank, meeting):
+    """Makes this process one of the job's."""
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), CUDA_DEVICE_MAX_CONNECTIONS="1"
     )
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo", init_method="file://%s/meeting%d" % (folder, steps), rank=rank, world_size=RANKS
+        "gloo", init_method="file://" + meeting, rank=rank, world_size=RANKS
     )
-    with ballast.Loader(address, dp_rank=rank, device="cpu") as loader:
-        source = source_of(loader.job)
-    cfg = configuration(source, address, step, steps, checkpoint)
+
+
+def pretrained(cfg, forward_step):
+    """Runs Bridge's `pretrain`; returns losses and gradients of its steps, and what it
+    evaluated."""
     from megatron.bridge.training.callbacks import Callback
     from megatron.bridge.training.pretrain import pretrain
-
-    modules = {"vlm_step": "training", "qwen3_vl_step": "models.qwen_vl"}
-    forward_step = importlib.import_module(
-        "megatron.bridge.%s.%s" % (modules[step], step)
-    ).forward_step
 
     seen = {"losses": [], "gradients": [], "evaluated": []}
 
@@ -189,8 +213,7 @@ def run(rank, address, folder, step, steps=STEPS, checkpoint=None):
             )
 
     pretrain(cfg, forward_step, callbacks=[Seen()])
-    if rank == 0:
-        torch.save(seen, folder + "/seen.pt")
+    return seen
 
 
 def reference(address, split, steps, ranks=RANKS):
@@ -262,6 +285,11 @@ class ProviderTest(unittest.TestCase):
         first = place(self.groups(dp=2, tp=2), self.job({"dp": 2}, {"dp": 2, "tp": 2}))
         self.assertEqual(first["modules"], ("vision", "language"))
         self.assertEqual((first["dp_rank"], first["tp_rank"]), (1, {"vision": 0, "language": 1}))
+        heard = self.job({"dp": 2}, {"dp": 2, "tp": 2})
+        heard["modules"].insert(1, {"module": "audio", "dp": 2})
+        three = place(self.groups(dp=2, tp=2), heard)
+        self.assertEqual(three["modules"], ("vision", "audio", "language"))
+        self.assertEqual(three["tp_rank"], {"vision": 0, "audio": 0, "language": 1})
         later = place(self.groups(pp=2), self.job({"dp": 1}, {"dp": 1, "pp": 2}))
         self.assertEqual((later["modules"], later["pp_rank"]), ("language", 1))
         # Context ranks of a model that cuts whole batches are the job's tensor ranks.
@@ -283,6 +311,7 @@ class ProviderTest(unittest.TestCase):
              "per_token_loss: found false"),
             (model(variable_seq_lengths=False), stages, {}, "vlm_step", "variable_seq_lengths"),
             (model(), one, {"padded": False}, "qwen3_vl_step", "packing.mode: padded"),
+            (model(), one, {"padded": False}, "qwen3_omni_step", "qwen3_omni_step takes rows"),
         ):  # fmt: skip
             with self.assertRaisesRegex(FailedPrecondition, said):
                 check(given, groups, job, step)

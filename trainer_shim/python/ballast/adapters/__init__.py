@@ -11,6 +11,7 @@ refuses layouts that the trainer cannot run.
 
 from . import (
     bridge_iterators,
+    bridge_omni,
     bridge_qwen3_vl,
     bridge_vlm,
     huggingface,
@@ -29,7 +30,7 @@ from . import (
 )
 
 __all__ = [
-    "bridge_iterators", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
+    "bridge_iterators", "bridge_omni", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
     "huggingface_audio", "huggingface_encoders", "huggingface_families", "huggingface_split",
     "megatron_bridge", "megatron_core", "megatron_hooks", "megatron_llava",
     "megatron_lm", "megatron_split", "padded", "preferences",

@@ -9,12 +9,12 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from ..connection import Connection
 from ..errors import FailedPrecondition, InvalidArgument
-from . import bridge_iterators, bridge_qwen3_vl, bridge_vlm
+from . import bridge_iterators, bridge_omni, bridge_qwen3_vl, bridge_vlm
 from .bridge_iterators import Iterators
 from .megatron_hooks import Batches
 
 DatasetProvider: Any = importlib.import_module("megatron.bridge.data.base").DatasetProvider
-_STEPS = ("vlm_step", "qwen3_vl_step")
+_STEPS = ("vlm_step", "qwen3_vl_step", "qwen3_omni_step")
 _LOADERS = "megatron.bridge.data.loaders"
 
 
@@ -27,8 +27,8 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
           servers: unix:/run/ballast/a.sock
           model: qwen3_vl
 
-    For `pretrain` and `finetune` with `vlm_step` or `qwen3_vl_step`: they ask this class for
-    the data of each rank. For `pretrain_megatron_mimo` give it `build_data_iterators`, which
+    For `pretrain` and `finetune` with one of Bridge's steps: they ask this class for the data of
+    each rank. For `pretrain_megatron_mimo` give it `build_data_iterators`, which
     reads the same object.
 
     Training begins at `train_state.step`, validation after
@@ -43,12 +43,13 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
     - `model.calculate_per_token_loss` is off: a mean over each micro-batch would depend on
       which samples share a rank,
     - a pipeline gets packed batches without `model.variable_seq_lengths`,
-    - with `qwen3_vl_step`, samples may be longer than `model.seq_length`.
+    - with another step than `vlm_step`, samples may be longer than `model.seq_length`.
 
     Args:
         servers: addresses of the job's servers, as Loader takes them.
-        model: "qwen2_5_vl", "qwen3_vl" or "qwen3_5_vl"; without use for MIMO.
-        step: "vlm_step" or "qwen3_vl_step".
+        model: "qwen2_5_vl", "qwen3_vl" or "qwen3_5_vl", with `qwen3_omni_step` "qwen3_omni" or
+            "qwen2_5_omni"; without use for MIMO.
+        step: "vlm_step", "qwen3_vl_step" or "qwen3_omni_step".
         modules: for MIMO, as `bridge_iterators.data_iterators` takes it.
         loader: further options of Loader, without the rank's numbers.
         seq_length: Bridge's MIMO loop hands it to its schedule and counts FLOPs by it. No
@@ -121,9 +122,10 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
     def _adapter(self, loader: Any, cfg: Any, micro: Optional[int]) -> Any:
         if self.step == "vlm_step":
             return bridge_vlm.Vlm(loader, self.model)
-        return bridge_qwen3_vl.Qwen3VlStep(
-            loader, seq_length=cfg.model.seq_length, micro_batch_size=micro
-        )
+        options = {"seq_length": cfg.model.seq_length, "micro_batch_size": micro}
+        if self.step == "qwen3_omni_step":
+            return bridge_omni.OmniStep(loader, self.model, **options)
+        return bridge_qwen3_vl.Qwen3VlStep(loader, **options)
 
 
 def build_data_iterators(cfg: Any, infra: Any, train_state: Any = None) -> Iterators:
@@ -175,12 +177,13 @@ def _place(groups: Any, job: Mapping[str, Any]) -> Dict[str, Any]:
                 "one to the other, or some of the data would reach no rank"
                 % (key, size, key, sizes["language"].get(key) or 1)
             )
-    first = ranks["pp"] == 0 and "vision" in sizes
-    place = {"modules": ("vision", "language") if first else "language", "dp_rank": ranks["dp"]}
-    vision = sizes.get("vision", {})
+    towers = [name for name in sizes if name != "language"] if ranks["pp"] == 0 else []
+    place = {"modules": (*towers, "language") if towers else "language", "dp_rank": ranks["dp"]}
     for key in ("tp", "pp", "cp"):
-        own = ranks[key] % (vision.get(key) or 1)
-        place[key + "_rank"] = {"vision": own, "language": ranks[key]} if first else ranks[key]
+        place[key + "_rank"] = ranks[key]
+        if towers:
+            own = {name: ranks[key] % (sizes[name].get(key) or 1) for name in towers}
+            place[key + "_rank"] = {**own, "language": ranks[key]}
     return place
 
 
@@ -198,8 +201,8 @@ def _check_model(model: Any, groups: Any, job: Mapping[str, Any], step: str) -> 
                 "many tokens as their samples, and the pipeline's stages would wait for others; "
                 "or set packing.mode: padded with packing.row_length"
             )
-    if step == "qwen3_vl_step" and not job.get("padded"):
+    if step != "vlm_step" and not job.get("padded"):
         raise FailedPrecondition(
-            "packing.mode: found packed batches; qwen3_vl_step takes rows of samples: set "
-            "packing.mode: padded and balance.equal_count: true"
+            "packing.mode: found packed batches; %s takes rows of samples: set packing.mode: padded "
+            "and balance.equal_count: true" % step
         )

@@ -62,26 +62,34 @@ class Qwen3VlStep:
         self._rows = micro_batch_size
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
-        require_ids(batch)
-        inputs = padded.rows(batch, pad=self._pad)
-        count, width = inputs["input_ids"].shape
-        if self._rows is not None and count != self._rows:
-            raise FailedPrecondition(
-                "step %d, micro-batch %d: found %d samples on this rank, wanted %d, the micro "
-                "batch size: set balance.equal_count: true, and batch.micro to %d times dp"
-                % (batch.step, batch.micro_batch, count, self._rows, self._rows)
-            )
-        if self._length is not None and width > self._length:
-            raise FailedPrecondition(
-                "step %d, micro-batch %d: found rows of %d tokens; the step would cut it to "
-                "seq_length %d: set batch.max_tokens, and packing.row_length if given, to that "
-                "or less"
-                % (batch.step, batch.micro_batch, width, self._length)
-            )
-        for key in ("labels", "loss_mask"):
-            inputs.setdefault(key, None)
-        inputs["position_ids"] = None
+        inputs = step_rows(batch, self._pad, self._rows, self._length)
         inputs["visual_inputs"] = visual_inputs(
             batch, self._image_token, self._merge, wants_grid=True
         )
         return inputs
+
+
+def step_rows(
+    batch: Batch, pad: int, rows: Optional[int], length: Optional[int]
+) -> Dict[str, Any]:
+    """The text of a batch, a sample a row, for steps whose models compute positions. `rows` and
+    `length`: `micro_batch_size` and `seq_length` of Qwen3VlStep."""
+    require_ids(batch)
+    inputs = padded.rows(batch, pad=pad)
+    count, width = inputs["input_ids"].shape
+    if rows is not None and count != rows:
+        raise FailedPrecondition(
+            "step %d, micro-batch %d: found %d samples on this rank, wanted %d, the micro "
+            "batch size: set balance.equal_count: true, and batch.micro to %d times dp"
+            % (batch.step, batch.micro_batch, count, rows, rows)
+        )
+    if length is not None and width > length:
+        raise FailedPrecondition(
+            "step %d, micro-batch %d: found rows of %d tokens; the step would cut it to "
+            "seq_length %d: set batch.max_tokens, and packing.row_length if given, to that "
+            "or less" % (batch.step, batch.micro_batch, width, length)
+        )
+    for key in ("labels", "loss_mask"):
+        inputs.setdefault(key, None)
+    inputs["position_ids"] = None
+    return inputs

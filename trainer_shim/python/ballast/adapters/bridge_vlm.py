@@ -155,16 +155,17 @@ def host_number(value: int, like: Any) -> Any:
 
 def one_process(layout: Layout, model: str) -> None:
     """Refuses layouts in which the tower is not on the language model's first stage."""
-    vision, language = layout.vision, layout.language
-    if vision is not None:
-        vision.must_be_one("pp", model, "its tower is on the first pipeline stage")
-    if vision is not None and language is not None:
-        if not layout.colocated or vision.dp != language.dp:
+    language = layout.language
+    for tower in (layout.vision, layout.audio):
+        if tower is None:
+            continue
+        tower.must_be_one("pp", model, "its towers are on the first pipeline stage")
+        if language is not None and not (layout.colocated and tower.dp == language.dp):
             raise FailedPrecondition(
-                "topology: found vision.dp %d, language.dp %d, colocated: %s; %s has tower and "
+                "topology: found %s.dp %d, language.dp %d, colocated: %s; %s has towers and "
                 "language model in one process: set colocated: true and one dp for both, or "
                 "train it as a MimoModel"
-                % (vision.dp, language.dp, str(layout.colocated).lower(), model)
+                % (tower.name, tower.dp, language.dp, str(layout.colocated).lower(), model)
             )
     if model == "qwen2_5_vl" and language is not None:
         language.must_be_one("cp", model, "it computes positions from whole samples")
