@@ -1,4 +1,4 @@
-"""The comparisons of formats, and of the cache with files, still run."""
+"""The comparisons of formats, of the cache with files, and of packs still run."""
 
 import os
 import subprocess
@@ -12,10 +12,11 @@ from tests.integration.storage import s3_server  # noqa: E402
 
 
 class CompareTest(unittest.TestCase):
-    def lines(self, script):
-        """What a run on one step's samples prints."""
+    def lines(self, script, *arguments):
+        """What a run prints, by default on one step's samples."""
+        arguments = arguments or ("--samples", "32", "--rounds", "1")
         done = subprocess.run(
-            [sys.executable, os.path.join(HERE, script), "--samples", "32", "--rounds", "1",
+            [sys.executable, os.path.join(HERE, script), *arguments,
              "--bin", os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240, check=False,
         )  # fmt: skip
@@ -35,6 +36,21 @@ class CompareTest(unittest.TestCase):
             self.skipTest("no rclone")
         found = self.lines("compare_cache.py")
         self.assertEqual(len([line for line in found if "cache over files" in line]), 8)
+
+    def test_shared_packs(self):
+        found = self.lines(
+            "shared_packs_report.py", "--ranks", "8", "--most-ranks", "4", "--steps", "1",
+            "--longest", "32768",
+        )  # fmt: skip
+        rows = [line.strip("| ").split(" | ") for line in found]
+        self.assertEqual([row[0] for row in rows], ["dynamic", "static"])
+        (_, _, patches, _, keys, rows_held, _), (_, _, of_static, _, keys_of_static, held, _) = rows
+        # Of four static ranks each encodes all images of the pack.
+        self.assertGreaterEqual(float(of_static), 4)
+        self.assertLess(float(patches), 2)
+        self.assertEqual((keys_of_static, held), ("3.0", "4.0"))
+        self.assertLess(float(keys), 3)
+        self.assertLess(float(rows_held), 4)
 
 
 if __name__ == "__main__":
