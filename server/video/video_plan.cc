@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/image_plan/image_planner.h"
+#include "server/image_plan/tile_rules.h"
 
 namespace ballast {
 namespace {
@@ -307,7 +308,6 @@ constexpr uint64_t kContextTokens = 128000;
 constexpr double kContextShare = 0.9;
 // At least this much above the smallest frame, whatever the total says.
 constexpr double kFloor = 1.05;
-constexpr double kMaxRatio = 200;
 constexpr double kMaxFrameSide = uint32_t{1} << 26;
 
 uint64_t Or(uint64_t value, uint64_t other) { return value ? value : other; }
@@ -334,28 +334,24 @@ absl::Status CheckLimits(double min_pixels, double max_pixels) {
                    min_pixels, "; raise the one or lower the other"));
 }
 
+// `smart` is of a video of height*width.
+absl::StatusOr<TileShape> ResizeWithin(uint32_t height, uint32_t width,
+                                       const SmartSize& smart) {
+  if (smart.IsTooLong()) {
+    return Refused(height, width, "wanted sides in a ratio of at most 200");
+  }
+  const auto [out_h, out_w] = smart.Resize();
+  return Sized(height, width, out_h, out_w);
+}
+
 // smart_resize of qwen-vl-utils.
 absl::StatusOr<TileShape> UtilsResize(uint32_t height, uint32_t width,
                                       double factor, double min_pixels,
                                       double max_pixels) {
-  const double h = height;
-  const double w = width;
   BALLAST_RETURN_IF_ERROR(CheckLimits(min_pixels, max_pixels));
-  if (std::max(h, w) / std::min(h, w) > kMaxRatio) {
-    return Refused(height, width, "wanted sides in a ratio of at most 200");
-  }
-  double out_h = std::max(factor, std::nearbyint(h / factor) * factor);
-  double out_w = std::max(factor, std::nearbyint(w / factor) * factor);
-  if (out_h * out_w > max_pixels) {
-    const double beta = std::sqrt(h * w / max_pixels);
-    out_h = std::floor(h / beta / factor) * factor;
-    out_w = std::floor(w / beta / factor) * factor;
-  } else if (out_h * out_w < min_pixels) {
-    const double beta = std::sqrt(min_pixels / (h * w));
-    out_h = std::ceil(h * beta / factor) * factor;
-    out_w = std::ceil(w * beta / factor) * factor;
-  }
-  return Sized(height, width, out_h, out_w);
+  SmartSize smart(height, width, factor, min_pixels, max_pixels);
+  smart.least = factor;
+  return ResizeWithin(height, width, smart);
 }
 
 // smart_resize of transformers' Qwen3-VL: its budget is that of all frames.
@@ -367,29 +363,12 @@ absl::StatusOr<TileShape> Qwen3Resize(uint32_t height, uint32_t width,
     return absl::InvalidArgumentError(absl::StrCat(
         "a video of ", frames, " frames; wanted at least ", temporal));
   }
-  double h = height;
-  double w = width;
-  if (h < factor || w < factor) {
-    const double scale = std::max(factor / h, factor / w);
-    h = std::trunc(h * scale);
-    w = std::trunc(w * scale);
-  }
-  if (std::max(h, w) / std::min(h, w) > kMaxRatio) {
-    return Refused(height, width, "wanted sides in a ratio of at most 200");
-  }
-  double out_h = std::nearbyint(h / factor) * factor;
-  double out_w = std::nearbyint(w / factor) * factor;
-  const double out_t = std::nearbyint(frames / temporal) * temporal;
-  if (out_t * out_h * out_w > max_pixels) {
-    const double beta = std::sqrt(frames * h * w / max_pixels);
-    out_h = std::max(factor, std::floor(h / beta / factor) * factor);
-    out_w = std::max(factor, std::floor(w / beta / factor) * factor);
-  } else if (out_t * out_h * out_w < min_pixels) {
-    const double beta = std::sqrt(min_pixels / (frames * h * w));
-    out_h = std::ceil(h * beta / factor) * factor;
-    out_w = std::ceil(w * beta / factor) * factor;
-  }
-  return Sized(height, width, out_h, out_w);
+  SmartSize smart(height, width, factor, min_pixels, max_pixels);
+  smart.frames = frames;
+  smart.counted_frames = std::nearbyint(frames / temporal) * temporal;
+  smart.least_shrunk = factor;
+  smart.Enlarge();
+  return ResizeWithin(height, width, smart);
 }
 
 absl::StatusOr<TileShape> ResizeByUtils(const VideoModel& model, double frames,
