@@ -1,4 +1,4 @@
-"""cc_library, cc_binary and cc_test that read the system's headers once.
+"""cc_library, cc_binary and cc_test that read the system's headers once, and link_only.
 
 The system's headers are most of what a compilation of this project reads. These
 macros include one precompiled header in every .cc file: bazel/system_headers.h, or
@@ -52,3 +52,19 @@ def cc_binary(precompiled = True, **kwargs):
 def cc_test(precompiled = True, **kwargs):
     """A native cc_test; `precompiled = False` leaves its files alone."""
     native.cc_test(**_precompiled(kwargs, _TEST_HEADERS, precompiled))
+
+def _link_only_impl(ctx):
+    info = ctx.attr.library[CcInfo]
+    return [
+        CcInfo(linking_context = info.linking_context),
+        DefaultInfo(files = ctx.attr.library[DefaultInfo].files),
+    ]
+
+# A library to link with whose headers and options stay its own. A cc_library passes
+# the include paths of its dependencies on to everything that depends on it. (Later
+# versions of Bazel call the way out implementation_deps.)
+link_only = rule(
+    implementation = _link_only_impl,
+    attrs = {"library": attr.label(mandatory = True, providers = [CcInfo])},
+    provides = [CcInfo],
+)

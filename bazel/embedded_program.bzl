@@ -1,6 +1,5 @@
-"""embedded_program: a program as bytes in a library.
-
-common/helper_process.h starts it.
+"""Files that a library holds: embedded_program, a program as bytes, which
+common/helper_process.h starts, and html_page, a page as a string.
 """
 
 load("//bazel:cc.bzl", "cc_library")
@@ -60,4 +59,45 @@ def embedded_program(name, program, symbol, is_text = False, visibility = None):
         srcs = [":" + name + "_source"],
         hdrs = [":" + name + "_header"],
         visibility = visibility,
+    )
+
+def html_page(name, html, css, js, constant):
+    """A library with `constant`, the page with its style and script inserted.
+
+    Its header NAME.h declares `extern const char CONSTANT[]` in namespace ballast. The
+    style goes after the line <style>, the script after the line <script>: a file,
+    or a list of files, one after the other.
+    """
+    scripts = js if type(js) == "list" else [js]
+    native.genrule(
+        name = name + "_cc",
+        srcs = [css, html] + scripts,
+        outs = [
+            name + ".cc",
+            name + ".h",
+        ],
+        cmd = """(
+printf '#include "%s/%s.h"\\n' '{package}' '{name}'
+printf 'namespace ballast {{\\nconst char %s[] = R"ballast(' '{constant}'
+sed -e '/^<style>$$/r $(location {css})' \\
+    {scripts} $(location {html})
+printf ')ballast";\\n}}  // namespace ballast\\n'
+) > $(@D)/{name}.cc
+printf '#pragma once\\nnamespace ballast {{\\nextern const char {constant}[];\\n}}\\n' \\
+    > $(@D)/{name}.h""".format(
+            package = native.package_name(),
+            name = name,
+            constant = constant,
+            css = css,
+            scripts = " ".join([
+                "-e '/^<script>$$/r $(location %s)'" % script
+                for script in scripts
+            ]),
+            html = html,
+        ),
+    )
+    cc_library(
+        name = name,
+        srcs = [name + ".cc"],
+        hdrs = [name + ".h"],
     )

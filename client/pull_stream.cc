@@ -45,7 +45,7 @@ std::unique_ptr<PullStream> PullStream::Open(PullChannel* channel,
   std::unique_ptr<PullStream> stream(new PullStream);
   MutexLock lock(&stream->mutex_);
   stream->rpc_ = channel->Prepare(stream.get());
-  stream->StartWriteOf(first);
+  stream->SendRequest(first);
   stream->AddHold();  // until Close
   stream->StartCall();
   return stream;
@@ -181,10 +181,10 @@ void PullStream::Write() {
   } else {
     return;
   }
-  StartWriteOf(request);
+  SendRequest(request);
 }
 
-void PullStream::StartWriteOf(const v1::PullRequest& request) {
+void PullStream::SendRequest(const v1::PullRequest& request) {
   request_ = EncodeRequest(request);
   writing_ = true;
   StartWrite(&request_);

@@ -88,7 +88,7 @@ class PullStream final : private PullClientReactor {
   void WriteOrHandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes what is pending, if anything, unless a write is under way.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartWriteOf(const v1::PullRequest& request)
+  void SendRequest(const v1::PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // From now on no operation is started outside a reaction. Idempotent.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/build_stamp.h"
 
 namespace ballast {
 namespace {

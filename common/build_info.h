@@ -17,6 +17,11 @@ inline constexpr char kVersion[] = "0.9.0";
 // in stamped builds only.
 std::string VersionText(const std::string& program);
 
+// Output of bazel/workspace_status.sh when this program was linked; empty
+// without --stamp or git. `kStampedTree`: "clean" or "modified".
+extern const char* const kStampedCommit;
+extern const char* const kStampedTree;
+
 // The version and commit in one line: "0.9.0 (0123456789ab)".
 std::string ShortVersion();
 

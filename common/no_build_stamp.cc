@@ -1,5 +1,5 @@
 // Used without --stamp, in place of the file that common/BUILD.bazel generates.
-#include "common/build_stamp.h"
+#include "common/build_info.h"
 
 namespace ballast {
 

@@ -13,6 +13,7 @@
 #include "proto/image/model_resampling.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
+#include "trainer_shim/tensor_table.h"
 
 namespace ballast {
 

@@ -14,30 +14,10 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
-#include "trainer_shim/crop_layout.h"
-#include "trainer_shim/embedding_plan.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/host/patchify.h"
-#include "trainer_shim/role_fields.h"
-#include "trainer_shim/tensor_table.h"
-#include "trainer_shim/thd_layout.h"
-#include "trainer_shim/totals.h"
 
 namespace ballast {
-
-// The fields of a job (sources[].fields), as samples and batches have them.
-struct FieldTable {
-  struct Field {
-    std::string tensor;  // "fields.NAME"
-    ElementType type = ElementType::kFloat32;
-    FieldPlace place;
-    bool per_turn = false;
-  };
-  std::vector<Field> fields;
-  FieldCounts counts;
-  // The row whose numbers scale loss_mask (kWeightField); -1: none.
-  int weight_row = -1;
-};
 
 // Errors: INVALID_ARGUMENT (over kMaxFields; a name twice or empty; a type or
 // `per` that this release does not know).
@@ -46,16 +26,6 @@ absl::StatusOr<std::shared_ptr<const FieldTable>> MakeFieldTable(
 
 // The tensors of the fields, for the table of a job.
 TensorTable GetFieldRows(const FieldTable& fields);
-
-// The rows of features of the batch's clips of audio. A plain value.
-struct ClipLayout {
-  bool listed = false;  // the rank's module takes audio
-  uint32_t width = 0;   // numbers of a row
-  // Of each clip, the rows that count.
-  std::vector<int64_t> frames;
-  // [clips+1]: the row at which each begins; ends with the number of rows.
-  std::vector<int32_t> cu_rows;
-};
 
 // The part of the job that a rank of one module needs to plan and pack. It is
 // checked once, so that later code can rely on every size.
@@ -113,105 +83,6 @@ ModuleLayout GetLayout(const v1::Job::ModuleSize& module);
 // and the range; an alignment that context parallelism cannot divide).
 absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
                                   const TrainerPlace& place = {});
-
-// The sample at one place of a batch.
-struct PackedSample {
-  uint64_t position = 0;
-  uint32_t source = 0;   // number of the source in the configuration
-  uint64_t ordinal = 0;  // number in the source's index
-  std::string name;      // "SOURCE:ORDINAL"
-  // The sample could not be read: grey images and unsupervised tokens replace
-  // it. Not set for batches in device memory: see DeviceBatch::placeholders.
-  bool placeholder = false;
-};
-
-// A packed batch without the memory of its tensors, the same for host and
-// device memory. n sequences: one for each sample, two for a preference pair.
-struct BatchInfo {
-  uint64_t step = 0;
-  uint32_t micro_batch = 0;        // number within the step
-  uint32_t num_micro_batches = 0;  // of the step, the same on every rank
-  v1::Role role;
-  // The rank's place in its module, the tensors that it receives there, and
-  // its part of every sample's tokens.
-  TrainerPlace place;
-  BatchFields fields;
-  ContextSlice context;
-  // With packing.dynamic_cp: the ranks that share the pack, and this rank's
-  // number among them; else empty.
-  std::vector<int64_t> pack_share;
-  // In a job with an encoder, too: batches have ids and positions of the whole
-  // pack. A placeholder's number among all of its sample's follows from them.
-  bool whole_pack = false;
-  // In packing order, which is the same on the paired ranks of the other
-  // module. With placement `split` the two modules hold different samples.
-  std::vector<PackedSample> samples;
-
-  // Language.
-  uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
-  bool float_positions = false;
-  int32_t max_seqlen = 0;  // longest padded length of a whole sample
-  // Of whole samples, by sequences; empty if no text is received.
-  TextLayout text;
-  // For each sequence of `text`: 0 the chosen answer of a preference pair, 1
-  // the rejected one, which follows it, -1 a sample of one sequence. Empty if
-  // no sample of the micro-batch, on any rank, is a pair.
-  std::vector<int32_t> pair;
-  // Null: samples have no fields.
-  std::shared_ptr<const FieldTable> field_table;
-  // Each sequence is a separate row of max_seqlen tokens, and there are no
-  // bounds (packing.mode `padded`).
-  bool padded = false;
-
-  // Vision.
-  PixelType pixel_type = PixelType::kFloat32;
-  // Empty if no images are received; the crops and videos of the batch.
-  VisionLayout vision;
-  CropLayout crops;
-  VideoLayout videos;
-  // Longest attention segment of images and videos, in patches.
-  int32_t vision_max_seqlen = 0;
-  // The last image belongs to no sample: one small crop, mid-grey; of audio the
-  // last clip, all zeros. It lets a rank without images take part in the vision
-  // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:
-  // multiply the tower's output for it by zero instead of dropping it, so that
-  // gradients flow on every rank. No totals count it.
-  bool dummy_image = false;
-
-  // Audio.
-  ClipLayout clips;
-
-  // For either module, with placement `split`: the same in both batches of a
-  // process. Of modules on ranks of their own, each has its side.
-  EmbeddingPlans embeddings;
-
-  // The number of sequences of `text`, n.
-  int64_t sequences() const {
-    return text.cu_seqlens.empty() ? 0 : text.cu_seqlens.size() - 1;
-  }
-
-  // The tensors that the rank receives, in the order of the table, and the
-  // sizes of their memory (LayOutTensors).
-  std::shared_ptr<const TensorTable> table;
-  std::vector<BatchTensor> tensors;
-  uint64_t packed_bytes = 0;
-  uint64_t list_bytes = 0;
-
-  // Sums over this rank's samples (whole samples, for either module), over the
-  // samples of all data-parallel ranks in this micro-batch, and over the whole
-  // step.
-  PackedTotals totals;
-  PackedTotals micro_batch_totals;
-  PackedTotals step_totals;
-
-  // Bytes of the pulled block, and bytes sent to other ranks. Both follow from
-  // the schedule. 0 if no block is pulled.
-  uint64_t bytes_read = 0;
-  uint64_t bytes_moved = 0;
-
-  // The schedule of the batch's step. May outlive the batch.
-  std::shared_ptr<const v1::StepSchedule> schedule;
-};
 
 // A step's schedule, and the totals of all its samples.
 struct StepInfo {

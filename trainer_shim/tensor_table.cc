@@ -10,7 +10,6 @@
 #include "common/aligned_buffer.h"
 #include "common/mutex.h"
 #include "proto/schedule/module.h"
-#include "trainer_shim/batch_layout.h"
 
 namespace ballast {
 namespace {
@@ -316,92 +315,6 @@ AddedRows& Added() {
 }
 
 }  // namespace
-
-uint64_t ElementBytes(ElementType type) {
-  switch (type) {
-    case E::kPixels:
-      return 0;
-    case E::kInt64:
-      return 8;
-    case E::kInt32:
-    case E::kFloat32:
-      return 4;
-    case E::kBfloat16:
-      return 2;
-    case E::kBool:
-      return 1;
-  }
-  return 0;
-}
-
-absl::string_view ElementName(ElementType type) {
-  switch (type) {
-    case E::kPixels:
-      return "float32 or bfloat16";
-    case E::kInt64:
-      return "int64";
-    case E::kInt32:
-      return "int32";
-    case E::kFloat32:
-      return "float32";
-    case E::kBfloat16:
-      return "bfloat16";
-    case E::kBool:
-      return "bool";
-  }
-  return "";
-}
-
-absl::string_view JoinName(Join join) {
-  switch (join) {
-    case Join::kTokens:
-      return "tokens";
-    case Join::kSums:
-      return "sums";
-    case Join::kItems:
-      return "items";
-    case Join::kPaddedItems:
-      return "padded items";
-    case Join::kRanks:
-      return "ranks";
-    case Join::kSequences:
-      return "sequences";
-  }
-  return "";
-}
-
-absl::string_view MemoryName(Memory memory) {
-  switch (memory) {
-    case Memory::kPacked:
-      return "packed";
-    case Memory::kListed:
-      return "listed";
-    case Memory::kListedOnce:
-      return "listed once";
-    case Memory::kHost:
-      return "host";
-  }
-  return "";
-}
-
-absl::string_view GetReceivers(BatchField field) {
-  if (field == &BatchFields::input_ids) return "language, first stage";
-  if (field == &BatchFields::labels) return "language, last stage";
-  if (field == &BatchFields::positions) return "language, every stage";
-  if (field == &BatchFields::pixels) return "vision, first stage";
-  if (field == &BatchFields::features) return "audio, first stage";
-  return "both, first stage, placement `split`";
-}
-
-TensorShape::TensorShape(std::initializer_list<int64_t> of) : rank(of.size()) {
-  std::copy(of.begin(), of.end(), sides.begin());
-}
-
-int64_t TensorShape::elements() const {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < rank; ++i) count *= sides[i];
-  return count;
-}
 
 Value GetTokens(const BatchInfo& info, int64_t axes) {
   if (info.text.cu_seqlens.empty()) return std::nullopt;

@@ -250,7 +250,7 @@ std::vector<std::string> SplitNames(const v1::Job& job) {
   return names;
 }
 
-const Snapshot* BeforeOf(const ServerReport& report) {
+const Snapshot* GetBefore(const ServerReport& report) {
   return report.before.has_value() ? &*report.before : nullptr;
 }
 
@@ -538,7 +538,7 @@ std::string StatusJson(const ServerReport& report) {
   const std::string& refusal = report.attach.refusal();
   if (!refusal.empty()) json["refusal"] = refusal;
   if (report.now.has_value()) {
-    AddState(*report.now, GetFigures(*report.now, BeforeOf(report)), &json);
+    AddState(*report.now, GetFigures(*report.now, GetBefore(report)), &json);
   }
   // A server's strings may hold any bytes; bytes that are not UTF-8 are
   // replaced.
@@ -564,7 +564,7 @@ std::string StatusText(const ServerReport& report) {
   if (report.now.has_value()) {
     const v1::GetStatusResponse& status = report.now->status;
     view.Add("");
-    AddWork(status, GetFigures(*report.now, BeforeOf(report)), &view);
+    AddWork(status, GetFigures(*report.now, GetBefore(report)), &view);
     AddEncodedImages(status, &view);
     if (status.has_videos()) {
       for (const auto& [label, text] : VideoFields(status.videos())) {

@@ -18,8 +18,8 @@ namespace ballast {
 namespace {
 
 // The size of crop `crop`; its place is left 0.
-ImageRecord SizeOf(const PayloadRow& row, size_t crop,
-                   const BlockGeometry& geometry) {
+ImageRecord MakeRecord(const PayloadRow& row, size_t crop,
+                       const BlockGeometry& geometry) {
   ImageRecord record = {};
   record.grid_t = 1;
   record.grid_h = row.grid_h[crop];
@@ -59,7 +59,7 @@ void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
       left = row.crops.empty() ? 1 : row.crops[image];
     }
     --left;
-    ImageRecord record = SizeOf(row, i, geometry);
+    ImageRecord record = MakeRecord(row, i, geometry);
     record.data = offset;
     record.image = image;
     if (!row.image_height.empty()) {
@@ -142,7 +142,7 @@ uint64_t PayloadBytes(const PayloadRow& row, Media media,
   }
   uint64_t bytes = 0;
   for (size_t i = 0; i < row.grid_h.size(); ++i) {
-    ImageRecord record = SizeOf(row, i, geometry);
+    ImageRecord record = MakeRecord(row, i, geometry);
     record.data = bytes;
     bytes = OffsetAfter(record);
   }

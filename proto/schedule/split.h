@@ -17,7 +17,7 @@ namespace ballast {
 // Steps and positions of a job's split (Job.step_ranges), the same for server
 // and client. Pure; O(log ranges) unless stated otherwise. A job's global_batch
 // is not 0. Of steps with sizes of their own (StepRange.samples 0) only the
-// server knows positions (server/schedule/step_positions.h): what is said of
+// server knows positions (server/schedule/step_plan.h): what is said of
 // positions below holds for the steps before them, and the first one.
 
 // Samples of the step. 0: its schedule tells them.

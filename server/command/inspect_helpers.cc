@@ -13,7 +13,7 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/audio/audio_reader.h"
-#include "server/text/sentencepiece/sentencepiece_helper.h"
+#include "server/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/decoder/ffmpeg_version.h"
 

@@ -57,7 +57,7 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
   BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
                            job.scheduler->OfSplit(split));
   BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> step,
-                           scheduler->StepOf(position));
+                           scheduler->GetStep(position));
   if (!step.has_value()) {
     return absl::NotFoundError(
         absl::StrCat("position ", position,

@@ -22,7 +22,6 @@
 #include "server/config/config_loader.h"
 #include "server/job/job_setup.h"
 #include "server/plan/plan_export.h"
-#include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
 
 namespace ballast {

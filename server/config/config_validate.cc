@@ -164,8 +164,8 @@ void CheckStep(const std::string& item, uint64_t step, uint64_t* before,
   *before = step;
 }
 
-// Weights count with six decimals (server/schedule/mixture.h): a smaller number
-// would be drawn more often than it says.
+// Weights count with six decimals (server/schedule/sample_order.h): a smaller
+// number would be drawn more often than it says.
 void CheckDecimals(const std::string& key, double weight, KeyReport* report) {
   const double counted = std::max(1.0, std::round(weight * 1e6)) / 1e6;
   if (weight == 0 || std::abs(counted - weight) <= weight / 100) return;

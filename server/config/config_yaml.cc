@@ -28,7 +28,7 @@ using ::google::protobuf::Reflection;
 // Aliases let a short text expand to many values; no real file has this many.
 constexpr int kMaxValues = 200000;
 
-KeyLocation LocationOf(const YAML::Node& node) {
+KeyLocation GetLocation(const YAML::Node& node) {
   const YAML::Mark mark = node.Mark();
   return {mark.line + 1, mark.column + 1};
 }
@@ -99,7 +99,7 @@ class Reader {
     const FieldDescriptor& field =
         *section->GetDescriptor()->FindFieldByName(name);
     const std::string at = ChildKey(key, name);
-    report_.AddKey(at, LocationOf(node));
+    report_.AddKey(at, GetLocation(node));
     ReadField(node, at, field, section);
   }
 
@@ -122,7 +122,7 @@ class Reader {
     absl::flat_hash_map<std::string, int> first_lines;
     for (const auto& entry : node) {
       if (!CountValue()) return;
-      const KeyLocation location = LocationOf(entry.first);
+      const KeyLocation location = GetLocation(entry.first);
       if (!entry.first.IsScalar()) {
         report_.AddFaultAt(location, parent,
                            absl::StrCat("found ", Describe(entry.first),
@@ -180,7 +180,7 @@ class Reader {
       if (!CountValue()) return;
       const std::string item_key = ItemKey(key, static_cast<int>(i));
       const YAML::Node item = node[i];
-      report_.AddKey(item_key, LocationOf(item));
+      report_.AddKey(item_key, GetLocation(item));
       if (IsMessage(field)) {
         // A faulty item is added too, so that later indexes stay correct.
         ReadMessage(item, item_key,

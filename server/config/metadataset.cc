@@ -32,7 +32,7 @@ bool IsMetadataset(absl::string_view path) {
 }
 
 // What would do instead of a key that is not done here; nullptr for others.
-const char* InsteadOf(absl::string_view key) {
+const char* GetReplacement(absl::string_view key) {
   static const auto* const reasons = new std::map<absl::string_view,
                                                   const char*>{
       {"join",
@@ -212,7 +212,7 @@ class MetadatasetReader {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> keys,
                              GetKeys(node, key, kMaxKeys));
     for (const std::string& each : keys) {
-      if (const char* instead = InsteadOf(each)) {
+      if (const char* instead = GetReplacement(each)) {
         return absl::UnimplementedError(
             absl::StrCat(key, ".", each, ": not done here: ", instead));
       }

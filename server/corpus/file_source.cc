@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/pair_json.h"

@@ -15,7 +15,7 @@ namespace ballast {
 namespace {
 
 // Bytes of a medium that its hash covers.
-uint64_t HeadOf(uint64_t size) {
+uint64_t GetHeadBytes(uint64_t size) {
   return std::min<uint64_t>(size, ImagesHash::kHeadBytes);
 }
 
@@ -30,7 +30,7 @@ absl::Status MediaReader::ReadImage(
   std::string bytes(place == nullptr ? size : 0, '\0');
   char* const to = place == nullptr ? bytes.data() : place;
   BALLAST_RETURN_IF_ERROR(read(to));
-  hash_.Add(size, {to, HeadOf(size)});
+  hash_.Add(size, {to, GetHeadBytes(size)});
   if (place != nullptr) {
     sample_->placed.resize(sample_->images.size());
     sample_->placed.push_back({place, size});
@@ -45,8 +45,9 @@ absl::Status MediaReader::ReadRange(const FileView& file, ByteRange range) {
     return file.ReadAt(range.offset, range.size).status();
   }
   if (!parts_.whole_images) {
-    BALLAST_ASSIGN_OR_RETURN(const std::string head,
-                             file.ReadAt(range.offset, HeadOf(range.size)));
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::string head,
+        file.ReadAt(range.offset, GetHeadBytes(range.size)));
     hash_.Add(range.size, head);
     sample_->images.emplace_back();
     return absl::OkStatus();
@@ -98,7 +99,7 @@ absl::Status MediaReader::AddImage(const Medium& image) {
   FileView view(&file, parts_.from, owner_);
   BALLAST_RETURN_IF_ERROR(Take(view));
   BALLAST_RETURN_IF_ERROR(view.Load(
-      {{0, parts_.whole_images ? view.size() : HeadOf(view.size())}}));
+      {{0, parts_.whole_images ? view.size() : GetHeadBytes(view.size())}}));
   BALLAST_RETURN_IF_ERROR(ReadRange(view, {0, view.size()}));
   return view.CheckUnchanged();
 }
@@ -137,7 +138,7 @@ absl::Status MediaReader::OpenVideoIn(FileView file, ByteRange range,
   BALLAST_ASSIGN_OR_RETURN(RawVideo video,
                            OpenVideo(file, range.offset, range.size));
   BALLAST_ASSIGN_OR_RETURN(const std::string head,
-                           file.ReadAt(range.offset, HeadOf(range.size)));
+                           file.ReadAt(range.offset, GetHeadBytes(range.size)));
   hash_.Add(range.size, head);
   to->push_back(std::move(video));
   return absl::OkStatus();

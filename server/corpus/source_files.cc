@@ -11,8 +11,8 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/config/source_fields.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/limits.h"
 #include "server/corpus/record_parser.h"
 #include "server/storage/storage.h"
 

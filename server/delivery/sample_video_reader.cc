@@ -11,7 +11,7 @@
 namespace ballast {
 namespace {
 
-std::string SizeOf(const IndexedVideo& video) {
+std::string DescribeSize(const IndexedVideo& video) {
   return absl::StrCat(video.frames, " frames of ", video.width, "x",
                       video.height, " pixels at ", video.fps, " a second");
 }
@@ -106,9 +106,9 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
       [&](const VideoFacts& facts) {
         const IndexedVideo found = GetIndexedVideo(facts);
         if (IsSame(found, indexed)) return absl::OkStatus();
-        return DataFaultError(
-            absl::StrCat(SizeOf(found), " instead of ", SizeOf(indexed),
-                         "; has the file changed? index the source again"));
+        return DataFaultError(absl::StrCat(
+            DescribeSize(found), " instead of ", DescribeSize(indexed),
+            "; has the file changed? index the source again"));
       },
       plan.frames, form, place);
   // The decoder read the file after its sample was checked. If the file changed

@@ -105,14 +105,14 @@ constexpr std::chrono::seconds kToAsk(3);      // handshake and request together
 constexpr std::chrono::seconds kToAnswer(30);  // to take the answer
 constexpr uint32_t kMaxRequestBytes = 16 << 10;
 
-absl::string_view ViewOf(boost::string_view text) {
+absl::string_view ToView(boost::string_view text) {
   return absl::string_view(text.data(), text.size());
 }
 
 std::string GetHead(const HttpResponse& response) {
   return absl::StrCat(
       "HTTP/1.1 ", response.status, " ",
-      ViewOf(http::obsolete_reason(http::int_to_status(response.status))),
+      ToView(http::obsolete_reason(http::int_to_status(response.status))),
       "\r\nContent-Type: ", response.content_type,
       "\r\nContent-Length: ", response.body.size(),
       "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
@@ -136,13 +136,13 @@ std::optional<std::string> GetHeader(const Parser::value_type& message,
                                      http::field name) {
   const auto found = message.find(name);
   if (found == message.end()) return std::nullopt;
-  return std::string(ViewOf(found->value()));
+  return std::string(ToView(found->value()));
 }
 
 HttpResponse Answer(const Parser::value_type& message,
                     const HttpServer::Handler& handler) {
   std::optional<RequestTarget> target =
-      ParseRequestTarget(ViewOf(message.target()));
+      ParseRequestTarget(ToView(message.target()));
   if (!target.has_value()) {
     return Fault(400, "the path cannot be decoded; wanted /PATH?NAME=VALUE");
   }
@@ -153,10 +153,10 @@ HttpResponse Answer(const Parser::value_type& message,
     if (message.count(name) <= 1) continue;
     return Fault(400,
                  absl::StrCat("the request has more than one header ",
-                              ViewOf(http::to_string(name)), "; wanted one"));
+                              ToView(http::to_string(name)), "; wanted one"));
   }
   HttpRequest request;
-  request.method = std::string(ViewOf(message.method_string()));
+  request.method = std::string(ToView(message.method_string()));
   request.path = std::move(target->path);
   request.query = std::move(target->query);
   request.authorization = GetHeader(message, http::field::authorization);

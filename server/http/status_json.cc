@@ -35,7 +35,7 @@ std::string HistoryJson(const v1::GetHistoryResponse& history) {
 
 std::string HistoryJson(const std::string& server, const StateHistory& history,
                         absl::Duration range) {
-  return HistoryJson(HistoryOf(server, history, range, kMaxPoints));
+  return HistoryJson(MakeHistoryResponse(server, history, range, kMaxPoints));
 }
 
 namespace {

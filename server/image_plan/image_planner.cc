@@ -9,7 +9,6 @@
 namespace ballast {
 namespace {
 
-constexpr double kMaxRatio = 200;
 constexpr double kMaxSide = uint32_t{1} << 26;
 
 // std::ceil for numbers from 0 to 2^53. On plain x86-64, std::ceil is a
@@ -24,10 +23,6 @@ absl::Status Refused(uint32_t height, uint32_t width, absl::string_view why) {
       "an image of height ", height, " and width ", width, "; ", why));
 }
 
-bool IsTooLong(double h, double w) {
-  return std::max(h, w) / std::min(h, w) > kMaxRatio;
-}
-
 absl::StatusOr<TileShape> Sized(uint32_t height, uint32_t width, double out_h,
                                 double out_w) {
   if (!(out_h >= 1 && out_w >= 1 && out_h <= kMaxSide && out_w <= kMaxSide)) {
@@ -38,26 +33,13 @@ absl::StatusOr<TileShape> Sized(uint32_t height, uint32_t width, double out_h,
   return TileShape{static_cast<uint32_t>(out_h), static_cast<uint32_t>(out_w)};
 }
 
-// smart_resize for sides that may already be enlarged: h and w.
+// `smart` is of an image of height*width.
 absl::StatusOr<TileShape> ResizeWithin(uint32_t height, uint32_t width,
-                                       double h, double w, double frames,
-                                       double factor, double min_pixels,
-                                       double max_pixels) {
-  if (IsTooLong(h, w)) {
+                                       const SmartSize& smart) {
+  if (smart.IsTooLong()) {
     return Refused(height, width, "wanted sides in a ratio of at most 200");
   }
-  // nearbyint rounds half to even, like Python's round().
-  double out_h = std::nearbyint(h / factor) * factor;
-  double out_w = std::nearbyint(w / factor) * factor;
-  if (frames * out_h * out_w > max_pixels) {
-    const double beta = std::sqrt(frames * h * w / max_pixels);
-    out_h = std::max(factor, std::floor(h / beta / factor) * factor);
-    out_w = std::max(factor, std::floor(w / beta / factor) * factor);
-  } else if (frames * out_h * out_w < min_pixels) {
-    const double beta = std::sqrt(min_pixels / (frames * h * w));
-    out_h = std::ceil(h * beta / factor) * factor;
-    out_w = std::ceil(w * beta / factor) * factor;
-  }
+  const auto [out_h, out_w] = smart.Resize();
   return Sized(height, width, out_h, out_w);
 }
 
@@ -88,25 +70,23 @@ double ScaleOfBudget(double rows, double columns, double most) {
 absl::StatusOr<TileShape> SmartResize(uint32_t height, uint32_t width,
                                       uint64_t factor, uint64_t min_pixels,
                                       uint64_t max_pixels) {
-  return ResizeWithin(
-      height, width, height, width, 1, static_cast<double>(factor),
-      static_cast<double>(min_pixels), static_cast<double>(max_pixels));
+  SmartSize smart(height, width, static_cast<double>(factor),
+                  static_cast<double>(min_pixels),
+                  static_cast<double>(max_pixels));
+  smart.least_shrunk = smart.factor;
+  return ResizeWithin(height, width, smart);
 }
 
 absl::StatusOr<TileShape> SmartResizeFrames(uint32_t height, uint32_t width,
                                             uint32_t frames, uint32_t factor,
                                             uint64_t min_pixels,
                                             uint64_t max_pixels) {
-  double h = height;
-  double w = width;
-  if (height < factor || width < factor) {
-    const double scale = std::max(factor / h, factor / w);
-    h = std::trunc(h * scale);
-    w = std::trunc(w * scale);
-  }
-  return ResizeWithin(height, width, h, w, frames, factor,
-                      static_cast<double>(min_pixels),
-                      static_cast<double>(max_pixels));
+  SmartSize smart(height, width, factor, static_cast<double>(min_pixels),
+                  static_cast<double>(max_pixels));
+  smart.frames = smart.counted_frames = frames;
+  smart.least_shrunk = factor;
+  smart.Enlarge();
+  return ResizeWithin(height, width, smart);
 }
 
 absl::StatusOr<TileShape> FillBudget(uint32_t height, uint32_t width,

@@ -26,6 +26,34 @@ uint32_t PanCrops(uint32_t longer, uint32_t shorter,
 
 }  // namespace
 
+void SmartSize::Enlarge() {
+  if (height >= factor && width >= factor) return;
+  const double scale = std::max(factor / height, factor / width);
+  height = std::trunc(height * scale);
+  width = std::trunc(width * scale);
+}
+
+bool SmartSize::IsTooLong() const {
+  constexpr double kMaxRatio = 200;
+  return std::max(height, width) / std::min(height, width) > kMaxRatio;
+}
+
+std::array<double, 2> SmartSize::Resize() const {
+  // nearbyint rounds half to even, like Python's round().
+  double out_h = std::max(least, std::nearbyint(height / factor) * factor);
+  double out_w = std::max(least, std::nearbyint(width / factor) * factor);
+  if (counted_frames * out_h * out_w > max_pixels) {
+    const double beta = std::sqrt(frames * height * width / max_pixels);
+    out_h = std::max(least_shrunk, std::floor(height / beta / factor) * factor);
+    out_w = std::max(least_shrunk, std::floor(width / beta / factor) * factor);
+  } else if (counted_frames * out_h * out_w < min_pixels) {
+    const double beta = std::sqrt(min_pixels / (frames * height * width));
+    out_h = std::ceil(height * beta / factor) * factor;
+    out_w = std::ceil(width * beta / factor) * factor;
+  }
+  return {out_h, out_w};
+}
+
 ImagePlan PlanFixedSize(uint32_t height, uint32_t width,
                         const ImageFamily& family) {
   ImagePlan plan;

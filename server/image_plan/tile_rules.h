@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_IMAGE_PLAN_TILE_RULES_H_
 #define BALLAST_SERVER_IMAGE_PLAN_TILE_RULES_H_
 
+#include <array>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,36 @@
 // their order, so that every intermediate value is rounded alike.
 
 namespace ballast {
+
+// smart_resize of the Qwen-VL processors, for an image or frames of a video.
+// The sides become multiples of `factor`, rounding half to even.
+struct SmartSize {
+  SmartSize(uint32_t height, uint32_t width, double factor, double min_pixels,
+            double max_pixels)
+      : height(height),
+        width(width),
+        factor(factor),
+        min_pixels(min_pixels),
+        max_pixels(max_pixels) {}
+
+  // Enlarges an image with a side below `factor`.
+  void Enlarge();
+  // Whether one side is over 200 times the other: the processors refuse it.
+  bool IsTooLong() const;
+  // Height and width after resizing. May be 0, or beyond any bound.
+  std::array<double, 2> Resize() const;
+
+  double height;  // before resizing
+  double width;
+  double factor;
+  double min_pixels;  // of all frames
+  double max_pixels;
+  double frames = 1;
+  double counted_frames = 1;  // as compared with the limits
+  // Least sides after rounding, and after shrinking to max_pixels.
+  double least = 0;
+  double least_shrunk = 0;
+};
 
 ImagePlan PlanFixedSize(uint32_t height, uint32_t width,
                         const ImageFamily& family);

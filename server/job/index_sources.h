@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_JOB_INDEX_SOURCES_H_
 #define BALLAST_SERVER_JOB_INDEX_SOURCES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -15,8 +16,27 @@
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/journal.h"
 #include "server/corpus/source_files.h"
+#include "server/video/frame_table.h"
+#include "server/video/video_reader.h"
 
 namespace ballast {
+
+// As VideoReader::ReadFacts. Called from several threads at once.
+using FactsReader =
+    std::function<absl::StatusOr<VideoFacts>(const VideoBytes& video)>;
+
+// Reads facts of videos for indexes. Data sets often refer to the same video
+// several times, so the facts of the last `most` files, or the fact that they
+// are damaged, are remembered: some 200 bytes each. A file that changes is read
+// again. Videos that are only in memory are not remembered. Errors: as
+// VideoProbe; UNAVAILABLE also if FFmpeg's libraries cannot be loaded, which is
+// no sample's fault. If the decoder stays silent, the file is at fault.
+// Thread-safe.
+VideoProbe MakeVideoProbe(FactsReader read, size_t most = 65'536);
+
+// The same for any reader of facts: remembers what `read` finds, also of clips
+// of audio.
+VideoProbe RememberFacts(VideoProbe read, size_t most = 65'536);
 
 // The outcome for one source that has files.
 struct SourceCheck {

@@ -15,7 +15,6 @@
 #include "proto/schedule/split.h"
 #include "server/config/config_keys.h"
 #include "server/config/topology.h"
-#include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
 
 namespace ballast {

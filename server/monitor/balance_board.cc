@@ -29,7 +29,7 @@ v1::GetStatusResponse::EncodedImages GetEncodedImages(
 
 namespace {
 
-uint64_t RanksOf(const v1::StepBalance& balance) {
+uint64_t CountRanks(const v1::StepBalance& balance) {
   uint64_t ranks = 0;
   for (const v1::ModuleBalance& module : balance.modules()) {
     ranks += module.load_after_size();
@@ -78,7 +78,7 @@ Loader::ScheduleAnswer BalanceBoard::Measure(Answer answer) {
       return;
     }
     auto measured = std::make_shared<v1::StepBalance>(
-        BalanceOf(**schedule, self->servers_, self->geometry_));
+        GetBalance(**schedule, self->servers_, self->geometry_));
     measured->set_pack_room(self->pack_room_ * measured->micro_batches());
     const Shared balance = std::move(measured);
     self->Keep(balance);
@@ -150,10 +150,10 @@ void BalanceBoard::Keep(const Shared& balance) {
     if (kept->step() == balance->step()) return;
   }
   kept_.push_front(balance);
-  kept_ranks_ += RanksOf(*balance);
+  kept_ranks_ += CountRanks(*balance);
   while (kept_.size() > kKept ||
          (kept_.size() > 1 && kept_ranks_ > kKeptRanks)) {
-    kept_ranks_ -= RanksOf(*kept_.back());
+    kept_ranks_ -= CountRanks(*kept_.back());
     kept_.pop_back();
   }
 }

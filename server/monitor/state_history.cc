@@ -152,9 +152,9 @@ std::vector<HistoryPoint> StateHistory::Points(absl::Duration range,
   return ring_.Points(range, most);
 }
 
-v1::GetHistoryResponse HistoryOf(const std::string& name,
-                                 const StateHistory& history,
-                                 absl::Duration range, size_t most) {
+v1::GetHistoryResponse MakeHistoryResponse(const std::string& name,
+                                           const StateHistory& history,
+                                           absl::Duration range, size_t most) {
   v1::GetHistoryResponse response;
   response.set_server(name);
   response.set_start(history.start_seconds());

@@ -102,9 +102,9 @@ class StateHistory {
 
 // The figures of the server `name` over the last `range`, at most `most`
 // points.
-v1::GetHistoryResponse HistoryOf(const std::string& name,
-                                 const StateHistory& history,
-                                 absl::Duration range, size_t most);
+v1::GetHistoryResponse MakeHistoryResponse(const std::string& name,
+                                           const StateHistory& history,
+                                           absl::Duration range, size_t most);
 
 }  // namespace ballast
 

@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_path.h"
+#include "server/corpus/limits.h"
 #include "server/corpus/parquet/plan_table.h"
 #include "server/corpus/parquet/row_group_cache.h"
 
@@ -278,7 +278,7 @@ class PlanFile final : public PlanRows {
                                             uint64_t count) const override {
     std::vector<PlanRow> rows;
     rows.reserve(count);
-    for (size_t g = GroupOf(first); rows.size() < count; ++g) {
+    for (size_t g = FindGroup(first); rows.size() < count; ++g) {
       BALLAST_ASSIGN_OR_RETURN(const auto part, GetGroup(g));
       const uint64_t from = first + rows.size() - first_rows_[g];
       const uint64_t to =
@@ -292,7 +292,7 @@ class PlanFile final : public PlanRows {
   absl::StatusOr<std::vector<uint64_t>> CountSources(
       uint64_t rows) const override {
     if (rows == starts_.back()) return counts_.back();
-    const size_t group = GroupOf(rows);
+    const size_t group = FindGroup(rows);
     std::vector<uint64_t> counts = counts_[group];
     BALLAST_ASSIGN_OR_RETURN(const auto part, GetGroup(group));
     for (uint64_t i = 0; i < rows - first_rows_[group]; ++i) {
@@ -303,7 +303,7 @@ class PlanFile final : public PlanRows {
 
  private:
   // The row group that holds a row.
-  size_t GroupOf(uint64_t row) const {
+  size_t FindGroup(uint64_t row) const {
     return std::upper_bound(first_rows_.begin(), first_rows_.end(), row) -
            first_rows_.begin() - 1;
   }

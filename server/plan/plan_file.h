@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/corpus/sample_source.h"
-#include "server/schedule/plan_rows.h"
+#include "server/schedule/plan_steps.h"
 
 namespace ballast {
 
@@ -38,7 +38,7 @@ struct PlanSource {
 absl::StatusOr<std::unique_ptr<const PlanRows>> OpenPlanFile(
     const std::string& path, std::vector<PlanSource> sources);
 
-// Files of the starts of steps (server/schedule/token_steps.h), which save a
+// Files of the starts of steps (server/schedule/filled_steps.h), which save a
 // server the time of finding them at its start: the text BLLSTEPS, their number
 // and the XXH3-64 of what follows, and each start, as little-endian u64.
 

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/schedule/balance.h"
-
 namespace ballast {
+
+// A partition of samples into groups: for each group the indexes of its
+// samples, in the order in which the group's owner holds them.
+using Groups = std::vector<std::vector<uint32_t>>;
 
 // The indexes of `costs`, costliest first; equal costs in their order in
 // `costs`. Costs are not negative. Takes linear time, unless there are few.

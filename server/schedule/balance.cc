@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/schedule/assignment.h"
 #include "server/schedule/cost_model.h"
 
 namespace ballast {

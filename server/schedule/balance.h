@@ -8,12 +8,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "server/schedule/assignment.h"
 
 namespace ballast {
-
-// A partition of samples into groups: for each group the indexes of its
-// samples, in the order in which the group's owner holds them.
-using Groups = std::vector<std::vector<uint32_t>>;
 
 // The reference: longest processing time first with groups of equal count, the
 // rule of Megatron-Bridge. Costs are taken in descending order (ties: ascending

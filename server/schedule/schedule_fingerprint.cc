@@ -17,7 +17,6 @@
 #include "server/config/config_keys.h"
 #include "server/config/profiles.h"
 #include "server/config/source_fields.h"
-#include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
 #include "server/video/model_videos.h"
 

@@ -9,7 +9,7 @@
 #include "proto/schedule.pb.h"
 #include "server/config/topology.h"
 #include "server/corpus/index/source_index.h"
-#include "server/schedule/plan_rows.h"
+#include "server/schedule/plan_steps.h"
 #include "server/text/text_token.h"
 #include "server/video/decoder/ffmpeg_version.h"
 

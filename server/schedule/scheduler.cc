@@ -31,9 +31,7 @@
 #include "server/schedule/plan_steps.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
-#include "server/schedule/split_sources.h"
 #include "server/schedule/step_plan.h"
-#include "server/schedule/step_positions.h"
 
 namespace ballast {
 
@@ -128,7 +126,7 @@ class ConfiguredScheduler final : public Scheduler {
     return {sample.source, sample.ordinal, sample.epoch};
   }
 
-  absl::StatusOr<std::optional<uint64_t>> StepOf(
+  absl::StatusOr<std::optional<uint64_t>> GetStep(
       uint64_t position) const override {
     return steps_.Find(position);
   }
@@ -651,7 +649,7 @@ Scheduler::OrderedSample Scheduler::OrderedAt(uint64_t /*position*/) const {
   return {UINT32_MAX, 0, 0};
 }
 
-absl::StatusOr<std::optional<uint64_t>> Scheduler::StepOf(
+absl::StatusOr<std::optional<uint64_t>> Scheduler::GetStep(
     uint64_t position) const {
   return StepOfPosition(job(), position);
 }

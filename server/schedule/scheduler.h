@@ -17,7 +17,7 @@
 #include "server/corpus/index/source_index.h"
 #include "server/recipe/image_recipe.h"
 #include "server/schedule/ownership.h"
-#include "server/schedule/plan_rows.h"
+#include "server/schedule/plan_steps.h"
 
 namespace ballast {
 
@@ -108,7 +108,7 @@ class Scheduler {
 
   // The step that consumes a position of the split; nullopt if order.skips
   // leaves it out. Errors: as StepPositions::Find.
-  virtual absl::StatusOr<std::optional<uint64_t>> StepOf(
+  virtual absl::StatusOr<std::optional<uint64_t>> GetStep(
       uint64_t position) const;
 
   // The job's scheduler of `split`, which lives as long as this one, the

@@ -15,9 +15,133 @@
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 #include "server/config/topology.h"
-#include "server/schedule/split_sources.h"
+#include "server/schedule/group_order.h"
 
 namespace ballast {
+
+std::vector<v1::Split> GetSplits(const v1::Config& config) {
+  std::vector<v1::Split> splits;
+  for (const v1::Split split :
+       {v1::SPLIT_TRAIN, v1::SPLIT_VALID, v1::SPLIT_TEST}) {
+    if (!SourcesOfSplit(config, split).empty()) splits.push_back(split);
+  }
+  return splits;
+}
+
+std::vector<uint32_t> SourcesOfSplit(const v1::Config& config,
+                                     v1::Split split) {
+  std::vector<uint32_t> numbers;
+  for (int i = 0; i < config.sources_size(); ++i) {
+    if (config.sources(i).split() == split) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+const v1::Batch::Sizes* OwnSizes(const v1::Batch& batch, v1::Split split) {
+  if (split == v1::SPLIT_VALID && batch.has_valid()) return &batch.valid();
+  if (split == v1::SPLIT_TEST && batch.has_test()) return &batch.test();
+  return nullptr;
+}
+
+v1::Config ConfigOfSplit(v1::Config config, v1::Split split) {
+  v1::Batch& batch = *config.mutable_batch();
+  if (const v1::Batch::Sizes* sizes = OwnSizes(batch, split)) {
+    batch.set_global(sizes->global());
+    batch.set_micro(sizes->micro());
+  }
+  return config;
+}
+
+uint64_t SeedOfSplit(uint64_t seed, v1::Split split) {
+  if (split == v1::SPLIT_TRAIN) return seed;
+  // Mix64 is a bijection, and seeds of different splits differ in a byte that
+  // only huge seeds use.
+  return Mix64(seed ^ (static_cast<uint64_t>(split) << 56));
+}
+
+uint64_t StepPositions::GetNumber(uint64_t step) const {
+  uint64_t number = step - first_step_;
+  for (const Skip& skip : skips_) {
+    if (skip.step <= step) number += skip.steps;
+  }
+  return number;
+}
+
+absl::StatusOr<uint64_t> StepPositions::First(uint64_t step) const {
+  if (!HasStarts(step)) return FirstPosition(job_, step);
+  return starts_->Start(GetNumber(step));
+}
+
+absl::StatusOr<PositionRange> StepPositions::Of(uint64_t step) const {
+  PositionRange range;
+  if (!HasStarts(step)) {
+    BALLAST_ASSIGN_OR_RETURN(range.first, FirstPosition(job_, step));
+    range.end = range.first + SamplesOfStep(job_, step);
+    return range;
+  }
+  const uint64_t number = GetNumber(step);
+  BALLAST_ASSIGN_OR_RETURN(range.end, starts_->Start(number + 1));
+  BALLAST_ASSIGN_OR_RETURN(range.first, starts_->Start(number));
+  return range;
+}
+
+absl::StatusOr<std::optional<uint64_t>> StepPositions::CountStarts(
+    uint64_t position) const {
+  if (starts_ == nullptr) return std::nullopt;
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t first, starts_->Start(0));
+  if (position < first) return std::nullopt;
+  return starts_->CountEnded(position);
+}
+
+absl::StatusOr<std::optional<uint64_t>> StepPositions::Find(
+    uint64_t position) const {
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> number,
+                           CountStarts(position));
+  if (!number.has_value()) return StepOfPosition(job_, position);
+  uint64_t left_out = 0;
+  for (const Skip& skip : skips_) {
+    const uint64_t begin = skip.step - first_step_ + left_out;
+    if (*number < begin) break;
+    if (*number < begin + skip.steps) return std::optional<uint64_t>();
+    left_out += skip.steps;
+  }
+  return std::make_optional(first_step_ + *number - left_out);
+}
+
+absl::StatusOr<uint64_t> StepPositions::CountEnded(uint64_t position) const {
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> number,
+                           CountStarts(position));
+  if (!number.has_value()) return StepsBefore(job_, position);
+  uint64_t left_out = 0;
+  for (const Skip& skip : skips_) {
+    const uint64_t begin = skip.step - first_step_ + left_out;
+    if (*number <= begin) break;
+    left_out += std::min(*number - begin, skip.steps);
+  }
+  return first_step_ + *number - left_out;
+}
+
+absl::StatusOr<std::vector<PositionRange>> StepPositions::Before(
+    uint64_t step) const {
+  std::vector<PositionRange> ranges =
+      PositionsBefore(job_, HasStarts(step) ? first_step_ : step);
+  if (!HasStarts(step)) return ranges;
+  uint64_t begin = first_step_;  // of the steps between two skips
+  const auto add = [&](uint64_t end) -> absl::Status {
+    if (begin >= end) return absl::OkStatus();
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t first, First(begin));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t last,
+                             starts_->Start(GetNumber(end - 1) + 1));
+    ranges.push_back({first, last});
+    begin = end;
+    return absl::OkStatus();
+  };
+  for (const Skip& skip : skips_) {
+    if (skip.step < step) BALLAST_RETURN_IF_ERROR(add(skip.step));
+  }
+  BALLAST_RETURN_IF_ERROR(add(step));
+  return ranges;
+}
 
 namespace {
 
@@ -78,9 +202,9 @@ absl::StatusOr<ServersOfRanks> FindServersOfRanks(const v1::Config& config) {
   return found;
 }
 
-v1::StepBalance BalanceOf(const v1::StepSchedule& schedule,
-                          const ServersOfRanks& servers,
-                          const BlockGeometry& geometry) {
+v1::StepBalance GetBalance(const v1::StepSchedule& schedule,
+                           const ServersOfRanks& servers,
+                           const BlockGeometry& geometry) {
   const ServerOfRank kOneServer;
   v1::StepBalance balance;
   balance.set_step(schedule.step());

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,10 +15,100 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/split.h"
+#include "proto/split.pb.h"
 #include "server/schedule/sample_order.h"
-#include "server/schedule/step_positions.h"
 
 namespace ballast {
+
+// The sources, sizes and seed of one split of a configuration. Pure.
+
+// The splits that have sources, in the order of their numbers.
+std::vector<v1::Split> GetSplits(const v1::Config& config);
+
+// The numbers of the split's sources in config.sources, ascending.
+std::vector<uint32_t> SourcesOfSplit(const v1::Config& config, v1::Split split);
+
+// The split's own sizes of steps (batch.valid, batch.test); null if it uses
+// train's. Belongs to `batch`.
+const v1::Batch::Sizes* OwnSizes(const v1::Batch& batch, v1::Split split);
+
+// `config` with the split's sizes of steps in batch.global and batch.micro.
+v1::Config ConfigOfSplit(v1::Config config, v1::Split split);
+
+// The seed of the split's order, from order.seed. Train uses order.seed itself,
+// so that a job's order does not change when it gets another split. Valid and
+// test use hashes, which differ from each other for every seed, and from the
+// hashes of every other seed.
+uint64_t SeedOfSplit(uint64_t seed, v1::Split split);
+
+// The first positions of steps of sizes of their own, numbered from 0, one
+// behind the other: of a plan file, or of so many tokens or packs. Thread-safe.
+class StepStarts {
+ public:
+  virtual ~StepStarts() = default;
+
+  // The first position of step `n`, which is the end of step n - 1. May have to
+  // find the steps before it first. Errors: OUT_OF_RANGE (there are fewer);
+  // other errors of reading the samples.
+  virtual absl::StatusOr<uint64_t> Start(uint64_t n) const = 0;
+
+  // How many steps end at or before `position`, which is at least Start(0).
+  // Errors: as Start, but for OUT_OF_RANGE.
+  virtual absl::StatusOr<uint64_t> CountEnded(uint64_t position) const = 0;
+};
+
+// Steps and positions of a split, whether its job lists them
+// (Job.step_ranges) or they have starts. Immutable; thread-safe. O(log steps)
+// once the starts have been found.
+class StepPositions {
+ public:
+  // Data of steps that are left out, as order.skips.
+  struct Skip {
+    uint64_t step = 0;
+    uint64_t steps = 0;
+  };
+
+  // The steps of `job`'s ranges; from `first_step` on those of `starts`, if
+  // there are any, without the data of `skips`, which are ascending and of
+  // these steps.
+  explicit StepPositions(v1::Job job, uint64_t first_step = 0,
+                         std::shared_ptr<const StepStarts> starts = nullptr,
+                         std::vector<Skip> skips = {})
+      : job_(std::move(job)),
+        first_step_(first_step),
+        starts_(std::move(starts)),
+        skips_(std::move(skips)) {}
+
+  // The first position of a step. Errors: OUT_OF_RANGE (no such step, or its
+  // positions do not fit 64 bits); as StepStarts.
+  absl::StatusOr<uint64_t> First(uint64_t step) const;
+  // The positions of a step. Errors: likewise.
+  absl::StatusOr<PositionRange> Of(uint64_t step) const;
+  // The step that consumes the position; nullopt if order.skips leaves it out.
+  // Errors: as StepStarts.
+  absl::StatusOr<std::optional<uint64_t>> Find(uint64_t position) const;
+  // Number of steps whose positions are all before `position`. Errors: as
+  // StepStarts.
+  absl::StatusOr<uint64_t> CountEnded(uint64_t position) const;
+  // The positions of all steps before `step`, ascending. Errors: as First.
+  absl::StatusOr<std::vector<PositionRange>> Before(uint64_t step) const;
+
+ private:
+  bool HasStarts(uint64_t step) const {
+    return starts_ != nullptr && step >= first_step_;
+  }
+  // The number in `starts_` of a step.
+  uint64_t GetNumber(uint64_t step) const;
+  // How many of `starts_` end before `position`; nullopt if they begin after
+  // it.
+  absl::StatusOr<std::optional<uint64_t>> CountStarts(uint64_t position) const;
+
+  const v1::Job job_;
+  const uint64_t first_step_;
+  const std::shared_ptr<const StepStarts> starts_;
+  const std::vector<Skip> skips_;
+};
 
 // The servers that read for the ranks of each module.
 using ServersOfRanks = std::map<v1::Module, ServerOfRank>;
@@ -27,9 +119,9 @@ absl::StatusOr<ServersOfRanks> FindServersOfRanks(const v1::Config& config);
 // The balance of a step (proto/balance.proto), columns by rank included. Pure;
 // O(samples + ranks). A module that `servers` does not name has one server.
 // `schedule` has passed CheckColumns.
-v1::StepBalance BalanceOf(const v1::StepSchedule& schedule,
-                          const ServersOfRanks& servers,
-                          const BlockGeometry& geometry);
+v1::StepBalance GetBalance(const v1::StepSchedule& schedule,
+                           const ServersOfRanks& servers,
+                           const BlockGeometry& geometry);
 
 // Clears the columns by rank.
 void DropRanks(v1::StepBalance* balance);

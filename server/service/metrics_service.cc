@@ -297,8 +297,8 @@ grpc::ServerUnaryReactor* MetricsServiceImpl::GetHistory(
                         "this server keeps no figures over time, because its "
                         "configuration has no serve.http"));
   }
-  *response =
-      HistoryOf(state_->name(), *history_, absl::Seconds(seconds), kMaxHistory);
+  *response = MakeHistoryResponse(state_->name(), *history_,
+                                  absl::Seconds(seconds), kMaxHistory);
   return Finished(context, absl::OkStatus());
 }
 

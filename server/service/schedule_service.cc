@@ -15,7 +15,7 @@ namespace ballast {
 
 namespace {
 
-absl::StatusOr<v1::GetMixtureResponse> MixtureOf(
+absl::StatusOr<v1::GetMixtureResponse> ReadMixture(
     const Scheduler& train, const v1::GetMixtureRequest& request) {
   BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
                            train.OfSplit(request.split()));
@@ -24,9 +24,9 @@ absl::StatusOr<v1::GetMixtureResponse> MixtureOf(
 
 }  // namespace
 
-v1::GetSamplesResponse SamplesOf(const v1::StepSchedule& schedule,
-                                 uint32_t first, uint32_t most,
-                                 const SampleLocator& locate) {
+v1::GetSamplesResponse MakeSamplesResponse(const v1::StepSchedule& schedule,
+                                           uint32_t first, uint32_t most,
+                                           const SampleLocator& locate) {
   // Position, source, ordinal. A step's positions may be spread over its
   // micro-batches.
   std::vector<std::tuple<uint64_t, uint32_t, uint64_t>> samples;
@@ -59,7 +59,7 @@ grpc::ServerUnaryReactor* OrderServiceImpl::GetMixture(
     v1::GetMixtureResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::StatusOr<v1::GetMixtureResponse> mixture =
-      MixtureOf(*scheduler_, *request);
+      ReadMixture(*scheduler_, *request);
   if (mixture.ok()) *response = *std::move(mixture);
   reactor->Finish(ToGrpcStatus(mixture.status()));
   return reactor;
@@ -80,8 +80,8 @@ grpc::ServerUnaryReactor* OrderServiceImpl::GetSamples(
       request->step(),
       [this, reactor, request, response](auto schedule) {
         if (schedule.ok()) {
-          *response =
-              SamplesOf(**schedule, request->first(), kMaxSamples, locate_);
+          *response = MakeSamplesResponse(**schedule, request->first(),
+                                          kMaxSamples, locate_);
         }
         --waiting_;
         reactor->Finish(ToGrpcStatus(schedule.status()));

@@ -60,9 +60,9 @@ class OrderServiceImpl final : public v1::OrderService::CallbackService {
 
 // The samples of `schedule` in order of position: at most `most` from number
 // `first` on.
-v1::GetSamplesResponse SamplesOf(const v1::StepSchedule& schedule,
-                                 uint32_t first, uint32_t most,
-                                 const SampleLocator& locate);
+v1::GetSamplesResponse MakeSamplesResponse(const v1::StepSchedule& schedule,
+                                           uint32_t first, uint32_t most,
+                                           const SampleLocator& locate);
 
 class ScheduleWatch;
 

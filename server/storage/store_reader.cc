@@ -59,9 +59,9 @@ namespace {
 // Threads that read the parts of one range.
 constexpr size_t kMaxThreads = 8;
 
-absl::Status StatusOf(const absl::Status& status) { return status; }
+absl::Status GetStatus(const absl::Status& status) { return status; }
 template <typename T>
-absl::Status StatusOf(const absl::StatusOr<T>& result) {
+absl::Status GetStatus(const absl::StatusOr<T>& result) {
   return result.status();
 }
 
@@ -76,7 +76,7 @@ auto StoreReader::Run(Request request) {
   }
   counters_->requests.Add();
   auto result = request();
-  if (!StatusOf(result).ok()) counters_->errors.Add();
+  if (!GetStatus(result).ok()) counters_->errors.Add();
   MutexLock lock(&mutex_);
   --in_use_;
   freed_.NotifyOne();

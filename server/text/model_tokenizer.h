@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_TEXT_MODEL_TOKENIZER_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
@@ -10,6 +11,14 @@
 namespace ballast {
 
 class TemplateRenderer;
+
+// Opens `bytes` (one token per byte, ids 0..255), or the file of a Hugging Face
+// tokenizer.json with a byte-level BPE model, or of a SentencePiece model.
+// Errors name the file: NOT_FOUND and others of the file system,
+// INVALID_ARGUMENT (not such a file; an unsupported setting, with its key),
+// UNAVAILABLE and FAILED_PRECONDITION (libsentencepiece cannot be run here).
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
+    const std::string& name_or_path);
 
 // Opens the tokenizer that a loaded model names, and makes the model's token
 // ids agree with it. An id that comes from the profile is replaced by the

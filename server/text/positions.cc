@@ -47,7 +47,7 @@ absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
 }
 
 // The time of a temporal patch, as PyTorch multiplies.
-float TimeOf(size_t patch, const GridThw& grid) {
+float GetTime(size_t patch, const GridThw& grid) {
   const auto number = static_cast<float>(patch);
   if (grid.ids_per_second == 0) return number * grid.interval;
   return number * static_cast<float>(grid.seconds) *
@@ -61,7 +61,7 @@ void WriteGrid(const MergedGrid& grid, const GridThw& times, T start,
                size_t stride, T* out) {
   size_t i = 0;
   for (size_t patch = 0; patch < grid.t; ++patch) {
-    const auto t = static_cast<T>(TimeOf(patch, times));
+    const auto t = static_cast<T>(GetTime(patch, times));
     for (size_t row = 0; row < grid.h; ++row) {
       for (size_t column = 0; column < grid.w; ++column, ++i) {
         out[i] = start + t;
@@ -230,7 +230,7 @@ absl::Status WritePositions(absl::Span<const int32_t> ids,
       T last = static_cast<T>(std::max(grid.h, grid.w) - 1);
       if (runs == &images) last = std::max(last, static_cast<T>(grid.t - 1));
       if (whole.ids_per_second != 0) {
-        last = std::max(last, static_cast<T>(TimeOf(grid.t - 1, whole)));
+        last = std::max(last, static_cast<T>(GetTime(grid.t - 1, whole)));
       }
       base = start + last + 1;
       first = end;

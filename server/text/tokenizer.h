@@ -3,13 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -66,14 +64,6 @@ class Tokenizer {
   // Equal for tokenizers that encode alike; part of the fingerprint.
   virtual std::string digest() const = 0;
 };
-
-// Opens `bytes` (one token per byte, ids 0..255), or the file of a Hugging Face
-// tokenizer.json with a byte-level BPE model, or of a SentencePiece model.
-// Errors name the file: NOT_FOUND and others of the file system,
-// INVALID_ARGUMENT (not such a file; an unsupported setting, with its key),
-// UNAVAILABLE and FAILED_PRECONDITION (libsentencepiece cannot be run here).
-absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
-    const std::string& name_or_path);
 
 }  // namespace ballast
 

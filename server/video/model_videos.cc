@@ -17,6 +17,17 @@
 namespace ballast {
 namespace {
 
+// Sets the tokens of a frame of LLaVA-Video's, from its side and patch.
+void CountLlavaTokens(VideoPool pool, VideoNewline newline, VideoModel* model) {
+  const uint32_t patches = model->side / model->patch;
+  const uint32_t side =
+      pool == VideoPool::kBilinear ? (patches + 1) / 2 : patches / 2;
+  model->frame_tokens = side * side;
+  if (newline == VideoNewline::kRow) model->frame_tokens += side;
+  if (newline == VideoNewline::kFrame) model->frame_tokens += 1;
+  model->end_tokens = newline == VideoNewline::kVideo ? 1 : 0;
+}
+
 // Increase whenever the same facts and limits yield another plan or text.
 constexpr int kPlanVersion = 1;
 constexpr uint32_t kMaxGridSide = 65535;  // CheckColumns

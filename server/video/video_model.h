@@ -69,9 +69,6 @@ struct VideoModel {
   bool tells_times = false;
 };
 
-// Sets the tokens of a frame of LLaVA-Video's, from its side and patch.
-void CountLlavaTokens(VideoPool pool, VideoNewline newline, VideoModel* model);
-
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_VIDEO_VIDEO_MODEL_H_

@@ -36,7 +36,7 @@
 #include "server/job/job_setup.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_text.h"
-#include "server/text/tokenizer.h"
+#include "server/text/model_tokenizer.h"
 #include "tests/fakes/made_jpegs.h"
 
 namespace ballast {

@@ -8,7 +8,6 @@
 #include <benchmark/benchmark.h>
 
 #include "server/schedule/group_order.h"
-#include "server/schedule/permutation.h"
 
 namespace ballast {
 namespace {

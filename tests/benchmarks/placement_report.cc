@@ -20,8 +20,8 @@
 #include "server/schedule/encoder_placement.h"
 #include "server/schedule/placement_figures.h"
 #include "server/schedule/scheduler.h"
-#include "tests/fakes/drawn_loads.h"
 #include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
 
 namespace ballast {
 namespace {

@@ -16,7 +16,6 @@
 #include "server/schedule/pack_schedule.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/scheduler.h"
-#include "tests/fakes/drawn_loads.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/command/draw/receipt.h"
-#include "server/text/tokenizer.h"
+#include "server/text/model_tokenizer.h"
 
 namespace ballast {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "common/small_file.h"
 #include "server/video/decoder/decoder_process.h"
-#include "server/video/frame_sampling.h"
 #include "server/video/model_videos.h"
+#include "server/video/video_plan.h"
 
 namespace ballast {
 namespace {

@@ -10,7 +10,7 @@
 #include "client/loader_client.h"
 #include "proto/schedule/fingerprint.h"
 #include "tests/fakes/fake_loader_service.h"
-#include "tests/fakes/role.h"
+#include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
 

@@ -1,6 +1,9 @@
 #include "tests/fakes/job_config.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
@@ -77,6 +80,91 @@ v1::Config JobConfig(uint32_t vision_dp, uint32_t language_dp,
   serve.set_stall_after(10);
   serve.set_max_streams(65536);
   serve.set_max_streams_per_client(4096);
+  return config;
+}
+
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(uint32_t seed) : random_(seed) {}
+
+  uint32_t Between(uint32_t least, uint32_t most) {
+    return least + random_() % (most - least + 1);
+  }
+  // A lognormal number of that median, within the limits.
+  uint32_t Lognormal(double median, double sigma, uint32_t least,
+                     uint32_t most) {
+    // A sum of uniform numbers is close to normal, without exp or cos of it.
+    double normal = -6;
+    for (int i = 0; i < 12; ++i) normal += (random_() + 0.5) / 4294967296.0;
+    const double drawn = median * std::exp(sigma * normal);
+    return std::clamp<uint32_t>(static_cast<uint32_t>(drawn), least, most);
+  }
+  ImageSize Photo(double median_pixels) {
+    const uint32_t pixels = Lognormal(median_pixels, 0.8, 100 * 100, 3'000'000);
+    const uint32_t height =
+        static_cast<uint32_t>(std::sqrt(pixels * (Between(60, 160) / 100.0)));
+    return {height, std::max(28u, pixels / height)};
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+}  // namespace
+
+std::vector<FakeSourceIndex::Sample> DrawLoad(absl::string_view kind,
+                                              uint32_t n, uint32_t seed) {
+  Draw draw(seed);
+  std::vector<FakeSourceIndex::Sample> samples(n);
+  for (FakeSourceIndex::Sample& sample : samples) {
+    if (kind == "receipts") {
+      sample.text_tokens = draw.Between(100, 500);
+      sample.images.push_back(
+          {draw.Between(600, 1500), draw.Between(300, 500)});
+    } else if (kind == "lognormal") {
+      sample.text_tokens = draw.Lognormal(400, 0.8, 20, 4096);
+      sample.images.push_back(draw.Photo(500'000));
+    } else if (kind == "bimodal") {
+      sample.text_tokens = draw.Between(50, 400);
+      const bool page = draw.Between(0, 9) < 3;
+      sample.images.push_back(
+          page ? ImageSize{draw.Between(1100, 1400), draw.Between(800, 1000)}
+               : ImageSize{draw.Between(200, 260), draw.Between(200, 260)});
+    } else {
+      const uint32_t third = draw.Between(0, 2);
+      sample.text_tokens = third == 0 ? draw.Lognormal(800, 0.7, 50, 4096)
+                                      : draw.Lognormal(200, 0.7, 20, 2048);
+      const uint32_t images = third < 2 ? third : draw.Between(2, 6);
+      for (uint32_t k = 0; k < images; ++k) {
+        sample.images.push_back(draw.Photo(300'000));
+      }
+    }
+    sample.label_tokens = sample.text_tokens / 2;
+  }
+  return samples;
+}
+
+v1::Config DrawnLoadConfig(uint32_t ranks, uint32_t each,
+                           uint32_t ranks_a_server) {
+  v1::Config config = JobConfig(ranks, ranks, each * ranks, each * ranks);
+  config.mutable_model()->set_max_pixels(4096 * 28 * 28);
+  v1::Topology& topology = *config.mutable_topology();
+  topology.clear_servers();
+  for (uint32_t first = 0; first < ranks; first += ranks_a_server) {
+    v1::Topology::Server* server = topology.add_servers();
+    server->set_address(absl::StrCat("127.0.0.1:", first + 1));
+    for (const char* module : {"vision", "language"}) {
+      (*server->mutable_ranks())[module] =
+          absl::StrCat(first, "-", std::min(first + ranks_a_server, ranks) - 1);
+    }
+  }
+  v1::Balance::Cost& cost = *config.mutable_balance()->mutable_cost();
+  cost.mutable_vision()->set_linear(3.883);
+  cost.mutable_vision()->set_quadratic(6.144e-5);
+  cost.mutable_language()->set_linear(42.42);
+  cost.mutable_language()->set_quadratic(6.021e-4);
   return config;
 }
 

@@ -31,7 +31,6 @@
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
 #include "tests/integration/video_job.h"
-#include "tests/server/video/damaged_bytes.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {

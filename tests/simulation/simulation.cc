@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/mutex.h"
-#include "tests/fakes/role.h"
+#include "tests/fakes/synthetic_schedule.h"
 #include "tests/simulation/sim_call.h"
 #include "tests/simulation/sim_revisions.h"
 #include "tests/simulation/sim_server.h"

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "proto/schedule/schedule_table.h"
-#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {

@@ -16,8 +16,8 @@
 #include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "trainer_shim/ballast_rank/world.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/host/packed_batch.h"
-#include "trainer_shim/totals.h"
 
 namespace ballast {
 

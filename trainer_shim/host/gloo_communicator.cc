@@ -248,7 +248,7 @@ absl::Status GlooLink::Exchange(absl::Span<const PeerHeader> headers,
     return Move(headers, sends, receives, deadline);
   } catch (const std::exception& error) {
     if (closed()) return absl::CancelledError("the exchange was closed");
-    return StatusOf(error.what(), std::chrono::steady_clock::now() >= deadline);
+    return ToStatus(error.what(), std::chrono::steady_clock::now() >= deadline);
   }
 }
 
@@ -312,7 +312,7 @@ absl::Status GlooLink::Move(absl::Span<const PeerHeader> headers,
   return absl::OkStatus();
 }
 
-absl::Status GlooLink::StatusOf(const char* error, bool late) const {
+absl::Status GlooLink::ToStatus(const char* error, bool late) const {
   std::optional<uint32_t> peer = RankIn(error, names_);
   if (!peer) peer = posting_;
   if (peer) {

@@ -71,7 +71,7 @@ class GlooLink {
   // whose machine is silent is then detected as lost, and errors name its rank.
   void Watch(const std::vector<PeerPorts>& peers);
   // Converts `error`, from Gloo, to a status.
-  absl::Status StatusOf(const char* error, bool late) const;
+  absl::Status ToStatus(const char* error, bool late) const;
   bool closed() const;
 
   const uint32_t rank_;

@@ -43,13 +43,13 @@ struct CpuJpegEngine::State {
     if (jpeg_read_header(&info, TRUE) == JPEG_SUSPENDED) {
       return Outcome::kTruncated;
     }
-    if (!IsOf(image.form)) return Outcome::kOtherForm;
+    if (!HasForm(image.form)) return Outcome::kOtherForm;
     info.raw_data_out = TRUE;
     if (!jpeg_start_decompress(&info)) return Outcome::kTruncated;
     return ReadPlanes(image, layout);
   }
 
-  bool IsOf(const PlaneForm& form) const {
+  bool HasForm(const PlaneForm& form) const {
     if (info.image_width != form.width || info.image_height != form.height ||
         info.num_components != form.planes() || info.progressive_mode) {
       return false;

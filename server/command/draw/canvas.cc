@@ -4,15 +4,34 @@
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include <opencv2/core/parallel/parallel_backend.hpp>
+#include <opencv2/core/utility.hpp>
 #include <opencv2/imgproc.hpp>
-
-#include "server/command/draw/canvas_mat.h"
 
 namespace ballast {
 namespace {
+
+// Runs loops on the calling thread. OpenCV's own setting for one thread still
+// asks TBB for its number of threads.
+class OneThread final : public cv::parallel::ParallelForAPI {
+ public:
+  void parallel_for(int tasks, FN_parallel_for_body_cb_t body,
+                    void* data) override {
+    body(0, tasks, data);
+  }
+  int getThreadNum() const override { return 0; }
+  int getNumThreads() const override { return 1; }
+  int setNumThreads(int /*threads*/) override { return 1; }
+  const char* getName() const override { return "one thread"; }
+};
+
+cv::Scalar GetScalar(Rgb color) {
+  return cv::Scalar(color.r, color.g, color.b);
+}
 
 // OpenCV takes points in units of 1/16 pixel; (0, 0) is the centre of the first
 // pixel.
@@ -70,8 +89,24 @@ int WidthIn(const std::string& text, const Font& font) {
 
 }  // namespace
 
-void FillFormIn(Form form, const Box& box, const cv::Scalar& value,
-                cv::Mat* mat) {
+void KeepOpenCvOnOneThread() {
+  static const bool done = [] {
+    cv::parallel::setParallelForBackend(std::make_shared<OneThread>(),
+                                        /*propagateNumThreads=*/false);
+    // 0: no loop is split.
+    cv::setNumThreads(0);
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+cv::Mat GetMat(Canvas* canvas) {
+  KeepOpenCvOnOneThread();
+  return cv::Mat(canvas->height(), canvas->width(), CV_8UC3, canvas->data());
+}
+
+void FillFormIn(Form form, const Box& box, Rgb color, cv::Mat* mat) {
+  const cv::Scalar value = GetScalar(color);
   const auto fill = [&](std::initializer_list<cv::Point> corners) {
     cv::fillConvexPoly(*mat, std::data(corners),
                        static_cast<int>(corners.size()), value, cv::LINE_AA,
@@ -121,21 +156,22 @@ void Canvas::DrawFrame(const Box& box, int thickness, Rgb color) {
 }
 
 void Canvas::DrawLine(const Box& box, int thickness, Rgb color) {
-  cv::line(GetMat(this), {box.x, box.y}, {box.x + box.width, box.y + box.height},
-           GetScalar(color), thickness, cv::LINE_AA);
+  cv::line(GetMat(this), {box.x, box.y},
+           {box.x + box.width, box.y + box.height}, GetScalar(color), thickness,
+           cv::LINE_AA);
 }
 
 void Canvas::FillForm(Form form, const Box& box, Rgb color) {
   cv::Mat mat = GetMat(this);
-  FillFormIn(form, box, GetScalar(color), &mat);
+  FillFormIn(form, box, color, &mat);
 }
 
 void Canvas::FillGradient(Rgb top, Rgb bottom) {
   cv::Mat mat = GetMat(this);
   for (int y = 0; y < height_; ++y) {
     mat.row(y).setTo(GetScalar({Mix(top.r, bottom.r, y, height_),
-                               Mix(top.g, bottom.g, y, height_),
-                               Mix(top.b, bottom.b, y, height_)}));
+                                Mix(top.g, bottom.g, y, height_),
+                                Mix(top.b, bottom.b, y, height_)}));
   }
 }
 

@@ -7,6 +7,12 @@
 
 #include "absl/strings/string_view.h"
 
+// canvas.cc and users who draw on the matrix themselves include OpenCV's
+// headers.
+namespace cv {
+class Mat;
+}
+
 namespace ballast {
 
 struct Rgb {
@@ -83,6 +89,19 @@ int TextWidth(absl::string_view text, const Type& type);
 
 // The height of a capital above its baseline, in pixels.
 inline int TextHeight(int scale) { return kCapitalHeight * scale; }
+
+// Makes OpenCV run each call on the thread that makes it, in the whole program.
+// Code that calls OpenCV without a canvas must call this first. Safe to repeat,
+// from any thread.
+void KeepOpenCvOnOneThread();
+
+// The pixels of a canvas for OpenCV, in the order R, G, B. Valid as long as the
+// canvas lives and is not moved.
+cv::Mat GetMat(Canvas* canvas);
+
+// As Canvas::FillForm, in a matrix of 8 bits and up to three channels, the
+// first of which is `color.r`.
+void FillFormIn(Form form, const Box& box, Rgb color, cv::Mat* mat);
 
 }  // namespace ballast
 

@@ -7,7 +7,7 @@
 
 #include <opencv2/imgproc.hpp>
 
-#include "server/command/draw/canvas_mat.h"
+#include "server/command/draw/canvas.h"
 
 namespace ballast {
 namespace {
@@ -151,7 +151,7 @@ void CastShadow(Form form, const Box& box, int darkness, int blur,
   if (around.empty()) return;
   cv::Mat parts(around.size(), CV_8UC1, cv::Scalar(255));
   FillFormIn(form, {box.x - around.x, box.y - around.y, box.width, box.height},
-             cv::Scalar(255 - darkness), &parts);
+             {static_cast<uint8_t>(255 - darkness), 0, 0}, &parts);
   BlurMat(blur, &parts);
   Keep(parts, mat(around));
 }
@@ -162,7 +162,7 @@ void LightForm(Form form, const Box& box, int top, int bottom, Canvas* canvas) {
   if (inside.empty()) return;
   cv::Mat within(inside.size(), CV_8UC1, cv::Scalar(0));
   FillFormIn(form, {box.x - inside.x, box.y - inside.y, box.width, box.height},
-             cv::Scalar(255), &within);
+             {255, 0, 0}, &within);
   for (int y = 0; y < inside.height; ++y) {
     const int light =
         top + (bottom - top) * (inside.y + y - box.y) / box.height;
@@ -190,7 +190,8 @@ Corners DrawCorners(int low, int high, Random* look) {
 }
 
 void Warp(const Corners& corners, int bend, Rgb outside, Canvas* canvas) {
-  WarpMat(corners, bend, cv::BORDER_CONSTANT, GetScalar(outside), canvas);
+  WarpMat(corners, bend, cv::BORDER_CONSTANT,
+          cv::Scalar(outside.r, outside.g, outside.b), canvas);
 }
 
 void Warp(const Corners& corners, Canvas* canvas) {

@@ -169,7 +169,7 @@ absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
   Place place;
   BALLAST_ASSIGN_OR_RETURN(place.scheduler, job_->scheduler->OfSplit(split));
   BALLAST_ASSIGN_OR_RETURN(const std::optional<uint64_t> step,
-                           place.scheduler->StepOf(position));
+                           place.scheduler->GetStep(position));
   if (!step.has_value()) {
     return absl::NotFoundError(
         absl::StrCat("position ", position,

@@ -15,7 +15,6 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/energon/pickled_list.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"

@@ -19,8 +19,8 @@
 #include "server/config/metadataset.h"
 #include "server/config/path_pattern.h"
 #include "server/config/yaml.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/file.h"
+#include "server/corpus/limits.h"
 #include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
 
@@ -86,7 +86,7 @@ bool IsMediaField(absl::string_view field) {
          field == "videos" || field == "audio";
 }
 
-std::string ExtensionOf(absl::string_view part) {
+std::string GetExtension(absl::string_view part) {
   const size_t dot = part.rfind('.');
   return absl::AsciiStrToLower(dot == part.npos ? part : part.substr(dot + 1));
 }
@@ -95,7 +95,7 @@ std::string ExtensionOf(absl::string_view part) {
 absl::Status CheckTextField(absl::string_view field,
                             const std::vector<EnergonAccess>& ways) {
   for (const EnergonAccess& way : ways) {
-    const std::string extension = ExtensionOf(way.part);
+    const std::string extension = GetExtension(way.part);
     const bool json = extension == "json" || extension == "jsn";
     if (field == "conversation") {
       if (json && way.keys.empty()) continue;

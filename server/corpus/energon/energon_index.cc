@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
 
@@ -266,7 +265,7 @@ absl::Status EnergonIndex::NextParts(uint64_t sample, EnergonTarSample* found) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<ImageSize>> EnergonIndex::SizeOf(
+absl::StatusOr<std::optional<ImageSize>> EnergonIndex::GetSize(
     const std::string& part) {
   if (media_ == nullptr) return std::nullopt;
   // A look-up of its own: not counted with the rows of samples.

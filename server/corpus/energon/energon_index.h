@@ -43,7 +43,7 @@ class EnergonIndex {
 
   // The size that the media metadata give for a part, "KEY.PART"; nullopt if
   // they have none. Errors: DATA_LOSS.
-  absl::StatusOr<std::optional<ImageSize>> SizeOf(const std::string& part);
+  absl::StatusOr<std::optional<ImageSize>> GetSize(const std::string& part);
 
  private:
   struct CloseDatabase {

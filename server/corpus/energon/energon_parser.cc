@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/energon/energon_content.h"
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
@@ -195,7 +194,7 @@ class EnergonScan {
                                  ? part
                                  : absl::StrCat(key, ".", part);
     BALLAST_ASSIGN_OR_RETURN(const std::optional<ImageSize> known,
-                             index_->SizeOf(name));
+                             index_->GetSize(name));
     if (!known ||
         (known->width == size.width && known->height == size.height) ||
         (known->width == size.height && known->height == size.width)) {

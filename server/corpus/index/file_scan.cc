@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"

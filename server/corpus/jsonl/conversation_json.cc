@@ -12,7 +12,6 @@
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/jsonl/pair_json.h"

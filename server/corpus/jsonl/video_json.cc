@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/limits.h"
 

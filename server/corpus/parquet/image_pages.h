@@ -1,22 +1,25 @@
 #ifndef BALLAST_SERVER_CORPUS_PARQUET_IMAGE_PAGES_H_
 #define BALLAST_SERVER_CORPUS_PARQUET_IMAGE_PAGES_H_
 
+#include <arrow/buffer.h>
+#include <arrow/memory_pool.h>
+#include <arrow/result.h>
+#include <arrow/type_fwd.h>
+#include <parquet/metadata.h>
+#include <parquet/schema.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <arrow/buffer.h>
-#include <arrow/memory_pool.h>
-#include <arrow/result.h>
-#include <parquet/metadata.h>
-#include <parquet/schema.h>
-
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/corpus/parquet/arrow_file.h"
 #include "server/corpus/parquet/found_pages.h"
+#include "server/corpus/parquet/page_body.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/storage/span.h"
 
@@ -82,6 +85,41 @@ arrow::Result<std::optional<ImagePages>> PlaceImages(const FileView& file,
                                                      const ImageChunk& chunk,
                                                      arrow::MemoryPool* pool,
                                                      absl::Status* error);
+
+// The images of the rows of a group. Immutable; thread-safe.
+class RowImages {
+ public:
+  // `column` is null if there are no images, or nothing is in it beside the
+  // bytes that `pages` has, which FitPages it.
+  RowImages(std::shared_ptr<arrow::Array> column,
+            std::optional<ImagePages> pages)
+      : column_(std::move(column)), pages_(std::move(pages)) {}
+
+  // Whether a column and the pages of its bytes have the same items, and none
+  // that is only a path. Otherwise both have to be decoded as one.
+  static bool FitPages(const arrow::Array& column, const ImagePages& pages);
+
+  // Adds the images of a row: they live as long as column and pages. With
+  // `places` an item of a list may be null: it gets whether each is there.
+  // Errors: INVALID_ARGUMENT (an image without bytes; as AppendImage), naming
+  // the image, counted from 1.
+  absl::Status Add(uint64_t row, std::vector<ParquetImage>* images,
+                   std::vector<bool>* places = nullptr) const;
+
+  // Whether some images have pieces of the file.
+  bool InFile() const { return pages_.has_value() && pages_->InFile(); }
+
+  // The path beside the bytes of image `number` of the row, counted from 0.
+  std::optional<absl::string_view> PathAt(uint64_t row, uint64_t number) const;
+
+ private:
+  absl::Status AddItem(uint64_t row, uint64_t number,
+                       const std::optional<ParquetImage>& image, bool may_lack,
+                       std::vector<ParquetImage>* images) const;
+
+  const std::shared_ptr<arrow::Array> column_;
+  const std::optional<ImagePages> pages_;
+};
 
 }  // namespace ballast
 

@@ -15,12 +15,11 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
-#include "server/corpus/parquet/row_images.h"
+#include "server/corpus/parquet/image_pages.h"
 #include "server/corpus/parquet/turns_json.h"
 
 namespace ballast {

@@ -11,15 +11,59 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/config/source_fields.h"
 #include "server/corpus/file.h"
 #include "server/corpus/parquet/page_body.h"
-#include "server/corpus/parquet/parquet_columns.h"
 
 namespace ballast {
 
 // OK if this build reads and writes Parquet; otherwise UNIMPLEMENTED, with the
 // way to build one that does (bazel/arrow_configure.bzl).
 absl::Status CheckParquetIsBuiltIn();
+
+// The shape of a column of text. Turns may also be the JSON of a list of them.
+enum class TurnShape {
+  kConversations,  // a list of {from, value}
+  kMessages,       // a list of {role, content}
+  kTexts,          // a list of {user, assistant}
+  kPlaces,         // a document: a list of texts and nulls, beside images
+  kText,           // a document
+};
+
+// "conversations", "messages", "texts" or "text": the usual name of such a
+// column.
+const char* GetName(TurnShape shape);
+
+// The columns of Parquet files that make a sample.
+struct ParquetColumns {
+  // For a recipe: all columns, and nothing of the rest but the filters.
+  bool whole_rows = false;
+  // Both columns follow from the file's schema; the next three are unused.
+  bool recognise = false;
+  // The user names the columns one by one.
+  bool named = false;
+  // Rows are preference pairs; `recognise` is true.
+  bool pairs = false;
+  std::string images;  // empty: samples without images
+  std::string audios;  // likewise
+  std::string turns;
+  TurnShape shape = TurnShape::kConversations;
+  // Names of sources[].fields, which are columns, or keys of turns where
+  // `turn_fields` has them; of `may_lack` neither need be there.
+  std::vector<std::string> fields;
+  std::vector<std::string> turn_fields;
+  std::vector<std::string> may_lack;
+  // A row that fails one of them is no sample.
+  std::vector<RowFilter> filters;
+};
+
+// The columns that `source`, a loaded one, names by `columns` or `preset`.
+ParquetColumns GetParquetColumns(const v1::Source& source);
+
+// Everything in `source` that decides which sample a row is: two sources with
+// the same text read the same samples from the same files.
+std::string ParquetColumnsKey(const v1::Source& source);
 
 // A video, or a clip of audio, of a row.
 struct ParquetVideo {

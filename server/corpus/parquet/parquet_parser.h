@@ -6,7 +6,7 @@
 
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/jsonl/media_root.h"
-#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/row_group_cache.h"
 #include "server/corpus/record_parser.h"
 

@@ -7,7 +7,7 @@
 #include <arrow/type_fwd.h>
 
 #include "absl/status/statusor.h"
-#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/parquet_file.h"
 
 namespace ballast {
 

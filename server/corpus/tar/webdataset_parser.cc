@@ -10,7 +10,6 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/data_path.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"

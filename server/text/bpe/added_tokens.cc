@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/text/bpe/pattern_syntax.h"
+#include "server/text/bpe/regex.h"
 
 namespace ballast {
 namespace {

@@ -19,7 +19,7 @@
 #include "server/text/bpe/added_tokens.h"
 #include "server/text/bpe/bpe_model.h"
 #include "server/text/bpe/nfc.h"
-#include "server/text/bpe/pattern_syntax.h"
+#include "server/text/bpe/regex.h"
 #include "server/text/bpe/tokenizer_json.h"
 
 namespace ballast {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "server/text/bpe/pattern_syntax.h"
+#include "server/text/bpe/regex.h"
 
 namespace ballast {
 

@@ -180,7 +180,7 @@ constexpr char kNoJinja[] =
     "install jinja2` for the first python3 of PATH, or name a template of "
     "docs/text.md";
 
-size_t ProcessesOf(const TemplateRenderer::Options& options) {
+size_t GetProcesses(const TemplateRenderer::Options& options) {
   if (options.processes > 0) return options.processes;
   return std::max<size_t>(1, Cores() * 3 / 4);
 }
@@ -288,7 +288,7 @@ void TemplateRenderer::MakePool() {
       .launch = [this] { return StartPython(python_); },
       .ask = AskFor,
       .is_fault = IsDataFault,
-      .processes = ProcessesOf(options_)});
+      .processes = GetProcesses(options_)});
 }
 
 absl::Status TemplateRenderer::Prepare(HelperProcess* helper) const {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "server/text/model_tokenizer.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/test_certificates.h"

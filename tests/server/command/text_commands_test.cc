@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/config/model_profile.h"
+#include "server/text/model_tokenizer.h"
 
 namespace ballast {
 namespace {

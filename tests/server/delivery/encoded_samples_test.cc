@@ -21,6 +21,7 @@
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_text.h"
+#include "server/text/model_tokenizer.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/made_jpegs.h"

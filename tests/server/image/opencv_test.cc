@@ -11,7 +11,7 @@
 #include <jpeglib.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/command/draw/canvas_mat.h"
+#include "server/command/draw/canvas.h"
 #include "server/image/image.h"
 #include "tests/fakes/made_jpegs.h"
 

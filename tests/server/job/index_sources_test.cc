@@ -1,6 +1,6 @@
 // Facts of videos that an index is built from.
 
-#include "server/job/video_probe.h"
+#include "server/job/index_sources.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

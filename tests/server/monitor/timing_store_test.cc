@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/fakes/role.h"
+#include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
 namespace {

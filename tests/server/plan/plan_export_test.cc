@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/schedule/fingerprint.h"
-#include "server/schedule/permutation.h"
+#include "server/schedule/group_order.h"
 
 namespace ballast {
 namespace {

@@ -2,6 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
+#include "proto/schedule.pb.h"
+#include "server/schedule/scheduler.h"
+#include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
+
 namespace ballast {
 namespace {
 
@@ -110,5 +118,114 @@ TEST(SampleCostTest, ASampleWithoutImagesCostsTheirEncoderNothing) {
   EXPECT_TRUE(HasMedia(size, Media::kText));
 }
 
+// balance.cost_changes: new coefficients from stated steps on.
+
+v1::Balance::Cost Cost(double vision, double language) {
+  v1::Balance::Cost cost;
+  cost.mutable_vision()->set_linear(vision);
+  cost.mutable_language()->set_linear(language);
+  return cost;
+}
+
+void AddChange(uint64_t step, const v1::Balance::Cost& cost,
+               v1::Config* config) {
+  auto* change = config->mutable_balance()->add_cost_changes();
+  change->set_step(step);
+  *change->mutable_cost() = cost;
+}
+
+class CostChangesTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Scheduler> Make(const v1::Config& config) const {
+    auto scheduler = Scheduler::Create(config, {&index_});
+    EXPECT_TRUE(scheduler.ok()) << scheduler.status();
+    return *std::move(scheduler);
+  }
+
+  // The schedule as bytes, without the fingerprint.
+  static std::string Bytes(const Scheduler& scheduler, uint64_t step) {
+    auto schedule = scheduler.Schedule(step);
+    EXPECT_TRUE(schedule.ok()) << schedule.status();
+    EXPECT_EQ(schedule->fingerprint(), scheduler.fingerprint().hash());
+    schedule->clear_fingerprint();
+    return schedule->SerializeAsString();
+  }
+
+  const FakeSourceIndex index_{FormulaSamples(97)};
+  v1::Config config_ = JobConfig(2, 4, 32, 16);
+};
+
+TEST(CostAtTest, UsesTheLastChangeUpToTheStep) {
+  v1::Config config;
+  auto& balance = *config.mutable_balance();
+  *balance.mutable_cost() = Cost(1, 0);
+  EXPECT_EQ(CostAt(balance, ~uint64_t{0}).vision().linear(), 1);
+  AddChange(10, Cost(2, 0), &config);
+  AddChange(11, Cost(3, 0), &config);
+  AddChange(~uint64_t{0}, Cost(4, 0), &config);
+  const auto vision = [&](uint64_t step) {
+    return CostAt(balance, step).vision().linear();
+  };
+  EXPECT_EQ(vision(0), 1);
+  EXPECT_EQ(vision(9), 1);
+  EXPECT_EQ(vision(10), 2);
+  EXPECT_EQ(vision(11), 3);
+  EXPECT_EQ(vision(~uint64_t{0} - 1), 3);
+  EXPECT_EQ(vision(~uint64_t{0}), 4);
+}
+
+// Each step equals that of a job with these coefficients from the start.
+TEST_F(CostChangesTest, EachStepUsesItsCoefficients) {
+  for (const auto mode :
+       {v1::Packing::MODE_SHARD, v1::Packing::MODE_SCHEDULED}) {
+    config_.mutable_packing()->set_mode(mode);
+    config_.mutable_packing()->set_align(1);
+    config_.mutable_packing()->set_virtual_pipeline_group(1);
+    auto second = config_, third = config_, changing = config_;
+    *second.mutable_balance()->mutable_cost() = Cost(0, 1);
+    *third.mutable_balance()->mutable_cost() = Cost(1, 20);
+    AddChange(3, second.balance().cost(), &changing);
+    AddChange(5, third.balance().cost(), &changing);
+    const auto scheduler = Make(changing);
+    const std::unique_ptr<Scheduler> constant[] = {Make(config_), Make(second),
+                                                   Make(third)};
+    for (uint64_t step = 0; step < 8; ++step) {
+      const int which = step < 3 ? 0 : step < 5 ? 1 : 2;
+      EXPECT_EQ(Bytes(*scheduler, step), Bytes(*constant[which], step)) << step;
+    }
+    EXPECT_NE(Bytes(*scheduler, 3), Bytes(*constant[0], 3));
+    EXPECT_NE(Bytes(*scheduler, 5), Bytes(*constant[1], 5));
+  }
+}
+
+TEST_F(CostChangesTest, TheFingerprintContainsTheChanges) {
+  const v1::Fingerprint without = Make(config_)->fingerprint();
+  for (const auto& entry : without.entries()) {
+    EXPECT_EQ(entry.key().find("cost_changes"), std::string::npos);
+  }
+  AddChange(3, Cost(0.5, 1), &config_);
+  const v1::Fingerprint with = Make(config_)->fingerprint();
+  EXPECT_NE(with.hash(), without.hash());
+  std::string step, linear;
+  for (const auto& entry : with.entries()) {
+    if (entry.key() == "balance.cost_changes.0000.step") step = entry.value();
+    if (entry.key() == "balance.cost_changes.0000.cost.vision.linear") {
+      linear = entry.value();
+    }
+  }
+  EXPECT_EQ(step, "3");
+  EXPECT_EQ(linear, "0.5");
+
+  auto later = config_, dearer = config_, more = config_;
+  later.mutable_balance()->mutable_cost_changes(0)->set_step(4);
+  *dearer.mutable_balance()->mutable_cost_changes(0)->mutable_cost() =
+      Cost(0.5, 2);
+  AddChange(4, Cost(1, 1), &more);
+  for (const auto& other : {later, dearer, more}) {
+    EXPECT_NE(Make(other)->fingerprint().hash(), with.hash());
+  }
+}
+
 }  // namespace
+
 }  // namespace ballast

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/schedule/fingerprint.h"
-#include "server/schedule/plan_rows.h"
+#include "server/schedule/plan_steps.h"
 #include "server/schedule/scheduler.h"
 #include "tests/server/schedule/changed_order.h"
 
@@ -178,7 +178,7 @@ TEST(PlanScheduleTest, ManySizesAreNotListed) {
   EXPECT_EQ(planned->job().global_batch(), 8u);
   for (const uint64_t step : {0, 1, 598, 599}) {
     EXPECT_EQ(SamplesOf(*planned, step).size(), step % 2 ? 4u : 8u);
-    EXPECT_EQ(**planned->StepOf(
+    EXPECT_EQ(**planned->GetStep(
                   planned->Schedule(step)->micro_batches(0).position(0)),
               step);
   }

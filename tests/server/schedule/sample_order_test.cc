@@ -7,8 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/schedule/mixture.h"
-#include "server/schedule/permutation.h"
+#include "server/schedule/group_order.h"
 
 namespace ballast {
 namespace {
@@ -35,7 +34,7 @@ TEST(PermutationTest, HoldsForTheLargestSizes) {
   EXPECT_EQ(images.size(), 1000u);
 }
 
-// The network of permutation.h as it is written there, without what makes ours
+// The network of Permutation as group_order.h has it, without what makes ours
 // quick: another order would be another training run.
 uint64_t NetworkOf(uint64_t size, uint64_t key, uint64_t i) {
   const auto mix = [](uint64_t value) {

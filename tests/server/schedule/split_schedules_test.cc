@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/schedule/scheduler.h"
-#include "server/schedule/split_sources.h"
+#include "server/schedule/step_plan.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 

@@ -1,11 +1,18 @@
-#include "server/schedule/step_plan.h"
-
-#include <map>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <vector>
+
 #include "proto/block/block_plan.h"
+#include "server/schedule/scheduler.h"
+#include "server/schedule/step_plan.h"
+#include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/synthetic_schedule.h"
 
@@ -46,7 +53,7 @@ BlockGeometry Geometry() {
 
 TEST(StepBalanceTest, CountsLoadsAndMovesByHand) {
   const v1::StepBalance balance =
-      BalanceOf(SmallStep(), {{v1::MODULE_VISION, {0, 0}}}, Geometry());
+      GetBalance(SmallStep(), {{v1::MODULE_VISION, {0, 0}}}, Geometry());
   EXPECT_EQ(balance.step(), 7u);
   EXPECT_EQ(balance.micro_batches(), 1u);
   ASSERT_EQ(balance.modules_size(), 1);
@@ -69,7 +76,7 @@ TEST(StepBalanceTest, CountsLoadsAndMovesByHand) {
 
 TEST(StepBalanceTest, MovesBetweenServersAreCountedSeparately) {
   const v1::StepBalance balance =
-      BalanceOf(SmallStep(), {{v1::MODULE_VISION, {0, 1}}}, Geometry());
+      GetBalance(SmallStep(), {{v1::MODULE_VISION, {0, 1}}}, Geometry());
   EXPECT_EQ(balance.modules(0).within_servers().samples(), 0u);
   EXPECT_EQ(balance.modules(0).between_servers().samples(), 2u);
   EXPECT_EQ(balance.modules(0).between_servers().bytes(), 512u);
@@ -83,7 +90,7 @@ TEST(StepBalanceTest, SpreadIsTakenOfEachMicroBatch) {
   second.mutable_modules(0)->set_load_before(0, 24);
   second.mutable_modules(0)->set_load_before(1, 6);
   *schedule.add_micro_batches() = second;
-  const v1::StepBalance balance = BalanceOf(schedule, {}, Geometry());
+  const v1::StepBalance balance = GetBalance(schedule, {}, Geometry());
   EXPECT_THAT(balance.modules(0).load_before(), ElementsAre(30, 30));
   EXPECT_DOUBLE_EQ(balance.modules(0).spread_before(), 48.0 / 30);
 }
@@ -93,7 +100,7 @@ TEST(StepBalanceTest, AModuleWithoutLoadHasNoSpread) {
   for (int r = 0; r < 2; ++r) {
     schedule.mutable_micro_batches(0)->mutable_modules(0)->set_load_after(r, 0);
   }
-  EXPECT_EQ(BalanceOf(schedule, {}, Geometry()).modules(0).spread_after(), 0);
+  EXPECT_EQ(GetBalance(schedule, {}, Geometry()).modules(0).spread_after(), 0);
 }
 
 // For both modules, the bytes equal those of the blocks.
@@ -103,7 +110,7 @@ TEST(StepBalanceTest, BytesEqualTheBlockPlans) {
   job.language_dp = 2;
   const v1::StepSchedule schedule = SyntheticSchedule(job, 3);
   const BlockGeometry geometry = Geometry();
-  const v1::StepBalance balance = BalanceOf(schedule, {}, geometry);
+  const v1::StepBalance balance = GetBalance(schedule, {}, geometry);
   ASSERT_EQ(balance.modules_size(), 2);
   for (const v1::ModuleBalance& module : balance.modules()) {
     uint64_t bytes = 0;
@@ -135,7 +142,7 @@ TEST(StepBalanceTest, BytesEqualTheBlockPlans) {
 }
 
 TEST(StepBalanceTest, DropRanksKeepsTheSums) {
-  v1::StepBalance balance = BalanceOf(SmallStep(), {}, Geometry());
+  v1::StepBalance balance = GetBalance(SmallStep(), {}, Geometry());
   DropRanks(&balance);
   EXPECT_THAT(balance.modules(0).load_before(), IsEmpty());
   EXPECT_THAT(balance.modules(0).bytes_in(), IsEmpty());
@@ -156,5 +163,156 @@ TEST(StepBalanceTest, ServersFollowTheTopology) {
   EXPECT_THAT(servers->at(v1::MODULE_LANGUAGE), ElementsAre(0, 1));
 }
 
+// Compares totals with sums over the samples, for random configurations: a
+// trainer scales its loss by them without asking anyone.
+
+constexpr int kRounds = 200;
+constexpr uint32_t kMaxTextTokens = uint32_t{1} << 24;
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  // A number in [least, most].
+  uint32_t Int(uint32_t least, uint32_t most) {
+    return least + engine_() % (most - least + 1);
+  }
+  bool Coin() { return Int(0, 1) == 1; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// Samples with up to three images and text of any order of magnitude, so that
+// the squares of some samples alone exceed 2^32.
+std::vector<FakeSourceIndex::Sample> RandomSamples(Random* random) {
+  std::vector<FakeSourceIndex::Sample> samples(random->Int(1, 60));
+  for (FakeSourceIndex::Sample& sample : samples) {
+    sample.text_tokens = random->Int(1, kMaxTextTokens >> random->Int(0, 20));
+    sample.label_tokens = random->Int(0, sample.text_tokens);
+    sample.images.resize(random->Int(0, 3));
+    for (ImageSize& image : sample.images) {
+      image = {random->Int(28, 900), random->Int(28, 900)};
+    }
+  }
+  return samples;
+}
+
+v1::Config RandomConfig(Random* random) {
+  const uint32_t vision = random->Int(1, 4);
+  const uint32_t language = random->Int(1, 4);
+  const uint32_t micro = std::lcm(vision, language) * random->Int(1, 4);
+  v1::Config config = JobConfig(
+      vision, language, micro * random->Int(1, 4), micro,
+      random->Int(0, 3) == 0 ? v1::DELIVERY_OFF : v1::DELIVERY_EXCHANGE);
+  v1::Balance& balance = *config.mutable_balance();
+  if (random->Coin()) balance.set_algorithm(v1::Balance::ALGORITHM_LPT);
+  if (random->Coin()) balance.set_order(v1::Balance::ORDER_PIPELINE);
+  balance.set_equal_count(random->Coin());
+  balance.set_align_images(random->Coin());
+  balance.mutable_cost()->mutable_language()->set_linear(random->Int(0, 2));
+  if (random->Coin()) {
+    balance.set_scope(v1::Balance::SCOPE_WINDOW);
+    balance.set_window(random->Int(1, 3));
+  }
+  if (random->Coin() && balance.delivery() != v1::DELIVERY_OFF) {
+    config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+    config.mutable_packing()->set_max_tokens_per_rank(2 * kMaxTextTokens);
+    config.mutable_packing()->set_virtual_pipeline_group(1);
+  }
+  return config;
+}
+
+struct Sums {
+  // Wide enough that no sum wraps, so that a wrapped total differs.
+  unsigned __int128 tokens = 0, squared = 0, labels = 0, patches = 0,
+                    images = 0;
+
+  void Add(const Sums& more) {
+    tokens += more.tokens;
+    squared += more.squared;
+    labels += more.labels;
+    patches += more.patches;
+    images += more.images;
+  }
+};
+
+// Sums from the index, except for the sizes of the images after resizing.
+Sums SumsOf(const std::vector<FakeSourceIndex::Sample>& samples,
+            const v1::MicroBatchSchedule& micro_batch) {
+  Sums sums;
+  int image = 0;
+  for (const uint64_t ordinal : micro_batch.ordinal()) {
+    const FakeSourceIndex::Sample& sample = samples[ordinal];
+    uint64_t patches = 0;
+    for (size_t k = 0; k < sample.images.size(); ++k, ++image) {
+      patches +=
+          uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
+    }
+    // Four patches merge into one token.
+    const unsigned __int128 tokens = sample.text_tokens + patches / 4;
+    sums.Add({tokens, tokens * tokens, sample.label_tokens, patches,
+              sample.images.size()});
+  }
+  return sums;
+}
+
+void ExpectEqual(const v1::Totals& totals, const Sums& sums) {
+  EXPECT_TRUE(totals.tokens() == sums.tokens);
+  EXPECT_TRUE(totals.tokens_squared() == sums.squared);
+  EXPECT_TRUE(totals.label_tokens() == sums.labels);
+  EXPECT_TRUE(totals.patches() == sums.patches);
+  EXPECT_TRUE(totals.images() == sums.images);
+}
+
+TEST(ScheduleTotalsTest, AreTheSumsOverTheSamples) {
+  uint64_t largest = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    SCOPED_TRACE(round);
+    Random random(round);
+    const auto samples = RandomSamples(&random);
+    const FakeSourceIndex index(samples);
+    const v1::Config config = RandomConfig(&random);
+    const uint64_t step = random.Int(0, 1000);
+    const auto scheduler = Scheduler::Create(config, {&index});
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+    const auto schedule = (*scheduler)->Schedule(step);
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    Sums step_sums;
+    std::multiset<uint64_t> positions;
+    for (const auto& micro_batch : schedule->micro_batches()) {
+      const Sums sums = SumsOf(samples, micro_batch);
+      ExpectEqual(micro_batch.totals(), sums);
+      step_sums.Add(sums);
+      positions.insert(micro_batch.position().begin(),
+                       micro_batch.position().end());
+    }
+    ExpectEqual(schedule->totals(), step_sums);
+    largest = std::max(largest, schedule->totals().tokens_squared());
+    // Each sample of the step is counted once.
+    std::multiset<uint64_t> wanted;
+    for (uint64_t i = 0; i < config.batch().global(); ++i) {
+      wanted.insert(step * config.batch().global() + i);
+    }
+    EXPECT_EQ(positions, wanted);
+  }
+  EXPECT_GT(largest, uint64_t{1} << 50);
+}
+
+// The largest possible sample: 2^32 - 1 tokens.
+TEST(ScheduleTotalsTest, ASquareOfSixtyFourBitsIsExact) {
+  constexpr uint64_t kTokens = 0xffffffff;
+  const FakeSourceIndex index(
+      {{static_cast<uint32_t>(kTokens), static_cast<uint32_t>(kTokens), {}}});
+  const auto scheduler = Scheduler::Create(JobConfig(1, 1, 1, 1), {&index});
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  const auto schedule = (*scheduler)->Schedule(0);
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ(schedule->totals().tokens(), kTokens);
+  EXPECT_EQ(schedule->totals().label_tokens(), kTokens);
+  // (2^32 - 1)^2 = 2^64 - 2^33 + 1
+  EXPECT_EQ(schedule->totals().tokens_squared(), 0xfffffffe00000001);
+}
+
 }  // namespace
+
 }  // namespace ballast

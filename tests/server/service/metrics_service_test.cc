@@ -16,6 +16,7 @@
 #include "proto/loader_service.grpc.pb.h"
 #include "server/schedule/step_plan.h"
 #include "server/service/server.h"
+#include "server/text/model_tokenizer.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 #include "tests/server/service/puller.h"
@@ -55,8 +56,8 @@ class MetricsServiceTest : public ::testing::Test {
   // The pure function's balance of a step.
   v1::StepBalance Expected(uint64_t step) const {
     const v1::Model& model = scheduler_->job().model();
-    return BalanceOf(*scheduler_->Schedule(step), servers_,
-                     {model.patch(), model.position_axes()});
+    return GetBalance(*scheduler_->Schedule(step), servers_,
+                      {model.patch(), model.position_axes()});
   }
 
   // Pulls all blocks of `steps` steps of one role. Returns their number of

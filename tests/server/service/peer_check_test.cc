@@ -17,6 +17,7 @@
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/service/server.h"
+#include "server/text/model_tokenizer.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/manual_clock.h"

@@ -16,6 +16,7 @@
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/metrics_service.grpc.pb.h"
+#include "server/text/model_tokenizer.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 

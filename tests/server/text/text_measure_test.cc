@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
+#include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
-#include "server/text/tokenizer.h"
 
 namespace ballast {
 namespace {

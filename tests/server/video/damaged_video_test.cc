@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/video_reader.h"
-#include "tests/server/video/damaged_bytes.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {

@@ -2,6 +2,7 @@
 #define BALLAST_TESTS_SERVER_VIDEO_MADE_VIDEOS_H_
 
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,12 @@ struct OpenVideo {
   OwnedFd fd;
   VideoBytes bytes;
 };
+
+// Paths of short videos in six containers, made by `ffmpeg`.
+std::vector<std::string> MakeVideosToDamage();
+
+// Damages a copy of a file in one of the ways that files in the wild are.
+std::string Damaged(std::string bytes, std::mt19937_64* random);
 
 }  // namespace ballast
 

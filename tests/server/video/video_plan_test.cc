@@ -1,24 +1,32 @@
 #include "server/video/video_plan.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/sha256.h"
+#include "server/config/model_profile.h"
+#include "server/text/video_text.h"
 #include "server/video/model_videos.h"
+#include "server/video/video_model.h"
 
 namespace ballast {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using Video = v1::Model::Video;
 
 std::string Digest(const std::string& text) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
@@ -172,5 +180,154 @@ TEST(VideoPlanTest, RefusesWithAdvice) {
       HasSubstr("is it given in seconds"));
 }
 
+// LLaVA-Video's frames, times and tokens, beside a second writing of its
+// training code (make_llava_video_vectors.py).
+
+v1::Model LlavaVideo() {
+  v1::Model model;
+  model.set_profile("llava_video");
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  return model;
+}
+
+// The model with the limits of a vector.
+v1::Model MakeLlavaVideo(const nlohmann::json& vector) {
+  v1::Model model = LlavaVideo();
+  Video& video = *model.mutable_video();
+  const nlohmann::json& limits = vector.at("limits");
+  video.set_fps(limits.value("fps", 0.0));
+  video.set_max_frames(limits.value("max_frames", 0u));
+  video.set_force_sample(limits.value("force_sample", false));
+  video.set_time_instruction(true);
+  Video::Pool pool;
+  Video::Newline newline;
+  EXPECT_TRUE(Video::Pool_Parse(
+      absl::StrCat("POOL_",
+                   absl::AsciiStrToUpper(vector.at("pool").get<std::string>())),
+      &pool));
+  EXPECT_TRUE(Video::Newline_Parse(
+      absl::StrCat("NEWLINE_", absl::AsciiStrToUpper(
+                                   vector.at("newline").get<std::string>())),
+      &newline));
+  video.set_pool(pool);
+  video.set_newline(newline);
+  return model;
+}
+
+IndexedVideo VideoOf(uint32_t frames, double fps) {
+  IndexedVideo video = {};
+  video.frames = frames;
+  video.fps = fps;
+  video.width = 320;
+  video.height = 240;
+  return video;
+}
+
+TEST(LlavaVideoTest, EqualsItsTrainingCode) {
+  std::ifstream file("tests/server/video/testdata/llava_video_vectors.json");
+  const nlohmann::json vectors = nlohmann::json::parse(file);
+  ASSERT_EQ(vectors.size(), 300u);
+  for (const nlohmann::json& vector : vectors) {
+    SCOPED_TRACE(vector.dump());
+    const VideoModel model = *GetVideoModel(MakeLlavaVideo(vector));
+    const auto plan = PlanIndexedVideo(
+        model,
+        VideoOf(vector["frames"].get<uint32_t>(), vector["fps"].get<double>()));
+    ASSERT_EQ(plan.ok(), vector.contains("frames_taken")) << plan.status();
+    if (!plan.ok()) continue;
+    EXPECT_EQ(plan->frames.size(), vector["frames_taken"].get<size_t>());
+    EXPECT_EQ(Digest(absl::StrJoin(plan->frames, ",")), vector["indices"]);
+    EXPECT_EQ(plan->height, 384u);
+    EXPECT_EQ(plan->width, 384u);
+    EXPECT_EQ(plan->grid_h, 27u);
+    EXPECT_EQ(plan->tokens, vector["rows"].get<uint64_t>());
+    const VideoText text = TextOfVideo(model.rule, *plan, model.merge);
+    EXPECT_EQ(text.runs, 1u);
+    EXPECT_EQ(text.run_tokens, plan->tokens);
+    const std::string wanted = vector["times"];
+    EXPECT_EQ(wanted.size() == 16 ? Digest(text.times) : text.times, wanted);
+  }
+}
+
+// The defaults are those of the training code's arguments; the checkpoint's
+// line is that of docs/video.md.
+TEST(LlavaVideoTest, SamplesAsItsArgumentsSay) {
+  v1::Model model = LlavaVideo();
+  const IndexedVideo minutes = VideoOf(3600 * 30, 30);
+  auto plan = PlanIndexedVideo(*GetVideoModel(model), minutes);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->frames.size(), 3600u);
+  EXPECT_EQ(plan->tokens, 3600u * 14 * 15);
+  EXPECT_EQ(TextOfVideo(VideoRule::kLlava, *plan, 1).times, "");
+  model.mutable_video()->set_max_frames(64);
+  model.mutable_video()->set_force_sample(true);
+  model.mutable_video()->set_time_instruction(true);
+  plan = PlanIndexedVideo(*GetVideoModel(model), VideoOf(3, 1.5));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->frames.size(), 64u);  // of 3, so they are repeated
+  EXPECT_EQ(plan->frames.front(), 0u);
+  EXPECT_EQ(plan->frames.back(), 2u);
+  EXPECT_EQ(plan->tokens, 64u * 210);
+  EXPECT_THAT(TextOfVideo(VideoRule::kLlava, *plan, 1).times,
+              HasSubstr("lasts for 2.00 seconds, and 64 frames are"));
+}
+
+// It has no clips: a clip is a video of its own, also for its times.
+TEST(LlavaVideoTest, AClipIsAVideoOfItsOwn) {
+  v1::Model model = LlavaVideo();
+  model.mutable_video()->set_time_instruction(true);
+  IndexedVideo clip = VideoOf(300, 30);
+  clip.flags = IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
+  clip.start = 2;
+  clip.end = 4;  // frames 60 to 120
+  const auto plan = PlanIndexedVideo(*GetVideoModel(model), clip);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->frames, ElementsAre(60, 90, 120));
+  EXPECT_THAT(TextOfVideo(VideoRule::kLlava, *plan, 1).times,
+              HasSubstr("lasts for 2.03 seconds, and 3 frames are uniformly "
+                        "sampled from it. These frames are located at "
+                        "0.00s,1.00s,2.00s."));
+}
+
+TEST(LlavaVideoTest, RefusesWhatItDoesNotTake) {
+  const auto fault = [](const v1::Model& model, const IndexedVideo& video) {
+    return std::string(
+        PlanIndexedVideo(*GetVideoModel(model), video).status().message());
+  };
+  v1::Model model = LlavaVideo();
+  IndexedVideo list = VideoOf(8, 30);
+  list.flags = IndexedVideo::kIsList;
+  EXPECT_THAT(fault(model, list), HasSubstr("LLaVA-Video does not take"));
+  EXPECT_THAT(fault(model, VideoOf(8, 0.25)),
+              HasSubstr("each round(0.25 / 1)-th frame, which is none"));
+  // Memory for a list of frames, whatever the configuration says.
+  model.mutable_video()->set_max_frames(4'000'000'000u);
+  model.mutable_video()->set_force_sample(true);
+  EXPECT_THAT(fault(model, VideoOf(8, 30)),
+              HasSubstr("wanted max_frames of at most 65536"));
+  // A family of one's own has the model's rule with its own tiles.
+  model = LlavaVideo();
+  model.mutable_image_family()->set_tile(224);
+  EXPECT_EQ(GetVideoModel(model)->frame_tokens, 8u * 9);
+  model.mutable_image_family()->set_rule(v1::ImageFamily::RULE_CENTER_CROP);
+  EXPECT_FALSE(GetVideoModel(model).has_value());
+}
+
+TEST(LlavaVideoTest, EachOptionIsPartOfThePlansKey) {
+  const std::string key = VideoPlanKey(LlavaVideo());
+  const auto changed = [&key](auto change) {
+    v1::Model model = LlavaVideo();
+    change(model.mutable_video());
+    return VideoPlanKey(model) != key;
+  };
+  EXPECT_TRUE(changed([](Video* v) { v->set_force_sample(true); }));
+  EXPECT_TRUE(changed([](Video* v) { v->set_time_instruction(true); }));
+  EXPECT_TRUE(changed([](Video* v) { v->set_pool(Video::POOL_MAX); }));
+  EXPECT_TRUE(changed([](Video* v) { v->set_newline(Video::NEWLINE_FRAME); }));
+  EXPECT_FALSE(changed([](Video* v) { v->set_pool(Video::POOL_BILINEAR); }));
+  EXPECT_FALSE(changed([](Video* v) { v->set_newline(Video::NEWLINE_GRID); }));
+}
+
 }  // namespace
+
 }  // namespace ballast

@@ -10,7 +10,6 @@
 
 #include "proto/block/block_plan.h"
 #include "tests/fakes/formula_block.h"
-#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/host/host_batch_maker.h"
 #include "trainer_shim/host/in_process_communicator.h"

@@ -15,7 +15,6 @@
 #include "absl/strings/match.h"
 #include "common/mutex.h"
 #include "tests/fakes/fake_loader_client.h"
-#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/trainer_shim.h"

@@ -13,7 +13,7 @@
 
 #include "absl/types/span.h"
 #include "tests/fakes/fake_loader_client.h"
-#include "tests/fakes/role.h"
+#include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/trainer_shim.h"
 

@@ -10,7 +10,6 @@
 
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
-#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/host/in_process_communicator.h"
 

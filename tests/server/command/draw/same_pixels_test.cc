@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <opencv2/core/utility.hpp>
 
-#include "server/command/draw/canvas_mat.h"
+#include "server/command/draw/canvas.h"
 #include "server/command/draw/draw_sample.h"
 
 namespace ballast {

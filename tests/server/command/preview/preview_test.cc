@@ -9,6 +9,7 @@
 
 #include "server/command/preview/sample_view.h"
 #include "server/config/model_profile.h"
+#include "server/text/model_tokenizer.h"
 
 namespace ballast {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer_shim/totals.h"
+#include "trainer_shim/batch_info.h"
 
 #include <algorithm>
 
@@ -68,6 +68,92 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
     if (!owner || TrainsOn(*module, i, owner->dp_rank())) totals += sample;
   }
   return totals;
+}
+
+uint64_t ElementBytes(ElementType type) {
+  switch (type) {
+    case ElementType::kPixels:
+      return 0;
+    case ElementType::kInt64:
+      return 8;
+    case ElementType::kInt32:
+    case ElementType::kFloat32:
+      return 4;
+    case ElementType::kBfloat16:
+      return 2;
+    case ElementType::kBool:
+      return 1;
+  }
+  return 0;
+}
+
+absl::string_view ElementName(ElementType type) {
+  switch (type) {
+    case ElementType::kPixels:
+      return "float32 or bfloat16";
+    case ElementType::kInt64:
+      return "int64";
+    case ElementType::kInt32:
+      return "int32";
+    case ElementType::kFloat32:
+      return "float32";
+    case ElementType::kBfloat16:
+      return "bfloat16";
+    case ElementType::kBool:
+      return "bool";
+  }
+  return "";
+}
+
+absl::string_view JoinName(Join join) {
+  switch (join) {
+    case Join::kTokens:
+      return "tokens";
+    case Join::kSums:
+      return "sums";
+    case Join::kItems:
+      return "items";
+    case Join::kPaddedItems:
+      return "padded items";
+    case Join::kRanks:
+      return "ranks";
+    case Join::kSequences:
+      return "sequences";
+  }
+  return "";
+}
+
+absl::string_view MemoryName(Memory memory) {
+  switch (memory) {
+    case Memory::kPacked:
+      return "packed";
+    case Memory::kListed:
+      return "listed";
+    case Memory::kListedOnce:
+      return "listed once";
+    case Memory::kHost:
+      return "host";
+  }
+  return "";
+}
+
+absl::string_view GetReceivers(BatchField field) {
+  if (field == &BatchFields::input_ids) return "language, first stage";
+  if (field == &BatchFields::labels) return "language, last stage";
+  if (field == &BatchFields::positions) return "language, every stage";
+  if (field == &BatchFields::pixels) return "vision, first stage";
+  if (field == &BatchFields::features) return "audio, first stage";
+  return "both, first stage, placement `split`";
+}
+
+TensorShape::TensorShape(std::initializer_list<int64_t> of) : rank(of.size()) {
+  std::copy(of.begin(), of.end(), sides.begin());
+}
+
+int64_t TensorShape::elements() const {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < rank; ++i) count *= sides[i];
+  return count;
 }
 
 }  // namespace ballast

@@ -1,4 +1,4 @@
-#include "trainer_shim/totals.h"
+#include "trainer_shim/batch_info.h"
 
 #include <initializer_list>
 

@@ -1,4 +1,4 @@
-#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/parquet_file.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "server/text/bpe/pattern_syntax.h"
+#include "server/text/bpe/regex.h"
 
 #include <string>
 #include <vector>
@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
-#include "server/text/bpe/regex.h"
 
 namespace ballast {
 namespace {

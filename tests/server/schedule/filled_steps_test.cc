@@ -1,4 +1,4 @@
-#include "server/schedule/token_steps.h"
+#include "server/schedule/filled_steps.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,9 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/schedule/group_order.h"
 #include "server/schedule/pack_schedule.h"
-#include "server/schedule/permutation.h"
-#include "server/schedule/step_positions.h"
+#include "server/schedule/step_plan.h"
 #include "tests/server/schedule/changed_order.h"
 
 namespace ballast {
@@ -248,7 +248,7 @@ TEST(TokenScheduleTest, StepsAreFilledAndResumeAtAnotherSize) {
     EXPECT_LE(TokensOf(schedule), 5000u);
     sizes.insert(names.size());
     const uint64_t position = schedule.micro_batches(0).position(0);
-    EXPECT_EQ(**two->StepOf(position), step);
+    EXPECT_EQ(**two->GetStep(position), step);
     samples += names.size();
   }
   EXPECT_GT(sizes.size(), 1u);

@@ -1,4 +1,4 @@
-#include "server/corpus/data_path.h"
+#include "server/corpus/limits.h"
 
 #include <simdjson.h>
 
