@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -46,17 +47,22 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
     model.clear_video();
     return absl::OkStatus();
   }
-  if (!GetVideoModel(model).has_value()) {
+  const std::string profile = absl::StrCat(
+      "model.profile ", model.profile().empty() ? "''" : model.profile());
+  const std::optional<VideoModel> rule = GetVideoModel(model);
+  if (!rule.has_value()) {
     return NotCarried(
-        absl::StrCat("model.profile ",
-                     model.profile().empty() ? "''" : model.profile()),
+        profile,
         absl::StrCat("one of ", absl::StrJoin(VideoModelNames(), ", ")));
   }
   if (model.decode() == v1::Model::DECODE_DEVICE) {
     return NotCarried("model.decode: device", "model.decode: host");
   }
-  if (config->balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
-    return NotCarried("balance.placement: split", "balance.placement: paired");
+  // An EmbeddingPlan counts rows by merged patches.
+  if (config->balance().placement() == v1::Balance::PLACEMENT_SPLIT &&
+      rule->rule != VideoRule::kQwen2 && rule->rule != VideoRule::kQwen3) {
+    return NotCarried(absl::StrCat("balance.placement: split with ", profile),
+                      "balance.placement: paired");
   }
   v1::Model::Video& video = *model.mutable_video();
   if (video.sampling() == v1::Model::Video::SAMPLING_UNSPECIFIED) {

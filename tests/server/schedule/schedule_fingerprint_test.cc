@@ -102,7 +102,13 @@ TEST(JobVideosTest, NamesTheSettingThatDoesNotCarryVideos) {
   EXPECT_THAT(fault(device), HasSubstr("model.decode: device"));
   v1::Config split = GetConfig("internvl3");
   split.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
-  EXPECT_THAT(fault(split), HasSubstr("balance.placement: split"));
+  EXPECT_THAT(fault(split), HasSubstr("balance.placement: split with model."
+                                      "profile internvl3"));
+  for (const char* profile : {"qwen2_vl", "qwen3_vl", "qwen2_5_omni"}) {
+    v1::Config merged = GetConfig(profile);
+    merged.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+    EXPECT_TRUE(ResolveVideos({&some}, &merged).ok()) << profile;
+  }
 }
 
 using ::testing::ElementsAreArray;
