@@ -114,13 +114,9 @@ absl::StatusOr<ClipLayout> LayOutClips(absl::Span<const ImageRecord> records,
 }
 
 // An EmbeddingPlan counts merge * merge patches as one row. Other families have
-// newlines among an image's tokens, or drop padding.
+// newlines among an image's tokens, or drop padding; servers refuse their
+// videos.
 absl::Status CheckSplit(const v1::Model& model) {
-  if (model.has_video()) {
-    return absl::InvalidArgumentError(
-        "job: balance.placement is split with a model of videos (model.video), "
-        "whose embeddings do not move yet: set it to paired");
-  }
   if (!model.has_image_family()) return absl::OkStatus();
   if (model.image_family().tokens_a_row() == 0 &&
       model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS) {

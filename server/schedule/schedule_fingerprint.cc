@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "server/config/config_keys.h"
 #include "server/config/profiles.h"
 #include "server/config/source_fields.h"
+#include "server/config/topology.h"
 #include "server/schedule/step_plan.h"
 #include "server/video/model_videos.h"
 
@@ -45,17 +47,26 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
     model.clear_video();
     return absl::OkStatus();
   }
-  if (!GetVideoModel(model).has_value()) {
+  const std::string profile = absl::StrCat(
+      "model.profile ", model.profile().empty() ? "''" : model.profile());
+  const std::optional<VideoModel> rule = GetVideoModel(model);
+  if (!rule.has_value()) {
     return NotCarried(
-        absl::StrCat("model.profile ",
-                     model.profile().empty() ? "''" : model.profile()),
+        profile,
         absl::StrCat("one of ", absl::StrJoin(VideoModelNames(), ", ")));
   }
   if (model.decode() == v1::Model::DECODE_DEVICE) {
     return NotCarried("model.decode: device", "model.decode: host");
   }
-  if (config->balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
-    return NotCarried("balance.placement: split", "balance.placement: paired");
+  // An EmbeddingPlan counts rows by merged patches.
+  if (config->balance().placement() == v1::Balance::PLACEMENT_SPLIT &&
+      rule->rule != VideoRule::kQwen2 && rule->rule != VideoRule::kQwen3) {
+    return NotCarried(absl::StrCat("balance.placement: split with ", profile),
+                      "balance.placement: paired");
+  }
+  // A pack's ranks find their rows in the order of its text, not of its media.
+  if (DynamicCp(*config) > 1) {
+    return NotCarried("packing.dynamic_cp", "packing.dynamic_cp: 1");
   }
   v1::Model::Video& video = *model.mutable_video();
   if (video.sampling() == v1::Model::Video::SAMPLING_UNSPECIFIED) {

@@ -102,7 +102,16 @@ TEST(JobVideosTest, NamesTheSettingThatDoesNotCarryVideos) {
   EXPECT_THAT(fault(device), HasSubstr("model.decode: device"));
   v1::Config split = GetConfig("internvl3");
   split.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
-  EXPECT_THAT(fault(split), HasSubstr("balance.placement: split"));
+  EXPECT_THAT(fault(split), HasSubstr("balance.placement: split with model."
+                                      "profile internvl3"));
+  for (const char* profile : {"qwen2_vl", "qwen3_vl", "qwen2_5_omni"}) {
+    v1::Config merged = GetConfig(profile);
+    merged.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+    EXPECT_TRUE(ResolveVideos({&some}, &merged).ok()) << profile;
+    merged.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+    merged.mutable_packing()->set_dynamic_cp(2);
+    EXPECT_THAT(fault(merged), HasSubstr("packing.dynamic_cp does not carry"));
+  }
 }
 
 using ::testing::ElementsAreArray;

@@ -1,9 +1,9 @@
 // Batches whose samples have videos beside their images.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,8 +13,6 @@
 
 namespace ballast {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr uint32_t kPatch = 4;
 constexpr uint32_t kMerge = 2;
@@ -224,14 +222,29 @@ TEST(VideoBatchesTest, OneKindAlone) {
   }
 }
 
-TEST(VideoBatchesTest, RefusedByName) {
-  SyntheticJob job = JobOf(v1::DELIVERY_DIRECT);
+// The plan of rows counts frames' patches, too: as many as the batch has.
+TEST(VideoBatchesTest, RowsOfVideosHaveAPlan) {
+  SyntheticJob job = JobOf(v1::DELIVERY_EXCHANGE);
   job.split = true;
-  EXPECT_THAT(std::string(GetShape(SyntheticJobMessage(job),
-                                   RoleOf(v1::MODULE_VISION, 0))
-                              .status()
-                              .message()),
-              HasSubstr("placement is split with a model of videos"));
+  ExpectSameInEveryDelivery(job, v1::MODULE_VISION, PixelType::kFloat32,
+                            RankOneAddsADummy(0));
+  uint64_t videos = 0;
+  for (const auto& batches :
+       AssembleAll(job, v1::MODULE_VISION, PixelType::kFloat32)) {
+    for (const auto& batch : batches) {
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      const EmbeddingPlan& plan =
+          FindPlan(batch->embeddings, v1::MODULE_VISION);
+      const uint64_t sent =
+          std::accumulate(plan.send.begin(), plan.send.end(), uint64_t{0});
+      const size_t values = batch->Get<float>("pixel_values").size() +
+                            batch->Get<float>("pixel_values_videos").size();
+      EXPECT_EQ(sent * kMerge * kMerge * 3 * kTemporal * kPatch * kPatch,
+                values);
+      videos += batch->videos.num_videos();
+    }
+  }
+  EXPECT_GT(videos, 0);
 }
 
 // Batches of an audio encoder.

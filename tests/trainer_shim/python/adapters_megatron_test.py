@@ -211,10 +211,36 @@ class MimoTest(unittest.TestCase):
             FailedPrecondition, r"found \[2, 4\] audio tokens on audio ranks 0 to 1.* audio.dp that"
         ):
             megatron_bridge.Mimo(loader(2, 1, [*equal, (3, 2, 1, 0)]))(given)
-        split = loader(2, 4, [])
+        split = loader(2, 3, [])
         split.job["placement"] = "split"
-        with self.assertRaisesRegex(FailedPrecondition, "split with the module audio"):
-            megatron_bridge.Mimo(split, batches=megatron_split.Batches(split))
+        megatron_bridge.Mimo(split, batches=megatron_split.Batches(split))
+        split.job["colocated"] = True
+        with self.assertRaisesRegex(FailedPrecondition, "wanted topology.colocated: false"):
+            megatron_bridge.Mimo(split)
+
+    def test_the_job_s_encoder_of_each_of_the_trainer_s(self):
+        def encoders(topology, *of_job, **given):
+            job = {"modules": [{"module": module} for module in (*of_job, "language")]}
+            return megatron_split._encoders(topology, job, given or None)
+
+        both = {"images": ["language"], "audios": ["language"], "language": []}
+        named = {"images": "vision", "audios": "audio"}
+        self.assertEqual(encoders(both, "vision", "audio", **named), named)
+        self.assertEqual(
+            encoders({"seen": ["language"], "language": []}, "vision"), {"seen": "vision"}
+        )
+        self.assertEqual(
+            encoders({"audio": ["llm"], "llm": []}, "audio", audio="audio"), {"audio": "audio"}
+        )
+        for topology, of_job, given, said in (
+            (both, ("vision", "audio"), {}, "the job's are vision, audio: say which is which"),
+            (both, ("vision", "audio"), {**named, "x": "vision"}, "say which is which"),
+            (both, ("vision",), named, "the job's are vision: say"),
+            ({"images": ["audios"], "audios": ["llm"], "llm": []}, ("vision", "audio"), named,
+             "that feed the language model alone"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(FailedPrecondition, said):
+                encoders(topology, *of_job, **given)
 
     def test_a_split_batch_needs_both_modules(self):
         vision = {key: numbers()[key] for key in ("pixel_values", "image_grid_thw")}

@@ -50,6 +50,23 @@ class EmbeddingsTest(split_job.SplitJobTest):
         with self.assertRaisesRegex(ballast.InvalidArgument, "found 4 rows; wanted 3"):
             ballast.exchange_embeddings(torch.zeros(4, WIDTH), plan)
 
+    def test_images_are_sent_before_videos_and_arrive_as_the_text_has_them(self):
+        from ballast import embeddings
+
+        image, video, word = 7, 8, 1
+        first = [word, video, video, word, image, image, image, word, video, word]
+        second = [image, word, video, video]
+        order = torch.tensor([4, 5, 6, 0, 1, 2, 8, 7, 3])  # of three images, three videos, …
+        wanted = [0, 1, 4, 5, 6, 2, 8, 7, 3]
+        packed = {"input_ids": torch.tensor([[*first, *second, 0, 0]]), "embedding_order": order,
+                  "cu_seqlens_padded": torch.tensor([0, 10, 16], dtype=torch.int32)}  # fmt: skip
+        padded = {"input_ids": torch.tensor([first, second + [0] * 6]), "embedding_order": order}
+        for batch in (packed, padded):
+            found = embeddings.order_of(batch, "vision", torch.zeros(1), (image, video))
+            self.assertEqual(found.tolist(), wanted)
+            plain = embeddings.order_of(batch, "vision", torch.zeros(1))
+            self.assertEqual(plain.tolist(), order.tolist())
+
     def test_paired_batches_need_no_group(self):
         class Batch(dict):
             dummy_image = True

@@ -29,6 +29,7 @@ def exchange_embeddings(
     *,
     frozen: bool = False,
     module: str = "vision",
+    videos: Optional[Tuple[int, int]] = None,
 ) -> Any:
     """The embeddings of an encoder's placeholders in this rank's text, in their order.
 
@@ -81,13 +82,18 @@ def exchange_embeddings(
             reverse exchange, whether or not their own rows need a gradient.
         module: the encoder, "vision" or "audio"; with ranks of their own each has its
             ModuleGroups.
+        videos: in a job with videos the tokens of images and of videos. Of a sample with both,
+            the rows of its images are sent before those of its videos, since the encoder's
+            rank does not know its text; they arrive in the order of the text.
 
     Raises InvalidArgument if the numbers of rows or ranks are not the plan's, and
     FailedPrecondition for images and text of different samples with `placement: paired`,
     for micro-batches out of order, and, on a CPU, for rows of another micro-batch; on a GPU
     an assertion on the device stops the process then.
     """
-    return EmbeddingExchange(embeddings, batch, group, frozen=frozen, module=module).wait()
+    return EmbeddingExchange(
+        embeddings, batch, group, frozen=frozen, module=module, videos=videos
+    ).wait()
 
 
 class EmbeddingExchange:
@@ -107,13 +113,13 @@ class EmbeddingExchange:
         *,
         frozen: bool = False,
         module: str = "vision",
+        videos: Optional[Tuple[int, int]] = None,
     ) -> None:
         if module not in _MEDIA:
             raise InvalidArgument("module: found %r; wanted vision or audio" % (module,))
-        prefix, medium, dummies = _MEDIA[module]
+        _, medium, dummies = _MEDIA[module]
         dummy = bool(getattr(batch, dummies, False))
-        send = _numbers(batch, prefix + "embedding_send_host")
-        receive = _numbers(batch, prefix + "embedding_receive_host")
+        send, receive = counts_of(batch, module)
         planned = len(send) + len(receive) > 0
         apart = bool(send) != bool(receive)
         if apart != isinstance(group, ModuleGroups):
@@ -155,7 +161,7 @@ class EmbeddingExchange:
         if planned:
             from . import _embedding_functions as functions
 
-            order = _order(batch, prefix + "embedding_order", embeddings) if receive else None
+            order = order_of(batch, module, embeddings, videos) if receive else None
             if apart:
                 self._plan = group.plan(batch, send, receive, order)
             else:
@@ -254,6 +260,52 @@ class ModuleGroups:
         )
 
 
+def counts_of(batch: Mapping[str, Any], module: str) -> Tuple[List[int], List[int]]:
+    """The rows of an encoder that a rank sends to each language rank, and receives from each of
+    the encoder's; empty where it does not."""
+    prefix = _MEDIA[module][0] + "embedding_"
+    return _numbers(batch, prefix + "send_host"), _numbers(batch, prefix + "receive_host")
+
+
+def order_of(
+    batch: Mapping[str, Any], module: str, like: Any, videos: Optional[Tuple[int, int]] = None
+) -> Any:
+    """The received row of each placeholder of the text, as a torch tensor on the device of
+    `like`. `videos`: as `exchange_embeddings` takes it, for the rows of vision."""
+    order = _order(batch, _MEDIA[module][0] + "embedding_order", like)
+    return order if videos is None or module != "vision" else _in_text(order, batch, videos)
+
+
+def _in_text(order: Any, batch: Mapping[str, Any], tokens: Tuple[int, int]) -> Any:
+    """`order`, whose rows of a sample are those of images and then those of videos, in the
+    order of the text. Nothing waits for a device."""
+    import torch
+
+    ids = _torch(batch["input_ids"]).to(order.device)
+    bounds = batch.get("cu_seqlens_padded")
+    places = torch.arange(ids.numel(), device=ids.device)
+    if bounds is None:  # a sample a row
+        samples = places // ids.shape[-1]
+    else:
+        samples = torch.searchsorted(_torch(bounds).to(places)[1:], places, right=True)
+    ids = ids.reshape(-1)
+    shown = ids == tokens[1]
+    media = shown | (ids == tokens[0])
+    last = 2 * ids.numel()
+    sent = torch.where(media, 2 * samples + shown, last).argsort(stable=True)[: len(order)]
+    found = torch.empty_like(order)
+    found[(media.cumsum(0) - 1)[sent]] = order
+    return found
+
+
+def _torch(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, Tensor):
+        value = value.torch()
+    return value if torch.is_tensor(value) else torch.as_tensor(value)
+
+
 def _numbers(batch: Mapping[str, Any], key: str) -> List[int]:
     value = batch.get(key)
     if value is None:
@@ -273,14 +325,7 @@ def _count(batch: Mapping[str, Any], key: str) -> int:
 
 def _order(batch: Mapping[str, Any], key: str, like: Any) -> Any:
     """The permutation as a torch tensor on the device of `like`."""
-    import torch
-
-    value: Any = batch[key]
-    if isinstance(value, Tensor):
-        value = value.torch()
-    if not torch.is_tensor(value):
-        value = torch.tensor(value)
-    return value.to(like.device, non_blocking=True)
+    return _torch(batch[key]).to(like.device, non_blocking=True)
 
 
 def _rank_of(batch: Any) -> int:

@@ -61,12 +61,12 @@ class Ears(torch.nn.Module):
         return self.out(torch.cat([x[:, :n].T.reshape(-1, 2, 4).mean(1) for x, n in clips]))
 
 
-def hearing_model(source, groups=None, **options):
+def hearing_model(source, groups=None, ears=Ears, **options):
     """MimoModel with a second encoder, of audio."""
     audio = ModuleSpec(
         module=AudioModalitySubmodules,
         params={"pg_collection": groups["audios"]} if "audios" in (groups or {}) else {},
-        submodules={"encoders": {"whisper_encoder": ModuleSpec(module=Ears)}},
+        submodules={"encoders": {"whisper_encoder": ModuleSpec(module=ears)}},
     )
     return models.mimo_model(
         source, IDS["image"], groups=groups, more={"audios": (audio, AUDIO)}, **options

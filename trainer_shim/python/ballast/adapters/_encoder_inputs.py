@@ -67,14 +67,14 @@ def clip_arguments(clips: Mapping[str, Any], arguments: Optional[Arguments]) -> 
     return {name: clips[key] for name, key in arguments.items()}
 
 
-def clips_of(batch: Mapping[str, Any]) -> Dict[str, Any]:
+def clips_of(batch: Mapping[str, Any], split: bool = False) -> Dict[str, Any]:
     """`huggingface_audio.features` of a batch, and `seq_lengths` int64 [N], the frames of each
     clip that count; empty without clips. A dummy clip is left out."""
     from .huggingface_audio import features
 
     if batch.get("input_features") is None:
         return {}
-    found = features(batch)
+    found = features(batch, split=split)
     if found:
         found["seq_lengths"] = found["feature_attention_mask"].sum(-1)
     return found
@@ -137,8 +137,18 @@ def takes_videos(model: Mapping[str, Any]) -> bool:
     return any(value not in ("", "unspecified", 0) for value in (model.get("video") or {}).values())
 
 
+def media_tokens(model: Mapping[str, Any]) -> Optional[Tuple[int, int]]:
+    """The tokens of images and videos of `Job.model`; None if it has no videos."""
+    image, video = (int(model["token_ids"].get(key) or 0) for key in ("image", "video"))
+    return (image, video) if video and takes_videos(model) else None
+
+
 def with_videos(
-    images: Optional[Dict[str, Any]], batch: Mapping[str, Any], merge: int, tokens: Tuple[int, int]
+    images: Optional[Dict[str, Any]],
+    batch: Mapping[str, Any],
+    merge: int,
+    tokens: Tuple[int, int],
+    split: bool = False,
 ) -> Optional[Dict[str, Any]]:
     """The images and videos of a batch in the order of the text, as one encoder takes them:
     patches in merge order, and grids. A dummy image stays last.
@@ -150,6 +160,8 @@ def with_videos(
         images: as `images_of` returns them.
         merge: `model.merge` of the job.
         tokens: ids of the placeholders of images and videos.
+        split: the rows go by the plan of balance.placement `split`: of a sample with both,
+            the images first (`exchange_embeddings`).
     """
     video_grids: Any = batch.get("video_grid_thw")
     if video_grids is None or video_grids.shape[0] == 0:
@@ -172,7 +184,7 @@ def with_videos(
         grids.insert(0, [])
     dummy = bool(images is not None and dummy_patches(batch)
                  and len(grids[0]) == batch["image_grid_thw"].shape[0])  # fmt: skip
-    order = _order(batch, grids, merge, tokens, dummy)
+    order = _order(batch, grids, merge, tokens, dummy, split)
     begins = {0: 0, 1: sum(map(_patches, grids[0]))}
     both, listed = concatenate(pixels, 0), concatenate(rows, 0)
     places, parts, chosen = {0: 0, 1: 0}, [], []
@@ -196,16 +208,18 @@ def _order(
     merge: int,
     tokens: Tuple[int, int],
     dummy: bool,
+    split: bool,
 ) -> List[int]:
-    """0 for an image, 1 for a video, in the order of the text; a dummy image last."""
+    """0 for an image, 1 for a video, in the order of the text; a dummy image last. `split`:
+    of each sample the images first."""
     import numpy
 
     images = len(grids[0]) - dummy
     order: List[int] = []
-    if batch.get("input_ids") is None:
+    if split or batch.get("input_ids") is None:
         counts = zip(batch.images_per_sample, batch.videos_per_sample)  # type: ignore[attr-defined]
         for number, (own, videos) in enumerate(counts):
-            if own and videos:
+            if own and videos and not split:
                 raise FailedPrecondition(
                     "sample %d of the batch: found %d images and %d videos; a rank without text "
                     "does not know their order in it: train with topology.colocated: true, or "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Deque, List, Tuple
+from typing import Any, Deque, Dict, List, Tuple
 
 import torch
 import torch.distributed as dist
@@ -14,49 +14,50 @@ from megatron.core.pipeline_parallel.multimodule_communicator import (  # type: 
     MultiModulePipelineCommunicator,
 )
 
-from ..embeddings import ModuleGroups
+from ..embeddings import ModuleGroups, counts_of, order_of
 from ..errors import FailedPrecondition
 
 
 class SplitPipelineCommunicator(MultiModulePipelineCommunicator):  # type: ignore[misc]
-    """MultiModulePipelineCommunicator over SplitBridge."""
+    """MultiModulePipelineCommunicator over a SplitBridge for each encoder."""
 
-    def __init__(self, batches: Any, *arguments: Any) -> None:
+    def __init__(self, batches: Any, encoders: Dict[str, str], *arguments: Any) -> None:
         #: What the schedule's data_iterator is.
         self.batches = batches
+        self._encoders = encoders
         super().__init__(*arguments)
 
     def _build_bridge_comms(self) -> None:
-        pairs = [(source, to) for source, many in self.topology.items() for to in many]
-        if len(pairs) != 1:
-            raise FailedPrecondition(
-                "topology: found %s; wanted one encoder that feeds the language model: a batch "
-                "holds one embedding plan" % (self.topology,)
-            )
-        source, to = pairs[0]
-        grid = self.module_to_grid_map[source]
-        stages = grid.shape[grid.dim_names.index("pp")]
-        if stages != 1:
-            raise FailedPrecondition(
-                "topology: found %s in %d pipeline stages; wanted 1: the plan of its rows is with "
-                "its pixels" % (source, stages)
-            )
-        self.bridge_comms.append(
-            SplitBridge(
-                self, grid, self.module_to_grid_map[to], self.dim_mapping,
-                self.config.pipeline_dtype, source, to, 2,
-            )
-        )  # fmt: skip
+        for source, encoder in self._encoders.items():
+            (to,) = self.topology[source]
+            grid = self.module_to_grid_map[source]
+            stages = grid.shape[grid.dim_names.index("pp")]
+            if stages != 1:
+                raise FailedPrecondition(
+                    "topology: found %s in %d pipeline stages; wanted 1: the plan of its rows is "
+                    "with its media" % (source, stages)
+                )
+            self.bridge_comms.append(
+                SplitBridge(
+                    self, encoder, grid, self.module_to_grid_map[to], self.dim_mapping,
+                    self.config.pipeline_dtype, source, to, 2,
+                )
+            )  # fmt: skip
 
 
 class SplitBridge(BridgeCommunicator):  # type: ignore[misc]
-    """BridgeCommunicator whose rows go by the plans of the pipeline's batches. The leader of
-    the tensor ranks exchanges, and the others get its rows."""
+    """BridgeCommunicator whose rows go by an encoder's plans in the pipeline's batches. The
+    leader of the tensor ranks exchanges, and the others get its rows."""
 
-    def __init__(self, pipeline: SplitPipelineCommunicator, *arguments: Any) -> None:
+    def __init__(
+        self, pipeline: SplitPipelineCommunicator, encoder: str, *arguments: Any
+    ) -> None:
         super().__init__(*arguments)
         self._pipeline = pipeline
-        self._groups = ModuleGroups(self.src_tp_leaders, self.dest_tp_leaders)
+        self._encoder = encoder
+        self._groups = ModuleGroups(
+            **{encoder: self.src_tp_leaders, "language": self.dest_tp_leaders}
+        )
         # Of the micro-batches whose gradients are due: the plan, on the leader alone, numbers
         # of rows, and the order of those that arrived.
         self._due: Deque[Tuple[Any, List[int], Any]] = collections.deque()
@@ -65,18 +66,18 @@ class SplitBridge(BridgeCommunicator):  # type: ignore[misc]
         """Nothing: every leader of one module exchanges with every leader of the other."""
 
     def send_forward(self, tensor_to_send: Any) -> None:
-        plan, counts, _ = self._begin(self._pipeline.batches.taken, "embedding_send_host")
+        plan, counts, _ = self._begin(self._pipeline.batches.taken, sends=True)
         if len(tensor_to_send) != sum(counts):
             raise FailedPrecondition(
-                "embeddings: found %d rows; wanted %d, one for each image token of the batch"
-                % (len(tensor_to_send), sum(counts))
+                "embeddings of %s: found %d rows; wanted %d, one for each token of the batch's media"
+                % (self._encoder, len(tensor_to_send), sum(counts))
             )
         if plan is not None:
             plan.start(tensor_to_send.detach())
 
     def recv_forward(self) -> Any:
         batch = self._pipeline.batches.peek()
-        plan, _, order = self._begin(batch, "embedding_receive_host")
+        plan, _, order = self._begin(batch, sends=False)
         rows = self._rows(len(order))
         if plan is not None:
             received = plan.start(self._rows(0))
@@ -106,17 +107,17 @@ class SplitBridge(BridgeCommunicator):  # type: ignore[misc]
         self.send_backward(grad_tensor)
         return self.recv_forward()
 
-    def _begin(self, batch: Any, key: str) -> Tuple[Any, List[int], Any]:
+    def _begin(self, batch: Any, sends: bool) -> Tuple[Any, List[int], Any]:
         if batch.micro_batch == 0:
             # Schedules do not run two steps at a time: what is left had no backward pass.
             self._due.clear()
             self._groups.forget()
-        sends = key == "embedding_send_host"
-        plan, counts, order = None, batch[key].tolist(), batch.get("embedding_order")
+        send, receive = counts_of(batch, self._encoder)
+        plan, counts, order = None, send if sends else receive, None
+        if not sends:
+            order = order_of(batch, self._encoder, self._rows(0), self._pipeline.batches.videos)
         if self.current_rank in (self.src_local_leader_rank, self.dest_local_leader_rank):
-            plan = self._groups.plan(
-                batch, counts if sends else [], [] if sends else counts, order
-            )
+            plan = self._groups.plan(batch, send, receive, order)
             plan.gradient = torch.is_grad_enabled()
         self._due.append((plan, counts, order))
         return self._due[-1]

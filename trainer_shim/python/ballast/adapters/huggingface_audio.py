@@ -25,7 +25,9 @@ from .padded import rows
 _FRAMES_OF_30_S = 3000
 
 
-def features(batch: Mapping[str, Any], frames: Optional[int] = None) -> Dict[str, Any]:
+def features(
+    batch: Mapping[str, Any], frames: Optional[int] = None, *, split: bool = False
+) -> Dict[str, Any]:
     """The clips of a batch as Whisper's feature extractor returns them.
 
     Keys: `input_features` float32 [N, M, T], `feature_attention_mask` int64 [N, T], 1
@@ -34,8 +36,10 @@ def features(batch: Mapping[str, Any], frames: Optional[int] = None) -> Dict[str
 
     Args:
         frames: T. Default: the longest clip's rows.
+        split: the rows that the encoder makes of them go by the plan of balance.placement
+            `split` (`ballast.exchange_embeddings`). Otherwise such a batch is refused.
     """
-    found = _clips(batch, frames)
+    found = _clips(batch, frames, split)
     if found is None:
         return {}
     out, lengths = found
@@ -45,12 +49,15 @@ def features(batch: Mapping[str, Any], frames: Optional[int] = None) -> Dict[str
     }
 
 
-def _clips(batch: Mapping[str, Any], frames: Optional[int] = None) -> Optional[Tuple[Any, Any]]:
+def _clips(
+    batch: Mapping[str, Any], frames: Optional[int] = None, split: bool = False
+) -> Optional[Tuple[Any, Any]]:
     """Rows of features [N, T, M], 0 behind each clip's, and the frames of each that count.
     None without clips."""
     import numpy
 
-    require_paired(batch)
+    if not split:
+        require_paired(batch)
     packed: Any = batch.get("input_features")
     if packed is None:
         raise FailedPrecondition(

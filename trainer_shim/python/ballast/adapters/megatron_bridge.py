@@ -23,7 +23,7 @@ from ._arrays import (
     where,
 )
 from ._encoder_inputs import Encoders, arguments_of, by_name, clip_arguments, clips_of, images_of
-from ._encoder_inputs import radio, takes_videos, with_videos
+from ._encoder_inputs import media_tokens, radio, with_videos
 from ._family_forms import MERGED, RASTER, form_of
 from ._layout import Layout
 from ._peers import EqualTowers, PeerRows
@@ -126,11 +126,11 @@ class Mimo:
             if encoder is not None:
                 encoder.must_be_one("pp", _CONSUMER, advice)
                 encoder.must_be_one("cp", _CONSUMER, advice)
-        if layout.audio and layout.split:
+        if layout.audio and layout.split and not layout.apart:
             raise FailedPrecondition(
-                "balance.placement: found split with the module audio, whose rows %s does not "
-                "move; wanted paired, or ballast.exchange_embeddings with module=\"audio\""
-                % _CONSUMER
+                "balance.placement: found split with the module audio in processes of all modules, "
+                "in which %s does not move its rows; wanted topology.colocated: false, paired, or "
+                "ballast.exchange_embeddings with module=\"audio\"" % _CONSUMER
             )
         self._hears = layout.audio is not None
         if layout.language is not None:
@@ -140,14 +140,14 @@ class Mimo:
                 "{tp: TP * CP, cp: 1}, and packing.align: 2 * CP",
             )  # fmt: skip
         job = loader.job["model"]
-        image, video = (int(job["token_ids"].get(key) or 0) for key in ("image", "video"))
+        image, tokens = int(job["token_ids"].get("image") or 0), media_tokens(job)
         self._videos: Optional[Tuple[int, Tuple[int, int]]] = None
-        if video and takes_videos(job):
-            self._videos = int(job["merge"]), (image, video)
+        if tokens is not None:
+            self._videos = int(job["merge"]), tokens
         self._looked = model is not None
         if model is not None and (layout.vision is not None or layout.audio is None):
             _check_model(
-                model, image, video if self._videos else None, dummy_image, modality,
+                model, image, tokens[1] if tokens else None, dummy_image, modality,
                 list(by_name(encoders)),
             )  # fmt: skip
         if model is not None and layout.audio is not None:
@@ -297,7 +297,6 @@ def _inputs(
                 "rank runs its tower, since others wait for its part of the exchange"
             )
         require_patches(batch, "balance.placement `split`")
-        require_no_videos(batch, "balance.placement `split`")
         tower = TowerBatch(batch)
         fields = [arguments_of(batch, each) for each in by_name(encoders).values()]
         values, grid = (
@@ -314,7 +313,7 @@ def _inputs(
         require_no_videos(batch, "the model")
     else:
         merge, (image, video) = videos
-        found = with_videos(found, batch, merge, (image, video))
+        found = with_videos(found, batch, merge, (image, video), split=apart)
         if inputs["input_ids"] is not None:
             inputs["input_ids"] = where(inputs["input_ids"] != video, inputs["input_ids"], image)
     if found is not None:
@@ -328,7 +327,7 @@ def _inputs(
             'dummy_image: found "zero" and a dummy clip; wanted balance.align_images: false, or '
             '"drop", which leaves it out, for encoders without collectives'
         )
-    clips = clips_of(batch)
+    clips = clips_of(batch, split=apart)
     if clips:
         inputs["modality_inputs"] = {
             **(inputs["modality_inputs"] or {}),

@@ -1,13 +1,14 @@
 """`balance.placement: split` in Megatron-Core's pipelines whose modules have ranks of their
 own (`topology.colocated: false`): Megatron-Core 0.19's MultiModulePipelineCommunicator moves
-embeddings by the batches' plans, between any numbers of vision and language ranks."""
+embeddings by the batches' plans, between any numbers of ranks of encoders and language."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition
+from ._encoder_inputs import media_tokens
 from ._layout import Layout
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Batches(Iterator[Any]):
                 "`split`: without embedding plans Megatron-Core's own communicator moves the rows"
                 % (str(layout.colocated).lower(), "split" if layout.split else "paired")
             )
+        #: `Loader.job`.
+        self.job: Mapping[str, Any] = loader.job
+        #: In a job with videos, the tokens of images and of videos.
+        self.videos: Optional[Tuple[int, int]] = media_tokens(self.job["model"])
         self._loader = loader
         self._next: Optional[Batch] = None
         #: The batch that was taken last.
@@ -63,9 +68,10 @@ def pipeline_communicator(
     config: Any,
     dim_mapping: Optional[Dict[str, int]] = None,
     module_output_ndim: Optional[Dict[str, int]] = None,
+    modules: Optional[Mapping[str, str]] = None,
 ) -> Any:
     """Megatron-Core's MultiModulePipelineCommunicator, made of the same arguments, in which
-    the rows of the one encoder go to the ranks that train on their text.
+    the rows of each encoder go to the ranks that train on their text.
 
     All processes make it at the same place. Embeddings and gradients have groups of their
     own, sends are not waited for, and each receipt is checked for the micro-batch that it
@@ -73,9 +79,39 @@ def pipeline_communicator(
     Megatron-Core, and gives the rows to the others. `config` is the language model's:
     `pipeline_dtype` and `hidden_size` are the rows'.
 
-    Raises FailedPrecondition for an encoder in a pipeline and for several encoders.
+    Args:
+        modules: with several encoders, the job's for each of the trainer's whose name is
+            another: {"images": "vision", "audios": "audio"}.
+
+    Raises FailedPrecondition for an encoder in a pipeline, and unless each encoder of the
+    trainer feeds the language model and is one of the job's.
     """
+    encoders = _encoders(topology, batches.job, modules)
     made = importlib.import_module("ballast.adapters._split_bridge")
     return made.SplitPipelineCommunicator(
-        batches, module_to_grid_map, topology, config, dim_mapping, module_output_ndim
+        batches, encoders, module_to_grid_map, topology, config, dim_mapping, module_output_ndim
     )
+
+
+def _encoders(
+    topology: Mapping[str, List[str]], job: Mapping[str, Any], modules: Optional[Mapping[str, str]]
+) -> Dict[str, str]:
+    """The job's encoder of each of the trainer's."""
+    sources = [source for source, to in topology.items() if to]
+    if any(len(to) > 1 or topology[to[0]] for to in topology.values() if to):
+        raise FailedPrecondition(
+            "topology: found %s; wanted encoders that feed the language model alone: a batch has "
+            "a plan of each encoder's rows" % (dict(topology),)
+        )
+    wanted = [entry["module"] for entry in job["modules"] if entry["module"] != "language"]
+    given = dict(modules or {})
+    found = {source: given.get(source, source) for source in sources}
+    if len(sources) == len(wanted) == 1 and not given:
+        return {sources[0]: wanted[0]}
+    if sorted(found.values()) != sorted(wanted) or set(given) - set(sources):
+        raise FailedPrecondition(
+            "modules: found the trainer's encoders as %s; the job's are %s: say which is which, "
+            'pipeline_communicator(..., modules={"images": "vision", "audios": "audio"})'
+            % (found, ", ".join(wanted))
+        )
+    return found
