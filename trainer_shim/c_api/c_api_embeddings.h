@@ -51,7 +51,8 @@ typedef struct ballast_embedding_rows {
   uint64_t width;
   /* [tower_rows, width]: a row for each token of this rank's images, or clips,
    * in the order of the encoder's batch, of a sample with images and videos
-   * the images' first; the rows that the encoder makes of a dummy (ballast_batch_info.dummy_image), at least one, last. Without them,
+   * the images' first; the rows that the encoder makes of a dummy
+   * (ballast_batch_info.dummy_image), at least one, last. Without them,
    * tower_rows is the sum of embedding_send_host. May be NULL if tower_rows is
    * 0. */
   void* tower;
@@ -69,11 +70,11 @@ typedef struct ballast_embedding_rows {
  * left out. With placement `paired` the rows are copied from one array
  * to the other.
  *
- * `shim` is of the encoder and `batch` one of its batches. The exchange goes over
- * the shim's communicator, which it needs whatever balance.delivery is, unless
- * there is one data-parallel rank. Every data-parallel rank makes this call for
- * every micro-batch, also without a row to move, at the same place among its
- * calls of ballast_shim_next, and from the same thread.
+ * `shim` is of the encoder and `batch` one of its batches. The exchange goes
+ * over the shim's communicator, which it needs whatever balance.delivery is,
+ * unless there is one data-parallel rank. Every data-parallel rank makes this
+ * call for every micro-batch, also without a row to move, at the same place
+ * among its calls of ballast_shim_next, and from the same thread.
  *
  * BACKEND_HOST: `stream` must be NULL. Blocks until `text` is filled.
  * BACKEND_CUDA: enqueues the work on `stream`, a stream of the shim's device,
