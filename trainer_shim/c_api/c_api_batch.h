@@ -55,9 +55,9 @@ typedef struct ballast_batch_info {
   int32_t vision_max_seqlen; /* longest attention segment of an image or video,
                                 in patches; 0 on a language rank */
   /* 1: the last image, or clip, belongs to no sample. It lets this rank take
-   * part in the encoder's collectives; no token refers to it. Multiply the tower's
-   * output for it by zero instead of dropping it, so that gradients flow. No
-   * totals count it. */
+   * part in the encoder's collectives; no token refers to it. Multiply the
+   * tower's output for it by zero instead of dropping it, so that gradients
+   * flow. No totals count it. */
   uint32_t dummy_image;
   uint32_t reserved;
   /* Bytes of the pulled block, and bytes sent to other ranks. */

@@ -72,11 +72,11 @@ typedef struct ballast_embedding_rows {
  * left out. With placement `paired` the rows are copied from one array
  * to the other.
  *
- * `shim` is of the encoder and `batch` one of its batches. The exchange goes over
- * the shim's communicator, which it needs whatever balance.delivery is, unless
- * there is one data-parallel rank. Every data-parallel rank makes this call for
- * every micro-batch, also without a row to move, at the same place among its
- * calls of ballast_shim_next, and from the same thread.
+ * `shim` is of the encoder and `batch` one of its batches. The exchange goes
+ * over the shim's communicator, which it needs whatever balance.delivery is,
+ * unless there is one data-parallel rank. Every data-parallel rank makes this
+ * call for every micro-batch, also without a row to move, at the same place
+ * among its calls of ballast_shim_next, and from the same thread.
  *
  * BACKEND_HOST: `stream` must be NULL. Blocks until `text` is filled.
  * BACKEND_CUDA: enqueues the work on `stream`, a stream of the shim's device,
