@@ -10,6 +10,7 @@
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/tensor_table.h"
 
 namespace ballast {
 namespace {
