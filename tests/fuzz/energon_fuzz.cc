@@ -68,7 +68,7 @@ void ReadIndex(absl::string_view bytes) {
       if (!sample.ok() || !sample->has_value()) break;
       Must(!(*sample)->key.empty() && (*sample)->begin <= (*sample)->end);
       for (const EnergonPart& part : (*sample)->parts) {
-        (*index)->SizeOf((*sample)->key + "." + part.name).IgnoreError();
+        (*index)->GetSize((*sample)->key + "." + part.name).IgnoreError();
       }
     }
   }
