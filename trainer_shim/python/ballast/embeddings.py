@@ -117,7 +117,7 @@ class EmbeddingExchange:
     ) -> None:
         if module not in _MEDIA:
             raise InvalidArgument("module: found %r; wanted vision or audio" % (module,))
-        _, medium, dummies = _MEDIA[module]
+        prefix, medium, dummies = _MEDIA[module]
         dummy = bool(getattr(batch, dummies, False))
         send, receive = counts_of(batch, module)
         planned = len(send) + len(receive) > 0
