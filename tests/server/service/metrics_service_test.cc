@@ -56,8 +56,8 @@ class MetricsServiceTest : public ::testing::Test {
   // The pure function's balance of a step.
   v1::StepBalance Expected(uint64_t step) const {
     const v1::Model& model = scheduler_->job().model();
-    return GetBalance(*scheduler_->Schedule(step), servers_,
-                      {model.patch(), model.position_axes()});
+    return ballast::GetBalance(*scheduler_->Schedule(step), servers_,
+                               {model.patch(), model.position_axes()});
   }
 
   // Pulls all blocks of `steps` steps of one role. Returns their number of
