@@ -1,5 +1,6 @@
 """Every command's --help: it exits with 0, has examples, and these are true."""
 
+import functools
 import re
 import unittest
 
@@ -25,13 +26,15 @@ def part(text, title):
     return found[1] if found else ""
 
 
-class HelpTest(tools.ToolTest):
-    def help(self, path):
-        return self.ok(path[0], *path[1:], "--help")
+@functools.cache  # Every line of every example asks again.
+def get_help(path):
+    return tools.ok(path[0], *path[1:], "--help")
 
+
+class HelpTest(tools.ToolTest):
     def commands(self, path):
         """Names of the commands below a command."""
-        return re.findall(r"^  (\S+)", part(self.help(path), "Commands"), re.MULTILINE)
+        return re.findall(r"^  (\S+)", part(get_help(path), "Commands"), re.MULTILINE)
 
     def all_paths(self):
         paths = [(name,) for name in PROGRAMS]
@@ -45,7 +48,7 @@ class HelpTest(tools.ToolTest):
 
     def test_every_help_fits_a_terminal_and_explains_every_option(self):
         for path in self.all_paths():
-            text = self.help(path)
+            text = get_help(path)
             for line in text.splitlines():
                 self.assertLessEqual(len(line), 80, path)
             usage = re.search(r"^Usage: (.+?)\n\n", text, re.MULTILINE | re.DOTALL)[1]
@@ -61,7 +64,7 @@ class HelpTest(tools.ToolTest):
 
     def test_examples_are_of_lines_that_exist(self):
         for path in self.all_paths():
-            examples = part(self.help(path), "Examples")
+            examples = part(get_help(path), "Examples")
             self.assertNotEqual(examples, "", path)
             self.assertIn(path[0], examples)
             joined = re.sub(r"\\\n\s*", "", examples)
@@ -76,7 +79,7 @@ class HelpTest(tools.ToolTest):
             if word in self.commands(path):
                 path += (word,)
         self.assertEqual(self.commands(path), [], f"{words} runs no command")
-        text = self.help(path)
+        text = get_help(path)
         known = re.findall(r"--[a-z0-9-]+", part(text, "Required") + part(text, "Options"))
         given = [word for word in words if word.startswith("--")]
         self.assertLessEqual(set(given), set(known), words)
