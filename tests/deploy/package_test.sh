@@ -81,7 +81,8 @@ grep -q '^fault: audio: audio cannot be decoded here' "$work/told" ||
   fail "the doctor does not name the fault: $(cat "$work/told")"
 rm "$work"/bare/lib/libyaml-cpp*
 "$work/bare/bin/ballastctl" --server "unix:$work/none.sock" doctor >"$work/told" 2>/dev/null || true
-ldd "$work/bare/bin/ballast-server" | grep -q 'libyaml-cpp.*=> /' ||
+libraries=$(ldd "$work/bare/bin/ballast-server")  # not piped: grep -q ends before ldd does
+grep -q 'libyaml-cpp.*=> /' <<<"$libraries" ||
   grep -q '^fault: video, audio, SentencePiece: .*libyaml-cpp' "$work/told" ||
   fail "the doctor does not name what the server lacks: $(cat "$work/told")"
 # Nothing needs more of a machine than each distribution has; before that was seen to,

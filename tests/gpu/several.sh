@@ -177,7 +177,7 @@ part_node() {
   # node.py runs the programs of a bundle's bin with its lib.
   options=(--bundle "$bundle" --ranks "$(gpus)" --threads "${1:-$threads}"
     --backend "$(backend)" --corpora "${2:-receipts}" --until 110)
-  if python3 "$node" --help | grep -q -- --decode; then
+  if [[ $(python3 "$node" --help) == *--decode* ]]; then
     for decode in host device; do
       python3 "$node" "${options[@]}" --decode "$decode" \
         --out "$out/node-$decode.json" || status=1
