@@ -117,7 +117,6 @@ absl::StatusOr<ClipLayout> LayOutClips(absl::Span<const ImageRecord> records,
 // newlines among an image's tokens, or drop padding; servers refuse their
 // videos.
 absl::Status CheckSplit(const v1::Model& model) {
-  if (!model.has_image_family()) return absl::OkStatus();
   if (model.image_family().tokens_a_row() == 0 &&
       model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS) {
     return absl::OkStatus();

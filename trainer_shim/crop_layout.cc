@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
+#include "proto/image/job_images.h"
 
 namespace ballast {
 
@@ -73,23 +74,24 @@ absl::Status CheckCrop(const ImageRecord& crop, size_t number,
   return absl::OkStatus();
 }
 
-bool HasTiles(const Model& model) {
-  return model.has_image_family() &&
-         model.image_form() == Model::IMAGE_FORM_TILES;
+// Whether frames of videos are crops in the same way as images' (InternVL).
+bool FramesAreCrops(const Model& model) {
+  return model.image_form() == Model::IMAGE_FORM_TILES &&
+         model.image_family().rule() == v1::ImageFamily::RULE_TILE_GRID;
 }
 
-// Whether frames of videos are crops in the same way as images' (InternVL).
-// LLaVA-OneVision's frames are separate tiles.
-bool FramesAreCrops(const Model& model) {
-  return HasTiles(model) &&
-         model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS;
+// Whether frames of videos are tiles, separate from the crops of images
+// (LLaVA-OneVision).
+bool FramesAreTiles(const Model& model) {
+  return model.image_form() == Model::IMAGE_FORM_TILES &&
+         model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
 }
 
 // Checks that videos are packed as the Qwen family's models take them, or as
 // tiles.
 absl::Status CheckVideo(const Model& model, const CropForm& form) {
   if (!model.has_video()) return absl::OkStatus();
-  if (form.lists_crops && !HasTiles(model)) {
+  if (form.lists_crops && !FramesAreCrops(model) && !FramesAreTiles(model)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job: model.video with model.image_form ", model.image_form(),
         " and image family '", model.image_family().name(),
@@ -151,7 +153,8 @@ absl::StatusOr<CropForm> GetCropForm(const v1::Job& job) {
   form.rows.patch = model.patch();
   form.rows.merge = model.merge();
   form.rows.temporal_patch = model.temporal_patch();
-  form.lists_crops = model.has_image_family();
+  form.lists_crops = ListsCrops(model);
+  form.lists_sizes = ListsCropSizes(model);
   switch (model.image_form()) {
     case Model::IMAGE_FORM_UNSPECIFIED:
     case Model::IMAGE_FORM_MERGE_ORDER:
@@ -180,9 +183,6 @@ absl::StatusOr<CropForm> GetCropForm(const v1::Job& job) {
                        ", wanted one that this build knows, 1 to 4: the server "
                        "is newer than this shim"));
   }
-  form.lists_sizes = form.tiles || form.rows.padded_rows != 0 ||
-                     model.image_form() == Model::IMAGE_FORM_RASTER;
-  form.lists_crops |= form.lists_sizes;
   form.lists_images =
       model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
   form.videos = model.has_video() && !FramesAreCrops(model);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "proto/image/job_images.h"
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_planner.h"
@@ -139,7 +140,7 @@ std::vector<std::string> MissingModelKeys(const v1::Model& model) {
     if (!there) missing.push_back(key);
   };
   // A family has its own numbers, and its tokenizer the ids.
-  if (model.has_image_family()) {
+  if (!HasImageKeys(model)) {
     check(!model.mean().empty(), "mean");
     check(!model.std().empty(), "std");
     return missing;
@@ -166,8 +167,7 @@ std::vector<std::string> MissingModelKeys(const v1::Model& model) {
 
 bool HasOtherImages(const v1::Model& model) {
   const v1::ModelProfile* profile = GetProfile(model);
-  return model.has_image_family() && profile != nullptr &&
-         profile->has_token_ids();
+  return !HasImageKeys(model) && profile != nullptr && profile->has_token_ids();
 }
 
 absl::Status ApplyModelProfile(v1::Model* model) {
@@ -213,7 +213,7 @@ absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
         absl::StrCat("an image of height ", height, " and width ", width,
                      "; wanted sides of 1 to ", kMaxSide));
   }
-  if (model.has_image_family()) {
+  if (!HasImageKeys(model)) {
     return absl::InternalError(
         absl::StrCat("the images of the family ", model.image_family().name(),
                      " are not sized by Qwen's rule; report this"));

@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/sha256.h"
+#include "proto/image/job_images.h"
 #include "server/config/image_family_config.h"
 #include "server/image_plan/image_family.h"
 
@@ -478,7 +479,7 @@ v1::Videos::Rule GetVideoRule(const v1::Model& model) {
   const v1::Videos::Rule rule = profile->videos().rule();
   const bool has_its_images =
       profile->has_token_ids()
-          ? !model.has_image_family()
+          ? HasImageKeys(model)
           : model.image_family().rule() == ImagesOfVideos(rule);
   return has_its_images ? rule : v1::Videos::RULE_UNSPECIFIED;
 }
@@ -549,7 +550,7 @@ const ImageFamily* FindImageFamily(absl::string_view name) {
 }
 
 ImageFamily GetImageFamily(const v1::Model& model) {
-  if (model.has_image_family()) return FamilyOfConfig(model.image_family());
+  if (!HasImageKeys(model)) return FamilyOfConfig(model.image_family());
   const v1::ModelProfile* profile = GetProfile(model);
   ImageFamily family = profile == nullptr ? *FindImageFamily("qwen2_5_vl")
                                           : FamilyOfConfig(profile->images());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/civil_time.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
 #include "server/config/exposure.h"
@@ -27,7 +28,7 @@ namespace {
 
 // Numbers beside a family that has its own.
 void CheckFamilyNumbers(const v1::Model& model, KeyReport* report) {
-  if (!model.has_image_family()) return;
+  if (HasImageKeys(model)) return;
   const bool is_own = report->Has("model.image_family");
   const ImageFamily family = GetImageFamily(model);
   const auto refuse = [&](const char* name, absl::string_view why) {

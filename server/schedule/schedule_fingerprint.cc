@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "common/sha256.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/config/config_keys.h"
 #include "server/config/profiles.h"
@@ -205,11 +206,9 @@ v1::Fingerprint ScheduleFingerprint(
   // several keys.
   AddFingerprint(config, &entries);
   AddFieldEntries(config, &entries);
-  // Qwen's images, packed in merge order, as before there were families.
-  if (!config.model().has_image_family() &&
-      config.model().image_form() == v1::Model::IMAGE_FORM_MERGE_ORDER) {
-    entries.erase("model.image_form");
-  }
+  // Batches that list no crops have the one form of the first releases, whose
+  // fingerprints did not contain it.
+  if (!ListsCrops(config.model())) entries.erase("model.image_form");
   if (!HaveVideos(indexes)) {
     for (auto it = entries.lower_bound("model.video.");
          it != entries.end() && absl::StartsWith(it->first, "model.video.");) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "proto/image/job_images.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
@@ -108,10 +109,9 @@ absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
         name.empty() ? own.token_ids().image()
                      : tokenizer->SpecialTokenId(name).value_or(-1));
   }
-  // These ids are of Qwen's images. Around others, and in a model's own
-  // template, the tokenizer has the tokens, whatever ids the configuration
-  // gives.
-  if (model.has_image_family()) {
+  // Around images that no keys describe, and in a model's own template, the
+  // tokenizer has the tokens, whatever ids the configuration gives.
+  if (!HasImageKeys(model)) {
     own.mutable_token_ids()->set_vision_start(-1);
     own.mutable_token_ids()->set_vision_end(-1);
     if (FindChat(model.chat_template()) != nullptr) {
@@ -283,10 +283,10 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   if (form == TextForm::kPackedJson) {
     return ParsePacked(text, /*is_json=*/true, images);
   }
-  // In a sample without videos, models with other images than Qwen's take the
+  // In a sample without videos, models whose images no keys describe take the
   // mark of one for text.
   const bool has_frames =
-      !videos.empty() || clips.has_value() || !model_.has_image_family();
+      !videos.empty() || clips.has_value() || HasImageKeys(model_);
   if (form == TextForm::kDocument) {
     std::string marked(text);
     if (has_frames) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "proto/image/job_images.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
 #include "server/image_plan/image_family.h"
@@ -243,8 +244,7 @@ absl::Status FindIds(const Tokenizer& tokenizer, v1::Model* model) {
   const std::vector<NamedId> names = NamedIds(*model);
   const std::string& placeholder = names[0].content;
   const v1::ModelProfile* profile = GetProfile(*model);
-  const bool has_images =
-      profile == nullptr || TakesImages(*profile) || HasOtherImages(*model);
+  const bool has_images = profile == nullptr || TakesImages(*profile);
   if (has_images && placeholder.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.image_family.marks.placeholder: found none, so images of ",
@@ -354,12 +354,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
                            MakeTokenizer(model->tokenizer()));
   BALLAST_RETURN_IF_ERROR(CheckTemplate(*tokenizer, *model));
   const v1::ModelProfile* profile = GetProfile(*model);
-  if (profile != nullptr && profile->has_token_ids() &&
-      !HasOtherImages(*model)) {
+  if (!HasImageKeys(*model)) {
+    BALLAST_RETURN_IF_ERROR(FindIds(*tokenizer, model));
+  } else if (profile != nullptr && profile->has_token_ids()) {
     BALLAST_RETURN_IF_ERROR(
         ReplaceIds(*tokenizer, profile->token_ids(), model));
-  } else if (model->has_image_family()) {
-    BALLAST_RETURN_IF_ERROR(FindIds(*tokenizer, model));
   }
   FindAudioId(*tokenizer, model);
   BALLAST_RETURN_IF_ERROR(CheckImageId(*model));

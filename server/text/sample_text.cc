@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
+#include "proto/image/job_images.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
@@ -227,11 +228,10 @@ bool TextFits(uint32_t text_tokens, const SampleImages& images,
 
 std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
   const v1::TokenIds& ids = model.token_ids();
-  // The marks of an image depend on how it is cut.
+  // The marks of an image depend on how it is cut. Numbers that are keys of the
+  // model alone bound a length: TextLimitKey has them.
   const std::string family =
-      model.has_image_family()
-          ? FamilyYaml(FamilyOfConfig(model.image_family()))
-          : "";
+      HasImageKeys(model) ? "" : FamilyYaml(GetImageFamily(model));
   return absl::StrCat(
       "text_version=", kTextVersion, "\ntokenizer=", tokenizer.digest(),
       "\nchat_template=", model.chat_template(), "\nimage=", ids.image(),

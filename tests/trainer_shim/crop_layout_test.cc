@@ -347,12 +347,16 @@ TEST(VideoFormTest, RefusesOtherForms) {
 TEST(VideoFormTest, FramesOfAFamilyOfTilesAreNoVideos) {
   v1::Job job = VideoLayoutJob();
   Model& model = *job.mutable_model();
-  model.mutable_image_family()->set_name("internvl3");
+  model.mutable_image_family()->set_rule(v1::ImageFamily::RULE_TILE_GRID);
   model.set_image_form(Model::IMAGE_FORM_TILES);
   const auto form = GetCropForm(job);
   ASSERT_TRUE(form.ok()) << form.status();
   EXPECT_TRUE(form->tiles);
   EXPECT_FALSE(form->videos);
+  // No videos are known of tiles by another rule.
+  model.mutable_image_family()->set_rule(v1::ImageFamily::RULE_FIXED_SIZE);
+  EXPECT_THAT(std::string(GetCropForm(job).status().message()),
+              HasSubstr("and for InternVL and LLaVA-OneVision, as tiles"));
   // Without the family nobody says which tiles are a video's.
   model.clear_image_family();
   EXPECT_THAT(std::string(GetCropForm(job).status().message()),

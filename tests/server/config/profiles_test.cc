@@ -10,8 +10,11 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "proto/image/job_images.h"
 #include "server/config/config_loader.h"
+#include "server/config/image_family_config.h"
 #include "server/config/model_images.h"
+#include "server/config/model_profile.h"
 
 namespace ballast {
 namespace {
@@ -50,6 +53,55 @@ TEST(ProfilesTest, EveryFileOfModelsIsValid) {
   EXPECT_GE(names.size(), 25u);
   std::sort(names.begin(), names.end());
   EXPECT_EQ(ProfileNames(), names);
+}
+
+// Qwen's profiles and all others: a complete model has its profile's images,
+// and the profile says whether keys of the model describe them.
+TEST(ProfilesTest, DescribeTheImagesOfEveryModel) {
+  int with_keys = 0;
+  for (const std::string& name : ProfileNames(TakesImages)) {
+    SCOPED_TRACE(name);
+    const v1::ModelProfile& profile = *FindProfile(name);
+    v1::Model model;
+    model.set_profile(name);
+    ASSERT_TRUE(ApplyModelProfile(&model).ok());
+    EXPECT_EQ(HasImageKeys(model), profile.has_token_ids());
+    EXPECT_EQ(ListsCrops(model), !profile.has_token_ids());
+    with_keys += HasImageKeys(model);
+    const ImageFamily images = GetImageFamily(model);
+    EXPECT_EQ(images.name, profile.images().name());
+    EXPECT_EQ(images.rule, FamilyOfConfig(profile.images()).rule);
+    EXPECT_EQ(images.patch, model.patch());
+    EXPECT_EQ(images.merge, model.merge());
+    EXPECT_EQ(images.max_pixels, profile.images().max_pixels());
+    EXPECT_EQ(images.marks.placeholder, profile.images().marks().placeholder());
+    EXPECT_EQ(GetVideoRule(model), profile.videos().rule());
+    // Other images take the place of the profile's.
+    model.mutable_image_family()->set_rule(v1::ImageFamily::RULE_LONGEST_EDGE);
+    EXPECT_FALSE(HasImageKeys(model));
+    EXPECT_EQ(HasOtherImages(model), profile.has_token_ids());
+    EXPECT_EQ(GetImageFamily(model).rule, ImageRule::kLongestEdge);
+    EXPECT_EQ(GetVideoRule(model), v1::Videos::RULE_UNSPECIFIED);
+  }
+  EXPECT_GE(with_keys, 5);  // Qwen's
+}
+
+// Batches of images that keys describe list crops where merge order does not
+// say them.
+TEST(ProfilesTest, TheFormDecidesWhatBatchesList) {
+  v1::Model model;
+  for (const auto form :
+       {v1::Model::IMAGE_FORM_TILES, v1::Model::IMAGE_FORM_RASTER,
+        v1::Model::IMAGE_FORM_PADDED}) {
+    model.set_image_form(form);
+    EXPECT_TRUE(ListsCrops(model));
+    EXPECT_TRUE(ListsCropSizes(model));
+  }
+  model.set_image_form(v1::Model::IMAGE_FORM_MERGE_ORDER);
+  EXPECT_FALSE(ListsCrops(model));
+  model.mutable_image_family();
+  EXPECT_TRUE(ListsCrops(model));
+  EXPECT_FALSE(ListsCropSizes(model));
 }
 
 constexpr char kOwn[] = R"(# A model of one's own.

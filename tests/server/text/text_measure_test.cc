@@ -83,6 +83,56 @@ TEST(TextKeysTest, CoverTheInputsOfLengths) {
   }
 }
 
+// Indexes contain the key: with another text every source is indexed again.
+TEST(TextKeysTest, TextIsThatOfOlderReleases) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  EXPECT_EQ(TextLengthKey(MakeConfig().model(), *tokenizer),
+            R"(text_version=3
+tokenizer=bytes-1
+chat_template=
+image=151655
+video=151656
+vision_start=151652
+vision_end=151653
+im_start=151644
+im_end=151645
+end_of_text=151643
+custom_template=|||||||||||||
+system_prompt=
+on_invalid_utf8=0
+)");
+  v1::Model tiles;
+  tiles.set_profile("internvl3");
+  ASSERT_TRUE(ApplyModelProfile(&tiles).ok());
+  EXPECT_EQ(TextLengthKey(tiles, *tokenizer),
+            R"(text_version=3
+tokenizer=bytes-1
+chat_template=
+image=-1
+video=-1
+vision_start=-1
+vision_end=-1
+im_start=-1
+im_end=-1
+end_of_text=-1
+custom_template=|||||||||||||
+system_prompt=
+on_invalid_utf8=0
+image_family:
+  name: "internvl3"
+  rule: tile_grid
+  patch: 14
+  merge: 2
+  tile: 448
+  max_tiles: 12
+  tokens_an_image: 2
+  marks:
+    placeholder: "<IMG_CONTEXT>"
+    before: "<img>"
+    after: "</img>"
+)");
+}
+
 TEST(TextKeysTest, CoverTheMarksOfAClip) {
   const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
   std::set<std::string> keys;
