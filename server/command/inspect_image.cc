@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
+#include "proto/image/job_images.h"
 #include "proto/image/model_resampling.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"
@@ -42,7 +43,7 @@ struct Options {
   std::vector<std::string> files;
 };
 
-// The --model that is the family of --config.
+// The --model that is the model of --config.
 constexpr char kOwn[] = "own";
 
 v1::Model::Resample GetResample(const std::string& name) {
@@ -70,12 +71,6 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
           "recipe --config ",
           options.config, " --images`"));
     }
-    if (!model.has_image_family()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(options.config,
-                       ": model.image_family is missing; "
-                       "wanted the family of --model own"));
-    }
   } else {
     model.set_profile(options.profile);
   }
@@ -86,7 +81,7 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   if (options.min_pixels != 0) model.set_min_pixels(options.min_pixels);
   if (options.max_pixels != 0) model.set_max_pixels(options.max_pixels);
   if (options.exif_orientation) model.set_exif_orientation(true);
-  if (model.has_image_family()) return model;
+  if (!HasImageKeys(model)) return model;
   // Pixels before normalising: an encoder, too, has all that is needed.
   if (const v1::ModelProfile* profile = FindProfile(options.profile);
       profile != nullptr && !profile->has_token_ids()) {
@@ -231,14 +226,14 @@ failed.)",
       [options]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const v1::Model model,
                                  CompleteModel(*options));
-        if (model.has_image_family()) {
-          BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
-                                   GetPlanner(model, *options));
-          return InspectFamilyImages(planner, GetLibrary(model.resample()),
-                                     model.exif_orientation(), options->text,
-                                     options->files, std::cout);
+        if (HasImageKeys(model)) {
+          return InspectImages(model, options->files, std::cout);
         }
-        return InspectImages(model, options->files, std::cout);
+        BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
+                                 GetPlanner(model, *options));
+        return InspectFamilyImages(planner, GetLibrary(model.resample()),
+                                   model.exif_orientation(), options->text,
+                                   options->files, std::cout);
       });
   command
       ->AddText("--model", &options->profile,
@@ -248,8 +243,8 @@ failed.)",
       .TypeName("MODEL");
   command
       ->AddText("--config", &options->config,
-                "the configuration whose model.image_family is --model own; "
-                "its `resample` and `exif_orientation` hold, too")
+                "the configuration whose model is --model own; its `resample` "
+                "and `exif_orientation` hold, too")
       .TypeName("FILE");
   command->AddWholeNumber("--min-pixels", &options->min_pixels,
                           "fewest pixels after resizing (default: the model's)",

@@ -15,6 +15,7 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
@@ -277,10 +278,10 @@ absl::Status InspectSample(const Options& options) {
       {"label_tokens", columns.label_tokens(found.index)},
       {"images", Json::array()},
       {"cost", Json::object()}};
-  if (job.config.model().has_image_family()) {
-    BALLAST_RETURN_IF_ERROR(AddFamilyImages(job, found, &json));
-  } else {
+  if (HasImageKeys(job.config.model())) {
     AddImages(job.config.model(), found, &json);
+  } else {
+    BALLAST_RETURN_IF_ERROR(AddFamilyImages(job, found, &json));
   }
   BALLAST_RETURN_IF_ERROR(AddClips(job, found, &json));
   for (const v1::ModuleSchedule& module : columns.modules()) {

@@ -19,6 +19,7 @@
 #include "common/machine.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/split.h"
 #include "server/audio/clip_reader.h"
 #include "server/audio/log_mel.h"
@@ -218,7 +219,7 @@ namespace {
 // Reads image sizes as the sample builder does, and refuses the same images.
 ImageSizeReader SizeReader(const v1::Model& model) {
   // Crops are cut out of all pixels.
-  const bool is_kept = model.has_image_family() || !model.recipe().empty();
+  const bool is_kept = !HasImageKeys(model) || !model.recipe().empty();
   return [options = GetImageOptions(model),
           is_kept](absl::string_view bytes) -> absl::StatusOr<ImageSize> {
     BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
@@ -505,8 +506,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       index_options.order_clips = GetClipOrder(text);
     }
     const v1::ModelProfile* const profile = GetProfile(c.model());
-    if (profile != nullptr && !TakesImages(*profile) &&
-        !HasOtherImages(c.model())) {
+    if (profile != nullptr && !TakesImages(*profile)) {
       index_options.no_images =
           absl::StrCat("an image, and model.profile ", c.model().profile(),
                        " takes audio alone; wanted a model that takes images");

@@ -229,8 +229,9 @@ TEST(InspectImageTest, PrintsTheTextOnRequest) {
   EXPECT_EQ(InspectFamilyOf("siglip", {file}, true)[0]["text"], Json::array());
 }
 
-// A family of the configuration: InternVL's, printed as YAML, is InternVL's.
-TEST(InspectImageTest, ReadsTheFamilyOfAConfiguration) {
+// The model of the configuration, whether keys describe its images or a family:
+// InternVL's, printed as YAML, is InternVL's.
+TEST(InspectImageTest, ReadsTheModelOfAConfiguration) {
   const std::string path = testing::TempDir() + "/own.yaml";
   const auto write =
       [&](const std::string& model) {
@@ -241,23 +242,25 @@ TEST(InspectImageTest, ReadsTheFamilyOfAConfiguration) {
             << "model:\n  resample: torchvision\n  " << model;
       };
   const std::string good = TestDataPath("rgb8.png");
-  write("profile: qwen3_vl\n");
-  EXPECT_EQ(RunCommand({"--model", "own", "--config", path, good}), 1);
+  const auto print = [](const std::vector<std::string>& arguments) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(RunCommand(arguments), 0);
+    return Json::parse(testing::internal::GetCapturedStdout());
+  };
+  write("profile: qwen3_vl\n  max_pixels: 131072\n");
+  const Json qwen = print({"--model", "own", "--config", path, good});
+  EXPECT_TRUE(qwen.contains("resized_h"));
+  EXPECT_EQ(qwen, print({"--model", "qwen3_vl", "--resample", "torchvision",
+                         "--max-pixels", "131072", good}));
   std::string yaml = FamilyYaml(*FindImageFamily("internvl3"));
   write(absl::StrCat("mean: [0, 0, 0]\n  std: [1, 1, 1]\n  ",
                      absl::StrReplaceAll(yaml, {{"\n", "\n  "}})));
   EXPECT_EQ(RunCommand({"--model", "own", good}), 1);
   EXPECT_EQ(RunCommand({"--model", "gemma3", "--config", path, good}), 1);
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(RunCommand({"--model", "own", "--config", path, "--text", good}),
-            0);
-  const Json own = Json::parse(testing::internal::GetCapturedStdout());
+  const Json own = print({"--model", "own", "--config", path, "--text", good});
   EXPECT_EQ(own["resample"], "torchvision");
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(RunCommand({"--model", "internvl3", "--resample", "torchvision",
-                        "--text", good}),
-            0);
-  EXPECT_EQ(own, Json::parse(testing::internal::GetCapturedStdout()));
+  EXPECT_EQ(own, print({"--model", "internvl3", "--resample", "torchvision",
+                        "--text", good}));
 }
 
 // Crops or patches, and tokens where the processor counts them, of each
