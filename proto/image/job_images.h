@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// What servers and ranks ask of a complete model's images. A model is complete
-// as a Job has it: with everything that its profile says.
+// Questions about a model's images, for servers and ranks. The model must be
+// complete: with all values of its profile, as in a Job.
 //
 // Only ApplyModelProfile, which completes a model, and ComposeRevision, which
 // composes two configurations, also ask whether model.image_family is set

@@ -5,8 +5,8 @@
 
 Four processes over Gloo, or NCCL (`--device cuda`), train a small GPTModel on texts with a
 long tail of lengths: with packing.dynamic_cp, in the groups that Megatron-Core makes for
-hybrid context parallelism, and with packs that all are shared by two ranks. Compares the
-sums of the losses and gradients of all processes with those of one process that takes each
+hybrid context parallelism, and with packs that all are shared by two ranks. Adds up
+losses and gradients over all processes, and compares them with one process that takes each
 text whole. Prints one JSON object and exits with 1 if they differ by more than `--noise`.
 Needs torch and megatron-core, not Transformer Engine; in bfloat16 on four GPUs.
 """
