@@ -6,7 +6,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
@@ -20,15 +19,20 @@ namespace {
 using Span = RenderedConversation::Span;
 using Kind = TextToken::Kind;
 
-// Bytes of an empty thought at the start of `said`, and of the white space
-// around it; 0 without one.
-size_t EmptyThought(absl::string_view said) {
-  absl::string_view rest = said;
-  if (!absl::ConsumePrefix(&rest, "<think>")) return 0;
-  rest = absl::StripLeadingAsciiWhitespace(rest);
-  if (!absl::ConsumePrefix(&rest, "</think>")) return 0;
-  rest = absl::StripLeadingAsciiWhitespace(rest);
-  return said.size() - rest.size();
+// Where `span` goes on behind an empty thought at its beginning, of which what
+// asks for an answer may have written a part: "<think>\n".
+size_t AfterEmptyThought(absl::string_view text, const Span& span) {
+  constexpr absl::string_view kBegin = "<think>";
+  constexpr absl::string_view kEnd = "</think>";
+  const size_t from = span.begin - std::min(span.begin, kEnd.size() - 1);
+  const size_t end = text.substr(0, span.end).find(kEnd, from);
+  if (end == text.npos || end + kEnd.size() <= span.begin) return span.begin;
+  const absl::string_view said = absl::StripAsciiWhitespace(
+      text.substr(span.begin, std::max(end, span.begin) - span.begin));
+  if (!absl::EndsWith(kBegin, said)) return span.begin;
+  const absl::string_view rest = absl::StripLeadingAsciiWhitespace(
+      text.substr(0, span.end).substr(end + kEnd.size()));
+  return span.end - rest.size();
 }
 
 // The assistant's turns in the text.
@@ -52,7 +56,7 @@ void DropEmptyThoughts(const RenderedConversation& rendered,
   for (size_t i = 0; i < count; ++i) {
     if (rendered.answers[i].has_own_thought) continue;
     Span& span = (*spans)[i];
-    span.begin += EmptyThought(text.substr(span.begin, span.end - span.begin));
+    span.begin = AfterEmptyThought(text, span);
   }
 }
 

@@ -14,6 +14,8 @@ import sys
 from datetime import datetime
 
 from ballast_helper import DONE, REFUSED, TooLong, answer, read_request, start_timer, stop_timer, to_reason
+from trials import CONTENT_KEYS, REASONING, SIGN, Shape
+from trials import first_text, is_question, make_trials, split_content, with_thought
 
 try:
     import jinja2
@@ -42,6 +44,8 @@ HAS_IMAGES, BY_PREFIXES, HAS_VIDEOS = 1, 2, 4
 # Of a message of the assistant in an answer: flags, number and weight.
 HAS_OWN_THOUGHT = 1
 ANSWER = struct.Struct("=IIf")
+# A token that templates write where a turn ends or begins.
+TURN_TOKEN = re.compile(r"\s*(<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\])")
 GENERATION = re.compile(r"\{\%-?\s*generation\s*-?\%\}")
 # Marks of media, by what a sample has of them. Beside videos alone an image's
 # mark is one of a video.
@@ -62,8 +66,6 @@ SWITCHES = {
     "preserve_thinking": True,
     "truncate_history_thinking": False,
 }
-# A trial's text, which no template writes by itself.
-SIGN = "xq7hv2"
 
 
 class Refusal(Exception):
@@ -224,11 +226,12 @@ class Renderer:
                 raise Refusal(f"it writes over {self.most_bytes} bytes; wanted a text that a model can read")
         return "".join(pieces), AssistantTracker.spans
 
-    def try_out(self, messages, **beside):
+    def try_out(self, messages, add_generation_prompt=False, **beside):
         """The text of a conversation that nobody gave; None if it is refused."""
         date, self.date = self.date, self.date or "2000-01-01"
+        beside = {"tools": None, "documents": None, **beside}
         try:
-            return self.render(messages, {"tools": None, "documents": None, **beside}, 0)[0]
+            return self.render(messages, beside, 0, add_generation_prompt)[0]
         except Exception:
             return None
         finally:
@@ -241,10 +244,46 @@ class Renderer:
             return self.written[key]
         if len(self.written) > 1000:
             self.written.clear()
-        texts = [self.try_out(messages, **beside) for messages, beside in trials(kind, name)]
+        texts = [self.try_out(messages, **beside) for messages, beside in make_trials(kind, name)]
         texts = [text for text in texts if text is not None]
         self.written[key] = not texts or any(SIGN in text for text in texts)
         return self.written[key]
+
+    def try_texts(self, *texts):
+        """A conversation of these texts, the user's first, in turns."""
+        roles = ("user", "assistant")
+        messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
+        self.give_parts(messages)
+        return self.try_out(messages)
+
+    def ends_turns(self):
+        """Whether it writes anything after the assistant's text, if nothing follows."""
+        if "end" not in self.written:
+            text = self.try_texts("Why?", SIGN)
+            self.written["end"] = text is None or text.partition(SIGN)[2].strip() != ""
+        return self.written["end"]
+
+    def begins_turns(self):
+        """Whether it writes the beginning of a turn of the assistant after the last turn, unasked."""
+        if "begin" not in self.written:
+            self.written["begin"] = self.try_beginning()
+        return self.written["begin"]
+
+    def try_beginning(self):
+        user, said, next_user = SIGN + "1", SIGN + "2", SIGN + "3"
+        alone, two = self.try_texts(user, said), self.try_texts(user, said, next_user, "So.")
+        if alone is None or two is None or not (said in alone and next_user in two):
+            return False
+        before = alone.partition(user)[2].partition(said)[0]
+        after = alone.partition(said)[2]
+        if two.partition(said)[2].startswith(after):
+            return False
+        ask = [{"role": "user", "content": user}]
+        self.give_parts(ask)
+        if self.try_out(ask) != self.try_out(ask, add_generation_prompt=True):
+            return False
+        starts = (match.start(1) for match in TURN_TOKEN.finditer(after))
+        return any(after[start:].strip() in before for start in starts)
 
     def give_parts(self, messages):
         """Makes parts of texts, where the template writes no others."""
@@ -264,7 +303,19 @@ class Renderer:
             left_out = self.unwritten_of(message)
             if left_out:
                 return f"turn {conversation.number(index)}: {left_out}"
-        return ""
+        left_out = self.unwritten_where_they_are(conversation)
+        return f"turn {conversation.number(left_out[0])}: {left_out[1]}" if left_out else ""
+
+    def unwritten_where_they_are(self, conversation):
+        """What it writes elsewhere, and leaves out of this conversation: an index and what, or None."""
+        shape = Shape(conversation.messages)
+        key = json.dumps([shape.messages, conversation.beside])
+        if key not in self.written:
+            if len(self.written) > 1000:
+                self.written.clear()
+            text = self.try_out(shape.messages, **conversation.beside)
+            self.written[key] = None if text is None else shape.left_out(text)
+        return self.written[key]
 
     def unwritten_of(self, message):
         content = message.get("content")
@@ -275,6 +326,8 @@ class Renderer:
         for key in sorted(CONTENT_KEYS & message.keys()):
             if message[key] and not self.writes(key):
                 return f"`{key}`"
+        if role == "assistant" and split_content(message)[0] and not self.writes("thought within"):
+            return "the reasoning within its content"
         for part in content if isinstance(content, list) else ():
             kind = part.get("type") if isinstance(part, dict) else None
             if kind in ("text", "image", "video"):
@@ -310,45 +363,6 @@ class Renderer:
                     f"{self.reasoning}; wanted a template that writes it, or another value"
                 )
             at += len(thought)
-
-
-# Keys of messages that hold what a model says or is told.
-CONTENT_KEYS = frozenset(("tool_calls", "reasoning_content", "function_call", "refusal", "audio", "tool_plan"))
-
-
-def trials(kind, name):
-    """Conversations, with what is beside them, that show whether a template writes such a thing."""
-    ask = {"role": "user", "content": "Why?"}
-    say = {"role": "assistant", "content": "So."}
-    tool = {
-        "type": "function",
-        "function": {
-            "name": SIGN if kind == "tools" else "f",
-            "description": "d",
-            "parameters": {"type": "object", "properties": {}, "required": []},
-        },
-    }
-    if kind in ("role", "role of parts"):
-        content = SIGN if kind == "role" else [{"type": "text", "text": SIGN}]
-        said = {"role": name, "content": content, "name": "f", "tool_call_id": "call00001"}
-        call = {"type": "function", "id": "call00001", "function": {"name": "f", "arguments": {}}}
-        called = {**say, "tool_calls": [call]}
-        return [([said], {}), ([said, ask], {}), ([ask, said], {}), ([ask, called, said], {"tools": [tool]})]
-    if kind == "tools":
-        return [([ask], {"tools": [tool]}), ([ask, say], {"tools": [tool]})]
-    if kind == "documents":
-        return [([ask, say], {"documents": [{"title": SIGN, "text": SIGN, "contents": SIGN}]})]
-    if kind in ("part", "part with text"):
-        part = {"type": name, name: SIGN, **({"text": SIGN} if kind != "part" else {})}
-        return [([{**ask, "content": [part]}, say], {}), ([ask, {**say, "content": [part]}], {})]
-    if kind == "reasoning_content":
-        return [([ask, with_thought(say, SIGN)], {})]
-    if kind == "tool_calls":
-        call = [{"type": "function", "id": "call00001", "function": {"name": SIGN, "arguments": {}}}]
-        return [([ask, {**one, "tool_calls": call}], {"tools": [tool]}) for one in (say, {**say, "content": ""})]
-    if kind == "function_call":
-        return [([ask, {**say, kind: {"name": SIGN, "arguments": "{}"}}], {})]
-    return [([ask, {**say, kind: SIGN}], {})]
 
 
 def parse_text(value, key):
@@ -396,13 +410,6 @@ def normalize_content(content, flags):
     return parts
 
 
-REASONING = ("reasoning_content", "thinking", "reasoning")
-
-
-def with_thought(message, said):
-    return {"thinking": said, **message, "reasoning_content": said}
-
-
 def normalize_message(message, flags):
     """A message of OpenAI's form, without keys that are null."""
     if not isinstance(message, dict):
@@ -422,51 +429,6 @@ def normalize_message(message, flags):
     if said is not None:
         message = with_thought(message, said)
     return message
-
-
-def is_question(message):
-    """Whether it is the user's, and no answer of a tool."""
-    content = message.get("content")
-    said = content.strip() if isinstance(content, str) else ""
-    return message["role"] == "user" and not (
-        said.startswith("<tool_response>") and said.endswith("</tool_response>")
-    )
-
-
-def split_thought(text):
-    """The thought at the beginning of a text, None without one, and the rest."""
-    head, mark, rest = text.partition("</think>")
-    if not mark or ("<think>" in head and not head.lstrip().startswith("<think>")):
-        return None, text
-    return head.split("<think>")[-1].strip(), rest.lstrip("\n")
-
-
-def split_parts(content):
-    """The same of a list of parts."""
-    thoughts, rest, is_first = [], [], True
-    for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind in ("thinking", "reasoning") and kind in part:
-            said = part[kind]
-            if isinstance(said, list):
-                said = "".join(one.get("text", "") for one in said if isinstance(one, dict))
-            thoughts.append(str(said).strip())
-            continue
-        if kind == "text" and is_first and isinstance(part.get("text"), str):
-            is_first = False
-            thought, left = split_thought(part["text"])
-            if thought is not None:
-                thoughts.append(thought)
-                part = {**part, "text": left}
-        rest.append(part)
-    return ("".join(thoughts) if thoughts else None), rest
-
-
-def split_content(message):
-    content = message.get("content")
-    if isinstance(content, str):
-        return split_thought(content)
-    return split_parts(content) if isinstance(content, list) else (None, content)
 
 
 def thought_of(message):
@@ -576,7 +538,11 @@ class Conversation:
 
     def answers(self):
         """The indexes of the assistant's messages."""
-        return [i for i, message in enumerate(self.messages) if message["role"] == "assistant"]
+        return [i for i, message in enumerate(self.messages) if is_assistant(message)]
+
+
+def is_assistant(message):
+    return message["role"] == "assistant"
 
 
 def is_system(message):
@@ -593,6 +559,11 @@ def common_length(one, other):
 def prefix_spans(renderer, conversation, text):
     """For each message of the assistant, the text that it adds to the messages before it."""
     spans = []
+    if is_assistant(conversation.messages[-1]) and renderer.begins_turns():
+        raise Refusal(
+            "it writes the beginning of another turn of the assistant after the last one, so where that ends cannot "
+            "be told; mark what is learnt in the template by {% generation %}"
+        )
     for index in conversation.answers():
         number = conversation.number(index)
         whole = text
@@ -604,12 +575,13 @@ def prefix_spans(renderer, conversation, text):
                 "they learn cannot be told by renderings of prefixes; mark it in the template by {% generation %}, "
                 "or name a model.profile whose chat has the assistant's boundaries"
             )
-        before, asked = "", ""
-        if index > 0:
-            before, _ = renderer.render(conversation.messages[:index], conversation.beside, conversation.weight)
-            asked, _ = renderer.render(
-                conversation.messages[:index], conversation.beside, conversation.weight, add_generation_prompt=True
-            )
+        if index == 0:
+            spans.append((first_begin(renderer, conversation, whole), len(whole)))
+            continue
+        before, _ = renderer.render(conversation.messages[:index], conversation.beside, conversation.weight)
+        asked, _ = renderer.render(
+            conversation.messages[:index], conversation.beside, conversation.weight, add_generation_prompt=True
+        )
         if not whole.startswith(before):
             raise Refusal(
                 f"it writes the turns before {number} otherwise when that, of the assistant, follows; mark what "
@@ -617,7 +589,33 @@ def prefix_spans(renderer, conversation, text):
                 "assistant's boundaries"
             )
         spans.append((max(common_length(asked, whole), len(before)), len(whole)))
+    if not renderer.ends_turns():
+        after = [conversation.messages[index + 1 : index + 2] for index in conversation.answers()]
+        spans = [with_next_token(text, span, following) for span, following in zip(spans, after)]
     return spans
+
+
+def first_begin(renderer, conversation, whole):
+    """Where the assistant's text begins in a conversation of it alone: where others begin, too."""
+    others = []
+    for text in (SIGN, "0" + SIGN):
+        messages = [{"role": "assistant", "content": text}]
+        renderer.give_parts(messages)
+        others.append(renderer.try_out(messages, **conversation.beside))
+    if None in others:
+        raise Refusal(
+            "the first turn is the assistant's, and where the template writes that cannot be tried out; give it "
+            "a turn of the user before, or mark what is learnt in the template by {% generation %}"
+        )
+    return min(common_length(other, whole) for other in others)
+
+
+def with_next_token(text, span, following):
+    """The span with the token after it, which ends the turn in the text as in the model's answers."""
+    token = TURN_TOKEN.match(text, span[1])
+    if token is None or any(first_text(message).lstrip().startswith(token[1]) for message in following):
+        return span
+    return span[0], token.end(1)
 
 
 def to_bytes(text, spans):

@@ -19,6 +19,7 @@
 #include "server/corpus/data_fault.h"
 #include "server/text/chat_writer.h"
 #include "server/text/template/renderer_text.h"
+#include "server/text/template/trials_text.h"
 
 namespace ballast {
 namespace {
@@ -32,7 +33,11 @@ constexpr char kToolUse[] = "tool_use";
 //   2: what the template leaves out is refused; texts where it writes parts
 //      alone are parts; an empty thought for a message with one is the
 //      template's
-constexpr int kRendererRules = 2;
+//   3: also what it writes elsewhere (trials.py); the token that ends a turn
+//   and
+//      comes with the next one is learnt; nothing before a first turn of the
+//      assistant is
+constexpr int kRendererRules = 3;
 
 std::string ReadBeside(const std::string& tokenizer, const char* name) {
   const std::string folder = tokenizer.substr(0, tokenizer.rfind('/') + 1);
@@ -296,7 +301,10 @@ absl::Status TemplateRenderer::Prepare(HelperProcess* helper) const {
   std::string answer;
   const absl::string_view program(reinterpret_cast<const char*>(kRenderer),
                                   kRendererBytes);
-  BALLAST_RETURN_IF_ERROR(SendModules(helper, {{"renderer", program}}));
+  const absl::string_view trials(reinterpret_cast<const char*>(kTrials),
+                                 kTrialsBytes);
+  BALLAST_RETURN_IF_ERROR(
+      SendModules(helper, {{"trials", trials}, {"renderer", program}}));
   BALLAST_RETURN_IF_ERROR(helper->Receive(kMaxReasonBytes, &kind, &answer));
   const Json versions = Json::parse(answer, nullptr, false);
   if (!versions.is_object()) {

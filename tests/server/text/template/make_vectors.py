@@ -395,6 +395,8 @@ def thoughts(row, mode="keep"):
 def by_prefixes(template, row, messages, text, **switches):
     """The supervised pieces, or None where the template changes earlier turns."""
     pieces = []
+    alone = render(template, {}, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "zz"}])[0]
+    is_open = alone.split("zz")[-1].strip() == ""  # the end of a turn comes with the next one
     for i, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
@@ -406,7 +408,8 @@ def by_prefixes(template, row, messages, text, **switches):
         begin = len(before)
         while begin < min(len(asked), len(whole)) and asked[begin] == whole[begin]:
             begin += 1
-        pieces.append(re.sub(r"^<think>\s*</think>\s*", "", whole[begin:]))
+        follows = re.match(r"\s*<[^<>\s]+>", text[len(whole) :]) if is_open else None
+        pieces.append(re.sub(r"^\s*<think>\s*</think>\s*", "", whole[begin:]) + (follows[0] if follows else ""))
     return pieces
 
 

@@ -130,6 +130,81 @@ TEST_F(RenderedTextTest, OtherTemplatesGoByPrefixes) {
   EXPECT_THAT(Pieces(text, kMarks, kOneQuestion), IsEmpty());
 }
 
+constexpr char kTwoAnswers[] = R"({"messages": [
+    {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},
+    {"role": "user", "content": "<b>"},
+    {"role": "assistant", "content": "b"}]})";
+
+// The end of a turn comes with the next one: as vLLM's ChatML, Apertus and
+// Apriel; of GLM, whose answers end with <|user|>, it is the next one's mark.
+TEST_F(RenderedTextTest, TurnsEndWithTheTokenThatFollows) {
+  EXPECT_THAT(
+      Pieces("{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + "
+             "m.content }}{% if not loop.last or add_generation_prompt %}"
+             "{{- '\n<|im_end|>\n' }}{% endif %}{% endfor %}"
+             "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}"
+             "{%- endif %}",
+             {}, kTwoAnswers),
+      ElementsAre("a\n<|im_end|>", "b"));
+  EXPECT_THAT(Pieces("{%- for m in messages %}{{- '<|' + m.role + '|>' + "
+                     "m.content }}{% endfor %}{% if add_generation_prompt %}"
+                     "{{- '<|assistant|>' }}{% endif %}",
+                     {}, kTwoAnswers),
+              ElementsAre("a<|user|>", "b"));
+  // What the user says is no token of the template's.
+  EXPECT_THAT(Pieces("{%- for m in messages %}{{ m.content }} {% endfor %}", {},
+                     kTwoAnswers),
+              ElementsAre("a ", "b "));
+}
+
+// As of Llama 3.2 and Qwen 2.5, which begin with a system turn of their own.
+TEST_F(RenderedTextTest, NothingBeforeAFirstAnswerIsLearnt) {
+  const std::string text =
+      "{{- '<s>' }}{% if messages[0].role != 'system' %}"
+      "{{- '<|system|>Be kind.<|end|>' }}{% endif %}{% for m in messages %}"
+      "{{- '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}";
+  EXPECT_THAT(Pieces(text, {}, R"({"messages": [
+      {"role": "assistant", "content": "xq7"},
+      {"role": "user", "content": "q"}]})"),
+              ElementsAre("xq7<|end|>"));
+  EXPECT_THAT(Pieces("{% if messages | length > 1 %}{{ messages[0].content }}"
+                     "{% else %}{{ raise_exception('too short') }}{% endif %}",
+                     {}, R"({"messages": [
+      {"role": "assistant", "content": "a"},
+      {"role": "assistant", "content": "a"}]})"),
+              ElementsAre(HasSubstr("too short")));
+}
+
+// Of Qwen 3.5, Nemotron 3 and GLM, whose prompt has a part of it.
+TEST_F(RenderedTextTest, EmptyThoughtsAreNotLearntWhereverTheyBegin) {
+  for (const auto& [prompt, thought] :
+       {std::pair("<think>\\n", "<think>\\n\\n</think>\\n\\n"),
+        std::pair("<think>", "</think>"),
+        std::pair("", "\\n<think></think>\\n"),
+        std::pair("<think>\\n", "<think></think>")}) {
+    SCOPED_TRACE(thought);
+    const std::string text = absl::StrCat(
+        "{%- for m in messages %}{{- '<|' + m.role + '|>' }}"
+        "{%- if m.role == 'assistant' %}{{- '",
+        thought,
+        "' }}{% endif %}{{- m.content + '<|end|>' }}{% endfor %}"
+        "{%- if add_generation_prompt %}{{- '<|assistant|>",
+        prompt, "' }}{% endif %}");
+    EXPECT_THAT(Pieces(text, {}, kTwoAnswers),
+                ElementsAre("a<|end|>", "b<|end|>"));
+  }
+}
+
+// As of Command R7B: the beginning of an answer after the last one.
+TEST_F(RenderedTextTest, ABeginningAfterTheLastAnswerIsRefused) {
+  EXPECT_THAT(Pieces("{%- for m in messages %}{{- '<|' + m.role + '|>' + "
+                     "m.content + '<|end|>' }}{% endfor %}{{- '<|assistant|>' "
+                     "}}",
+                     {}, R"({"messages": [{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "a"}]})"),
+              ElementsAre(HasSubstr("the beginning of another turn")));
+}
+
 TEST_F(RenderedTextTest, TheNameIsInWhatServersCompare) {
   const std::string folder = ::testing::TempDir() + "/named";
   std::filesystem::create_directories(folder);

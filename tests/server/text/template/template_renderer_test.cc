@@ -182,6 +182,71 @@ TEST_F(TemplateRendererTest, SaysWhatATemplateLeavesOut) {
             "`documents`");
 }
 
+// What a template writes in other places is missed where it is left out.
+TEST_F(TemplateRendererTest, SaysWhatATemplateLeavesOutOfAConversation) {
+  const auto left_out = [](const std::string& text, absl::string_view turns) {
+    const std::string json = absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "q"}, )", turns, "]}");
+    const auto rendered = Make(text)->Render({json});
+    EXPECT_TRUE(rendered.ok()) << rendered.status();
+    return rendered.ok() ? rendered->left_out : "";
+  };
+  // The text of a turn with calls, and all calls but the first.
+  const std::string calls =
+      "{% for m in messages %}{% if m.tool_calls %}"
+      "{{ m.tool_calls[0].function | tojson }}{% else %}{{ m.content }}"
+      "{% endif %}{% endfor %}";
+  const std::string call =
+      R"({"type": "function", "id": "1",
+          "function": {"name": "f", "arguments": {"a": 1, "b": "c"}}})";
+  EXPECT_EQ(left_out(calls, absl::StrCat(R"({"role": "assistant", "content": "",
+                                            "tool_calls": [)",
+                                         call, "]}")),
+            "");
+  EXPECT_EQ(left_out(calls,
+                     absl::StrCat(R"({"role": "assistant", "content": "I look.",
+                                      "tool_calls": [)",
+                                  call, "]}")),
+            "turn 2: its text beside `tool_calls`");
+  EXPECT_EQ(left_out(calls, absl::StrCat(R"({"role": "assistant",
+                                            "tool_calls": [)",
+                                         call, ", ", call, "]}")),
+            "turn 2: the arguments of call 2 of `tool_calls`");
+  // Arguments as a text, as OpenAI's.
+  EXPECT_EQ(
+      left_out("{% for m in messages %}{{ m.content }}{% for c in m.tool_calls "
+               "or [] %}{{ c.function.name }}{% if c.function.arguments is "
+               "mapping %}{{ c.function.arguments | tojson }}{% endif %}"
+               "{% endfor %}{% endfor %}",
+               R"({"role": "assistant", "content": "", "tool_calls": [
+                   {"function": {"name": "f", "arguments": "{\"a\": \"b\"}"}}]})"),
+      "turn 2: the arguments of call 1 of `tool_calls`, a text; give an "
+      "object");
+  // A system turn that is not the first, and a part that is not.
+  const std::string first =
+      "{% for m in messages %}{% if m.role != 'system' or loop.first %}"
+      "{{ m.content if m.content is string else m.content[0].text }}"
+      "{% endif %}{% endfor %}";
+  EXPECT_EQ(left_out(first, R"({"role": "system", "content": "s"})"),
+            "turn 2: its text");
+  EXPECT_EQ(left_out(first, R"({"role": "user", "content": [
+                {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})"),
+            "turn 2: part 2 of its content");
+  EXPECT_THAT(left_out("{% for m in messages %}{{ m.content }}{% endfor %}",
+                       R"({"role": "user", "content": [
+                             {"type": "text", "text": "a"}]})"),
+              HasSubstr("turn 2: its parts as such"));
+  // Reasoning within the text, as DeepSeek's templates.
+  const std::string splits =
+      "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor "
+      "%}";
+  const std::string thinks =
+      R"({"role": "assistant", "content": "<think>t</think>a"})";
+  EXPECT_EQ(left_out(splits, thinks),
+            "turn 2: the reasoning within its content");
+  EXPECT_EQ(left_out("{{ messages | tojson }}", thinks), "");
+}
+
 TEST_F(TemplateRendererTest, TextsBecomePartsWhereNothingElseIsWritten) {
   EXPECT_EQ(Say("{% for m in messages %}{% for p in m.content %}"
                 "{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}"
