@@ -35,6 +35,24 @@ size_t AfterEmptyThought(absl::string_view text, const Span& span) {
   return span.end - rest.size();
 }
 
+// The end of the turn whose text begins at `said`, its end token included. The
+// template may end some turns by another token than `marks.end`, as Llama 3's
+// by <|eom_id|> after a call: the next turn then begins first.
+size_t FindTurnEnd(absl::string_view text, size_t said,
+                   const TurnMarks& marks) {
+  const size_t end = text.find(marks.end, said);
+  const size_t stop = end == text.npos ? text.size() : end + marks.end.size();
+  const auto openings = SpecialTokensIn(marks.begin);
+  if (openings.empty()) return stop;
+  const size_t next = text.substr(0, stop).find(openings.front(), said);
+  if (next == text.npos) return stop;
+  const absl::string_view turn =
+      absl::StripTrailingAsciiWhitespace(text.substr(said, next - said));
+  const auto tokens = SpecialTokensIn(turn);
+  const bool is_ended = !tokens.empty() && absl::EndsWith(turn, tokens.back());
+  return is_ended ? said + turn.size() : stop;
+}
+
 // The assistant's turns in the text.
 std::vector<Span> FindTurns(absl::string_view text, const TurnMarks& marks) {
   std::vector<Span> turns;
@@ -42,8 +60,7 @@ std::vector<Span> FindTurns(absl::string_view text, const TurnMarks& marks) {
     const size_t begin = text.find(marks.begin, at);
     if (begin == absl::string_view::npos) return turns;
     const size_t said = begin + marks.begin.size();
-    const size_t end = text.find(marks.end, said);
-    at = end == absl::string_view::npos ? text.size() : end + marks.end.size();
+    at = FindTurnEnd(text, said, marks);
     turns.push_back({said, at});
   }
 }

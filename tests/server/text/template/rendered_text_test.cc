@@ -96,6 +96,18 @@ TEST_F(RenderedTextTest, TurnsAreSupervisedWithTheirEnds) {
   }
 }
 
+// As of Llama 3, whose calls end with <|eom_id|>: what tools say is not learnt.
+TEST_F(RenderedTextTest, TurnsThatAnotherTokenEndsEndThere) {
+  const std::string text =
+      "{% for m in messages %}{{ '<|h|>' + m.role + '\n' + m.content }}"
+      "{{ '<|eom|>' if m.name else '<|eot|>' }}{% endfor %}";
+  EXPECT_THAT(Pieces(text, {"<|h|>assistant\n", "<|eot|>"}, R"({"messages": [
+      {"role": "assistant", "content": "call", "name": "f"},
+      {"role": "tool", "content": "secret"},
+      {"role": "assistant", "content": "a <|h|> b"}]})"),
+              ElementsAre("call<|eom|>", "a <|h|> b<|eot|>"));
+}
+
 TEST_F(RenderedTextTest, ASpelledOutTurnIsRefused) {
   EXPECT_THAT(
       Pieces(kChatMl, kMarks, R"({"messages": [
