@@ -301,9 +301,11 @@ struct ConversationOptions {
 // or with a template what TemplateRenderer::Request has) with `images`,
 // [[height, width], ...], writes {"ids", "labels"}, "left_out" where a template
 // leaves something out (RenderedConversation), and `with_text` "text" and
-// "supervised". Errors: INVALID_ARGUMENT (neither model nor template; an option
-// that needs a template); as TransformJsonLines, BuildText
-// and TemplateRenderer::Create.
+// "supervised". A conversation that is refused has "error", and goes without
+// "labels" and "supervised", or is "error" alone where no text is known.
+// Errors: INVALID_ARGUMENT (neither model nor template; an option that needs a
+// template); a data fault (conversations were refused), after the last line; as
+// TransformJsonLines, BuildText and TemplateRenderer::Create.
 absl::Status InspectConversations(const ConversationOptions& options,
                                   std::istream& in, std::ostream& out);
 

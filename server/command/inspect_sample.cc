@@ -337,7 +337,9 @@ absl::Status TransformJsonLines(
     }
     const auto result = transform(object, line);
     if (!result.ok()) return Annotate(result.status(), place);
-    out << result->dump() << "\n";
+    out << result->dump(-1, ' ', false,
+                        nlohmann::ordered_json::error_handler_t::replace)
+        << "\n";
   }
   return Flush(out);
 }

@@ -18,6 +18,7 @@
 #include "proto/image/engine_jpeg.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
+#include "server/corpus/data_fault.h"
 #include "server/text/chat_writer.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/positions.h"
@@ -96,6 +97,7 @@ namespace {
 struct Inspected {
   TextSample sample;
   SupervisedText rendered;
+  absl::Status refused;  // a data fault: the text is known, its labels are not
 };
 
 // What inspects one conversation.
@@ -129,7 +131,7 @@ absl::StatusOr<Inspect> InspectFamily(const ConversationOptions& options,
         BALLAST_ASSIGN_OR_RETURN(TextSample sample,
                                  BuildText(json, TextForm::kConversation, sizes,
                                            {text.get(), UINT32_MAX}));
-        return Inspected{std::move(sample), {}};
+        return Inspected{std::move(sample), {}, {}};
       };
 }
 
@@ -175,9 +177,19 @@ Inspect InspectAlone(const Tokenizer& tokenizer,
           "--model");
     }
     Inspected result;
-    BALLAST_ASSIGN_OR_RETURN(
-        result.rendered,
-        RenderSupervised(*renderer, TurnMarks(), json, /*has_images=*/false));
+    absl::StatusOr<SupervisedText> rendered =
+        RenderSupervised(*renderer, TurnMarks(), json, /*has_images=*/false);
+    if (rendered.ok()) {
+      result.rendered = *std::move(rendered);
+    } else if (IsDataFault(rendered.status())) {
+      result.refused = rendered.status();
+      BALLAST_ASSIGN_OR_RETURN(RenderedConversation text,
+                               renderer->Render({.json = json}));
+      result.rendered.text = std::move(text.text);
+      result.rendered.left_out = std::move(text.left_out);
+    } else {
+      return rendered.status();
+    }
     v1::TokenIds none;
     for (const auto set :
          {&v1::TokenIds::set_image, &v1::TokenIds::set_video,
@@ -242,27 +254,54 @@ absl::Status InspectConversations(const ConversationOptions& options,
                            MakeTokenizer(options.tokenizer));
   BALLAST_ASSIGN_OR_RETURN(const Inspect inspect,
                            GetInspect(options, *tokenizer));
-  return TransformJsonLines(
+  const auto describe =
+      [&](const nlohmann::json& object, const std::string& line,
+          absl::Status* refused) -> absl::StatusOr<nlohmann::ordered_json> {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sizes,
+                             GetSizes(object));
+    BALLAST_ASSIGN_OR_RETURN(const Inspected inspected, inspect(line, sizes));
+    *refused = inspected.refused;
+    nlohmann::ordered_json result = {{"ids", inspected.sample.ids}};
+    if (refused->ok()) result["labels"] = inspected.sample.labels;
+    const SupervisedText& rendered = inspected.rendered;
+    if (!rendered.left_out.empty()) result["left_out"] = rendered.left_out;
+    if (!options.with_text) return result;
+    result["text"] = rendered.text;
+    if (!refused->ok()) return result;
+    result["supervised"] = nlohmann::ordered_json::array();
+    for (const auto& span : rendered.supervised) {
+      result["supervised"].push_back(
+          rendered.text.substr(span.begin, span.end - span.begin));
+    }
+    return result;
+  };
+  size_t conversations = 0;
+  size_t refusals = 0;
+  std::string first;
+  BALLAST_RETURN_IF_ERROR(TransformJsonLines(
       in, out,
       [&](const nlohmann::json& object,
           const std::string& line) -> absl::StatusOr<nlohmann::ordered_json> {
-        BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sizes,
-                                 GetSizes(object));
-        BALLAST_ASSIGN_OR_RETURN(const Inspected inspected,
-                                 inspect(line, sizes));
-        nlohmann::ordered_json result = {{"ids", inspected.sample.ids},
-                                         {"labels", inspected.sample.labels}};
-        const SupervisedText& rendered = inspected.rendered;
-        if (!rendered.left_out.empty()) result["left_out"] = rendered.left_out;
-        if (!options.with_text) return result;
-        result["text"] = rendered.text;
-        result["supervised"] = nlohmann::ordered_json::array();
-        for (const auto& span : rendered.supervised) {
-          result["supervised"].push_back(
-              rendered.text.substr(span.begin, span.end - span.begin));
+        ++conversations;
+        absl::Status refused;
+        auto result = describe(object, line, &refused);
+        if (IsDataFault(result.status())) {
+          refused = result.status();
+          result = nlohmann::ordered_json::object();
+        }
+        if (result.ok() && !refused.ok()) {
+          if (refusals++ == 0) {
+            first = absl::StrCat(conversations, ": ", refused.message());
+          }
+          (*result)["error"] = std::string(refused.message());
         }
         return result;
-      });
+      }));
+  if (refusals == 0) return absl::OkStatus();
+  return DataFaultError(absl::StrCat(
+      refusals, " of ", conversations,
+      " conversations are refused; see `error` in their lines. The first is ",
+      first));
 }
 
 void AddInspectConversation(CommandLine* line, Command* inspect) {
@@ -273,8 +312,9 @@ void AddInspectConversation(CommandLine* line, Command* inspect) {
 or a checkpoint's own chat template makes them. Reads lines {"messages": […],
 "tools": […], "images": [[height, width], …]} from standard input and prints
 for each {"ids": […], "labels": […]}, and `left_out` where the template leaves
-out something of the conversation, which makes it a bad sample. Give --model,
---chat-template or both: images need a model.)",
+out something of the conversation, which makes it a bad sample. What is refused
+has `error`, and its text where only its labels are not known; the command then
+fails at the end. Give --model, --chat-template or both: images need a model.)",
       R"(  echo '{"messages": [{"role": "user", "content": "<image>Why?"}],
          "images": [[480, 640]]}' | tr -d '\n' |
     ballast-server inspect conversation --model internvl3 \

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -101,6 +104,54 @@ TEST(InspectTextTest, NamesBadLines) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("line 3")) << bad;
     EXPECT_EQ(output, "{\"ids\":[97]}\n");
   }
+}
+
+TEST(InspectConversationsTest, GoesOnAfterARefusal) {
+  const std::string file = ::testing::TempDir() + "/last.jinja";
+  std::ofstream(file)
+      << "{% for m in messages %}{% if m.role == 'x' %}"
+         "{{ raise_exception('no x') }}{% endif %}{{ m.content }}"
+         "{{ '!' if loop.last else ';' }}{% endfor %}";
+  std::istringstream in(
+      R"({"messages": [{"role": "assistant", "content": "a"}]})"
+      "\n"
+      R"({"messages": [{"role": "x"}]})"
+      "\n"
+      // A template that writes an answer otherwise when others follow.
+      R"({"messages": [{"role": "assistant", "content": "a"},)"
+      R"( {"role": "user", "content": "b"}]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "c"}]})");
+  std::ostringstream out;
+  ConversationOptions options;
+  options.chat_template = file;
+  options.tokenizer = "bytes";
+  options.with_text = true;
+  const absl::Status status = InspectConversations(options, in, out);
+  if (absl::IsFailedPrecondition(status)) GTEST_SKIP() << status.message();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("2 of 4 conversations are refused; see `error` in their "
+                "lines. The first is 2: the chat template refuses the "
+                "conversation: no x"));
+  std::vector<nlohmann::json> lines;
+  std::istringstream written(out.str());
+  for (std::string line; std::getline(written, line);) {
+    lines.push_back(nlohmann::json::parse(line));
+  }
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0]["supervised"], nlohmann::json({"a!"}));
+  EXPECT_EQ(lines[0]["labels"], nlohmann::json({33, -100}));
+  EXPECT_EQ(lines[1].size(), 1u);
+  EXPECT_THAT(lines[1]["error"].get<std::string>(), HasSubstr("no x"));
+  EXPECT_EQ(lines[2]["text"], "a;b!");
+  EXPECT_EQ(lines[2]["ids"], nlohmann::json({97, 59, 98, 33}));
+  EXPECT_FALSE(lines[2].contains("labels"));
+  EXPECT_FALSE(lines[2].contains("supervised"));
+  EXPECT_THAT(lines[2]["error"].get<std::string>(),
+              HasSubstr("otherwise when others follow"));
+  EXPECT_EQ(lines[3]["text"], "c!");
 }
 
 TEST(InspectLengthsTest, WritesOneArray) {
