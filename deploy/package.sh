@@ -26,6 +26,7 @@ only=
 out=dist
 programs=
 effort=9
+format=xz
 options=(--config=opt --config=ffmpeg)
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 while (($# > 0)); do
@@ -33,7 +34,7 @@ while (($# > 0)); do
     --only) only=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --programs) programs=$(realpath "$2"); shift 2 ;;
-    --fast) effort=1; shift ;;
+    --fast) effort=1; format=gzip; shift ;;
     --cuda) options+=(--config=cuda); shift ;;
     --help | -h) usage; exit 0 ;;
     *) echo "package.sh: unknown argument \"$1\"" >&2; usage >&2; exit 2 ;;
@@ -268,7 +269,7 @@ deb() {
   (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z |
     xargs -0 md5sum) >"$control/md5sums"
   file=${name}_${version}_$arch.deb
-  dpkg-deb --root-owner-group -Zxz "-z$effort" --build "$root" "$work/$file" >/dev/null
+  dpkg-deb --root-owner-group "-Z$format" "-z$effort" --build "$root" "$work/$file" >/dev/null
   finish "$file"
 }
 
