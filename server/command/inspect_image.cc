@@ -15,7 +15,6 @@
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "proto/image/job_images.h"
-#include "proto/image/model_resampling.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_images.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/split.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"

@@ -40,7 +40,7 @@ class ModelImages {
     uint32_t placeholders = 0;  // tokens that the image's features replace
     // Whether it may travel encoded: it is one crop, the whole image resized;
     // ranks resize along the width first, and the library of model.resample
-    // does so, too (proto/image/model_resampling.h).
+    // does so, too (proto/image/job_images.h).
     bool may_travel_encoded = false;
   };
 
