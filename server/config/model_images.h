@@ -97,21 +97,12 @@ class ModelImages {
   bool wants_sides_ = false;
 };
 
-// Sides of images as an index has them.
-template <typename Sizes>
-std::vector<TileShape> GetSides(const Sizes& images) {
-  std::vector<TileShape> sides;
-  sides.reserve(images.size());
-  for (const auto& image : images) sides.push_back({image.height, image.width});
-  return sides;
-}
-
 // The images of a sample, as their plans see them: the only way from a job's
 // order to random numbers. `source` is a number of config.sources; `config` and
 // `sides` outlive the result.
 SampleImages GetSampleImages(const v1::Config& config, uint32_t source,
                              uint64_t ordinal, uint64_t epoch,
-                             absl::Span<const TileShape> sides);
+                             absl::Span<const ImageSize> sides);
 
 // Whether a crop is the whole image, resized to exactly the crop's size: the
 // plans that can be decoded and resized in one pass.
