@@ -21,7 +21,7 @@
 #include "common/status_macros.h"
 #include "proto/image/job_images.h"
 #include "proto/schedule/split.h"
-#include "server/audio/clip_reader.h"
+#include "server/audio/indexed_clip.h"
 #include "server/audio/log_mel.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
