@@ -18,7 +18,7 @@
 #include "server/image_plan/image_planner.h"
 #include "server/image_plan/image_text.h"
 #include "server/recipe/image_recipe.h"
-#include "server/video/video_model.h"
+#include "server/video/video_plan.h"
 
 namespace ballast {
 
