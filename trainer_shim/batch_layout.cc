@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "trainer_shim/tensor_table.h"

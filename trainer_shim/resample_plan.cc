@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "proto/image/resample_weights.h"
 
 namespace ballast {

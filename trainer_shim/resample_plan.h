@@ -71,7 +71,7 @@ struct ResamplePlan {
 uint64_t DecodeMemory(const ResampleRequest& request);
 
 // Plans batches, along the width first; images that a library resizes along
-// the height first are sent as pixels (proto/image/model_resampling.h). Weights
+// the height first are sent as pixels (proto/image/job_images.h). Weights
 // of an axis are computed once for each pair of lengths and kept, since
 // photographs come in few sizes. Plans reuse their memory. Thread-compatible.
 class ResamplePlanner {

@@ -16,7 +16,7 @@ enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
 
 // The library whose pixels are reproduced, bit for bit. Pillow 12 and 13 have
 // the same weights and differ in the order of their passes
-// (proto/image/model_resampling.h). torchvision uses PyTorch's kernel for
+// (proto/image/job_images.h). torchvision uses PyTorch's kernel for
 // antialiased uint8: weights of 16 bits.
 enum class ResampleLibrary { kPillow12, kPillow13, kTorchvision };
 

@@ -80,7 +80,7 @@ AudioReader::AudioReader(const Options& options)
                                 .bytes = kFfmpegImageBytes});
           }) {}
 
-HelperProcess& AudioReader::ProcessOf(AudioFormat format) {
+HelperProcess& AudioReader::GetProcess(AudioFormat format) {
   return format == AudioFormat::kM4a || format == AudioFormat::kVideo
              ? ffmpeg_
              : sndfile_;
@@ -166,7 +166,7 @@ absl::StatusOr<AudioFacts> AudioReader::ReadFacts(const AudioBytes& file,
   facts.channels = header.channels;
   facts.frames = header.samples.value_or(0);
   facts.scan = header.scan;
-  HelperProcess& process = ProcessOf(header.format);
+  HelperProcess& process = GetProcess(header.format);
   const auto ask = [&](audio_decoder::Task task) -> absl::Status {
     BALLAST_ASSIGN_OR_RETURN(const audio_decoder::Facts told,
                              Ask(process, task, file, Request(), nullptr));
@@ -217,7 +217,7 @@ absl::StatusOr<std::vector<float>> AudioReader::ReadSamples(
   request.frames = facts.frames;
   std::vector<float> samples;
   samples.reserve(range.samples);
-  const auto told = Ask(ProcessOf(facts.format), audio_decoder::kRead, file,
+  const auto told = Ask(GetProcess(facts.format), audio_decoder::kRead, file,
                         request, &samples);
   if (!told.ok()) return told.status();
   if (samples.size() != range.samples || told->rate != facts.rate ||

@@ -72,7 +72,7 @@ class AudioReader {
                                                  const SampleRange& range);
 
  private:
-  HelperProcess& ProcessOf(AudioFormat format);
+  HelperProcess& GetProcess(AudioFormat format);
   // Receives answers up to the end; appends samples to `samples`, which may be
   // null, up to `most`.
   absl::StatusOr<audio_decoder::Facts> Ask(HelperProcess& process,

@@ -2,13 +2,19 @@
 #define BALLAST_SERVER_AUDIO_INDEXED_CLIP_H_
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/loan_pool.h"
 #include "proto/audio_family.pb.h"
 #include "proto/job.pb.h"
 #include "server/audio/audio_plan.h"
 #include "server/audio/audio_reader.h"
 #include "server/corpus/index/source_index.h"
+#include "server/corpus/raw_video.h"
 
 namespace ballast {
 
@@ -38,6 +44,44 @@ absl::StatusOr<ClipPlan> PlanIndexedClip(const v1::AudioFamily& family,
 
 // The form of clips in blocks and batches.
 v1::Job::ClipShape GetClipShape(const v1::AudioFamily& family);
+
+// Reads the facts of audio for indexes, and makes features of clips, in
+// processes (AudioReader) that threads share. Thread-safe; calls block.
+class ClipReader {
+ public:
+  // At most `processes` files are read at a time; no process is started before
+  // the first. `family`, the model's, is not owned and may be null: no features
+  // are made then.
+  ClipReader(int processes, const v1::AudioFamily* family,
+             const AudioReader::Options& options = {});
+  ~ClipReader();
+
+  // `in_video`: of the audio of a video. Errors: as AudioReader::ReadFacts and
+  // ToIndexedClip; UNAVAILABLE (the file changed meanwhile).
+  absl::StatusOr<IndexedVideo> ReadFacts(const RawVideo& file,
+                                         bool in_video = false);
+
+  // Decodes the samples of plan.range. Errors: as AudioReader::ReadSamples;
+  // UNAVAILABLE (the file changed meanwhile).
+  absl::StatusOr<std::vector<float>> ReadSamples(const RawVideo& file,
+                                                 const IndexedVideo& clip,
+                                                 const ClipPlan& plan);
+
+  // Writes plan.rows rows of features of them to `out`. Errors: as ReadSamples
+  // and LogMel::Create.
+  absl::Status ReadFeatures(const RawVideo& file, const IndexedVideo& clip,
+                            const ClipPlan& plan, absl::Span<float> out);
+
+ private:
+  struct Worker;
+  using Workers = LoanPool<Worker>;
+
+  const v1::AudioFamily* const family_;
+  Workers workers_;
+};
+
+// Memory that making features takes, in its process and here: an estimate.
+uint64_t ClipDecodeBytes(const ClipPlan& plan, uint32_t width);
 
 }  // namespace ballast
 

@@ -28,7 +28,6 @@
 #include "server/image_plan/image_planner.h"
 #include "server/job/index_sources.h"
 #include "server/text/tokenizer.h"
-#include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 
 // The commands of ballast-server, each in a file of its name. server/main.cc

@@ -15,7 +15,6 @@
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "proto/image/job_images.h"
-#include "proto/image/model_resampling.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_images.h"
@@ -134,18 +133,15 @@ absl::StatusOr<std::string> ReadImageFile(const std::string& path) {
 }
 
 // Adds the keys that follow `file`.
-absl::Status Inspect(const v1::Model& model, const std::string& bytes,
+absl::Status Inspect(const ModelImages& images, const std::string& bytes,
                      ImageDecoder& decoder, nlohmann::ordered_json& object) {
   BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder.Decode(bytes));
-  BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
-                           ResizedGrid(image.height, image.width, model));
-  const uint64_t pixels = uint64_t{grid.height} * grid.width;
-  if (pixels > kMaxImagePixels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("would be resized to ", grid.width, "x", grid.height,
-                     " pixels; at most ", kMaxImagePixels, " are made"));
-  }
-  std::vector<uint8_t> resized(pixels * 3);
+  const std::vector<ImageSize> sides = {{image.width, image.height}};
+  std::vector<ImageGrid> grids;
+  BALLAST_ASSIGN_OR_RETURN(const ModelImages::Share share,
+                           images.Add(sides, 0, &grids));
+  const ImageGrid& grid = grids[0];
+  std::vector<uint8_t> resized(uint64_t{3} * grid.height * grid.width);
   // Decodes the file a second time, in one pass as a server does.
   ImageHeader size = {};
   size.width = image.width;
@@ -157,7 +153,7 @@ absl::Status Inspect(const v1::Model& model, const std::string& bytes,
   object["resized_h"] = grid.height;
   object["resized_w"] = grid.width;
   object["grid_thw"] = {1, grid.grid_h, grid.grid_w};
-  object["image_tokens"] = ImageTokens(grid, model);
+  object["image_tokens"] = share.placeholders;
   object["rgb_sha256"] = Sha256Hex(image.pixels);
   object["resized_sha256"] = Sha256Hex(resized);
   return absl::OkStatus();
@@ -185,10 +181,12 @@ absl::Status InspectEach(const InspectBytes& inspect,
 absl::Status InspectImages(const v1::Model& model,
                            absl::Span<const std::string> files,
                            std::ostream& out) {
+  BALLAST_ASSIGN_OR_RETURN(const ModelImages images,
+                           ModelImages::Create(model));
   ImageDecoder decoder(GetImageOptions(model));
   return InspectEach(
       [&](const std::string& bytes, nlohmann::ordered_json& object) {
-        return Inspect(model, bytes, decoder, object);
+        return Inspect(images, bytes, decoder, object);
       },
       files, out);
 }

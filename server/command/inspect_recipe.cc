@@ -137,9 +137,8 @@ absl::Status InspectImages(const Options& options, const LoadedConfig& config) {
   }
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            source.index().sample(options.sample));
-  const std::vector<TileShape> sides = GetSides(indexed.images);
-  const SampleImages images =
-      GetSampleImages(job.config, number, options.sample, options.epoch, sides);
+  const SampleImages images = GetSampleImages(
+      job.config, number, options.sample, options.epoch, indexed.images);
   BALLAST_ASSIGN_OR_RETURN(
       const FaultOr<RawSample> raw,
       source.Read(options.sample, {.text = false, .images = true}));
@@ -159,8 +158,8 @@ absl::Status InspectImages(const Options& options, const LoadedConfig& config) {
     const auto begin = std::chrono::steady_clock::now();
     const auto plan = model.Plan(images, i);
     if (!plan.ok()) return context(plan.status());
-    Json image = {{"width", sides[i].width},
-                  {"height", sides[i].height},
+    Json image = {{"width", indexed.images[i].width},
+                  {"height", indexed.images[i].height},
                   {"tokens", plan->placeholders}};
     if (model.recipe()->has_plan()) {
       image["plan_microseconds"] = MicrosecondsSince(begin);

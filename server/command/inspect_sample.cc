@@ -203,12 +203,11 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index.sample(columns.ordinal(found.index)));
   const ModelImages& images = job.text->images();
-  const std::vector<TileShape> sides = GetSides(indexed.images);
   BALLAST_ASSIGN_OR_RETURN(
       const SampleImages of_sample,
       SampleImagesAt(job, found.schedule.split(), columns.position(found.index),
-                     sides));
-  for (size_t i = 0; i < sides.size(); ++i) {
+                     indexed.images));
+  for (size_t i = 0; i < indexed.images.size(); ++i) {
     const ImageSize& size = indexed.images[i];
     std::vector<ImageGrid> grids;
     BALLAST_ASSIGN_OR_RETURN(const ModelImages::Share share,

@@ -68,8 +68,8 @@ Reads lines {"text": …} from standard input and prints for each {"ids": […]}
 
 namespace {
 
-absl::StatusOr<std::vector<TileShape>> GetSizes(const nlohmann::json& object) {
-  std::vector<TileShape> sizes;
+absl::StatusOr<std::vector<ImageSize>> GetSizes(const nlohmann::json& object) {
+  std::vector<ImageSize> sizes;
   const auto images = object.find("images");
   if (images == object.end()) return sizes;
   const auto is_size = [](const nlohmann::json& size) {
@@ -84,7 +84,8 @@ absl::StatusOr<std::vector<TileShape>> GetSizes(const nlohmann::json& object) {
       return absl::InvalidArgumentError(
           "`images` has an item that is no [height, width]");
     }
-    sizes.push_back({size[0].get<uint32_t>(), size[1].get<uint32_t>()});
+    sizes.push_back(
+        {.width = size[1].get<uint32_t>(), .height = size[0].get<uint32_t>()});
   }
   return sizes;
 }
@@ -102,7 +103,7 @@ struct Inspected {
 
 // What inspects one conversation.
 using Inspect = std::function<absl::StatusOr<Inspected>(
-    const std::string& json, absl::Span<const TileShape> sizes)>;
+    const std::string& json, absl::Span<const ImageSize> sizes)>;
 
 absl::StatusOr<Inspect> InspectFamily(const ConversationOptions& options,
                                       const Tokenizer& tokenizer) {
@@ -127,7 +128,7 @@ absl::StatusOr<Inspect> InspectFamily(const ConversationOptions& options,
                            ModelText::Create(model, &tokenizer));
   return
       [text](const std::string& json,
-             absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
+             absl::Span<const ImageSize> sizes) -> absl::StatusOr<Inspected> {
         BALLAST_ASSIGN_OR_RETURN(TextSample sample,
                                  BuildText(json, TextForm::kConversation, sizes,
                                            {text.get(), UINT32_MAX}));
@@ -154,7 +155,7 @@ absl::StatusOr<Inspect> InspectOwn(
       ModelText::Create(model, tokenizer.get(), std::move(renderer)));
   return [tokenizer, text](
              const std::string& json,
-             absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
+             absl::Span<const ImageSize> sizes) -> absl::StatusOr<Inspected> {
     Inspected result;
     BALLAST_ASSIGN_OR_RETURN(result.rendered,
                              text->Render(json, sizes.size(), 0));
@@ -170,7 +171,7 @@ Inspect InspectAlone(const Tokenizer& tokenizer,
                      std::shared_ptr<const TemplateRenderer> renderer) {
   return [renderer = std::move(renderer), &tokenizer](
              const std::string& json,
-             absl::Span<const TileShape> sizes) -> absl::StatusOr<Inspected> {
+             absl::Span<const ImageSize> sizes) -> absl::StatusOr<Inspected> {
     if (!sizes.empty()) {
       return absl::InvalidArgumentError(
           "`images`, and no model says what they become in the text; give "
@@ -257,7 +258,7 @@ absl::Status InspectConversations(const ConversationOptions& options,
   const auto describe =
       [&](const nlohmann::json& object, const std::string& line,
           absl::Status* refused) -> absl::StatusOr<nlohmann::ordered_json> {
-    BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sizes,
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageSize> sizes,
                              GetSizes(object));
     BALLAST_ASSIGN_OR_RETURN(const Inspected inspected, inspect(line, sizes));
     *refused = inspected.refused;

@@ -18,7 +18,6 @@
 #include "server/config/exposure.h"
 #include "server/config/path_pattern.h"
 #include "server/config/source_fields.h"
-#include "server/storage/store_url.h"
 
 namespace ballast {
 namespace {

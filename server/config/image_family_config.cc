@@ -7,7 +7,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include "absl/strings/str_cat.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "server/config/config_yaml.h"
 #include "server/image_plan/image_family.h"
 

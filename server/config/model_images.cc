@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/split.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
@@ -182,7 +182,7 @@ absl::StatusOr<ModelImages::Share> ModelImages::Add(
                             stage.crop.width / patch};
     grids->insert(grids->end(), stage.rows * stage.columns, grid);
   }
-  const TileShape& side = images.sides[i];
+  const ImageSize& side = images.sides[i];
   const bool may_travel_encoded =
       plan.crops == 1 && !has_pixels() &&
       (!has_plan() || IsOneResize(plan, side.height, side.width)) &&
@@ -205,7 +205,7 @@ absl::StatusOr<uint64_t> ModelImages::Placeholders(
 
 SampleImages GetSampleImages(const v1::Config& config, uint32_t source,
                              uint64_t ordinal, uint64_t epoch,
-                             absl::Span<const TileShape> sides) {
+                             absl::Span<const ImageSize> sides) {
   SampleImages images(sides);
   images.source = config.sources(source).name();
   images.split = SplitName(config.sources(source).split());

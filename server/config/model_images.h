@@ -18,7 +18,7 @@
 #include "server/image_plan/image_planner.h"
 #include "server/image_plan/image_text.h"
 #include "server/recipe/image_recipe.h"
-#include "server/video/video_model.h"
+#include "server/video/video_plan.h"
 
 namespace ballast {
 
@@ -40,7 +40,7 @@ class ModelImages {
     uint32_t placeholders = 0;  // tokens that the image's features replace
     // Whether it may travel encoded: it is one crop, the whole image resized;
     // ranks resize along the width first, and the library of model.resample
-    // does so, too (proto/image/model_resampling.h).
+    // does so, too (proto/image/job_images.h).
     bool may_travel_encoded = false;
   };
 
@@ -97,21 +97,12 @@ class ModelImages {
   bool wants_sides_ = false;
 };
 
-// Sides of images as an index has them.
-template <typename Sizes>
-std::vector<TileShape> GetSides(const Sizes& images) {
-  std::vector<TileShape> sides;
-  sides.reserve(images.size());
-  for (const auto& image : images) sides.push_back({image.height, image.width});
-  return sides;
-}
-
 // The images of a sample, as their plans see them: the only way from a job's
 // order to random numbers. `source` is a number of config.sources; `config` and
 // `sides` outlive the result.
 SampleImages GetSampleImages(const v1::Config& config, uint32_t source,
                              uint64_t ordinal, uint64_t epoch,
-                             absl::Span<const TileShape> sides);
+                             absl::Span<const ImageSize> sides);
 
 // Whether a crop is the whole image, resized to exactly the crop's size: the
 // plans that can be decoded and resized in one pass.

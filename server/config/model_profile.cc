@@ -8,7 +8,6 @@
 #include "proto/image/job_images.h"
 #include "server/config/image_family_config.h"
 #include "server/config/profiles.h"
-#include "server/image_plan/image_planner.h"
 
 namespace ballast {
 
@@ -202,42 +201,6 @@ absl::Status ApplyModelProfile(v1::Model* model) {
     model->set_image_form(GetImageForm(GetImageFamily(*model)));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
-                                      const v1::Model& model) {
-  // Up to this, height*width is exact in a double, as SmartResize needs it.
-  constexpr uint32_t kMaxSide = uint32_t{1} << 26;
-  if (height == 0 || width == 0 || height > kMaxSide || width > kMaxSide) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an image of height ", height, " and width ", width,
-                     "; wanted sides of 1 to ", kMaxSide));
-  }
-  if (!HasImageKeys(model)) {
-    return absl::InternalError(
-        absl::StrCat("the images of the family ", model.image_family().name(),
-                     " are not sized by Qwen's rule; report this"));
-  }
-  if (model.patch() == 0 || model.merge() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.patch is ", model.patch(), " and model.merge is ",
-                     model.merge(), "; wanted both above 0"));
-  }
-  const absl::StatusOr<TileShape> size =
-      SmartResize(height, width, uint64_t{model.patch()} * model.merge(),
-                  model.min_pixels(), model.max_pixels());
-  if (!size.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        size.status().message(), " (model.min_pixels ", model.min_pixels(),
-        ", max_pixels ", model.max_pixels(), ", patch ", model.patch(),
-        ", merge ", model.merge(), ")"));
-  }
-  ImageGrid grid;
-  grid.height = size->height;
-  grid.width = size->width;
-  grid.grid_h = grid.height / model.patch();
-  grid.grid_w = grid.width / model.patch();
-  return grid;
 }
 
 uint32_t ImageTokens(const ImageGrid& grid, const v1::Model& model) {

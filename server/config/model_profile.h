@@ -51,15 +51,6 @@ struct ImageGrid {
   uint64_t patches() const { return uint64_t{grid_h} * grid_w; }
 };
 
-// The size to which the Qwen-VL processors resize an image of height*width:
-// multiples of patch*merge within min_pixels..max_pixels (smart_resize of
-// transformers, rounding half to even). `model` is complete and has no image
-// family (ModelImages). Errors:
-// INVALID_ARGUMENT (a side of 0 or above 2^26, an aspect ratio above 200, an
-// incomplete model).
-absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
-                                      const v1::Model& model);
-
 // Number of placeholder tokens of an image of that grid: patches / merge^2.
 uint32_t ImageTokens(const ImageGrid& grid, const v1::Model& model);
 

@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/small_file.h"
-#include "server/corpus/file_stamp.h"
 #include "server/storage/object_store.h"
 
 namespace ballast {

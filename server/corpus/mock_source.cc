@@ -162,12 +162,6 @@ std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
   return sizes;
 }
 
-// Image placeholders for images of those sizes.
-absl::StatusOr<uint64_t> GetPlaceholders(absl::Span<const ImageSize> sizes,
-                                         const ModelImages& model) {
-  return model.Placeholders(GetSides(sizes));
-}
-
 }  // namespace
 
 uint64_t MockSeed(const v1::Source& source) { return Checksum(source.name()); }
@@ -212,8 +206,7 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
   std::string first_too_long;
   for (uint64_t number = 0; number < lengths.size(); ++number) {
     const std::vector<ImageSize> images = DrawImages(source, number);
-    const absl::StatusOr<uint64_t> placeholders =
-        GetPlaceholders(images, sized);
+    const absl::StatusOr<uint64_t> placeholders = sized.Placeholders(images);
     if (!placeholders.ok()) {
       return fault(absl::StrCat("an image of sample ", number, ": ",
                                 placeholders.status().message()));
@@ -393,9 +386,9 @@ absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
   const v1::TokenIds& ids = model_.token_ids();
   const bool has_ends = ids.vision_start() >= 0;
   std::string bytes;
-  const std::vector<TileShape> sides = GetSides(indexed.images);
-  for (size_t i = 0; i < sides.size(); ++i) {
-    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, images_.Plan(sides, i));
+  for (size_t i = 0; i < indexed.images.size(); ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
+                             images_.Plan(indexed.images, i));
     if (has_ends) Append(ids.vision_start(), &bytes);
     for (uint64_t k = 0; k < plan.placeholders; ++k) {
       Append(ids.image(), &bytes);

@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "server/corpus/file.h"
-#include "server/corpus/file_stamp.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {

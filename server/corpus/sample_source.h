@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/file_stamp.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/raw_video.h"
 #include "server/storage/object_store.h"

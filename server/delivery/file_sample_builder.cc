@@ -309,10 +309,8 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   } else {
     BALLAST_ASSIGN_OR_RETURN(const MediaText videos,
                              reader_.GetMediaText(request));
-    BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
-                             reader_.ImageSides(request));
     BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
-                             reader_.GetImages(request, sides));
+                             reader_.GetImages(request));
     FillLanguagePlaceholder(request, *text_, images, videos.texts, videos.grids,
                             language_.GetFields(source));
   }

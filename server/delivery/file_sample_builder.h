@@ -18,7 +18,7 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/config.pb.h"
-#include "server/audio/clip_reader.h"
+#include "server/audio/indexed_clip.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/block.h"

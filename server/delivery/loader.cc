@@ -102,7 +102,7 @@ class Loader::Stream : public BlockStream {
   ~Stream() override { loader_->Close(id_); }
 
   std::optional<BlockOr> TryNext() override { return loader_->TryNext(id_); }
-  absl::Status status() const override { return loader_->StatusOf(id_); }
+  absl::Status status() const override { return loader_->GetStatus(id_); }
   void Close() override { loader_->Close(id_); }
 
  private:
@@ -597,7 +597,7 @@ std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
   return block;
 }
 
-absl::Status Loader::StatusOf(uint64_t stream_id) const {
+absl::Status Loader::GetStatus(uint64_t stream_id) const {
   MutexLock lock(&mutex_);
   const LoaderStream* stream = Find(stream_id);
   return stream == nullptr ? Closed() : stream->end;

@@ -192,7 +192,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   // The calls of Stream and Block, by the stream's id.
   std::optional<BlockOr> TryNext(uint64_t stream);
-  absl::Status StatusOf(uint64_t stream) const;
+  absl::Status GetStatus(uint64_t stream) const;
   void Close(uint64_t stream);
   void Lend(uint64_t stream, uint64_t block);
   void Release(uint64_t stream, uint64_t block);

@@ -124,10 +124,8 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   work->active->Stage("tokenising");
   BuildInstruments* const instruments = reader_->instruments();
   const Stopwatch tokenising(instruments ? &instruments->tokenise : nullptr);
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
-                           reader_->ImageSides(request));
   BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
-                           reader_->GetImages(request, sides));
+                           reader_->GetImages(request));
   BALLAST_ASSIGN_OR_RETURN(const MediaText videos,
                            reader_->GetMediaText(request));
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<std::vector<TextSample>> texts,

@@ -118,7 +118,7 @@ absl::StatusOr<ImageCrops> PlanCrops(const ModelImages& model,
                                      const SampleImages& images, size_t i,
                                      const SampleRequest& request,
                                      size_t first) {
-  const TileShape& size = images.sides[i];
+  const ImageSize& size = images.sides[i];
   ImageCrops crops;
   BALLAST_ASSIGN_OR_RETURN(crops.plan, model.Plan(images, i));
   crops.count = crops.plan.crops;
@@ -238,17 +238,12 @@ absl::StatusOr<FaultOr<RawSample>> SampleReader::ReadText(
   return raw;
 }
 
-absl::StatusOr<std::vector<TileShape>> SampleReader::ImageSides(
+absl::StatusOr<SampleImages> SampleReader::GetImages(
     const SampleRequest& request) const {
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
-  return GetSides(indexed.images);
-}
-
-absl::StatusOr<SampleImages> SampleReader::GetImages(
-    const SampleRequest& request, absl::Span<const TileShape> sides) const {
-  if (images_->recipe() == nullptr) return SampleImages(sides);
+  if (images_->recipe() == nullptr) return SampleImages(indexed.images);
   if (scheduler_ == nullptr) {
     return absl::InternalError("a recipe of the model without a scheduler");
   }
@@ -262,7 +257,7 @@ absl::StatusOr<SampleImages> SampleReader::GetImages(
         "position ", request.record.position, " is another sample's"));
   }
   return GetSampleImages(*config_, ordered.source, ordered.ordinal,
-                         ordered.epoch, sides);
+                         ordered.epoch, indexed.images);
 }
 
 absl::StatusOr<MediaText> SampleReader::GetMediaText(
@@ -423,9 +418,7 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
       GetHashes(from.index(), request.record.ordinal, indexed));
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> video_hashes,
                            from.index().video_hashes(request.record.ordinal));
-  const std::vector<TileShape> sides = GetSides(sizes);
-  BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
-                           GetImages(request, sides));
+  BALLAST_ASSIGN_OR_RETURN(const SampleImages images, GetImages(request));
   ImageDecoder& decoder = ThreadDecoder(image_options_);
   uint32_t warnings = 0;
   size_t crop = 0;  // of the sample

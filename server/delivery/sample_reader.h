@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
-#include "server/audio/clip_reader.h"
+#include "server/audio/indexed_clip.h"
 #include "server/config/model_images.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
@@ -91,15 +91,10 @@ class SampleReader {
       const SampleRequest& request, Place place, DecodedCounters* decoded,
       SampleWork* work) const;
 
-  // The sides of the sample's images, from the index. Blocks on the disk.
-  // Errors: as SourceIndex::sample.
-  absl::StatusOr<std::vector<TileShape>> ImageSides(
-      const SampleRequest& request) const;
-
-  // The sample's images with these sides, as their plans see them. Errors: as
-  // Scheduler::OfSplit; INTERNAL (a recipe without a scheduler).
-  absl::StatusOr<SampleImages> GetImages(
-      const SampleRequest& request, absl::Span<const TileShape> sides) const;
+  // The sample's images, as their plans see them, from the index. Blocks on the
+  // disk. Errors: as SourceIndex::sample and Scheduler::OfSplit; INTERNAL (a
+  // recipe without a scheduler).
+  absl::StatusOr<SampleImages> GetImages(const SampleRequest& request) const;
 
   // The sample's videos, then its clips of audio, as its text has them, from
   // the index. Errors: as SourceIndex::sample; INTERNAL.

@@ -18,7 +18,6 @@
 #include "server/corpus/raw_video.h"
 #include "server/delivery/decode_budget.h"
 #include "server/image/image.h"
-#include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 #include "server/video/video_reader.h"
 

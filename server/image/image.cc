@@ -116,8 +116,7 @@ struct ImageDecoder::State {
   // Decodes to `sink` and applies the orientation on the way, in `needs` bytes.
   // Given a size to cover, may decode a JPEG at a smaller scale.
   absl::Status DecodeTo(absl::string_view bytes, const Stored& stored,
-                        uint64_t needs, const JpegDecoder::Size* cover,
-                        RowSink* sink) {
+                        uint64_t needs, const ImageSize* cover, RowSink* sink) {
     arena.SetLimit(needs);
     OrientingSink turned(stored.orientation, &arena, sink);
     RowSink* to = stored.orientation == kUpright ? sink : &turned;
@@ -131,7 +130,7 @@ struct ImageDecoder::State {
   }
 
   absl::Status Decode(absl::string_view bytes, const ImageHeader& header,
-                      const JpegDecoder::Size* cover, RowSink* sink) {
+                      const ImageSize* cover, RowSink* sink) {
     warnings = 0;
     switch (header.format) {
       case ImageFormat::kJpeg: {
@@ -213,7 +212,7 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
   }
   ResizeSink sink(width, height, state_->options.resampling, out,
                   &state_->arena, &state_->tables);
-  JpegDecoder::Size cover = {width, height};
+  ImageSize cover = {width, height};
   if (SwapsSides(stored.orientation)) std::swap(cover.width, cover.height);
   absl::Status status = state_->DecodeTo(
       bytes, stored, needs, state_->options.fast ? &cover : nullptr, &sink);

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "proto/image/resample_weights.h"
 #include "server/image/image_header.h"
 

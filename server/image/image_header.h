@@ -8,6 +8,13 @@
 
 namespace ballast {
 
+// The sides of an image in pixels, as an index and plans have them.
+struct ImageSize {
+  uint32_t width;
+  uint32_t height;
+};
+static_assert(sizeof(ImageSize) == 8);
+
 enum class ImageFormat { kJpeg, kPng, kWebp };
 
 struct ImageHeader {

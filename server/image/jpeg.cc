@@ -85,7 +85,7 @@ struct JpegDecoder::State {
 
   // Other scales have no vector code in libjpeg-turbo and take longer than a
   // full decode.
-  void ChooseScale(const Size& cover) {
+  void ChooseScale(const ImageSize& cover) {
     unsigned n = 1;
     while (n < 8 && (Scaled(info.image_width, n) < cover.width ||
                      Scaled(info.image_height, n) < cover.height)) {
@@ -169,8 +169,8 @@ JpegDecoder::JpegDecoder(ScratchArena* arena)
 
 JpegDecoder::~JpegDecoder() = default;
 
-absl::Status JpegDecoder::Decode(absl::string_view bytes, Size size,
-                                 const Size* cover, RowSink* sink) {
+absl::Status JpegDecoder::Decode(absl::string_view bytes, ImageSize size,
+                                 const ImageSize* cover, RowSink* sink) {
   State& state = *state_;
   if (!state.created) {
     return absl::InternalError(

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "server/image/image_header.h"
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
 
@@ -31,12 +32,8 @@ class JpegDecoder {
   // plain instead of smooth chroma: the `fast` setting. Errors:
   // INVALID_ARGUMENT (damaged, truncated, another size); RESOURCE_EXHAUSTED
   // (the arena's limit); the sink's.
-  struct Size {
-    uint32_t width = 0;
-    uint32_t height = 0;
-  };
-  absl::Status Decode(absl::string_view bytes, Size size, const Size* cover,
-                      RowSink* sink);
+  absl::Status Decode(absl::string_view bytes, ImageSize size,
+                      const ImageSize* cover, RowSink* sink);
 
   // Faults in the last image that libjpeg, like Pillow, skipped.
   uint64_t warnings() const;

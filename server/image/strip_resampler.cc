@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 
 namespace ballast {
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/image/image_header.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/tile_grid.h"
 
@@ -61,8 +62,8 @@ struct PlanFacts {
 // The images of a sample. Without a recipe of the model only their sides count.
 struct SampleImages {
   SampleImages() = default;
-  SampleImages(absl::Span<const TileShape> all) : sides(all) {}
-  SampleImages(const std::vector<TileShape>& all) : sides(all) {}
+  SampleImages(absl::Span<const ImageSize> all) : sides(all) {}
+  SampleImages(const std::vector<ImageSize>& all) : sides(all) {}
 
   size_t size() const { return sides.size(); }
   PlanFacts Get(size_t i) const {
@@ -75,7 +76,7 @@ struct SampleImages {
             draw.value_or(ImageDraw())};
   }
 
-  absl::Span<const TileShape> sides;
+  absl::Span<const ImageSize> sides;
   absl::string_view source;
   absl::string_view split;  // "train"
   // Unset where the sample is measured for every epoch, as in an index.

@@ -21,7 +21,7 @@
 #include "common/status_macros.h"
 #include "proto/image/job_images.h"
 #include "proto/schedule/split.h"
-#include "server/audio/clip_reader.h"
+#include "server/audio/indexed_clip.h"
 #include "server/audio/log_mel.h"
 #include "server/config/model_images.h"
 #include "server/config/model_profile.h"
@@ -245,7 +245,7 @@ ImageJudge GetJudge(const v1::Model& model) {
 
 // The images of a sample of `source`, for every epoch.
 SampleImages ForEveryEpoch(const v1::Source& source,
-                           const std::vector<TileShape>& sides) {
+                           absl::Span<const ImageSize> sides) {
   SampleImages images(sides);
   images.source = source.name();
   images.split = SplitName(source.split());
@@ -482,9 +482,8 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const std::vector<FieldSpec> fields = GetFieldSpecs(source);
     index_options.measure = [&](const RawSample& sample,
                                 absl::Span<const ImageSize> images) {
-      const std::vector<TileShape> sides = GetSides(images);
       auto lengths =
-          Measure(sample, ForEveryEpoch(source, sides), text, fields);
+          Measure(sample, ForEveryEpoch(source, images), text, fields);
       if (comparison != nullptr && lengths.ok()) {
         comparison->Look(sample, images.size());
       }
@@ -515,8 +514,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     index_options.key = key;
     index_options.lengths_hold = [&](const TextLengths& lengths,
                                      absl::Span<const ImageSize> images) {
-      const std::vector<TileShape> sides = GetSides(images);
-      return Hold(lengths, ForEveryEpoch(source, sides), text);
+      return Hold(lengths, ForEveryEpoch(source, images), text);
     };
     index_options.reuse = !options.rebuild;
     index_options.hash = options.hash || (has_hashes && !options.rebuild);

@@ -82,7 +82,7 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
 
 absl::StatusOr<SampleImages> SampleImagesAt(const OpenedJob& job,
                                             v1::Split split, uint64_t position,
-                                            absl::Span<const TileShape> sides) {
+                                            absl::Span<const ImageSize> sides) {
   BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
                            job.scheduler->OfSplit(split));
   const Scheduler::OrderedSample ordered = scheduler->OrderedAt(position);

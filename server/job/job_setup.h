@@ -63,7 +63,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
 // plans see them. Errors: as Scheduler::OfSplit.
 absl::StatusOr<SampleImages> SampleImagesAt(const OpenedJob& job,
                                             v1::Split split, uint64_t position,
-                                            absl::Span<const TileShape> sides);
+                                            absl::Span<const ImageSize> sides);
 
 // Opens model.recipe of a loaded `config`, and names it by what it is: servers
 // and indexes compare the name. Null without one. Errors: as ImageRecipe::Open;

@@ -102,7 +102,6 @@ class ImageVerifier {
     };
     BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                              source_.index().sample(ordinal));
-    const std::vector<TileShape> sides = GetSides(indexed.images);
     BALLAST_ASSIGN_OR_RETURN(
         const FaultOr<RawSample> raw,
         source_.Read(ordinal, {.text = false, .images = true}));
@@ -110,7 +109,7 @@ class ImageVerifier {
     std::vector<uint64_t> hashes;
     for (uint64_t epoch = 0; epoch < 2; ++epoch) {
       const SampleImages images =
-          GetSampleImages(config_, number_, ordinal, epoch, sides);
+          GetSampleImages(config_, number_, ordinal, epoch, indexed.images);
       for (size_t i = 0; i < images.size(); ++i) {
         const auto plan = model_.Plan(images, i);
         if (!plan.ok()) return fault(plan.status());

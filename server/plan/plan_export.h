@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/corpus/parquet/plan_table.h"
+#include "server/corpus/parquet/parquet_tables.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {

@@ -242,7 +242,7 @@ absl::StatusOr<std::shared_ptr<const ImageRecipe>> ImageRecipe::Open(
   return absl::WrapUnique(new ImageRecipe(std::move(program)));
 }
 
-std::string ImageRecipe::KeyOf(const PlanFacts& facts) const {
+std::string ImageRecipe::MakeKey(const PlanFacts& facts) const {
   const uint32_t sides[] = {facts.height, facts.width, facts.images,
                             facts.number};
   std::string key(GetBytes(sides));
@@ -268,7 +268,7 @@ std::vector<absl::StatusOr<ImagePlan>> ImageRecipe::Plan(
   {
     MutexLock lock(&mutex_);
     for (size_t i = 0; i < images.size(); ++i) {
-      keys[i] = KeyOf(images[i]);
+      keys[i] = MakeKey(images[i]);
       if (const auto known = plans_.find(keys[i]); known != plans_.end()) {
         results[i] = known->second;
       } else if (const auto old = older_.find(keys[i]); old != older_.end()) {

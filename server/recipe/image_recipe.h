@@ -83,7 +83,7 @@ class ImageRecipe {
   static absl::Status AskFor(HelperPool::Worker* worker,
                              absl::Span<HelperPool::Job* const> jobs);
   // The key of a plan in memory.
-  std::string KeyOf(const PlanFacts& facts) const;
+  std::string MakeKey(const PlanFacts& facts) const;
   void Keep(const std::string& key, const ImagePlan& plan) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -188,21 +188,19 @@ struct Lengths {
 
   // What a recipe's plans depend on.
   SampleImages Images(const SampleOrder::Sample& sample,
-                      absl::Span<const TileShape> sides) const {
+                      absl::Span<const ImageSize> sides) const {
     return GetSampleImages(config, sources[sample.source], sample.ordinal,
                            sample.epoch, sides);
   }
 
   // Has the recipe plan the images of these samples at once.
   absl::Status PlanAhead(absl::Span<const SampleOrder::Sample> samples) const {
-    std::vector<std::vector<TileShape>> sides;
     std::vector<SampleImages> planned;
     for (const SampleOrder::Sample& sample : samples) {
       BALLAST_ASSIGN_OR_RETURN(
           const IndexedSample indexed,
           indexes[sources[sample.source]]->sample(sample.ordinal));
-      sides.push_back(GetSides(indexed.images));
-      planned.push_back(Images(sample, sides.back()));
+      planned.push_back(Images(sample, indexed.images));
     }
     images.PlanAhead(planned);
     return absl::OkStatus();
@@ -215,8 +213,7 @@ struct Lengths {
           indexes[sources[sample.source]]->sample(sample.ordinal));
       BALLAST_ASSIGN_OR_RETURN(
           const SampleSize size,
-          MeasureSample(indexed, Images(sample, GetSides(indexed.images)),
-                        images));
+          MeasureSample(indexed, Images(sample, indexed.images), images));
       return static_cast<uint32_t>(PaddedTokens(size, align));
     }();
     if (tokens.ok()) return tokens;

@@ -71,11 +71,10 @@ absl::Status CheckPacks(const v1::Config& config,
       BALLAST_ASSIGN_OR_RETURN(
           const IndexedSample indexed,
           indexes[rows[i].source]->sample(rows[i].ordinal));
-      const std::vector<TileShape> sides = GetSides(indexed.images);
       return MeasureSample(
           indexed,
           GetSampleImages(config, rows[i].source, rows[i].ordinal,
-                          rows[i].epoch, sides),
+                          rows[i].epoch, indexed.images),
           images);
     }();
     if (!size.ok()) {

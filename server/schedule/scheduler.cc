@@ -156,7 +156,7 @@ class ConfiguredScheduler final : public Scheduler {
                          const std::vector<uint32_t>& packs,
                          v1::StepSchedule* schedule) const;
   SampleImages Images(const SampleOrder::Sample& sample,
-                      const std::vector<TileShape>& sides) const {
+                      absl::Span<const ImageSize> sides) const {
     return GetSampleImages(config_, sample.source, sample.ordinal, sample.epoch,
                            sides);
   }
@@ -382,16 +382,12 @@ void ConfiguredScheduler::Prefetch(
 absl::Status ConfiguredScheduler::PlanAhead(
     const std::vector<ScheduledSample>& samples) const {
   if (images_.recipe() == nullptr) return absl::OkStatus();
-  std::vector<std::vector<TileShape>> sides;
+  std::vector<SampleImages> images;
   for (const ScheduledSample& each : samples) {
     BALLAST_ASSIGN_OR_RETURN(
         const IndexedSample indexed,
         indexes_[each.sample.source]->sample(each.sample.ordinal));
-    sides.push_back(GetSides(indexed.images));
-  }
-  std::vector<SampleImages> images;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    images.push_back(Images(samples[i].sample, sides[i]));
+    images.push_back(Images(each.sample, indexed.images));
   }
   images_.PlanAhead(images);
   return absl::OkStatus();
@@ -402,10 +398,9 @@ absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
   const absl::Status status = [&]() -> absl::Status {
     BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                              indexes_[sample.source]->sample(sample.ordinal));
-    const std::vector<TileShape> sides = GetSides(indexed.images);
     BALLAST_ASSIGN_OR_RETURN(
         scheduled->size,
-        MeasureSample(indexed, Images(scheduled->sample, sides), images_));
+        MeasureSample(indexed, Images(sample, indexed.images), images_));
     device_share_.Limit(sample.source, sample.ordinal,
                         &scheduled->size.encoded_bytes);
     return absl::OkStatus();

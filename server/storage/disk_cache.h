@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "server/corpus/file_stamp.h"
 #include "server/storage/entry_file.h"
+#include "server/storage/object_store.h"
 #include "server/storage/span.h"
 
 namespace ballast {

@@ -15,7 +15,6 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/storage/arrow_store.h"
-#include "server/storage/store_url.h"
 
 namespace ballast {
 

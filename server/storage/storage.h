@@ -35,7 +35,7 @@ std::vector<StoreEntry> FolderListing(const std::string& folder,
 std::unique_ptr<ObjectStore> MakeLocalStore();
 
 // The place of data files: all are opened here. A path is a file of a mounted
-// file system, or an object of a store (store_url.h). Thread-safe; every call
+// file system, or an object of a store (StoreUrl). Thread-safe; every call
 // but the trivial ones blocks on the disk or the store.
 class Storage {
  public:

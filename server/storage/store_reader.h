@@ -12,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
-#include "server/corpus/file_stamp.h"
 #include "server/storage/disk_cache.h"
 #include "server/storage/entry_file.h"
 #include "server/storage/object_store.h"

@@ -18,7 +18,6 @@
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
 #include "server/text/token_writer.h"
-#include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 
 namespace ballast {

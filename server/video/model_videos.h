@@ -11,7 +11,6 @@
 #include "proto/model.pb.h"
 #include "server/corpus/index/source_index.h"
 #include "server/video/frame_table.h"
-#include "server/video/video_model.h"
 #include "server/video/video_plan.h"
 
 namespace ballast {

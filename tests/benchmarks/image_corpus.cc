@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "server/command/draw/draw_sample.h"
+#include "server/config/model_images.h"
 #include "server/config/model_profile.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/shared_dir.h"
@@ -66,17 +67,20 @@ std::vector<CorpusImage> LoadImageCorpus(uint64_t max_pixels) {
   model.set_profile("qwen2_5_vl");
   model.set_max_pixels(max_pixels);
   if (!ApplyModelProfile(&model).ok()) std::exit(1);
+  const ModelImages images =
+      OrDie(ModelImages::Create(model), "the model's images");
   const std::optional<std::string> shared = SharedDirWith("corpus/images");
   std::vector<CorpusImage> corpus;
   for (std::string& bytes :
        shared ? SharedFiles(*shared + "/corpus/images") : DrawnFiles()) {
     CorpusImage image;
     image.header = OrDie(ReadImageHeader(bytes), "an image's header");
-    const ImageGrid grid =
-        OrDie(ResizedGrid(image.header.height, image.header.width, model),
-              "an image's grid");
-    image.width = grid.width;
-    image.height = grid.height;
+    const std::vector<ImageSize> sides = {
+        {image.header.width, image.header.height}};
+    std::vector<ImageGrid> grids;
+    OrDie(images.Add(sides, 0, &grids), "an image's grid");
+    image.width = grids[0].width;
+    image.height = grids[0].height;
     image.bytes = std::move(bytes);
     corpus.push_back(std::move(image));
   }

@@ -49,14 +49,11 @@ FakeSourceIndex Measure(const v1::Config& config,
                             config.batch().on_too_long()};
   std::vector<FakeSourceIndex::Sample> measured(samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
-    std::vector<TileShape> sides;
     for (uint32_t k = 0; k < samples[i].images.size(); ++k) {
-      const ImageSize size = FormulaSize(i, k);
-      measured[i].images.push_back(size);
-      sides.push_back({size.height, size.width});
+      measured[i].images.push_back(FormulaSize(i, k));
     }
-    const MeasuredText text = Must(
-        MeasureText(samples[i].text, TextForm::kConversation, sides, options));
+    const MeasuredText text = Must(MeasureText(
+        samples[i].text, TextForm::kConversation, measured[i].images, options));
     measured[i].text_tokens = text.text_tokens;
     measured[i].label_tokens = text.label_tokens;
   }

@@ -12,7 +12,6 @@ if a loss differs by more than `--noise` of it. Without GPUs: `--device cpu`, ov
 """
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
@@ -26,17 +25,6 @@ sys.path[:0] = [_ROOT, _EXAMPLES, os.path.join(_EXAMPLES, "megatron")]
 
 WAYS = ("off", "direct", "exchange")
 MICRO, MICRO_BATCHES = 8, 2  # samples of a micro-batch for each rank; micro-batches of a step
-CONFIG = """
-    sources: [{{name: docs, format: webdataset, path: "docs-*.tar"}}]
-    model: {{profile: qwen2_5_vl, tokenizer: bytes, chat_template: chatml,
-            max_pixels: {max_pixels},
-            token_ids: {{image: 256, video: 257, vision_start: 258, vision_end: 259,
-                        im_start: 260, im_end: 261, end_of_text: 262, pad: 262}}}}
-    batch: {{global: {batch}, micro: {micro}, max_tokens: 16384}}
-    topology: {{modules: {{vision: {{dp: {world}}}, language: {{dp: {world}}}}}}}
-    balance: {{delivery: {way}, cost: {{vision: {{linear: 1}}, language: {{linear: 0.6}}}}}}
-    serve: {{memory: 1GiB, prefetch_steps: 4}}
-"""
 
 
 def train(arguments):
@@ -92,13 +80,6 @@ def train(arguments):
                        "device": torch.cuda.get_device_name() if cuda else "cpu"}, file)  # fmt: skip
 
 
-def spread(milliseconds):
-    """Percentiles and the mean, as the tables have them."""
-    values = sorted(milliseconds)
-    of = {"p%d" % p: values[min(len(values) - 1, len(values) * p // 100)] for p in (10, 50, 90, 99)}
-    return dict(of, mean=sum(values) / len(values))
-
-
 def measure(arguments, way, address, folder):
     """{loss, ms, …} of a job of one way."""
     out = os.path.join(folder, way + ".json")
@@ -140,19 +121,25 @@ def main():
     arguments.ballast_server = os.path.abspath(arguments.ballast_server)
     noise = arguments.noise or (3e-2 if arguments.device == "cuda" else 1e-4)
 
-    import job as jobs
+    import data
+    import plot_training
 
     result, bad = {"world": arguments.world, "warmup": arguments.warmup, "ways": {}}, []
-    with tempfile.TemporaryDirectory(prefix="ballast") as folder, contextlib.ExitStack() as servers:
-        job = jobs.Job(folder, arguments.ballast_server, arguments.samples)
+    micro = MICRO * arguments.world
+    with tempfile.TemporaryDirectory(prefix="ballast") as folder:
         for way in arguments.ways.split(","):
-            micro = MICRO * arguments.world
-            text = CONFIG.format(way=way, batch=micro * MICRO_BATCHES, micro=micro,
-                                 **vars(arguments))  # fmt: skip
-            address = servers.enter_context(job.serve(job.configure(way, text)))
-            found = measure(arguments, way, address, folder)
+            with data.served(
+                arguments.ballast_server, delivery=way, samples=micro * MICRO_BATCHES, micro=micro,
+                dp=arguments.world, max_pixels=arguments.max_pixels, dataset=arguments.samples,
+                preset="receipts", max_tokens=16384,
+                balance=", cost: {vision: {linear: 1}, language: {linear: 0.6}}",
+                serve="memory: 1GiB, prefetch_steps: 4",
+            ) as address:  # fmt: skip
+                found = measure(arguments, way, address, folder)
             result["ways"][way] = found
-            found.update(spread(found["ms"][arguments.warmup :]))
+            times = found["ms"][arguments.warmup :]
+            found.update({"p%d" % p: plot_training.quantile(sorted(times), p / 100)
+                          for p in (10, 50, 90, 99)}, mean=plot_training.mean(times))  # fmt: skip
             wanted = next(iter(result["ways"].values()))["loss"]
             found["difference"] = max(abs(a - b) / b for a, b in zip(found["loss"], wanted))
             if not found["difference"] <= noise or len(found["loss"]) != arguments.steps:

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/python_helper.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/parquet/parquet_writer.h"
+#include "server/corpus/parquet/parquet_tables.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
 #include "server/job/verify_recipes.h"

@@ -13,7 +13,6 @@
 #include "common/status_macros.h"
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
-#include "trainer_shim/c_api/handles.h"
 #include "trainer_shim/tensor_table.h"
 
 namespace ballast {

@@ -5,12 +5,36 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "trainer_shim/batch_pool.h"
+#include "trainer_shim/c_api/c_api.h"
+#include "trainer_shim/communicator.h"
+#include "trainer_shim/rank_shim.h"
+
+// The types that the handles of c_api.h point to.
+
+struct ballast_bytes {
+  std::string bytes;
+};
+
+struct ballast_communicator {
+  std::unique_ptr<ballast::Communicator> end;
+};
+
+struct ballast_shim {
+  std::unique_ptr<ballast::RankShim> shim;
+};
+
+// A ballast_batch is a BatchEntry; the type itself is never defined.
 
 namespace ballast {
 
@@ -89,6 +113,27 @@ absl::Status WriteStruct(const T& value, T* given, const char* what) {
   std::memset(bytes + known, 0, size - known);
   std::memcpy(bytes, &size, sizeof(size));
   return absl::OkStatus();
+}
+
+// ---- Handles
+
+inline BatchEntry* GetEntry(const ballast_batch* batch) {
+  return reinterpret_cast<BatchEntry*>(const_cast<ballast_batch*>(batch));
+}
+inline const ballast_batch* GetHandle(BatchEntry* entry) {
+  return reinterpret_cast<const ballast_batch*>(entry);
+}
+
+// INVALID_ARGUMENT for a null shim, or a stream with a backend that takes none.
+inline absl::Status CheckStream(const ballast_shim* shim, const void* stream) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  if (stream == nullptr || shim->shim->on_device()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "stream is given, and BACKEND_HOST has none; wanted NULL");
+}
+
+inline ballast_bytes* NewBytes(std::string bytes) {
+  return new ballast_bytes{std::move(bytes)};
 }
 
 }  // namespace ballast

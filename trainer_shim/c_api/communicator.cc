@@ -16,7 +16,6 @@
 #include "trainer_shim/c_api/call.h"
 #include "trainer_shim/c_api/checkpoint.h"
 #include "trainer_shim/c_api/cuda_support.h"
-#include "trainer_shim/c_api/handles.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"

@@ -29,7 +29,7 @@ Finding Read(const volatile Finding& from) {
 
 }  // namespace
 
-absl::Status StatusOf(const Finding& finding, const std::string& batch) {
+absl::Status ToStatus(const Finding& finding, const std::string& batch) {
   switch (finding.kind) {
     case Finding::kNothing:
       return absl::OkStatus();
@@ -123,7 +123,7 @@ absl::Status DeviceWatch::Look() {
       works_.pop_front();
     }
     BALLAST_RETURN_IF_ERROR(
-        StatusOf(finding, works_.empty() ? last_ : works_.front().name));
+        ToStatus(finding, works_.empty() ? last_ : works_.front().name));
     if (!works_.empty() &&
         options_.clock->Now() - works_.front().begun > options_.timeout) {
       late = absl::DeadlineExceededError(absl::StrCat(

@@ -22,7 +22,7 @@ namespace ballast {
 
 // Converts a finding to a status: OK or DATA_LOSS. Pure. `batch` names the step
 // and micro-batch.
-absl::Status StatusOf(const Finding& finding, const std::string& batch);
+absl::Status ToStatus(const Finding& finding, const std::string& batch);
 
 // Watches, in its own thread, device work that may never end: an exchange whose
 // peer is gone waits on the device forever, and the host would wait for it. The

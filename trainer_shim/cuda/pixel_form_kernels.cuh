@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "trainer_shim/cuda/patchify_kernels.cuh"
-#include "trainer_shim/pixel_words.h"
+#include "trainer_shim/pixel_arithmetic.h"
 
 namespace ballast {
 namespace {

@@ -6,7 +6,7 @@
 #include "proto/image/resample_weights.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/plane_kernels.h"
-#include "trainer_shim/plane_arithmetic.h"
+#include "trainer_shim/pixel_arithmetic.h"
 
 namespace ballast {
 namespace {

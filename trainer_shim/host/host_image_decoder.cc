@@ -17,7 +17,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/image/engine_jpeg.h"
 #include "proto/image/resample_weights.h"
-#include "trainer_shim/plane_arithmetic.h"
+#include "trainer_shim/pixel_arithmetic.h"
 
 namespace ballast {
 namespace {

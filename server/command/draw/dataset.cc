@@ -20,7 +20,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/file.h"
-#include "server/corpus/parquet/parquet_writer.h"
+#include "server/corpus/parquet/parquet_tables.h"
 #include "server/corpus/tar/tar_reader.h"
 
 namespace ballast {

@@ -31,7 +31,6 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/storage/storage.h"
-#include "server/storage/store_url.h"
 #include "server/text/chat_writer.h"
 #include "server/text/conversation.h"
 

@@ -237,7 +237,7 @@ absl::StatusOr<uint64_t> MostPlaceholders(const std::string& profile) {
   // Squares and long images, among them those that fill a grid of tiles.
   for (const uint32_t height : {448, 1344, 4096}) {
     for (const uint32_t width : {448, 1344, 4096}) {
-      const std::vector<TileShape> side = {{height, width}};
+      const std::vector<ImageSize> side = {{width, height}};
       BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
                                images.Placeholders(side));
       most = std::max(most, placeholders);

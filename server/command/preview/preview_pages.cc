@@ -314,12 +314,12 @@ class PreviewData {
     ImageDecoder decoder(GetImageOptions(model));
     BALLAST_ASSIGN_OR_RETURN(RgbImage decoded, decoder.Decode(file));
     BALLAST_ASSIGN_OR_RETURN(const uint64_t number, Number(request, "image"));
-    std::vector<TileShape> sides;
+    std::vector<ImageSize> sides;
     for (const SampleView::Image& image : view.images) {
-      sides.push_back({image.header.height, image.header.width});
+      sides.push_back({image.header.width, image.header.height});
     }
     // As the decoder turns it.
-    sides[number] = {decoded.height, decoded.width};
+    sides[number] = {decoded.width, decoded.height};
     BALLAST_ASSIGN_OR_RETURN(
         const SampleImages images,
         SampleImagesAt(*job_, view.split, view.position, sides));

@@ -13,7 +13,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/model.pb.h"
-#include "server/audio/clip_reader.h"
+#include "server/audio/indexed_clip.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/image/image_header.h"

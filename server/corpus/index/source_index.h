@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/image/engine_jpeg.h"
+#include "server/image/image_header.h"
 
 namespace ballast {
 
@@ -170,13 +171,6 @@ inline std::vector<uint32_t> VideosBeforeClips(
   }
   return before;
 }
-
-// An image's size, from its header.
-struct ImageSize {
-  uint32_t width;
-  uint32_t height;
-};
-static_assert(sizeof(ImageSize) == 8);
 
 // The facts of a sample that the schedule needs.
 struct IndexedSample {

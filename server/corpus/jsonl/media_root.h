@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
-#include "server/corpus/file_stamp.h"
 
 namespace ballast {
 
@@ -33,7 +32,7 @@ class MediaRoot {
   // Opens a file below the folder. Follows links. A link that leads outside is
   // refused by the path of the opened file, so it cannot be changed between
   // check and use. Errors: INVALID_ARGUMENT (CheckDataPath, outside, not a
-  // regular file); as FileError. From memory (file_stamp.h) also ABORTED. Of a
+  // regular file); as FileError. From memory (ReadFrom) also ABORTED. Of a
   // store: as Storage::Open.
   absl::StatusOr<File> Open(absl::string_view path,
                             ReadFrom from = ReadFrom::kDisk) const;

@@ -20,7 +20,6 @@
 #include "server/corpus/record_parser.h"
 #include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
-#include "server/storage/store_url.h"
 
 namespace ballast {
 namespace {

@@ -1,7 +1,6 @@
 // Takes the place of Arrow where it is not built in.
 #include "server/corpus/parquet/parquet_file.h"
-#include "server/corpus/parquet/parquet_writer.h"
-#include "server/corpus/parquet/plan_table.h"
+#include "server/corpus/parquet/parquet_tables.h"
 
 namespace ballast {
 

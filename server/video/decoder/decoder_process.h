@@ -18,6 +18,12 @@
 
 namespace ballast {
 
+// Reads the decoder's answer to a request for facts (decoder_protocol.h). The
+// process has read untrusted bytes, so nothing in the answer is trusted.
+// Errors: INVALID_ARGUMENT (an answer that contradicts itself, a size or number
+// of frames beyond the protocol's bounds).
+absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer);
+
 // A video in a file: `bytes` bytes from `offset` on. The descriptor is not
 // owned.
 struct VideoBytes {

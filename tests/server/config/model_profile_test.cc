@@ -1,4 +1,5 @@
 #include "server/config/model_profile.h"
+#include "server/config/model_images.h"
 #include "server/config/profiles.h"
 #include "tests/fakes/shared_dir.h"
 
@@ -122,6 +123,24 @@ TEST(ApplyModelProfile, PadsWithTheMeanThatIsGiven) {
   }
 }
 
+// The grid of an image that is one crop, and its share of a sample.
+struct Resized {
+  ImageGrid grid;
+  ModelImages::Share share;
+};
+
+absl::StatusOr<Resized> Resize(uint32_t height, uint32_t width,
+                               const v1::Model& model) {
+  const auto images = ModelImages::Create(model);
+  if (!images.ok()) return images.status();
+  const std::vector<ImageSize> sides = {{width, height}};
+  std::vector<ImageGrid> grids;
+  const auto share = images->Add(sides, 0, &grids);
+  if (!share.ok()) return share.status();
+  EXPECT_EQ(grids.size(), 1u);
+  return Resized{grids[0], *share};
+}
+
 struct ResizeCase {
   uint32_t height;
   uint32_t width;
@@ -133,21 +152,22 @@ struct ResizeCase {
 void ExpectResizes(const v1::Model& model,
                    const std::vector<ResizeCase>& cases) {
   for (const ResizeCase& c : cases) {
-    const absl::StatusOr<ImageGrid> grid =
-        ResizedGrid(c.height, c.width, model);
-    ASSERT_TRUE(grid.ok()) << grid.status();
+    const absl::StatusOr<Resized> resized = Resize(c.height, c.width, model);
+    ASSERT_TRUE(resized.ok()) << resized.status();
+    const ImageGrid& grid = resized->grid;
     SCOPED_TRACE(testing::Message() << c.height << "x" << c.width);
-    EXPECT_EQ(grid->height, c.resized_h);
-    EXPECT_EQ(grid->width, c.resized_w);
-    EXPECT_EQ(grid->grid_h, c.resized_h / model.patch());
-    EXPECT_EQ(grid->grid_w, c.resized_w / model.patch());
-    EXPECT_EQ(ImageTokens(*grid, model), c.tokens);
+    EXPECT_EQ(grid.height, c.resized_h);
+    EXPECT_EQ(grid.width, c.resized_w);
+    EXPECT_EQ(grid.grid_h, c.resized_h / model.patch());
+    EXPECT_EQ(grid.grid_w, c.resized_w / model.patch());
+    EXPECT_EQ(ImageTokens(grid, model), c.tokens);
+    EXPECT_EQ(resized->share.placeholders, c.tokens);
   }
 }
 
 // Expected values from smart_resize of transformers, at the checkpoints'
 // limits.
-TEST(ResizedGrid, AgreesWithTransformers) {
+TEST(ImagesOfQwen, AgreesWithTransformers) {
   ExpectResizes(MakeModel("qwen2_vl"), {{480, 640, 476, 644, 391},
                                         {1080, 1920, 1092, 1932, 2691},
                                         {1365, 2048, 1372, 2044, 3577},
@@ -165,7 +185,7 @@ TEST(ResizedGrid, AgreesWithTransformers) {
                                         {5000, 5000, 4096, 4096, 16384}});
 }
 
-TEST(ResizedGrid, RefusesImagesThatCannotBeResized) {
+TEST(ImagesOfQwen, RefusesImagesThatCannotBeResized) {
   const v1::Model model = MakeModel("qwen2_vl");
   for (const auto& [height, width] :
        std::vector<std::pair<uint32_t, uint32_t>>{{0, 10},
@@ -173,27 +193,27 @@ TEST(ResizedGrid, RefusesImagesThatCannotBeResized) {
                                                   {1, 201},
                                                   {0xffffffff, 0xffffffff},
                                                   {(1u << 26) + 1, 1u << 26}}) {
-    EXPECT_EQ(ResizedGrid(height, width, model).status().code(),
+    EXPECT_EQ(Resize(height, width, model).status().code(),
               absl::StatusCode::kInvalidArgument)
         << height << "x" << width;
   }
-  EXPECT_TRUE(ResizedGrid(1, 200, model).ok());
-  EXPECT_FALSE(ResizedGrid(10, 10, v1::Model()).ok());
+  EXPECT_TRUE(Resize(1, 200, model).ok());
+  EXPECT_FALSE(Resize(10, 10, v1::Model()).ok());
 }
 
-TEST(ResizedGrid, SurvivesAbsurdLimits) {
+TEST(ImagesOfQwen, SurvivesAbsurdLimits) {
   v1::Model model = MakeModel("qwen2_vl");
   model.set_min_pixels(~uint64_t{0});
   model.set_max_pixels(~uint64_t{0});
-  EXPECT_FALSE(ResizedGrid(1u << 20, 1u << 20, model).ok());
+  EXPECT_FALSE(Resize(1u << 20, 1u << 20, model).ok());
   model.set_min_pixels(0);
-  EXPECT_FALSE(ResizedGrid(5, 5, model).ok());  // rounds to nothing
+  EXPECT_FALSE(Resize(5, 5, model).ok());  // rounds to nothing
   model.set_patch(0xffffffff);
   model.set_merge(0xffffffff);
-  EXPECT_FALSE(ResizedGrid(5, 5, model).ok());
+  EXPECT_FALSE(Resize(5, 5, model).ok());
 }
 
-TEST(ResizedGrid, AgreesWithTheGoldenImages) {
+TEST(ImagesOfQwen, AgreesWithTheGoldenImages) {
   constexpr char kGolden[] = "golden/images.json";
   const std::optional<std::string> shared = SharedDirWith(kGolden);
   if (!shared) GTEST_SKIP() << NotShared(kGolden);

@@ -12,8 +12,34 @@
 namespace ballast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ParseStoreUrlTest, TakesBucketAndKey) {
+  const auto url = ParseStoreUrl("s3://bucket/a/b-000.tar");
+  ASSERT_TRUE(url.ok());
+  EXPECT_EQ(url->scheme, "s3");
+  EXPECT_EQ(url->path, "bucket/a/b-000.tar");
+  EXPECT_EQ(ParseStoreUrl("s3://bucket/media/")->path, "bucket/media");
+  EXPECT_EQ(ParseStoreUrl("file:///data/x.tar")->path, "/data/x.tar");
+}
+
+TEST(ParseStoreUrlTest, RefusesWhatCannotBeOpened) {
+  for (const char* url :
+       {"http://host/x", "s3:///key", "s3://", "s3://b//k", "s3://b/../k",
+        "s3://b/./k", "file://relative", "no scheme"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseStoreUrl(url).status())) << url;
+  }
+  const absl::Status keys = ParseStoreUrl("s3://ID:SECRET@bucket/k").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(keys));
+  EXPECT_THAT(keys.message(), Not(HasSubstr("SECRET")));
+  const absl::Status account =
+      ParseStoreUrl("abfs://c@me.dfs.core.windows.net/k").status();
+  EXPECT_THAT(account.message(), AllOf(HasSubstr("abfs://CONTAINER/KEY"),
+                                       HasSubstr("storage.azure.account")));
+}
 
 TEST(ResolvePath, LeavesObjectsOfStoresAlone) {
   EXPECT_TRUE(IsStoreUrl("s3://bucket/a"));

@@ -241,7 +241,7 @@ TEST_F(OwnFileTest, IsReadRelativeToTheConfiguration) {
   // 6 tiles and a thumbnail of 256 tokens each.
   const auto images = ModelImages::Create(model);
   ASSERT_TRUE(images.ok()) << images.status();
-  EXPECT_EQ(*images->Placeholders(std::vector<TileShape>{{448 * 2, 448 * 3}}),
+  EXPECT_EQ(*images->Placeholders(std::vector<ImageSize>{{448 * 3, 448 * 2}}),
             7u * 256);
 }
 

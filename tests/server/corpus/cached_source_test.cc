@@ -16,7 +16,7 @@
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/parquet/parquet_file.h"
-#include "server/corpus/parquet/parquet_writer.h"
+#include "server/corpus/parquet/parquet_tables.h"
 #include "server/storage/storage.h"
 #include "tests/server/corpus/corpus_testing.h"
 

@@ -55,23 +55,9 @@ std::unique_ptr<MockSource> OpenOrFail(const v1::Config& config) {
   return *std::move(source);
 }
 
-std::vector<ImageGrid> GridsOf(absl::Span<const ImageSize> images,
-                               const v1::Model& model) {
-  std::vector<ImageGrid> grids;
-  for (const ImageSize& image : images) {
-    const auto grid = ResizedGrid(image.height, image.width, model);
-    EXPECT_TRUE(grid.ok()) << grid.status();
-    grids.push_back(*grid);
-  }
-  return grids;
-}
-
 uint64_t TotalOf(const IndexedSample& sample, const v1::Model& model) {
-  uint64_t total = sample.text_tokens;
-  for (const ImageGrid& grid : GridsOf(sample.images, model)) {
-    total += ImageTokens(grid, model);
-  }
-  return total;
+  return sample.text_tokens +
+         *ModelImages::Create(model)->Placeholders(sample.images);
 }
 
 std::vector<int32_t> IdsOf(const std::string& bytes) {
@@ -134,12 +120,8 @@ TEST(MockSourceTest, SamplesMatchTheIndex) {
     const IndexedSample indexed = *source->index().sample(i);
     const auto raw = ReadSample(*source, i, {});
     ASSERT_TRUE(raw.ok()) << raw.status();
-    std::vector<TileShape> sides;
-    for (const ImageSize& size : indexed.images) {
-      sides.push_back({size.height, size.width});
-    }
     const auto measured =
-        MeasureText(raw->text, TextForm::kPackedBytes, sides, text);
+        MeasureText(raw->text, TextForm::kPackedBytes, indexed.images, text);
     ASSERT_TRUE(measured.ok()) << measured.status();
     EXPECT_EQ(measured->text_tokens, indexed.text_tokens);
     EXPECT_EQ(measured->label_tokens, indexed.label_tokens);

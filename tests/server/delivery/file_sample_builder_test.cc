@@ -161,13 +161,9 @@ TEST_F(FileSampleBuilderTest, LanguageArraysEqualTheTextLibrarys) {
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
     const RawSample raw = **source_.Read(ordinal, {});
-    std::vector<TileShape> sides;
     const auto sample = source_.index().sample(ordinal);
-    for (const ImageSize& size : sample->images) {
-      sides.push_back({size.height, size.width});
-    }
     const TextSample text =
-        *BuildText(raw.text, TextForm::kConversation, sides, options);
+        *BuildText(raw.text, TextForm::kConversation, sample->images, options);
     EXPECT_EQ(ids(), absl::MakeConstSpan(text.ids));
     EXPECT_EQ(labels(), absl::MakeConstSpan(text.labels));
     std::vector<int32_t> wanted(3 * text.ids.size());
@@ -376,7 +372,7 @@ TEST(FamilyPlaceholderTest, VideosHaveTheIdThatTheModelWants) {
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     const auto family = ModelText::Create(model, tokenizer->get());
     ASSERT_TRUE(family.ok()) << family.status();
-    const std::vector<TileShape> sides = {{448, 448}};
+    const std::vector<ImageSize> sides = {{448, 448}};
     const uint64_t of_images = (*family)->images().Placeholders(sides).value();
     const std::vector<VideoText> videos = {{2, 30, {}}, {1, 7, {}}};
     constexpr uint32_t kBehind = 5;

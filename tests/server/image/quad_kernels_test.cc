@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "proto/image/resample_weights.h"
 #include "server/image/image.h"
 #include "server/image/quad_kernels.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/sha256.h"
-#include "proto/image/model_resampling.h"
+#include "proto/image/job_images.h"
 #include "proto/image/resample_weights.h"
 #include "server/image/image.h"
 #include "tests/fakes/shared_dir.h"

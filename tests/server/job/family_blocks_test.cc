@@ -122,8 +122,8 @@ TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
             absl::StrCat(directory, "/", vision->view().samples()[i].ordinal,
                          "_", k, ".png")));
         ASSERT_TRUE(image.ok()) << image.status();
-        const std::vector<TileShape> sides(sizes.size(),
-                                           {image->height, image->width});
+        const std::vector<ImageSize> sides(sizes.size(),
+                                           {image->width, image->height});
         const auto plan = planner.Plan(sides, 0);
         ASSERT_TRUE(plan.ok()) << plan.status();
         const auto crops = MakeCrops(*image, *plan, resampling);

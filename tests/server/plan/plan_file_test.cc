@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/corpus/parquet/parquet_file.h"
-#include "server/corpus/parquet/plan_table.h"
+#include "server/corpus/parquet/parquet_tables.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 

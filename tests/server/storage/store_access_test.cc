@@ -10,7 +10,6 @@
 #include "server/storage/storage.h"
 #include "server/storage/store_access.h"
 #include "server/storage/store_reader.h"
-#include "server/storage/store_url.h"
 
 namespace ballast {
 namespace {
@@ -208,30 +207,6 @@ TEST(AzureAccessTest, RefusesOtherTextsWithoutThem) {
 using ::testing::ElementsAre;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-TEST(ParseStoreUrlTest, TakesBucketAndKey) {
-  const auto url = ParseStoreUrl("s3://bucket/a/b-000.tar");
-  ASSERT_TRUE(url.ok());
-  EXPECT_EQ(url->scheme, "s3");
-  EXPECT_EQ(url->path, "bucket/a/b-000.tar");
-  EXPECT_EQ(ParseStoreUrl("s3://bucket/media/")->path, "bucket/media");
-  EXPECT_EQ(ParseStoreUrl("file:///data/x.tar")->path, "/data/x.tar");
-}
-
-TEST(ParseStoreUrlTest, RefusesWhatCannotBeOpened) {
-  for (const char* url :
-       {"http://host/x", "s3:///key", "s3://", "s3://b//k", "s3://b/../k",
-        "s3://b/./k", "file://relative", "no scheme"}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(ParseStoreUrl(url).status())) << url;
-  }
-  const absl::Status keys = ParseStoreUrl("s3://ID:SECRET@bucket/k").status();
-  EXPECT_TRUE(absl::IsInvalidArgument(keys));
-  EXPECT_THAT(keys.message(), Not(HasSubstr("SECRET")));
-  const absl::Status account =
-      ParseStoreUrl("abfs://c@me.dfs.core.windows.net/k").status();
-  EXPECT_THAT(account.message(), AllOf(HasSubstr("abfs://CONTAINER/KEY"),
-                                       HasSubstr("storage.azure.account")));
-}
 
 TEST(CoalesceTest, JoinsAcrossSmallGapsAlone) {
   EXPECT_THAT(

@@ -57,9 +57,9 @@ TEST(ChatVectorsTest, IdsAndLabelsEqualHuggingFaces) {
     v1::Model model = MakeModel(expected);
     const auto tokenizer = OpenModelTokenizer(&model);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    std::vector<TileShape> images;
+    std::vector<ImageSize> images;
     for (const uint32_t tokens : expected["image_tokens"]) {
-      images.push_back({2 * 14, 2 * 14 * tokens});
+      images.push_back({.width = 2 * 14 * tokens, .height = 2 * 14});
     }
     const std::string text =
         nlohmann::json{{"messages", expected["messages"]}}.dump();
@@ -96,7 +96,7 @@ TEST(ChatVectorsTest, LabelsSpellTheSupervisedText) {
   ASSERT_TRUE(of_model.ok()) << of_model.status();
   const TextOptions options = {of_model->get(), 4096};
   const auto learnt = [&](const nlohmann::json& turns, size_t images) {
-    const std::vector<TileShape> grids(images, TileShape{28, 56});
+    const std::vector<ImageSize> grids(images, ImageSize{56, 28});
     const auto sample = BuildText(nlohmann::json{{"messages", turns}}.dump(),
                                   TextForm::kConversation, grids, options);
     EXPECT_TRUE(sample.ok()) << sample.status();

@@ -34,7 +34,7 @@ const Tokenizer& FamilyTokenizer() {
 
 absl::StatusOr<TextSample> Tokenize(const std::string& family,
                                     const std::vector<Turn>& turns,
-                                    const std::vector<TileShape>& sizes,
+                                    const std::vector<ImageSize>& sizes,
                                     const v1::TokenIds& given = {}) {
   v1::Model model;
   model.set_profile(family);
@@ -74,9 +74,9 @@ TEST(FamilyConversationTest, IdsEqualThoseOfTheProcessors) {
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector["family"].dump() + vector["messages"].dump());
     families.insert(vector["family"].get<std::string>());
-    std::vector<TileShape> sizes;
+    std::vector<ImageSize> sizes;
     for (const nlohmann::json& size : vector["images"]) {
-      sizes.push_back({size[0], size[1]});
+      sizes.push_back({.width = size[1], .height = size[0]});
     }
     const auto turns = ParseConversation(
         nlohmann::json{{"messages", vector["messages"]}}.dump());
@@ -119,7 +119,7 @@ TEST(FamilyConversationTest, LabelsSpellTheSupervisedText) {
       {Role::kAssistant, "Yes"},
   };
   const auto learnt = [&](const std::string& family) {
-    const auto sample = Tokenize(family, turns, {{400, 500}});
+    const auto sample = Tokenize(family, turns, {{500, 400}});
     EXPECT_TRUE(sample.ok()) << sample.status();
     std::string text;
     uint32_t labels = 0;
@@ -213,7 +213,7 @@ TEST(FamilyConversationTest, NumbersImages) {
 TEST(FamilyConversationTest, RefusesWhatIsNotKnownForCertain) {
   const auto message = [](const std::string& family,
                           const std::vector<Turn>& turns,
-                          const std::vector<TileShape>& sizes = {}) {
+                          const std::vector<ImageSize>& sizes = {}) {
     return std::string(Tokenize(family, turns, sizes).status().message());
   };
   const Turn system = {Role::kSystem, "s"};
@@ -251,7 +251,7 @@ TEST(FamilyConversationTest, RefusesWhatIsNotKnownForCertain) {
 TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
   const auto message = [](const std::string& family,
                           const std::vector<Turn>& turns,
-                          const std::vector<TileShape>& sizes) {
+                          const std::vector<ImageSize>& sizes) {
     return std::string(Tokenize(family, turns, sizes).status().message());
   };
   EXPECT_EQ(message("pixtral", {{Role::kSystem, "Be"}}, {}),
@@ -337,7 +337,7 @@ const Marked kMarked[] = {
      "<｜hy_place▁holder▁no▁101｜>", 18 * 19 + 2},
     {"kimi_k25", "<|media_begin|>image<|media_content|>", "<|media_end|>", 400},
 };
-const std::vector<TileShape> kOne = {{560, 560}};
+const std::vector<ImageSize> kOne = {{560, 560}};
 
 // The texts of one model.
 class Texts {
@@ -359,7 +359,7 @@ class Texts {
 
   absl::StatusOr<TextSample> Build(
       const std::string& text, TextForm form,
-      const std::vector<TileShape>& sizes = kOne) const {
+      const std::vector<ImageSize>& sizes = kOne) const {
     auto built = BuildText(text, form, sizes, options_);
     if (!built.ok()) return built;
     // An index measures what blocks hold.

@@ -50,7 +50,7 @@ class FamilyVideosTest : public ::testing::Test {
   }
 
   absl::StatusOr<TextSample> Build(const std::string& text,
-                                   const std::vector<TileShape>& sizes,
+                                   const std::vector<ImageSize>& sizes,
                                    const std::vector<VideoText>& videos,
                                    TextForm form = TextForm::kConversation) {
     return BuildText(text, form, sizes, options_, videos);
@@ -81,9 +81,9 @@ class FamilyVideosTest : public ::testing::Test {
       const std::string text =
           nlohmann::json{{"messages", vector["messages"]}}.dump();
       SCOPED_TRACE(text);
-      std::vector<TileShape> sizes;
+      std::vector<ImageSize> sizes;
       for (const nlohmann::json& size : vector["images"]) {
-        sizes.push_back({size[0], size[1]});
+        sizes.push_back({.width = size[1], .height = size[0]});
       }
       std::vector<VideoText> videos;
       for (const uint32_t frames : vector["frames"]) {
@@ -170,7 +170,7 @@ class LlavaVideosTest : public FamilyVideosTest {
 
   std::string GetFault(const std::string& text, size_t images, size_t videos,
                        TextForm form = TextForm::kConversation) {
-    return std::string(Build(text, std::vector<TileShape>(images, {400, 500}),
+    return std::string(Build(text, std::vector<ImageSize>(images, {500, 400}),
                              std::vector<VideoText>(videos, VideoOf(1)), form)
                            .status()
                            .message());
@@ -183,9 +183,9 @@ TEST_F(LlavaVideosTest, IdsEqualThoseOfItsTrainingCode) {
   ASSERT_EQ(vectors.size(), 12u);
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector.dump());
-    std::vector<TileShape> sizes;
+    std::vector<ImageSize> sizes;
     if (vector.contains("images")) sizes.resize(vector["images"].size());
-    for (TileShape& size : sizes) size = {400, 500};
+    for (ImageSize& size : sizes) size = {500, 400};
     std::vector<VideoText> videos;
     if (vector.contains("frames")) {
       videos.push_back(

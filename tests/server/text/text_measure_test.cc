@@ -148,7 +148,7 @@ TEST(TextKeysTest, CoverTheMarksOfAClip) {
 }
 
 // 20 bytes, and end-of-text.
-using Sides = std::vector<TileShape>;
+using Sides = std::vector<ImageSize>;
 
 constexpr char kText[] = "twenty bytes of text";
 
@@ -159,7 +159,7 @@ TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
   ASSERT_TRUE(text.ok()) << text.status();
   TextOptions options = {text->get(), 100,
                          v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT};
-  const TileShape grid = {56, 84};  // 2*3 tokens
+  const ImageSize grid = {84, 56};  // 2*3 tokens
   MeasuredText measured =
       *MeasureText(kText, TextForm::kDocument, Sides{grid}, options);
   EXPECT_EQ(measured.text_tokens, 23);
@@ -191,7 +191,7 @@ TEST(MeasureTextTest, APairIsItsTwoTexts) {
   config.mutable_model()->set_chat_template("chatml");
   const auto text = ModelText::Create(config.model(), tokenizer.get());
   ASSERT_TRUE(text.ok()) << text.status();
-  const TileShape grid = {56, 84};  // 2*3 tokens
+  const ImageSize grid = {84, 56};  // 2*3 tokens
   const auto chat = [](const char* answer) {
     return absl::StrCat(
         R"({"messages": [{"role": "user", "content": "<image>q"},)"

@@ -55,18 +55,18 @@ struct Expected {
 };
 
 absl::StatusOr<TextSample> BuildConversation(absl::string_view json,
-                                             absl::Span<const TileShape> images,
+                                             absl::Span<const ImageSize> images,
                                              const TextOptions& options) {
   return BuildText(json, TextForm::kConversation, images, options);
 }
 
 absl::StatusOr<TextSample> BuildDocument(absl::string_view text,
-                                         absl::Span<const TileShape> images,
+                                         absl::Span<const ImageSize> images,
                                          const TextOptions& options) {
   return BuildText(text, TextForm::kDocument, images, options);
 }
 
-using Sides = std::vector<TileShape>;
+using Sides = std::vector<ImageSize>;
 
 class TextSampleTest : public ::testing::Test {
  protected:
@@ -90,8 +90,8 @@ class TextSampleTest : public ::testing::Test {
   }
 
   // The sides of an image that is this grid of patches as it is.
-  static TileShape Grid(uint32_t grid_h, uint32_t grid_w) {
-    return {grid_h * 14, grid_w * 14};
+  static ImageSize Grid(uint32_t grid_h, uint32_t grid_w) {
+    return {.width = grid_w * 14, .height = grid_h * 14};
   }
 
   static void ExpectEqual(const absl::StatusOr<TextSample>& sample,
@@ -305,7 +305,7 @@ TEST_F(TextSampleTest, TruncationDropsTextFromTheEndAndNeverAnImage) {
   const std::string json =
       R"({"conversations": [{"from": "human", "value": "ab<image>cd"},
           {"from": "gpt", "value": "ef<image>gh"}]})";
-  const std::vector<TileShape> images = {Grid(4, 4), Grid(2, 4)};
+  const std::vector<ImageSize> images = {Grid(4, 4), Grid(2, 4)};
   Expected whole;
   whole.Id(kImStart).Text("user\nab").Image(4).Text("cd").Id(kImEnd);
   whole.Text("\n").Id(kImStart).Text("assistant\n").Text("ef", true).Image(2);
@@ -350,7 +350,7 @@ TEST_F(TextSampleTest, FieldsAreCutWithTheirTokens) {
   const std::string turns =
       R"("messages": [{"role": "user", "content": "ab<image>cd"},
           {"role": "assistant", "content": "ef<image>gh", "part": 7}])";
-  const std::vector<TileShape> images = {Grid(4, 4), Grid(2, 4)};
+  const std::vector<ImageSize> images = {Grid(4, 4), Grid(2, 4)};
   FieldSpec place = {
       "place", v1::Source::Field::TYPE_INT32, v1::Source::Field::PER_TOKEN, {}};
   FieldSpec part = {"part", v1::Source::Field::TYPE_INT32,
@@ -430,7 +430,7 @@ TEST_F(TextSampleTest, TurnsOfNoWeightAreNotLearnt) {
 TEST_F(TextSampleTest, ImagesBeyondTheLimitTakeNoMemory) {
   // 2^28 placeholders would be 2 GiB of ids and labels.
   model_.set_max_pixels(uint64_t{1} << 40);
-  const std::vector<TileShape> images(16, Grid(1 << 13, 1 << 13));
+  const std::vector<ImageSize> images(16, Grid(1 << 13, 1 << 13));
   const auto sample = BuildDocument(
       "a", images, Options(4096, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT));
   EXPECT_EQ(sample.status().code(), absl::StatusCode::kOutOfRange);
@@ -540,11 +540,11 @@ TEST(TextSampleSentencePieceTest, TheModelsSpaceIsAddedAtTheBeginningOnly) {
   ASSERT_TRUE(ApplyModelProfile(&model).ok());
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const TileShape square = {56, 56};  // four tokens
+  const ImageSize square = {56, 56};  // four tokens
   const auto build = [&](const char* text) {
     const auto of_model = ModelText::Create(model, tokenizer->get()).value();
     return BuildText(text, TextForm::kConversation,
-                     std::vector<TileShape>{square}, {of_model.get(), 1000});
+                     std::vector<ImageSize>{square}, {of_model.get(), 1000});
   };
   const std::string image =
       "<|vision_start|><|image_pad|><|image_pad|><|image_pad|><|image_pad|>"

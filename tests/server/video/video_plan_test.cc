@@ -19,7 +19,6 @@
 #include "server/config/model_profile.h"
 #include "server/text/video_text.h"
 #include "server/video/model_videos.h"
-#include "server/video/video_model.h"
 
 namespace ballast {
 namespace {

@@ -1,4 +1,5 @@
-"""The progress of a loader: its length, its step, and figures for a trainer's log."""
+"""The progress of a loader: its length, its step, its state for a checkpoint, and figures for a
+trainer's log."""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ from abc import ABC, abstractmethod
 from types import FrameType
 from typing import Any, Dict, Mapping, Optional, Union
 
-from . import _checkpoint
+from . import _abi, _structs
 from .batch import Batch
+from .errors import FailedPrecondition, InvalidArgument
 
 Figure = Union[int, float]
+_KEY = "ballast_checkpoint"
+_FETCHES_AHEAD = ("lightning.", "pytorch_lightning.")
 
 
 def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
@@ -77,10 +81,10 @@ class Progress(ABC):
         return batches_between(self.job, self._first_step, end)
 
     def _check_asker(self, next_step: Optional[int], frame: FrameType) -> None:
-        """Refuses some callers (`_checkpoint.check_asker`) the state after the last
+        """Refuses some callers (`check_asker`) the state after the last
         batch returned, if the loader has no end."""
         if next_step is None and not self._steps and not self.job["end_step"]:
-            _checkpoint.check_asker(frame)
+            check_asker(frame)
 
     def __bool__(self) -> bool:
         return True  # not whether __len__ is 0, which asks a server
@@ -152,3 +156,49 @@ def _loads(schedule: Mapping[str, Any]) -> Dict[str, Figure]:
             mean = sum(sum(ranks) / len(ranks) for ranks in loads)
             figures["%s_load_%s" % (module, when)] = heaviest / mean if mean else 1.0
     return figures
+
+
+def step_of(data: bytes) -> int:
+    """The step that a run continues with. Raises if `data` is not a checkpoint."""
+    return int(_info(data).next_step)
+
+
+def check_asker(frame: FrameType) -> None:
+    """Refuses Lightning's functions the state of a loader without an end: Lightning
+    holds a batch of it that no step has trained on yet, and a run that continued from
+    the state would skip that batch."""
+    if frame.f_globals.get("__name__", "").startswith(_FETCHES_AHEAD):
+        raise FailedPrecondition(
+            "state_dict: Lightning fetches a batch ahead of a loader without an end, and its "
+            "checkpoint would leave that batch out: set Loader(steps=...), or order.epochs in "
+            "the configuration"
+        )
+
+
+def _info(data: bytes) -> _structs.CheckpointInfo:
+    return _abi.fill(_structs.CheckpointInfo, "ballast_checkpoint_read", data, len(data))
+
+
+def state_of(data: bytes) -> Dict[str, Any]:
+    """What `Loader.state_dict` returns."""
+    return {_KEY: data, "next_step": step_of(data)}
+
+
+def data_of(state: Mapping[str, Any], split: str) -> bytes:
+    """The checkpoint in a result of `Loader.state_dict`. Raises if there is none, or if
+    it is another split's."""
+    data = state.get(_KEY)
+    if not isinstance(data, (bytes, bytearray)):
+        raise InvalidArgument(
+            "state_dict: found keys %s; wanted %r with bytes, as Loader.state_dict returns"
+            % (sorted(map(str, state)), _KEY)
+        )
+    number = _info(bytes(data)).split
+    if number != _structs.SPLITS[split]:
+        names = {value: name for name, value in _structs.SPLITS.items()}
+        raise InvalidArgument(
+            "state_dict: found that of split %s; wanted %s, the loader's split: keep a state "
+            "for each split's loader, and give each its own"
+            % (names.get(number, number), split)
+        )
+    return bytes(data)

@@ -7,7 +7,7 @@ import weakref
 from ctypes import pointer
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
-from . import _checkpoint, _rerun, _structs
+from . import _rerun, _structs
 from ._arguments import (
     NORMALISATIONS,
     PIXEL_TYPES,
@@ -18,13 +18,13 @@ from ._arguments import (
     current_stream,
     device_number,
     ends_of,
+    is_encoder,
     modules_of,
     number_of,
     to_array_of,
     whole,
 )
-from ._meeting import Meeting
-from ._progress import Progress
+from ._progress import Progress, data_of, state_of, step_of
 from ._shims import Shims
 from .batch import Batch, batch_of
 from .communicator import Communicator
@@ -156,7 +156,7 @@ class Loader(Progress, Iterator[Batch]):
             "tensor_communicator", tensor_communicator, self._modules
         )
         self._exchanges = exchange or self._device is not None
-        self._meeting = Meeting(self._connection, self._place, self._device, max_ctas, split)
+        self._meeting = _Meeting(self._connection, self._place, self._device, max_ctas, split)
         options = self._options = _structs.sized(_structs.ShimOptions)
         if self._device is None:
             options.backend = _structs.BACKEND_HOST
@@ -384,14 +384,14 @@ class Loader(Progress, Iterator[Batch]):
         self.open()
         self._check_asker(next_step, sys._getframe(1))
         number = self._next_step if next_step is None else next_step
-        return _checkpoint.state_of(self._shims.checkpoint(number))
+        return state_of(self._shims.checkpoint(number))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continues where a `state_dict` says.
 
         An open loader attaches again. It cannot if the caller made its communicators.
         """
-        data = _checkpoint.data_of(state_dict, self._split)
+        data = data_of(state_dict, self._split)
         if self._shims.opened and (self._communicators or self._tensor_communicators):
             raise FailedPrecondition(
                 "load_state_dict: the loader is open and has used up its communicators; make "
@@ -399,6 +399,55 @@ class Loader(Progress, Iterator[Batch]):
             )
         self._finalizer()
         self._checkpoint = data
-        self._next_step = _checkpoint.step_of(data)
+        self._next_step = step_of(data)
         self._restart(self._next_step)
         self._renew()
+
+
+class _Meeting:
+    """Communicators that a loader makes itself: the groups of one rank, which meet through
+    the job's servers, over NCCL on a GPU, else over Gloo."""
+
+    def __init__(
+        self, connection: Connection, place: Place, device: Optional[int], max_ctas: int, split: str
+    ) -> None:
+        # Loaders of two splits meet in separate groups.
+        self._prefix = "python" if split == "train" else "python/" + split
+        self._connection = connection
+        self._place = place
+        self._device = device
+        self._max_ctas = max_ctas
+
+    def data_group(self, module: str) -> Optional[Communicator]:
+        """The module's data-parallel ranks. None if they exchange nothing."""
+        job = self._connection.job()
+        if job["delivery"] not in ("exchange", "hybrid"):
+            return None
+        # Only the first pipeline stage of an encoder receives any tensor.
+        if is_encoder(module) and self._place.rank("pp_rank", module) != 0:
+            return None
+        return self._meet(job, module, "dp", ("tp_rank", "pp_rank", "cp_rank"))
+
+    def tensor_group(self, module: str) -> Optional[Communicator]:
+        """This rank's group of tensor ranks. None if there is no other tensor rank."""
+        return self._meet(
+            self._connection.job(), module, "tp", ("dp_rank", "pp_rank", "cp_rank")
+        )
+
+    def _meet(
+        self, job: Mapping[str, Any], module: str, kind: str, lane: Sequence[str]
+    ) -> Optional[Communicator]:
+        """The group of the module's `kind` ranks that share this rank's numbers in
+        `lane`."""
+        size = next((m[kind] for m in job["modules"] if m["module"] == module), 1)
+        if size <= 1:
+            return None
+        place = "/".join("%s%d" % (key[:2], self._place.rank(key, module)) for key in lane)
+        return Communicator.meet(
+            self._connection,
+            "%s/%s/%s/%s" % (self._prefix, module, kind, place),
+            self._place.rank(kind + "_rank", module),
+            size,
+            device=self._device,
+            max_ctas=self._max_ctas,
+        )

@@ -56,7 +56,7 @@ TEST(DrawCropsOnTest, DrawsThePatchesOfAnImage) {
   model.set_profile("qwen2_5_vl");
   ASSERT_TRUE(ApplyModelProfile(&model).ok());
   const RgbImage image = {560, 280, std::vector<uint8_t>(560 * 280 * 3, 255)};
-  const std::vector<TileShape> sides = {{280, 560}};
+  const std::vector<ImageSize> sides = {{560, 280}};
   const auto drawn =
       DrawCropsOn(image, ModelImages::Create(model).value(), sides, 0);
   ASSERT_TRUE(drawn.ok()) << drawn.status();
@@ -81,7 +81,7 @@ TEST(DrawCropsOnTest, RefusesAnImageThatCannotBeResized) {
   model.set_profile("qwen2_5_vl");
   ASSERT_TRUE(ApplyModelProfile(&model).ok());
   const RgbImage line = {5000, 1, std::vector<uint8_t>(5000 * 3)};
-  const std::vector<TileShape> sides = {{1, 5000}};
+  const std::vector<ImageSize> sides = {{5000, 1}};
   EXPECT_EQ(DrawCropsOn(line, ModelImages::Create(model).value(), sides, 0)
                 .status()
                 .code(),

@@ -331,7 +331,7 @@ TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {
   const std::string json = R"({"messages": [
       {"role": "user", "content": "<image>Why? <image>"},
       {"role": "assistant", "content": "So."}]})";
-  const std::vector<TileShape> sizes = {{28, 56}, {56, 56}};
+  const std::vector<ImageSize> sizes = {{56, 28}, {56, 56}};
   const auto built_in = ModelText::Create(model, tokenizer->get());
   ASSERT_TRUE(built_in.ok()) << built_in.status();
   const auto expected =
@@ -348,7 +348,7 @@ TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {
   EXPECT_EQ(sample->ids, expected->ids);
   EXPECT_EQ(sample->labels, expected->labels);
   const auto fewer = BuildText(json, TextForm::kConversation,
-                               std::vector<TileShape>{{28, 56}}, options);
+                               std::vector<ImageSize>{{56, 28}}, options);
   EXPECT_TRUE(IsDataFault(fewer.status()));
   EXPECT_THAT(std::string(fewer.status().message()),
               HasSubstr("writes 2 marks <|image_pad|> of images, the sample "
@@ -405,7 +405,7 @@ TEST_F(RenderedTextTest, OtherMarksBecomeTheTextOfTheModelsImages) {
   const std::string json = R"({"messages": [
       {"role": "user", "content": "<image>Why?"},
       {"role": "assistant", "content": "So."}]})";
-  const std::vector<TileShape> sizes = {{280, 560}};
+  const std::vector<ImageSize> sizes = {{560, 280}};
   const auto built_in = ModelText::Create(model, tokenizer->get());
   ASSERT_TRUE(built_in.ok()) << built_in.status();
   const auto expected =
@@ -447,8 +447,8 @@ TEST_F(RenderedTextTest, VideosBecomeTheirFrames) {
   ASSERT_TRUE(own.ok()) << own.status();
   const VideoText video = {
       .runs = 2, .run_tokens = 4, .before = {"<0.5 seconds>", "<1.5 seconds>"}};
-  const std::vector<TileShape> image = {{64, 96}};
-  const std::vector<TileShape> none;
+  const std::vector<ImageSize> image = {{96, 64}};
+  const std::vector<ImageSize> none;
   for (const auto& [said, sizes] :
        {std::pair("<image>Then <video>?", image),
         std::pair("<video>Then?", none), std::pair("<image>Then?", none)}) {

@@ -1,4 +1,4 @@
-// Plan files through Arrow C++.
+// parquet_tables.h through Arrow C++.
 #include <cstdint>
 #include <exception>
 #include <limits>
@@ -18,7 +18,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
-#include "server/corpus/parquet/plan_table.h"
+#include "server/corpus/parquet/parquet_tables.h"
 
 namespace ballast {
 namespace {
@@ -259,54 +259,39 @@ class ArrowPlanTable final : public PlanTable {
   bool has_keys_ = false;
 };
 
-class ArrowPlanTableWriter final : public PlanTableWriter {
+// A Parquet file on its way to the disk, compressed with Snappy. Errors:
+// UNAVAILABLE, naming the file.
+class TableFile {
  public:
-  ArrowPlanTableWriter(std::string path, bool with_keys)
-      : path_(std::move(path)), with_keys_(with_keys) {}
+  explicit TableFile(std::string path) : path_(std::move(path)) {}
 
-  absl::Status Open() {
-    return Write([&]() -> arrow::Status {
+  absl::Status Open(std::shared_ptr<arrow::Schema> schema, bool checksums) {
+    return Try([&]() -> arrow::Status {
       ARROW_ASSIGN_OR_RAISE(file_, arrow::io::FileOutputStream::Open(path_));
-      const auto properties = parquet::WriterProperties::Builder()
-                                  .compression(arrow::Compression::SNAPPY)
-                                  ->build();
-      ARROW_ASSIGN_OR_RAISE(
-          writer_,
-          parquet::arrow::FileWriter::Open(
-              *Schema(), arrow::default_memory_pool(), file_, properties));
+      parquet::WriterProperties::Builder builder;
+      builder.compression(arrow::Compression::SNAPPY);
+      if (checksums) builder.enable_page_checksum();
+      schema_ = std::move(schema);
+      ARROW_ASSIGN_OR_RAISE(writer_, parquet::arrow::FileWriter::Open(
+                                         *schema_, arrow::default_memory_pool(),
+                                         file_, builder.build()));
       return arrow::Status::OK();
     });
   }
 
-  absl::Status WriteGroup(const PlanColumns& columns) override {
-    return Write([&]() -> arrow::Status {
+  // Writes one row group; `fill(arrays)` appends its columns.
+  template <typename Fill>
+  absl::Status WriteGroup(uint64_t rows, Fill fill) {
+    return Try([&]() -> arrow::Status {
       std::vector<std::shared_ptr<arrow::Array>> arrays;
-      for (const auto* numbers :
-           {&columns.step, &columns.micro_batch, &columns.pack}) {
-        ARROW_RETURN_NOT_OK(AddNumbers(*numbers, &arrays));
-      }
-      arrow::StringBuilder texts;
-      for (const uint32_t source : columns.source) {
-        ARROW_RETURN_NOT_OK(texts.Append(columns.names[source]));
-      }
-      ARROW_RETURN_NOT_OK(texts.Finish(&arrays.emplace_back()));
-      if (with_keys_) {
-        ARROW_RETURN_NOT_OK(texts.AppendValues(columns.key));
-        ARROW_RETURN_NOT_OK(texts.Finish(&arrays.emplace_back()));
-      } else {
-        ARROW_RETURN_NOT_OK(AddNumbers(columns.sample, &arrays));
-      }
-      for (std::vector<int64_t> numbers : {columns.repeat, columns.epoch}) {
-        numbers.resize(columns.size(), 0);
-        ARROW_RETURN_NOT_OK(AddNumbers(numbers, &arrays));
-      }
-      return writer_->WriteTable(*arrow::Table::Make(Schema(), arrays),
-                                 static_cast<int64_t>(columns.size()));
+      ARROW_RETURN_NOT_OK(fill(&arrays));
+      return writer_->WriteTable(*arrow::Table::Make(schema_, arrays),
+                                 static_cast<int64_t>(rows));
     });
   }
 
-  absl::Status Finish() override {
-    return Write([&]() -> arrow::Status {
+  absl::Status Finish() {
+    return Try([&]() -> arrow::Status {
       ARROW_RETURN_NOT_OK(writer_->Close());
       return file_->Close();
     });
@@ -314,22 +299,33 @@ class ArrowPlanTableWriter final : public PlanTableWriter {
 
  private:
   template <typename Call>
-  absl::Status Write(Call call) {
-    const absl::Status status = Guard(path_, call);
-    if (status.ok()) return status;
+  absl::Status Try(Call call) const {
+    std::string reason;
+    try {
+      const arrow::Status status = call();
+      if (status.ok()) return absl::OkStatus();
+      reason = status.message();
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
     return absl::UnavailableError(
-        absl::StrCat("cannot write a plan file: ", status.message()));
+        absl::StrCat("cannot write ", path_, ": ", reason));
   }
 
-  static arrow::Status AddNumbers(
-      const std::vector<int64_t>& numbers,
-      std::vector<std::shared_ptr<arrow::Array>>* arrays) {
-    arrow::Int64Builder builder;
-    ARROW_RETURN_NOT_OK(builder.AppendValues(numbers));
-    return builder.Finish(&arrays->emplace_back());
-  }
+  const std::string path_;
+  std::shared_ptr<arrow::Schema> schema_;
+  std::shared_ptr<arrow::io::FileOutputStream> file_;
+  std::unique_ptr<parquet::arrow::FileWriter> writer_;
+};
 
-  std::shared_ptr<arrow::Schema> Schema() const {
+using Arrays = std::vector<std::shared_ptr<arrow::Array>>;
+
+class ArrowPlanTableWriter final : public PlanTableWriter {
+ public:
+  ArrowPlanTableWriter(std::string path, bool with_keys)
+      : file_(std::move(path)), with_keys_(with_keys) {}
+
+  absl::Status Open() {
     std::vector<std::shared_ptr<arrow::Field>> fields;
     for (const char* const name : kColumns) {
       const bool is_text = name == kColumns[kSource] ||
@@ -337,13 +333,132 @@ class ArrowPlanTableWriter final : public PlanTableWriter {
       fields.push_back(
           arrow::field(name, is_text ? arrow::utf8() : arrow::int64(), false));
     }
-    return arrow::schema(fields);
+    return file_.Open(arrow::schema(fields), /*checksums=*/false);
   }
 
-  const std::string path_;
+  absl::Status WriteGroup(const PlanColumns& columns) override {
+    return file_.WriteGroup(
+        columns.size(), [&](Arrays* arrays) -> arrow::Status {
+          for (const auto* numbers :
+               {&columns.step, &columns.micro_batch, &columns.pack}) {
+            ARROW_RETURN_NOT_OK(AddNumbers(*numbers, arrays));
+          }
+          arrow::StringBuilder texts;
+          for (const uint32_t source : columns.source) {
+            ARROW_RETURN_NOT_OK(texts.Append(columns.names[source]));
+          }
+          ARROW_RETURN_NOT_OK(texts.Finish(&arrays->emplace_back()));
+          if (with_keys_) {
+            ARROW_RETURN_NOT_OK(texts.AppendValues(columns.key));
+            ARROW_RETURN_NOT_OK(texts.Finish(&arrays->emplace_back()));
+          } else {
+            ARROW_RETURN_NOT_OK(AddNumbers(columns.sample, arrays));
+          }
+          for (std::vector<int64_t> numbers : {columns.repeat, columns.epoch}) {
+            numbers.resize(columns.size(), 0);
+            ARROW_RETURN_NOT_OK(AddNumbers(numbers, arrays));
+          }
+          return arrow::Status::OK();
+        });
+  }
+
+  absl::Status Finish() override { return file_.Finish(); }
+
+ private:
+  static arrow::Status AddNumbers(const std::vector<int64_t>& numbers,
+                                  Arrays* arrays) {
+    arrow::Int64Builder builder;
+    ARROW_RETURN_NOT_OK(builder.AppendValues(numbers));
+    return builder.Finish(&arrays->emplace_back());
+  }
+
+  TableFile file_;
   const bool with_keys_;
-  std::shared_ptr<arrow::io::FileOutputStream> file_;
-  std::unique_ptr<parquet::arrow::FileWriter> writer_;
+};
+
+const std::shared_ptr<arrow::DataType>& ImageType() {
+  static const auto& type = *new std::shared_ptr<arrow::DataType>(
+      arrow::struct_({arrow::field("bytes", arrow::binary()),
+                      arrow::field("path", arrow::utf8())}));
+  return type;
+}
+
+const std::shared_ptr<arrow::DataType>& TurnType() {
+  static const auto& type = *new std::shared_ptr<arrow::DataType>(
+      arrow::struct_({arrow::field("from", arrow::utf8()),
+                      arrow::field("value", arrow::utf8())}));
+  return type;
+}
+
+std::string_view View(absl::string_view text) {
+  return std::string_view(text.data(), text.size());
+}
+
+// A builder of lists of structs of two fields.
+class PairLists {
+ public:
+  explicit PairLists(const std::shared_ptr<arrow::DataType>& type)
+      : lists_(arrow::MakeBuilder(arrow::list(type)).ValueOrDie()) {}
+
+  arrow::Status BeginList() { return lists().Append(); }
+  template <typename First>
+  arrow::Status Add(std::string_view first, std::string_view second) {
+    auto& pairs = static_cast<arrow::StructBuilder&>(*lists().value_builder());
+    ARROW_RETURN_NOT_OK(pairs.Append());
+    ARROW_RETURN_NOT_OK(
+        static_cast<First&>(*pairs.field_builder(0)).Append(first));
+    return static_cast<arrow::StringBuilder&>(*pairs.field_builder(1))
+        .Append(second);
+  }
+  arrow::Result<std::shared_ptr<arrow::Array>> Finish() {
+    return lists_->Finish();
+  }
+
+ private:
+  arrow::ListBuilder& lists() {
+    return static_cast<arrow::ListBuilder&>(*lists_);
+  }
+
+  std::unique_ptr<arrow::ArrayBuilder> lists_;
+};
+
+class ArrowParquetWriter final : public ParquetWriter {
+ public:
+  explicit ArrowParquetWriter(std::string path) : file_(std::move(path)) {}
+
+  absl::Status Open(bool checksums) {
+    return file_.Open(
+        arrow::schema({arrow::field("images", arrow::list(ImageType())),
+                       arrow::field("conversations", arrow::list(TurnType()))}),
+        checksums);
+  }
+
+  absl::Status WriteGroup(absl::Span<const Row> rows) override {
+    return file_.WriteGroup(rows.size(), [&](Arrays* arrays) -> arrow::Status {
+      PairLists images(ImageType());
+      PairLists turns(TurnType());
+      for (const Row& row : rows) {
+        ARROW_RETURN_NOT_OK(images.BeginList());
+        for (const Image& image : row.images) {
+          ARROW_RETURN_NOT_OK(
+              images.Add<arrow::BinaryBuilder>(View(image.bytes), image.path));
+        }
+        ARROW_RETURN_NOT_OK(turns.BeginList());
+        for (const auto& [from, value] : row.turns) {
+          ARROW_RETURN_NOT_OK(turns.Add<arrow::StringBuilder>(from, value));
+        }
+      }
+      for (PairLists* const lists : {&images, &turns}) {
+        ARROW_ASSIGN_OR_RAISE(arrays->emplace_back(), lists->Finish());
+      }
+      return arrow::Status::OK();
+    });
+  }
+
+  absl::Status Finish() override { return file_.Finish(); }
+
+ private:
+  TableFile file_;
 };
 
 }  // namespace
@@ -360,6 +475,13 @@ absl::StatusOr<std::unique_ptr<PlanTableWriter>> PlanTableWriter::Create(
   auto writer = std::make_unique<ArrowPlanTableWriter>(path, with_keys);
   BALLAST_RETURN_IF_ERROR(writer->Open());
   return std::unique_ptr<PlanTableWriter>(std::move(writer));
+}
+
+absl::StatusOr<std::unique_ptr<ParquetWriter>> ParquetWriter::Create(
+    const std::string& path, bool checksums) {
+  auto writer = std::make_unique<ArrowParquetWriter>(path);
+  BALLAST_RETURN_IF_ERROR(writer->Open(checksums));
+  return std::unique_ptr<ParquetWriter>(std::move(writer));
 }
 
 }  // namespace ballast

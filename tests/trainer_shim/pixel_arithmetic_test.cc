@@ -1,4 +1,4 @@
-#include "trainer_shim/pixel_words.h"
+#include "trainer_shim/pixel_arithmetic.h"
 
 #include <vector>
 
