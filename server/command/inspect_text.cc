@@ -13,15 +13,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "proto/block/block_layout.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
+#include "server/config/source_fields.h"
 #include "server/corpus/data_fault.h"
 #include "server/text/chat_writer.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/positions.h"
+#include "server/text/sample_fields.h"
 #include "server/text/sample_text.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
@@ -94,7 +98,18 @@ absl::StatusOr<std::vector<ImageSize>> GetSizes(const nlohmann::json& object) {
 
 namespace {
 
-// A text, its tokens, and what of it is learnt.
+// A message's `weight`, as a source's field has it.
+const FieldSpec& WeightSpec() {
+  static const auto* const spec =
+      new FieldSpec{.name = std::string(kWeightField),
+                    .type = v1::Source::Field::TYPE_FLOAT32,
+                    .per = v1::Source::Field::PER_TURN,
+                    .missing = 1};
+  return *spec;
+}
+
+// A text, its tokens, and what of it is learnt. If the sample has a row of
+// fields, it is the weights of the tokens' messages; else each is 1.
 struct Inspected {
   TextSample sample;
   SupervisedText rendered;
@@ -129,11 +144,40 @@ absl::StatusOr<Inspect> InspectFamily(const ConversationOptions& options,
   return
       [text](const std::string& json,
              absl::Span<const ImageSize> sizes) -> absl::StatusOr<Inspected> {
-        BALLAST_ASSIGN_OR_RETURN(TextSample sample,
-                                 BuildText(json, TextForm::kConversation, sizes,
-                                           {text.get(), UINT32_MAX}));
+        BALLAST_ASSIGN_OR_RETURN(
+            TextSample sample,
+            BuildText(json, TextForm::kConversation, sizes,
+                      {text.get(), UINT32_MAX}, {},
+                      {absl::MakeConstSpan(&WeightSpec(), 1), json}));
         return Inspected{std::move(sample), {}, {}};
       };
+}
+
+// True if a message has a weight between 0 and 1: its tokens note their turns.
+bool HasWeights(const SupervisedText& rendered) {
+  return !rendered.weight.empty();
+}
+
+absl::Status Weigh(const std::string& json, const TextTokens& tokens,
+                   Inspected* inspected) {
+  if (!HasWeights(inspected->rendered)) return absl::OkStatus();
+  const auto specs = absl::MakeConstSpan(&WeightSpec(), 1);
+  BALLAST_ASSIGN_OR_RETURN(const SampleFields values,
+                           ReadFields({specs, json}));
+  WriteFields(specs, values, tokens, GetPlaces(tokens), &inspected->sample);
+  return absl::OkStatus();
+}
+
+// What `loss_mask` is for each label: 0 where nothing is learnt.
+std::vector<float> GetWeights(const TextSample& sample) {
+  std::vector<float> weights(sample.labels.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (sample.labels[i] == kUnsupervised) continue;
+    weights[i] = sample.field_rows.empty()
+                     ? 1
+                     : std::bit_cast<float>(sample.field_rows[i + 1]);
+  }
+  return weights;
 }
 
 // With the template of a file, of a model.
@@ -159,9 +203,12 @@ absl::StatusOr<Inspect> InspectOwn(
     Inspected result;
     BALLAST_ASSIGN_OR_RETURN(result.rendered,
                              text->Render(json, sizes.size(), 0));
-    BALLAST_ASSIGN_OR_RETURN(const TextTokens tokens,
-                             text->TokenizeRendered(result.rendered, sizes));
+    BALLAST_ASSIGN_OR_RETURN(
+        const TextTokens tokens,
+        text->TokenizeRendered(result.rendered, sizes, {},
+                               HasWeights(result.rendered)));
     result.sample = ExpandTokens(tokens, text->model().token_ids());
+    BALLAST_RETURN_IF_ERROR(Weigh(json, tokens, &result));
     return result;
   };
 }
@@ -201,8 +248,10 @@ Inspect InspectAlone(const Tokenizer& tokenizer,
     }
     BALLAST_ASSIGN_OR_RETURN(const TextTokens tokens,
                              TokenizeRendered(result.rendered, {}, {}, {},
-                                              ImageMarks(), none, tokenizer));
+                                              ImageMarks(), none, tokenizer,
+                                              HasWeights(result.rendered)));
     result.sample = ExpandTokens(tokens, none);
+    BALLAST_RETURN_IF_ERROR(Weigh(json, tokens, &result));
     return result;
   };
 }
@@ -263,7 +312,10 @@ absl::Status InspectConversations(const ConversationOptions& options,
     BALLAST_ASSIGN_OR_RETURN(const Inspected inspected, inspect(line, sizes));
     *refused = inspected.refused;
     nlohmann::ordered_json result = {{"ids", inspected.sample.ids}};
-    if (refused->ok()) result["labels"] = inspected.sample.labels;
+    if (refused->ok()) {
+      result["labels"] = inspected.sample.labels;
+      result["weights"] = GetWeights(inspected.sample);
+    }
     const SupervisedText& rendered = inspected.rendered;
     if (!rendered.left_out.empty()) result["left_out"] = rendered.left_out;
     if (!options.with_text) return result;
@@ -312,9 +364,10 @@ void AddInspectConversation(CommandLine* line, Command* inspect) {
       R"(Prints token ids and labels of conversations, as a model family's processor
 or a checkpoint's own chat template makes them. Reads lines {"messages": […],
 "tools": […], "images": [[height, width], …]} from standard input and prints
-for each {"ids": […], "labels": […]}, and `left_out` where the template leaves
-out something of the conversation, which makes it a bad sample. What is refused
-has `error`, and its text where only its labels are not known; the command then
+for each {"ids": […], "labels": […], "weights": […]}: a label's weight is its
+message's, and 0 where nothing is learnt. `left_out` says what the template
+leaves out of the conversation, which makes it a bad sample. What is refused has
+`error`, and its text where only its labels are not known; the command then
 fails at the end. Give --model, --chat-template or both: images need a model.)",
       R"(  echo '{"messages": [{"role": "user", "content": "<image>Why?"}],
          "images": [[480, 640]]}' | tr -d '\n' |

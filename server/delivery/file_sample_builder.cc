@@ -9,14 +9,9 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "server/image/image.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
-
-namespace {
-
-constexpr int32_t kNoLabel = -100;
-
-}  // namespace
 
 void FillVisionPlaceholder(const SampleRequest& request) {
   for (const ImageRecord& image : request.images) {
@@ -46,7 +41,7 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
     }
   }
   std::fill(arrays.ids.begin(), arrays.ids.end(), ids.pad());
-  std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
+  std::fill(arrays.labels.begin(), arrays.labels.end(), kUnsupervised);
   auto at = arrays.ids.begin();
   bool fits = true;
   const auto fill = [&](uint64_t tokens, int32_t id) {

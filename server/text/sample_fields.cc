@@ -285,7 +285,6 @@ using ::simdjson::SUCCESS;
 using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 
-constexpr int64_t kUnsupervised = -100;
 
 template <typename... Piece>
 absl::Status Fault(const Piece&... pieces) {

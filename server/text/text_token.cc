@@ -10,8 +10,6 @@ namespace ballast {
 
 namespace {
 
-constexpr int32_t kUnsupervised = -100;
-
 using Kind = TextToken::Kind;
 
 }  // namespace

@@ -12,6 +12,9 @@
 
 namespace ballast {
 
+// The label where nothing is learnt.
+inline constexpr int32_t kUnsupervised = -100;
+
 // A sample's text, ready for a block.
 struct TextSample {
   std::vector<int32_t> ids;     // [tokens], image placeholders expanded

@@ -20,13 +20,12 @@
 #include "server/config/profiles.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/delivery/block.h"
+#include "server/text/text_token.h"
 #include "server/video/model_videos.h"
 
 namespace ballast {
 
 namespace {
-
-constexpr int32_t kUnsupervised = -100;
 
 std::string GetName(int32_t id, const v1::TokenIds& special) {
   if (special.has_vision_start() && id == special.vision_start()) {

@@ -33,10 +33,9 @@ constexpr char kToolUse[] = "tool_use";
 //   2: what the template leaves out is refused; texts where it writes parts
 //      alone are parts; an empty thought for a message with one is the
 //      template's
-//   3: also what it writes elsewhere (trials.py); the token that ends a turn
-//   and
-//      comes with the next one is learnt; nothing before a first turn of the
-//      assistant is
+//   3: what it writes only elsewhere is left out, too (trials.py); an end of a
+//      turn that comes with the next turn is learnt, nothing before a first
+//      turn of the assistant is
 constexpr int kRendererRules = 3;
 
 std::string ReadBeside(const std::string& tokenizer, const char* name) {

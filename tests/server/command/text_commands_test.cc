@@ -106,6 +106,34 @@ TEST(InspectTextTest, NamesBadLines) {
   }
 }
 
+TEST(InspectConversationsTest, WritesTheWeightOfEachLabel) {
+  const std::string file = ::testing::TempDir() + "/weights.jinja";
+  std::ofstream(file) << "{% for m in messages %}{{ m.content + ';' }}"
+                         "{% endfor %}";
+  std::istringstream in(
+      R"({"messages": [{"role": "assistant", "content": "ab", "weight": 0.5},)"
+      R"( {"role": "user", "content": "c"},)"
+      R"( {"role": "assistant", "content": "d"}]})"
+      "\n"
+      R"({"messages": [{"role": "assistant", "content": "ab"}]})");
+  std::ostringstream out;
+  ConversationOptions options;
+  options.chat_template = file;
+  options.tokenizer = "bytes";
+  const absl::Status status = InspectConversations(options, in, out);
+  if (absl::IsFailedPrecondition(status)) GTEST_SKIP() << status.message();
+  ASSERT_TRUE(status.ok()) << status;
+  std::istringstream written(out.str());
+  std::string line;
+  ASSERT_TRUE(std::getline(written, line));
+  // "ab;c;d;": label i is id i + 1.
+  EXPECT_EQ(nlohmann::json::parse(line)["weights"],
+            nlohmann::json({0.5, 0.5, 0, 0, 1, 1, 0}));
+  ASSERT_TRUE(std::getline(written, line));
+  EXPECT_EQ(nlohmann::json::parse(line)["weights"],
+            nlohmann::json({1, 1, 0}));
+}
+
 TEST(InspectConversationsTest, GoesOnAfterARefusal) {
   const std::string file = ::testing::TempDir() + "/last.jinja";
   std::ofstream(file)
