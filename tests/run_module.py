@@ -21,13 +21,17 @@ def tests_of(suite):
 class Result(unittest.TextTestResult):
     """Names each test, and how long it took."""
 
+    started = None  # Python 3.12.1 stops skipped tests that it has not started
+
     def startTest(self, test):
         self.started = time.monotonic()
         super().startTest(test)
 
     def stopTest(self, test):
         super().stopTest(test)
-        self.stream.writeln("  %.1f s" % (time.monotonic() - self.started))
+        if self.started is not None:
+            self.stream.writeln("  %.1f s" % (time.monotonic() - self.started))
+        self.started = None
 
 
 class Program(unittest.TestProgram):
