@@ -116,7 +116,7 @@ struct ClipReader::Worker {
                                                  const ClipPlan& plan) {
     auto samples = reader.ReadSamples({file.fd->get(), file.offset, file.size},
                                       GetAudioFacts(clip), plan.range);
-    // What was read of a file that changed says nothing.
+    // A file that changed meanwhile may have been read in part.
     BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
     return samples;
   }

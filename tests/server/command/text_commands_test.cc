@@ -13,6 +13,7 @@
 
 #include "server/config/model_profile.h"
 #include "server/text/model_tokenizer.h"
+#include "tests/server/text/template/renderer_fixture.h"
 
 namespace ballast {
 namespace {
@@ -106,41 +107,49 @@ TEST(InspectTextTest, NamesBadLines) {
   }
 }
 
-TEST(InspectConversationsTest, WritesTheWeightOfEachLabel) {
-  const std::string file = ::testing::TempDir() + "/weights.jinja";
-  std::ofstream(file) << "{% for m in messages %}{{ m.content + ';' }}"
-                         "{% endfor %}";
-  std::istringstream in(
+class InspectConversationsTest : public RendererTest {
+ protected:
+  // Inspects lines of `input` with a chat template and a token a byte. Their
+  // answers are in lines_.
+  absl::Status Inspect(const std::string& chat_template,
+                       const std::string& input, bool with_text = false) {
+    ConversationOptions options;
+    options.chat_template = ::testing::TempDir() + "/inspected.jinja";
+    options.tokenizer = "bytes";
+    options.with_text = with_text;
+    std::ofstream(options.chat_template) << chat_template;
+    std::istringstream in(input);
+    std::stringstream out;
+    const absl::Status status = InspectConversations(options, in, out);
+    for (std::string line; std::getline(out, line);) {
+      lines_.push_back(nlohmann::json::parse(line));
+    }
+    return status;
+  }
+
+  std::vector<nlohmann::json> lines_;
+};
+
+TEST_F(InspectConversationsTest, WritesTheWeightOfEachLabel) {
+  const absl::Status status = Inspect(
+      "{% for m in messages %}{{ m.content + ';' }}{% endfor %}",
       R"({"messages": [{"role": "assistant", "content": "ab", "weight": 0.5},)"
       R"( {"role": "user", "content": "c"},)"
       R"( {"role": "assistant", "content": "d"}]})"
       "\n"
       R"({"messages": [{"role": "assistant", "content": "ab"}]})");
-  std::ostringstream out;
-  ConversationOptions options;
-  options.chat_template = file;
-  options.tokenizer = "bytes";
-  const absl::Status status = InspectConversations(options, in, out);
-  if (absl::IsFailedPrecondition(status)) GTEST_SKIP() << status.message();
   ASSERT_TRUE(status.ok()) << status;
-  std::istringstream written(out.str());
-  std::string line;
-  ASSERT_TRUE(std::getline(written, line));
+  ASSERT_EQ(lines_.size(), 2u);
   // "ab;c;d;": label i is id i + 1.
-  EXPECT_EQ(nlohmann::json::parse(line)["weights"],
-            nlohmann::json({0.5, 0.5, 0, 0, 1, 1, 0}));
-  ASSERT_TRUE(std::getline(written, line));
-  EXPECT_EQ(nlohmann::json::parse(line)["weights"],
-            nlohmann::json({1, 1, 0}));
+  EXPECT_EQ(lines_[0]["weights"], nlohmann::json({0.5, 0.5, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(lines_[1]["weights"], nlohmann::json({1, 1, 0}));
 }
 
-TEST(InspectConversationsTest, GoesOnAfterARefusal) {
-  const std::string file = ::testing::TempDir() + "/last.jinja";
-  std::ofstream(file)
-      << "{% for m in messages %}{% if m.role == 'x' %}"
-         "{{ raise_exception('no x') }}{% endif %}{{ m.content }}"
-         "{{ '!' if loop.last else ';' }}{% endfor %}";
-  std::istringstream in(
+TEST_F(InspectConversationsTest, GoesOnAfterARefusal) {
+  const absl::Status status = Inspect(
+      "{% for m in messages %}{% if m.role == 'x' %}"
+      "{{ raise_exception('no x') }}{% endif %}{{ m.content }}"
+      "{{ '!' if loop.last else ';' }}{% endfor %}",
       R"({"messages": [{"role": "assistant", "content": "a"}]})"
       "\n"
       R"({"messages": [{"role": "x"}]})"
@@ -149,37 +158,26 @@ TEST(InspectConversationsTest, GoesOnAfterARefusal) {
       R"({"messages": [{"role": "assistant", "content": "a"},)"
       R"( {"role": "user", "content": "b"}]})"
       "\n"
-      R"({"messages": [{"role": "user", "content": "c"}]})");
-  std::ostringstream out;
-  ConversationOptions options;
-  options.chat_template = file;
-  options.tokenizer = "bytes";
-  options.with_text = true;
-  const absl::Status status = InspectConversations(options, in, out);
-  if (absl::IsFailedPrecondition(status)) GTEST_SKIP() << status.message();
+      R"({"messages": [{"role": "user", "content": "c"}]})",
+      /*with_text=*/true);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr("2 of 4 conversations are refused; see `error` in their "
                 "lines. The first is 2: the chat template refuses the "
                 "conversation: no x"));
-  std::vector<nlohmann::json> lines;
-  std::istringstream written(out.str());
-  for (std::string line; std::getline(written, line);) {
-    lines.push_back(nlohmann::json::parse(line));
-  }
-  ASSERT_EQ(lines.size(), 4u);
-  EXPECT_EQ(lines[0]["supervised"], nlohmann::json({"a!"}));
-  EXPECT_EQ(lines[0]["labels"], nlohmann::json({33, -100}));
-  EXPECT_EQ(lines[1].size(), 1u);
-  EXPECT_THAT(lines[1]["error"].get<std::string>(), HasSubstr("no x"));
-  EXPECT_EQ(lines[2]["text"], "a;b!");
-  EXPECT_EQ(lines[2]["ids"], nlohmann::json({97, 59, 98, 33}));
-  EXPECT_FALSE(lines[2].contains("labels"));
-  EXPECT_FALSE(lines[2].contains("supervised"));
-  EXPECT_THAT(lines[2]["error"].get<std::string>(),
+  ASSERT_EQ(lines_.size(), 4u);
+  EXPECT_EQ(lines_[0]["supervised"], nlohmann::json({"a!"}));
+  EXPECT_EQ(lines_[0]["labels"], nlohmann::json({33, -100}));
+  EXPECT_EQ(lines_[1].size(), 1u);
+  EXPECT_THAT(lines_[1]["error"].get<std::string>(), HasSubstr("no x"));
+  EXPECT_EQ(lines_[2]["text"], "a;b!");
+  EXPECT_EQ(lines_[2]["ids"], nlohmann::json({97, 59, 98, 33}));
+  EXPECT_FALSE(lines_[2].contains("labels"));
+  EXPECT_FALSE(lines_[2].contains("supervised"));
+  EXPECT_THAT(lines_[2]["error"].get<std::string>(),
               HasSubstr("otherwise when others follow"));
-  EXPECT_EQ(lines[3]["text"], "c!");
+  EXPECT_EQ(lines_[3]["text"], "c!");
 }
 
 TEST(InspectLengthsTest, WritesOneArray) {

@@ -31,12 +31,12 @@ from transformers import PreTrainedTokenizerFast
 
 from make_vectors import ROWS, VARIABLES
 
-# Of a word: who says it, the number of the message, and which of its texts.
+# A word of the conversations: who says it, the number of its message, and which text there.
 WORD = re.compile(r"\b(quser|qsystem|qtool|qsays|qthinks|qcalls|qother)([a-z])([a-z])\b")
 OF_ASSISTANT = ("qsays", "qthinks", "qcalls")
-# Of strftime_now, which runs on between two renderings.
+# A time of day, by strftime_now: it changes between two renderings.
 CLOCK = re.compile(r"\b\d\d:\d\d(:\d\d)?\b")
-# What templates write as the token of a turn's end: <|im_end|>, </s>, [/X], <end_of_turn>.
+# A token that ends a turn: <|im_end|>, </s>, [/X], <end_of_turn>.
 END = re.compile(r"[\s\"}\])`']*(<[|/｜a-z_▁][^<>\s]*>|\[/[A-Z_]+\])")
 
 

@@ -96,7 +96,7 @@ TEST_F(RenderedTextTest, TurnsAreSupervisedWithTheirEnds) {
   }
 }
 
-// As of Llama 3, whose calls end with <|eom_id|>: what tools say is not learnt.
+// Llama 3 ends calls with <|eom_id|>. A tool's answer is not learnt.
 TEST_F(RenderedTextTest, TurnsThatAnotherTokenEndsEndThere) {
   const std::string text =
       "{% for m in messages %}{{ '<|h|>' + m.role + '\n' + m.content }}"
@@ -163,13 +163,13 @@ TEST_F(RenderedTextTest, TurnsEndWithTheTokenThatFollows) {
                      "{{- '<|assistant|>' }}{% endif %}",
                      {}, kTwoAnswers),
               ElementsAre("a<|user|>", "b"));
-  // What the user says is no token of the template's.
+  // A token in the user's text is not the template's.
   EXPECT_THAT(Pieces("{%- for m in messages %}{{ m.content }} {% endfor %}", {},
                      kTwoAnswers),
               ElementsAre("a ", "b "));
 }
 
-// As of Llama 3.2 and Qwen 2.5, which begin with a system turn of their own.
+// Llama 3.2 and Qwen 2.5 begin with a default system turn.
 TEST_F(RenderedTextTest, NothingBeforeAFirstAnswerIsLearnt) {
   const std::string text =
       "{{- '<s>' }}{% if messages[0].role != 'system' %}"
@@ -187,7 +187,7 @@ TEST_F(RenderedTextTest, NothingBeforeAFirstAnswerIsLearnt) {
               ElementsAre(HasSubstr("too short")));
 }
 
-// Of Qwen 3.5, Nemotron 3 and GLM, whose prompt has a part of it.
+// Qwen 3.5, Nemotron 3 and GLM have a part of the thought in the prompt.
 TEST_F(RenderedTextTest, EmptyThoughtsAreNotLearntWhereverTheyBegin) {
   for (const auto& [prompt, thought] :
        {std::pair("<think>\\n", "<think>\\n\\n</think>\\n\\n"),
@@ -207,7 +207,7 @@ TEST_F(RenderedTextTest, EmptyThoughtsAreNotLearntWhereverTheyBegin) {
   }
 }
 
-// As of Command R7B: the beginning of an answer after the last one.
+// Command R7B begins another answer after the last one.
 TEST_F(RenderedTextTest, ABeginningAfterTheLastAnswerIsRefused) {
   EXPECT_THAT(Pieces("{%- for m in messages %}{{- '<|' + m.role + '|>' + "
                      "m.content + '<|end|>' }}{% endfor %}{{- '<|assistant|>' "

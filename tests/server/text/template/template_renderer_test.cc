@@ -182,7 +182,7 @@ TEST_F(TemplateRendererTest, SaysWhatATemplateLeavesOut) {
             "`documents`");
 }
 
-// What a template writes in other places is missed where it is left out.
+// A template may write a text in one place and leave it out in another.
 TEST_F(TemplateRendererTest, SaysWhatATemplateLeavesOutOfAConversation) {
   const auto left_out = [](const std::string& text, absl::string_view turns) {
     const std::string json = absl::StrCat(
