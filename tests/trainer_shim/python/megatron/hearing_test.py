@@ -43,7 +43,7 @@ KEYS = {
 
 def micro_batches():
     """Of each micro-batch the texts of both ranks: clips and images, images alone, clips alone,
-    text alone."""
+    text alone, for which the rank of audio has a dummy clip."""
     made = [
         (with_clips(batch(GRIDS), [6, 4]), with_clips(batch(GRIDS[1:]), [4])),
         (batch(GRIDS[:1]), with_clips(batch([]), [2, 2, 4])),
@@ -69,6 +69,9 @@ def joined(texts, module):
             given[key] = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
         else:
             given[key] = torch.zeros(0, 4)
+    if module == "audios" and not len(given["audio_feature_lengths"]):
+        given["input_features"], given["audio_feature_lengths"] = torch.zeros(4, 4), torch.tensor([4])
+        given["audio_cu_rows"], given.dummy_clip = torch.tensor([0, 4]), True
     given.step_totals, given.step = texts[0].step_totals, 0
     given.micro_batch = texts[0].micro_batch
     given._samples = [sample for text in texts for sample in text.samples]

@@ -68,9 +68,10 @@ def hearing_model(source, groups=None, ears=Ears, **options):
         params={"pg_collection": groups["audios"]} if "audios" in (groups or {}) else {},
         submodules={"encoders": {"whisper_encoder": ModuleSpec(module=ears)}},
     )
-    return models.mimo_model(
+    model = models.mimo_model(
         source, IDS["image"], groups=groups, more={"audios": (audio, AUDIO)}, **options
     )
+    return megatron_bridge.accept_dummy_images(model)
 
 
 def with_clips(given, frames):
@@ -194,6 +195,28 @@ class MimoTest(unittest.TestCase):
         self.assertEqual(list(alone), ["heard"])
         self.assertEqual(sorted(alone["heard"]["conformer"]), ["mask", "x"])
 
+    def test_a_dummy_clip_gives_gradients_of_zero(self):
+        model = hearing_model(self.source)
+        losses = {}
+        for kind in ("zero", "drop"):
+            given = batch(GRIDS)
+            given.update(
+                input_features=torch.zeros(4, 4), audio_feature_lengths=torch.tensor([4]),
+                audio_cu_rows=torch.tensor([0, 4]).int(),
+            )  # fmt: skip
+            given.dummy_clip = True
+            model.zero_grad(set_to_none=True)
+            to_mimo = megatron_bridge.Mimo(self.job(dp=1), model=model, dummy_image=kind)
+            losses[kind] = single.loss_sum(model, to_mimo(given))
+            losses[kind].backward()
+            ears = model.modality_submodules["audios"].encoders["whisper_encoder"].out
+            if kind == "zero":
+                self.assertEqual(float(ears.weight.grad.abs().max()), 0.0)
+                self.assertEqual(float(ears.bias.grad.abs().max()), 0.0)
+            else:
+                self.assertIsNone(ears.weight.grad)
+        self.assertEqual(float(losses["zero"].detach()), float(losses["drop"].detach()))
+
     def test_refuses_what_would_train_without_clips(self):
         def refused(error, message, loader, model=None, given=None, **options):
             with self.assertRaisesRegex(error, message):
@@ -212,9 +235,11 @@ class MimoTest(unittest.TestCase):
         refused(FailedPrecondition, "audio.dp 2 and language.dp 1 with colocated: true",
                 self.job(dp=2), model)  # fmt: skip
         refused(FailedPrecondition, "audio.pp: found 2", self.job(dp=1, pp=2), model)
-        heard.dummy_clip = True
-        refused(FailedPrecondition, "a dummy clip; wanted balance.align_images", self.job(dp=1),
-                model, heard)  # fmt: skip
+        with mock.patch.object(megatron_bridge, "accept_dummy_images", lambda model: model):
+            bare = hearing_model(self.source)
+        refused(FailedPrecondition, "encoder 'whisper_encoder' of modality 'audios' does not take",
+                self.job(dp=1), bare)  # fmt: skip
+        megatron_bridge.Mimo(self.job(dp=1), model=bare, dummy_image="drop")
         deaf = batch(GRIDS)
         deaf.totals = types.SimpleNamespace(clips=2, images=0, videos=0)
         refused(FailedPrecondition, "2 clips of audio in a job without the module audio",

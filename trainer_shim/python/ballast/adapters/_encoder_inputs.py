@@ -67,14 +67,16 @@ def clip_arguments(clips: Mapping[str, Any], arguments: Optional[Arguments]) -> 
     return {name: clips[key] for name, key in arguments.items()}
 
 
-def clips_of(batch: Mapping[str, Any], split: bool = False) -> Dict[str, Any]:
+def clips_of(
+    batch: Mapping[str, Any], split: bool = False, *, dummy: bool = False
+) -> Dict[str, Any]:
     """`huggingface_audio.features` of a batch, and `seq_lengths` int64 [N], the frames of each
-    clip that count; empty without clips. A dummy clip is left out."""
+    clip that count; empty without clips. A dummy clip stays if `dummy`."""
     from .huggingface_audio import features
 
     if batch.get("input_features") is None:
         return {}
-    found = features(batch, split=split)
+    found = features(batch, split=split, dummy=dummy)
     if found:
         found["seq_lengths"] = found["feature_attention_mask"].sum(-1)
     return found

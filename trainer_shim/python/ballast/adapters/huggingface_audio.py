@@ -26,20 +26,26 @@ _FRAMES_OF_30_S = 3000
 
 
 def features(
-    batch: Mapping[str, Any], frames: Optional[int] = None, *, split: bool = False
+    batch: Mapping[str, Any],
+    frames: Optional[int] = None,
+    *,
+    split: bool = False,
+    dummy: bool = False,
 ) -> Dict[str, Any]:
     """The clips of a batch as Whisper's feature extractor returns them.
 
     Keys: `input_features` float32 [N, M, T], `feature_attention_mask` int64 [N, T], 1
     for the frames that count. Beyond the rows that the batch has of a clip, features are
-    0: encoders mask them. A dummy clip is left out. Empty without clips.
+    0: encoders mask them. Empty without clips.
 
     Args:
         frames: T. Default: the longest clip's rows.
         split: the rows that the encoder makes of them go by the plan of balance.placement
             `split` (`ballast.exchange_embeddings`). Otherwise such a batch is refused.
+        dummy: whether a dummy clip stays, for an encoder with collectives; its rows belong to
+            no text.
     """
-    found = _clips(batch, frames, split)
+    found = _clips(batch, frames, split, dummy)
     if found is None:
         return {}
     out, lengths = found
@@ -50,7 +56,10 @@ def features(
 
 
 def _clips(
-    batch: Mapping[str, Any], frames: Optional[int] = None, split: bool = False
+    batch: Mapping[str, Any],
+    frames: Optional[int] = None,
+    split: bool = False,
+    dummy: bool = False,
 ) -> Optional[Tuple[Any, Any]]:
     """Rows of features [N, T, M], 0 behind each clip's, and the frames of each that count.
     None without clips."""
@@ -66,7 +75,7 @@ def _clips(
         )
     places = host_values(batch, "audio_cu_rows").tolist()
     lengths = host_values(batch, "audio_feature_lengths").astype(numpy.int64)
-    if getattr(batch, "dummy_clip", False):
+    if getattr(batch, "dummy_clip", False) and not dummy:
         places, lengths = places[:-1], lengths[:-1]
     if len(lengths) == 0:
         return None

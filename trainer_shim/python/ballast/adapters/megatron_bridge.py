@@ -41,10 +41,11 @@ __all__ = [
 
 _CONSUMER = "MimoModel"
 _DUMMY = ("zero", "drop")
+_ALL = (1, 1)  # of an encoder's rows a dummy's: a rank gets a dummy clip where it has no other
 _ENCODER = "qwen_visual"
 _AUDIO, _AUDIO_ENCODER = "audios", "whisper_encoder"
 _ADVICE = (
-    "a micro-batch whose images are on other ranks brings a dummy image, which MimoModel hands "
+    "a micro-batch whose images or clips are on other ranks brings a dummy, which MimoModel hands "
     "to its encoder. Prepare the encoder once, before data parallelism wraps it: "
     "megatron_bridge.accept_dummy_image(encoder), with Bridge "
     "cfg.model.register_pre_wrap_hook(megatron_bridge.accept_dummy_images); or, for an encoder "
@@ -153,7 +154,7 @@ class Mimo:
         if model is not None and layout.audio is not None:
             _check_modality(
                 model, audio_modality, list(by_name(audio_encoders)), "clips",
-                int(job["token_ids"].get("audio") or 0),
+                int(job["token_ids"].get("audio") or 0), dummy_image,
             )  # fmt: skip
         # Else language ranks get embeddings from processes that have the tower.
         self._has_tower = layout.colocated and layout.vision is not None
@@ -252,8 +253,7 @@ def forward_inputs(
         dummy_image: "zero" passes a dummy image (`Batch.dummy_image`) to the tower
             under the key `dummy_image`, for which `accept_dummy_image` prepares the
             tower; "drop" leaves it out, for a tower without collectives. Gradients are
-            equal. A dummy clip is refused with "zero": how many rows an encoder makes of it is
-            the encoder's.
+            equal. Likewise for a dummy clip (`Batch.dummy_clip`), which is the only clip.
         audio_modality: the name of the modality of clips.
         audio_encoders: its encoders, as `encoders`. Without arguments an encoder gets
             `input_features` [N, M, T], zeros behind each of the N clips, and `seq_lengths` int64
@@ -322,19 +322,13 @@ def _inputs(
             for fields_of in each.values():
                 fields_of["dummy_image"] = _dummy_part(batch, found)
         inputs["modality_inputs"] = {modality: each}
-    if dummy_image == "zero" and getattr(batch, "dummy_clip", False):
-        raise FailedPrecondition(
-            'dummy_image: found "zero" and a dummy clip; wanted balance.align_images: false, or '
-            '"drop", which leaves it out, for encoders without collectives'
-        )
-    clips = clips_of(batch, split=apart)
+    clips = clips_of(batch, split=apart, dummy=dummy_image == "zero")
     if clips:
-        inputs["modality_inputs"] = {
-            **(inputs["modality_inputs"] or {}),
-            audio_modality: {
-                name: clip_arguments(clips, of) for name, of in by_name(audio_encoders).items()
-            },
-        }
+        each = {name: clip_arguments(clips, of) for name, of in by_name(audio_encoders).items()}
+        if getattr(batch, "dummy_clip", False):
+            for fields_of in each.values():
+                fields_of["dummy_image"] = _ALL
+        inputs["modality_inputs"] = {**(inputs["modality_inputs"] or {}), audio_modality: each}
     return inputs
 
 
@@ -356,9 +350,8 @@ def _check_model(
     modality: str,
     encoders: List[str],
 ) -> None:
-    tokens = _check_modality(model, modality, encoders, "images", image)
-    model = _mimo_model(model)
-    config = model.mimo_config
+    tokens = _check_modality(model, modality, encoders, "images", image, dummy_image)
+    config = _mimo_model(model).mimo_config
     modalities = config.modality_submodules_spec
     combines = vars(modalities[modality].module).get("combine_embeddings")
     if len(encoders) > 1 and combines is None:
@@ -374,21 +367,15 @@ def _check_model(
             "modality that would get no input; wanted one encoder of images and videos, with the "
             "image token" % (config.special_token_ids, video)
         )
-    towers = _encoders(model).get(modality, {})  # empty on a rank of the language alone
-    for encoder in encoders:
-        if dummy_image == "zero" and encoder in towers and not _accepts(towers[encoder]):
-            raise FailedPrecondition(
-                "dummy_image: the model's encoder %r of modality %r does not take it: %s"
-                % (encoder, modality, _ADVICE)
-            )
 
 
 def _check_modality(
-    model: Any, modality: str, encoders: List[str], inputs: str, token: int
+    model: Any, modality: str, encoders: List[str], inputs: str, token: int, dummy_image: str
 ) -> Dict[str, int]:
-    """Checks the names of a modality and its token; returns the tokens of the others.
-    `inputs`: "images" or "clips"."""
-    config = _mimo_model(model).mimo_config
+    """Checks a modality's names, its token, and that its encoders take a dummy; returns the
+    tokens of the others. `inputs`: "images" or "clips"."""
+    model = _mimo_model(model)
+    config = model.mimo_config
     modalities = config.modality_submodules_spec
     prefix = "" if inputs == "images" else "audio_"
     if modality not in modalities:
@@ -408,6 +395,13 @@ def _check_modality(
             "special_token_ids[%r] of the model: found %s; wanted the job's %s token, %d"
             % (modality, found, "image" if inputs == "images" else "audio", token)
         )
+    towers = _encoders(model).get(modality, {})  # empty on a rank of the language alone
+    for encoder in encoders:
+        if dummy_image == "zero" and encoder in towers and not _accepts(towers[encoder]):
+            raise FailedPrecondition(
+                "dummy_image: the model's encoder %r of modality %r does not take it: %s"
+                % (encoder, modality, _ADVICE)
+            )
     return tokens
 
 
@@ -467,13 +461,13 @@ def accept_dummy_images(models: Any) -> Any:
 
 
 def accept_dummy_image(encoder: Any) -> Any:
-    """Makes a vision tower, a torch module, accept the argument `dummy_image` of
-    `forward_inputs`; returns the tower.
+    """Makes an encoder of images or clips, a torch module, accept the argument `dummy_image`
+    of `forward_inputs`; returns the encoder.
 
-    The tower runs over all images. The last rows of its output, which belong to the
-    dummy image, are multiplied by zero and added to the others, so that the image takes
-    part in collectives and gives every weight a gradient of zero. Without a dummy image
-    nothing changes. Call it before the tower is wrapped for data parallelism.
+    The encoder runs over all images, or all clips. The last rows of its output, which belong
+    to the dummy, are multiplied by zero and added to the others, so that the dummy takes
+    part in collectives and gives every weight a gradient of zero. Without a dummy
+    nothing changes. Call it before the encoder is wrapped for data parallelism.
     """
     encoder.register_forward_pre_hook(_take_dummy, with_kwargs=True)
     encoder.register_forward_hook(_drop_dummy)
