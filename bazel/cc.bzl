@@ -1,11 +1,16 @@
-"""cc_library, cc_binary and cc_test that read the system's headers once, and link_only.
+"""cc_library, cc_binary and cc_test that read headers seldom, and link_only.
 
-The system's headers are most of what a compilation of this project reads. These
-macros include one precompiled header in every .cc file: bazel/system_headers.h, or
-bazel/test_headers.h in tests. A file still includes what it needs. Whoever reads a
-header is linked with its libraries: BUILD files name neither Abseil nor GoogleTest.
+Reading headers is most of what a compilation of this project does. These macros
 
-    bazel build --define=precompiled=0 //...
+- include one precompiled header in every .cc file: bazel/system_headers.h, or
+  bazel/test_headers.h in tests. Whoever reads a header is linked with its libraries:
+  BUILD files name neither Abseil nor GoogleTest;
+- compile some eight .cc files of a target as one, which reads the headers that they
+  share once. Files that have a name in their unnamed namespaces in common are kept apart.
+
+A file still includes what it needs:
+
+    bazel build --define=precompiled=0 --define=joined=0 //...
 
 builds without either. A target with an -O among its copts is left out: GCC refuses
 a header that was compiled with other options. Whatever is in tests/ is testonly.
@@ -14,8 +19,12 @@ a header that was compiled with other options. Whatever is in tests/ is testonly
 _HEADERS = "//bazel:precompiled"
 _TEST_HEADERS = "//bazel:precompiled_for_tests"
 
-def _precompiled(args, header, wanted):
-    """`args` of a rule, with the options and the dependency that include `header`."""
+# .cc files that are compiled as one.
+_JOINED = 8
+
+def _compiled(args, header, wanted, apart):
+    """`args` of a rule, with files joined, and the options and the dependency that include
+    `header`."""
     copts = args.pop("copts", [])
     srcs = args.get("srcs", [])
     if type(srcs) == "select":
@@ -25,6 +34,7 @@ def _precompiled(args, header, wanted):
     if not wanted or optimised or ".cc" not in suffixes or ".c" in suffixes:
         return dict(args, copts = copts)
     include = ["-include", "$(BINDIR)/" + header[2:].replace(":", "/") + ".h", "-Winvalid-pch"]
+    args = _joined(args, apart)
     return dict(
         args,
         copts = copts + select({
@@ -34,24 +44,61 @@ def _precompiled(args, header, wanted):
         deps = args.get("deps", []) + [header],
     )
 
+def _joined(args, apart):
+    """`args` of a rule, with files that include its .cc files but those in `apart`."""
+    srcs = args.get("srcs", [])
+    if type(srcs) == "select":
+        return args
+    files = [src for src in srcs if src.endswith(".cc") and src not in apart]
+    if len(files) < 2:
+        return args
+    options = {key: args[key] for key in ["testonly", "tags"] if key in args}
+    name = args["name"]
+    native.cc_library(
+        name = name + "_joined",
+        textual_hdrs = files,
+        visibility = ["//visibility:private"],
+        **options
+    )
+    # One more, which is seldom used: for files that have names in common.
+    outs = ["%s_joined_%d.cc" % (name, i + 1) for i in range(-(-len(files) // _JOINED) + 1)]
+    native.genrule(
+        name = name + "_joined_files",
+        srcs = files,
+        outs = outs,
+        cmd = "python3 $(location //bazel:join_sources.py) $(OUTS) -- $(SRCS)",
+        tools = ["//bazel:join_sources.py"],
+        visibility = ["//visibility:private"],
+        **options
+    )
+    return dict(
+        args,
+        srcs = select({
+            "//bazel:not_joined": srcs,
+            "//conditions:default": [src for src in srcs if src not in files] + outs,
+        }),
+        deps = args.get("deps", []) + [name + "_joined"],
+    )
+
 def _in_tests(args):
     return dict(args, testonly = True) if native.package_name().startswith("tests/") else args
 
-def cc_library(precompiled = True, **kwargs):
-    """A native cc_library; `precompiled = False` leaves its files alone."""
+def cc_library(precompiled = True, apart = [], **kwargs):
+    """A native cc_library; `precompiled = False` leaves its files alone, and those in
+    `apart` are compiled one by one."""
     kwargs = _in_tests(kwargs)
     header = _TEST_HEADERS if kwargs.get("testonly") else _HEADERS
-    native.cc_library(**_precompiled(kwargs, header, precompiled))
+    native.cc_library(**_compiled(kwargs, header, precompiled, apart))
 
-def cc_binary(precompiled = True, **kwargs):
-    """A native cc_binary; `precompiled = False` leaves its files alone."""
+def cc_binary(precompiled = True, apart = [], **kwargs):
+    """A native cc_binary, with the options of `cc_library`."""
     kwargs = _in_tests(kwargs)
     header = _TEST_HEADERS if kwargs.get("testonly") else _HEADERS
-    native.cc_binary(**_precompiled(kwargs, header, precompiled))
+    native.cc_binary(**_compiled(kwargs, header, precompiled, apart))
 
-def cc_test(precompiled = True, **kwargs):
-    """A native cc_test; `precompiled = False` leaves its files alone."""
-    native.cc_test(**_precompiled(kwargs, _TEST_HEADERS, precompiled))
+def cc_test(precompiled = True, apart = [], **kwargs):
+    """A native cc_test, with the options of `cc_library`."""
+    native.cc_test(**_compiled(dict(kwargs, testonly = True), _TEST_HEADERS, precompiled, apart))
 
 def _link_only_impl(ctx):
     info = ctx.attr.library[CcInfo]

@@ -50,6 +50,7 @@ def cc_grpc_library(name, srcs, deps = [], grpc = False, **kwargs):
         name = name,
         srcs = sources,
         hdrs = headers,
+        apart = sources,
         # No warnings for generated code.
         copts = ["-w"],
         deps = deps + ["//third_party:grpc" if grpc else "//third_party:protobuf"],

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 // Limit of steps per call; more steps take several calls.
 constexpr uint64_t kStepsACall = 16;
 
-constexpr char kExamples[] =
+constexpr char kBalanceExamples[] =
     "  ballastctl --server 127.0.0.1:7070 balance\n"
     "  ballastctl --server 127.0.0.1:7070 balance --step 10 --steps 5 --json\n"
     "  ballastctl --server 127.0.0.1:7070 balance --watch --ranks\n"
@@ -182,7 +182,7 @@ void AddBalance(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "Shows how evenly the load of steps lies on the ranks, as read and as\n"
       "trained, and what is moved for it within and between servers. Without\n"
       "--step: of the step that training is at.",
-      kExamples, [server, given]() -> absl::Status {
+      kBalanceExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         BalanceOptions options = given->options;
         if (given->has_step->given()) options.step = given->step;

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kExamples[] =
+constexpr char kChangeExamples[] =
     "  ballastctl --server a:7070 change --config b.yaml "
     "--from-step 9000 --dry-run\n"
     "  ballastctl --server a:7070 change --config b.yaml "
@@ -34,7 +34,7 @@ constexpr char kExamples[] =
 
 constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 
-struct Options {
+struct ChangeOptions {
   std::string config;
   uint64_t first_step = 0;
   bool dry_run = false;
@@ -49,7 +49,7 @@ uint64_t EarliestStep(const v1::ChangeResponse& change) {
   return earliest;
 }
 
-absl::Status Run(const ServerOption& option, const Options& options) {
+absl::Status Run(const ServerOption& option, const ChangeOptions& options) {
   v1::ChangeRequest request;
   BALLAST_ASSIGN_OR_RETURN(*request.mutable_config(),
                            ReadSmallFile(options.config, kMaxConfigBytes));
@@ -130,7 +130,7 @@ std::string ChangeText(const v1::ChangeResponse& change) {
 }
 
 void AddChange(CommandLine* line, std::shared_ptr<const ServerOption> server) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ChangeOptions>();
   Command* command = line->AddCommand(
       line->program(), "change",
       "Offers a configuration to all servers of a running job. When all have\n"
@@ -141,7 +141,7 @@ void AddChange(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "Servers need serve.revisions. Relative paths in the file start from "
       "the\n"
       "directory of each server's own file.",
-      kExamples, [server, options] { return Run(*server, *options); });
+      kChangeExamples, [server, options] { return Run(*server, *options); });
   command->AddText("--config", &options->config, "the whole new configuration")
       .Required()
       .TypeName("FILE");
@@ -194,7 +194,8 @@ absl::StatusOr<uint64_t> CurrentStep(const ServerOption& server) {
   return status.current_step();
 }
 
-absl::Status Print(const ServerOption& server, const MixtureOptions& options) {
+absl::Status PrintChange(const ServerOption& server,
+                         const MixtureOptions& options) {
   const v1::Split split = *ParseSplit(options.split);
   uint64_t step = options.step;
   if (!options.has_step->given() && split == v1::SPLIT_TRAIN) {
@@ -257,7 +258,8 @@ void AddMixture(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "Shows what the steps before a step drew from each source: samples, "
       "epochs,\nand the share against the weights. Without --step: up to the "
       "step that\ntraining is at.",
-      kMixtureExamples, [server, options] { return Print(*server, *options); });
+      kMixtureExamples,
+      [server, options] { return PrintChange(*server, *options); });
   options->has_step = command->AddWholeNumber(
       "--step", &options->step, "the first step that does not count");
   command->AddText("--split", &options->split, "whose order")

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kExamples[] =
+constexpr char kFitCostExamples[] =
     "  ballastctl --server 127.0.0.1:7070 fit-cost\n"
     "  ballastctl --server 127.0.0.1:7070 fit-cost --module language \\\n"
     "      --from-step 200 --json\n"
@@ -119,7 +119,7 @@ absl::StatusOr<Fits> Fit(LoaderClient* client, const FitCostOptions& options) {
   return fits;
 }
 
-Json ToJson(const Fits& fits) {
+Json FitsToJson(const Fits& fits) {
   Json modules = Json::object();
   Json cost = Json::object();
   for (const auto& [module, of_module] : fits.modules) {
@@ -252,7 +252,8 @@ absl::Status PrintCostFit(LoaderClient* client, const FitCostOptions& options,
                           std::ostream* out) {
   BALLAST_ASSIGN_OR_RETURN(const Fits fits, Fit(client, options));
   if (options.json) {
-    *out << ToJson(fits).dump(-1, ' ', false, Json::error_handler_t::replace)
+    *out << FitsToJson(fits).dump(-1, ' ', false,
+                                  Json::error_handler_t::replace)
          << "\n";
   } else {
     *out << FitTable(fits) << "\n";
@@ -274,7 +275,7 @@ void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       line->program(), "fit-cost",
       "Fits cost coefficients to the times that ranks have reported to the\n"
       "server, by least squares over what each owned in each micro-batch.",
-      kExamples, [server, given]() -> absl::Status {
+      kFitCostExamples, [server, given]() -> absl::Status {
         if (!given->module.empty()) {
           given->options.module = *ParseModule(given->module);
         }

@@ -30,7 +30,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kExamples[] =
+constexpr char kPullExamples[] =
     "  ballastctl --server 127.0.0.1:7070 pull --module vision --dp-rank 0 \\\n"
     "      --step 0 --steps 4\n"
     "  ballastctl --server 127.0.0.1:7070 pull --module language --dp-rank 3 "
@@ -84,7 +84,7 @@ absl::StatusOr<BlockSummary> Verify(const FetchedBlock& block,
   return summary;
 }
 
-std::string ToJson(const BlockSummary& block) {
+std::string SummaryToJson(const BlockSummary& block) {
   const Json json = {{"step", block.step},
                      {"micro_batch", block.micro_batch},
                      {"samples", block.samples},
@@ -181,7 +181,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                        step, " micro-batch ", micro_batch));
     }
     summary->wait_ms = absl::ToDoubleMilliseconds(waited);
-    *out << (options.json ? ToJson(*summary) : ToLine(*summary));
+    *out << (options.json ? SummaryToJson(*summary) : ToLine(*summary));
     BALLAST_RETURN_IF_ERROR(Flush(*out));
   }
 }
@@ -199,7 +199,7 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "Pulls a rank's blocks as a trainer would, without a GPU, and checks "
       "each\n"
       "against its checksum, its layout and the schedule. One line a block.",
-      kExamples, [server, given]() -> absl::Status {
+      kPullExamples, [server, given]() -> absl::Status {
         given->options.role.set_module(*ParseModule(given->module));
         given->options.role.set_dp_rank(given->dp_rank);
         given->options.role.set_split(*ParseSplit(given->split));

@@ -23,7 +23,7 @@ struct Options {
   bool json = false;
 };
 
-constexpr char kExamples[] =
+constexpr char kScheduleExamples[] =
     "  ballastctl --server 127.0.0.1:7070 schedule --step 0\n"
     "  ballastctl --server 127.0.0.1:7070 schedule --step 10 --steps 5 --json\n"
     "  ballastctl --server 127.0.0.1:7070 schedule --watch --step 10\n"
@@ -75,7 +75,7 @@ void AddSchedule(CommandLine* line,
       line->program(), "schedule",
       "Prints the schedule of a step: who reads and who owns each sample, and\n"
       "the load of each rank before and after.",
-      kExamples, [server, options]() -> absl::Status {
+      kScheduleExamples, [server, options]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
         const v1::Split split = *ParseSplit(options->split);
         if (options->watch) {

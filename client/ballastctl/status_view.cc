@@ -25,7 +25,7 @@ namespace ballast {
 
 namespace {
 
-constexpr char kExamples[] =
+constexpr char kStatusExamples[] =
     "  ballastctl --server 127.0.0.1:7070 status\n"
     "  ballastctl --server unix:/run/ballast/a.sock status --json\n"
     "\n"
@@ -105,7 +105,7 @@ void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "server reads, builds and sends a second, its queue, memory and caches,\n"
       "what is wrong (bad samples, and stages of samples that last too long),\n"
       "and the clients with where they are.",
-      kExamples, [server, given]() -> absl::Status {
+      kStatusExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
         BALLAST_ASSIGN_OR_RETURN(const auto metrics, GetQueryClient(*server));
         StatusOptions options;
@@ -228,10 +228,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kMaxClients = 8;
 constexpr int kMaxProblems = 10;
 
-std::string GetName(v1::Module module) {
-  return std::string(ModuleName(module));
-}
-
 // "exchange", as the configuration writes it.
 std::string DeliveryName(v1::Delivery delivery) {
   const std::string name = v1::Delivery_Name(delivery);
@@ -259,7 +255,7 @@ Json ClientsJson(const v1::GetStatusResponse& status) {
   for (const v1::GetStatusResponse::Client& client : status.clients()) {
     Json& json = clients.emplace_back(ToJson(client));
     json.erase("role");
-    json["module"] = GetName(client.role().module());
+    json["module"] = std::string(ModuleName(client.role().module()));
     json["rank"] = client.role().dp_rank();
     json["split"] = std::string(SplitName(client.role().split()));
   }
@@ -295,8 +291,8 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   if (now.balance.has_value()) {
     Json& spread = (*json)["spread"] = Json::object();
     for (const v1::ModuleBalance& module : now.balance->modules()) {
-      spread[GetName(module.module())] = {{"before", module.spread_before()},
-                                          {"after", module.spread_after()}};
+      spread[std::string(ModuleName(module.module()))] = {
+          {"before", module.spread_before()}, {"after", module.spread_after()}};
     }
   }
   if (figures.rates.has_value()) {
@@ -421,7 +417,7 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
         4, absl::StrFormat("  %s for %s: %s, %s at byte %d, for %s position %d",
                            stall.stage(), SecondsText(stall.seconds()),
                            stall.sample(), stall.file(), stall.offset(),
-                           GetName(stall.module()), stall.position()));
+                           ModuleName(stall.module()), stall.position()));
   }
   AddRest(status.stalls_size(), view);
 }
@@ -500,8 +496,8 @@ std::string StatusJson(const ServerReport& report) {
   const v1::Job& job = report.attach.job();
   Json modules = Json::object();
   for (const v1::Job::ModuleSize& module : job.modules()) {
-    modules[GetName(module.module())] = {{"dp", module.dp()},
-                                         {"align", module.align()}};
+    modules[std::string(ModuleName(module.module()))] = {
+        {"dp", module.dp()}, {"align", module.align()}};
   }
   const v1::Model& model = job.model();
   Json json = {

@@ -24,7 +24,7 @@ namespace {
 constexpr int kBarWidth = 24;
 constexpr int kMaxRanksShown = 8;  // bars for each module
 
-constexpr char kExamples[] =
+constexpr char kTopExamples[] =
     "  ballastctl --server 127.0.0.1:7070 top\n"
     "  ballastctl --server 127.0.0.1:7070 top --once\n"
     "\n"
@@ -253,7 +253,7 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "trained, times and clients. On a terminal the view is written over;\n"
       "elsewhere one follows the other. A server that goes away while it is\n"
       "watched is asked on until it is back.",
-      kExamples, [server, given]() -> absl::Status {
+      kTopExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         TopOptions options;
         options.interval = absl::Seconds(given->interval);

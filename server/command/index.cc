@@ -26,7 +26,7 @@
 namespace ballast {
 namespace {
 
-struct Options {
+struct IndexCommandOptions {
   std::string config;
   bool rebuild = false;
   bool verify = false;
@@ -163,8 +163,8 @@ void PrintResult(const SourceIndexing& result) {
   PrintBad(report.bad);
 }
 
-absl::Status Check(const LoadedConfig& config, const Options& options,
-                   const Shard& shard) {
+absl::Status Check(const LoadedConfig& config,
+                   const IndexCommandOptions& options, const Shard& shard) {
   CheckSourcesOptions check_options;
   check_options.shard = shard;
   check_options.merge = options.merge;
@@ -184,7 +184,8 @@ absl::Status Check(const LoadedConfig& config, const Options& options,
 
 // Builds the indexes, or with index_options.merge merges their shards.
 // `all_fresh` tells whether there was nothing to do.
-absl::Status Build(const LoadedConfig& config, const Options& options,
+absl::Status Build(const LoadedConfig& config,
+                   const IndexCommandOptions& options,
                    const IndexSourcesOptions& index_options, bool* all_fresh) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceIndexing> results,
                            IndexSources(config, index_options));
@@ -241,7 +242,7 @@ absl::Status VerifyRecipe(const LoadedConfig& config, uint64_t samples) {
   return absl::OkStatus();
 }
 
-absl::Status Index(const Options& options) {
+absl::Status Index(const IndexCommandOptions& options) {
   const bool in_shards = !options.shard.empty();
   BALLAST_ASSIGN_OR_RETURN(const Shard shard,
                            ParseShard(in_shards ? options.shard : "1/1"));
@@ -295,7 +296,7 @@ absl::Status Index(const Options& options) {
 }  // namespace
 
 void AddIndex(CommandLine* line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<IndexCommandOptions>();
   Command* command = line->AddCommand(
       line->program(), "index",
       R"(Builds or refreshes the index of every source: where each sample lies, its

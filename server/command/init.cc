@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct InitOptions {
   LookOptions look;
   std::string out = "ballast.yaml";
 };
@@ -34,7 +34,7 @@ absl::Status Write(const std::string& path, const std::string& text) {
   return file.Write(text);
 }
 
-absl::Status Init(Options options) {
+absl::Status Init(InitOptions options) {
   std::error_code error;
   if (fs::exists(options.out, error)) {
     return absl::AlreadyExistsError(
@@ -147,7 +147,7 @@ void AddStoreOptions(SeenStore* store, Command* command) {
 }  // namespace
 
 void AddInit(CommandLine* line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InitOptions>();
   Command* command = line->AddCommand(
       line->program(), "init",
       R"(Looks at a folder, or at a prefix of an object store, and writes a configuration

@@ -31,7 +31,7 @@ namespace ballast {
 
 namespace {
 
-struct Options {
+struct InspectImageOptions {
   std::string profile;
   std::string config;
   uint64_t min_pixels = 0;  // 0: the profile's
@@ -53,7 +53,7 @@ v1::Model::Resample GetResample(const std::string& name) {
 }
 
 // The model of --config or --model, with what the other options change.
-absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
+absl::StatusOr<v1::Model> CompleteModel(const InspectImageOptions& options) {
   if ((options.profile == kOwn) == options.config.empty()) {
     return absl::InvalidArgumentError(
         "--config goes with --model own: give both or neither");
@@ -97,7 +97,7 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
 }
 
 absl::StatusOr<ImagePlanner> GetPlanner(const v1::Model& model,
-                                        const Options& options) {
+                                        const InspectImageOptions& options) {
   ImageFamily family = FamilyOfConfig(model.image_family());
   if (model.resample() == v1::Model::RESAMPLE_FAST) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -208,7 +208,7 @@ absl::Status InspectFamilyImages(const ImagePlanner& planner,
 }
 
 void AddInspectImage(CommandLine* line, Command* inspect) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectImageOptions>();
   Command* command = line->AddCommand(
       inspect, "image",
       R"(Prints what a model sees of image files (JPEG, PNG, WebP).

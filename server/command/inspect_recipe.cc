@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct InspectRecipeOptions {
   std::string config;
   std::string source;
   uint64_t sample = 0;
@@ -118,7 +118,8 @@ absl::Status Write(const std::string& path, const std::string& bytes) {
 }
 
 // What model.recipe makes of the images of a sample of the index.
-absl::Status InspectImages(const Options& options, const LoadedConfig& config) {
+absl::Status InspectImages(const InspectRecipeOptions& options,
+                           const LoadedConfig& config) {
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
   uint32_t number = 0;
   while (number < job.sources.size() && !options.source.empty() &&
@@ -201,7 +202,7 @@ absl::Status InspectImages(const Options& options, const LoadedConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status InspectRecipe(const Options& options) {
+absl::Status InspectRecipe(const InspectRecipeOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
@@ -264,7 +265,7 @@ absl::Status InspectRecipe(const Options& options) {
 }  // namespace
 
 void AddInspectRecipe(CommandLine* line, Command* inspect) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectRecipeOptions>();
   Command* command = line->AddCommand(
       inspect, "recipe",
       R"(Runs a recipe on one record of a source, without an index, or the recipe of the

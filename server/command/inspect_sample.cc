@@ -34,7 +34,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct InspectSampleOptions {
   std::string config;
   uint64_t position = 0;
   std::string split = "train";
@@ -258,7 +258,7 @@ absl::Status AddClips(const OpenedJob& job, const Found& found, Json* json) {
   return absl::OkStatus();
 }
 
-absl::Status InspectSample(const Options& options) {
+absl::Status InspectSample(const InspectSampleOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
@@ -295,7 +295,7 @@ absl::Status InspectSample(const Options& options) {
 }  // namespace
 
 void AddInspectSample(CommandLine* line, Command* inspect) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectSampleOptions>();
   Command* command = line->AddCommand(
       inspect, "sample",
       R"(Prints the sample at a position as a server builds it.

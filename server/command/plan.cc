@@ -27,7 +27,7 @@
 namespace ballast {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string config;
   uint64_t step = 0;
   std::string steps;
@@ -45,7 +45,7 @@ struct StepsAsked {
 
 // Reads --step and --steps, which is a number of steps from --step on or the
 // steps A..B.
-absl::StatusOr<StepsAsked> GetSteps(const Options& options) {
+absl::StatusOr<StepsAsked> GetSteps(const PlanOptions& options) {
   StepsAsked asked = {options.step, options.step};
   if (options.steps.empty()) return asked;
   const std::vector<absl::string_view> ends =
@@ -76,7 +76,7 @@ absl::Status Flush() {
 using Json = nlohmann::ordered_json;
 
 // Prints from which step and in what two configurations differ.
-absl::Status Compare(const Options& options) {
+absl::Status Compare(const PlanOptions& options) {
   if (options.diff.size() != 2) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--diff has ", options.diff.size(), " files; wanted two, OLD NEW"));
@@ -131,7 +131,7 @@ absl::Status Compare(const Options& options) {
   return Flush();
 }
 
-absl::Status Plan(const Options& options) {
+absl::Status Plan(const PlanOptions& options) {
   if (!options.diff.empty()) return Compare(options);
   if (options.config.empty()) {
     return absl::InvalidArgumentError(
@@ -175,7 +175,7 @@ absl::Status Plan(const Options& options) {
 }  // namespace
 
 void AddPlan(CommandLine* line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanOptions>();
   Command* command = line->AddCommand(
       line->program(), "plan",
       R"(Prints the schedule of a step: who reads and who owns each sample, and the load

@@ -43,7 +43,7 @@ constexpr absl::Duration kLongWait = absl::Hours(1);
 // Interval between checks of the files of security.tls.
 constexpr absl::Duration kTlsLook = absl::Minutes(1);
 
-struct Options {
+struct ServeOptions {
   std::string config;
   std::vector<std::string> listen;
   std::string meeting;
@@ -62,7 +62,7 @@ LogLevel GetLogLevel(const v1::Serve& serve) {
   }
 }
 
-absl::StatusOr<LoadedConfig> Load(const Options& options) {
+absl::StatusOr<LoadedConfig> Load(const ServeOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config,
                            LoadConfig(options.config, options.listen));
   if (!options.meeting.empty()) {
@@ -84,7 +84,8 @@ void KeepFreedMemory() {
 
 // Reads the configuration again and applies the settings that may change. If it
 // cannot, logs why and changes nothing.
-void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
+void Reload(const ServeOptions& options, LoaderServer* server,
+            v1::Config* running) {
   NotifyReloading();
   const absl::Status status = [&]() -> absl::Status {
     BALLAST_ASSIGN_OR_RETURN(const LoadedConfig wanted, Load(options));
@@ -113,7 +114,7 @@ void RenewTls(LoaderServer* server, std::string* fault) {
   *fault = std::move(found);
 }
 
-absl::Status Serve(const Options& options) {
+absl::Status Serve(const ServeOptions& options) {
   KeepFreedMemory();
   SendLibraryLogsToLog();
   ServeSignals signals(kPromised);
@@ -179,7 +180,7 @@ absl::Status Serve(const Options& options) {
 }  // namespace
 
 void AddServe(CommandLine* line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ServeOptions>();
   Command* command = line->AddCommand(
       line->program(), "serve",
       R"(Serves shards until SIGTERM. Prints `ready ADDRESS...` on standard output once

@@ -127,8 +127,8 @@ HttpResponse GetData(const PageSources& sources, const HttpRequest& request) {
   return response;
 }
 
-HttpResponse Answer(const PageSources& sources, const std::string& policy,
-                    const HttpRequest& request) {
+HttpResponse AnswerPage(const PageSources& sources, const std::string& policy,
+                        const HttpRequest& request) {
   std::optional<HttpResponse> refused = RefuseAtDoor(request, sources.is_local);
   if (refused.has_value()) return *std::move(refused);
   if (request.path == "/") {
@@ -156,7 +156,7 @@ HttpResponse Answer(const PageSources& sources, const std::string& policy,
 HttpServer::Handler MakePages(PageSources sources) {
   return [sources = std::move(sources),
           policy = PagePolicy(kPageHtml)](const HttpRequest& request) {
-    return Answer(sources, policy, request);
+    return AnswerPage(sources, policy, request);
   };
 }
 

@@ -55,8 +55,9 @@ RgbImage Place(const RgbImage& image, const PlanStage& stage) {
   return canvas;
 }
 
-absl::StatusOr<RgbImage> Canvas(const RgbImage& source, const PlanStage& stage,
-                                const Resampling& resampling) {
+absl::StatusOr<RgbImage> PlaceOnCanvas(const RgbImage& source,
+                                       const PlanStage& stage,
+                                       const Resampling& resampling) {
   const uint64_t pixels = uint64_t{stage.height} * stage.width;
   if (pixels > kMaxImagePixels) {
     return DataFaultError(absl::StrCat(
@@ -113,7 +114,7 @@ absl::StatusOr<std::vector<RgbImage>> MakeCrops(const RgbImage& image,
                                  ? image
                                  : canvases[stage.source];
     BALLAST_ASSIGN_OR_RETURN(RgbImage canvas,
-                             Canvas(source, stage, resampling));
+                             PlaceOnCanvas(source, stage, resampling));
     for (uint32_t i = 0; i < stage.rows * stage.columns; ++i) {
       PixelRect rect = stage.crop;
       rect.top += i / stage.columns * rect.height;

@@ -67,7 +67,7 @@ const v1::Source* FindSource(const v1::Config& config,
   return nullptr;
 }
 
-absl::Status CheckSource(const v1::Source& running, v1::Source offered) {
+absl::Status CheckRevisedSource(const v1::Source& running, v1::Source offered) {
   const bool trains = running.split() == v1::SPLIT_TRAIN;
   if (trains) {
     offered.set_weight(running.weight());
@@ -106,7 +106,7 @@ absl::Status ComposeSources(const v1::Config& running,
     *next = source;
     const v1::Source* const same = FindSource(offered, source.name());
     if (same != nullptr) {
-      BALLAST_RETURN_IF_ERROR(CheckSource(source, *same));
+      BALLAST_RETURN_IF_ERROR(CheckRevisedSource(source, *same));
       *next = *same;
       next->set_weight(source.weight());
     } else if (source.split() != v1::SPLIT_TRAIN) {

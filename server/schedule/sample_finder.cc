@@ -11,7 +11,7 @@ namespace {
 
 // Number of buckets of costs up to the limit, at most.
 constexpr int64_t kBuckets = 512;
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNoLoad = std::numeric_limits<int64_t>::max();
 
 constexpr auto kComesLater = [](const SampleFinder::Found& a,
                                 const SampleFinder::Found& b) { return b < a; };
@@ -24,7 +24,7 @@ SampleFinder::SampleFinder(const std::vector<int64_t>& loads,
     : loads_(loads), owners_(owners), limit_(limit), least_room_(least_room) {
   while (limit >> shift_ >= kBuckets) ++shift_;
   buckets_.resize((largest >> shift_) + 1);
-  first_loads_.resize(buckets_.size(), kNone);
+  first_loads_.resize(buckets_.size(), kNoLoad);
 }
 
 void SampleFinder::Add(uint32_t sample, int64_t cost) {
@@ -89,7 +89,7 @@ const SampleFinder::Found* SampleFinder::First(size_t b) {
       bucket.pop_back();
     }
   }
-  first_loads_[b] = kNone;
+  first_loads_[b] = kNoLoad;
   return nullptr;
 }
 
@@ -101,7 +101,7 @@ struct Member {
   uint32_t index;
 };
 
-struct Swap {
+struct Exchange {
   Member donated;
   std::optional<Member> other;  // absent if the rank owns no sample
 };
@@ -118,7 +118,7 @@ class Aligner {
 
   // Gives `rank` a sample with media; false when no other can spare one.
   bool Serve(uint32_t rank) {
-    std::optional<Swap> best;
+    std::optional<Exchange> best;
     double best_load = std::numeric_limits<double>::infinity();
     for (uint32_t donor = 0; donor < ranks(); ++donor) {
       const std::vector<Member> donated = WithMedia(donor);
@@ -128,7 +128,7 @@ class Aligner {
           const double load = LargerLoad(rank, given, other);
           if (load < best_load) {
             best_load = load;
-            best = Swap{given, other};
+            best = Exchange{given, other};
           }
         }
       }
@@ -181,7 +181,7 @@ class Aligner {
                     loads_[TargetGroup(rank, other)] + amount);
   }
 
-  void Apply(uint32_t rank, const Swap& swap) {
+  void Apply(uint32_t rank, const Exchange& swap) {
     const uint32_t given = sample(swap.donated);
     const double amount =
         costs_[given] - (swap.other ? costs_[sample(*swap.other)] : 0);

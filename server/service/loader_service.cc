@@ -47,13 +47,6 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
   uint64_t ticket_ = 0;
 };
 
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
-                                   const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
 }  // namespace
 
 LoaderServiceImpl::LoaderServiceImpl(std::string name,

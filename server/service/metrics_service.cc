@@ -221,13 +221,6 @@ absl::Status CheckRange(const v1::GetBalanceRequest& request,
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
-                                   const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* MetricsServiceImpl::GetStatus(

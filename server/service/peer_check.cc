@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
 
 namespace {
 
-constexpr std::chrono::seconds kDeadline(2);
+constexpr std::chrono::seconds kPeerDeadline(2);
 
 class GrpcPeerCaller final : public PeerCaller {
  public:
@@ -54,7 +54,7 @@ class GrpcPeerCaller final : public PeerCaller {
                              MakePeerChannel(address, security_));
     const auto stub = v1::LoaderService::NewStub(channel);
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kDeadline);
+    context.set_deadline(std::chrono::system_clock::now() + kPeerDeadline);
     {
       MutexLock lock(&mutex_);
       if (cancelled_) return absl::CancelledError("the server stops");

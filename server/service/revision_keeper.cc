@@ -424,25 +424,22 @@ grpc::ServerUnaryReactor* RevisionServiceImpl::GetRevisions(
     grpc::CallbackServerContext* context,
     const v1::GetRevisionsRequest* request,
     v1::GetRevisionsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (keeper_ != nullptr) {
     *response = keeper_->Known(request->have());
   } else {
     response->set_server(name_);
     response->set_decider(decider_);
   }
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return Finished(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* RevisionServiceImpl::Change(
     grpc::CallbackServerContext* context, const v1::ChangeRequest* request,
     v1::ChangeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status keeps = CheckKeeps(); !keeps.ok()) {
-    reactor->Finish(ToGrpcStatus(keeps));
-    return reactor;
+    return Finished(context, keeps);
   }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   keeper_->Change(*request, FinishWith(reactor, response));
   return reactor;
 }
@@ -450,11 +447,10 @@ grpc::ServerUnaryReactor* RevisionServiceImpl::Change(
 grpc::ServerUnaryReactor* RevisionServiceImpl::Agree(
     grpc::CallbackServerContext* context, const v1::AgreeRequest* request,
     v1::AgreeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status keeps = CheckKeeps(); !keeps.ok()) {
-    reactor->Finish(ToGrpcStatus(keeps));
-    return reactor;
+    return Finished(context, keeps);
   }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   keeper_->Agree(*request, FinishWith(reactor, response));
   return reactor;
 }

@@ -57,12 +57,10 @@ v1::GetSamplesResponse MakeSamplesResponse(const v1::StepSchedule& schedule,
 grpc::ServerUnaryReactor* OrderServiceImpl::GetMixture(
     grpc::CallbackServerContext* context, const v1::GetMixtureRequest* request,
     v1::GetMixtureResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::StatusOr<v1::GetMixtureResponse> mixture =
       ReadMixture(*scheduler_, *request);
   if (mixture.ok()) *response = *std::move(mixture);
-  reactor->Finish(ToGrpcStatus(mixture.status()));
-  return reactor;
+  return Finished(context, mixture.status());
 }
 
 grpc::ServerUnaryReactor* OrderServiceImpl::GetSamples(

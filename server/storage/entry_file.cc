@@ -11,7 +11,7 @@ namespace ballast {
 namespace {
 
 // Ends with the version of the format.
-constexpr char kMagic[8] = {'B', 'L', 'S', 'T', 'S', 'P', 'A', '2'};
+constexpr char kEntryMagic[8] = {'B', 'L', 'S', 'T', 'S', 'P', 'A', '2'};
 
 // At the beginning of the file.
 struct Header {
@@ -37,7 +37,7 @@ uint64_t BytesBegin(uint64_t size) {
 
 Header GetHeader(const SpanKey& key, uint64_t size) {
   Header header = {};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  std::memcpy(header.magic, kEntryMagic, sizeof(kEntryMagic));
   header.key = key;
   header.size = size;
   return header;

@@ -89,7 +89,7 @@ std::unique_ptr<ObjectStore> MakeLocalStore() {
 namespace {
 
 // Objects whose versions are remembered, some 150 bytes each.
-constexpr size_t kMaxKnown = size_t{1} << 20;
+constexpr size_t kMaxKnownObjects = size_t{1} << 20;
 constexpr size_t kStampThreads = 32;
 constexpr char kGlobs[] = "*?[\\";
 
@@ -301,7 +301,7 @@ absl::StatusOr<File> Storage::Open(const std::string& path, ReadFrom from) {
 
 void Storage::Remember(const std::string& url, const FileStamp& stamp) {
   MutexLock lock(&mutex_);
-  if (known_.size() >= kMaxKnown) known_.clear();
+  if (known_.size() >= kMaxKnownObjects) known_.clear();
   known_[url] = stamp;
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kFetchedMiB = uint64_t{1} << 20;
 
 // Bytes that differ between blocks and within each.
 std::vector<uint8_t> Content(size_t size, uint8_t first) {
@@ -62,7 +62,7 @@ class GrpcBatchFetcherTest : public ::testing::Test {
 };
 
 TEST_F(GrpcBatchFetcherTest, FetchesBlocksInChunks) {
-  const std::vector<uint8_t> large = Content(3 * kMiB + 5, 1);
+  const std::vector<uint8_t> large = Content(3 * kFetchedMiB + 5, 1);
   const std::vector<uint8_t> small = Content(700, 2);
   v1::PullRequest::Open open;
   server_->AddPull([&](FakePull* pull) {
@@ -78,7 +78,7 @@ TEST_F(GrpcBatchFetcherTest, FetchesBlocksInChunks) {
   request.micro_batch = 1;
   request.steps = 2;
   request.fingerprint = "f";
-  request.max_bytes = 5 * kMiB;
+  request.max_bytes = 5 * kFetchedMiB;
   const auto fetcher = Open(request);
 
   const auto first = fetcher->Fetch();
@@ -101,14 +101,14 @@ TEST_F(GrpcBatchFetcherTest, FetchesBlocksInChunks) {
   EXPECT_EQ(open.micro_batch(), 1u);
   EXPECT_EQ(open.steps(), 2u);
   EXPECT_EQ(open.fingerprint(), "f");
-  EXPECT_EQ(open.credit(), 5 * kMiB);
+  EXPECT_EQ(open.credit(), 5 * kFetchedMiB);
 }
 
 // A server of an earlier version does not support lanes.
 TEST_F(GrpcBatchFetcherTest, AServerMayUseOneLaneOnly) {
   const auto client =
       LoaderClient::CreateSecure(server_->address(), ChannelSecurity(), 3);
-  const std::vector<uint8_t> large = Content(3 * kMiB + 5, 1);
+  const std::vector<uint8_t> large = Content(3 * kFetchedMiB + 5, 1);
   v1::PullRequest::Open open;
   server_->AddPull([&](FakePull* pull) {
     open = pull->open();
@@ -129,10 +129,10 @@ TEST_F(GrpcBatchFetcherTest, ALaneThatFailsEndsThePull) {
   // The fake answers a Join with INVALID_ARGUMENT.
   server_->AddPull([&](FakePull* pull) {
     v1::PullResponse begin;
-    begin.mutable_begin()->set_bytes(2 * kMiB);
+    begin.mutable_begin()->set_bytes(2 * kFetchedMiB);
     begin.mutable_begin()->set_lanes(2);
     pull->Send(begin);
-    pull->SendChunk(Content(kMiB, 1));
+    pull->SendChunk(Content(kFetchedMiB, 1));
     pull->AwaitGone();
     return absl::OkStatus();
   });
@@ -305,8 +305,8 @@ TEST_F(GrpcBatchFetcherTest, RefusesHostileServers) {
       absl::StatusCode::kInternal, "announced 1152921504606846976 bytes");
   ExpectError(
       [](FakePull* pull) {
-        pull->SendBegin(0, 0, 2 * kMiB, 0);
-        pull->SendChunk(Content(kMiB + 1, 0));
+        pull->SendBegin(0, 0, 2 * kFetchedMiB, 0);
+        pull->SendChunk(Content(kFetchedMiB + 1, 0));
         pull->AwaitGone();
         return absl::OkStatus();
       },
@@ -314,8 +314,8 @@ TEST_F(GrpcBatchFetcherTest, RefusesHostileServers) {
   // Too large for gRPC, which refuses it before reading it.
   ExpectError(
       [](FakePull* pull) {
-        pull->SendBegin(0, 0, 16 * kMiB, 0);
-        pull->SendChunk(Content(8 * kMiB, 0));
+        pull->SendBegin(0, 0, 16 * kFetchedMiB, 0);
+        pull->SendChunk(Content(8 * kFetchedMiB, 0));
         pull->AwaitGone();
         return absl::OkStatus();
       },

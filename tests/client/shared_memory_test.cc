@@ -27,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kMemoryMiB = uint64_t{1} << 20;
 constexpr uint64_t kOffset = 8192 + 256;
 constexpr uint64_t kBytes = 5000;
 
@@ -35,7 +35,7 @@ class SharedMemoryTest : public ::testing::Test {
  protected:
   SharedMemoryTest() {
     std::filesystem::create_directories(directory_);
-    arena_ = *Arena::CreateShared(directory_, 4 * kMiB);
+    arena_ = *Arena::CreateShared(directory_, 4 * kMemoryMiB);
     EXPECT_TRUE(arena_->EnsureReserved(arena_->end()).ok());
   }
 
@@ -126,7 +126,7 @@ TEST_F(SharedMemoryTest, BlocksLieInOneRegionOfTheServer) {
   ASSERT_NE(region, nullptr);
   EXPECT_EQ((*second)->region(), region);
   EXPECT_TRUE(region->read_only());
-  EXPECT_EQ(region->bytes().size(), 4 * kMiB);
+  EXPECT_EQ(region->bytes().size(), 4 * kMemoryMiB);
   EXPECT_EQ((*first)->bytes().data(), region->bytes().data() + kOffset);
 }
 
@@ -345,7 +345,7 @@ TEST_F(SharedMemoryTest, VerifiesChecksumsOnRequest) {
 
 TEST_F(SharedMemoryTest, RefusesHostileServers) {
   v1::PullResponse message = Write(0);
-  message.mutable_shared()->set_offset(4 * kMiB);
+  message.mutable_shared()->set_offset(4 * kMemoryMiB);
   ExpectRefused(message, "placed 5000 bytes at 4194304");
   message = Write(0);
   message.mutable_shared()->set_bytes(uint64_t{1} << 60);

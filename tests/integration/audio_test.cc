@@ -37,7 +37,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-constexpr uint64_t kSteps = 3;
+constexpr uint64_t kAudioSteps = 3;
 
 // A clip of a sample.
 struct Heard {
@@ -143,8 +143,9 @@ const DataSet& Data(bool has_images) {
 }
 
 // `modules`: topology.modules.
-LoadedConfig MakeConfig(const std::string& profile, const std::string& modules,
-                        const std::string& delivery) {
+LoadedConfig MakeAudioConfig(const std::string& profile,
+                             const std::string& modules,
+                             const std::string& delivery) {
   const bool has_images = profile == "qwen2_5_omni";
   const auto config = ParseConfig(
       absl::StrCat(
@@ -188,7 +189,7 @@ class AudioTest : public ::testing::Test {
     const auto cluster = TestCluster::Start(config, servers);
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     if (!cluster.ok()) return {};
-    auto batches = (*cluster)->RunRanks(0, kSteps);
+    auto batches = (*cluster)->RunRanks(0, kAudioSteps);
     EXPECT_TRUE(batches.ok()) << batches.status();
     return batches.ok() ? *std::move(batches) : TestCluster::Batches();
   }
@@ -322,15 +323,15 @@ TEST_F(AudioTest, AnEncoderOfAudioBesideLanguage) {
   profile_ = "qwen2_audio";
   data_ = &Data(false);
   constexpr char kModules[] = "audio: {dp: 4}, language: {dp: 2}";
-  const LoadedConfig config = MakeConfig(profile_, kModules, "exchange");
+  const LoadedConfig config = MakeAudioConfig(profile_, kModules, "exchange");
   model_ = config.config.model();
   const TestCluster::Batches batches = Run(config);
   ASSERT_FALSE(batches.empty());
   // Convolutions of the encoder see two frames beyond the clip's end.
   Check(batches, 2);
   EXPECT_EQ(seen_.size(), data_->samples.size());
-  ExpectEqual(batches, Run(MakeConfig(profile_, kModules, "direct")));
-  ExpectEqual(batches, Run(MakeConfig(profile_, kModules, "hybrid")));
+  ExpectEqual(batches, Run(MakeAudioConfig(profile_, kModules, "direct")));
+  ExpectEqual(batches, Run(MakeAudioConfig(profile_, kModules, "hybrid")));
 }
 
 TEST_F(AudioTest, VisionAndAudioBesideLanguage) {
@@ -341,14 +342,14 @@ TEST_F(AudioTest, VisionAndAudioBesideLanguage) {
         "vision: {dp: 1}, audio: {dp: 8}, language: {dp: 2}",
         "vision: {dp: 4}, audio: {dp: 2}, language: {dp: 2}"}) {
     SCOPED_TRACE(modules);
-    const LoadedConfig config = MakeConfig(profile_, modules, "exchange");
+    const LoadedConfig config = MakeAudioConfig(profile_, modules, "exchange");
     model_ = config.config.model();
     const TestCluster::Batches batches = Run(config);
     ASSERT_FALSE(batches.empty());
     Check(batches, 0);
     EXPECT_EQ(seen_.size(), data_->samples.size());
     seen_.clear();
-    ExpectEqual(batches, Run(MakeConfig(profile_, modules, "direct")));
+    ExpectEqual(batches, Run(MakeAudioConfig(profile_, modules, "direct")));
   }
   // Eight ranks of audio share clips that fewer than eight samples have.
   EXPECT_GT(dummies_, 0);
@@ -487,9 +488,10 @@ TEST_F(AudioTest, VideosBringTheirAudio) {
 }
 
 TEST_F(AudioTest, TheIndexRefusesWhatCannotBeHeard) {
-  const auto indexed = IndexSources(
-      MakeConfig("qwen2_audio", "audio: {dp: 1}, language: {dp: 1}", "off"),
-      {.rebuild = true});
+  const auto indexed =
+      IndexSources(MakeAudioConfig("qwen2_audio",
+                                   "audio: {dp: 1}, language: {dp: 1}", "off"),
+                   {.rebuild = true});
   ASSERT_TRUE(indexed.ok()) << indexed.status();
   const IndexReport& report = indexed->at(0).report;
   EXPECT_EQ(report.samples, Data(false).samples.size());

@@ -21,7 +21,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kSteps = 3;
+constexpr uint64_t kEncodedSteps = 3;
 
 // Numbers of a vision job's owned images by how they travelled, and of its
 // placeholders.
@@ -33,7 +33,7 @@ struct Counts {
 
 TestCluster::Batches RunSteps(const TestCluster& cluster, uint64_t step = 0,
                               const TrainerPlace& place = {}) {
-  auto batches = cluster.RunRanks(step, kSteps, {}, place);
+  auto batches = cluster.RunRanks(step, kEncodedSteps, {}, place);
   EXPECT_TRUE(batches.ok()) << batches.status();
   return batches.ok() ? *std::move(batches) : TestCluster::Batches();
 }

@@ -36,11 +36,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kSteps = 3;
+constexpr uint64_t kInternSteps = 3;
 constexpr size_t kSide = 448;
 
 // The samples, in order.
-std::vector<Written> Samples() {
+std::vector<Written> InternSamples() {
   VideoClip clip;
   clip.start = 0.5;
   clip.end = 2.5;
@@ -256,7 +256,7 @@ class InternVideosTest : public ::testing::TestWithParam<Rule> {
     }
   }
 
-  const std::vector<Written> samples_ = Samples();
+  const std::vector<Written> samples_ = InternSamples();
   v1::Model model_;
   std::set<uint64_t> seen_;
   std::map<std::string, Json> inspected_;
@@ -269,7 +269,7 @@ TEST_P(InternVideosTest, BatchesHoldWhatInspectVideoSays) {
     const LoadedConfig config = GetConfig(GetParam(), delivery);
     const auto cluster = TestCluster::Start(config, next + 1);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
-    auto run = (*cluster)->RunRanks(0, kSteps);
+    auto run = (*cluster)->RunRanks(0, kInternSteps);
     ASSERT_TRUE(run.ok()) << run.status();
     batches[next++] = *std::move(run);
   }

@@ -33,7 +33,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kSteps = 3;
+constexpr uint64_t kHashedSteps = 3;
 
 class Hash {
  public:
@@ -150,7 +150,7 @@ v1::Role RoleOf(const v1::Job::ModuleSize& module, uint32_t rank) {
 
 std::string ScheduleHash(LoaderClient* client) {
   Hash hash;
-  for (uint64_t step = 0; step < kSteps; ++step) {
+  for (uint64_t step = 0; step < kHashedSteps; ++step) {
     auto schedule = client->GetSchedule(step);
     EXPECT_TRUE(schedule.ok()) << schedule.status();
     if (!schedule.ok()) break;
@@ -168,7 +168,7 @@ std::string BlockHash(LoaderClient* client,
     for (uint32_t rank = 0; rank < module.dp(); ++rank) {
       FetchRequest request;
       request.role = RoleOf(module, rank);
-      request.steps = kSteps;
+      request.steps = kHashedSteps;
       request.fingerprint = attached.fingerprint().hash();
       auto fetcher = client->OpenPull(request);
       EXPECT_TRUE(fetcher.ok()) << fetcher.status();
@@ -206,7 +206,7 @@ std::string HashJob(const LoadedConfig& config) {
   const auto client = LoaderClient::Create(cluster->addresses()[0]);
   const auto attached = client->Attach({}, {});
   EXPECT_TRUE(attached.ok()) << attached.status();
-  const auto batches = cluster->RunRanks(0, kSteps);
+  const auto batches = cluster->RunRanks(0, kHashedSteps);
   EXPECT_TRUE(batches.ok()) << batches.status();
   if (!attached.ok() || !batches.ok()) return "";
   Hash of_batches;
@@ -223,9 +223,9 @@ LoadedConfig WithPlan(LoadedConfig config) {
   EXPECT_TRUE(job.ok()) << job.status();
   if (!job.ok()) return config;
   const auto rows =
-      ExportPlan(job->config, *job->scheduler, 0, kSteps - 1, path);
+      ExportPlan(job->config, *job->scheduler, 0, kHashedSteps - 1, path);
   EXPECT_TRUE(rows.ok()) << rows.status();
-  EXPECT_EQ(rows.value_or(0), kSteps * 24);
+  EXPECT_EQ(rows.value_or(0), kHashedSteps * 24);
   config.config.mutable_order()->set_plan(path);
   return config;
 }

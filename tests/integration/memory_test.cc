@@ -28,7 +28,7 @@ namespace {
 
 constexpr uint32_t kClients = 64;
 constexpr uint64_t kMemoryMib = 384;
-constexpr uint64_t kSteps = 12;
+constexpr uint64_t kMemorySteps = 12;
 // Blocks of 2.3 MiB: two fit into a client's share of 6 MiB, and all clients
 // together pull five times the server's memory.
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
@@ -107,7 +107,7 @@ TEST_P(MemoryTest, StaysWithinTheBoundAndServesTheOthers) {
     FetchRequest request;
     request.role.set_module(v1::MODULE_VISION);
     request.role.set_dp_rank(rank);
-    request.steps = kSteps;
+    request.steps = kMemorySteps;
     request.fingerprint = server.fingerprint();
     request.max_bytes = kPlenty;
     // If there is an arena, every other client does not use it.
@@ -132,14 +132,14 @@ TEST_P(MemoryTest, StaysWithinTheBoundAndServesTheOthers) {
       while (fetcher->Fetch().ok()) ++fetched[rank];
     });
   }
-  for (uint64_t step = 0; step < kSteps; ++step) {
+  for (uint64_t step = 0; step < kMemorySteps; ++step) {
     auto block = keeper->Fetch();
     ASSERT_TRUE(block.ok()) << block.status();
     kept.push_back(*std::move(block));
   }
   for (std::thread& thread : threads) thread.join();
   for (uint32_t rank = 2; rank < kClients; ++rank) {
-    EXPECT_EQ(fetched[rank], kSteps) << "client " << rank;
+    EXPECT_EQ(fetched[rank], kMemorySteps) << "client " << rank;
   }
   for (const auto& block : kept) EXPECT_TRUE(block->intact());
   RecordProperty("peak_mib", static_cast<int>(server.PeakMib()));

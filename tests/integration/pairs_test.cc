@@ -32,7 +32,7 @@ namespace ballast {
 namespace {
 
 constexpr int kPairs = 24;
-constexpr uint64_t kTestedSteps = 3;
+constexpr uint64_t kPairSteps = 3;
 
 // A sequence's numbers, in one list.
 using Numbers = std::vector<int64_t>;
@@ -132,7 +132,7 @@ class PairsTest : public ::testing::Test {
   }
 
   static TestCluster::Batches Run(const LoadedConfig& config, uint64_t step = 0,
-                                  uint64_t steps = kTestedSteps) {
+                                  uint64_t steps = kPairSteps) {
     auto cluster = TestCluster::Start(config, 2);
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     if (!cluster.ok()) return {};
@@ -236,7 +236,7 @@ TEST_F(PairsTest, AreTheTwoOrdinarySamplesInEveryMode) {
         EXPECT_EQ(batch.totals.label_tokens, labels);
         seen += batch.samples.size();
       }
-      EXPECT_EQ(seen, 8 * kTestedSteps);
+      EXPECT_EQ(seen, 8 * kPairSteps);
       // Both sequences see an image that was made once.
       EXPECT_EQ(images, of_samples);
       EXPECT_GT(images, 0u);
@@ -278,7 +278,7 @@ TEST_F(PairsTest, ComeInTarsInFoldersOfEnergonAndFromARecipe) {
       }
       seen += batch.samples.size();
     }
-    EXPECT_EQ(seen, 8 * kTestedSteps);
+    EXPECT_EQ(seen, 8 * kPairSteps);
     EXPECT_EQ(images, seen * 2 / 3);
   }
 }
@@ -295,7 +295,7 @@ TEST_F(PairsTest, FillPacksThatAreMadeOffline) {
   PackOptions options;
   options.tokens = 1024;
   options.packs = 4;
-  options.last_step = kTestedSteps - 1;
+  options.last_step = kPairSteps - 1;
   const auto figures = WritePacks(job->config, *job->scheduler, options, path);
   if (absl::IsUnimplemented(figures.status())) GTEST_SKIP();
   ASSERT_TRUE(figures.ok()) << figures.status();
@@ -365,7 +365,7 @@ TEST_F(PairsTest, OfABadImageArePlaceholders) {
     file << "damaged, and not by a little";
   }
   std::filesystem::last_write_time(path, time);
-  const auto batches = (*cluster)->RunRanks(0, kTestedSteps);
+  const auto batches = (*cluster)->RunRanks(0, kPairSteps);
   ASSERT_TRUE(batches.ok()) << batches.status();
   size_t placeholders = 0;
   for (const auto& [key, batch] : *batches) {

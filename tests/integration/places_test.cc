@@ -25,7 +25,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kSteps = 2;
+constexpr uint64_t kPlacesSteps = 2;
 
 struct Layout {
   uint32_t vision_dp = 2;
@@ -41,7 +41,7 @@ struct Layout {
 // pp and cp, since the alignment is the same.
 TestCluster::Batches BatchesAt(const TestCluster& cluster,
                                const TrainerPlace& place) {
-  auto batches = cluster.RunRanks(0, kSteps, {}, place);
+  auto batches = cluster.RunRanks(0, kPlacesSteps, {}, place);
   EXPECT_TRUE(batches.ok()) << batches.status();
   return batches.ok() ? *std::move(batches) : TestCluster::Batches();
 }
@@ -109,7 +109,7 @@ class PlacesTest : public ::testing::TestWithParam<Sizes> {};
 TEST_P(PlacesTest, EveryPlaceHasItsPart) {
   Layout layout;
   const TestCluster::Batches whole = BatchesAt(*Start(layout), {});
-  ASSERT_EQ(whole.size(), kSteps * 2 * 4);
+  ASSERT_EQ(whole.size(), kPlacesSteps * 2 * 4);
   std::tie(layout.tp, layout.pp, layout.cp) = GetParam();
   const auto cluster = Start(layout);
   TrainerPlace place;
@@ -238,7 +238,7 @@ TEST(PairingTest, RanksHoldTheSamplesOfTheirPartners) {
     layout.language_dp = language;
     const TestCluster::Batches batches = BatchesAt(*Start(layout), {});
     const uint32_t pairs = std::gcd(vision, language);
-    for (uint64_t step = 0; step < kSteps; ++step) {
+    for (uint64_t step = 0; step < kPlacesSteps; ++step) {
       for (uint32_t m = 0; m < 2; ++m) {
         for (uint32_t p = 0; p < pairs; ++p) {
           const uint32_t v = vision / pairs, l = language / pairs;

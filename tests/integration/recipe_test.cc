@@ -27,17 +27,17 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int kRecords = 24;
-constexpr uint64_t kTestedSteps = 3;
+constexpr int kRawRecords = 24;
+constexpr uint64_t kRecipeSteps = 3;
 
-struct Made {
+struct MadeByRecipe {
   std::string question;
   std::string answer;
   std::vector<std::string> images;
 };
 
-Made MakeRecord(int i) {
-  Made made;
+MadeByRecipe MakeRawRecord(int i) {
+  MadeByRecipe made;
   for (int k = 0; k < i % 3; ++k) {
     absl::StrAppend(&made.question, "<image>");
     made.images.push_back(MakeJpeg({.width = 56u + 28u * (i % 4),
@@ -57,7 +57,7 @@ constexpr char kSample[] =
     "    return recipe.Sample([{'role': 'user', 'content': q}, {'role': "
     "'assistant', 'content': a}], images=images)\n";
 
-std::string Turns(const Made& made) {
+std::string Turns(const MadeByRecipe& made) {
   return absl::StrCat(
       R"("messages": [{"role": "user", "content": ")", made.question,
       R"("}, {"role": "assistant", "content": ")", made.answer, R"("}])");
@@ -83,7 +83,7 @@ class RecipeJobTest : public ::testing::Test {
     EXPECT_TRUE(job.ok()) << job.status();
     std::vector<std::string> plan;
     if (!job.ok()) return plan;
-    for (uint64_t step = 0; step < kTestedSteps; ++step) {
+    for (uint64_t step = 0; step < kRecipeSteps; ++step) {
       const auto schedule = job->scheduler->Schedule(step);
       EXPECT_TRUE(schedule.ok()) << schedule.status();
       for (const auto& micro_batch : schedule->micro_batches()) {
@@ -94,7 +94,7 @@ class RecipeJobTest : public ::testing::Test {
   }
 
   static TestCluster::Batches Run(const LoadedConfig& config) {
-    return RunJob(config, kTestedSteps);
+    return RunJob(config, kRecipeSteps);
   }
 
   void ExpectSameJob(const LoadedConfig& cooked, const LoadedConfig& plain) {
@@ -119,8 +119,8 @@ constexpr char kRecipe[] = ", recipe: my_recipe.py, index: cooked.index";
 
 TEST_F(RecipeJobTest, LinesGiveTheSameBatches) {
   std::string raw, plain;
-  for (int i = 0; i < kRecords; ++i) {
-    const Made made = MakeRecord(i);
+  for (int i = 0; i < kRawRecords; ++i) {
+    const MadeByRecipe made = MakeRawRecord(i);
     std::string paths;
     for (size_t k = 0; k < made.images.size(); ++k) {
       const std::string path = absl::StrCat("m/", i, "-", k, ".jpg");
@@ -143,8 +143,8 @@ TEST_F(RecipeJobTest, LinesGiveTheSameBatches) {
 
 TEST_F(RecipeJobTest, MembersGiveTheSameBatches) {
   std::vector<std::pair<std::string, std::string>> raw, plain;
-  for (int i = 0; i < kRecords; ++i) {
-    const Made made = MakeRecord(i);
+  for (int i = 0; i < kRawRecords; ++i) {
+    const MadeByRecipe made = MakeRawRecord(i);
     const std::string key = absl::StrCat("k", i);
     raw.push_back({key + ".question", made.question});
     raw.push_back({key + ".answer.txt", made.answer});
@@ -170,9 +170,9 @@ TEST_F(RecipeJobTest, RowsGiveTheSameBatches) {
     GTEST_SKIP() << writer.status().message();
   }
   ASSERT_TRUE(writer.ok()) << writer.status();
-  std::vector<Made> all;
-  for (int i = 0; i < kRecords; ++i) all.push_back(MakeRecord(i));
-  for (int begin = 0; begin < kRecords; begin += 8) {
+  std::vector<MadeByRecipe> all;
+  for (int i = 0; i < kRawRecords; ++i) all.push_back(MakeRawRecord(i));
+  for (int begin = 0; begin < kRawRecords; begin += 8) {
     std::vector<ParquetWriter::Row> rows;
     for (int i = begin; i < begin + 8; ++i) {
       ParquetWriter::Row& row = rows.emplace_back();

@@ -33,7 +33,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-constexpr uint64_t kSteps = 4;
+constexpr uint64_t kVideoSteps = 4;
 
 class VideosTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -234,7 +234,7 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
     const auto cluster = TestCluster::Start(config, servers);
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     if (!cluster.ok()) return {};
-    auto batches = (*cluster)->RunRanks(0, kSteps);
+    auto batches = (*cluster)->RunRanks(0, kVideoSteps);
     EXPECT_TRUE(batches.ok()) << batches.status();
     status_ = *QueryClient((*cluster)->addresses()[0]).GetStatus();
     return batches.ok() ? *std::move(batches) : TestCluster::Batches();

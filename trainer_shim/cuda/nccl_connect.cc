@@ -18,14 +18,16 @@
 namespace ballast {
 namespace {
 
-constexpr char kLibrary[] = "libnccl.so.2";
+constexpr char kNcclLibrary[] = "libnccl.so.2";
 constexpr int kMinVersion = NCCL_VERSION(2, 18, 1);
 
 // The library is never closed, since NCCL runs its own threads.
-absl::StatusOr<void*> FindLibrary() {
-  if (void* loaded = dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+absl::StatusOr<void*> FindNccl() {
+  if (void* loaded = dlopen(kNcclLibrary, RTLD_NOW | RTLD_NOLOAD)) {
+    return loaded;
+  }
   if (dlsym(RTLD_DEFAULT, "ncclCommSplit") != nullptr) return RTLD_DEFAULT;
-  if (void* found = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) return found;
+  if (void* found = dlopen(kNcclLibrary, RTLD_NOW | RTLD_LOCAL)) return found;
   return absl::FailedPreconditionError(absl::StrCat(
       "no NCCL: the process has loaded none, and the system has none (",
       dlerror(), "); load the trainer's before, or set LD_LIBRARY_PATH"));
@@ -39,8 +41,8 @@ absl::Status Resolve(void* library, const char* name, Function* function) {
       absl::StrCat("NCCL has no ", name, ": wanted 2.18.1 or later"));
 }
 
-absl::StatusOr<NcclApi> Load() {
-  const absl::StatusOr<void*> library = FindLibrary();
+absl::StatusOr<NcclApi> LoadNccl() {
+  const absl::StatusOr<void*> library = FindNccl();
   if (!library.ok()) return library.status();
   NcclApi api;
   absl::Status status;
@@ -100,7 +102,7 @@ absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
 
 absl::StatusOr<const NcclApi*> LoadNccl() {
   static const absl::StatusOr<NcclApi>* const api =
-      new absl::StatusOr<NcclApi>(Load());
+      new absl::StatusOr<NcclApi>(LoadNccl());
   if (!api->ok()) return api->status();
   return &**api;
 }

@@ -14,13 +14,15 @@ namespace ballast {
 namespace {
 
 // Other major versions have not been compared with libjpeg.
-constexpr char kLibrary[] = "libnvjpeg.so.13";
+constexpr char kNvjpegLibrary[] = "libnvjpeg.so.13";
 
 // The library is never closed, since its threads may still run.
-absl::StatusOr<void*> FindLibrary() {
-  if (void* loaded = dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+absl::StatusOr<void*> FindNvjpeg() {
+  if (void* loaded = dlopen(kNvjpegLibrary, RTLD_NOW | RTLD_NOLOAD)) {
+    return loaded;
+  }
   if (dlsym(RTLD_DEFAULT, "nvjpegCreateExV2") != nullptr) return RTLD_DEFAULT;
-  if (void* found = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) return found;
+  if (void* found = dlopen(kNvjpegLibrary, RTLD_NOW | RTLD_LOCAL)) return found;
   return absl::FailedPreconditionError(absl::StrCat(
       "no nvJPEG: the process has loaded none, and the system has none (",
       dlerror(),
@@ -37,8 +39,8 @@ void Resolve(void* library, const char* name, Function* function,
       absl::StrCat("nvJPEG has no ", name, ": wanted version 13")));
 }
 
-absl::StatusOr<NvjpegApi> Load() {
-  const absl::StatusOr<void*> library = FindLibrary();
+absl::StatusOr<NvjpegApi> LoadNvjpeg() {
+  const absl::StatusOr<void*> library = FindNvjpeg();
   if (!library.ok()) return library.status();
   NvjpegApi api;
   absl::Status status;
@@ -83,7 +85,7 @@ const char* GetName(nvjpeg::Status status) {
 
 absl::StatusOr<const NvjpegApi*> LoadNvjpeg() {
   static const absl::StatusOr<NvjpegApi>* const api =
-      new absl::StatusOr<NvjpegApi>(Load());
+      new absl::StatusOr<NvjpegApi>(LoadNvjpeg());
   if (!api->ok()) return api->status();
   return &**api;
 }

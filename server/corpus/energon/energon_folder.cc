@@ -269,7 +269,7 @@ namespace {
 constexpr size_t kMaxBytes = size_t{64} << 20;
 constexpr size_t kMaxShards = 1'000'000;
 
-absl::Status Fault(absl::string_view reason) {
+absl::Status FolderFault(absl::string_view reason) {
   return absl::InvalidArgumentError(reason);
 }
 
@@ -279,7 +279,7 @@ absl::StatusOr<absl::flat_hash_map<std::string, EnergonShard>> ParseInfo(
   BALLAST_ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(text));
   const YAML::Node counts = FindKey(root, "shard_counts");
   if (!counts.IsDefined() || !counts.IsMap()) {
-    return Fault("no map shard_counts");
+    return FolderFault("no map shard_counts");
   }
   absl::flat_hash_map<std::string, EnergonShard> shards;
   for (const auto& entry : counts) {
@@ -290,15 +290,15 @@ absl::StatusOr<absl::flat_hash_map<std::string, EnergonShard>> ParseInfo(
         const std::string count,
         GetText(entry.second, absl::StrCat("shard_counts.", shard.name)));
     if (!absl::SimpleAtoi(count, &shard.count)) {
-      return Fault(absl::StrCat("shard_counts.", shard.name, ": found ",
-                                Printable(count), "; wanted a number"));
+      return FolderFault(absl::StrCat("shard_counts.", shard.name, ": found ",
+                                      Printable(count), "; wanted a number"));
     }
     if (shards.size() == kMaxShards) {
-      return Fault(absl::StrCat("over ", kMaxShards, " shards"));
+      return FolderFault(absl::StrCat("over ", kMaxShards, " shards"));
     }
     const std::string name = shard.name;
     if (!shards.emplace(name, std::move(shard)).second) {
-      return Fault(absl::StrCat("shard_counts: ", name, " twice"));
+      return FolderFault(absl::StrCat("shard_counts: ", name, " twice"));
     }
   }
   return shards;
@@ -313,7 +313,7 @@ absl::StatusOr<std::vector<std::string>> ExpandAll(const YAML::Node& list,
     absl::StatusOr<std::vector<std::string>> more = ExpandBraces(pattern);
     if (!more.ok()) return Annotate(more.status(), key);
     if (more->size() > kMaxShards - names.size()) {
-      return Fault(absl::StrCat(key, ": over ", kMaxShards, " entries"));
+      return FolderFault(absl::StrCat(key, ": over ", kMaxShards, " entries"));
     }
     names.insert(names.end(), more->begin(), more->end());
   }
@@ -323,7 +323,7 @@ absl::StatusOr<std::vector<std::string>> ExpandAll(const YAML::Node& list,
 absl::Status ShardName(absl::string_view name) {
   BALLAST_RETURN_IF_ERROR(CheckDataPath(name));
   if (absl::EndsWith(name, ".tar")) return absl::OkStatus();
-  return Fault(absl::StrCat(
+  return FolderFault(absl::StrCat(
       name,
       ": wanted a file .tar; compressed ones have no offsets to read at: "
       "unpack them to .tar and run `energon prepare` again"));
@@ -355,11 +355,12 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
     if (folder->excluded.contains(name)) continue;
     BALLAST_RETURN_IF_ERROR(ShardName(name));
     if (!seen.insert(name).second) {
-      return Fault(absl::StrCat("split_parts.", part, ": ", name, " twice"));
+      return FolderFault(
+          absl::StrCat("split_parts.", part, ": ", name, " twice"));
     }
     const auto found = known.find(name);
     if (found == known.end()) {
-      return Fault(absl::StrCat(
+      return FolderFault(absl::StrCat(
           "split_parts.", part, ": ", name,
           " is not in shard_counts of .info; run `energon prepare` again"));
     }

@@ -14,13 +14,13 @@ namespace ballast {
 namespace {
 
 template <typename Record>
-absl::string_view Bytes(const std::vector<Record>& records) {
+absl::string_view AsBytes(const std::vector<Record>& records) {
   return absl::string_view(reinterpret_cast<const char*>(records.data()),
                            records.size() * sizeof(Record));
 }
 
 template <typename Header>
-absl::string_view GetBytes(const Header& header) {
+absl::string_view HeaderBytes(const Header& header) {
   return absl::string_view(reinterpret_cast<const char*>(&header),
                            sizeof(header));
 }
@@ -131,17 +131,17 @@ absl::Status WriteIndex(const std::string& path,
   }
   // In the order of the file.
   std::vector<absl::string_view> records = {
-      Bytes(contents.samples), Bytes(contents.left_out),
-      Bytes(contents.images),  Bytes(hashes),
-      Bytes(starts),           Bytes(contents.videos),
-      Bytes(video_hashes),     Bytes(marks)};
+      AsBytes(contents.samples), AsBytes(contents.left_out),
+      AsBytes(contents.images),  AsBytes(hashes),
+      AsBytes(starts),           AsBytes(contents.videos),
+      AsBytes(video_hashes),     AsBytes(marks)};
   uint64_t record_bytes = 0;
   for (const absl::string_view table : records) record_bytes += table.size();
   const std::string record_padding = Padding(record_bytes);
   records.push_back(record_padding);
   const std::vector<uint64_t> page_checksums = PageChecksums(records);
   const std::vector<uint64_t> table_checksums =
-      PageChecksums({Bytes(page_checksums)});
+      PageChecksums({AsBytes(page_checksums)});
 
   IndexHeader header = {};
   IndexVideosHeader videos_header = {};
@@ -154,20 +154,21 @@ absl::Status WriteIndex(const std::string& path,
   header.num_left_out = contents.left_out.size();
   header.num_images = contents.images.size();
   header.file_table = kIndexHeaderBytes;
-  hashes_header.media_times = header.file_table + Bytes(files).size();
+  hashes_header.media_times = header.file_table + AsBytes(files).size();
   header.table_checksums =
-      hashes_header.media_times + Bytes(media_times).size();
-  header.names = header.table_checksums + Bytes(table_checksums).size() +
-                 Bytes(contents.group_starts).size();
+      hashes_header.media_times + AsBytes(media_times).size();
+  header.names = header.table_checksums + AsBytes(table_checksums).size() +
+                 AsBytes(contents.group_starts).size();
   names += Padding(header.names + names.size());
   header.sample_table = header.names + names.size();
   header.image_table =
       header.sample_table + num_records * sizeof(IndexSampleRecord);
   const uint64_t hash_table =
-      header.image_table + Bytes(contents.images).size();
+      header.image_table + AsBytes(contents.images).size();
   videos_header.num_videos = contents.videos.size();
-  videos_header.start_table = hash_table + Bytes(hashes).size();
-  videos_header.video_table = videos_header.start_table + Bytes(starts).size();
+  videos_header.start_table = hash_table + AsBytes(hashes).size();
+  videos_header.video_table =
+      videos_header.start_table + AsBytes(starts).size();
   videos_header.num_sample_videos =
       starts.empty() ? 0 : starts[contents.samples.size()];
   for (uint32_t i = 0; i < videos_header.num_sample_videos; ++i) {
@@ -176,12 +177,12 @@ absl::Status WriteIndex(const std::string& path,
   hashes_header.is_hashed = contents.is_hashed ? 1 : 0;
   hashes_header.num_video_hashes = video_hashes.size();
   hashes_header.video_hash_table =
-      videos_header.video_table + Bytes(contents.videos).size();
+      videos_header.video_table + AsBytes(contents.videos).size();
   const uint64_t mark_table =
-      hashes_header.video_hash_table + Bytes(video_hashes).size();
+      hashes_header.video_hash_table + AsBytes(video_hashes).size();
   header.page_checksums =
       header.sample_table + record_bytes + record_padding.size();
-  header.total_bytes = header.page_checksums + Bytes(page_checksums).size();
+  header.total_bytes = header.page_checksums + AsBytes(page_checksums).size();
   const auto sample_starts = absl::MakeConstSpan(starts).first(
       starts.empty() ? 0 : contents.samples.size() + 1);
   const Digest data = DigestOfSamples(
@@ -201,16 +202,16 @@ absl::Status WriteIndex(const std::string& path,
   }
   const IndexMarksHeader marks_header =
       GetMarksHeader(contents, marks, hashes, hash_table, mark_table);
-  const std::string head =
-      absl::StrCat(GetBytes(marks_header), GetBytes(videos_header),
-                   GetBytes(hashes_header), Bytes(files), Bytes(media_times),
-                   Bytes(table_checksums), Bytes(contents.group_starts), names);
+  const std::string head = absl::StrCat(
+      HeaderBytes(marks_header), HeaderBytes(videos_header),
+      HeaderBytes(hashes_header), AsBytes(files), AsBytes(media_times),
+      AsBytes(table_checksums), AsBytes(contents.group_starts), names);
   header.head_checksum = Checksum(head);
   header.header_checksum = Checksum(
-      GetBytes(header).substr(0, offsetof(IndexHeader, header_checksum)));
-  std::vector<absl::string_view> pieces = {GetBytes(header), head};
+      HeaderBytes(header).substr(0, offsetof(IndexHeader, header_checksum)));
+  std::vector<absl::string_view> pieces = {HeaderBytes(header), head};
   pieces.insert(pieces.end(), records.begin(), records.end());
-  pieces.push_back(Bytes(page_checksums));
+  pieces.push_back(AsBytes(page_checksums));
   return WriteFileAtomically(path, pieces);
 }
 

@@ -26,10 +26,6 @@ using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 using ::simdjson::dom::object;
 
-absl::string_view View(std::string_view text) {
-  return absl::string_view(text.data(), text.size());
-}
-
 absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   if (paths->size() == kMaxImages) {
     return DataFaultError(absl::StrCat("over ", kMaxImages, " images"));

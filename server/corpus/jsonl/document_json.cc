@@ -18,10 +18,6 @@ using ::simdjson::dom::object;
 
 constexpr char kMark[] = "<image>";
 
-absl::string_view View(std::string_view text) {
-  return absl::string_view(text.data(), text.size());
-}
-
 // A text or null.
 absl::StatusOr<std::optional<absl::string_view>> GetText(const element& value,
                                                          absl::string_view list,

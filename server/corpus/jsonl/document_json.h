@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <simdjson.h>
@@ -12,6 +13,11 @@
 #include "absl/strings/string_view.h"
 
 namespace ballast {
+
+// simdjson's text as Abseil's functions take it.
+inline absl::string_view View(std::string_view text) {
+  return absl::string_view(text.data(), text.size());
+}
 
 // A document with images at their places.
 struct JsonDocument {

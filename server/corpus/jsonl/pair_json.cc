@@ -1,7 +1,6 @@
 #include "server/corpus/jsonl/pair_json.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/parquet/turns_json.h"
 
 namespace ballast {
@@ -27,10 +27,6 @@ constexpr absl::string_view kTurnKeys[] = {"messages", "conversations",
                                            "conversation"};
 constexpr absl::string_view kRejectedKeys[] = {"rejected", "rejected_response",
                                                "rejected_messages"};
-
-absl::string_view View(std::string_view text) {
-  return absl::string_view(text.data(), text.size());
-}
 
 std::string Quoted(absl::string_view text) {
   std::string json;
@@ -132,7 +128,7 @@ absl::StatusOr<Turns> ReadTurnList(const array& list) {
 
 // The turns of a prompt or an answer: a list, one turn, or a text, of which a
 // user or an assistant says it, or which is the JSON of a list of turns.
-absl::StatusOr<Turns> ReadTurns(const element& value, bool is_answer) {
+absl::StatusOr<Turns> ReadTurnsOrText(const element& value, bool is_answer) {
   array list;
   if (value.get(list) == SUCCESS) return ReadTurnList(list);
   object map;
@@ -196,7 +192,7 @@ absl::Status AddPrompt(absl::string_view key, Turns turns, Keys* keys) {
 
 absl::StatusOr<Turns> ReadKey(absl::string_view key, const element& value,
                               bool is_answer) {
-  absl::StatusOr<Turns> turns = ReadTurns(value, is_answer);
+  absl::StatusOr<Turns> turns = ReadTurnsOrText(value, is_answer);
   if (turns.ok()) return turns;
   return Annotate(turns.status(), absl::StrCat("key `", key, "` of a pair"));
 }

@@ -120,9 +120,9 @@ namespace {
 //              kRefused and why
 //   kRender    the number of conversations (uint32_t), a Head for each, their
 //              JSON one after another -> kDone: their number again, then for
-//              each an Outcome, its spans (Span), the assistant's messages
-//              (Answer), and the text, or the reason, and what the text leaves
-//              out
+//              each an Outcome, its spans (SpanRecord), the assistant's
+//              messages (Answer), and the text, or the reason, and what the
+//              text leaves out
 namespace template_helper {
 
 enum RequestKind : uint32_t { kTemplate = 2, kRender };
@@ -155,7 +155,7 @@ struct Answer {
   float weight;   // 0 to 1
 };
 
-struct Span {
+struct SpanRecord {
   uint32_t begin;  // in bytes of the text
   uint32_t end;
 };
@@ -197,7 +197,7 @@ bool TakeResult(absl::string_view* from, RenderedConversation* result,
   if (!Take(from, &head)) return false;
   RenderedConversation rendered;
   const uint64_t numbers =
-      uint64_t{head.spans} * sizeof(template_helper::Span) +
+      uint64_t{head.spans} * sizeof(template_helper::SpanRecord) +
       uint64_t{head.answers} * sizeof(template_helper::Answer);
   if (from->size() < numbers ||
       from->size() - numbers < uint64_t{head.bytes} + head.left_out) {
@@ -205,7 +205,7 @@ bool TakeResult(absl::string_view* from, RenderedConversation* result,
   }
   size_t last = 0;
   for (uint32_t i = 0; i < head.spans; ++i) {
-    template_helper::Span span;
+    template_helper::SpanRecord span;
     Take(from, &span);
     if (span.begin > span.end || span.end > head.bytes) return false;
     // A span within another, or before it, as of a macro's.

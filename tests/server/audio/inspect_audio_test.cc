@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 // Longer clips are planned alone.
 constexpr size_t kMaxDecoded = 600'000;
 
-std::string WriteFile(const std::string& name, const std::string& bytes) {
+std::string WriteAudio(const std::string& name, const std::string& bytes) {
   const std::string path = absl::StrCat(testing::TempDir(), "/", name);
   std::ofstream(path, std::ios::binary) << bytes;
   return path;
@@ -64,8 +64,8 @@ TEST(InspectAudioTest, PrintsTheVectorsOfEveryClipAndModel) {
         one["kind"], one["n"].get<int64_t>(), one["seed"].get<uint64_t>());
     const size_t decode = pcm.size() <= kMaxDecoded ? 1 : 0;
     files[decode].push_back(
-        WriteFile(absl::StrCat(one["id"].get<std::string>(), ".wav"),
-                  MakeWav(pcm, 16000, 1)));
+        WriteAudio(absl::StrCat(one["id"].get<std::string>(), ".wav"),
+                   MakeWav(pcm, 16000, 1)));
     wanted[decode].push_back(&one);
     clips[decode].push_back(ToFloats(pcm));
   }
@@ -97,7 +97,7 @@ TEST(InspectAudioTest, PrintsTheVectorsOfEveryClipAndModel) {
 
 TEST(InspectAudioTest, AClipHasItsOwnCounts) {
   const std::string file =
-      WriteFile("clip.wav", MakeWav(MakePcm("speech", 64000, 1), 16000, 1));
+      WriteAudio("clip.wav", MakeWav(MakePcm("speech", 64000, 1), 16000, 1));
   const Json line = Inspect(
       {.model = "qwen2_audio", .clip = {1.0, 3.0}, .decode = true}, {file})[0];
   EXPECT_EQ(line["samples"], 32000);
@@ -107,8 +107,8 @@ TEST(InspectAudioTest, AClipHasItsOwnCounts) {
 
 TEST(InspectAudioTest, OneBadFileCostsItselfAlone) {
   const std::string good =
-      WriteFile("good.wav", MakeWav(MakePcm("noise", 16000, 1), 16000, 1));
-  const std::string bad = WriteFile("bad.wav", "no audio");
+      WriteAudio("good.wav", MakeWav(MakePcm("noise", 16000, 1), 16000, 1));
+  const std::string bad = WriteAudio("bad.wav", "no audio");
   std::ostringstream out;
   const absl::Status status = InspectAudio({.model = "gemma4", .clip = {}},
                                            {bad, good, bad + ".none"}, out);

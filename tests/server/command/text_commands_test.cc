@@ -20,8 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::Status Inspect(const std::string& input, std::string* output,
-                     uint32_t axes = 3) {
+absl::Status InspectText(const std::string& input, std::string* output,
+                         uint32_t axes = 3) {
   v1::Model model;
   model.set_profile("qwen2_5_vl");
   model.set_position_axes(axes);
@@ -37,16 +37,17 @@ absl::Status Inspect(const std::string& input, std::string* output,
 // larger side of the merged grid.
 TEST(InspectPositionsTest, WritesOneListPerAxis) {
   std::string output;
-  ASSERT_TRUE(Inspect("{\"input_ids\": [11, 12, 151652, 151655, 151655, 151655,"
-                      " 151655, 13], \"image_grid_thw\": [[1, 4, 4]]}\n"
-                      "{\"input_ids\": [5, 6]}\n",
-                      &output)
-                  .ok());
+  ASSERT_TRUE(
+      InspectText("{\"input_ids\": [11, 12, 151652, 151655, 151655, 151655,"
+                  " 151655, 13], \"image_grid_thw\": [[1, 4, 4]]}\n"
+                  "{\"input_ids\": [5, 6]}\n",
+                  &output)
+          .ok());
   EXPECT_EQ(output,
             "{\"position_ids\":[[0,1,2,3,3,3,3,5],[0,1,2,3,3,4,4,5],"
             "[0,1,2,3,4,3,4,5]]}\n"
             "{\"position_ids\":[[0,1],[0,1],[0,1]]}\n");
-  ASSERT_TRUE(Inspect("{\"input_ids\": [5, 6]}\n", &output, 1).ok());
+  ASSERT_TRUE(InspectText("{\"input_ids\": [5, 6]}\n", &output, 1).ok());
   EXPECT_EQ(output, "{\"position_ids\":[[0,1]]}\n");
 }
 
@@ -70,7 +71,7 @@ TEST(InspectPositionsTest, NamesBadLines) {
   std::string output;
   for (const Case& bad : cases) {
     const absl::Status status =
-        Inspect(std::string("{\"input_ids\": []}\n") + bad.line, &output);
+        InspectText(std::string("{\"input_ids\": []}\n") + bad.line, &output);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.line;
     EXPECT_THAT(std::string(status.message()), HasSubstr("line 2"));
     EXPECT_THAT(std::string(status.message()), HasSubstr(bad.complaint));
@@ -111,8 +112,8 @@ class InspectConversationsTest : public RendererTest {
  protected:
   // Inspects lines of `input` with a chat template and a token a byte. Their
   // answers are in lines_.
-  absl::Status Inspect(const std::string& chat_template,
-                       const std::string& input, bool with_text = false) {
+  absl::Status InspectText(const std::string& chat_template,
+                           const std::string& input, bool with_text = false) {
     ConversationOptions options;
     options.chat_template = ::testing::TempDir() + "/inspected.jinja";
     options.tokenizer = "bytes";
@@ -131,7 +132,7 @@ class InspectConversationsTest : public RendererTest {
 };
 
 TEST_F(InspectConversationsTest, WritesTheWeightOfEachLabel) {
-  const absl::Status status = Inspect(
+  const absl::Status status = InspectText(
       "{% for m in messages %}{{ m.content + ';' }}{% endfor %}",
       R"({"messages": [{"role": "assistant", "content": "ab", "weight": 0.5},)"
       R"( {"role": "user", "content": "c"},)"
@@ -146,7 +147,7 @@ TEST_F(InspectConversationsTest, WritesTheWeightOfEachLabel) {
 }
 
 TEST_F(InspectConversationsTest, GoesOnAfterARefusal) {
-  const absl::Status status = Inspect(
+  const absl::Status status = InspectText(
       "{% for m in messages %}{% if m.role == 'x' %}"
       "{{ raise_exception('no x') }}{% endif %}{{ m.content }}"
       "{{ '!' if loop.last else ';' }}{% endfor %}",

@@ -26,13 +26,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-struct Loaded {
+struct LoadedKeys {
   test::Example message;
   std::string faults;  // one a line, "F:LINE: KEY: ..."
 };
 
-Loaded Load(const std::string& yaml) {
-  Loaded loaded;
+LoadedKeys LoadKeys(const std::string& yaml) {
+  LoadedKeys loaded;
   KeyReport report;
   ReadYaml(yaml, &loaded.message, &report);
   FillDefaults(report, &loaded.message);
@@ -58,7 +58,7 @@ means: [0.1, 1e-7]
 )";
 
 TEST(ConfigKeysTest, ReadsEveryKind) {
-  const Loaded loaded = Load(kAll);
+  const LoadedKeys loaded = LoadKeys(kAll);
   EXPECT_EQ(loaded.faults, "");
   const test::Example& m = loaded.message;
   EXPECT_EQ(m.room(), uint64_t{3} << 29);
@@ -79,7 +79,7 @@ TEST(ConfigKeysTest, ReadsEveryKind) {
 
 TEST(ConfigKeysTest, FillsDefaults) {
   const test::Example m =
-      Load("{main: {name: m}, parts: [{name: p}], named: {a: {name: s}}}")
+      LoadKeys("{main: {name: m}, parts: [{name: p}], named: {a: {name: s}}}")
           .message;
   EXPECT_EQ(m.room(), uint64_t{8} << 30);
   EXPECT_EQ(m.wait(), 30);
@@ -93,13 +93,13 @@ TEST(ConfigKeysTest, FillsDefaults) {
   EXPECT_EQ(m.named().at("a").kind(), test::Example::KIND_HEAVY);
   EXPECT_FALSE(m.has_spare());
   EXPECT_FALSE(m.has_level());
-  EXPECT_FALSE(Load("spare: off").message.has_spare());
+  EXPECT_FALSE(LoadKeys("spare: off").message.has_spare());
   // A faulty value becomes the default, so that no later check meets a zero.
-  EXPECT_EQ(Load("main: {name: m, count: 10}").message.main().count(), 2u);
+  EXPECT_EQ(LoadKeys("main: {name: m, count: 10}").message.main().count(), 2u);
 }
 
 TEST(ConfigKeysTest, ChecksEveryKind) {
-  EXPECT_EQ(Load(R"(room: 1KiB
+  EXPECT_EQ(LoadKeys(R"(room: 1KiB
 wait: 0
 threads: 65
 shuffel: false
@@ -142,13 +142,13 @@ wait: 2h
 TEST(ConfigKeysTest, PrintsWhatItReads) {
   for (const std::string& yaml :
        {std::string(kAll), std::string("main: {name: m}")}) {
-    const test::Example written = Load(yaml).message;
+    const test::Example written = LoadKeys(yaml).message;
     const std::string printed = ToYaml(written, 0);
-    const Loaded again = Load(printed);
+    const LoadedKeys again = LoadKeys(printed);
     EXPECT_EQ(again.faults, "") << printed;
     EXPECT_TRUE(MessageDifferencer::Equals(written, again.message)) << printed;
   }
-  const std::string printed = ToYaml(Load(kAll).message, 2);
+  const std::string printed = ToYaml(LoadKeys(kAll).message, 2);
   EXPECT_THAT(printed, HasSubstr("  room: 1536MiB\n"));
   EXPECT_THAT(printed, HasSubstr("  shuffle: false\n")) << "not the default";
   EXPECT_THAT(printed, HasSubstr("  main:\n    name: \"m\"\n    count: 9\n"));
@@ -157,7 +157,7 @@ TEST(ConfigKeysTest, PrintsWhatItReads) {
 }
 
 TEST(ConfigKeysTest, ComparesAndSaysWhatAChangeTakes) {
-  const test::Example a = Load(kAll).message;
+  const test::Example a = LoadKeys(kAll).message;
   EXPECT_FALSE(FirstDifference(a, a).has_value());
   const auto change = [&](auto edit) {
     test::Example b = a;
@@ -189,8 +189,8 @@ TEST(ConfigKeysTest, ComparesAndSaysWhatAChangeTakes) {
 }
 
 TEST(ConfigKeysTest, AdoptsWhatAReloadMayChange) {
-  test::Example running = Load("main: {name: m}").message;
-  const test::Example wanted = Load(kAll).message;
+  test::Example running = LoadKeys("main: {name: m}").message;
+  const test::Example wanted = LoadKeys(kAll).message;
   AdoptReloadable(wanted, &running);
   EXPECT_EQ(running.wait(), 90);
   EXPECT_EQ(running.main().count(), 9u);
@@ -201,8 +201,8 @@ TEST(ConfigKeysTest, AdoptsWhatAReloadMayChange) {
 
 TEST(ConfigKeysTest, FingerprintsWhatItsOptionsSay) {
   std::map<std::string, std::string> entries;
-  AddFingerprint(Load("{main: {name: m}, parts: [{name: p}],"
-                      " means: [0.1, 5e-324]}")
+  AddFingerprint(LoadKeys("{main: {name: m}, parts: [{name: p}],"
+                          " means: [0.1, 5e-324]}")
                      .message,
                  &entries);
   EXPECT_THAT(
@@ -215,7 +215,7 @@ TEST(ConfigKeysTest, FingerprintsWhatItsOptionsSay) {
                   Pair("parts.0000.name", "p")));
   entries.clear();
   AddFingerprint(
-      Load("{threads: 4, spare: {name: z}, main: {name: m}}").message,
+      LoadKeys("{threads: 4, spare: {name: z}, main: {name: m}}").message,
       &entries);
   EXPECT_EQ(entries["threads"], "4") << "not the default";
   EXPECT_EQ(entries["spare.name"], "z");

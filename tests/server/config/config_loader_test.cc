@@ -24,7 +24,7 @@ batch: {global: 8, micro: 4}
 topology: {modules: {vision: {dp: 2}, language: {}}}
 )";
 
-v1::Config Load(const std::string& yaml) {
+v1::Config LoadYaml(const std::string& yaml) {
   const auto loaded = ParseConfig(yaml, "F", "/etc/ballast");
   EXPECT_TRUE(loaded.ok()) << loaded.status();
   return loaded.ok() ? loaded->config : v1::Config();
@@ -53,7 +53,7 @@ security: {tls: {cert: tls/server.pem, key: tls/server.key, client_ca: /ca.pem},
 )";
 
 TEST(LoadConfig, ReadsFieldsByTheirTypeAlone) {
-  const v1::Config config = Load(R"(
+  const v1::Config config = LoadYaml(R"(
 sources: [{name: a, format: jsonl, path: a, fields: {channel: int32, advantage: {type: float32, per: token, default: 0.5}}}]
 batch: {global: 8, micro: 4}
 topology: {modules: {language: {}}}
@@ -76,7 +76,7 @@ topology: {modules: {language: {}}}
 }
 
 TEST(LoadConfig, ReadsAnExampleWithEverySection) {
-  const v1::Config config = Load(kDesign);
+  const v1::Config config = LoadYaml(kDesign);
 
   ASSERT_EQ(config.sources_size(), 2);
   const v1::Source& docs = config.sources(0);
@@ -171,7 +171,7 @@ TEST(LoadConfig, ReadsAnExampleWithEverySection) {
 
 // Apart from paths and addresses the example only states defaults.
 TEST(LoadConfig, DefaultsAreThoseOfTheExample) {
-  v1::Config want = Load(kDesign);
+  v1::Config want = LoadYaml(kDesign);
   want.clear_security();
   want.mutable_serve()->clear_http();
   want.mutable_serve()->set_listen(0, "127.0.0.1:7070");
@@ -180,7 +180,7 @@ TEST(LoadConfig, DefaultsAreThoseOfTheExample) {
   want.mutable_model()->set_max_pixels(12845056);
   want.mutable_sources(1)->set_media_root("/etc/ballast");
   want.mutable_sources(0)->set_weight(1);
-  const v1::Config got = Load(R"(
+  const v1::Config got = LoadYaml(R"(
 sources:
   - {name: docs, format: webdataset, path: "data/docs-{000..007}.tar"}
   - {name: chat, format: jsonl, path: data/chat.jsonl}
@@ -194,8 +194,8 @@ topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}
 }
 
 TEST(LoadConfig, TheDefaultServerReadsForAllRanks) {
-  const v1::Config config = Load(std::string(kSmallest) +
-                                 "serve: {listen: [\"unix:/a\", \"unix:/b\"]}");
+  const v1::Config config = LoadYaml(
+      std::string(kSmallest) + "serve: {listen: [\"unix:/a\", \"unix:/b\"]}");
   ASSERT_EQ(config.topology().servers_size(), 1);
   const v1::Topology::Server& server = config.topology().servers(0);
   EXPECT_EQ(server.address(), "unix:/a");
@@ -206,7 +206,7 @@ TEST(LoadConfig, TheDefaultServerReadsForAllRanks) {
 }
 
 TEST(LoadConfig, ZeroAndFalseAreNotTreatedAsMissing) {
-  const v1::Config config = Load(absl::StrCat(kSmallest, R"(
+  const v1::Config config = LoadYaml(absl::StrCat(kSmallest, R"(
 order: {seed: 0, shuffle: false}
 model: {token_ids: {pad: 0}}
 balance: {align_images: false, cost: {vision: {linear: 0, quadratic: 1e-9}}}
@@ -228,7 +228,8 @@ serve: {threads: 0, prefetch_steps: 0, max_bad_samples: 0}
 
 TEST(LoadConfig, ReadsWhosePixelsAreWanted) {
   const auto resample = [](const std::string& name) {
-    return Load(absl::StrCat(kSmallest, "\nmodel: {resample: ", name, "}\n"))
+    return LoadYaml(
+               absl::StrCat(kSmallest, "\nmodel: {resample: ", name, "}\n"))
         .model()
         .resample();
   };
@@ -239,7 +240,7 @@ TEST(LoadConfig, ReadsWhosePixelsAreWanted) {
 
 TEST(LoadConfig, ReadsWhereImagesAreDecoded) {
   const auto load = [](const std::string& model) {
-    return Load(absl::StrCat(kSmallest, "\nmodel: ", model, "\n")).model();
+    return LoadYaml(absl::StrCat(kSmallest, "\nmodel: ", model, "\n")).model();
   };
   EXPECT_EQ(load("{}").decode(), v1::Model::DECODE_HOST);
   EXPECT_FALSE(load("{}").device_unchecked());
@@ -258,7 +259,7 @@ TEST(LoadConfig, ReadsWhereImagesAreDecoded) {
 }
 
 TEST(LoadConfig, ReadsEveryFeatureThatCanBeConfigured) {
-  const v1::Config config = Load(R"(
+  const v1::Config config = LoadYaml(R"(
 sources:
   - {name: drawn, format: mock, lengths: {mode: lognormal, min: 1024, max: 8192, mean: 4096, sigma: 1.1}}
   - {name: listed, format: mock, lengths: {mode: file, path: lengths.csv}, index: /var/listed.index}
@@ -329,7 +330,7 @@ security: {tls: {cert: c, key: k, client_ca: a}}
 }
 
 TEST(LoadConfig, AModelNeedsNoProfile) {
-  const v1::Config config = Load(absl::StrCat(kSmallest, R"(
+  const v1::Config config = LoadYaml(absl::StrCat(kSmallest, R"(
 model:
   {profile: "", min_pixels: 1, max_pixels: 2, patch: 3, merge: 4, temporal_patch: 5,
    mean: [0.1, -0.2, 0], std: [1, 2, 3], position_axes: 1,
@@ -342,12 +343,12 @@ model:
 }
 
 TEST(LoadConfig, ZeroCostsAreFineWithoutReordering) {
-  Load(absl::StrCat(kSmallest,
-                    "balance: {delivery: off, cost: {vision: {linear: 0}}}"));
+  LoadYaml(absl::StrCat(
+      kSmallest, "balance: {delivery: off, cost: {vision: {linear: 0}}}"));
 }
 
 TEST(LoadConfig, ReadsJson) {
-  const v1::Config config = Load(R"({
+  const v1::Config config = LoadYaml(R"({
   "sources": [{"name": "a", "format": "jsonl", "path": "a.jsonl", "weight": 0.5}],
   "batch": {"global": 8, "micro": 8},
   "topology": {"modules": {"language": {"dp": 8}}},
@@ -359,7 +360,7 @@ TEST(LoadConfig, ReadsJson) {
 }
 
 TEST(LoadConfig, AnchorsWork) {
-  const v1::Config config = Load(R"(
+  const v1::Config config = LoadYaml(R"(
 sources: [{name: a, format: jsonl, path: a.jsonl}]
 batch: {global: 8, micro: 8}
 topology: {modules: {vision: &sizes {dp: 4, tp: 2}, language: *sizes}}

@@ -179,7 +179,8 @@ topology: {modules: {language: {dp: 2}}}
 }
 
 // The sources of a configuration with `source` alone, or its faults.
-std::string Load(const std::string& source, const std::string& more = "") {
+std::string LoadSource(const std::string& source,
+                       const std::string& more = "") {
   const auto loaded = ParseConfig(
       absl::StrCat("sources: [{name: text, format: megatron, ", source,
                    "}]\nbatch: {global: 2, micro: 2}\n",
@@ -198,15 +199,16 @@ std::string Load(const std::string& source, const std::string& more = "") {
 }
 
 TEST(TokenBlendTest, BecomesSourcesOfTheConfiguration) {
-  EXPECT_EQ(Load("blend: \"3 wiki/text 1  /data/b{0,1}.bin\", weight: 2",
+  EXPECT_EQ(
+      LoadSource("blend: \"3 wiki/text 1  /data/b{0,1}.bin\", weight: 2",
                  "order: {mixture_changes: [{step: 5, weights: {text: 8}}]}"),
-            "text-text 1.5 wiki/text /job/.ballast/text-text.index\n"
-            "text-b_0_1__bin 0.5 /data/b{0,1}.bin "
-            "/job/.ballast/text-b_0_1__bin.index\n"
-            "6\n");
+      "text-text 1.5 wiki/text /job/.ballast/text-text.index\n"
+      "text-b_0_1__bin 0.5 /data/b{0,1}.bin "
+      "/job/.ballast/text-b_0_1__bin.index\n"
+      "6\n");
   // Twins, as preprocess_data.py names its files, and a prefix that is a
   // number.
-  EXPECT_EQ(Load("blend: 0.5 a/text 0.25 b/text 0.25 7"),
+  EXPECT_EQ(LoadSource("blend: 0.5 a/text 0.25 b/text 0.25 7"),
             "text-text 0.5 a/text /job/.ballast/text-text.index\n"
             "text-text-2 0.25 b/text /job/.ballast/text-text-2.index\n"
             "text-7 0.25 7 /job/.ballast/text-7.index\n");
@@ -229,7 +231,7 @@ TEST(TokenBlendTest, FaultsNameTheEntry) {
        "sources[0].blend: found beside path; wanted one of the two"},
       {"weight: 1", "sources[0].path: missing; wanted the source's files"}};
   for (const auto& [source, message] : refused) {
-    EXPECT_THAT(Load(source), HasSubstr(message)) << source;
+    EXPECT_THAT(LoadSource(source), HasSubstr(message)) << source;
   }
   const auto other = ParseConfig(
       "sources: [{name: a, format: jsonl, blend: 1 b}]\n"

@@ -32,12 +32,12 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kSamples = 8;
+constexpr uint32_t kEncodedSamples = 8;
 // The sample whose images 0 and 2 travel encoded; image 1 is a PNG.
 constexpr uint64_t kEncoded = 3;
 
 v1::Config Config() {
-  v1::Config config = JobConfig(1, 1, kSamples, kSamples);
+  v1::Config config = JobConfig(1, 1, kEncodedSamples, kEncodedSamples);
   config.mutable_order()->set_shuffle(false);
   return config;
 }
@@ -116,7 +116,7 @@ class EncodedSamplesTest : public ::testing::Test {
   }
 
   v1::Config config_ = Config();
-  FakeSampleSource source_{config_, kSamples};
+  FakeSampleSource source_{config_, kEncodedSamples};
   const std::unique_ptr<Tokenizer> tokenizer_ = *MakeTokenizer("bytes");
   const std::unique_ptr<const ModelText> text_ =
       ModelText::Create(config_.model(), tokenizer_.get()).value();

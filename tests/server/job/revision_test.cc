@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 
 constexpr uint64_t kStep = 6;
 
-constexpr char kJob[] = R"(
+constexpr char kRevisedJob[] = R"(
 sources:
   - {name: docs, format: jsonl, path: docs.jsonl, weight: 3}
   - {name: chat, format: jsonl, path: chat.jsonl}
@@ -40,7 +40,7 @@ balance: {}
 // A job's file in which each first text is replaced by the second.
 using Edits = std::vector<std::pair<std::string, std::string>>;
 v1::Config Job(const Edits& edits = {}) {
-  std::string text = kJob;
+  std::string text = kRevisedJob;
   for (const auto& [from, to] : edits) {
     EXPECT_THAT(text, HasSubstr(from));
     text = absl::StrReplaceAll(text, {{from, to}});

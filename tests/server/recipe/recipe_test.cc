@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kHead[] = "import ballast.recipe as recipe\n";
+constexpr char kImport[] = "import ballast.recipe as recipe\n";
 constexpr char kCook[] = "@recipe.cook\ndef cook(record):\n";
 
 class RecipeTest : public ::testing::Test {
@@ -45,7 +45,7 @@ class RecipeTest : public ::testing::Test {
   std::shared_ptr<const Recipe> Make(absl::string_view body,
                                      const Recipe::Options& options = {},
                                      absl::string_view top = "") {
-    auto recipe = Open(absl::StrCat(kHead, top, kCook, body), options);
+    auto recipe = Open(absl::StrCat(kImport, top, kCook, body), options);
     EXPECT_TRUE(recipe.ok()) << recipe.status();
     return *std::move(recipe);
   }
@@ -255,15 +255,16 @@ TEST_F(RecipeTest, RandomNumbersAndSetsAreTheSameInEveryProcess) {
 }
 
 TEST_F(RecipeTest, TheNameFollowsFromTextAndVersions) {
-  const auto one = *Open(absl::StrCat(kHead, kCook, "    return None\n"));
+  const auto one = *Open(absl::StrCat(kImport, kCook, "    return None\n"));
   EXPECT_THAT(one->name(),
               ::testing::MatchesRegex("[0-9a-f]{32}\\+python-3.*"));
-  const auto same = *Open(absl::StrCat(kHead, kCook, "    return None\n"));
+  const auto same = *Open(absl::StrCat(kImport, kCook, "    return None\n"));
   EXPECT_EQ(same->name(), one->name());
-  const auto other = *Open(absl::StrCat(kHead, kCook, "    return None \n"));
+  const auto other = *Open(absl::StrCat(kImport, kCook, "    return None \n"));
   EXPECT_NE(other->name(), one->name());
-  const auto missing = Open(absl::StrCat(
-      kHead, "recipe.requires('no-such-package-here')\n", kCook, "    pass\n"));
+  const auto missing =
+      Open(absl::StrCat(kImport, "recipe.requires('no-such-package-here')\n",
+                        kCook, "    pass\n"));
   EXPECT_TRUE(absl::IsFailedPrecondition(missing.status()));
   EXPECT_THAT(std::string(missing.status().message()),
               HasSubstr("no-such-package-here"));
@@ -281,7 +282,7 @@ TEST_F(RecipeTest, RefusesWhatIsNoRecipe) {
               HasSubstr("my_recipe.py, line 3, in <module>: `x = 1 / 0`: "
                         "ZeroDivisionError"));
   EXPECT_THAT(
-      refusal(absl::StrCat(kHead, kCook, "    pass\n", kCook, "    pass\n")),
+      refusal(absl::StrCat(kImport, kCook, "    pass\n", kCook, "    pass\n")),
       HasSubstr("two functions with @recipe.cook"));
   EXPECT_TRUE(
       absl::IsNotFound(Recipe::Open(TestFolder() + "/none.py", {}).status()));
@@ -467,7 +468,7 @@ TEST_F(RecipeTest, PackagesOfAVirtualEnvironmentAreFound) {
   const std::string path = getenv("PATH");
   setenv("PATH", absl::StrCat(venv, "/bin:", path).c_str(), 1);
   const std::string recipe = ::testing::TempDir() + "/venv_recipe.py";
-  WriteFile(recipe, absl::StrCat("import only_here\n", kHead, kCook,
+  WriteFile(recipe, absl::StrCat("import only_here\n", kImport, kCook,
                                  "    return recipe.Sample(text="
                                  "only_here.SAID)\n"));
   const auto opened = Recipe::Open(recipe, {});
@@ -478,11 +479,11 @@ TEST_F(RecipeTest, PackagesOfAVirtualEnvironmentAreFound) {
 
 TEST_F(RecipeTest, RecipesOfAProcessAreOpenedOnce) {
   const std::string path = TestFolder() + "/one.py";
-  WriteFile(path, absl::StrCat(kHead, kCook, "    return None\n"));
+  WriteFile(path, absl::StrCat(kImport, kCook, "    return None\n"));
   const auto one = Recipes::OfProcess().Get(path);
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(*Recipes::OfProcess().Get(path), *one);
-  WriteFile(path, absl::StrCat(kHead, kCook, "    pass\n"));
+  WriteFile(path, absl::StrCat(kImport, kCook, "    pass\n"));
   const auto other = Recipes::OfProcess().Get(path);
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_NE((*other)->name(), (*one)->name());

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 // Before the bytes of an entry of one block: the header and its checksum.
 constexpr uint64_t kHeader = 40;
 
-SpanKey Key(uint64_t n) { return {n << 56 | n, n * 7 + 1}; }
+SpanKey MakeKey(uint64_t n) { return {n << 56 | n, n * 7 + 1}; }
 
 class DiskCacheTest : public ::testing::Test {
  protected:
@@ -74,8 +74,8 @@ TEST_F(DiskCacheTest, FindsInMemoryWhatTheSystemHasThere) {
   const auto cache = Open(1 << 20);
   const std::string bytes = "some bytes of an object";
   const uint64_t size = bytes.size();
-  EXPECT_EQ(cache->Find(Key(1), 5, size, ReadFrom::kMemory), nullptr);
-  EXPECT_TRUE(cache->Store(Key(1), 5, bytes));
+  EXPECT_EQ(cache->Find(MakeKey(1), 5, size, ReadFrom::kMemory), nullptr);
+  EXPECT_TRUE(cache->Store(MakeKey(1), 5, bytes));
   const OwnedFd folder(open(dir_.c_str(), O_RDONLY | O_CLOEXEC));
   if (!OpensAlone(folder.get())) {
     GTEST_SKIP() << "the file system of " << dir_ << " is not a local one";
@@ -83,34 +83,34 @@ TEST_F(DiskCacheTest, FindsInMemoryWhatTheSystemHasThere) {
   // The system may refuse to answer at once, such as while a mount changes.
   std::optional<std::string> found;
   for (int i = 0; i < 1000 && !found.has_value(); ++i) {
-    found = Read(*cache, Key(1), 5, size, ReadFrom::kMemory);
+    found = Read(*cache, MakeKey(1), 5, size, ReadFrom::kMemory);
   }
   EXPECT_EQ(found, bytes);
-  EXPECT_EQ(cache->Find(Key(2), 5, size, ReadFrom::kMemory), nullptr);
+  EXPECT_EQ(cache->Find(MakeKey(2), 5, size, ReadFrom::kMemory), nullptr);
   // Who reads from the disk removes it.
   std::fstream file(Entries()[0], std::ios::in | std::ios::out);
   file.seekp(kHeader + 3);
   file.put('X');
   file.close();
-  EXPECT_EQ(Read(*cache, Key(1), 5, size, ReadFrom::kMemory), std::nullopt);
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, size, ReadFrom::kMemory), std::nullopt);
   EXPECT_EQ(counters_.cache_damaged.value(), 0u);
-  EXPECT_EQ(Read(*cache, Key(1), 5, size), std::nullopt);
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, size), std::nullopt);
   EXPECT_EQ(counters_.cache_damaged.value(), 1u);
 }
 
 TEST_F(DiskCacheTest, GivesBackWhatItWasGiven) {
   const auto cache = Open(1 << 20);
   const std::string bytes = "some bytes of an object";
-  EXPECT_EQ(Read(*cache, Key(1), 5, bytes.size()), std::nullopt);
-  EXPECT_TRUE(cache->Store(Key(1), 5, bytes));
-  EXPECT_TRUE(cache->Store(Key(1), 5, bytes));  // once
-  EXPECT_TRUE(cache->Has(Key(1), 5, bytes.size()));
-  EXPECT_EQ(Read(*cache, Key(1), 5, bytes.size()), bytes);
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, bytes.size()), std::nullopt);
+  EXPECT_TRUE(cache->Store(MakeKey(1), 5, bytes));
+  EXPECT_TRUE(cache->Store(MakeKey(1), 5, bytes));  // once
+  EXPECT_TRUE(cache->Has(MakeKey(1), 5, bytes.size()));
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, bytes.size()), bytes);
   EXPECT_EQ(cache->bytes(), kHeader + bytes.size());
-  EXPECT_EQ(Read(*cache, Key(2), 5, bytes.size()), std::nullopt);
+  EXPECT_EQ(Read(*cache, MakeKey(2), 5, bytes.size()), std::nullopt);
   // Another process that opens it later finds it, too.
   const auto again = Open(1 << 20);
-  EXPECT_EQ(Read(*again, Key(1), 5, bytes.size()), bytes);
+  EXPECT_EQ(Read(*again, MakeKey(1), 5, bytes.size()), bytes);
   EXPECT_EQ(again->bytes(), kHeader + bytes.size());
 }
 
@@ -119,20 +119,20 @@ TEST_F(DiskCacheTest, NeverServesADamagedEntry) {
   const std::string bytes(1000, 'x');
   for (const uint64_t at :
        {uint64_t{0}, uint64_t{9}, uint64_t{33}, kHeader, kHeader + 999}) {
-    ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
+    ASSERT_TRUE(cache->Store(MakeKey(1), 5, bytes));
     const std::vector<fs::path> files = Entries();
     ASSERT_EQ(files.size(), 1u);
     std::fstream file(files[0], std::ios::in | std::ios::out);
     file.seekp(at);
     file.put('!');
     file.close();
-    EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::nullopt) << at;
+    EXPECT_EQ(Read(*cache, MakeKey(1), 5, 1000), std::nullopt) << at;
     EXPECT_EQ(cache->bytes(), 0u) << at;
   }
   EXPECT_EQ(counters_.cache_damaged.value(), 5u);
-  ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
+  ASSERT_TRUE(cache->Store(MakeKey(1), 5, bytes));
   fs::resize_file(Entries()[0], 500);  // torn by a crash of the machine
-  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::nullopt);
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, 1000), std::nullopt);
   EXPECT_TRUE(Entries().empty());
 }
 
@@ -140,10 +140,10 @@ TEST_F(DiskCacheTest, NeverServesADamagedEntry) {
 // the entry away once.
 TEST_F(DiskCacheTest, CountsADamagedEntryOnce) {
   const auto cache = Open(1 << 20);
-  ASSERT_TRUE(cache->Store(Key(1), 5, std::string(1000, 'x')));
-  ASSERT_TRUE(cache->Store(Key(2), 5, std::string(500, 'y')));
-  cache->RemoveDamaged(Key(1), 5, 1000);
-  cache->RemoveDamaged(Key(1), 5, 1000);
+  ASSERT_TRUE(cache->Store(MakeKey(1), 5, std::string(1000, 'x')));
+  ASSERT_TRUE(cache->Store(MakeKey(2), 5, std::string(500, 'y')));
+  cache->RemoveDamaged(MakeKey(1), 5, 1000);
+  cache->RemoveDamaged(MakeKey(1), 5, 1000);
   EXPECT_EQ(counters_.cache_damaged.value(), 1u);
   EXPECT_EQ(cache->bytes(), kHeader + 500);
 }
@@ -154,17 +154,17 @@ TEST_F(DiskCacheTest, DropsEntriesOfAnotherFormat) {
                           std::string("0000000000000005-1000");
   {
     const auto cache = Open(1 << 20);
-    ASSERT_TRUE(cache->Store(Key(1), 5, std::string(1000, 'x')));
+    ASSERT_TRUE(cache->Store(MakeKey(1), 5, std::string(1000, 'x')));
     std::ofstream(dir_ + old) << std::string(1040, 'o');
     // Beside a process that may still use it, it is not read, but makes room.
     const auto beside = Open(1 << 20);
     EXPECT_TRUE(fs::exists(dir_ + old));
-    EXPECT_EQ(Read(*beside, Key(1), 5, 1000), std::string(1000, 'x'));
+    EXPECT_EQ(Read(*beside, MakeKey(1), 5, 1000), std::string(1000, 'x'));
   }
   const auto cache = Open(1 << 20);
   EXPECT_FALSE(fs::exists(dir_ + old));
   EXPECT_EQ(cache->bytes(), kHeader + 1000);
-  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::string(1000, 'x'));
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, 1000), std::string(1000, 'x'));
   EXPECT_EQ(counters_.cache_damaged.value(), 0u);
 }
 
@@ -174,31 +174,31 @@ TEST_F(DiskCacheTest, KeepsEntriesOpenWithinABound) {
   constexpr uint64_t kEntries = DiskCache::kMaxOpen + 10;
   for (uint64_t i = 0; i < kEntries; ++i) {
     const std::string bytes = std::to_string(1000 + i);
-    ASSERT_TRUE(cache->Store(Key(i), i, bytes));
-    EXPECT_EQ(Read(*cache, Key(i), i, 4), bytes);
+    ASSERT_TRUE(cache->Store(MakeKey(i), i, bytes));
+    EXPECT_EQ(Read(*cache, MakeKey(i), i, 4), bytes);
     EXPECT_LE(cache->open_entries(), DiskCache::kMaxOpen);
   }
   for (const fs::path& file : Entries()) fs::remove(file);
-  EXPECT_EQ(Read(*cache, Key(kEntries - 1), kEntries - 1, 4),
+  EXPECT_EQ(Read(*cache, MakeKey(kEntries - 1), kEntries - 1, 4),
             std::to_string(1000 + kEntries - 1));
-  EXPECT_EQ(Read(*cache, Key(0), 0, 4), std::nullopt);
+  EXPECT_EQ(Read(*cache, MakeKey(0), 0, 4), std::nullopt);
 }
 
 TEST_F(DiskCacheTest, ADamagedEntryDoesNotStayOpen) {
   const auto cache = Open(1 << 20);
   const std::string bytes(1000, 'x');
-  ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
-  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), bytes);
+  ASSERT_TRUE(cache->Store(MakeKey(1), 5, bytes));
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, 1000), bytes);
   EXPECT_EQ(cache->open_entries(), 1u);
   std::fstream file(Entries()[0], std::ios::in | std::ios::out);
   file.seekp(kHeader + 3);
   file.put('!');
   file.close();
-  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), std::nullopt);
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, 1000), std::nullopt);
   EXPECT_EQ(cache->open_entries(), 0u);
-  EXPECT_FALSE(cache->Has(Key(1), 5, 1000));
-  ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
-  EXPECT_EQ(Read(*cache, Key(1), 5, 1000), bytes);
+  EXPECT_FALSE(cache->Has(MakeKey(1), 5, 1000));
+  ASSERT_TRUE(cache->Store(MakeKey(1), 5, bytes));
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, 1000), bytes);
   EXPECT_EQ(counters_.cache_damaged.value(), 1u);
 }
 
@@ -209,23 +209,23 @@ TEST_F(DiskCacheTest, NoticesWhatAnotherProcessEvicts) {
   const auto other = Open(2 * (kHeader + 1000));
   const std::string bytes(1000, 'x');
   for (uint64_t i = 1; i <= 2; ++i) {
-    ASSERT_TRUE(cache->Store(Key(i), i, bytes));
-    EXPECT_EQ(Read(*cache, Key(i), i, 1000), bytes);
-    EXPECT_TRUE(cache->Has(Key(i), i, 1000));
+    ASSERT_TRUE(cache->Store(MakeKey(i), i, bytes));
+    EXPECT_EQ(Read(*cache, MakeKey(i), i, 1000), bytes);
+    EXPECT_TRUE(cache->Has(MakeKey(i), i, 1000));
   }
   EXPECT_EQ(cache->open_entries(), 2u);
-  const auto held = cache->Find(Key(1), 1, 1000, ReadFrom::kDisk);
+  const auto held = cache->Find(MakeKey(1), 1, 1000, ReadFrom::kDisk);
   ASSERT_NE(held, nullptr);
   ASSERT_TRUE(other->MakeRoom(1000, 10, [](absl::Span<const uint64_t> owners) {
     std::vector<uint64_t> uses;
     for (const uint64_t owner : owners) uses.push_back(owner == 1 ? 20 : 5);
     return uses;
   }));
-  EXPECT_FALSE(cache->Has(Key(1), 1, 1000));
-  EXPECT_TRUE(cache->Has(Key(2), 2, 1000));
+  EXPECT_FALSE(cache->Has(MakeKey(1), 1, 1000));
+  EXPECT_TRUE(cache->Has(MakeKey(2), 2, 1000));
   EXPECT_EQ(cache->open_entries(), 0u);
-  EXPECT_EQ(cache->Find(Key(1), 1, 1000, ReadFrom::kDisk), nullptr);
-  EXPECT_EQ(Read(*cache, Key(2), 2, 1000), bytes);
+  EXPECT_EQ(cache->Find(MakeKey(1), 1, 1000, ReadFrom::kDisk), nullptr);
+  EXPECT_EQ(Read(*cache, MakeKey(2), 2, 1000), bytes);
   std::string out(1000, '?');
   ASSERT_TRUE(held->ReadAt(0, 1000, out.data()).ok());
   EXPECT_EQ(out, bytes);
@@ -234,23 +234,24 @@ TEST_F(DiskCacheTest, NoticesWhatAnotherProcessEvicts) {
 // Nobody counts what is removed by hand: it seems to be there until it is read.
 TEST_F(DiskCacheTest, FindsOutWhatWasRemovedByHand) {
   const auto cache = Open(1 << 20);
-  ASSERT_TRUE(cache->Store(Key(1), 5, "bytes"));
-  EXPECT_TRUE(cache->Has(Key(1), 5, 5));
-  EXPECT_FALSE(cache->Has(Key(1), 6, 5));
+  ASSERT_TRUE(cache->Store(MakeKey(1), 5, "bytes"));
+  EXPECT_TRUE(cache->Has(MakeKey(1), 5, 5));
+  EXPECT_FALSE(cache->Has(MakeKey(1), 6, 5));
   fs::remove(Entries()[0]);
-  EXPECT_TRUE(cache->Has(Key(1), 5, 5));
-  EXPECT_EQ(Read(*cache, Key(1), 5, 5), std::nullopt);
-  EXPECT_FALSE(cache->Has(Key(1), 5, 5));
-  ASSERT_TRUE(cache->Store(Key(1), 5, "bytes"));
-  EXPECT_TRUE(cache->Has(Key(1), 5, 5));
+  EXPECT_TRUE(cache->Has(MakeKey(1), 5, 5));
+  EXPECT_EQ(Read(*cache, MakeKey(1), 5, 5), std::nullopt);
+  EXPECT_FALSE(cache->Has(MakeKey(1), 5, 5));
+  ASSERT_TRUE(cache->Store(MakeKey(1), 5, "bytes"));
+  EXPECT_TRUE(cache->Has(MakeKey(1), 5, 5));
 }
 
 TEST_F(DiskCacheTest, StaysWithinItsBound) {
   const auto cache = Open(10 * (kHeader + 100));
   const std::string bytes(100, 'x');
-  for (uint64_t i = 0; i < 10; ++i) EXPECT_TRUE(cache->Store(Key(i), i, bytes));
+  for (uint64_t i = 0; i < 10; ++i)
+    EXPECT_TRUE(cache->Store(MakeKey(i), i, bytes));
   EXPECT_FALSE(cache->HasRoom(1));
-  EXPECT_FALSE(cache->Store(Key(10), 10, bytes));
+  EXPECT_FALSE(cache->Store(MakeKey(10), 10, bytes));
   uint64_t on_disk = 0;
   EXPECT_EQ(Entries(&on_disk).size(), 10u);
   EXPECT_EQ(on_disk, cache->bytes());
@@ -259,7 +260,8 @@ TEST_F(DiskCacheTest, StaysWithinItsBound) {
 TEST_F(DiskCacheTest, MakesRoomByTheNextUse) {
   const auto cache = Open(10 * (kHeader + 100));
   const std::string bytes(100, 'x');
-  for (uint64_t i = 0; i < 10; ++i) EXPECT_TRUE(cache->Store(Key(i), i, bytes));
+  for (uint64_t i = 0; i < 10; ++i)
+    EXPECT_TRUE(cache->Store(MakeKey(i), i, bytes));
   // Owner i is used at position 100 - i: owner 0 last.
   const auto uses = [](absl::Span<const uint64_t> owners) {
     std::vector<uint64_t> positions;
@@ -269,11 +271,11 @@ TEST_F(DiskCacheTest, MakesRoomByTheNextUse) {
   EXPECT_TRUE(cache->MakeRoom(100, 50, uses));
   // Two entries: a thirty-second of the size beyond what is wanted.
   for (uint64_t i = 0; i < 10; ++i) {
-    EXPECT_EQ(cache->Has(Key(i), i, 100), i >= 2) << i;
+    EXPECT_EQ(cache->Has(MakeKey(i), i, 100), i >= 2) << i;
   }
   EXPECT_EQ(counters_.cache_evicted.value(), 2u);
-  EXPECT_TRUE(cache->Store(Key(10), 10, bytes));
-  EXPECT_TRUE(cache->Store(Key(11), 11, bytes));
+  EXPECT_TRUE(cache->Store(MakeKey(10), 10, bytes));
+  EXPECT_TRUE(cache->Store(MakeKey(11), 11, bytes));
   EXPECT_FALSE(cache->HasRoom(100));
   // Everything is needed earlier.
   EXPECT_FALSE(cache->MakeRoom(100, 101, uses));
@@ -294,7 +296,7 @@ TEST_F(DiskCacheTest, IsSharedAndSurvivesKilledProcesses) {
       auto cache = DiskCache::Open(dir_, kBound, &counters);
       if (!cache.ok()) _exit(1);
       for (uint64_t i = 0; i < 300; ++i) {
-        (*cache)->Store(Key(i % 150), i % 150,
+        (*cache)->Store(MakeKey(i % 150), i % 150,
                         std::string(5000, static_cast<char>('a' + i % 26)));
         if (c == 3 && i == 120) _exit(9);  // as if killed: nothing is closed
       }
@@ -314,7 +316,7 @@ TEST_F(DiskCacheTest, IsSharedAndSurvivesKilledProcesses) {
   EXPECT_LE(keeps_count->bytes(), kBound);
   EXPECT_GE(keeps_count->bytes(), on_disk);
   for (uint64_t i = 0; i < 150; ++i) {
-    const auto bytes = Read(*keeps_count, Key(i), i, 5000);
+    const auto bytes = Read(*keeps_count, MakeKey(i), i, 5000);
     EXPECT_TRUE(bytes == std::string(5000, static_cast<char>('a' + i % 26)) ||
                 bytes ==
                     std::string(5000, static_cast<char>('a' + (i + 150) % 26)))
@@ -325,7 +327,7 @@ TEST_F(DiskCacheTest, IsSharedAndSurvivesKilledProcesses) {
 TEST_F(DiskCacheTest, WhoOpensItAloneCountsAnewAndRemovesUnfinishedFiles) {
   {
     const auto cache = Open(1 << 20);
-    ASSERT_TRUE(cache->Store(Key(1), 5, std::string(1000, 'x')));
+    ASSERT_TRUE(cache->Store(MakeKey(1), 5, std::string(1000, 'x')));
     std::ofstream(dir_ + "/01/new-77-1") << "half a file";
     fs::remove(Entries()[0].filename() == "new-77-1" ? Entries()[1]
                                                      : Entries()[0]);

@@ -96,7 +96,7 @@ class MemoryStore : public ObjectStore {
   std::map<std::string, Object> objects_ ABSL_GUARDED_BY(mutex_);
 };
 
-std::string Pattern(size_t size, int seed) {
+std::string MakePattern(size_t size, int seed) {
   std::string bytes(size, '\0');
   for (size_t i = 0; i < size; ++i) {
     bytes[i] = static_cast<char>((i * 131 + i / 257 + seed) & 0xFF);
@@ -200,7 +200,7 @@ TEST_F(StorageTest, ListsAFolderWithWhatLiesDirectlyInIt) {
 }
 
 TEST_F(StorageTest, ReadsAnyRange) {
-  const std::string bytes = Pattern(3 * kPartBytes + 12345, 1);
+  const std::string bytes = MakePattern(3 * kPartBytes + 12345, 1);
   store_.Put("b/k", bytes);
   const auto file = storage_.Open("s3://b/k");
   ASSERT_TRUE(file.ok()) << file.status();
@@ -225,7 +225,7 @@ TEST_F(StorageTest, ReadsAnyRange) {
 }
 
 TEST_F(StorageTest, ScansReadLittleAndInFewRequests) {
-  store_.Put("b/k", Pattern(20 << 20, 2));
+  store_.Put("b/k", MakePattern(20 << 20, 2));
   const auto file = storage_.Open("s3://b/k");
   // Headers of images a megabyte long.
   for (uint64_t at = 0; at + 8192 < (20 << 20); at += 1 << 20) {
@@ -246,12 +246,12 @@ TEST_F(StorageTest, ScansReadLittleAndInFewRequests) {
 // The bytes of a span are of the version that was opened, whenever the object
 // is replaced.
 TEST_F(StorageTest, ASpanNeverHasAnotherVersion) {
-  store_.Put("b/k", Pattern(1000, 1));
+  store_.Put("b/k", MakePattern(1000, 1));
   const auto file = storage_.Open("s3://b/k");
   ASSERT_TRUE(file.ok());
   store_.before_read = [&] {
     store_.before_read = nullptr;
-    store_.Put("b/k", Pattern(1000, 2));
+    store_.Put("b/k", MakePattern(1000, 2));
   };
   FileView view(&*file);
   const absl::Status changed = view.Load({{0, 1000}});
@@ -262,7 +262,7 @@ TEST_F(StorageTest, ASpanNeverHasAnotherVersion) {
   const auto again = storage_.Open("s3://b/k");
   FileView second(&*again);
   ASSERT_TRUE(second.Load({{0, 1000}}).ok());
-  EXPECT_TRUE(*second.ReadAt(0, 1000) == Pattern(1000, 2));
+  EXPECT_TRUE(*second.ReadAt(0, 1000) == MakePattern(1000, 2));
   EXPECT_FALSE(again->stamp() == file->stamp());
 }
 
@@ -278,7 +278,7 @@ TEST_F(StorageTest, OpensWithoutARequestWhatItHasSeen) {
 }
 
 TEST_F(StorageTest, ReadersOfOneRangeShareItsRequest) {
-  store_.Put("b/k", Pattern(1 << 20, 3));
+  store_.Put("b/k", MakePattern(1 << 20, 3));
   const auto file = storage_.Open("s3://b/k");
   std::vector<std::thread> readers;
   for (int i = 0; i < 8; ++i) {
@@ -292,7 +292,7 @@ TEST_F(StorageTest, ReadersOfOneRangeShareItsRequest) {
 }
 
 TEST_F(StorageTest, ASecondProcessReadsFromTheCache) {
-  const std::string bytes = Pattern(3 << 20, 4);
+  const std::string bytes = MakePattern(3 << 20, 4);
   store_.Put("b/k", bytes);
   const v1::Storage settings = WithCache();
   for (int process = 0; process < 2; ++process) {
@@ -310,20 +310,20 @@ TEST_F(StorageTest, ASecondProcessReadsFromTheCache) {
     EXPECT_EQ(storage.counters().cache_hits.value(), process == 0 ? 0u : 3u);
   }
   // Another version is another entry.
-  store_.Put("b/k", Pattern(3 << 20, 5));
+  store_.Put("b/k", MakePattern(3 << 20, 5));
   Storage storage;
   ASSERT_TRUE(storage.Configure(settings).ok());
   AddStoreTo(storage);
   const auto file = storage.Open("s3://b/k");
   FileView view(&*file, ReadFrom::kDisk, 0);
   ASSERT_TRUE(view.Load({{0, 1 << 20}}).ok());
-  EXPECT_TRUE(*view.ReadAt(0, 100) == Pattern(3 << 20, 5).substr(0, 100));
+  EXPECT_TRUE(*view.ReadAt(0, 100) == MakePattern(3 << 20, 5).substr(0, 100));
 }
 
 // A view goes on with the store's bytes where it finds damage: what it gave
 // before was compared.
 TEST_F(StorageTest, ReadsADamagedEntryAnewFromTheStore) {
-  const std::string bytes = Pattern(1 << 20, 4);
+  const std::string bytes = MakePattern(1 << 20, 4);
   store_.Put("b/k", bytes);
   Storage storage;
   ASSERT_TRUE(storage.Configure(WithCache()).ok());
@@ -377,7 +377,7 @@ TEST_F(StorageTest, ReadsADamagedEntryAnewFromTheStore) {
 }
 
 TEST_F(StorageTest, FetchesAheadOnlyWithRoom) {
-  store_.Put("b/k", Pattern(3 << 20, 6));
+  store_.Put("b/k", MakePattern(3 << 20, 6));
   const auto file = storage_.Open("s3://b/k");
   const auto object = file->object();
   store_.requests = 0;

@@ -24,7 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kTestData[] = "tests/server/text/testdata/";
+constexpr char kFolder[] = "tests/server/text/testdata/";
 
 // A video of `frames` frames of 256 tokens.
 VideoText VideoOf(uint32_t frames) {
@@ -40,8 +40,7 @@ class FamilyVideosTest : public ::testing::Test {
   explicit FamilyVideosTest(const std::string& family = "internvl3") {
     model_.set_profile(family);
     model_.set_chat_template(family);
-    model_.set_tokenizer(
-        absl::StrCat(kTestData, "family_chats.tokenizer.json"));
+    model_.set_tokenizer(absl::StrCat(kFolder, "family_chats.tokenizer.json"));
     model_.mutable_token_ids()->set_end_of_text(7);
     EXPECT_TRUE(ApplyModelProfile(&model_).ok());
     tokenizer_ = OpenModelTokenizer(&model_).value();
@@ -75,8 +74,7 @@ class FamilyVideosTest : public ::testing::Test {
   // Builds the conversations of a file of vectors, with videos of `video_of`.
   void CheckVectors(const std::string& file,
                     VideoText (*video_of)(uint32_t frames)) {
-    const nlohmann::json vectors =
-        ReadJsonOrFail(absl::StrCat(kTestData, file));
+    const nlohmann::json vectors = ReadJsonOrFail(absl::StrCat(kFolder, file));
     for (const nlohmann::json& vector : vectors) {
       const std::string text =
           nlohmann::json{{"messages", vector["messages"]}}.dump();
@@ -179,7 +177,7 @@ class LlavaVideosTest : public FamilyVideosTest {
 
 TEST_F(LlavaVideosTest, IdsEqualThoseOfItsTrainingCode) {
   const nlohmann::json vectors =
-      ReadJsonOrFail(absl::StrCat(kTestData, "llava_video_chats.json"));
+      ReadJsonOrFail(absl::StrCat(kFolder, "llava_video_chats.json"));
   ASSERT_EQ(vectors.size(), 12u);
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector.dump());

@@ -25,14 +25,14 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Video = v1::Model::Video;
+using VideoKeys = v1::Model::Video;
 
 std::string Digest(const std::string& text) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   return Sha256Hex({bytes, text.size()}).substr(0, 16);
 }
 
-VideoModel ModelOf(const nlohmann::json& vector) {
+VideoModel GetModel(const nlohmann::json& vector) {
   VideoModel model = *FindVideoModel(vector.at("model").get<std::string>(),
                                      vector.at("sampling") == "own"
                                          ? VideoSampling::kOwn
@@ -54,7 +54,7 @@ TEST(VideoPlanTest, EqualsQwenVlUtilsAndTransformers) {
   ASSERT_GT(vectors.size(), 1000u);
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector.dump());
-    const VideoModel model = ModelOf(vector);
+    const VideoModel model = GetModel(vector);
     VideoClip clip;
     if (vector.contains("start")) clip.start = vector["start"].get<double>();
     if (vector.contains("end")) clip.end = vector["end"].get<double>();
@@ -86,7 +86,7 @@ TEST(VideoPlanTest, ListsOfPicturesEqualQwenVlUtilsAndTransformers) {
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector.dump());
     const auto plan = PlanFrameList(
-        ModelOf(vector), vector["count"].get<uint32_t>(),
+        GetModel(vector), vector["count"].get<uint32_t>(),
         vector["fps"].get<double>(), vector["height"].get<uint32_t>(),
         vector["width"].get<uint32_t>());
     ASSERT_EQ(plan.ok(), !vector.contains("refused")) << plan.status();
@@ -179,7 +179,7 @@ TEST(VideoPlanTest, RefusesWithAdvice) {
       HasSubstr("is it given in seconds"));
 }
 
-// LLaVA-Video's frames, times and tokens, beside a second writing of its
+// LLaVA-VideoKeys's frames, times and tokens, beside a second writing of its
 // training code (make_llava_video_vectors.py).
 
 v1::Model LlavaVideo() {
@@ -192,19 +192,19 @@ v1::Model LlavaVideo() {
 // The model with the limits of a vector.
 v1::Model MakeLlavaVideo(const nlohmann::json& vector) {
   v1::Model model = LlavaVideo();
-  Video& video = *model.mutable_video();
+  VideoKeys& video = *model.mutable_video();
   const nlohmann::json& limits = vector.at("limits");
   video.set_fps(limits.value("fps", 0.0));
   video.set_max_frames(limits.value("max_frames", 0u));
   video.set_force_sample(limits.value("force_sample", false));
   video.set_time_instruction(true);
-  Video::Pool pool;
-  Video::Newline newline;
-  EXPECT_TRUE(Video::Pool_Parse(
+  VideoKeys::Pool pool;
+  VideoKeys::Newline newline;
+  EXPECT_TRUE(VideoKeys::Pool_Parse(
       absl::StrCat("POOL_",
                    absl::AsciiStrToUpper(vector.at("pool").get<std::string>())),
       &pool));
-  EXPECT_TRUE(Video::Newline_Parse(
+  EXPECT_TRUE(VideoKeys::Newline_Parse(
       absl::StrCat("NEWLINE_", absl::AsciiStrToUpper(
                                    vector.at("newline").get<std::string>())),
       &newline));
@@ -296,7 +296,7 @@ TEST(LlavaVideoTest, RefusesWhatItDoesNotTake) {
   v1::Model model = LlavaVideo();
   IndexedVideo list = VideoOf(8, 30);
   list.flags = IndexedVideo::kIsList;
-  EXPECT_THAT(fault(model, list), HasSubstr("LLaVA-Video does not take"));
+  EXPECT_THAT(fault(model, list), HasSubstr("LLaVA-VideoKeys does not take"));
   EXPECT_THAT(fault(model, VideoOf(8, 0.25)),
               HasSubstr("each round(0.25 / 1)-th frame, which is none"));
   // Memory for a list of frames, whatever the configuration says.
@@ -319,12 +319,15 @@ TEST(LlavaVideoTest, EachOptionIsPartOfThePlansKey) {
     change(model.mutable_video());
     return VideoPlanKey(model) != key;
   };
-  EXPECT_TRUE(changed([](Video* v) { v->set_force_sample(true); }));
-  EXPECT_TRUE(changed([](Video* v) { v->set_time_instruction(true); }));
-  EXPECT_TRUE(changed([](Video* v) { v->set_pool(Video::POOL_MAX); }));
-  EXPECT_TRUE(changed([](Video* v) { v->set_newline(Video::NEWLINE_FRAME); }));
-  EXPECT_FALSE(changed([](Video* v) { v->set_pool(Video::POOL_BILINEAR); }));
-  EXPECT_FALSE(changed([](Video* v) { v->set_newline(Video::NEWLINE_GRID); }));
+  EXPECT_TRUE(changed([](VideoKeys* v) { v->set_force_sample(true); }));
+  EXPECT_TRUE(changed([](VideoKeys* v) { v->set_time_instruction(true); }));
+  EXPECT_TRUE(changed([](VideoKeys* v) { v->set_pool(VideoKeys::POOL_MAX); }));
+  EXPECT_TRUE(
+      changed([](VideoKeys* v) { v->set_newline(VideoKeys::NEWLINE_FRAME); }));
+  EXPECT_FALSE(
+      changed([](VideoKeys* v) { v->set_pool(VideoKeys::POOL_BILINEAR); }));
+  EXPECT_FALSE(
+      changed([](VideoKeys* v) { v->set_newline(VideoKeys::NEWLINE_GRID); }));
 }
 
 }  // namespace

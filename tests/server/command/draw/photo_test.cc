@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-int RedAt(const Canvas& canvas, int x, int y) {
+int GetRed(const Canvas& canvas, int x, int y) {
   return canvas.pixels()[3 * (y * canvas.width() + x)];
 }
 
@@ -41,14 +41,14 @@ TEST(PhotoTest, CornersGoWhereTheyAreSent) {
   // 100 thousandths: 20 pixels across, 10 down.
   Warp({{100, 100}, {200, 0}, {0, 300}, {50, 50}}, 0, {0, 0, 0}, &canvas);
   // Inside and outside of each corner, by two pixels along the diagonal.
-  EXPECT_EQ(RedAt(canvas, 23, 13), 255);
-  EXPECT_EQ(RedAt(canvas, 17, 7), 0);
-  EXPECT_EQ(RedAt(canvas, 157, 6), 255);
-  EXPECT_EQ(RedAt(canvas, 163, 1), 0);
-  EXPECT_EQ(RedAt(canvas, 195, 67), 255);
-  EXPECT_EQ(RedAt(canvas, 197, 76), 0);
-  EXPECT_EQ(RedAt(canvas, 13, 92), 255);
-  EXPECT_EQ(RedAt(canvas, 7, 98), 0);
+  EXPECT_EQ(GetRed(canvas, 23, 13), 255);
+  EXPECT_EQ(GetRed(canvas, 17, 7), 0);
+  EXPECT_EQ(GetRed(canvas, 157, 6), 255);
+  EXPECT_EQ(GetRed(canvas, 163, 1), 0);
+  EXPECT_EQ(GetRed(canvas, 195, 67), 255);
+  EXPECT_EQ(GetRed(canvas, 197, 76), 0);
+  EXPECT_EQ(GetRed(canvas, 13, 92), 255);
+  EXPECT_EQ(GetRed(canvas, 7, 98), 0);
 }
 
 // Half the size about the centre: red at x is that of 2x - 100 + 1/2.
@@ -57,17 +57,17 @@ TEST(PhotoTest, AnEvenShrinkIsLinear) {
   Warp({{250, 250}, {250, 250}, {250, 250}, {250, 250}}, 0, {255, 0, 0},
        &canvas);
   for (int x = 52; x < 148; ++x) {
-    EXPECT_NEAR(RedAt(canvas, x, 50), 2 * x - 99.5, 1) << x;
+    EXPECT_NEAR(GetRed(canvas, x, 50), 2 * x - 99.5, 1) << x;
   }
-  EXPECT_EQ(RedAt(canvas, 40, 50), 255);
+  EXPECT_EQ(GetRed(canvas, 40, 50), 255);
 }
 
 TEST(PhotoTest, BendingMovesTheMiddle) {
   Canvas canvas = Ramp(200, 101);
   Warp(kInPlace, /*bend=*/10, {0, 0, 0}, &canvas);
-  EXPECT_EQ(RedAt(canvas, 100, 50), 90);
-  EXPECT_NEAR(RedAt(canvas, 100, 0), 100, 1);
-  EXPECT_NEAR(RedAt(canvas, 100, 100), 100, 1);
+  EXPECT_EQ(GetRed(canvas, 100, 50), 90);
+  EXPECT_NEAR(GetRed(canvas, 100, 0), 100, 1);
+  EXPECT_NEAR(GetRed(canvas, 100, 100), 100, 1);
 }
 
 TEST(PhotoTest, BlurKeepsTheMeanAndSpreadsAPoint) {
@@ -77,15 +77,15 @@ TEST(PhotoTest, BlurKeepsTheMeanAndSpreadsAPoint) {
   int sum = 0;
   for (int y = 0; y < 21; ++y) {
     for (int x = 0; x < 21; ++x) {
-      const int value = RedAt(canvas, x, y);
+      const int value = GetRed(canvas, x, y);
       sum += value;
-      EXPECT_EQ(value, RedAt(canvas, y, x));
-      EXPECT_EQ(value, RedAt(canvas, 20 - x, y));
+      EXPECT_EQ(value, GetRed(canvas, y, x));
+      EXPECT_EQ(value, GetRed(canvas, 20 - x, y));
       EXPECT_EQ(value > 0, std::abs(x - 10) <= 2 && std::abs(y - 10) <= 2);
     }
   }
   EXPECT_NEAR(sum, 255, 13);  // 25 values, each rounded
-  EXPECT_GT(RedAt(canvas, 10, 10), RedAt(canvas, 11, 10));
+  EXPECT_GT(GetRed(canvas, 10, 10), GetRed(canvas, 11, 10));
 }
 
 TEST(PhotoTest, LightNeverGoesBelowTheDarkest) {
@@ -97,23 +97,23 @@ TEST(PhotoTest, LightNeverGoesBelowTheDarkest) {
   EXPECT_GE(*darkest, 200);
   EXPECT_GT(*brightest - *darkest, 10);
   for (int x = 1; x < 300; ++x) {
-    EXPECT_LE(std::abs(RedAt(canvas, x, 100) - RedAt(canvas, x - 1, 100)), 3);
+    EXPECT_LE(std::abs(GetRed(canvas, x, 100) - GetRed(canvas, x - 1, 100)), 3);
   }
 }
 
 TEST(PhotoTest, ShadowsAndLightStayWithTheirForm) {
   Canvas canvas(100, 100, {200, 200, 200});
   CastShadow(Form::kRectangle, {40, 40, 20, 20}, 255, 2, &canvas);
-  EXPECT_LT(RedAt(canvas, 50, 50), 5);
-  EXPECT_NEAR(RedAt(canvas, 39, 50), 100, 40);  // an edge is half in shadow
-  EXPECT_EQ(RedAt(canvas, 34, 50), 200);
+  EXPECT_LT(GetRed(canvas, 50, 50), 5);
+  EXPECT_NEAR(GetRed(canvas, 39, 50), 100, 40);  // an edge is half in shadow
+  EXPECT_EQ(GetRed(canvas, 34, 50), 200);
   CastShadow(Form::kEllipse, {500, 500, 20, 20}, 255, 2, &canvas);
   Canvas lit(100, 101, {100, 100, 100});
   LightForm(Form::kRectangle, {0, 0, 100, 100}, 50, -50, &lit);
-  EXPECT_NEAR(RedAt(lit, 50, 1), 150, 2);
-  EXPECT_NEAR(RedAt(lit, 50, 50), 100, 2);
-  EXPECT_NEAR(RedAt(lit, 50, 98), 52, 2);
-  EXPECT_EQ(RedAt(lit, 50, 100), 100);
+  EXPECT_NEAR(GetRed(lit, 50, 1), 150, 2);
+  EXPECT_NEAR(GetRed(lit, 50, 50), 100, 2);
+  EXPECT_NEAR(GetRed(lit, 50, 98), 52, 2);
+  EXPECT_EQ(GetRed(lit, 50, 100), 100);
 }
 
 TEST(PhotoTest, GrainIsGreyWithinItsAmplitudeAndNeverWraps) {

@@ -35,7 +35,7 @@ field_map:
   answers: json[1][value]
 )";
 
-std::string Turns(absl::string_view question, absl::string_view answer) {
+std::string MakeTurns(absl::string_view question, absl::string_view answer) {
   return absl::StrCat(R"([{"value": ")", question, R"("}, {"value": ")", answer,
                       R"("}])");
 }
@@ -47,13 +47,13 @@ class EnergonTest : public ::testing::Test {
   // Two tars for train and one for val.
   void WriteFolder(const std::string& dataset = kVqa) {
     WriteTar(nv_ + "/a-0.tar", {{"x/1.jpg", FakeImage(3, 4)},
-                                {"x/1.json", Turns("Who?", "We.")},
-                                {"x/2.json", Turns("What?", "That.")},
+                                {"x/1.json", MakeTurns("Who?", "We.")},
+                                {"x/2.json", MakeTurns("What?", "That.")},
                                 {"x/2.png", FakeImage(5, 6)},
                                 {"README", "no part of a sample"}});
-    WriteTar(nv_ + "/a-1.tar", {{"x/3.json", Turns("Why?", "So.")},
+    WriteTar(nv_ + "/a-1.tar", {{"x/3.json", MakeTurns("Why?", "So.")},
                                 {"x/3.jpg", FakeImage(7, 8)}});
-    WriteTar(nv_ + "/b-0.tar", {{"y/1.json", Turns("When?", "Now.")},
+    WriteTar(nv_ + "/b-0.tar", {{"y/1.json", MakeTurns("When?", "Now.")},
                                 {"y/1.jpg", FakeImage(9, 9)}});
     Prepare(dataset);
   }
@@ -184,19 +184,19 @@ TEST_F(EnergonTest, LeavesOutWhatIsExcluded) {
 
 TEST_F(EnergonTest, ListsBadSamples) {
   WriteFolder();
-  WriteTar(nv_ + "/a-0.tar", {{"1.json", Turns("Q", "A")},
+  WriteTar(nv_ + "/a-0.tar", {{"1.json", MakeTurns("Q", "A")},
                               {"2.jpg", FakeImage(1, 1)},
                               {"3.json", "["},
                               {"3.jpg", FakeImage(1, 1)},
                               {"4.json", R"([{"value": 7}, {"value": "A"}])"},
                               {"4.jpg", FakeImage(1, 1)},
-                              {"5.json", Turns("Q <video>", "A")},
+                              {"5.json", MakeTurns("Q <video>", "A")},
                               {"5.jpg", FakeImage(1, 1)},
-                              {"6.json", Turns("Q", "A")},
+                              {"6.json", MakeTurns("Q", "A")},
                               {"6.jpg", "no image"},
                               {"7.json", R"([{"value": "Q"}])"},
                               {"7.jpg", FakeImage(1, 1)},
-                              {"8.json", Turns("Q", "A")},
+                              {"8.json", MakeTurns("Q", "A")},
                               {"8.jpg", FakeImage(1, 1)}});
   Prepare();
   const IndexReport report = Build();
@@ -320,9 +320,9 @@ TEST_F(EnergonTest, NamesWhatIsMissing) {
 // A tar that was written again behind Energon's back.
 TEST_F(EnergonTest, HoldsTheTarsAgainstTheDatabase) {
   WriteFolder();
-  WriteTar(nv_ + "/a-0.tar", {{"x/1.json", Turns("Who?", "We.")},
+  WriteTar(nv_ + "/a-0.tar", {{"x/1.json", MakeTurns("Who?", "We.")},
                               {"x/1.jpg", FakeImage(3, 4)},
-                              {"x/2.json", Turns("What?", "That.")},
+                              {"x/2.json", MakeTurns("What?", "That.")},
                               {"x/2.png", FakeImage(5, 6)},
                               {"README", "no part of a sample"}});
   const IndexReport report = Build();

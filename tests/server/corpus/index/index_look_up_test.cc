@@ -45,7 +45,7 @@ IndexContents ManySamples(uint64_t n) {
   return contents;
 }
 
-IndexHeader GetHeader(absl::string_view bytes) {
+IndexHeader ReadHeader(absl::string_view bytes) {
   IndexHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   return header;
@@ -94,7 +94,7 @@ TEST(IndexLookUpTest, OpeningReadsOnlyTheHeadAndALookUpItsPages) {
   const std::string path = TestFolder() + "/a.index";
   const IndexContents contents = ManySamples(100'000);
   ASSERT_TRUE(WriteIndex(path, contents).ok());
-  const IndexHeader header = GetHeader(ReadFile(path));
+  const IndexHeader header = ReadHeader(ReadFile(path));
   const auto index = OpenOrFail(path);
   ASSERT_NE(index, nullptr);
   EXPECT_EQ(index->num_touched_pages(), 0);
@@ -134,7 +134,7 @@ TEST(IndexLookUpTest, ALookUpReportsDamageOfItsPages) {
   const IndexContents contents = ManySamples(60'000);
   ASSERT_TRUE(WriteIndex(path, contents).ok());
   const std::string bytes = ReadFile(path);
-  const IndexHeader header = GetHeader(bytes);
+  const IndexHeader header = ReadHeader(bytes);
   // Damages a page of samples, a page of images and a page of checksums.
   for (const uint64_t at :
        {header.sample_table + 7 * 4096 + 100, header.image_table + 3 * 4096 + 9,
@@ -259,7 +259,7 @@ IndexedVideo Video(uint32_t frames) {
 
 // Three samples with 0, 2 and 0 videos and an image each, and one that is left
 // out, with 1.
-IndexContents Contents() {
+IndexContents FewContents() {
   IndexContents contents;
   contents.format = 1;
   contents.files = {{"a.tar", {1000, 5}, 0}};
@@ -275,7 +275,7 @@ IndexContents Contents() {
   return contents;
 }
 
-std::shared_ptr<const IndexFile> Written(const IndexContents& contents) {
+std::shared_ptr<const IndexFile> WriteFew(const IndexContents& contents) {
   const std::string path = ::testing::TempDir() + "/a.index";
   EXPECT_TRUE(WriteIndex(path, contents).ok());
   auto index = IndexFile::Open(path);
@@ -284,7 +284,7 @@ std::shared_ptr<const IndexFile> Written(const IndexContents& contents) {
 }
 
 TEST(IndexVideosTest, HoldsTheVideosOfEachSample) {
-  const auto index = Written(Contents());
+  const auto index = WriteFew(FewContents());
   EXPECT_TRUE(index->Verify(nullptr).ok()) << index->Verify(nullptr);
   EXPECT_EQ(index->num_videos(), 2u);
   EXPECT_TRUE(index->sample(0)->videos.empty());
@@ -302,31 +302,31 @@ TEST(IndexVideosTest, HoldsTheVideosOfEachSample) {
 }
 
 TEST(IndexVideosTest, TheDigestCoversTheVideosOfSamples) {
-  const std::string with = Written(Contents())->digest();
-  IndexContents other = Contents();
+  const std::string with = WriteFew(FewContents())->digest();
+  IndexContents other = FewContents();
   other.videos[1].fps = 30;
-  EXPECT_NE(Written(other)->digest(), with);
-  other = Contents();
+  EXPECT_NE(WriteFew(other)->digest(), with);
+  other = FewContents();
   other.video_records = {0, 1, 3};
-  EXPECT_NE(Written(other)->digest(), with);
+  EXPECT_NE(WriteFew(other)->digest(), with);
   // That of a sample left out is not data.
-  other = Contents();
+  other = FewContents();
   other.videos[2].frames = 1;
-  EXPECT_EQ(Written(other)->digest(), with);
+  EXPECT_EQ(WriteFew(other)->digest(), with);
   // Without videos of samples it is that of a source without any.
   other.videos = {Video(5)};
   other.video_records = {3};
-  IndexContents none = Contents();
+  IndexContents none = FewContents();
   none.videos.clear();
   none.video_records.clear();
-  EXPECT_EQ(Written(other)->digest(), Written(none)->digest());
-  EXPECT_EQ(Written(none)->num_videos(), 0u);
+  EXPECT_EQ(WriteFew(other)->digest(), WriteFew(none)->digest());
+  EXPECT_EQ(WriteFew(none)->num_videos(), 0u);
 }
 
 TEST(IndexVideosTest, ReportsAVideoThatCannotBe) {
-  IndexContents contents = Contents();
+  IndexContents contents = FewContents();
   contents.videos[0].frames = 0;
-  const auto index = Written(contents);
+  const auto index = WriteFew(contents);
   EXPECT_TRUE(index->sample(0).ok());
   EXPECT_THAT(std::string(index->sample(1).status().message()),
               ::testing::HasSubstr("a video of sample 1 has no frames"));

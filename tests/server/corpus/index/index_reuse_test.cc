@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kIndex[] = "/index/docs.index";
+constexpr char kOldIndex[] = "/index/docs.index";
 
 // Counts of what a build has read.
 struct Reads {
@@ -54,10 +54,10 @@ class IndexReuseTest : public ::testing::Test {
   IndexReport BuildBothWays(const v1::Source& source, IndexOptions options) {
     const IndexReport report = Build(source, options);
     const Reads reads = reads_;
-    const std::string bytes = ReadFile(folder_ + kIndex);
+    const std::string bytes = ReadFile(folder_ + kOldIndex);
     options.reuse = false;
     const IndexReport anew = Build(source, options);
-    EXPECT_EQ(ReadFile(folder_ + kIndex), bytes);
+    EXPECT_EQ(ReadFile(folder_ + kOldIndex), bytes);
     EXPECT_EQ(anew.samples, report.samples);
     EXPECT_EQ(anew.skipped, report.skipped);
     EXPECT_EQ(anew.bad.size(), report.bad.size() + report.known_bad);
@@ -212,9 +212,9 @@ TEST_F(IndexReuseTest, IgnoresADamagedOrOlderIndex) {
   const v1::Source source = WriteTars();
   for (const size_t at : {8, 300}) {
     Build(source, FakeOptions());
-    std::string bytes = ReadFile(folder_ + kIndex);
+    std::string bytes = ReadFile(folder_ + kOldIndex);
     --bytes[at];  // the version; a record
-    WriteFile(folder_ + kIndex, bytes);
+    WriteFile(folder_ + kOldIndex, bytes);
     const IndexReport report = Build(source, FakeOptions());
     EXPECT_EQ(report.reused_files, 0);
     EXPECT_EQ(reads_.images, 7);
@@ -236,7 +236,7 @@ TEST_F(IndexReuseTest, TakesLengthsFromOlderIndexes) {
   };
   for (const Case& each : {Case{WriteTars(), 7, 2, 4}, Case{lines, 1, 1, 2}}) {
     Build(each.source, FakeOptions());
-    WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
+    WriteFile(folder_ + kOldIndex, OldIndexOf(ReadFile(folder_ + kOldIndex)));
     EXPECT_FALSE(CheckIndexFresh(each.source, folder_, FakeKey()).ok());
     const IndexReport report = BuildBothWays(each.source, FakeOptions());
     EXPECT_EQ(reads_.images, each.images);
@@ -246,7 +246,7 @@ TEST_F(IndexReuseTest, TakesLengthsFromOlderIndexes) {
   }
   // Under other limits, only lengths that hold are taken.
   Build(lines, FakeOptions());
-  WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
+  WriteFile(folder_ + kOldIndex, OldIndexOf(ReadFile(folder_ + kOldIndex)));
   IndexOptions options = FakeOptions();
   options.key.limits = "other";
   options.lengths_hold = [](const TextLengths& lengths,
@@ -267,7 +267,7 @@ TEST_F(IndexReuseTest, AddsHashesAndKeepsThem) {
   EXPECT_EQ(reads_.images, 7);
   EXPECT_EQ(added.reused_files, 0);
   EXPECT_EQ(added.reused_lengths, added.samples);
-  const auto index = *IndexFile::Open(folder_ + kIndex);
+  const auto index = *IndexFile::Open(folder_ + kOldIndex);
   ASSERT_TRUE(index->is_hashed());
   // Of a.0.jpg and a.1.jpg.
   EXPECT_THAT(

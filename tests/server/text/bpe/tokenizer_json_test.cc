@@ -13,7 +13,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<int32_t> Encode(const json& file, const std::string& text) {
+std::vector<int32_t> EncodeBy(const json& file, const std::string& text) {
   const auto tokenizer = MakeBpeTokenizer(file.dump());
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? EncodeOrFail(**tokenizer, text)
@@ -31,7 +31,7 @@ TEST(TokenizerJsonTest, ReadsBothFormsOfMerges) {
   json lines = pairs;
   lines["model"]["merges"] = {"#version: 0.2", "a b", "ab c"};
   for (const json& file : {pairs, lines}) {
-    EXPECT_THAT(Encode(file, "abcab"), ElementsAre(257, 256));
+    EXPECT_THAT(EncodeBy(file, "abcab"), ElementsAre(257, 256));
   }
 }
 
@@ -42,12 +42,12 @@ TEST(TokenizerJsonTest, AcceptsOldFilesWithoutTheNewerKeys) {
   file.erase("normalizer");
   file.erase("added_tokens");
   file.erase("version");
-  EXPECT_THAT(Encode(file, "ab ab"), ElementsAre(256, ' ', 256));
+  EXPECT_THAT(EncodeBy(file, "ab ab"), ElementsAre(256, ' ', 256));
 }
 
 TEST(TokenizerJsonTest, StepsOfAPreTokenizerRunInOrder) {
   json file = SmallTokenizerJson({{"a", "b"}, {"ab", "ab"}});
-  EXPECT_THAT(Encode(file, "abab"), ElementsAre(257));
+  EXPECT_THAT(EncodeBy(file, "abab"), ElementsAre(257));
   const json byte_level = file["pre_tokenizer"];
   const auto split = [](const json& pattern, const char* behavior,
                         bool invert) {
@@ -60,14 +60,14 @@ TEST(TokenizerJsonTest, StepsOfAPreTokenizerRunInOrder) {
       {"type", "Sequence"},
       {"pretokenizers",
        {split({{"Regex", "ab"}}, "Isolated", false), byte_level}}};
-  EXPECT_THAT(Encode(file, "abab"), ElementsAre(256, 256));
+  EXPECT_THAT(EncodeBy(file, "abab"), ElementsAre(256, 256));
   file["pre_tokenizer"]["pretokenizers"][0] =
       split({{"String", "+"}}, "Isolated", false);
-  EXPECT_THAT(Encode(file, "ab+abab"), ElementsAre(256, '+', 257));
+  EXPECT_THAT(EncodeBy(file, "ab+abab"), ElementsAre(256, '+', 257));
   // Text that is not matched is removed.
   file["pre_tokenizer"]["pretokenizers"][0] =
       split({{"Regex", "[a-z]+"}}, "Removed", true);
-  EXPECT_THAT(Encode(file, "ab+ab"), ElementsAre(256, 256));
+  EXPECT_THAT(EncodeBy(file, "ab+ab"), ElementsAre(256, 256));
 }
 
 // Keys that do not affect the ids are ignored.
@@ -75,7 +75,7 @@ TEST(TokenizerJsonTest, PostProcessorAndDecoderDoNotMatter) {
   json file = SmallTokenizerJson();
   file["post_processor"] = {{"type", "RobertaProcessing"}};
   file["decoder"] = {{"type", "ByteLevel"}};
-  EXPECT_THAT(Encode(file, "a"), ElementsAre('a'));
+  EXPECT_THAT(EncodeBy(file, "a"), ElementsAre('a'));
 }
 
 TEST(TokenizerJsonTest, RefusesUnsupportedKeysByName) {
@@ -178,7 +178,7 @@ TEST(TokenizerJsonTest, RefusesIdsThatHuggingFaceWouldChange) {
   json file = SmallTokenizerJson();
   file["added_tokens"] = {AddedTokenJson(256, "<x>"), AddedTokenJson('a', "a"),
                           AddedTokenJson(257, "<y>")};
-  EXPECT_THAT(Encode(file, "<x>a<y>"), ElementsAre(256, 'a', 257));
+  EXPECT_THAT(EncodeBy(file, "<x>a<y>"), ElementsAre(256, 'a', 257));
   file["added_tokens"][2]["id"] = 300;
   ExpectRefused(file, "wanted 257");
   file["added_tokens"][2] = AddedTokenJson(5, "b");
@@ -188,9 +188,9 @@ TEST(TokenizerJsonTest, RefusesIdsThatHuggingFaceWouldChange) {
 TEST(TokenizerJsonTest, UnknownBytesNeedNoUnknownToken) {
   json file = SmallTokenizerJson();
   file["model"]["unk_token"] = "a";
-  EXPECT_THAT(Encode(file, "x"), ElementsAre('x'));
+  EXPECT_THAT(EncodeBy(file, "x"), ElementsAre('x'));
   file["model"]["byte_fallback"] = true;
-  EXPECT_THAT(Encode(file, "x"), ElementsAre('x'));
+  EXPECT_THAT(EncodeBy(file, "x"), ElementsAre('x'));
   file["model"]["vocab"].erase("q");
   ExpectRefused(file, "model.byte_fallback");
   file["model"]["byte_fallback"] = false;
