@@ -54,7 +54,7 @@ std::string RatioText(double ratio) {
   return ratio == 0 ? "-" : absl::StrFormat("%.3f", ratio);
 }
 
-std::string Printable(absl::string_view text) {
+std::string PrintableText(absl::string_view text) {
   std::string printable(text);
   for (char& c : printable) {
     const auto byte = static_cast<unsigned char>(c);
@@ -69,7 +69,7 @@ std::string MetricName(const v1::MetricFamily& family,
   for (const v1::MetricFamily::Label& label : metric.labels()) {
     absl::StrAppend(&name, " ", label.name(), "=", label.value());
   }
-  return Printable(name);
+  return PrintableText(name);
 }
 
 DurationHistogram::Snapshot GetSnapshot(
@@ -118,7 +118,7 @@ void View::Put(absl::string_view line) {
 }
 
 void View::Add(absl::string_view line) {
-  std::string printable = Printable(line.substr(0, width_));
+  std::string printable = PrintableText(line.substr(0, width_));
   for (char& c : printable) {
     if (static_cast<unsigned char>(c) >= 0x80) c = '?';
   }
@@ -126,7 +126,7 @@ void View::Add(absl::string_view line) {
 }
 
 void View::AddWrapped(size_t indent, absl::string_view text) {
-  const std::string printable = Printable(text);
+  const std::string printable = PrintableText(text);
   const std::string margin(indent, ' ');
   std::string line;
   bool begun = false;

@@ -203,9 +203,9 @@ std::vector<std::pair<std::string, std::string>> VideoFields(
       "", absl::StrCat(videos.decoder_starts(), " decoder processes started"));
   for (const auto& end : videos.decoder_ends()) {
     fields.emplace_back(
-        "", absl::StrCat(
-                end.count(), " of them ended: ",
-                absl::StrReplaceAll(Printable(end.reason()), {{"_", " "}})));
+        "", absl::StrCat(end.count(), " of them ended: ",
+                         absl::StrReplaceAll(PrintableText(end.reason()),
+                                             {{"_", " "}})));
   }
   return fields;
 }

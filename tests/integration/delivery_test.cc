@@ -296,7 +296,7 @@ TEST(TextTest, IdsAndLabelsSpellTheSample) {
 // The whole path for model families, from tar files to packed batches in every
 // rank: delivery modes pack the same bytes.
 
-std::string Tokenizer() {
+std::string GetTokenizer() {
   return std::filesystem::absolute(
              "tests/server/text/testdata/family_chats.tokenizer.json")
       .string();
@@ -347,7 +347,7 @@ LoadedConfig FamilyConfig(const Family& family, const std::string& delivery) {
       "{name: docs, format: webdataset, path: 'docs-*.tar', index: '",
       ::testing::TempDir(), "/", family.name, ".index'}");
   job.model = absl::StrCat(
-      "tokenizer: '", Tokenizer(),
+      "tokenizer: '", GetTokenizer(),
       "', token_ids: {end_of_text: 7}, chat_template: llava1_5, "
       "mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], "
       "image_family: {patch: 14, marks: {placeholder: '<image>'}, ",

@@ -50,7 +50,7 @@ std::vector<ImageRecord> FiveCrops() {
 
 CropForm GetForm(const v1::Job& job) { return GetCropForm(job).value(); }
 
-std::string Fault(v1::Job job) {
+std::string GetFault(v1::Job job) {
   return std::string(GetCropForm(job).status().message());
 }
 
@@ -140,18 +140,20 @@ TEST(CropLayoutTest, MergedGridsAreMultiples) {
 TEST(CropFormTest, RefusesNumbers) {
   v1::Job job = JobOf(Model::IMAGE_FORM_PADDED);
   job.mutable_crop_shape()->set_max_patches(0);
-  EXPECT_THAT(Fault(job), HasSubstr("crop_shape.max_patches is 0"));
+  EXPECT_THAT(GetFault(job), HasSubstr("crop_shape.max_patches is 0"));
   job = JobOf(Model::IMAGE_FORM_PADDED);
   job.mutable_model()->set_temporal_patch(2);
-  EXPECT_THAT(Fault(job), HasSubstr("temporal_patch with image_form padded"));
+  EXPECT_THAT(GetFault(job),
+              HasSubstr("temporal_patch with image_form padded"));
   job = JobOf(Model::IMAGE_FORM_TILES);
   job.mutable_crop_shape()->set_margin(4);
-  EXPECT_THAT(Fault(job), HasSubstr("crop_shape.margin is 4, wanted 0 to 3"));
+  EXPECT_THAT(GetFault(job),
+              HasSubstr("crop_shape.margin is 4, wanted 0 to 3"));
   job = JobOf(Model::IMAGE_FORM_TILES);
   job.mutable_crop_shape()->set_dummy_grid_w(100000);
-  EXPECT_THAT(Fault(job), HasSubstr("crop_shape.dummy_grid_w is 100000"));
+  EXPECT_THAT(GetFault(job), HasSubstr("crop_shape.dummy_grid_w is 100000"));
   job = JobOf(static_cast<Model::ImageForm>(9));
-  EXPECT_THAT(Fault(job), HasSubstr("model.image_form is 9"));
+  EXPECT_THAT(GetFault(job), HasSubstr("model.image_form is 9"));
 }
 
 using ::testing::ElementsAre;

@@ -11,6 +11,7 @@
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
+#include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
 namespace {
@@ -24,13 +25,6 @@ v1::StepSchedule MakeSchedule(uint32_t vision_dp, uint32_t language_dp) {
   auto scheduler =
       Scheduler::Create(JobConfig(vision_dp, language_dp, 48, 24), {index});
   return *(*scheduler)->Schedule(2);
-}
-
-v1::Role RoleOf(v1::Module module, uint32_t rank) {
-  v1::Role role;
-  role.set_module(module);
-  role.set_dp_rank(rank);
-  return role;
 }
 
 // Every sample is in exactly one rank's block, for readers and for owners.

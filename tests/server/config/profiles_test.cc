@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-std::string ReadText(const std::filesystem::path& path) {
+std::string ReadProfile(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -40,7 +40,7 @@ TEST(ProfilesTest, EveryFileOfModelsIsValid) {
     SCOPED_TRACE(entry.path().string());
     names.push_back(entry.path().stem().string());
     const auto read =
-        ParseProfile(ReadText(entry.path()), entry.path().string());
+        ParseProfile(ReadProfile(entry.path()), entry.path().string());
     ASSERT_TRUE(read.ok()) << read.status();
     v1::ModelProfile compiled = *FindProfile(names.back());
     compiled.clear_base();

@@ -91,11 +91,11 @@ TEST(NumberGroupsTest, MovesAsLittleAsTheBestNumbering) {
   }
 }
 
-struct Groups {
+struct EpochGroups {
   std::vector<uint64_t> starts;
   uint64_t size = 0;
 
-  explicit Groups(const std::vector<uint64_t>& sizes) {
+  explicit EpochGroups(const std::vector<uint64_t>& sizes) {
     for (const uint64_t one : sizes) {
       starts.push_back(size);
       size += one;
@@ -109,7 +109,7 @@ struct Groups {
 
 // Checks one epoch: each sample once, and each group in one window of at most
 // `open` groups, whose samples come without those of another between them.
-void CheckEpoch(const Groups& groups, uint32_t open, uint64_t key) {
+void CheckEpoch(const EpochGroups& groups, uint32_t open, uint64_t key) {
   const GroupEpoch epoch(groups.starts, groups.size, open, key);
   std::vector<bool> seen(groups.size);
   std::set<uint64_t> done;  // groups of the windows before
@@ -155,7 +155,7 @@ TEST(GroupOrderTest, AllSmallCasesGiveEverySampleOnce) {
   for (const auto& sizes : lists) {
     for (uint32_t open = 1; open <= 6; ++open) {
       for (uint64_t key = 0; key < 4; ++key) {
-        CheckEpoch(Groups(sizes), open, key);
+        CheckEpoch(EpochGroups(sizes), open, key);
         if (HasFatalFailure()) return;
       }
     }
@@ -173,13 +173,13 @@ TEST(GroupOrderTest, LargeCasesGiveEverySampleOnce) {
              : kind < 9 ? 1 + random() % 100
                         : 1 + random() % 999;
     }
-    CheckEpoch(Groups(sizes), 1 + random() % 64, random());
+    CheckEpoch(EpochGroups(sizes), 1 + random() % 64, random());
     if (HasFatalFailure()) return;
   }
 }
 
 TEST(GroupOrderTest, IsAFunctionOfItsArguments) {
-  const Groups groups({3, 1, 4, 1, 5, 9, 2, 6});
+  const EpochGroups groups({3, 1, 4, 1, 5, 9, 2, 6});
   const GroupOrder order(groups.starts, groups.size, 3, 7);
   const GroupOrder same(groups.starts, groups.size, 3, 7);
   // In another order of epochs, so that tables are dropped and built again.
@@ -193,7 +193,7 @@ TEST(GroupOrderTest, IsAFunctionOfItsArguments) {
 // Threads keep tables of few orders; more orders, their epochs and those that
 // took the place of others must not be mixed up.
 TEST(GroupOrderTest, OrdersAndThreadsDoNotMixTables) {
-  const Groups groups({3, 1, 4, 1, 5, 9, 2, 6});
+  const EpochGroups groups({3, 1, 4, 1, 5, 9, 2, 6});
   const auto check = [&](uint64_t seed) {
     for (uint64_t round = 0; round < 3; ++round) {
       std::vector<std::unique_ptr<GroupOrder>> orders;
@@ -216,7 +216,7 @@ TEST(GroupOrderTest, OrdersAndThreadsDoNotMixTables) {
 }
 
 TEST(GroupOrderTest, EpochsAndKeysDiffer) {
-  const Groups groups(std::vector<uint64_t>(40, 10));
+  const EpochGroups groups(std::vector<uint64_t>(40, 10));
   const GroupOrder order(groups.starts, groups.size, 4, 7);
   const GroupOrder other(groups.starts, groups.size, 4, 8);
   uint64_t same_epoch = 0;
@@ -233,7 +233,7 @@ TEST(GroupOrderTest, EpochsAndKeysDiffer) {
 TEST(GroupOrderTest, SpreadsSamplesOverThePlacesOfTheEpoch) {
   // Over many epochs, each sample is found in each tenth of the epoch alike:
   // exactly so where groups are equal.
-  const Groups groups(std::vector<uint64_t>(20, 5));
+  const EpochGroups groups(std::vector<uint64_t>(20, 5));
   constexpr uint64_t kEpochs = 2000;
   std::vector<std::vector<uint64_t>> found(groups.size,
                                            std::vector<uint64_t>(10));
@@ -254,7 +254,7 @@ TEST(GroupOrderTest, SpreadsSamplesOverThePlacesOfTheEpoch) {
 }
 
 TEST(GroupOrderTest, RulesTheSourcesOfASampleOrderThatHaveGroups) {
-  const Groups groups(std::vector<uint64_t>(30, 4));
+  const EpochGroups groups(std::vector<uint64_t>(30, 4));
   SampleOrder::Source tars = {"tars", 60, 1};
   SampleOrder::Source rows = {"rows", groups.size, 2, groups.starts, 5};
   const SampleOrder order({tars, rows}, 1, true);
@@ -288,7 +288,7 @@ TEST(GroupOrderTest, RulesTheSourcesOfASampleOrderThatHaveGroups) {
 
 TEST(GroupOrderTest, OneWindowIsAFullShuffle) {
   // Neighbours of the index are apart: their mean distance is a third of all.
-  const Groups groups(std::vector<uint64_t>(10, 100));
+  const EpochGroups groups(std::vector<uint64_t>(10, 100));
   const GroupEpoch epoch(groups.starts, groups.size, 10, 3);
   std::vector<double> place(groups.size);
   for (uint64_t p = 0; p < groups.size; ++p) place[epoch.At(p)] = p;

@@ -18,7 +18,7 @@ int RedAt(const Canvas& canvas, int x, int y) {
 }
 
 // Shows the picture with one character per pixel: '#' if it is not white.
-std::string Picture(const Canvas& canvas) {
+std::string Draw(const Canvas& canvas) {
   std::string picture;
   for (int y = 0; y < canvas.height(); ++y) {
     for (int x = 0; x < canvas.width(); ++x) {
@@ -39,16 +39,16 @@ double Covered(const Canvas& canvas) {
 TEST(CanvasTest, BoxesAreClippedToThePicture) {
   Canvas canvas(4, 3, kWhite);
   canvas.FillBox({-5, 1, 7, 100}, kBlack);
-  EXPECT_EQ(Picture(canvas), "....\n##..\n##..\n");
+  EXPECT_EQ(Draw(canvas), "....\n##..\n##..\n");
   canvas.FillBox({9, 9, 1, 1}, kBlack);
   canvas.FillBox({0, -9, 1, 1}, kBlack);
-  EXPECT_EQ(Picture(canvas), "....\n##..\n##..\n");
+  EXPECT_EQ(Draw(canvas), "....\n##..\n##..\n");
 }
 
 TEST(CanvasTest, FramesLieInsideTheirBox) {
   Canvas canvas(5, 4, kWhite);
   canvas.DrawFrame({0, 0, 5, 4}, 1, kBlack);
-  EXPECT_EQ(Picture(canvas), "#####\n#...#\n#...#\n#####\n");
+  EXPECT_EQ(Draw(canvas), "#####\n#...#\n#...#\n#####\n");
 }
 
 TEST(CanvasTest, ColoursAreRedGreenBlue) {
@@ -134,8 +134,8 @@ TEST(CanvasTest, UnknownCharactersAreQuestionMarks) {
   control.DrawText(5, 5, {2}, kBlack, "\n\t");
   high.DrawText(5, 5, {2}, kBlack, "\xff\xc3");
   EXPECT_GT(Covered(known), 10);
-  EXPECT_EQ(Picture(known), Picture(control));
-  EXPECT_EQ(Picture(known), Picture(high));
+  EXPECT_EQ(Draw(known), Draw(control));
+  EXPECT_EQ(Draw(known), Draw(high));
 }
 
 TEST(CanvasTest, GradientGoesFromTopToBottom) {
