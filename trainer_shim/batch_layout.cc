@@ -113,14 +113,9 @@ absl::StatusOr<ClipLayout> LayOutClips(absl::Span<const ImageRecord> records,
   return clips;
 }
 
-// An EmbeddingPlan counts merge * merge patches as one row. Other families have
-// newlines among an image's tokens, or drop padding; servers refuse their
-// videos.
+// An EmbeddingPlan counts merge * merge patches as one row.
 absl::Status CheckSplit(const v1::Model& model) {
-  if (model.image_family().tokens_a_row() == 0 &&
-      model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS) {
-    return absl::OkStatus();
-  }
+  if (HasPlaceholdersByPatches(model)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "job: balance.placement is split with images of ",
       model.image_family().name(),

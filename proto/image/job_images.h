@@ -38,6 +38,20 @@ inline bool ListsCrops(const v1::Model& model) {
   return !HasImageKeys(model) || ListsCropSizes(model);
 }
 
+// Whether every image has one placeholder for each merge * merge patches and no
+// others, so that its rows of embeddings can be counted by patches. Other
+// families have placeholders for the ends of rows or of the image, or none for
+// patches of padding.
+inline bool HasPlaceholdersByPatches(const v1::Model& model) {
+  const v1::ImageFamily& family = model.image_family();
+  const v1::ImageFamily::Marks& marks = family.marks();
+  const bool writes_rows = !marks.row_end().empty();
+  const bool writes_ends = !marks.before().empty() || !marks.after().empty();
+  return family.rule() != v1::ImageFamily::RULE_PINPOINTS &&
+         (family.tokens_a_row() == 0 || writes_rows) &&
+         (family.tokens_an_image() == 0 || writes_ends);
+}
+
 // ---- How they are resized
 
 // The library of model.resample. `fast` and an unset value mean Pillow 12.

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
+#include "proto/image/job_images.h"
 #include "proto/schedule/module.h"
 #include "server/config/profiles.h"
 #include "server/config/topology.h"
-#include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
@@ -128,16 +128,10 @@ void CheckTower(const std::string& name, const v1::Topology::Module& encoder,
 // Refuses families whose towers' output is not one embedding for each merged
 // patch.
 void CheckEmbeddings(const v1::Model& model, KeyReport* report) {
-  const ImageFamily family = GetImageFamily(model);
-  const ImageMarks& marks = family.marks;
-  const bool has_others = family.rule == ImageRule::kPinpoints ||
-                          (family.tokens_a_row != 0 && marks.row_end.empty()) ||
-                          (family.tokens_an_image != 0 &&
-                           marks.before.empty() && marks.after.empty());
-  if (!has_others) return;
+  if (HasPlaceholdersByPatches(model)) return;
   report->AddFault(
       kPlacement,
-      absl::StrCat("found split with the family ", family.name,
+      absl::StrCat("found split with the family ", GetImageFamily(model).name,
                    ", whose placeholders also stand for newlines; wanted "
                    "paired, or a family with one for each merged patch"));
 }

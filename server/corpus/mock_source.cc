@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "proto/image/job_images.h"
 #include "server/command/draw/encode.h"
 #include "server/command/draw/random.h"
 #include "server/corpus/index/digest.h"
@@ -136,6 +137,14 @@ namespace {
 
 constexpr size_t kMaxLengthsBytes = size_t{1} << 30;
 
+// Whether each image is between vision start and end. ModelText takes their ids
+// only where keys of the model describe the images; marks of other models are
+// not drawn.
+bool HasEnds(const v1::Model& model) {
+  return HasImageKeys(model) && model.token_ids().vision_start() >= 0 &&
+         model.token_ids().vision_end() >= 0;
+}
+
 // Sizes of the images of draw `number`.
 std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
   std::vector<ImageSize> sizes;
@@ -199,9 +208,7 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
         absl::StrCat("source ", source.name(), ": ", what));
   };
   BALLAST_ASSIGN_OR_RETURN(const ModelImages sized, ModelImages::Create(model));
-  // Vision start and end of an image, where the model has their ids; other
-  // marks are not drawn.
-  const uint64_t ends = model.token_ids().vision_start() >= 0 ? 2 : 0;
+  const uint64_t ends = HasEnds(model) ? 2 : 0;
   uint64_t too_long = 0;
   std::string first_too_long;
   for (uint64_t number = 0; number < lengths.size(); ++number) {
@@ -384,7 +391,7 @@ absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index_->sample(ordinal));
   const v1::TokenIds& ids = model_.token_ids();
-  const bool has_ends = ids.vision_start() >= 0;
+  const bool has_ends = HasEnds(model_);
   std::string bytes;
   for (size_t i = 0; i < indexed.images.size(); ++i) {
     BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,

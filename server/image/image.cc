@@ -232,10 +232,9 @@ ImageDecoder::Memory ImageDecoder::memory() const {
 }
 
 absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
-                                          const ImageOptions& options,
-                                          bool is_kept) {
+                                          const ImageOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(const Stored stored, ReadStored(bytes, options));
-  const uint64_t more = PixelBytes(stored, is_kept);
+  const uint64_t more = PixelBytes(stored, /*is_kept=*/false);
   // Only a few images are so large that more of their header matters.
   if (MostDecoderBytes(stored.header) + more > options.max_memory) {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t decoder,

@@ -72,12 +72,11 @@ struct RgbImage {
 };
 
 // The size of an image under `options`; `bytes` may be cut after its header.
-// `is_kept`: the caller will call Decode, which keeps all pixels. Errors: as
-// ReadImageHeader; a data fault also if it needs more than options.max_memory;
+// Errors: as ReadImageHeader; a data fault also if decoding and turning it
+// alone need more than options.max_memory, whatever is made of the pixels;
 // OUT_OF_RANGE also if the orientation is wanted and is beyond `bytes`.
 absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
-                                          const ImageOptions& options,
-                                          bool is_kept = false);
+                                          const ImageOptions& options);
 
 // Decodes and resizes images, one after the other. Reuses its buffers, its
 // tables and the memory of libjpeg and libpng, so that an image of a size seen

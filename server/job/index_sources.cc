@@ -19,7 +19,6 @@
 #include "common/machine.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/image/job_images.h"
 #include "proto/schedule/split.h"
 #include "server/audio/indexed_clip.h"
 #include "server/audio/log_mel.h"
@@ -216,14 +215,15 @@ absl::StatusOr<std::vector<SourceMarks>> CountMarks(
 
 namespace {
 
-// Reads image sizes as the sample builder does, and refuses the same images.
+// Reads image sizes as the sample builder does. Refuses the images that no
+// model can decode: sizes are kept when another model indexes the same files
+// (IndexKey::sizes). An image of which this model's plan keeps too many pixels
+// is a bad sample when it is served.
 ImageSizeReader SizeReader(const v1::Model& model) {
-  // Crops are cut out of all pixels.
-  const bool is_kept = !HasImageKeys(model) || !model.recipe().empty();
-  return [options = GetImageOptions(model),
-          is_kept](absl::string_view bytes) -> absl::StatusOr<ImageSize> {
+  return [options = GetImageOptions(model)](
+             absl::string_view bytes) -> absl::StatusOr<ImageSize> {
     BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
-                             ReadImageSize(bytes, options, is_kept));
+                             ReadImageSize(bytes, options));
     return ImageSize{image.width, image.height};
   };
 }

@@ -35,8 +35,9 @@ enum class VideoPool { kBilinear, kWindows };
 // frame, the video, or nowhere.
 enum class VideoNewline { kRow, kFrame, kVideo, kNone };
 
-// A model as far as videos go. Every limit can be changed; 0, or an empty
-// optional, stands for the default of the rule, which PlanVideo resolves.
+// A model's rule for videos and its numbers. 0 in `fps`, the bounds of frames
+// and those of pixels is the rule's own default, which SampleFrames, PlanVideo
+// and PlanFrameList fill in.
 struct VideoModel {
   std::string name;  // for messages
   VideoRule rule = VideoRule::kQwen2;

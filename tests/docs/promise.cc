@@ -177,8 +177,7 @@ std::string NameOf(const std::string& line) {
 std::vector<std::string> ListPromise() {
   std::vector<std::string> lines;
   ListProtos(&lines);
-  for (const char* header : {"c_api_base", "c_api_batch", "c_api_communicator",
-                             "c_api_embeddings", "c_api"}) {
+  for (const char* header : {"c_api_base", "c_api_batch", "c_api"}) {
     ListHeader(absl::StrCat("trainer_shim/c_api/", header, ".h"), &lines);
   }
   ListNames("ballast", "trainer_shim/python/ballast/__init__.py", &lines);

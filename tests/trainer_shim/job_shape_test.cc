@@ -3,6 +3,7 @@
 #include <functional>
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "tests/fakes/synthetic_schedule.h"
@@ -38,6 +39,31 @@ TEST(JobShapeTest, KnowsHowImagesAreResized) {
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->resampling.filter, ResampleFilter::kLanczos);
   EXPECT_EQ(shape->resampling.library, ResampleLibrary::kTorchvision);
+}
+
+// The table of TokensByPatchesTest in adapters_megatron_test.py.
+TEST(JobShapeTest, CountsRowsByPatches) {
+  v1::Job job = SyntheticJobMessage(SyntheticJob());
+  job.set_placement(v1::Balance::PLACEMENT_SPLIT);
+  const auto refuses = [&](absl::string_view family) {
+    v1::ImageFamily* images = job.mutable_model()->mutable_image_family();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        std::string(family), images));
+    const auto shape = GetShape(job, RoleOf(v1::MODULE_LANGUAGE, 0));
+    if (shape.ok()) return false;
+    EXPECT_THAT(std::string(shape.status().message()),
+                HasSubstr("not counted by patches"));
+    return true;
+  };
+  EXPECT_FALSE(refuses(""));
+  EXPECT_FALSE(refuses("rule: RULE_TILE_GRID"));
+  EXPECT_TRUE(refuses("rule: RULE_PINPOINTS"));
+  EXPECT_TRUE(refuses("tokens_a_row: 1"));
+  EXPECT_TRUE(refuses("tokens_a_row: 1 marks {before: '<b>'}"));
+  EXPECT_FALSE(refuses("tokens_a_row: 1 marks {row_end: '<e>'}"));
+  EXPECT_TRUE(refuses("tokens_an_image: 2"));
+  EXPECT_FALSE(refuses("tokens_an_image: 2 marks {before: '<b>'}"));
+  EXPECT_FALSE(refuses("tokens_an_image: 2 marks {after: '<a>'}"));
 }
 
 TEST(JobShapeTest, OneRankAndDirectExchangeNothing) {

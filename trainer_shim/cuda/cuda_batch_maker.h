@@ -13,7 +13,6 @@
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/decode_stage.h"
 #include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/device_image_decoder.h"
 #include "trainer_shim/cuda/device_stage.h"
@@ -21,6 +20,8 @@
 #include "trainer_shim/region_pins.h"
 
 namespace ballast {
+
+class DecodeStage;  // cuda_batch_maker.cc
 
 // Makes DeviceBatches: a BatchStager pulls and plans ahead, a DeviceStage
 // enqueues the device work, a DecodeStage decodes images that pass through
@@ -44,8 +45,7 @@ class CudaBatchMaker : public BatchMaker {
     DeviceImageDecoder::Options decoder;
   };
 
-  explicit CudaBatchMaker(const Options& options)
-      : options_(options), pinner_(options.device) {}
+  explicit CudaBatchMaker(const Options& options);
   ~CudaBatchMaker() override;
 
   bool on_device() const override { return true; }
@@ -58,9 +58,7 @@ class CudaBatchMaker : public BatchMaker {
   absl::Status Found() const override;
   void Abort(const absl::Status& reason) override;
   void Cancel() override;
-  JpegEngineCounts decoded() const override {
-    return decode_ ? decode_->counts() : JpegEngineCounts();
-  }
+  JpegEngineCounts decoded() const override;
   void NoteTimes() override;
 
  private:

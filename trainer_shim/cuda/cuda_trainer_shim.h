@@ -89,9 +89,10 @@ class CudaTrainerShim : public RankShim {
   // after that, too. With encoded images it also blocks until they are decoded:
   // with overlap, decoding began two calls before. Before it returns
   // OUT_OF_RANGE it waits until the device has read the last blocks. Further
-  // errors: as DeviceStage::Launch and DecodeStage::Finish; DEADLINE_EXCEEDED
-  // (Options::timeout). An error on the device is noticed within a fraction of
-  // a second and returned by the next call.
+  // errors: as DeviceStage::Launch and DeviceStage::Finish; DATA_LOSS (an image
+  // that cannot be decoded); DEADLINE_EXCEEDED (Options::timeout). An error on
+  // the device is noticed within a fraction of a second and returned by the
+  // next call.
   absl::StatusOr<BatchRef<DeviceBatch>> Next(cudaStream_t stream);
 
   // As in RankShim; tensors go from GPU to GPU. Both enqueue work on `stream`

@@ -11,7 +11,6 @@
 #include "common/status_macros.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/patchify_kernels.cuh"
-#include "trainer_shim/cuda/pixel_form_kernels.cuh"
 #include "trainer_shim/pixel_arithmetic.h"
 
 namespace ballast {

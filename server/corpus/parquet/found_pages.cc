@@ -23,10 +23,10 @@ constexpr uint64_t kMinAverage = 4096;
 // A column chunk of which the headers of pages are read. Bodies are passed
 // over: their buffers are not initialised, but differ from the bodies in the
 // first byte, so that no checksum of a page fits, whatever the memory held.
-class HeaderStream final : public arrow::io::InputStream {
+class PageHeaderStream final : public arrow::io::InputStream {
  public:
-  HeaderStream(const FileView& file, ByteRange range, arrow::MemoryPool* pool,
-               absl::Status* error)
+  PageHeaderStream(const FileView& file, ByteRange range,
+                   arrow::MemoryPool* pool, absl::Status* error)
       : file_(file), range_(range), pool_(pool), error_(*error) {}
 
   // In the file.
@@ -123,8 +123,8 @@ class PlacedPages final : public parquet::PageReader {
         pool_(pool),
         error_(*error),
         found_(*found),
-        stream_(
-            std::make_shared<HeaderStream>(file, chunk.range, pool, error)) {
+        stream_(std::make_shared<PageHeaderStream>(file, chunk.range, pool,
+                                                   error)) {
     parquet::ReaderProperties properties(pool);
     // A body that was not read has no page's checksum: pages that have one are
     // an exception here, and read as a whole.
@@ -317,7 +317,7 @@ class PlacedPages final : public parquet::PageReader {
   arrow::MemoryPool* const pool_;
   absl::Status& error_;
   FoundValues& found_;
-  const std::shared_ptr<HeaderStream> stream_;
+  const std::shared_ptr<PageHeaderStream> stream_;
   std::unique_ptr<parquet::PageReader> headers_;
 };
 

@@ -22,10 +22,10 @@ using ::parquet::Encoding;
 
 // A column chunk as pages are read from it: reads what is looked at before it
 // is taken, the pages' headers, and takes bodies without reading them.
-class HeadersOfPages final : public arrow::io::InputStream {
+class PartialPageStream final : public arrow::io::InputStream {
  public:
-  HeadersOfPages(PartialBytes* partial, arrow::MemoryPool* pool,
-                 absl::Status* error)
+  PartialPageStream(PartialBytes* partial, arrow::MemoryPool* pool,
+                    absl::Status* error)
       : partial_(partial),
         pool_(pool),
         error_(error),
@@ -195,7 +195,7 @@ arrow::Status ReadImageHeads(const parquet::ColumnChunkMetaData& chunk,
                              const parquet::ColumnDescriptor& column,
                              ReadHead read_head, arrow::MemoryPool* pool,
                              PartialBytes* partial, absl::Status* error) {
-  const auto stream = std::make_shared<HeadersOfPages>(partial, pool, error);
+  const auto stream = std::make_shared<PartialPageStream>(partial, pool, error);
   const parquet::ReaderProperties properties(pool);
   const auto pages = parquet::PageReader::Open(
       stream, chunk.num_values(), chunk.compression(), properties, column);

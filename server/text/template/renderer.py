@@ -6,6 +6,7 @@ What it needs is imported before the box closes.
 
 import codecs
 import gc
+import hashlib
 import json
 import os
 import re
@@ -309,7 +310,8 @@ class Renderer:
     def unwritten_where_they_are(self, conversation):
         """What it writes elsewhere, and leaves out of this conversation: an index and what, or None."""
         shape = Shape(conversation.messages)
-        key = json.dumps([shape.messages, conversation.beside])
+        # Tools and nested arguments are as long as they are given.
+        key = hashlib.sha256(json.dumps([shape.messages, conversation.beside]).encode()).digest()
         if key not in self.written:
             if len(self.written) > 1000:
                 self.written.clear()

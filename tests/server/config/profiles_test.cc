@@ -104,6 +104,33 @@ TEST(ProfilesTest, TheFormDecidesWhatBatchesList) {
   EXPECT_FALSE(ListsCropSizes(model));
 }
 
+// Whether rows of embeddings may be counted by patches is what plans of images
+// of many sizes say.
+TEST(ProfilesTest, KnowWhetherPatchesCountPlaceholders) {
+  int with_others = 0;
+  for (const std::string& name : ProfileNames(TakesImages)) {
+    SCOPED_TRACE(name);
+    v1::Model model;
+    model.set_profile(name);
+    ASSERT_TRUE(ApplyModelProfile(&model).ok());
+    const auto planner = ImagePlanner::Create(GetImageFamily(model));
+    ASSERT_TRUE(planner.ok()) << planner.status();
+    bool are_equal = true;
+    for (const uint32_t height : {60, 448, 701, 1344, 3000}) {
+      for (const uint32_t width : {60, 448, 997, 2016, 3000}) {
+        const auto plan = planner->Plan(height, width);
+        if (!plan.ok()) continue;  // too narrow
+        are_equal =
+            are_equal &&
+            plan->placeholders * model.merge() * model.merge() == plan->patches;
+      }
+    }
+    EXPECT_EQ(HasPlaceholdersByPatches(model), are_equal);
+    with_others += !are_equal;
+  }
+  EXPECT_GE(with_others, 3);
+}
+
 constexpr char kOwn[] = R"(# A model of one's own.
 base: "internvl3"
 images {

@@ -107,8 +107,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
 }
 
 // The index agrees with what tokenising and decoding find.
-TEST(MockSourceTest, SamplesMatchTheIndex) {
-  const v1::Config config = GetConfig(absl::StrCat(kLengths, kImages));
+void ExpectSamplesMatchTheIndex(const v1::Config& config) {
   const auto source = OpenOrFail(config);
   const v1::Model& model = config.model();
   const auto of_model = ModelText::Create(model, /*tokenizer=*/nullptr);
@@ -135,6 +134,23 @@ TEST(MockSourceTest, SamplesMatchTheIndex) {
     }
   }
   EXPECT_THAT(counts, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(MockSourceTest, SamplesMatchTheIndex) {
+  ExpectSamplesMatchTheIndex(GetConfig(absl::StrCat(kLengths, kImages)));
+}
+
+// Of such a model texts have no ids for the ends of an image, whatever ids the
+// configuration gives.
+TEST(MockSourceTest, SamplesOfOtherImagesMatchTheIndex) {
+  v1::Config config = GetConfig(absl::StrCat(kLengths, kImages));
+  v1::ImageFamily& family = *config.mutable_model()->mutable_image_family();
+  family.set_rule(v1::ImageFamily::RULE_LONGEST_EDGE);
+  family.set_patch(16);
+  family.set_longest_edge(512);
+  family.mutable_marks()->set_placeholder("<image>");
+  ASSERT_GE(config.model().token_ids().vision_start(), 0);
+  ExpectSamplesMatchTheIndex(config);
 }
 
 TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {

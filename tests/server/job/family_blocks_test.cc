@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,8 +19,10 @@
 #include "common/sha256.h"
 #include "server/command/commands.h"
 #include "server/config/image_family_config.h"
+#include "server/config/model_images.h"
 #include "server/config/model_profile.h"
 #include "server/config/profiles.h"
+#include "server/corpus/data_fault.h"
 #include "server/image/crop_maker.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"
@@ -91,6 +94,46 @@ std::string WriteVectors(const std::string& family,
 std::string GetFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The head of an interlaced PNG, grey of 8 bits.
+std::string WriteInterlacedHead(uint32_t width, uint32_t height) {
+  std::string head("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", 16);
+  for (const uint32_t side : {width, height}) {
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      head.push_back(static_cast<char>(side >> shift));
+    }
+  }
+  return head + std::string("\x08\0\0\0\x01\0\0\0\0", 9);
+}
+
+// 180 million pixels: 3 bytes each for the decoder, and 3 for all pixels that
+// crops are cut from, which together are above 1 GiB.
+TEST(FamilyBlocksTest, IndexesWhatSomeModelDecodes) {
+  const std::string directory = ::testing::TempDir() + "/large";
+  WriteConversations(directory,
+                     {{R"([{"role": "user", "content": "<image>What is it?"},
+            {"role": "assistant", "content": "Large."}])",
+                       {"large.png"}}});
+  const std::vector<ImageSize> sides = {{16384, 11000}};
+  const std::string file = WriteInterlacedHead(sides[0].width, sides[0].height);
+  std::ofstream(directory + "/large.png", std::ios::binary) << file;
+  // The second and the third find the sizes that the first has read.
+  for (const auto& [family, is_cut] :
+       {std::pair{"internvl3", true}, std::pair{"glm4v", false},
+        std::pair{"llama4", true}}) {
+    SCOPED_TRACE(family);
+    const auto job = FamilyJob::Open(directory, 1, ModelYaml(family));
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto plan = (*job)->job().text->images().Plan(sides, 0);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const PlanStage& stage = plan->stages[0];
+    EXPECT_EQ(IsOneResize(*plan, sides[0].height, sides[0].width), !is_cut);
+    const ImageDecoder decoder(GetImageOptions((*job)->job().config.model()));
+    const auto needs = is_cut ? decoder.Needs(file)
+                              : decoder.Needs(file, stage.width, stage.height);
+    EXPECT_EQ(IsDataFault(needs.status()), is_cut) << needs.status();
+  }
 }
 
 TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {

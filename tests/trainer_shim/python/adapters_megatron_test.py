@@ -16,7 +16,7 @@ from ballast.adapters import (
     megatron_split,
     padded,
 )
-from ballast.adapters._peers import image_tokens, rows_of
+from ballast.adapters._peers import image_tokens, require_tokens_by_patches, rows_of
 from ballast.batch import Batch
 from ballast.errors import FailedPrecondition, Internal, InvalidArgument
 from tests.trainer_shim.python.adapters_test import IMAGES, LENGTHS, PAD, PADDED, TOTAL
@@ -392,6 +392,29 @@ class MimoTest(unittest.TestCase):
             with self.assertRaises(Internal):
                 image_tokens([(4, owner) for owner in owners], 2, 4)
         self.assertEqual(rows_of([0, 0], 0).tolist(), [[1], [1]])
+
+
+class TokensByPatchesTest(unittest.TestCase):
+    """The table of CountsRowsByPatches in job_shape_test.cc."""
+
+    def test_refuses_other_placeholders(self):
+        for family, refused in (
+            ({}, False),
+            ({"rule": "RULE_TILE_GRID"}, False),
+            ({"rule": "RULE_PINPOINTS"}, True),
+            ({"tokens_a_row": 1}, True),
+            ({"tokens_a_row": 1, "marks": {"before": "<b>"}}, True),
+            ({"tokens_a_row": 1, "marks": {"row_end": "<e>"}}, False),
+            ({"tokens_an_image": 2}, True),
+            ({"tokens_an_image": 2, "marks": {"before": "<b>"}}, False),
+            ({"tokens_an_image": 2, "marks": {"after": "<a>"}}, False),
+        ):
+            with self.subTest(family):
+                if not refused:
+                    require_tokens_by_patches({"image_family": family}, "another dp")
+                    continue
+                with self.assertRaisesRegex(FailedPrecondition, "do not follow from their patch"):
+                    require_tokens_by_patches({"image_family": family}, "another dp")
 
 
 class PaddedTest(unittest.TestCase):

@@ -120,12 +120,56 @@ class EmbeddingsTest(split_job.SplitJobTest):
             self.assertTrue(torch.equal(given.grad[:, 0], weights[ids == image]))
             self.assertTrue(torch.equal(texts, weights * (ids != image)))
 
+    def test_deepstack_features_of_shared_packs(self):
+        image, ranks, places = 9, 2, [0, 8, 12]
+        ids = torch.tensor([1, 9, 9, 9, 2, 3, 4, 0] + [1, 2, 3, 0])
+        given = torch.arange(3 * 3 * 2.0).reshape(3, 3, 2).requires_grad_()
+        seen = {}  # of each token, what each layer adds
+        for rank in range(ranks):
+            batch = {
+                "pack_input_ids": ids[None], "pack_share_host": torch.tensor([ranks, rank]),
+                "cu_seqlens_padded": torch.tensor(places),
+            }  # fmt: skip
+            images = ballast.adapters.megatron_core.ContextImages(batch, given, image)
+            for number, (begin, end) in enumerate(zip(places, places[1:])):
+                tokens = torch.tensor(list(part(begin, end, ranks, rank)))
+                images.begin(number)
+                found = images.put(torch.zeros(len(tokens), 1, 2))
+                is_image, features = images.deepstack()
+                self.assertEqual(is_image.tolist(), (ids[tokens] == image)[None].tolist())
+                self.assertEqual(len(features), 2)
+                loss = torch.zeros(())
+                for layer, rows in enumerate([found[is_image[0], 0], *features]):
+                    for token, row in zip(tokens[is_image[0]].tolist(), rows):
+                        seen[token, layer] = row.tolist()
+                    loss = loss + rows[:, 0].sum() * (1 + layer)
+                loss.backward()
+            images.backward()
+        self.assertEqual(
+            seen, {(1 + i, j): given[i, j].tolist() for i in range(3) for j in range(3)}
+        )
+        self.assertEqual(given.grad[..., 0].tolist(), [[1, 2, 3]] * 3)
+        self.assertEqual(given.grad[..., 1].tolist(), [[0, 0, 0]] * 3)
+
+    def test_no_pass_goes_without_deepstack_features(self):
+        batch = {"pack_input_ids": torch.tensor([[9, 1, 2, 3]]),
+                 "pack_share_host": torch.tensor([1, 0])}  # fmt: skip
+        images = ballast.adapters.megatron_core.ContextImages(batch, torch.ones(1, 3, 2), 9)
+        images.put(torch.zeros(4, 1, 2))
+        for end in (images.backward, lambda: images.begin(0)):
+            with self.assertRaisesRegex(ballast.FailedPrecondition, "without the 2 deepstack"):
+                end()
+        images.deepstack()
+        images.backward()
+
     def test_what_images_of_shared_packs_refuse(self):
         images = ballast.adapters.megatron_core.ContextImages
         batch = {"pack_input_ids": torch.tensor([[9, 1, 2, 9]]),
                  "pack_share_host": torch.tensor([1, 0])}  # fmt: skip
         with self.assertRaisesRegex(ballast.InvalidArgument, "found 3; wanted 2"):
             images(batch, torch.zeros(3, WIDTH), 9)
+        with self.assertRaisesRegex(ballast.InvalidArgument, r"found \[2\]; wanted \[placeholders"):
+            images(batch, torch.zeros(2), 9)
         with self.assertRaisesRegex(ballast.FailedPrecondition, "without pack_input_ids"):
             images({"pack_share_host": torch.tensor([1, 0])}, torch.zeros(2, WIDTH), 9)
         with self.assertRaisesRegex(ballast.InvalidArgument, r"found \[2, 1, 8\]; wanted \[4, "):

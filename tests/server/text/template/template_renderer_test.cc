@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/types.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -371,6 +372,39 @@ TEST_F(TemplateRendererTest, TheProcessIsInABox) {
     ++descriptors;
   }
   EXPECT_EQ(descriptors, 5u);  // null three times, socket, lifeline
+}
+
+// A process that kept conversations would refuse later ones for its memory.
+TEST_F(TemplateRendererTest, RemembersLooksAndNotConversations) {
+  const auto renderer = Make(
+      "{% for m in messages %}{{ m.content }}{% endfor %}"
+      "{{ tools[0].function.name }}",
+      {.processes = 1});
+  const std::vector<pid_t> children = GetChildren();
+  if (children.empty()) GTEST_SKIP() << "this kernel does not list children";
+  constexpr size_t kBytes = size_t{2} << 20;  // of the tools of each
+  const auto render = [&](int from, int to) {
+    for (int i = from; i < to; ++i) {
+      const std::string json = absl::StrCat(
+          R"({"messages": [{"role": "user", "content": "q"}], "tools": [
+              {"function": {"name": "f", "description": ")",
+          i, std::string(kBytes, 'd'), R"("}}]})");
+      const auto rendered = renderer->Render({json});
+      ASSERT_TRUE(rendered.ok()) << rendered.status();
+      ASSERT_EQ(rendered->text, "qf");
+      ASSERT_EQ(rendered->left_out, "");
+    }
+  };
+  const auto get_bytes = [&] {
+    std::ifstream file(absl::StrCat("/proc/", children[0], "/statm"));
+    size_t all = 0, resident = 0;
+    EXPECT_TRUE(file >> all >> resident);
+    return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  };
+  render(0, 8);
+  const size_t before = get_bytes();
+  render(8, 40);
+  EXPECT_LT(get_bytes(), before + 16 * kBytes);
 }
 
 TEST_F(TemplateRendererTest, ProcessorTimeThatNoHandlerStopsEndsTheProcess) {

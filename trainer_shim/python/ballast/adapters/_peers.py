@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 
 def require_tokens_by_patches(model: Mapping[str, Any], layout: str) -> None:
-    """Refuses a model whose number of image tokens does not follow from patches alone."""
+    """Refuses a model whose number of image tokens does not follow from patches alone: as
+    HasPlaceholdersByPatches of proto/image/job_images.h."""
     family = model.get("image_family") or {}
     marks = family.get("marks") or {}
-    if "pinpoints" in str(family.get("rule", "")).lower() or (
-        family.get("tokens_a_row") and not marks.get("row_end")
+    writes_ends = marks.get("before") or marks.get("after")
+    if (
+        "pinpoints" in str(family.get("rule", "")).lower()
+        or (family.get("tokens_a_row") and not marks.get("row_end"))
+        or (family.get("tokens_an_image") and not writes_ends)
     ):
         raise FailedPrecondition(
             "model.image_family %s: found images whose tokens do not follow from their patches; "

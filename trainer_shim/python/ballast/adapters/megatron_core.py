@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import (
@@ -250,12 +250,23 @@ class ContextImages:
     all passes are added up and go back to the towers in one exchange: each rank calls
     `backward` once a micro-batch, whether or not its pack has an image.
 
-    Raises FailedPrecondition for a batch without `pack_input_ids`, and, on a CPU,
-    InvalidArgument if the rows are not as many as the pack's placeholders; on a GPU an
-    assertion on the device stops the process then.
+    A model whose text layers take features of the tower, too (Qwen3-VL's deepstack), gets
+    them in the same rows, and by `deepstack` in each pass:
+
+        output = tower(batch["pixel_values"], ...)
+        rows = torch.stack([output.pooler_output, *output.deepstack_features], 1)
+        images = ContextImages(batch, ballast.exchange_embeddings(rows, batch, group), image_token)
+        ...
+            hidden = images.put(model.embedding(input_ids=tokens, position_ids=positions))
+            is_image, features = images.deepstack()
+
+    Raises FailedPrecondition for a batch without `pack_input_ids`; InvalidArgument for rows of
+    other dimensions, and, on a CPU, if the rows are not as many as the pack's placeholders; on
+    a GPU an assertion on the device stops the process then.
 
     Args:
-        rows: torch tensor [placeholders, width], what `exchange_embeddings` returned.
+        rows: torch tensor [placeholders, width], or with features of layers
+            [placeholders, 1 + layers, width], what `exchange_embeddings` returned.
         image_token: the id of a placeholder, `loader.job["model"]["token_ids"]["image"]`.
     """
 
@@ -267,6 +278,11 @@ class ContextImages:
             raise FailedPrecondition(
                 "found a batch without pack_input_ids; ContextImages takes those of language with "
                 "packing.dynamic_cp and an encoder"
+            )
+        if rows.dim() not in (2, 3):
+            raise InvalidArgument(
+                "rows: found %s; wanted [placeholders, width], or with a model's deepstack "
+                "features [placeholders, 1 + layers, width]" % list(rows.shape)
             )
         ranks, rank = share
         is_image = ids[0] == int(image_token)
@@ -287,9 +303,11 @@ class ContextImages:
         self._sent = rows
         self._rows = rows.detach().requires_grad_(rows.requires_grad)
         self._row_of = self._passes[0]
+        self._lacks_features = False  # of the pass
 
     def begin(self, number: int) -> None:
-        """Makes pass `number` the one of `put`. `context_batches` calls it."""
+        """Makes pass `number` the one of `put` and `deepstack`. `context_batches` calls it."""
+        self._end_pass()
         self._row_of = self._passes[number]
 
     def put(self, hidden: Any) -> Any:
@@ -298,22 +316,47 @@ class ContextImages:
         that are cut for sequence parallelism."""
         import torch
 
-        wanted = (len(self._row_of), 1, self._rows.shape[1])
+        wanted = (len(self._row_of), 1, self._rows.shape[-1])
         if tuple(hidden.shape) != wanted:
             raise InvalidArgument(
                 "hidden: found %s; wanted %s, the embeddings of the pass's tokens: with sequence "
                 "parallelism, before they are cut" % (list(hidden.shape), list(wanted))
             )
+        self._lacks_features = self._rows.dim() == 3
         if not len(self._rows):
             return hidden
-        images = self._rows.index_select(0, self._row_of.clamp(min=0))[:, None]
+        images = self._take(self._row_of.clamp(min=0))[:, :1]
         is_image = (self._row_of >= 0)[:, None, None]
         return torch.where(is_image, images.to(hidden.dtype), hidden)
+
+    def deepstack(self) -> Tuple[Any, List[Any]]:
+        """What a pass's text layers add at the images' tokens: bool [1, tokens], and for each
+        layer [image tokens, width] in the order of the tokens, as Qwen3-VL's models take
+        `visual_pos_masks` and `deepstack_visual_embeds`. A pass with such rows wants this call
+        as well as `put`: without it `begin` and `backward` raise FailedPrecondition."""
+        self._lacks_features = False
+        is_image = self._row_of >= 0
+        return is_image[None], list(self._take(self._row_of[is_image]).unbind(1)[1:])
+
+    def _take(self, places: Any) -> Any:
+        """[places, 1 + layers, width]: the rows at these places."""
+        rows = self._rows.index_select(0, places)
+        return rows if rows.dim() == 3 else rows[:, None]
+
+    def _end_pass(self) -> None:
+        if self._lacks_features:
+            raise FailedPrecondition(
+                "found a pass without the %d deepstack features of the rows; its layers would "
+                "train without them: call images.deepstack() in each pass and give the model its "
+                "result"
+                % (self._rows.shape[1] - 1)
+            )
 
     def backward(self) -> None:
         """Gives the gradients of all passes back to the towers. Call it once, after them."""
         import torch
 
+        self._end_pass()
         if self._sent.requires_grad:
             grad = self._rows.grad
             self._sent.backward(torch.zeros_like(self._sent) if grad is None else grad)
