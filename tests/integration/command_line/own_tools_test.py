@@ -156,9 +156,8 @@ class OwnToolsTest(tools.ToolTest):
                     self.skipTest("SKIPPED: no program for " + name)
                 subprocess.run(["sh", "-ec", command], cwd=self.path(""), check=True)
                 file = command.split()[-1]
-                config = self.write(
-                    name + ".yaml", CONFIG % ("format: jsonl, path: %s, index: %s.index" % (file, name))
-                )
+                source = "format: jsonl, path: %s, index: %s.index" % (file, name)
+                config = self.write(name + ".yaml", CONFIG % source)
                 size = os.path.getsize(self.path(file))
                 self.assertIn(
                     "set: unpacked 1 files, %d -> %d bytes, into " % (size, len(lines)),
@@ -171,9 +170,8 @@ class OwnToolsTest(tools.ToolTest):
         if not shutil.which("zstd"):
             self.skipTest("SKIPPED: no program zstd")
         self.write("long.jsonl", json.dumps(FORMS["openai"][0](0)) + "\n")
-        subprocess.run(
-            ["sh", "-ec", "zstd -q --long=31 < long.jsonl > long.jsonl.zst"], cwd=self.path(""), check=True
-        )
+        command = "zstd -q --long=31 < long.jsonl > long.jsonl.zst"
+        subprocess.run(["sh", "-ec", command], cwd=self.path(""), check=True)
         config = self.write("long.yaml", CONFIG % "format: jsonl, path: long.jsonl.zst")
         done = tools.run("ballast-server", "index", "--config", config)
         self.assertNotEqual(done.returncode, 0)
