@@ -116,6 +116,20 @@ void PrintShard(const std::string& source, const ShardScanReport& report,
   PrintBad(report.bad);
 }
 
+void PrintUnpacked(const SourceIndexing& result) {
+  const UnpackReport& unpacked = result.unpacked;
+  if (unpacked.files > 0) {
+    std::cout << result.source << ": unpacked " << unpacked.files << " files, "
+              << unpacked.packed_bytes << " -> " << unpacked.bytes
+              << " bytes, into " << unpacked.folder << "\n";
+  }
+  if (result.removed_lines > 0) {
+    std::cout << result.source << ": removed " << result.removed_lines
+              << " unpacked files, whose compressed ones have changed or are "
+                 "gone\n";
+  }
+}
+
 void PrintResult(const SourceIndexing& result) {
   for (const SharedFile& file : result.shared) PrintShared(file);
   if (!result.template_difference.empty()) {
@@ -197,6 +211,7 @@ absl::Status Build(const LoadedConfig& config,
   uint64_t too_long = 0;
   std::string empty;
   for (const SourceIndexing& result : results) {
+    PrintUnpacked(result);
     if (result.shard.has_value()) {
       PrintShard(result.source, *result.shard, *index_options.shard);
       continue;
@@ -308,6 +323,9 @@ Damaged samples are left out and listed with file, offset and reason. Warns of
 data files that occur twice, in one source or in two, and where files beside the
 tokenizer state another mean or std of images than the model's. Fails if samples
 are too long and batch.on_too_long is `error`.
+
+Lines compressed by zstd or gzip (chat.jsonl.zst, .gz) are unpacked first, once,
+into the folder INDEX.lines beside the index, and are read there from then on.
 
 An index knows an image by its length and its first 4096 bytes. --hash reads
 whole images and videos and keeps a hash of each, which servers compare: a bit

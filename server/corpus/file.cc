@@ -371,6 +371,17 @@ absl::Status File::Truncate(uint64_t size) {
   return absl::OkStatus();
 }
 
+absl::Status File::SetTime(int64_t mtime_ns) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const timespec times[] = {
+      {0, UTIME_OMIT},
+      {static_cast<time_t>(mtime_ns / kSecond), mtime_ns % kSecond}};
+  if (futimens(descriptor_, times) != 0) {
+    return FileError(errno, "set the time of", path_);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status File::Sync() {
   if (fsync(descriptor_) != 0) return FileError(errno, "sync", path_);
   return absl::OkStatus();
@@ -481,16 +492,24 @@ absl::Status SyncFolder(const std::string& folder) {
   return absl::OkStatus();
 }
 
-// Removes what killed writers of `path` have left. A failure is no error: the
-// files only take room.
-void RemoveLeftOver(const std::string& path, const std::string& folder) {
-  const std::string prefix = absl::StrCat(
-      std::filesystem::path(path).filename().string(), kWriting, ".");
+// The folder of `path`.
+std::string GetFolder(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+}  // namespace
+
+void RemoveUnfinished(const std::string& folder, absl::string_view name) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end;
        !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!absl::StartsWith(name, prefix)) continue;
+    const std::string found = entry->path().filename().string();
+    const size_t at = found.rfind(absl::StrCat(kWriting, "."));
+    if (at == std::string::npos ||
+        (!name.empty() && found.substr(0, at) != name)) {
+      continue;
+    }
     const OwnedFd left(
         open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     // Its writer, if it lives, has the lock.
@@ -500,28 +519,34 @@ void RemoveLeftOver(const std::string& path, const std::string& folder) {
   }
 }
 
-}  // namespace
-
-absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::Span<const absl::string_view> pieces) {
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  if (folder.empty()) folder = ".";
+absl::Status ReplaceFile(const std::string& path,
+                         absl::FunctionRef<absl::Status(File& file)> write) {
+  const std::string folder = GetFolder(path);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return FileError(error.value(), "make the folder", folder);
-  RemoveLeftOver(path, folder);
   BALLAST_ASSIGN_OR_RETURN(
       File file, File::CreateUniqueLocked(absl::StrCat(path, kWriting)));
   absl::Cleanup remove = [&] { unlink(file.path().c_str()); };
-  for (const absl::string_view piece : pieces) {
-    BALLAST_RETURN_IF_ERROR(file.Write(piece));
-  }
+  BALLAST_RETURN_IF_ERROR(write(file));
   BALLAST_RETURN_IF_ERROR(file.Sync());
   if (rename(file.path().c_str(), path.c_str()) != 0) {
     return FileError(errno, "replace", path);
   }
   std::move(remove).Cancel();
   return SyncFolder(folder);
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::string_view> pieces) {
+  RemoveUnfinished(GetFolder(path),
+                   std::filesystem::path(path).filename().string());
+  return ReplaceFile(path, [&](File& file) -> absl::Status {
+    for (const absl::string_view piece : pieces) {
+      BALLAST_RETURN_IF_ERROR(file.Write(piece));
+    }
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace ballast

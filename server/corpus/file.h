@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -111,6 +112,8 @@ class File {
   absl::Status Write(absl::string_view bytes);
   // Drops the bytes from `size` on.
   absl::Status Truncate(uint64_t size);
+  // Sets the time of the last modification, which a write sets anew.
+  absl::Status SetTime(int64_t mtime_ns);
   // Waits until the bytes are on the disk.
   absl::Status Sync();
 
@@ -198,13 +201,22 @@ absl::Status ReadPieces(const FileView& file,
                         absl::Span<const FilePiece> pieces,
                         absl::string_view others, char* out);
 
-// Replaces `path` with `pieces`, concatenated: writes a file beside it, syncs
-// it to the disk and renames it. Creates missing folders. After an error `path`
-// is as it was. Two concurrent writers do not disturb each other; the last
-// one's file stays. The unfinished file is called `PATH.writing.XXXXXX` and is
-// locked while its process lives. Files that killed processes left are removed
-// first, so that they do not fill the disk. Blocks on the
-// disk. Errors: as File, naming the file.
+// Replaces `path` with what `write` writes to an empty file: writes a file
+// beside it, syncs it to the disk and renames it. Creates missing folders.
+// After an error `path` is as it was. Two concurrent writers do not disturb
+// each other; the last one's file stays. The unfinished file is called
+// `PATH.writing.XXXXXX` and is locked while its process lives. Blocks on the
+// disk. Errors: as File, naming the file; of `write`.
+absl::Status ReplaceFile(const std::string& path,
+                         absl::FunctionRef<absl::Status(File& file)> write);
+
+// Removes the unfinished files that killed processes left in `folder`, of the
+// file `name` or, if it is empty, of all, so that they do not fill the disk. A
+// failure is no error.
+void RemoveUnfinished(const std::string& folder, absl::string_view name = "");
+
+// Replaces `path` with `pieces`, concatenated, once RemoveUnfinished has
+// removed what is left of it. Else as ReplaceFile.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces);
 

@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -13,11 +15,14 @@
 #include "server/config/source_fields.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/limits.h"
+#include "server/corpus/parquet/unpack.h"
 #include "server/corpus/record_parser.h"
 #include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
+
+namespace fs = std::filesystem;
 
 // `path` relative to `directory` if it lies inside; empty if they are equal.
 std::string RelativeName(absl::string_view directory, absl::string_view path) {
@@ -71,10 +76,17 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
                    Printable(index.file_name(i)));
     }
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
-                           Storage::OfProcess().StampAll(paths));
+  const auto stamps = Storage::OfProcess().StampAll(paths);
+  if (absl::IsNotFound(stamps.status()) &&
+      std::any_of(files.begin(), files.end(),
+                  [](const SourceFile& file) { return file.packed; })) {
+    return stale(
+        "compressed files have changed, or their lines are not unpacked: ",
+        stamps.status().message());
+  }
+  BALLAST_RETURN_IF_ERROR(stamps.status());
   for (uint64_t i = 0; i < files.size(); ++i) {
-    const FileStamp now = stamps[i];
+    const FileStamp now = (*stamps)[i];
     const FileStamp then = index.file_stamp(i);
     if (now.size != then.size) {
       return stale(files[i].name, " has ", now.size, " bytes, it knows ",
@@ -89,7 +101,35 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   return absl::OkStatus();
 }
 
+// Names the unpacked lines of `files` that are compressed.
+absl::Status NameUnpackedLines(const std::string& folder,
+                               std::vector<SourceFile>* files) {
+  std::vector<SourceFile*> compressed;
+  std::vector<std::string> paths;
+  for (SourceFile& file : *files) {
+    if (!IsPacked(file.path)) continue;
+    compressed.push_back(&file);
+    paths.push_back(file.path);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    SourceFile& file = *compressed[i];
+    const uint64_t version = Checksum(absl::StrCat(
+        file.name, "\n", stamps[i].size, "\n", stamps[i].mtime_ns));
+    const std::string base = fs::path(file.path).stem().string();
+    file.packed = {std::move(file.path), stamps[i]};
+    file.path = absl::StrCat(folder, "/", absl::Hex(version, absl::kZeroPad16),
+                             "-", base);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+std::string LinesFolder(const v1::Source& source, absl::string_view directory) {
+  return absl::StrCat(IndexPath(source, directory), ".lines");
+}
 
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory) {
@@ -103,7 +143,11 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
   files.reserve(paths.size());
   for (std::string& path : paths) {
     std::string name = RelativeName(directory, path);
-    files.push_back({std::move(path), std::move(name)});
+    files.push_back({std::move(path), std::move(name), std::nullopt});
+  }
+  if (source.format() == v1::Source::FORMAT_JSONL) {
+    BALLAST_RETURN_IF_ERROR(
+        NameUnpackedLines(LinesFolder(source, directory), &files));
   }
   return files;
 }
@@ -191,7 +235,8 @@ absl::StatusOr<std::vector<SharedFile>> FindSharedFiles(
     }
     listed[s] = *std::move(files);
     for (size_t i = 0; i < listed[s].size(); ++i) {
-      const std::string& path = listed[s][i].path;
+      const SourceFile& file = listed[s][i];
+      const std::string& path = file.packed ? file.packed->path : file.path;
       Place place;
       if (IsStoreUrl(path)) {
         const auto [found, is_new] = objects.emplace(path, Place{s, i});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,20 +12,34 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
+#include "server/corpus/file.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/index/index_options.h"
 
 namespace ballast {
-// A data file of a source.
-struct SourceFile {
+// A compressed file, as it is now.
+struct PackedFile {
   std::string path;
-  // Relative to the configuration's directory if inside it, so that a dataset
-  // may move together with its configuration.
-  std::string name;
+  FileStamp stamp;
 };
 
+// A data file of a source.
+struct SourceFile {
+  // Of compressed lines the file of unpacked ones (UnpackLines), which need not
+  // be there: its name follows from the name and the stamp of `packed`, its
+  // folder is INDEX.lines.
+  std::string path;
+  // Relative to the configuration's directory if inside it, so that a dataset
+  // may move together with its configuration. Of the compressed file, if any.
+  std::string name;
+  std::optional<PackedFile> packed;
+};
+
+// The folder of the unpacked lines of a source with compressed ones.
+std::string LinesFolder(const v1::Source& source, absl::string_view directory);
+
 // The data files of `source`, in order. Errors: as FindFormat and ExpandPath;
-// of the format.
+// of the format; of compressed files as Storage::StampAll.
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory);
 

@@ -376,6 +376,24 @@ uint64_t CountTooLong(const IndexReport& report) {
       [](const BadSample& bad) { return bad.kind == kTooLong; });
 }
 
+// Unpacks the compressed lines of `source`, or of the shard.
+absl::Status UnpackSource(const v1::Source& source, absl::string_view directory,
+                          uint32_t threads, const IndexSourcesOptions& options,
+                          SourceIndexing* result) {
+  if (options.merge) return absl::OkStatus();
+  auto unpacked =
+      UnpackLines(source, directory, options.shard.value_or(Shard()), threads,
+                  [&](const IndexProgress& progress) {
+                    if (!options.progress) return;
+                    options.progress(source.name() + ": unpacking", progress);
+                  });
+  if (!unpacked.ok()) {
+    return Annotate(unpacked.status(), absl::StrCat("source ", source.name()));
+  }
+  result->unpacked = *std::move(unpacked);
+  return absl::OkStatus();
+}
+
 // Builds the index of `source`, or scans a shard of it, or merges its shards.
 absl::Status Build(const v1::Source& source, absl::string_view directory,
                    const IndexOptions& index_options,
@@ -391,6 +409,9 @@ absl::Status Build(const v1::Source& source, absl::string_view directory,
                                ? MergeScans(source, directory, index_options)
                                : BuildIndex(source, directory, index_options));
   result->too_long = CountTooLong(result->report);
+  // The index is of the files as they are now.
+  BALLAST_ASSIGN_OR_RETURN(result->removed_lines,
+                           RemoveOldLines(source, directory));
   return absl::OkStatus();
 }
 
@@ -448,6 +469,9 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       all.push_back(std::move(result));
       continue;
     }
+    BALLAST_RETURN_IF_ERROR(UnpackSource(source, config.directory,
+                                         ThreadsOrCores(c.serve().threads()),
+                                         options, &result));
     const auto opened = OpenSource(source, config.directory, key);
     absl::Status found;  // status of the existing index
     if (!opened.ok()) {

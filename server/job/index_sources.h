@@ -16,6 +16,7 @@
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/journal.h"
 #include "server/corpus/source_files.h"
+#include "server/corpus/unpack_lines.h"
 #include "server/video/frame_table.h"
 #include "server/video/video_reader.h"
 
@@ -88,6 +89,10 @@ struct SourceIndexing {
   // A mock source has no index; `report` holds only the number of samples.
   bool is_drawn = false;
   IndexReport report;
+  // Lines that this run has unpacked, and files of lines that it has removed:
+  // their compressed files have changed or are no longer the source's.
+  UnpackReport unpacked;
+  uint64_t removed_lines = 0;
   // Bad samples with more than batch.max_tokens tokens. If there are any, no
   // index was written.
   uint64_t too_long = 0;
@@ -119,9 +124,10 @@ struct IndexSourcesOptions {
 };
 
 // Builds or refreshes the index of every source of `config`, one after the
-// other, with serve.threads threads each. Bad samples and files that two
-// sources share are reported and are no error. Errors: as BuildIndex, ScanShard
-// and MergeScans, naming the source; as MakeTokenizer.
+// other, with serve.threads threads each, once it has unpacked compressed
+// lines. Bad samples and files that two sources share are reported and are no
+// error. Errors: as UnpackLines, BuildIndex, ScanShard and MergeScans, naming
+// the source; as MakeTokenizer.
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options);
 

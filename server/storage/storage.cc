@@ -3,15 +3,14 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <thread>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/run_all.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/storage/arrow_store.h"
@@ -246,27 +245,14 @@ absl::StatusOr<FileStamp> Storage::Stamp(const std::string& path) {
 
 absl::StatusOr<std::vector<FileStamp>> Storage::StampAll(
     const std::vector<std::string>& paths) {
-  std::vector<absl::StatusOr<FileStamp>> results(paths.size(), FileStamp());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < paths.size(); i = next++) {
-      results[i] = Stamp(paths[i]);
-    }
-  };
+  std::vector<FileStamp> stamps(paths.size());
   const bool remote = std::any_of(paths.begin(), paths.end(),
                                   [](const auto& p) { return IsStoreUrl(p); });
-  std::vector<std::thread> threads;
-  for (size_t i = 1; remote && i < std::min(kStampThreads, paths.size()); ++i) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) thread.join();
-  std::vector<FileStamp> stamps;
-  stamps.reserve(paths.size());
-  for (const auto& result : results) {
-    BALLAST_RETURN_IF_ERROR(result.status());
-    stamps.push_back(*result);
-  }
+  BALLAST_RETURN_IF_ERROR(RunAll(
+      paths.size(), remote ? kStampThreads : 1, [&](size_t i) -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(stamps[i], Stamp(paths[i]));
+        return absl::OkStatus();
+      }));
   return stamps;
 }
 

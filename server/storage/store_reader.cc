@@ -3,12 +3,11 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/run_all.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -95,32 +94,15 @@ absl::StatusOr<FileStamp> StoreReader::Stat(const std::string& path) {
 absl::Status StoreReader::Read(const std::string& path, uint64_t object_size,
                                ByteRange range, char* out) {
   const std::vector<ByteRange> parts = SplitIntoParts(range);
-  std::atomic<size_t> next{0};
-  std::vector<absl::Status> results(parts.size());
-  const auto work = [&] {
-    while (true) {
-      const size_t i = next++;
-      if (i >= parts.size()) return;
-      const ByteRange& part = parts[i];
-      results[i] = Run([&] {
-        return store_->Read(path, object_size, part.offset, part.size,
-                            out + (part.offset - range.offset));
-      });
-      if (results[i].ok()) {
-        counters_->fetched_bytes.Add(part.size);
-      } else {
-        next = parts.size();
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(parts.size(), kMaxThreads); ++i) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) thread.join();
-  for (absl::Status& result : results) BALLAST_RETURN_IF_ERROR(result);
-  return absl::OkStatus();
+  return RunAll(parts.size(), kMaxThreads, [&](size_t i) -> absl::Status {
+    const ByteRange& part = parts[i];
+    BALLAST_RETURN_IF_ERROR(Run([&] {
+      return store_->Read(path, object_size, part.offset, part.size,
+                          out + (part.offset - range.offset));
+    }));
+    counters_->fetched_bytes.Add(part.size);
+    return absl::OkStatus();
+  });
 }
 
 std::shared_ptr<const CachedRange> CachedRange::Find(const Place& place,

@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "server/command/init/model_choice.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/parquet/unpack.h"
 
 namespace ballast {
 
@@ -126,6 +127,8 @@ std::string GetSplit(const SeenFiles& files) {
 std::string SourceName(const std::string& path, std::set<std::string>* taken) {
   const std::vector<std::string> parts = absl::StrSplit(path, '/');
   std::string base = parts.back().substr(0, parts.back().rfind('.'));
+  // docs.jsonl.zst
+  if (IsPacked(parts.back())) base = base.substr(0, base.rfind('.'));
   // train-00000-of-00009, as Hugging Face numbers its files.
   const size_t of = base.rfind("-of-");
   if (of != std::string::npos &&
@@ -235,7 +238,8 @@ class Decider {
     std::string message = absl::StrCat(
         seen_.folder,
         ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
-        "JSON lines (*.jsonl), Parquet files (*.parquet) with conversations or "
+        "JSON lines (*.jsonl, *.jsonl.zst), Parquet files (*.parquet) with "
+        "conversations or "
         "text, token ids of Megatron (*.bin and *.idx), "
         "or a folder of Energon (.nv-meta), "
         "as docs/configuration.md describes");

@@ -21,8 +21,10 @@
 #include "server/corpus/limits.h"
 #include "server/corpus/megatron/token_index.h"
 #include "server/corpus/parquet/parquet_file.h"
+#include "server/corpus/parquet/unpack.h"
 #include "server/corpus/source_files.h"
 #include "server/corpus/tar/webdataset_reader.h"
+#include "server/corpus/unpack_lines.h"
 #include "server/storage/storage.h"
 #include "server/text/conversation.h"
 
@@ -33,9 +35,10 @@ constexpr uint64_t kMaxSamples = 256;
 // Samples of Parquet files, whose row groups are read whole.
 constexpr uint64_t kMaxRows = 16;
 constexpr uint64_t kMaxCounted = uint64_t{1} << 30;
-// Of a store, where each sample and each file may be a request.
-constexpr uint64_t kMaxSamplesOfStore = 64;
-constexpr uint64_t kMaxFilesOfStore = 16;
+// Of a store, where each sample and each file may be a request, and of
+// compressed files.
+constexpr uint64_t kMaxSamplesOfPart = 64;
+constexpr uint64_t kMaxFilesOfPart = 16;
 
 // The keys by which the JSON of a preference pair says what it is.
 std::string PairForm(absl::string_view json) {
@@ -60,6 +63,7 @@ class Looker {
       : files_(files),
         roots_(roots),
         in_store_(IsStoreUrl(files.front())),
+        in_part_(in_store_ || IsPacked(files.front())),
         found_(roots.size()),
         tree_(*tree),
         seen_(seen) {}
@@ -71,9 +75,7 @@ class Looker {
       if (counted > 0 && (counted >= kMaxCounted || enough(number))) break;
       ++number;
       path_ = path;
-      const absl::StatusOr<File> file = Storage::OfProcess().Open(path);
-      const absl::StatusOr<uint64_t> bytes =
-          file.ok() ? LookAt(*file) : file.status();
+      const absl::StatusOr<uint64_t> bytes = LookAt(path);
       if (!bytes.ok()) {
         Bad(bytes.status().message());
         break;
@@ -90,11 +92,11 @@ class Looker {
 
  private:
   bool more() const {
-    return seen_->looked_at < (in_store_ ? kMaxSamplesOfStore : kMaxSamples);
+    return seen_->looked_at < (in_part_ ? kMaxSamplesOfPart : kMaxSamples);
   }
-  // Whether the rest of a store is estimated, after so many files.
+  // Whether the rest is estimated, after so many files.
   bool enough(uint64_t files) const {
-    return in_store_ && (files == kMaxFilesOfStore || !more());
+    return in_part_ && (files == kMaxFilesOfPart || !more());
   }
 
   void Bad(absl::string_view reason) {
@@ -125,6 +127,16 @@ class Looker {
   }
 
   // Looks at the samples of a file. Returns how many of its bytes were counted.
+  absl::StatusOr<uint64_t> LookAt(const std::string& path) {
+    BALLAST_ASSIGN_OR_RETURN(const FirstLines first, OpenFirstLines(path));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t counted, LookAt(first.file));
+    const uint64_t size = first.file.stamp().size;
+    return first.packed_bytes == 0 || size == 0
+               ? counted
+               : first.packed_bytes * counted / size;
+  }
+
+  // The same, of bytes that are not compressed.
   absl::StatusOr<uint64_t> LookAt(const File& file) {
     switch (seen_->format) {
       case SeenFiles::Format::kWebDataset:
@@ -308,6 +320,7 @@ class Looker {
   const std::vector<std::string>& files_;
   const std::vector<std::string>& roots_;
   const bool in_store_;
+  const bool in_part_;
   std::vector<uint64_t> found_;  // files of media below each of `roots_`
   DataTree& tree_;
   SeenFiles* const seen_;
@@ -374,10 +387,11 @@ absl::StatusOr<RawRecord> FindRecord(const v1::Source& source,
                            format->make_raw(source, directory));
   RecordFinder finder(number, reports);
   for (const SourceFile& each : files) {
-    BALLAST_ASSIGN_OR_RETURN(const File file,
-                             Storage::OfProcess().Open(each.path));
+    BALLAST_ASSIGN_OR_RETURN(
+        const FirstLines first,
+        OpenFirstLines(each.packed ? each.packed->path : each.path));
     finder.BeginFile(each.name);
-    const absl::Status scanned = parser->Scan(file, finder);
+    const absl::Status scanned = parser->Scan(first.file, finder);
     if (finder.found().has_value()) {
       RawRecord found = *std::move(finder.found());
       found.given.source = source.name();
@@ -385,6 +399,12 @@ absl::StatusOr<RawRecord> FindRecord(const v1::Source& source,
       return found;
     }
     BALLAST_RETURN_IF_ERROR(scanned);
+    if (first.is_cut) {
+      return absl::NotFoundError(absl::StrCat(
+          each.name, ": record ", number,
+          ", counted from 0, is behind the first lines, which alone are looked "
+          "at in a compressed file; ask for an earlier one"));
+    }
   }
   return absl::NotFoundError(absl::StrCat(
       "source ", source.name(), " has no record ", number, ", counted from 0"));

@@ -30,6 +30,8 @@
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/pair_json.h"
+#include "server/corpus/parquet/unpack.h"
+#include "server/corpus/unpack_lines.h"
 #include "server/storage/storage.h"
 #include "server/text/chat_writer.h"
 #include "server/text/conversation.h"
@@ -183,6 +185,10 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMaxJsonOfStore = 100;
 constexpr size_t kMaxModelFile = 64 << 20;
 constexpr char kGpus[] = "/proc/driver/nvidia/gpus";
+constexpr char kIsUnpacked[] = "its lines are unpacked beside it";
+constexpr char kNoOffsets[] =
+    "samples are read at their offsets, and a compressed stream has none; "
+    "unpack it, or write Parquet with compression zstd";
 
 // The format of a file of this extension, if a source may be made of it.
 std::optional<SeenFiles::Format> GetFormat(const fs::path& file) {
@@ -229,14 +235,13 @@ class TreeLooker {
         AddFiles(folder, format, group, files);
       }
     }
-    for (auto& [folder, names] : compressed_) {
+    for (auto& [key, names] : compressed_) {
+      const auto& [folder, reason] = key;
       std::sort(names.begin(), names.end());
       Other(absl::StrCat(folder, "/", names.front()),
             absl::StrCat("compressed, as ", names.size(),
                          names.size() == 1 ? " file" : " files",
-                         " of its folder: samples are read at their offsets, "
-                         "and a compressed stream has none; unpack it, or "
-                         "write Parquet with compression zstd"));
+                         " of its folder: ", reason));
     }
     if (seen_->in_store) LookForModel();
   }
@@ -246,13 +251,22 @@ class TreeLooker {
   using Sizes = std::map<std::string, uint64_t>;  // by name
 
   void AddFile(const DataTree::File& file) {
-    if (DataTree::IsCompressed(file.name)) {
-      compressed_[file.folder].push_back(file.name);
+    // docs.jsonl of docs.jsonl.zst.
+    const fs::path name =
+        IsPacked(file.name) ? fs::path(file.name).stem() : fs::path(file.name);
+    const bool is_packed = name != file.name;
+    if (is_packed &&
+        tree_.HasFile(absl::StrCat(file.folder, "/", name.string())) == true) {
+      compressed_[{file.folder, kIsUnpacked}].push_back(file.name);
       return;
     }
-    std::optional<Format> format = GetFormat(file.name);
-    if (!format.has_value() && HoldsConversations(file.path())) {
-      format = Format::kJsonl;
+    std::optional<Format> format;
+    if (!DataTree::IsCompressed(name.string())) format = GetFormat(name);
+    const bool is_json = name.extension() == ".json";
+    if (is_json && HoldsConversations(file.path())) format = Format::kJsonl;
+    if (format != Format::kJsonl && DataTree::IsCompressed(file.name)) {
+      compressed_[{file.folder, kNoOffsets}].push_back(file.name);
+      return;
     }
     if (format.has_value()) {
       found_[{file.folder, *format}][file.name] = file.bytes;
@@ -271,10 +285,11 @@ class TreeLooker {
                                "of format: jsonl"));
     }
     if (seen_->in_store && json_files_ > kMaxJsonOfStore) return false;
-    const absl::StatusOr<File> file = Storage::OfProcess().Open(path);
-    if (!file.ok()) return false;
+    const absl::StatusOr<FirstLines> first_lines = OpenFirstLines(path);
+    if (!first_lines.ok()) return false;
+    const File& file = first_lines->file;
     const absl::StatusOr<std::string> head =
-        file->ReadAt(0, std::min(kHead, file->stamp().size));
+        file.ReadAt(0, std::min(kHead, file.stamp().size));
     if (!head.ok()) return false;
     const size_t first = head->find_first_not_of(" \t\r\n");
     if (first == std::string::npos) return false;
@@ -402,8 +417,10 @@ class TreeLooker {
   const fs::path config_folder_;
   Seen* const seen_;
   uint64_t json_files_ = 0;
-  std::map<std::pair<std::string, Format>, Sizes> found_;       // by folder
-  std::map<std::string, std::vector<std::string>> compressed_;  // likewise
+  std::map<std::pair<std::string, Format>, Sizes> found_;  // by folder
+  // Names by folder and by the reason why they are left out.
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>>
+      compressed_;
 };
 
 std::string GetText(const fs::path& file) {

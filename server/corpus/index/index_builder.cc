@@ -1,14 +1,13 @@
 #include "server/corpus/index/index_builder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/mutex.h"
+#include "common/run_all.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/index/index_format.h"
@@ -232,37 +231,17 @@ absl::Status SourceScan::Run(absl::Span<const size_t> wanted,
   uint64_t bytes = 0;
   for (const FileStamp& stamp : stamps) bytes += stamp.size;
   ProgressMeter progress(bytes, options_->progress);
-  std::atomic<size_t> next{0};
-  std::atomic<bool> failed{false};
   Mutex mutex;  // of on_scan
-  // Each entry is written by one thread and read after all threads have ended.
-  std::vector<absl::Status> results(wanted.size());
-  // Takes files in order, so every file before one that failed was taken.
-  const auto work = [&] {
-    while (!failed) {
-      const size_t i = next++;
-      if (i >= wanted.size()) return;
-      absl::StatusOr<FileScan> scan = ScanFile(files_[wanted[i]], &progress);
-      if (scan.ok()) {
-        MutexLock lock(&mutex);
-        results[i] = on_scan(wanted[i], *std::move(scan));
-      } else {
-        results[i] = scan.status();
-      }
-      if (!results[i].ok()) failed = true;
-    }
-  };
   // Threads that read from a store wait most of the time.
   const uint32_t least =
       !paths.empty() && IsStoreUrl(paths[0]) ? kStoreThreads : 1;
-  const size_t count = std::min<size_t>(
-      std::max<uint32_t>(options_->threads, least), wanted.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& result : results) BALLAST_RETURN_IF_ERROR(result);
-  return absl::OkStatus();
+  return RunAll(wanted.size(), std::max<uint32_t>(options_->threads, least),
+                [&](size_t i) -> absl::Status {
+                  BALLAST_ASSIGN_OR_RETURN(
+                      FileScan scan, ScanFile(files_[wanted[i]], &progress));
+                  MutexLock lock(&mutex);
+                  return on_scan(wanted[i], std::move(scan));
+                });
 }
 
 absl::StatusOr<FileScan> SourceScan::ScanFile(const SourceFile& source,

@@ -1,6 +1,7 @@
 // Takes the place of Arrow where it is not built in.
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_tables.h"
+#include "server/corpus/parquet/unpack.h"
 
 namespace ballast {
 
@@ -27,6 +28,13 @@ absl::StatusOr<std::unique_ptr<PlanTable>> PlanTable::Open(
 
 absl::StatusOr<std::unique_ptr<PlanTableWriter>> PlanTableWriter::Create(
     const std::string& /*path*/, bool /*with_keys*/) {
+  return CheckParquetIsBuiltIn();
+}
+
+bool IsPacked(absl::string_view /*name*/) { return false; }
+
+absl::Status Unpack(const File& /*file*/, absl::string_view /*name*/,
+                    TakeUnpacked /*take*/) {
   return CheckParquetIsBuiltIn();
 }
 

@@ -1,6 +1,7 @@
 """`ballast-server init` on folders as people have them: what it writes runs as it is."""
 
 import glob
+import gzip
 import importlib.util
 import io
 import json
@@ -337,13 +338,42 @@ class InitTest(tools.ToolTest):
         os.mkdir(folder)
         self.lines(folder + "/pairs.jsonl", [{"prompt": [ASK], "chosen": [SAY]}] * SAMPLES)
         self.lines(folder + "/pages.jsonl", [{"text": "page"}] * SAMPLES)
-        for name in ("b.jsonl.zst", "a.jsonl.zst", "c.tgz", "notes.txt.gz"):
+        for name in ("c.tgz", "notes.txt.gz"):
             self.write("refused_forms/" + name, "")
         said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
         self.assertRegex(
             said, r"records of pairs.* half a preference pair.*write `cook` in pairs_recipe.py"
         )
-        self.assertRegex(said, r"left out .*/a.jsonl.zst: compressed, as 3 files of its folder: ")
+        self.assertRegex(said, r"left out .*/c.tgz: compressed, as 1 file of its folder: ")
+
+    def test_compressed_lines(self):
+        folder = self.path("packed")
+        os.mkdir(folder)
+        rows = "".join(json.dumps({"messages": [ASK, SAY]}) + "\n" for _ in range(SAMPLES))
+        for part in range(3):
+            with gzip.open(f"{folder}/chat-{part}.jsonl.gz", "wt", encoding="utf-8") as file:
+                file.write(rows)
+        # Both forms of one file.
+        self.write("packed/page.jsonl", '{"text": "page"}\n')
+        with gzip.open(folder + "/page.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write('{"text": "page"}\n')
+        with gzip.open(folder + "/llava.json.gz", "wt", encoding="utf-8") as file:
+            json.dump([{"conversations": SHARE[::3]}] * SAMPLES, file)
+        out = folder + "/ballast.yaml"
+        said = self.ok("ballast-server", "init", folder, "--out", out)
+        if "samples are read at their offsets" in said:
+            self.skipTest("SKIPPED: this build has no Arrow")
+        self.assertIn(f"chat: jsonl chat-[0-9]*.jsonl.gz, {3 * SAMPLES} samples", said)
+        self.assertIn(f"llava: jsonl llava.json.gz, {SAMPLES} samples", said)
+        self.assertIn("page: jsonl page.jsonl, 1 sample ", said)
+        self.assertRegex(said, "left out .*/page.jsonl.gz: compressed, as 1 file of its folder: "
+                               "its lines are unpacked beside it")  # fmt: skip
+        indexed = self.ok("ballast-server", "index", "--config", out)
+        self.assertIn("chat: unpacked 3 files", indexed)
+        self.assertIn(f"chat: {3 * SAMPLES} samples, 0 images, 0 skipped, 0 bad", indexed)
+        # The unpacked lines are none of the data.
+        again = self.ok("ballast-server", "init", folder, "--out", folder + "/again.yaml")
+        self.assertNotIn(".lines", again)
 
     def test_agents_need_the_checkpoints_template(self):
         folder = self.path("agents")

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -133,6 +134,48 @@ class OwnToolsTest(tools.ToolTest):
                     )
                     for i in range(ROWS):
                         self.assertEqual(self.learnt(self.sample(config, i)), learnt(i))
+
+    def test_lines_of_compressors(self):
+        lines = "".join(json.dumps(FORMS["openai"][0](i)) + "\n" for i in range(20_000))
+        self.write("plain.jsonl", lines)
+        cut = lines.index("\n", len(lines) // 2) + 1
+        for part, text in (("a", lines[:cut]), ("b", lines[cut:])):
+            self.write(part, text)
+        packed = {
+            "zstd": "zstd -q -c plain.jsonl > zstd.jsonl.zst",
+            "pzstd": "pzstd -q -p 2 -c plain.jsonl > pzstd.jsonl.zst",
+            "frames": "(zstd -q -c a; zstd -q --long=27 -c < b) > frames.jsonl.zst",
+            "gzip": "gzip -c plain.jsonl > gzip.jsonl.gz",
+            "members": "(gzip -c a; gzip -c b) > members.jsonl.gz",
+        }
+        plain = self.config("plain", "format: jsonl, path: plain.jsonl")
+        wanted = [self.sample(plain, i) for i in (0, 9_999, 19_999)]
+        for name, command in packed.items():
+            with self.subTest(name):
+                if not shutil.which(command.strip("(").split()[0]):
+                    self.skipTest("SKIPPED: no program for " + name)
+                subprocess.run(["sh", "-ec", command], cwd=self.path(""), check=True)
+                file = command.split()[-1]
+                source = "format: jsonl, path: %s, index: %s.index" % (file, name)
+                config = self.write(name + ".yaml", CONFIG % source)
+                size = os.path.getsize(self.path(file))
+                self.assertIn(
+                    "set: unpacked 1 files, %d -> %d bytes, into " % (size, len(lines)),
+                    self.ok("ballast-server", "index", "--config", config),
+                )
+                for i, position in enumerate((0, 9_999, 19_999)):
+                    self.assertEqual(self.sample(config, position), wanted[i])
+
+    def test_a_window_that_is_too_large(self):
+        if not shutil.which("zstd"):
+            self.skipTest("SKIPPED: no program zstd")
+        self.write("long.jsonl", json.dumps(FORMS["openai"][0](0)) + "\n")
+        command = "zstd -q --long=31 < long.jsonl > long.jsonl.zst"
+        subprocess.run(["sh", "-ec", command], cwd=self.path(""), check=True)
+        config = self.write("long.yaml", CONFIG % "format: jsonl, path: long.jsonl.zst")
+        done = tools.run("ballast-server", "index", "--config", config)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("a window of more than 128 MiB", done.stderr.decode())
 
     def test_images_of_datasets(self):
         self.need("datasets", "PIL")

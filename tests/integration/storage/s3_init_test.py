@@ -1,6 +1,7 @@
 """`ballast-server init` on prefixes of an S3 store: what it writes runs as it is."""
 
 import glob
+import gzip
 import json
 import os
 import shutil
@@ -34,7 +35,13 @@ class S3InitTest(tools.ToolTest):
                 raise AssertionError(done.stderr.decode())
             os.remove(folder + "/ballast.yaml")
         tars = glob.glob(os.path.join(cls.bucket, "webdataset", "*.tar"))
-        s3_test.write_lines(tars, os.path.join(cls.bucket, "lines"))
+        lines = os.path.join(cls.bucket, "lines")
+        s3_test.write_lines(tars, lines)
+        packed = shutil.copytree(lines, os.path.join(cls.bucket, "packed"))
+        with open(packed + "/chat.jsonl", "rb") as file:
+            with gzip.open(packed + "/chat.jsonl.gz", "wb") as out:
+                out.write(file.read())
+        os.remove(packed + "/chat.jsonl")
 
     def setUp(self):
         self.s3 = s3_server.S3Server(self.root).start()
@@ -75,6 +82,7 @@ class S3InitTest(tools.ToolTest):
             ("webdataset", "docs-000000.tar"),
             ("parquet", "docs-000000.parquet"),
             ("lines", "chat.jsonl"),
+            ("packed", "chat.jsonl.gz"),
             ("energon", ""),
         ):
             with self.subTest(form):
@@ -83,7 +91,9 @@ class S3InitTest(tools.ToolTest):
                 self.assertIn(path + ", 12 samples in 1 file", said)
                 self.assertNotIn("left out", said)
                 plan = self.plan_of(config)
-                local = self.local_plan(form)
+                # Of the same lines as before.
+                if form != "packed":
+                    local = self.local_plan(form)
                 self.assertGreater(plan["totals"]["images"], 0)
                 # The order follows from the source's name, which is "data" for the
                 # folder itself.
