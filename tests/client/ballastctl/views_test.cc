@@ -43,7 +43,7 @@ TEST(QuantitiesTest, AreShortAndHaveUnits) {
 }
 
 TEST(QuantitiesTest, NothingControlsTheTerminal) {
-  EXPECT_EQ(Printable("a\x1b[2Jb\r\n\x7f"), "a?[2Jb???");
+  EXPECT_EQ(PrintableText("a\x1b[2Jb\r\n\x7f"), "a?[2Jb???");
 }
 
 v1::StepBalance Balance(int ranks) {
