@@ -179,7 +179,7 @@ TEST(VideoPlanTest, RefusesWithAdvice) {
       HasSubstr("is it given in seconds"));
 }
 
-// LLaVA-VideoKeys's frames, times and tokens, beside a second writing of its
+// LLaVA-Video's frames, times and tokens, beside a second writing of its
 // training code (make_llava_video_vectors.py).
 
 v1::Model LlavaVideo() {
@@ -296,7 +296,7 @@ TEST(LlavaVideoTest, RefusesWhatItDoesNotTake) {
   v1::Model model = LlavaVideo();
   IndexedVideo list = VideoOf(8, 30);
   list.flags = IndexedVideo::kIsList;
-  EXPECT_THAT(fault(model, list), HasSubstr("LLaVA-VideoKeys does not take"));
+  EXPECT_THAT(fault(model, list), HasSubstr("LLaVA-Video does not take"));
   EXPECT_THAT(fault(model, VideoOf(8, 0.25)),
               HasSubstr("each round(0.25 / 1)-th frame, which is none"));
   // Memory for a list of frames, whatever the configuration says.
