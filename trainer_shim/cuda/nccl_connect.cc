@@ -41,7 +41,7 @@ absl::Status Resolve(void* library, const char* name, Function* function) {
       absl::StrCat("NCCL has no ", name, ": wanted 2.18.1 or later"));
 }
 
-absl::StatusOr<NcclApi> LoadNccl() {
+absl::StatusOr<NcclApi> FindNcclApi() {
   const absl::StatusOr<void*> library = FindNccl();
   if (!library.ok()) return library.status();
   NcclApi api;
@@ -102,7 +102,7 @@ absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
 
 absl::StatusOr<const NcclApi*> LoadNccl() {
   static const absl::StatusOr<NcclApi>* const api =
-      new absl::StatusOr<NcclApi>(LoadNccl());
+      new absl::StatusOr<NcclApi>(FindNcclApi());
   if (!api->ok()) return api->status();
   return &**api;
 }

@@ -39,7 +39,7 @@ void Resolve(void* library, const char* name, Function* function,
       absl::StrCat("nvJPEG has no ", name, ": wanted version 13")));
 }
 
-absl::StatusOr<NvjpegApi> LoadNvjpeg() {
+absl::StatusOr<NvjpegApi> FindNvjpegApi() {
   const absl::StatusOr<void*> library = FindNvjpeg();
   if (!library.ok()) return library.status();
   NvjpegApi api;
@@ -85,7 +85,7 @@ const char* GetName(nvjpeg::Status status) {
 
 absl::StatusOr<const NvjpegApi*> LoadNvjpeg() {
   static const absl::StatusOr<NvjpegApi>* const api =
-      new absl::StatusOr<NvjpegApi>(LoadNvjpeg());
+      new absl::StatusOr<NvjpegApi>(FindNvjpegApi());
   if (!api->ok()) return api->status();
   return &**api;
 }
