@@ -11,20 +11,17 @@
 #include "common/mutex.h"
 
 namespace ballast {
-namespace {
-
-struct Task {
-  std::function<void()> call;
-  std::unique_ptr<Sleeper> caller;
-  bool begun = false;
-  bool done = false;
-  bool given_up = false;
-};
-
-}  // namespace
 
 // Shared with the threads, which may outlive the object.
 struct BlockingCalls::State {
+  struct Task {
+    std::function<void()> call;
+    std::unique_ptr<Sleeper> caller;
+    bool begun = false;
+    bool done = false;
+    bool given_up = false;
+  };
+
   explicit State(size_t max_stuck) : max_stuck(max_stuck) {}
   const size_t max_stuck;
   Mutex mutex;
@@ -46,7 +43,7 @@ BlockingCalls::~BlockingCalls() {
 
 absl::Status BlockingCalls::Run(std::function<void()> call,
                                 absl::Duration timeout) {
-  auto task = std::make_shared<Task>();
+  auto task = std::make_shared<State::Task>();
   task->call = std::move(call);
   task->caller = clock_->NewSleeper();
   {
@@ -90,7 +87,7 @@ size_t BlockingCalls::stuck() const {
 
 void BlockingCalls::Work(const std::shared_ptr<State>& state) {
   while (true) {
-    std::shared_ptr<Task> task;
+    std::shared_ptr<State::Task> task;
     {
       MutexLock lock(&state->mutex);
       ++state->idle;
