@@ -2,8 +2,8 @@
 
     join_sources.py OUT... -- SOURCE...
 
-A file goes to another OUT than one with a word that it has as a name in an unnamed
-namespace: the word would mean that name, or be defined twice. Reads names at the
+Two files go to different OUTs where one has a name in its unnamed namespace that is a
+word of the other: there the word would mean that name. Reads names at the
 beginning of a line, as clang-format writes them. Fails where the OUTs are too few.
 """
 
@@ -16,36 +16,35 @@ _MACROS = re.compile(r"(?:INSTANTIATE_|TYPED_)?TEST\w*\(|BENCHMARK|static_assert
 _SAME = re.compile(r"using (\w+) =|namespace (\w+) =|using (?:enum )?(?:[\w:]*::)?(\w+);")
 
 
-def names(path):
+def names(path, text):
     """{name: its line if another file may repeat it, else the path}."""
     found, unnamed = {}, False
-    with open(path, encoding="utf-8") as source:
-        for line in source:
-            same = _SAME.match(line)
-            if same:
-                found[next(filter(None, same.groups()))] = line.replace(" ::", " ")
-            elif line.startswith("namespace {"):
-                unnamed = True
-            elif line.startswith("}  // namespace"):
-                unnamed = False
-            elif line.startswith("#define "):
-                found[re.match(r"#define (\w+)", line)[1]] = line
-            elif (unnamed or line.startswith("static ")) and line[0] not in " }/#\n:":
-                if line.startswith("MATCHER"):
-                    line = line[line.index("(") + 1 :] + ";"
-                    found[re.match(r"\w+", line)[0]] = path
-                elif not _MACROS.match(line):
-                    name = _TYPE.match(line) or _OTHER.match(line)
-                    if name and re.match("k?[A-Z]", name[1]):
-                        found[name[1]] = path
+    for line in text.splitlines(keepends=True):
+        same = _SAME.match(line)
+        if same:
+            found[next(filter(None, same.groups()))] = line.replace(" ::", " ")
+        elif line.startswith("namespace {"):
+            unnamed = True
+        elif line.startswith("}  // namespace"):
+            unnamed = False
+        elif line.startswith("#define "):
+            found[re.match(r"#define (\w+)", line)[1]] = line
+        elif (unnamed or line.startswith("static ")) and line[0] not in " }/#\n:":
+            if line.startswith("MATCHER"):
+                found[re.match(r"\w+\((\w+)", line)[1]] = path
+            elif not _MACROS.match(line):
+                name = _TYPE.match(line) or _OTHER.match(line)
+                if name and re.match("k?[A-Z]", name[1]):
+                    found[name[1]] = path
     return found
 
 
 def read(path):
     """(names, the words that may refer to another file's)."""
     with open(path, encoding="utf-8") as source:
-        code = re.sub(r"//.*|\"(?:[^\"\\\n]|\\.)*\"", "", source.read())
-    return names(path), set(re.findall(r"(?<![\w.:>])k?[A-Z]\w*", code))
+        text = source.read()
+    code = re.sub(r"//.*|\"(?:[^\"\\\n]|\\.)*\"", "", text)
+    return names(path, text), set(re.findall(r"(?<![\w.:>])k?[A-Z]\w*", code))
 
 
 def clash(one, other):

@@ -25,8 +25,8 @@ struct PackedFile {
 
 // A data file of a source.
 struct SourceFile {
-  // Of compressed lines the file of unpacked ones (UnpackLines), which need not
-  // be there: its name follows from the name and the stamp of `packed`, its
+  // For compressed lines, the file of unpacked ones (UnpackLines), which need
+  // not be there: its name follows from the name and the stamp of `packed`, its
   // folder is INDEX.lines.
   std::string path;
   // Relative to the configuration's directory if inside it, so that a dataset

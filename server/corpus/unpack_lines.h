@@ -49,8 +49,8 @@ absl::StatusOr<uint64_t> RemoveOldLines(const v1::Source& source,
 
 // A file to look at, without an index.
 struct FirstLines {
-  // Of a compressed file its first 16 MiB of lines, whole ones, in a file that
-  // has no name any more.
+  // The file; or the first 16 MiB of a compressed one, cut behind a line, in a
+  // file that has no name any more.
   File file;
   // Compressed bytes that these are of; 0 of a file that is not compressed.
   uint64_t packed_bytes = 0;

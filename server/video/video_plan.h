@@ -35,9 +35,9 @@ enum class VideoPool { kBilinear, kWindows };
 // frame, the video, or nowhere.
 enum class VideoNewline { kRow, kFrame, kVideo, kNone };
 
-// A model's rule for videos and its numbers. 0 in `fps`, the bounds of frames
-// and those of pixels is the rule's own default, which SampleFrames, PlanVideo
-// and PlanFrameList fill in.
+// A model's rule for videos and its numbers. 0 in `fps` or in a bound of frames
+// or pixels means the rule's default: SampleFrames, PlanVideo and PlanFrameList
+// fill it in.
 struct VideoModel {
   std::string name;  // for messages
   VideoRule rule = VideoRule::kQwen2;

@@ -35,7 +35,7 @@ constexpr uint64_t kMaxSamples = 256;
 // Samples of Parquet files, whose row groups are read whole.
 constexpr uint64_t kMaxRows = 16;
 constexpr uint64_t kMaxCounted = uint64_t{1} << 30;
-// Of a store, where each sample and each file may be a request, and of
+// Bounds for a store, where each sample and each file may be a request, and for
 // compressed files.
 constexpr uint64_t kMaxSamplesOfPart = 64;
 constexpr uint64_t kMaxFilesOfPart = 16;

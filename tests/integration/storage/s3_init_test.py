@@ -91,7 +91,7 @@ class S3InitTest(tools.ToolTest):
                 self.assertIn(path + ", 12 samples in 1 file", said)
                 self.assertNotIn("left out", said)
                 plan = self.plan_of(config)
-                # Of the same lines as before.
+                # The same lines as before.
                 if form != "packed":
                     local = self.local_plan(form)
                 self.assertGreater(plan["totals"]["images"], 0)

@@ -140,7 +140,7 @@ TEST(MockSourceTest, SamplesMatchTheIndex) {
   ExpectSamplesMatchTheIndex(GetConfig(absl::StrCat(kLengths, kImages)));
 }
 
-// Of such a model texts have no ids for the ends of an image, whatever ids the
+// Texts of such a model have no ids for the ends of an image, whatever ids the
 // configuration gives.
 TEST(MockSourceTest, SamplesOfOtherImagesMatchTheIndex) {
   v1::Config config = GetConfig(absl::StrCat(kLengths, kImages));

@@ -92,7 +92,7 @@ class UnpackLinesTest : public ::testing::Test {
     WriteFile(folder_ + "/chat.jsonl.zst", bytes);
   }
 
-  // What is in the folder of unpacked lines.
+  // The names in the folder of unpacked lines.
   std::vector<std::string> Unpacked() const {
     std::vector<std::string> names;
     std::error_code none;
