@@ -1,6 +1,12 @@
-"""Rules for tests: python_test, ballast_benchmark and ballast_fuzz."""
+"""Rules for tests: python_test, trainers_test, ballast_benchmark and ballast_fuzz."""
 
 load("//bazel:cc.bzl", "cc_binary", "cc_test")
+
+# The package `ballast` and its library.
+_SHIM = [
+    "//trainer_shim/c_api:libballast_shim.so.1",
+    "//trainer_shim/python:package",
+]
 
 def python_test(
         name,
@@ -10,7 +16,6 @@ def python_test(
         module = None,
         shim = False,
         tags = [],
-        trainers = False,
         **kwargs):
     """A test in Python, the module `name` of this package. Debian's Python runs it, the
     trainers' or BALLAST_PYTHON.
@@ -20,23 +25,46 @@ def python_test(
         module: another than `name`.
         shim: whether it also imports the package `ballast` and loads its library, which
             no program with a sanitizer takes.
-        trainers: whether it wants torch or transformers: the Python that `deploy/setup.sh
-            --trainers` made runs it, where there is one.
     """
     module = module or name
-    shim_data = [
-        "//trainer_shim/c_api:libballast_shim.so.1",
-        "//trainer_shim/python:package",
-    ]
     native.sh_test(
         name = name,
         srcs = ["//tests:run_module.sh"],
-        args = (["--trainers"] if trainers else []) + [native.package_name().replace("/", ".") + "." + module] + args,
+        args = [native.package_name().replace("/", ".") + "." + module] + args,
         data = [
             module + ".py",
             "//tests:run_module.py",
-        ] + (["//tests/harness"] if harness else []) + (shim_data if shim else []) + data,
+        ] + (["//tests/harness"] if harness else []) + (_SHIM if shim else []) + data,
         tags = tags + (["no_sanitizer"] if shim else []),
+        **kwargs
+    )
+
+def trainers_test(name, programs, requires, data = [], tags = [], **kwargs):
+    """Programs in Python that want torch or trainers, one after another in forks of a process
+    that has imported these. The Python that `deploy/setup.sh --trainers` made runs them, or
+    BALLAST_PYTHON; tests/run_module.py has the rest. `--test_filter=PROGRAM` runs one alone.
+
+    Args:
+        programs: names of modules of this package, or of files with their arguments: a
+            dictionary from name to what is run, None for the module.
+        requires: the modules to import. Without one of them all programs are skipped.
+    """
+    package = native.package_name().replace("/", ".")
+    args = ["--trainers", "--requires", ",".join(requires)]
+    modules = []
+    for program, line in programs.items():
+        args += ["+", program] + (line or package + "." + program).split(" ")
+        if not line and program + ".py" not in data:
+            modules.append(program + ".py")
+    native.sh_test(
+        name = name,
+        srcs = ["//tests:run_module.sh"],
+        args = args,
+        data = modules + [
+            "//tests:run_module.py",
+            "//tests/harness",
+        ] + _SHIM + data,
+        tags = tags + ["no_sanitizer"],
         **kwargs
     )
 

@@ -8,6 +8,7 @@ OUTPUT holds what `bazel test` printed, TESTLOGS is its bazel-testlogs, SECONDS 
 time that the whole run took. GoogleTest's and unittest's programs count each of
 their tests; a script counts once. A script skips with a line "SKIPPED: REASON". A
 program that failed without saying which test did, or was not built, counts once.
+Of a log of several programs (tests/run_module.py) each counts.
 """
 
 import collections
@@ -21,6 +22,8 @@ RESULT = re.compile(
     r"(PASSED|FLAKY|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS|INCOMPLETE)"
     r"(?:.* in ([0-9.]+)s)?"
 )
+PROGRAM = re.compile(r"^=== (?!ended with ).*$", re.M)
+ENDED = re.compile(r"^=== ended with (\S+) after ", re.M)
 SHARD_TIMES = re.compile(r"^  Stats over \d+ runs: max = ([0-9.]+)s")
 
 
@@ -80,12 +83,17 @@ def main():
         for log in logs:
             with open(log, encoding="utf-8", errors="replace") as file:
                 text = file.read()
-            counts = gtest(text) or unittest(text) or script(text)
-            if result not in ("PASSED", "FLAKY") and counts == script(text):
-                counts = (0, 0, [])
-            passed += counts[0]
-            target_failed += counts[1]
-            skips += [(target, test) for test in counts[2]]
+            # Either one program, or text before several.
+            several = PROGRAM.split(text)[1:]
+            for part in several or [text]:
+                counts = gtest(part) or unittest(part) or script(part)
+                ended = ENDED.search(part)
+                whole = ended[1] == "0" if ended else result in ("PASSED", "FLAKY")
+                if not whole and counts == script(part):
+                    counts = (0, 1 if several else 0, [])
+                passed += counts[0]
+                target_failed += counts[1]
+                skips += [(target, test) for test in counts[2]]
         if result not in ("PASSED", "FLAKY"):
             target_failed = max(target_failed, 1)
         elif not logs:

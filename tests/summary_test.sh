@@ -21,6 +21,7 @@ INFO: Build completed, 2 tests FAILED, 8 total actions
   /somewhere/testlogs/a/bad_test/test.log
 //a:bad_script                    FAILED in 0.1s
 //a:slow_test                     TIMEOUT in 60.0s
+//a:several_test                  FAILED in 0.2s
 END
 log a/plain_test <<'END'
 [       OK ] A.B (0 ms)
@@ -61,18 +62,40 @@ Ran 7 tests in 0.1s
 
 OK (expected failures=1, skipped=2)
 END
+log a/several_test <<'END'
+=== one: a.one
+Ran 3 tests in 0.1s
+
+OK
+=== ended with 0 after 1 s
+=== two: a.two --fast
+=== ended with 0 after 1 s
+=== three: a.three
+Ran 2 tests in 0.1s
+
+FAILED (failures=1)
+=== ended with 1 after 1 s
+=== four: a.four
+=== ended with -9 after 1 s
+=== five: a.five
+SKIPPED: five is not here
+=== ended with 0 after 1 s
+failed: three, four
+END
 
 # Passed: two of plain_test (one line is not a result), cached_test, A.B of bad_test
-# and of sharded_test, five of Python. Failed: two of bad_test, one each of the
-# script, the program that was not built and the one that ran out of time.
+# and of sharded_test, five of Python, five of several_test. Failed: two of bad_test and of
+# several_test, one each of the script, the program that was not built and the one that ran
+# out of time.
 cat >"$TEST_TMPDIR/wanted" <<'END'
 skipped: //a/b:some_skipped_test: Some.Golden
 skipped: //a/b:sharded_test: Sharded.Half
 skipped: //a/b:script_test: tool is not installed
 skipped: //a/b:python_test: 2 of unittest
+skipped: //a:several_test: five is not here
 slowest: //a:slow_test 60 s, //a/b:sharded_test 7 s
-10 programs in 12:05
-10 passed, 5 failed, 5 skipped
+11 programs in 12:05
+15 passed, 7 failed, 6 skipped
 END
 tests/summary.py "$output" "$logs" 725 | sed 's/^\(slowest: [^,]*, [^,]*\),.*/\1/' |
   diff - "$TEST_TMPDIR/wanted"

@@ -1,24 +1,18 @@
 """Split placement of images and audio: processes over Gloo, each with one module, three
 numbers of data-parallel ranks, clips of unequal length; loss and gradients are those of one
-process on the same samples. Needs a Python with torch:
-bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
+process on the same samples."""
 
 import datetime
 import json
 import os
-import sys
 import unittest
 import wave
+
+import torch
 
 import ballast
 from tests.harness import tools
 from tests.trainer_shim.python.audio_test import PICTURE, pcm, png
-
-try:
-    import torch
-except ImportError:
-    print("SKIPPED: %s lacks torch; BALLAST_PYTHON names another Python" % sys.executable)
-    torch = None
 
 WIDTH, VOCABULARY, STEPS, AHEAD = 8, 97, 2, 1
 IDS = {"end_of_text": 300, "pad": 300, "im_start": 301, "im_end": 302, "audio": 303, "image": 304,
@@ -40,12 +34,6 @@ RANKS = {"vision": [2], "audio": [0, 4], "language": [5, 1, 3]}
 
 
 class AudioApartTest(tools.ToolTest):
-    @classmethod
-    def setUpClass(cls):
-        if torch is None:
-            raise unittest.SkipTest("no torch")
-        super().setUpClass()
-
     def test_each_encoder_has_ranks_of_its_own(self):
         self.write_data()
         alone = self.job("one", "paired", "off")
@@ -207,7 +195,6 @@ def forward(model, batch, groups, modules, result):
 
 
 class RefusalsTest(unittest.TestCase):
-    @unittest.skipIf(torch is None, "no torch")
     def test_names_what_does_not_fit(self):
         class Dummy(dict):
             dummy_clip = True

@@ -20,7 +20,6 @@ import ballast
 from ballast.adapters import huggingface, huggingface_audio, huggingface_families
 from tests.harness import tools
 
-MISSING = [name for name in ("transformers", "torch") if importlib.util.find_spec(name) is None]
 IDS = {"end_of_text": 300, "im_start": 301, "im_end": 302, "audio": 303}
 #: Question, answer, and the seconds of each clip that an <audio> of the question stands for.
 CONVERSATIONS = [
@@ -526,8 +525,6 @@ class AudioTest(tools.ToolTest):
         self.assertGreaterEqual(compared, frames)
 
     def setUp(self):
-        if MISSING:
-            return
         import torch
 
         torch.set_num_threads(1)
@@ -562,7 +559,6 @@ class AudioTest(tools.ToolTest):
         with self.assertRaisesRegex(ballast.FailedPrecondition, "no input_features"):
             huggingface_audio.qwen2_audio(batch)
 
-    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen2_audio(self):
         from transformers import Qwen2AudioConfig, Qwen2AudioForConditionalGeneration
 
@@ -572,14 +568,13 @@ class AudioTest(tools.ToolTest):
             text_config=dict(model_type="qwen2", **TEXT), audio_token_index=IDS["audio"]))  # fmt: skip
         self.compare("qwen2_audio", Qwen2AudioCase(model, huggingface_audio.qwen2_audio))
 
-    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen2_5_omni(self):
         self.compare("qwen2_5_omni",
                      Qwen25OmniCase(self.omni(), huggingface_audio.omni_padded, longest=300),
                      adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
 
     @unittest.skipIf(
-        MISSING or shutil.which("ffmpeg") is None,
+        shutil.which("ffmpeg") is None,
         "SKIPPED: losses need transformers, torch and a program ffmpeg",
     )
     def test_audio_in_video(self):
@@ -645,12 +640,10 @@ class AudioTest(tools.ToolTest):
             audio_end_token_id=262, vision_start_token_id=256, vision_end_token_id=259,
             position_id_per_seconds=13))  # fmt: skip
 
-    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_qwen3_omni(self):
         self.compare("qwen3_omni_moe", Qwen3OmniCase(self.omni3(), huggingface_audio.omni_padded),
                      adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
 
-    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_voxtral(self):
         from transformers import VoxtralConfig, VoxtralForConditionalGeneration
 
@@ -660,7 +653,6 @@ class AudioTest(tools.ToolTest):
             text_config=dict(model_type="llama", head_dim=16, **TEXT), audio_token_id=303))  # fmt: skip
         self.compare("voxtral", VoxtralCase(model, huggingface_audio.voxtral))
 
-    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_phi4_multimodal(self):
         from transformers import Phi4MultimodalConfig, Phi4MultimodalForCausalLM
 
@@ -677,7 +669,7 @@ class AudioTest(tools.ToolTest):
         self.compare("phi4_multimodal", Phi4Case(model))
 
     @unittest.skipIf(
-        MISSING or importlib.util.find_spec("torchaudio") is None,
+        importlib.util.find_spec("torchaudio") is None,
         "SKIPPED: losses need transformers, torch and torchaudio",
     )
     def test_granite_speech(self):
@@ -697,7 +689,7 @@ class AudioTest(tools.ToolTest):
         self.compare("granite_speech", GraniteCase(model))
 
     @unittest.skipIf(
-        MISSING or importlib.util.find_spec("timm") is None,
+        importlib.util.find_spec("timm") is None,
         "SKIPPED: losses need transformers, torch and timm",
     )
     def test_gemma3n(self):
@@ -719,12 +711,11 @@ class AudioTest(tools.ToolTest):
             audio_token_id=330, image_token_id=310))  # fmt: skip
         self.compare("gemma3n", Gemma3nCase(model))
 
-    @unittest.skipIf(MISSING, "SKIPPED: losses need " + ", ".join(MISSING))
     def test_gemma4(self):
         self.compare("gemma4", Gemma4Case(self.gemma4()))
 
     @unittest.skipIf(
-        MISSING or importlib.util.find_spec("torchvision") is None,
+        importlib.util.find_spec("torchvision") is None,
         "SKIPPED: losses need transformers, torch and torchvision",
     )
     def test_gemma4_with_images(self):

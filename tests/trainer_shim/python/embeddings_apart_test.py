@@ -1,22 +1,16 @@
 """Split placement of modules on ranks of their own: processes over Gloo, some with the vision
 tower and some with the language model, train in 1F1B; loss and gradients are those of one
-process on the same samples. Needs a Python with torch:
-bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
+process on the same samples."""
 
 import datetime
 import os
-import sys
 import unittest
+
+import torch
 
 import ballast
 from tests.harness import tools
 from tests.trainer_shim.python import embeddings_test, split_job
-
-try:
-    import torch
-except ImportError:
-    print("SKIPPED: %s lacks torch; BALLAST_PYTHON names another Python" % sys.executable)
-    torch = None
 
 STEPS, AHEAD = 2, 2
 WIDTH = embeddings_test.WIDTH
@@ -25,12 +19,6 @@ TOPOLOGY = "topology: {colocated: %s, modules: {vision: {dp: %d}, language: {dp:
 
 
 class EmbeddingsApartTest(tools.ToolTest):
-    @classmethod
-    def setUpClass(cls):
-        if torch is None:
-            raise unittest.SkipTest("no torch")
-        super().setUpClass()
-
     def test_as_many_vision_ranks_as_language_ranks(self):
         for delivery in ("direct", "exchange"):
             self.check([0, 1], [2, 3], delivery)

@@ -1,29 +1,19 @@
 """Gradients with split placement are those of paired placement: four processes over
-Gloo train a small model in float64. Needs a Python with torch:
-bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
+Gloo train a small model in float64."""
 
 import datetime
 import os
-import sys
 import unittest
+
+import torch
 
 import ballast
 from tests.trainer_shim.python import split_job
-
-try:
-    import torch
-except ImportError:
-    print("SKIPPED: %s lacks torch; BALLAST_PYTHON names another Python" % sys.executable)
-    torch = None
 
 WIDTH, VOCABULARY = 8, 97
 
 
 class EmbeddingsTest(split_job.SplitJobTest):
-    def setUp(self):
-        if torch is None:
-            self.skipTest("no torch")
-
     def test_many_images(self):
         paired = self.gradients(run_small, "qwen2_5_vl", "most", "paired")
         for delivery in ("direct", "exchange"):

@@ -1,8 +1,7 @@
 """examples/finetune_qwen.py: trains, stops, and resumes with another number of processes
-at exactly the next sample. Skipped where BALLAST_PYTHON lacks torch and transformers."""
+at exactly the next sample."""
 
 import csv
-import importlib.util
 import os
 import subprocess
 import sys
@@ -14,15 +13,6 @@ PROGRAM = "trainer_shim/python/examples/finetune_qwen.py"
 
 
 class FinetuneTest(tools.ToolTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        for name in ("torch", "transformers"):
-            if importlib.util.find_spec(name) is None:
-                raise unittest.SkipTest(
-                    "SKIPPED: %s has no %s; set BALLAST_PYTHON" % (sys.executable, name)
-                )
-
     def train(self, world, out, *options):
         """Runs the example; returns the losses of all steps so far."""
         programs = os.path.dirname(tools.program("ballast-server"))

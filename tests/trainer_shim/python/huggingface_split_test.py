@@ -1,29 +1,18 @@
 """Hugging Face's Qwen2.5-VL and Qwen3-VL with split placement: gradients are those of
-paired placement. Needs a Python with torch and transformers 5:
-bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
+paired placement."""
 
-import sys
 import unittest
+
+import torch
+import transformers
 
 import ballast
 from tests.trainer_shim.python import split_job
-
-try:
-    import torch
-    import transformers
-except ImportError:
-    print("SKIPPED: %s lacks torch or transformers; BALLAST_PYTHON names another Python"
-          % sys.executable)  # fmt: skip
-    torch = None
 
 VOCABULARY, HIDDEN = 320, 32
 
 
 class HuggingFaceSplitTest(split_job.SplitJobTest):
-    def setUp(self):
-        if torch is None:
-            self.skipTest("no torch or transformers")
-
     def test_qwen2_5_vl(self):
         self.assert_split_equals_paired(run_qwen2_5_vl, "qwen2_5_vl", "many")
 

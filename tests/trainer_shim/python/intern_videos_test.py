@@ -7,7 +7,6 @@ Frames are sampled, ids and pixels made by transformers' own code, from all fram
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import unittest

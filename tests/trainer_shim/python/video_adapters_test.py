@@ -2,9 +2,8 @@
 small random models, fed by the adapter and by the models' own processors.
 
 The batches are made here, of what the processors return, as a loader has them.
-bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
+"""
 
-import importlib.util
 import sys
 import types
 import unittest
@@ -15,8 +14,6 @@ from ballast.adapters import huggingface, megatron_bridge
 from ballast.adapters.huggingface_families import Family
 from ballast.errors import InvalidArgument
 
-MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "tokenizers")
-           if importlib.util.find_spec(name) is None]  # fmt: skip
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>",
            "<|image_pad|>", "<|video_pad|>"]  # fmt: skip
 # Text with marks, sizes of the images, (frames, height, width) of the videos.
@@ -141,7 +138,6 @@ def patches_of(frames, patch, mean, std):
     return rows.reshape(len(rows), -1)
 
 
-@unittest.skipIf(MISSING, "SKIPPED: Python lacks %s (BALLAST_PYTHON)" % ", ".join(MISSING))
 class VideoLossTest(unittest.TestCase):
     def each(self):
         import torch

@@ -3,9 +3,9 @@ over Gloo: one of vision for two of language. Losses and vision's gradients agai
 Face's model on each sample alone.
 
 No package contains the program: BALLAST_MEGATRON_LM names a copy of Megatron-LM's
-repository, of the installed megatron-core's version. Its only model is made of Transformer Engine's layers, so this test gives it
-another provider; the rest is the program's: topology, forward step, gradient sync, and
-`pretrain` of the installed megatron-core.
+repository, of the installed megatron-core's version. Its only model is made of Transformer
+Engine's layers, so this test gives it another provider; the rest is the program's: topology,
+forward step, gradient sync, and `pretrain` of the installed megatron-core.
 """
 
 import functools
@@ -21,9 +21,17 @@ import ballast
 from tests.harness import tools
 from tests.trainer_shim.python.bridge import pretrain_test as common
 
-import megatron.training.training  # noqa: I001  after without_gpu
-import model as models
-from ballast.adapters import megatron_bridge, megatron_lm
+MEGATRON_LM = os.environ.get("BALLAST_MEGATRON_LM", "")
+if not os.path.exists(MEGATRON_LM + "/examples/mimo/pretrain_mimo.py"):
+    print("SKIPPED: no package has Megatron-LM's examples/mimo; name a copy of its repository"
+          " (--test_env=BALLAST_MEGATRON_LM=...)")  # fmt: skip
+    sys.exit(0)
+sys.path.append(MEGATRON_LM)
+
+import megatron.training.training  # noqa: E402  after without_gpu
+
+import model as models  # noqa: E402
+from ballast.adapters import megatron_bridge, megatron_lm  # noqa: E402
 
 PROCESSES, STEPS, DP = 3, 2, 2
 JOB = dict(common.JOB, colocated="false", align="true")

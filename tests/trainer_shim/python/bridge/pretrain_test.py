@@ -17,9 +17,8 @@ import torch.multiprocessing as processes
 
 import ballast
 from tests.harness import tools
-from tests.trainer_shim.python.bridge import without_gpu
+from tests.trainer_shim.python.bridge import without_gpu  # noqa: F401
 
-without_gpu.install()
 import megatron.bridge.training.pretrain  # noqa: E402  once, for all processes
 
 import model as models  # noqa: E402

@@ -1,5 +1,5 @@
 """Megatron-Bridge without Transformer Engine: packages that only some GPUs have are empty,
-and without a GPU CUDA's calls go to the CPU. To be imported before anything of Bridge.
+and without a GPU CUDA's calls go to the CPU. An import does it, before anything of Bridge.
 
 Megatron-Core is imported first, so it knows that it has no Transformer Engine. Of the empty
 packages Bridge only names classes, which no test calls.
@@ -107,13 +107,11 @@ def replace_cuda():
         setattr(torch.optim.Optimizer, name, lambda _: None)
 
 
-def install():
-    sys.meta_path.append(Finder())
-    torch._dynamo.config.disable = True  # wants a compiler
-    # Made by a compiler, for datasets that no test has.
-    megatron.core.datasets.utils.compile_helpers = lambda: None
-    if torch.cuda.is_available():
-        return
+sys.meta_path.append(Finder())
+torch._dynamo.config.disable = True  # wants a compiler
+# Made by a compiler, for datasets that no test has.
+megatron.core.datasets.utils.compile_helpers = lambda: None
+if not torch.cuda.is_available():
     on_cpu.install()
     OnCpu().__enter__()
     replace_cuda()
