@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "client/revision_chain.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "proto/schedule/fingerprint.h"
 
 namespace ballast {
@@ -24,13 +24,11 @@ std::vector<Answer> AskAll(absl::Span<LoaderClient* const> servers,
                            const v1::Role& role,
                            const v1::Fingerprint& expected) {
   std::vector<Answer> answers(servers.size(), absl::UnknownError("not asked"));
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < servers.size(); ++i) {
-    threads.emplace_back(
-        [&, i] { answers[i] = servers[i]->Attach(role, v1::Fingerprint()); });
-  }
-  answers[0] = servers[0]->Attach(role, expected);
-  for (std::thread& thread : threads) thread.join();
+  RunAll(servers.size(), servers.size(), [&](size_t i) {
+    answers[i] =
+        servers[i]->Attach(role, i == 0 ? expected : v1::Fingerprint());
+    return absl::OkStatus();
+  }).IgnoreError();
   return answers;
 }
 

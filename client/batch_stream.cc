@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "proto/block/block_layout.h"
 #include "proto/block/block_view.h"
 #include "proto/schedule/module.h"
@@ -93,19 +94,23 @@ class ThreadedBatchStream final : public BatchStream {
         sleeper_(options_.clock->NewSleeper()),
         failover_(options_.servers, options_.failover),
         guard_sleeper_(options_.clock->NewSleeper()),
-        hang_timer_(failover_.silent_after(), failover_.slow_after()),
-        thread_([this] {
-          position_.held = held_;
-          Run();
-        }) {
+        hang_timer_(failover_.silent_after(), failover_.slow_after()) {
+    position_.held = held_;
+  }
+
+  absl::Status Start() {
+    BALLAST_ASSIGN_OR_RETURN(thread_,
+                             StartThread("fetch batches", [this] { Run(); }));
     if (GuardPeriod(options_.failover) < absl::InfiniteDuration()) {
-      guard_ = std::thread([this] { Guard(); });
+      BALLAST_ASSIGN_OR_RETURN(
+          guard_, StartThread("watch a server", [this] { Guard(); }));
     }
+    return absl::OkStatus();
   }
 
   ~ThreadedBatchStream() override {
     Cancel();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     guard_sleeper_->Wake();
     if (guard_.joinable()) guard_.join();
   }
@@ -181,7 +186,7 @@ class ThreadedBatchStream final : public BatchStream {
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;  // last: both threads use all the others
+  std::thread thread_;
   std::thread guard_;
 };
 
@@ -409,8 +414,10 @@ bool ThreadedBatchStream::Push(std::unique_ptr<FetchedBlock> block) {
 absl::StatusOr<std::unique_ptr<BatchStream>> BatchStream::Create(
     Connect connect, Options options) {
   BALLAST_RETURN_IF_ERROR(CheckOptions(options));
-  return std::make_unique<ThreadedBatchStream>(std::move(connect),
-                                               std::move(options));
+  auto stream = std::make_unique<ThreadedBatchStream>(std::move(connect),
+                                                      std::move(options));
+  BALLAST_RETURN_IF_ERROR(stream->Start());
+  return stream;
 }
 
 void HangTimer::Start(absl::Time now) {

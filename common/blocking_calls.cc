@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <deque>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
+#include "common/threads.h"
 
 namespace ballast {
 
@@ -53,12 +53,10 @@ absl::Status BlockingCalls::Run(std::function<void()> call,
           state_->stuck, " calls have not returned, which is the most"));
     }
     if (state_->idle <= state_->tasks.size()) {
-      try {
-        std::thread([state = state_] { Work(state); }).detach();
-      } catch (const std::system_error& error) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("the system gives no thread: ", error.what()));
-      }
+      BALLAST_ASSIGN_OR_RETURN(
+          std::thread thread,
+          StartThread("call", [state = state_] { Work(state); }));
+      thread.detach();
     }
     state_->tasks.push_back(task);
   }

@@ -1,12 +1,12 @@
 #include "common/clock.h"
 
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
+#include "common/threads.h"
 
 namespace ballast {
 
@@ -62,14 +62,11 @@ absl::StatusOr<std::unique_ptr<Ticker>> Ticker::Start(
     Clock* clock) {
   std::unique_ptr<Ticker> ticker(
       new Ticker(std::move(period), std::move(tick), clock));
-  try {
-    ticker->thread_ = std::thread([t = ticker.get()] {
-      while (t->sleeper_->Sleep(t->period_())) t->tick_();
-    });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread to ", purpose, ": ", error.what()));
-  }
+  BALLAST_ASSIGN_OR_RETURN(ticker->thread_,
+                           StartThread(purpose, [t = ticker.get()] {
+                             while (t->sleeper_->Sleep(t->period_()))
+                               t->tick_();
+                           }));
   return ticker;
 }
 

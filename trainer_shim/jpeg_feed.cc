@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 
 namespace ballast {
 
@@ -13,7 +14,13 @@ JpegEngineQueue::JpegEngineQueue(
       batches_(of_engine * engines_.size()),
       counts_(engines_.size()) {
   for (size_t i = 0; i < engines_.size(); ++i) {
-    threads_.emplace_back([this, i] { Run(i); });
+    absl::StatusOr<std::thread> thread =
+        StartThread("decode JPEGs", [this, i] { Run(i); });
+    if (!thread.ok()) {
+      started_ = thread.status();
+      return;
+    }
+    threads_.push_back(*std::move(thread));
   }
 }
 
@@ -28,6 +35,8 @@ JpegEngineQueue::~JpegEngineQueue() {
 
 absl::StatusOr<JpegEngineQueue::Ticket> JpegEngineQueue::Begin(
     absl::Span<const EncodedJpeg> images) {
+  // One engine with a thread decodes all.
+  if (threads_.empty()) return started_;
   MutexLock lock(&mutex_);
   for (Batch& batch : batches_) {
     if (batch.stage != Stage::kFree) continue;

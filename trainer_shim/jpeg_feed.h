@@ -42,7 +42,8 @@ class JpegEngineQueue {
 
   // Queues a batch; engines take batches in order. Never blocks. The memory to
   // which the images refer must stay valid until Wait returns. Errors:
-  // RESOURCE_EXHAUSTED (the limit of begun batches is reached).
+  // RESOURCE_EXHAUSTED (the limit of begun batches is reached, or the system
+  // gave no thread).
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedJpeg> images);
 
   // Blocks until the batch is decoded, and returns its status: as
@@ -73,6 +74,7 @@ class JpegEngineQueue {
   Ticket tickets_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
+  absl::Status started_;  // why there are fewer threads than engines
 };
 
 // The order of chunks of JPEGs on their way through an engine queue: each takes

@@ -102,8 +102,8 @@ std::string SignalName(int signal);
 class ServeSignals {
  public:
   // Once a process, before any thread starts. From SIGTERM on the process ends
-  // within `promised`, also after this is destroyed.
-  explicit ServeSignals(absl::Duration promised);
+  // within `promised`, also after this is destroyed. Errors: as StartThread.
+  static absl::StatusOr<ServeSignals> Start(absl::Duration promised);
 
   void SetPhase(SignalRule::Phase phase);
   // Waits at most `most` for SIGHUP, or the first SIGTERM or SIGINT, and
@@ -112,6 +112,7 @@ class ServeSignals {
 
  private:
   struct State;
+  explicit ServeSignals(State* state) : state_(state) {}
   static void Run(State* state);
 
   State* const state_;  // lives until the process ends

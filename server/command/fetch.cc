@@ -130,7 +130,8 @@ struct PreviewOptions {
 };
 
 absl::Status Preview(const PreviewOptions& options) {
-  ServeSignals signals(kPromised);
+  BALLAST_ASSIGN_OR_RETURN(ServeSignals signals,
+                           ServeSignals::Start(kPromised));
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));

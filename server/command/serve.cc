@@ -1,3 +1,4 @@
+#include "common/threads.h"
 #include "server/command/commands.h"
 
 #include <malloc.h>
@@ -117,7 +118,8 @@ void RenewTls(LoaderServer* server, std::string* fault) {
 absl::Status Serve(const ServeOptions& options) {
   KeepFreedMemory();
   SendLibraryLogsToLog();
-  ServeSignals signals(kPromised);
+  BALLAST_ASSIGN_OR_RETURN(ServeSignals signals,
+                           ServeSignals::Start(kPromised));
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
   SuggestLogLevel(GetLogLevel(config.config.serve()));
   LogInfo("ballast-server ", ShortVersion(), " starting with ", options.config);
@@ -297,11 +299,16 @@ struct ServeSignals::State {
   int drain ABSL_GUARDED_BY(mutex) = 0;  // the signal, until it is taken
 };
 
-ServeSignals::ServeSignals(absl::Duration promised)
-    : state_(new State(promised)) {
+absl::StatusOr<ServeSignals> ServeSignals::Start(absl::Duration promised) {
   const sigset_t set = ServeSet();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::thread(Run, state_).detach();
+  ServeSignals signals(new State(promised));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::thread thread,
+      StartThread("wait for signals",
+                  [state = signals.state_] { Run(state); }));
+  thread.detach();
+  return signals;
 }
 
 void ServeSignals::Run(State* state) {

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "proto/schedule/schedule_table.h"
 #include "server/storage/entry_file.h"
 
@@ -66,10 +67,14 @@ AheadFetcher::~AheadFetcher() {
   if (thread_.joinable()) thread_.join();
 }
 
-void AheadFetcher::Start(
+absl::Status AheadFetcher::Start(
     std::function<std::optional<uint64_t>()> current_step) {
-  thread_ = std::thread(
-      [this, current_step = std::move(current_step)] { Follow(current_step); });
+  BALLAST_ASSIGN_OR_RETURN(
+      thread_, StartThread("fetch files ahead",
+                           [this, current_step = std::move(current_step)] {
+                             Follow(current_step);
+                           }));
+  return absl::OkStatus();
 }
 
 bool AheadFetcher::Stopped(absl::Duration time) {

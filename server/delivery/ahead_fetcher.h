@@ -71,7 +71,8 @@ class AheadFetcher {
   // Follows training in its own thread until the destructor: keeps the steps
   // after `current_step()`, up to `ahead_steps` further, fetched.
   // `current_step` is called a few times a second; nullopt: nobody trains.
-  void Start(std::function<std::optional<uint64_t>()> current_step);
+  // Errors: as StartThread.
+  absl::Status Start(std::function<std::optional<uint64_t>()> current_step);
 
   // Fetches the samples of steps `first` to `end` - 1 and returns when they are
   // fetched. `progress` is called with the number of steps done and the bytes

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/machine.h"
+#include "common/threads.h"
 
 namespace ballast {
 
@@ -86,14 +86,16 @@ KeptThreads::~KeptThreads() {
 }
 
 void KeptThreads::Start(size_t wanted) {
-  try {
-    while (threads_.size() < wanted) {
-      threads_.emplace_back([this] { Help(); });
+  while (threads_.size() < wanted) {
+    absl::StatusOr<std::thread> thread =
+        StartThread("fetch ahead", [this] { Help(); });
+    if (!thread.ok()) {
+      if (std::exchange(warned_, true)) return;
+      LogWarning(threads_.size(), " of ", wanted,
+                 " threads fetch ahead: ", thread.status().message());
+      return;
     }
-  } catch (const std::system_error& error) {
-    if (std::exchange(warned_, true)) return;
-    LogWarning("the system gave ", threads_.size(), " of ", wanted,
-               " threads that fetch ahead: ", error.what());
+    threads_.push_back(*std::move(thread));
   }
 }
 
@@ -142,14 +144,15 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(
     uint32_t threads) {
   threads = ThreadsOrCores(threads);
   std::unique_ptr<WorkerPool> pool(new WorkerPool);
-  try {
-    for (uint32_t i = 0; i < threads; ++i) {
-      pool->threads_.emplace_back([p = pool.get()] { p->Work(); });
+  for (uint32_t i = 0; i < threads; ++i) {
+    absl::StatusOr<std::thread> thread =
+        StartThread("build blocks", [p = pool.get()] { p->Work(); });
+    if (!thread.ok()) {
+      return Annotate(thread.status(),
+                      absl::StrCat("serve.threads: ", pool->threads_.size(),
+                                   " of ", threads, " threads run"));
     }
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("serve.threads: the system gave ", pool->threads_.size(),
-                     " of ", threads, " threads: ", error.what()));
+    pool->threads_.push_back(*std::move(thread));
   }
   return pool;
 }

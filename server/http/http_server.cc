@@ -31,7 +31,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -47,6 +46,7 @@
 #include "common/log.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/security/server_security.h"
 
 namespace ballast {
@@ -507,14 +507,11 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
         absl::StrCat("no port at ", address, ": ", error.message()));
   }
   core->Accept();
-  try {
-    for (int i = 0; i < kThreads; ++i) {
-      core->threads.emplace_back([io = &core->io] { io->run(); });
-    }
-  } catch (const std::system_error& fault) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no threads to serve HTTP at ", address, ": ", fault.what(),
-        "; raise the limit of processes (ulimit -u)"));
+  for (int i = 0; i < kThreads; ++i) {
+    BALLAST_ASSIGN_OR_RETURN(
+        std::thread thread, StartThread(absl::StrCat("serve HTTP at ", address),
+                                        [io = &core->io] { io->run(); }));
+    core->threads.push_back(std::move(thread));
   }
   return std::unique_ptr<HttpServer>(
       new HttpServer(std::move(core), GetText(used), scheme));

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/step_plan.h"
@@ -247,19 +247,11 @@ TokenSteps::GetLengths LengthsInOrder(const v1::Config& config,
     constexpr uint64_t kLeast = 16384;
     const uint64_t threads =
         std::clamp<uint64_t>(lengths.size() / kLeast, 1, Cores());
-    std::vector<absl::Status> results(threads);
-    std::vector<std::thread> running;
-    const auto run = [&](uint64_t t) {
+    BALLAST_RETURN_IF_ERROR(RunAll(threads, threads, [&](size_t t) {
       const uint64_t from = lengths.size() * t / threads;
       const uint64_t to = lengths.size() * (t + 1) / threads;
-      results[t] = all->Get(first + from, lengths.subspan(from, to - from));
-    };
-    for (uint64_t t = 1; t < threads; ++t) running.emplace_back(run, t);
-    run(0);
-    for (std::thread& thread : running) thread.join();
-    for (const absl::Status& result : results) {
-      BALLAST_RETURN_IF_ERROR(result);
-    }
+      return all->Get(first + from, lengths.subspan(from, to - from));
+    }));
     for (const uint32_t source : all->sources) {
       BALLAST_RETURN_IF_ERROR(all->indexes[source]->CheckUnchanged());
     }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -13,6 +12,7 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule/fingerprint.h"
 #include "proto/transport.h"
@@ -193,13 +193,11 @@ absl::StatusOr<std::unique_ptr<PeerCheck>> PeerCheck::Start(
     std::function<void(absl::Status)> on_change) {
   std::unique_ptr<PeerCheck> check(new PeerCheck(
       std::move(self), std::move(caller), clock, std::move(on_change)));
-  try {
-    check->thread_ = std::thread(
-        [c = check.get(), peers = std::move(peers)] { c->Run(peers); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot start the thread that asks the other servers: ", error.what()));
-  }
+  BALLAST_ASSIGN_OR_RETURN(
+      check->thread_, StartThread("ask the other servers",
+                                  [c = check.get(), peers = std::move(peers)] {
+                                    c->Run(peers);
+                                  }));
   return check;
 }
 

@@ -2,15 +2,14 @@
 
 #include <grpcpp/grpcpp.h>
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <set>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/service/peer_check.h"
 
 namespace ballast {
@@ -92,28 +91,17 @@ absl::Status AskAll(
     const std::function<absl::Status(const std::string& address,
                                      const v1::AgreeResponse& answer)>& each) {
   std::vector<absl::Status> results(addresses.size());
-  std::atomic<size_t> next = 0;
   Mutex mutex;
-  const auto ask = [&] {
-    for (size_t i; (i = next.fetch_add(1)) < results.size();) {
-      const std::string& address = addresses[i];
-      const auto answer = peers->Agree(address, request, patience);
-      MutexLock lock(&mutex);
-      results[i] =
-          Annotate(answer.ok() ? each(address, *answer) : answer.status(),
-                   absl::StrCat("server ", address));
-    }
+  const auto ask = [&](size_t i) {
+    const std::string& address = addresses[i];
+    const auto answer = peers->Agree(address, request, patience);
+    MutexLock lock(&mutex);
+    results[i] =
+        Annotate(answer.ok() ? each(address, *answer) : answer.status(),
+                 absl::StrCat("server ", address));
+    return absl::OkStatus();  // whatever one says, the others are asked
   };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(results.size(), kAskedAtOnce); ++i) {
-    try {
-      threads.emplace_back(ask);
-    } catch (const std::system_error&) {
-      break;  // the others do it
-    }
-  }
-  ask();
-  for (std::thread& thread : threads) thread.join();
+  BALLAST_RETURN_IF_ERROR(RunAll(results.size(), kAskedAtOnce, ask));
   for (const absl::Status& result : results) {
     BALLAST_RETURN_IF_ERROR(result);
   }
@@ -157,12 +145,8 @@ absl::StatusOr<std::unique_ptr<RevisionKeeper>> RevisionKeeper::Create(
 absl::Status RevisionKeeper::Start(Clock* clock) {
   gate()->Begin();
   clock_ = clock;
-  try {
-    thread_ = std::thread([this] { Run(); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot start the thread that agrees on changes: ", error.what()));
-  }
+  BALLAST_ASSIGN_OR_RETURN(thread_,
+                           StartThread("agree on changes", [this] { Run(); }));
   const auto look = [this] {
     {
       MutexLock lock(&mutex_);

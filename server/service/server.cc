@@ -336,9 +336,10 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_RETURN_IF_ERROR(server->WatchIndexes());
   if (server->ahead_fetcher_ != nullptr &&
       server->job_.config.storage().ahead_steps() > 0) {
-    server->ahead_fetcher_->Start([loader = server->loader_.get()] {
-      return loader->stats().current_step;
-    });
+    BALLAST_RETURN_IF_ERROR(
+        server->ahead_fetcher_->Start([loader = server->loader_.get()] {
+          return loader->stats().current_step;
+        }));
   }
   BALLAST_RETURN_IF_ERROR(server->ServeHttp());
   BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));

@@ -10,8 +10,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/run_all.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/config/path_pattern.h"
 #include "server/storage/arrow_store.h"
 

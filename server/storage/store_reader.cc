@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/run_all.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 
 namespace ballast {
 

@@ -14,6 +14,7 @@
 #include "tests/fakes/fake_batch_fetcher.h"
 #include "tests/fakes/formula_block.h"
 #include "tests/fakes/manual_clock.h"
+#include "tests/fakes/no_threads.h"
 
 namespace ballast {
 namespace {
@@ -243,6 +244,15 @@ TEST_F(BatchStreamTest, CancelDropsWhatWasFetched) {
   stream->Cancel();
   ExpectError(stream.get(), absl::StatusCode::kCancelled, "cancelled");
   EXPECT_EQ(server_.held_bytes(), 0u);
+}
+
+TEST_F(BatchStreamTest, AProcessAtItsLimitOfThreadsIsAnError) {
+  const NoThreads limit;
+  const auto stream =
+      BatchStream::Create(server_.connect(), SomeOptions(2, &clock_));
+  EXPECT_EQ(stream.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(stream.status().message()),
+              HasSubstr("no thread to fetch batches"));
 }
 
 TEST_F(BatchStreamTest, RefusesBadOptions) {

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/no_threads.h"
 #include "trainer_shim/host/host_image_decoder.h"
 #include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/jpeg_feed.h"
@@ -538,6 +540,16 @@ TEST(JpegEngineQueueTest, RefusesATicketTwice) {
   EXPECT_TRUE(queue->Wait(*ticket).ok());
   EXPECT_EQ(queue->Wait(*ticket).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(queue->Wait(99).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(JpegEngineQueueTest, AProcessAtItsLimitOfThreadsIsAnError) {
+  EngineGate gate;
+  const NoThreads limit;
+  const auto queue = QueueOf(2, &gate);
+  const absl::Status status = queue->Begin(SteppedBatch(1, 1)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("no thread to decode JPEGs"));
 }
 
 TEST(JpegEngineQueueTest, EndsWithBatchesLeft) {

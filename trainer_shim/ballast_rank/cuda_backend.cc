@@ -12,6 +12,7 @@
 #include "client/loader_client.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/world.h"
@@ -179,7 +180,7 @@ absl::Status RunCudaWorld(const v1::AttachResponse& attached,
   std::vector<std::thread> threads;
   for (const auto& entry : processes) {
     const size_t number = threads.size();
-    threads.emplace_back([&, number, process = entry.second] {
+    const auto run = [&, number, process = entry.second] {
       const auto shims =
           MakeShims(options, attached.fingerprint(), make_client, process);
       if (!shims.ok()) failure.Set(shims.status());
@@ -191,7 +192,15 @@ absl::Status RunCudaWorld(const v1::AttachResponse& attached,
       const absl::Status end = Drain(process, *shims, options, on_batch);
       failure.Leave(number);
       if (!end.ok()) failure.Set(end);
-    });
+    };
+    absl::StatusOr<std::thread> thread =
+        StartThread(absl::StrCat("act as rank ", entry.first), run);
+    if (!thread.ok()) {
+      failure.Set(thread.status());
+      for (size_t i = number; i < processes.size(); ++i) made.arrive_and_drop();
+      break;
+    }
+    threads.push_back(*std::move(thread));
   }
   for (std::thread& thread : threads) thread.join();
   return failure.first();

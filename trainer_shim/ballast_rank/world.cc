@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "proto/schedule/module.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
@@ -142,9 +143,17 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
     shim.source.max_bytes = options.max_bytes;
     shim.source.failover = options.failover;
     shim.source.clock = options.clock;
-    threads.emplace_back([&, rank, shim = std::move(shim)]() mutable {
-      RunRank(rank, std::move(shim), options, make_client, on_batch, &failure);
-    });
+    absl::StatusOr<std::thread> thread =
+        StartThread(absl::StrCat("act as rank ", rank),
+                    [&, rank, shim = std::move(shim)]() mutable {
+                      RunRank(rank, std::move(shim), options, make_client,
+                              on_batch, &failure);
+                    });
+    if (!thread.ok()) {
+      failure.Set(thread.status());
+      break;
+    }
+    threads.push_back(*std::move(thread));
   }
   for (std::thread& thread : threads) thread.join();
   return failure.first();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "proto/block/block_view.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/role_source.h"
@@ -92,7 +93,9 @@ absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
     stager->queue_.Add(staged.get());
     stager->batches_.push_back(std::move(staged));
   }
-  stager->thread_ = std::thread([raw = stager.get()] { raw->Run(); });
+  BALLAST_ASSIGN_OR_RETURN(
+      stager->thread_,
+      StartThread("stage batches", [raw = stager.get()] { raw->Run(); }));
   return stager;
 }
 

@@ -1,11 +1,9 @@
 #include "server/command/draw/dataset.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/file.h"
 #include "server/corpus/parquet/parquet_tables.h"
@@ -95,19 +94,10 @@ std::string ShardName(uint64_t shard, DatasetFormat format) {
 std::vector<absl::StatusOr<DrawnSample>> DrawChunk(
     const DatasetOptions& options, uint64_t begin, uint64_t end) {
   std::vector<absl::StatusOr<DrawnSample>> samples(end - begin);
-  std::atomic<uint64_t> next{begin};
-  const auto draw = [&] {
-    for (uint64_t number; (number = next.fetch_add(1)) < end;) {
-      samples[number - begin] =
-          DrawSample(options.preset, options.seed, number);
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (uint64_t i = 1; i < std::min<uint64_t>(Cores(), end - begin); ++i) {
-    helpers.emplace_back(draw);
-  }
-  draw();
-  for (std::thread& helper : helpers) helper.join();
+  RunAll(samples.size(), Cores(), [&](size_t i) {
+    samples[i] = DrawSample(options.preset, options.seed, begin + i);
+    return absl::OkStatus();
+  }).IgnoreError();
   return samples;
 }
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/index_writer.h"
@@ -98,7 +97,6 @@ class Check {
         options_(*options),
         units_(std::move(units)),
         range_(GetUnits(options->shard, units_.size())),
-        next_(range_.begin),
         recorded_(std::move(recorded)),
         progress_(BytesToCheck(), options->progress),
         journal_(std::move(journal)) {}
@@ -106,14 +104,13 @@ class Check {
   absl::StatusOr<CheckReport> Run() {
     Begin();
     progress_.Add(0, 0, 0);
-    const size_t count = std::min<size_t>(
-        std::max<uint32_t>(options_.threads, 1), range_.end - range_.begin);
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
-    Work();
-    for (std::thread& thread : threads) thread.join();
+    BALLAST_RETURN_IF_ERROR(
+        RunAll(range_.end - range_.begin, options_.threads, [this](size_t i) {
+          const uint64_t unit = range_.begin + i;
+          if (recorded_.done[unit]) return absl::OkStatus();
+          return Record(unit, GetCheckUnit(units_[unit]));
+        }));
     MutexLock lock(&mutex_);
-    BALLAST_RETURN_IF_ERROR(failure_);
     BALLAST_RETURN_IF_ERROR(journal_.Sync());
     if (!unread_.ok()) {
       return absl::UnavailableError(absl::StrCat(
@@ -152,16 +149,6 @@ class Check {
     report_.clean = recorded(ImageCheckResult::kClean);
     report_.unsound = recorded(ImageCheckResult::kUnsound);
     report_.changed = recorded(ImageCheckResult::kChanged);
-  }
-
-  void Work() {
-    while (!failed_) {
-      const uint64_t unit = next_++;
-      if (unit >= range_.end) return;
-      if (recorded_.done[unit]) continue;
-      absl::StatusOr<UnitResult> result = GetCheckUnit(units_[unit]);
-      Record(unit, std::move(result));
-    }
   }
 
   absl::StatusOr<UnitResult> GetCheckUnit(const CheckUnit& unit) const {
@@ -220,19 +207,15 @@ class Check {
     }
   }
 
-  void Record(uint64_t unit, absl::StatusOr<UnitResult> result) {
+  // Errors: of the journal alone; the check goes on past what it cannot read.
+  absl::Status Record(uint64_t unit, absl::StatusOr<UnitResult> result) {
     MutexLock lock(&mutex_);
     if (!result.ok()) {
       if (unread_.ok()) unread_ = result.status();
       ++units_unread_;
-      return;
+      return absl::OkStatus();
     }
-    const absl::Status written = journal_.Append(WriteUnit(unit, *result));
-    if (!written.ok()) {
-      failure_ = written;
-      failed_ = true;
-      return;
-    }
+    BALLAST_RETURN_IF_ERROR(journal_.Append(WriteUnit(unit, *result)));
     uint64_t bad = 0;
     for (const ImageCheckResult found : result->results) {
       report_.clean += found == ImageCheckResult::kClean;
@@ -245,21 +228,19 @@ class Check {
       report_.unclean.push_back(std::move(image));
     }
     progress_.Add(units_[unit].bytes, result->results.size(), bad);
+    return absl::OkStatus();
   }
 
   const FileSource& source_;
   const CheckOptions& options_;
   const std::vector<CheckUnit> units_;  // of all shards
   const UnitRange range_;               // of this one
-  std::atomic<uint64_t> next_;
-  std::atomic<bool> failed_{false};
   const Recorded recorded_;
   ProgressMeter progress_;
   Mutex mutex_;
   Journal journal_ ABSL_GUARDED_BY(mutex_);
   CheckReport report_ ABSL_GUARDED_BY(mutex_);
   absl::Status unread_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   uint64_t units_unread_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

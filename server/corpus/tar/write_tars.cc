@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +15,7 @@
 #include "common/mutex.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/limits.h"
@@ -163,8 +162,7 @@ class Repacking {
         options_(*options),
         all_(source->index().size()),
         tars_((all_ + options->samples_per_tar - 1) / options->samples_per_tar),
-        range_(GetUnits(options->shard, tars_)),
-        next_(range_.begin) {}
+        range_(GetUnits(options->shard, tars_)) {}
 
   absl::StatusOr<RepackReport> Run() {
     if (tars_ > kMaxTars) {
@@ -175,14 +173,10 @@ class Repacking {
     BALLAST_RETURN_IF_ERROR(CheckManifest());
     const uint64_t tars = range_.end - range_.begin;
     shard_samples_ = GetFirst(range_.end) - GetFirst(range_.begin);
-    const size_t count =
-        std::min<size_t>(std::max<uint32_t>(options_.threads, 1), tars);
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
-    Work();
-    for (std::thread& thread : threads) thread.join();
+    BALLAST_RETURN_IF_ERROR(RunAll(tars, options_.threads, [this](size_t i) {
+      return WriteAndCount(range_.begin + i);
+    }));
     MutexLock lock(&mutex_);
-    BALLAST_RETURN_IF_ERROR(failure_);
     report_.tars = tars;
     return report_;
   }
@@ -216,26 +210,18 @@ class Repacking {
         "files, or choose another"));
   }
 
-  void Work() {
-    while (!failed_) {
-      const uint64_t tar = next_++;
-      if (tar >= range_.end) return;
-      RepackReport written;
-      const absl::Status status = Write(tar, &written);
-      MutexLock lock(&mutex_);
-      if (!status.ok()) {
-        if (failure_.ok()) failure_ = status;
-        failed_ = true;
-        return;
-      }
-      report_.resumed += written.resumed;
-      report_.samples += written.samples;
-      report_.images += written.images;
-      report_.videos += written.videos;
-      report_.bytes += written.bytes;
-      done_ += GetFirst(tar + 1) - GetFirst(tar);
-      if (options_.progress) options_.progress(done_, shard_samples_);
-    }
+  absl::Status WriteAndCount(uint64_t tar) {
+    RepackReport written;
+    BALLAST_RETURN_IF_ERROR(Write(tar, &written));
+    MutexLock lock(&mutex_);
+    report_.resumed += written.resumed;
+    report_.samples += written.samples;
+    report_.images += written.images;
+    report_.videos += written.videos;
+    report_.bytes += written.bytes;
+    done_ += GetFirst(tar + 1) - GetFirst(tar);
+    if (options_.progress) options_.progress(done_, shard_samples_);
+    return absl::OkStatus();
   }
 
   absl::Status Write(uint64_t tar, RepackReport* written) const {
@@ -286,11 +272,8 @@ class Repacking {
   const uint64_t tars_;
   const UnitRange range_;
   uint64_t shard_samples_ = 0;
-  std::atomic<uint64_t> next_;
-  std::atomic<bool> failed_{false};
   Mutex mutex_;
   RepackReport report_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   uint64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -192,7 +192,9 @@ TEST_F(AheadFetcherTest, FollowsTrainingWithinItsStepsAndMemory) {
   {
     // Room for six samples.
     AheadFetcher ahead(Settings(600, 3));
-    ahead.Start([&]() -> std::optional<uint64_t> { return step.load(); });
+    ASSERT_TRUE(
+        ahead.Start([&]() -> std::optional<uint64_t> { return step.load(); })
+            .ok());
     source_.AwaitCount(6);
     EXPECT_THAT(source_.fetched(), ElementsAre(100, 101, 102, 103, 200, 201));
     EXPECT_EQ(ahead.fetched_to_step(), 2u);
@@ -208,10 +210,12 @@ TEST_F(AheadFetcherTest, FollowsTrainingWithinItsStepsAndMemory) {
 TEST_F(AheadFetcherTest, WaitsWhileNobodyTrains) {
   AheadFetcher ahead(Settings(1 << 20, 3));
   std::atomic<int> asked{0};
-  ahead.Start([&]() -> std::optional<uint64_t> {
-    ++asked;
-    return std::nullopt;
-  });
+  ASSERT_TRUE(ahead
+                  .Start([&]() -> std::optional<uint64_t> {
+                    ++asked;
+                    return std::nullopt;
+                  })
+                  .ok());
   while (asked < 2) std::this_thread::yield();
   EXPECT_TRUE(source_.fetched().empty());
 }

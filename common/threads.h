@@ -1,0 +1,72 @@
+#ifndef BALLAST_COMMON_THREADS_H_
+#define BALLAST_COMMON_THREADS_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+
+// std::thread's constructor throws where the system gives no thread, as in a
+// container with a limit of processes. Nothing else here starts threads.
+
+namespace ballast {
+
+// Starts a thread that runs `work`, which is destroyed if there is none.
+// `purpose` says what for: "ask the other servers". Errors: RESOURCE_EXHAUSTED
+// (the system gives none).
+template <typename Work>
+absl::StatusOr<std::thread> StartThread(absl::string_view purpose,
+                                        Work&& work) {
+  try {
+    return std::thread(std::forward<Work>(work));
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no thread to ", purpose, ": ", error.what(),
+        "; raise the limit of processes (ulimit -u, the cgroup's pids.max)"));
+  }
+}
+
+// Runs `work` for the numbers 0 to `count`, in order, on up to `threads`
+// threads of which the caller's is one, until one fails. Fewer threads do the
+// same where the system gives no more. Blocks until all that began have ended.
+// Every number before one that failed was run. Returns the error of the first
+// number that has one.
+inline absl::Status RunAll(size_t count, size_t threads,
+                           absl::FunctionRef<absl::Status(size_t)> work) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  // Each is written by one thread and read after all threads have ended.
+  std::vector<absl::Status> results(count);
+  const auto run = [&] {
+    while (!failed) {
+      const size_t i = next++;
+      if (i >= count) return;
+      results[i] = work(i);
+      if (!results[i].ok()) failed = true;
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(threads, count); ++i) {
+    absl::StatusOr<std::thread> thread = StartThread("help", run);
+    if (!thread.ok()) break;
+    others.push_back(*std::move(thread));
+  }
+  run();
+  for (std::thread& thread : others) thread.join();
+  for (const absl::Status& result : results) BALLAST_RETURN_IF_ERROR(result);
+  return absl::OkStatus();
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_COMMON_THREADS_H_
