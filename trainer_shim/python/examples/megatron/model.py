@@ -196,9 +196,8 @@ def deepstack(language, is_image, features):
     def adding(rows):
         def hook(layer, inputs, output):
             hidden, context = output
-            places = (is_image[0].nonzero()[:, 0],)
-            rows_of = rows[:, None].to(hidden.dtype)
-            return torch.index_put(hidden, places, rows_of, accumulate=True), context
+            added = rows[:, None].to(hidden.dtype)
+            return hidden.index_put((is_image[0],), added, accumulate=True), context
 
         return hook
 
