@@ -1,5 +1,5 @@
-"""The first program of docs/megatron.md for Bridge, as it stands on the page: with a real
-MimoModel, a server whose micro-batches have dummy images, and hooks as Bridge calls them."""
+"""The golden path of docs/megatron.md, as it stands on the page: with a real MimoModel, a server
+whose micro-batches have dummy images, and hooks as Bridge calls them."""
 
 import re
 import types
@@ -20,11 +20,10 @@ RANKS, STEPS, MICRO_BATCHES = 4, 2, 2
 
 
 def program():
-    """The page's block that calls pretrain_megatron_mimo."""
+    """The page's golden path, which comes before any section."""
     with open("docs/megatron.md", encoding="utf-8") as file:
-        blocks = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
-    (found,) = [block for block in blocks if "data_iterators(\"" in block]
-    return found
+        start = file.read().partition("\n## ")[0]
+    return re.search(r"<!-- golden path.*?\n```python\n(.*?)```", start, re.DOTALL)[1]
 
 
 class Provider:
@@ -116,6 +115,9 @@ class BridgePageTest(tools.ToolTest):
             {"cfg": cfg, "forward_step": self.forward_step,
              "pretrain_megatron_mimo": self.pretrain},
         )  # fmt: skip
+
+    def test_it_is_short(self):
+        self.assertLessEqual(len(program().splitlines()), 10)
 
     def test_it_runs_over_dummy_images(self):
         self.run_page(program())

@@ -1,6 +1,7 @@
 """The MIMO adapter on Megatron-Core's real MimoModel, with batches made by hand."""
 
 import copy
+import math
 import types
 import unittest
 from unittest import mock
@@ -15,6 +16,7 @@ from ballast.adapters import megatron_bridge
 from ballast.adapters._peers import image_tokens, rows_of
 from ballast.batch import Batch
 from ballast.errors import FailedPrecondition, InvalidArgument
+from loss import farthest
 from tests.trainer_shim.python import adapters_megatron_test as consumers
 
 IDS = {"image": 256, "video": 257, "vision_start": 258, "vision_end": 259}
@@ -336,6 +338,15 @@ class MimoTest(unittest.TestCase):
         rows, (deep,) = tower(**fields)
         self.assertEqual((len(rows), len(deep)), (7, 7))
         torch.testing.assert_close(rows, given["pixel_values"][:28].view(-1, 4, VALUES).sum(1))
+
+    def test_gradients_that_are_not_numbers_differ(self):
+        one, none, unknown = torch.ones(2), torch.zeros(2), torch.full((2,), math.nan)
+        for found, wanted in ((unknown, one), (one, unknown), (none, none), (one, none)):
+            result = farthest(
+                {"a": one, "b": found, "c": one}, {"a": one, "b": wanted, "c": 2 * one}
+            )
+            self.assertEqual(result, (math.inf, "b"))
+        self.assertEqual(farthest({"a": one, "b": one}, {"a": one, "b": 2 * one}), (0.5, "b"))
 
     def test_scalable_forward_step(self):
         # The forward step of Bridge's pull request 5525, with scalable_dp and without

@@ -29,6 +29,7 @@ import ballast
 import model as models
 import on_cpu
 from ballast.adapters import megatron_core
+from loss import farthest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import job as jobs
@@ -155,11 +156,11 @@ def compare(rank, addresses, steps, on):
     worst = {"wanted": wanted, "relative": 0.0, "packs_of_rank_0": sizes}
     for way, (gradients, loss) in found.items():
         relative = abs(loss / wanted - 1)
-        worst[way] = {"loss": loss, "relative": relative, "gradient": 0.0}
-        for name, weight in model.named_parameters():
-            difference = float((gradients[name] - weight.grad).norm() / weight.grad.norm())
-            worst[way]["gradient"] = max(worst[way]["gradient"], difference)
-        worst["relative"] = max(worst["relative"], relative, worst[way]["gradient"])
+        gradient, name = farthest(
+            gradients, {name: weight.grad for name, weight in model.named_parameters()}
+        )
+        worst[way] = {"loss": loss, "relative": relative, "gradient": gradient, "weight": name}
+        worst["relative"] = max(worst["relative"], gradient, relative)
     return worst
 
 

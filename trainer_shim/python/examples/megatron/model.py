@@ -1,9 +1,10 @@
-"""Megatron-Core's MimoModel with the weights of a small Qwen2.5-VL.
+"""Megatron-Core's MimoModel with the weights of a small Qwen2.5-VL or Qwen3-VL.
 
 Runs without Transformer Engine and Apex, on a CPU too: Megatron-Core's own layers,
 torch's RMS norm, and an attention over packed sequences that calls torch.
 """
 
+import contextlib
 import copy
 
 import torch
@@ -25,8 +26,9 @@ from ballast.adapters import megatron_bridge
 MODALITY, ENCODER = "images", "qwen_visual"
 
 
-def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
-    """Creates a Qwen2.5-VL with random weights from a configuration.
+def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7, family="qwen2_5_vl"):
+    """Creates a Qwen2.5-VL, or a Qwen3-VL (`family` "qwen3_vl"), with random weights from a
+    configuration.
 
     Args:
         token_ids: `loader.job["model"]["token_ids"]`.
@@ -34,14 +36,13 @@ def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
     text = dict(
         vocab_size=vocabulary, hidden_size=hidden, intermediate_size=2 * hidden,
         num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
-        bos_token_id=None, eos_token_id=None, tie_word_embeddings=False, use_sliding_window=False,
+        bos_token_id=None, eos_token_id=None, tie_word_embeddings=False,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6,
                          "mrope_section": sections(hidden // 4)},
     )  # fmt: skip
     vision = dict(
-        depth=2, hidden_size=hidden, intermediate_size=2 * hidden, num_heads=4,
-        patch_size=14, spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=hidden,
-        window_size=112, fullatt_block_indexes=[1],
+        hidden_size=hidden, intermediate_size=2 * hidden, num_heads=4,
+        spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=hidden,
     )  # fmt: skip
     special = {
         "image_token_id": token_ids["image"],
@@ -50,10 +51,21 @@ def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
         "vision_end_token_id": token_ids["vision_end"],
     }
     torch.manual_seed(seed)
-    config = transformers.Qwen2_5_VLConfig(
+    if family == "qwen3_vl":
+        make, settings = transformers.Qwen3VLForConditionalGeneration, transformers.Qwen3VLConfig
+        vision.update(depth=3, patch_size=16, num_position_embeddings=256,
+                      deepstack_visual_indexes=[0, 1])  # fmt: skip
+        text["head_dim"] = hidden // 4
+        sizes = [hidden // 8 - 2 * (hidden // 32), hidden // 32, hidden // 32]
+        text["rope_parameters"].update(mrope_section=sizes, mrope_interleaved=True)
+    else:
+        make = transformers.Qwen2_5_VLForConditionalGeneration
+        settings = transformers.Qwen2_5_VLConfig
+        vision.update(depth=2, patch_size=14, window_size=112, fullatt_block_indexes=[1])
+        text.update(use_sliding_window=False)
+    model = make(settings(
         text_config=text, vision_config=vision, tie_word_embeddings=False, **special
-    )
-    model = transformers.Qwen2_5_VLForConditionalGeneration(config)
+    ))  # fmt: skip
     # With the default standard deviation of 0.02, images would have almost no effect.
     with torch.no_grad():
         for weight in model.parameters():
@@ -175,8 +187,47 @@ class Tower(nn.Module):
         return self.tower(hidden_states.to(dtype), grid_thw=grid_thw).pooler_output
 
 
+@contextlib.contextmanager
+def deepstack(language, is_image, features):
+    """Lets a GPTModel add features of the vision tower to the hidden states behind its first
+    layers, as Qwen3-VL does, until the block ends. Arguments: as
+    `megatron_core.ContextImages.deepstack` returns them; one entry of `features` a layer."""
+
+    def adding(rows):
+        def hook(layer, inputs, output):
+            hidden, context = output
+            added = rows[:, None].to(hidden.dtype)
+            return hidden.index_put((is_image[0],), added, accumulate=True), context
+
+        return hook
+
+    with contextlib.ExitStack() as hooks:
+        for layer, rows in zip(language.decoder.layers, features, strict=False):
+            hooks.callback(layer.register_forward_hook(adding(rows)).remove)
+        yield
+
+
+def interleave(rotary, sizes):
+    """Lets the channels of time, height and width take turns, as Qwen3-VL's do; Megatron-Core's
+    MultimodalRotaryEmbedding has those of each axis together.
+
+    Args:
+        sizes: `mrope_section`, the numbers of channels of each axis in half a head.
+    """
+    axes = torch.zeros(sum(sizes), dtype=torch.long)
+    for axis in (1, 2):
+        axes[axis : 3 * sizes[axis] : 3] = axis
+    assert axes.bincount().tolist() == list(sizes), "%s do not take turns" % sizes
+    order = axes.argsort(stable=True)
+    rotary.inv_freq = rotary.inv_freq[order]
+    back = order.argsort()
+    back = torch.cat((back, back + len(back)))
+    rotary.register_forward_hook(lambda _, __, angles: angles[..., back])
+
+
 def transformer_config(text, dtype, stages, context, tensor=1):
-    """TransformerConfig of a Qwen2.5-VL's language model without fused kernels."""
+    """TransformerConfig of a Qwen's language model without fused kernels."""
+    qwen3 = is_qwen3(text)
     return TransformerConfig(
         num_layers=text.num_hidden_layers,
         hidden_size=text.hidden_size,
@@ -185,7 +236,7 @@ def transformer_config(text, dtype, stages, context, tensor=1):
         num_query_groups=text.num_key_value_heads,
         normalization="RMSNorm", layernorm_epsilon=text.rms_norm_eps, persist_layer_norm=False,
         gated_linear_unit=True, activation_func=F.silu,
-        add_bias_linear=False, add_qkv_bias=True,
+        add_bias_linear=False, add_qkv_bias=not qwen3, qk_layernorm=qwen3,
         attention_dropout=0.0, hidden_dropout=0.0,
         masked_softmax_fusion=False, bias_dropout_fusion=False, apply_rope_fusion=False,
         gradient_accumulation_fusion=False, bias_activation_fusion=False,
@@ -198,9 +249,15 @@ def transformer_config(text, dtype, stages, context, tensor=1):
     )  # fmt: skip
 
 
+def is_qwen3(text):
+    """Whether a text configuration of Hugging Face's is Qwen3-VL's."""
+    return text.model_type.startswith("qwen3_vl")
+
+
 def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None,
                rows=False, context=1, tensor=1, more=None, attention=None):  # fmt: skip
-    """MimoModel with the weights of `source`, Hugging Face's Qwen2.5-VL.
+    """MimoModel with the weights of `source`, Hugging Face's Qwen2.5-VL or Qwen3-VL. The
+    latter's deepstack features are the caller's part (`deepstack`).
 
     Args:
         rows: for padded batches, instead of packed ones.
@@ -217,7 +274,7 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
     language, vision = ((groups or {}).get(key) for key in ("language", MODALITY))
     stages, stage = (language.pp.size(), language.pp.rank()) if language else (1, 0)
     config = transformer_config(text, dtype, stages, context, tensor)
-    layer = get_gpt_layer_local_spec(normalization="RMSNorm")
+    layer = get_gpt_layer_local_spec(normalization="RMSNorm", qk_layernorm=config.qk_layernorm)
     attention = attention or (RowAttention if rows else PackedAttention)
     layer.submodules.self_attention.submodules.core_attention = attention
     tower = copy.deepcopy(source.model.visual)
@@ -253,6 +310,8 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
     if MODALITY in model.modality_submodules:
         megatron_bridge.accept_dummy_image(model.modality_submodules[MODALITY].encoders[ENCODER])
     if model.language_model is not None:
+        if is_qwen3(text):
+            interleave(model.language_model.rotary_pos_emb, config.mrope_section)
         copy_language(source, model.language_model, stage * config.num_layers // stages)
     return model
 
@@ -301,10 +360,17 @@ def layer_weights(theirs, text):
         rows = [part.view(groups, part.shape[0] // groups, *part.shape[1:]) for part in parts]
         return torch.cat(rows, dim=1).flatten(0, 1)
 
+    if is_qwen3(text):
+        more = {
+            "self_attention.q_layernorm.weight": attention.q_norm.weight,
+            "self_attention.k_layernorm.weight": attention.k_norm.weight,
+        }
+    else:
+        more = {"self_attention.linear_qkv.bias": interleaved("bias")}
     return {
+        **more,
         "input_layernorm.weight": theirs.input_layernorm.weight,
         "self_attention.linear_qkv.weight": interleaved("weight"),
-        "self_attention.linear_qkv.bias": interleaved("bias"),
         "self_attention.linear_proj.weight": attention.o_proj.weight,
         "pre_mlp_layernorm.weight": theirs.post_attention_layernorm.weight,
         "mlp.linear_fc1.weight": torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
