@@ -19,18 +19,18 @@ using Bytes = absl::string_view;
 struct Compression {
   const char* name;
   Bytes first;         // bytes of a file
-  const char* unpack;  // the command that does it, and keeps the file
+  const char* unpack;  // the command that prints it, whatever its name
 };
 
-constexpr Compression kBzip2 = {"bzip2", "", "bunzip2 -k"};
+constexpr Compression kBzip2 = {"bzip2", "", "bzip2 -dc <"};
 
 constexpr Compression kCompressions[] = {
-    {"gzip", Bytes("\x1f\x8b\x08", 3), "gunzip -k"},
-    {"zstd", Bytes("\x28\xb5\x2f\xfd", 4), "zstd -d"},
-    {"zstd", Bytes("\x50\x2a\x4d\x18", 4), "zstd -d"},  // pzstd
-    {"xz", Bytes("\xfd\x37zXZ\0", 6), "unxz -k"},
-    {"lz4", Bytes("\x04\x22\x4d\x18", 4), "lz4 -d"},
-    {"zip", Bytes("PK\x03\x04", 4), "unzip"},
+    {"gzip", Bytes("\x1f\x8b\x08", 3), "gzip -dc <"},
+    {"zstd", Bytes("\x28\xb5\x2f\xfd", 4), "zstd -dc <"},
+    {"zstd", Bytes("\x50\x2a\x4d\x18", 4), "zstd -dc <"},  // pzstd
+    {"xz", Bytes("\xfd\x37zXZ\0", 6), "xz -dc <"},
+    {"lz4", Bytes("\x04\x22\x4d\x18", 4), "lz4 -dc <"},
+    {"zip", Bytes("PK\x03\x04", 4), "unzip -p"},
 };
 
 // "BZh", the size of a block, and the mark of a block or of the end.
@@ -268,7 +268,7 @@ absl::Status CheckNotCompressed(const File& file, absl::string_view name) {
   return absl::FailedPreconditionError(absl::StrCat(
       Printable(name), ": compressed by ", found->name,
       "; there are no offsets to read samples at: unpack it, `", found->unpack,
-      " ", Printable(name), "`, and name the unpacked file in `path`"));
+      " ", Printable(name), " > PLAIN`, and name PLAIN in `path`"));
 }
 
 }  // namespace ballast

@@ -298,15 +298,15 @@ TEST_F(IndexBuilderTest, RefusesCompressedFiles) {
     std::string first;
     const char* unpack;
   } kCompressed[] = {
-      {"gzip", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10), "gunzip -k"},
-      {"zstd", "\x28\xb5\x2f\xfd\x24\x00", "zstd -d"},
-      {"zstd", std::string("\x50\x2a\x4d\x18\x04\0\0\0", 8), "zstd -d"},
-      {"xz", std::string("\xfd\x37zXZ\0\0\x04", 8), "unxz -k"},
-      {"lz4", "\x04\x22\x4d\x18\x64", "lz4 -d"},
-      {"zip", "PK\x03\x04", "unzip"},
-      {"bzip2", "BZh9\x31\x41\x59\x26\x53\x59", "bunzip2 -k"},
+      {"gzip", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10), "gzip -dc <"},
+      {"zstd", "\x28\xb5\x2f\xfd\x24\x00", "zstd -dc <"},
+      {"zstd", std::string("\x50\x2a\x4d\x18\x04\0\0\0", 8), "zstd -dc <"},
+      {"xz", std::string("\xfd\x37zXZ\0\0\x04", 8), "xz -dc <"},
+      {"lz4", "\x04\x22\x4d\x18\x64", "lz4 -dc <"},
+      {"zip", "PK\x03\x04", "unzip -p"},
+      {"bzip2", "BZh9\x31\x41\x59\x26\x53\x59", "bzip2 -dc <"},
       // Of an empty file.
-      {"bzip2", "BZh9\x17\x72\x45\x38\x50\x90", "bunzip2 -k"},
+      {"bzip2", "BZh9\x17\x72\x45\x38\x50\x90", "bzip2 -dc <"},
   };
   for (const auto& [name, first, unpack] : kCompressed) {
     WriteFile(folder_ + "/data/docs-1.tar", first);
@@ -321,7 +321,7 @@ TEST_F(IndexBuilderTest, RefusesCompressedFiles) {
                   HasSubstr(absl::StrCat(
                       file, ": compressed by ", name,
                       "; there are no offsets to read samples at: unpack it, `",
-                      unpack, " ", file, "`")));
+                      unpack, " ", file, " > PLAIN`")));
     }
   }
   // Text alone.
