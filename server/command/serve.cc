@@ -1,4 +1,3 @@
-#include "common/threads.h"
 #include "server/command/commands.h"
 
 #include <malloc.h>
@@ -25,6 +24,7 @@
 #include "common/mutex.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "server/config/config_loader.h"
 #include "server/config/exposure.h"
 #include "server/config/model_warnings.h"
