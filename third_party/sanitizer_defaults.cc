@@ -1,0 +1,28 @@
+// What sanitizers leave out, in libraries that are built without them. Empty in
+// any other build.
+
+#if defined(BALLAST_TSAN)
+// What synchronises inside Debian's gRPC, Abseil and OpenSSL is invisible to
+// ThreadSanitizer and shows as races. Ballast's own state never relies on their
+// locks (see common/mutex.h), so frames inside these libraries are ignored.
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:libgrpc.so\n"
+         "race:libgrpc++.so\n"
+         "race:libgpr.so\n"
+         "race:libprotobuf.so\n"
+         "race:libabsl_\n"
+         "race:libcares.so\n"
+         "race:libssl.so\n"
+         "race:libcrypto.so\n";
+}
+extern "C" const char* __tsan_default_options() {
+  return "ignore_noninstrumented_modules=1:halt_on_error=1";
+}
+#endif
+
+#if defined(BALLAST_ASAN)
+// Arrow's own OpenSSL keeps the last errors of each thread.
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libarrow_s3.so\n";
+}
+#endif
