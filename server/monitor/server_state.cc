@@ -230,8 +230,10 @@ void ServerState::AddProblems(v1::GetStatusResponse* status) const {
     bad->set_count(entry.count);
   }
   status->set_max_bad_samples(sources_.builder->bad_samples().most());
+  const std::vector<ActiveSample> stalls = sources_.stalls->Stalls();
+  // After the time that they were compared with: none is below the limit.
   const absl::Time now = sources_.clock->Now();
-  for (const ActiveSample& work : sources_.stalls->Stalls()) {
+  for (const ActiveSample& work : stalls) {
     v1::GetStatusResponse::Stall* stall = status->add_stalls();
     stall->set_stage(work.stage);
     stall->set_seconds(absl::ToDoubleSeconds(now - work.since));
