@@ -36,6 +36,20 @@ absl::StatusOr<std::thread> StartThread(absl::string_view purpose,
   }
 }
 
+// Adds threads to `threads` until there are `wanted`; each runs `work` with its
+// index there. Errors: as StartThread; threads that were added stay.
+template <typename Work>
+absl::Status AddThreads(absl::string_view purpose, size_t wanted,
+                        const Work& work, std::vector<std::thread>* threads) {
+  while (threads->size() < wanted) {
+    BALLAST_ASSIGN_OR_RETURN(
+        std::thread thread,
+        StartThread(purpose, [work, i = threads->size()] { work(i); }));
+    threads->push_back(std::move(thread));
+  }
+  return absl::OkStatus();
+}
+
 // Runs `work` for the numbers 0 to `count`, in order, on up to `threads`
 // threads of which the caller's is one, until one fails. Fewer threads do the
 // same where the system gives no more. Blocks until all that began have ended.
@@ -47,7 +61,7 @@ inline absl::Status RunAll(size_t count, size_t threads,
   std::atomic<bool> failed{false};
   // Each is written by one thread and read after all threads have ended.
   std::vector<absl::Status> results(count);
-  const auto run = [&] {
+  const auto run = [&](size_t) {
     while (!failed) {
       const size_t i = next++;
       if (i >= count) return;
@@ -56,12 +70,9 @@ inline absl::Status RunAll(size_t count, size_t threads,
     }
   };
   std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(threads, count); ++i) {
-    absl::StatusOr<std::thread> thread = StartThread("help", run);
-    if (!thread.ok()) break;
-    others.push_back(*std::move(thread));
-  }
-  run();
+  const size_t wanted = std::max<size_t>(std::min(threads, count), 1) - 1;
+  AddThreads("help", wanted, run, &others).IgnoreError();
+  run(wanted);
   for (std::thread& thread : others) thread.join();
   for (const absl::Status& result : results) BALLAST_RETURN_IF_ERROR(result);
   return absl::OkStatus();

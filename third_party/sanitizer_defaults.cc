@@ -1,10 +1,10 @@
-// What sanitizers leave out, in libraries that are built without them. Empty in
-// any other build.
+// Suppressions for libraries that are built without a sanitizer. Empty in any
+// other build.
 
 #if defined(BALLAST_TSAN)
-// What synchronises inside Debian's gRPC, Abseil and OpenSSL is invisible to
-// ThreadSanitizer and shows as races. Ballast's own state never relies on their
-// locks (see common/mutex.h), so frames inside these libraries are ignored.
+// ThreadSanitizer cannot see the locks inside Debian's gRPC, Abseil and
+// OpenSSL, and reports races. Ballast's own state never relies on their locks
+// (see common/mutex.h), so frames inside these libraries are ignored.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:libgrpc.so\n"
          "race:libgrpc++.so\n"

@@ -13,15 +13,8 @@ JpegEngineQueue::JpegEngineQueue(
     : engines_(std::move(engines)),
       batches_(of_engine * engines_.size()),
       counts_(engines_.size()) {
-  for (size_t i = 0; i < engines_.size(); ++i) {
-    absl::StatusOr<std::thread> thread =
-        StartThread("decode JPEGs", [this, i] { Run(i); });
-    if (!thread.ok()) {
-      started_ = thread.status();
-      return;
-    }
-    threads_.push_back(*std::move(thread));
-  }
+  started_ = AddThreads(
+      "decode JPEGs", engines_.size(), [this](size_t i) { Run(i); }, &threads_);
 }
 
 JpegEngineQueue::~JpegEngineQueue() {

@@ -86,17 +86,11 @@ KeptThreads::~KeptThreads() {
 }
 
 void KeptThreads::Start(size_t wanted) {
-  while (threads_.size() < wanted) {
-    absl::StatusOr<std::thread> thread =
-        StartThread("fetch ahead", [this] { Help(); });
-    if (!thread.ok()) {
-      if (std::exchange(warned_, true)) return;
-      LogWarning(threads_.size(), " of ", wanted,
-                 " threads fetch ahead: ", thread.status().message());
-      return;
-    }
-    threads_.push_back(*std::move(thread));
-  }
+  const absl::Status started = AddThreads(
+      "fetch ahead", wanted, [this](size_t) { Help(); }, &threads_);
+  if (started.ok() || std::exchange(warned_, true)) return;
+  LogWarning(threads_.size(), " of ", wanted,
+             " threads fetch ahead: ", started.message());
 }
 
 void KeptThreads::Run(size_t count, const std::function<bool(size_t)>& work) {
@@ -144,15 +138,13 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(
     uint32_t threads) {
   threads = ThreadsOrCores(threads);
   std::unique_ptr<WorkerPool> pool(new WorkerPool);
-  for (uint32_t i = 0; i < threads; ++i) {
-    absl::StatusOr<std::thread> thread =
-        StartThread("build blocks", [p = pool.get()] { p->Work(); });
-    if (!thread.ok()) {
-      return Annotate(thread.status(),
-                      absl::StrCat("serve.threads: ", pool->threads_.size(),
-                                   " of ", threads, " threads run"));
-    }
-    pool->threads_.push_back(*std::move(thread));
+  const absl::Status started = AddThreads(
+      "build blocks", threads, [p = pool.get()](size_t) { p->Work(); },
+      &pool->threads_);
+  if (!started.ok()) {
+    return Annotate(
+        started, absl::StrCat("serve.threads: ", pool->threads_.size(), " of ",
+                              threads, " threads run"));
   }
   return pool;
 }

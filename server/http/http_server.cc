@@ -507,12 +507,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
         absl::StrCat("no port at ", address, ": ", error.message()));
   }
   core->Accept();
-  for (int i = 0; i < kThreads; ++i) {
-    BALLAST_ASSIGN_OR_RETURN(
-        std::thread thread, StartThread(absl::StrCat("serve HTTP at ", address),
-                                        [io = &core->io] { io->run(); }));
-    core->threads.push_back(std::move(thread));
-  }
+  BALLAST_RETURN_IF_ERROR(AddThreads(
+      absl::StrCat("serve HTTP at ", address), kThreads,
+      [io = &core->io](size_t) { io->run(); }, &core->threads));
   return std::unique_ptr<HttpServer>(
       new HttpServer(std::move(core), GetText(used), scheme));
 }
