@@ -16,7 +16,7 @@ from ballast.adapters import megatron_bridge
 from ballast.adapters._peers import image_tokens, rows_of
 from ballast.batch import Batch
 from ballast.errors import FailedPrecondition, InvalidArgument
-from loss import farthest
+from loss import difference, farthest
 from tests.trainer_shim.python import adapters_megatron_test as consumers
 
 IDS = {"image": 256, "video": 257, "vision_start": 258, "vision_end": 259}
@@ -347,6 +347,8 @@ class MimoTest(unittest.TestCase):
             )
             self.assertEqual(result, (math.inf, "b"))
         self.assertEqual(farthest({"a": one, "b": one}, {"a": one, "b": 2 * one}), (0.5, "b"))
+        self.assertEqual(difference(math.nan, 1.0), math.inf)
+        self.assertEqual(difference(1.5, 2.0), 0.25)
 
     def test_scalable_forward_step(self):
         # The forward step of Bridge's pull request 5525, with scalable_dp and without

@@ -112,7 +112,7 @@ def compare(rank, address, arguments):
     gradient, name = loss.farthest({n: w.grad for n, w in model.named_parameters()}, expected)
     return {
         "loss": float(total), "wanted": wanted, "weight": name, "gradient": gradient,
-        "relative": max(abs(float(total) / wanted - 1), gradient),
+        "relative": max(loss.difference(float(total), wanted), gradient),
         "padded_batches": batches[1], "batches": batches[0],
     }  # fmt: skip
 

@@ -29,7 +29,7 @@ import ballast
 import model as models
 import on_cpu
 from ballast.adapters import megatron_core
-from loss import farthest
+from loss import difference, farthest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import job as jobs
@@ -155,7 +155,7 @@ def compare(rank, addresses, steps, on):
     )
     worst = {"wanted": wanted, "relative": 0.0, "packs_of_rank_0": sizes}
     for way, (gradients, loss) in found.items():
-        relative = abs(loss / wanted - 1)
+        relative = difference(loss, wanted)
         gradient, name = farthest(
             gradients, {name: weight.grad for name, weight in model.named_parameters()}
         )

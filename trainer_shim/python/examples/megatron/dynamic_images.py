@@ -6,9 +6,9 @@
 Four processes over Gloo train a small Qwen2.5-VL, or Qwen3-VL (`--model qwen3_vl`), on
 samples with a long tail of lengths, in packs that 1, 2 or 4 of them share
 (packing.dynamic_cp). Each image is encoded by one of them, and its embeddings, with
-Qwen3-VL's deepstack features, go to all ranks that share its pack. Compares the sums of the
-losses and gradients of all processes with those of Hugging Face's model over each sample
-alone. Prints one JSON object and exits with 1 if they differ by more than `--noise`. Needs torch,
+Qwen3-VL's deepstack features, go to all ranks that share its pack. Compares the
+losses and gradients, summed over all processes, with Hugging Face's model on each sample alone.
+Prints one JSON object and exits with 1 if they differ by more than `--noise`. Needs torch,
 transformers and megatron-core; runs on a CPU, without Transformer Engine.
 """
 
@@ -129,7 +129,7 @@ def compare(rank, addresses, family, steps):
         {name: weight.grad for name, weight in model.named_parameters()},
         context.gradients_of(source),
     )
-    return {"loss": float(total), "wanted": wanted, "relative": abs(float(total) / wanted - 1),
+    return {"loss": float(total), "wanted": wanted, "relative": loss.difference(float(total), wanted),
             "gradient": gradient, "weight": name, "packs_of_rank_0": seen}  # fmt: skip
 
 

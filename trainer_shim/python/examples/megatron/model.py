@@ -209,7 +209,7 @@ def deepstack(language, is_image, features):
 
 def interleave(rotary, sizes):
     """Lets the channels of time, height and width take turns, as Qwen3-VL's do; Megatron-Core's
-    MultimodalRotaryEmbedding has those of each axis together.
+    MultimodalRotaryEmbedding groups the channels by axis.
 
     Args:
         sizes: `mrope_section`, the numbers of channels of each axis in half a head.

@@ -42,7 +42,7 @@ import model as models
 import on_cpu
 import single
 from ballast.adapters import megatron_bridge, megatron_split
-from loss import farthest
+from loss import difference, farthest
 
 SAMPLES, MICRO = 16, 2  # eight micro-batches a step
 LANGUAGE = "language"
@@ -207,8 +207,8 @@ def compare(rank, addresses, arguments):
     result = {"rank": rank, "gradient_norm": norm**0.5, "worst": worst}
     if not place.has_tower and place.stage == stages - 1:
         result["losses"], result["wanted"] = losses, wanted
-        difference = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted))
-        result["worst"] = max(worst, {"loss": True, "relative": difference},
+        largest = max(map(difference, losses, wanted))
+        result["worst"] = max(worst, {"loss": True, "relative": largest},
                               key=lambda found: found["relative"])  # fmt: skip
     return result
 
