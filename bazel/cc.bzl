@@ -2,10 +2,12 @@
 
 Reading headers is most of what a compilation of this project does. These macros
 
-- include one precompiled header in every .cc file: bazel/system_headers.h, or
-  bazel/test_headers.h in tests. Whoever reads a header is linked with its libraries:
-  BUILD files name neither Abseil nor GoogleTest;
-- compile some eight .cc files of a target as one, which reads the headers that they
+- include one precompiled header in every .cc file: bazel/system_headers.h; also
+  bazel/message_headers.h in tests and where the target names //proto:messages or
+  //proto:services among its deps; in tests also bazel/test_headers.h. Whoever reads a
+  header is linked with its libraries, but not with our messages: BUILD files name neither
+  Abseil nor GoogleTest;
+- compile the .cc files of a target as one or a few, which read the headers that they
   share once. Files that have a name in their unnamed namespaces in common are kept apart.
 
 A file still includes what it needs:
@@ -16,15 +18,15 @@ builds without either. A target with an -O among its copts is left out: GCC refu
 a header that was compiled with other options. Whatever is in tests/ is testonly.
 """
 
-_HEADERS = "//bazel:precompiled"
-_TEST_HEADERS = "//bazel:precompiled_for_tests"
+# A target that names one of them among its deps reads bazel/message_headers.h.
+_MESSAGES = ["//proto:messages", "//proto:services"]
 
 # .cc files that are compiled as one.
 _JOINED = 8
 
-def _compiled(args, header, wanted, apart):
-    """`args` of a rule, with files joined, and the options and the dependency that include
-    `header`."""
+def _compiled(args, wanted, apart):
+    """`args` of a rule, with files joined, and the options and the dependency that include a
+    precompiled header."""
     copts = args.pop("copts", [])
     srcs = args.get("srcs", [])
     if type(srcs) == "select":
@@ -33,6 +35,12 @@ def _compiled(args, header, wanted, apart):
     optimised = [option for option in copts if option.startswith("-O")]
     if not wanted or optimised or ".cc" not in suffixes or ".c" in suffixes:
         return dict(args, copts = copts)
+    deps = args.get("deps", [])
+    header = "//bazel:precompiled"
+    if args.get("testonly"):
+        header += "_for_tests"
+    elif type(deps) != "select" and [dep for dep in deps if dep in _MESSAGES]:
+        header += "_with_messages"
     include = ["-include", "$(BINDIR)/" + header[2:].replace(":", "/") + ".h", "-Winvalid-pch"]
     args = _joined(args, apart)
     return dict(
@@ -87,18 +95,16 @@ def cc_library(precompiled = True, apart = [], **kwargs):
     """A native cc_library; `precompiled = False` leaves its files alone, and those in
     `apart` are compiled one by one."""
     kwargs = _in_tests(kwargs)
-    header = _TEST_HEADERS if kwargs.get("testonly") else _HEADERS
-    native.cc_library(**_compiled(kwargs, header, precompiled, apart))
+    native.cc_library(**_compiled(kwargs, precompiled, apart))
 
 def cc_binary(precompiled = True, apart = [], **kwargs):
     """A native cc_binary, with the options of `cc_library`."""
     kwargs = _in_tests(kwargs)
-    header = _TEST_HEADERS if kwargs.get("testonly") else _HEADERS
-    native.cc_binary(**_compiled(kwargs, header, precompiled, apart))
+    native.cc_binary(**_compiled(kwargs, precompiled, apart))
 
 def cc_test(precompiled = True, apart = [], **kwargs):
     """A native cc_test, with the options of `cc_library`."""
-    native.cc_test(**_compiled(dict(kwargs, testonly = True), _TEST_HEADERS, precompiled, apart))
+    native.cc_test(**_compiled(dict(kwargs, testonly = True), precompiled, apart))
 
 def _link_only_impl(ctx):
     info = ctx.attr.library[CcInfo]

@@ -57,7 +57,8 @@ def clash(one, other):
 def main(outs, sources):
     of = {source: read(source) for source in sources}
     groups = [(({}, set()), []) for _ in outs]
-    # Those that clash with most others first. The last OUT is for what fits nowhere else.
+    # Those that clash with most others first, each with the first that it fits: the
+    # fewer the files, the fewer times the headers are read.
     most = {one: sum(bool(clash(of[one], of[two])) for two in sources) for one in sources}
     for source in sorted(sources, key=most.get, reverse=True):
         own, words = of[source]
@@ -68,7 +69,7 @@ def main(outs, sources):
                 "%s; rename them, or name the file in `apart`"
                 % (source, len(outs), "; ".join(", ".join(clash(of[source], g[0])) for g in groups))
             )
-        (known, others), files = min(fits, key=lambda g: (g is groups[-1], len(g[1])))
+        (known, others), files = fits[0]
         known.update(own)
         others |= words
         files.append(source)

@@ -1,4 +1,4 @@
-"""precompiled_header: the compiler's form of a header that has been read once.
+"""precompiled_header: the compiler's form of headers that have been read once.
 
 cc.bzl has every compilation read one.
 """
@@ -17,6 +17,17 @@ def _as_header(file, deps):
     ]
 
 def _precompiled_header_impl(ctx):
+    header = ctx.actions.declare_file(ctx.label.name + ".all.h")
+    ctx.actions.run_shell(
+        command = 'exec python3 "$@"',
+        arguments = [ctx.file._expand.path, header.path] +
+                    [file.path for file in ctx.files.srcs] + ["--"] +
+                    [file.path for file in ctx.files.generated],
+        inputs = [ctx.file._expand] + ctx.files.srcs + ctx.files.generated,
+        outputs = [header],
+        mnemonic = "ExpandHeaders",
+    )
+
     toolchain = find_cpp_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,
@@ -47,7 +58,7 @@ def _precompiled_header_impl(ctx):
     output = ctx.actions.declare_file(
         ctx.label.name + (".h.pch" if "clang" in tool else ".h.gch"),
     )
-    source = ctx.file.src.path
+    source = header.path
     if "clang" in tool:
         # Clang's form names the file that it was made of, and a sandbox gives that
         # file another path each time: so it reads the header from its input, which
@@ -56,22 +67,24 @@ def _precompiled_header_impl(ctx):
         options = options + ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp"]
     ctx.actions.run_shell(
         command = 'header=$1 && shift && exec "$@" < "$header"',
-        arguments = [ctx.file.src.path, tool] + options +
+        arguments = [header.path, tool] + options +
                     ["-x", "c++-header", "-c", source, "-o", output.path],
-        inputs = depset([ctx.file.src], transitive = [toolchain.all_files]),
+        inputs = depset([header], transitive = [toolchain.all_files]),
         outputs = [output],
         mnemonic = "PrecompileHeader",
-        progress_message = "Precompiling " + ctx.file.src.short_path,
+        progress_message = "Precompiling " + ctx.label.name,
     )
     return _as_header(output, ctx.attr.deps)
 
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
-        # A header that includes system headers only.
-        "src": attr.label(allow_single_file = [".h"], mandatory = True),
+        # Headers that include system headers and `generated`, in order.
+        "srcs": attr.label_list(allow_files = [".h"], mandatory = True),
+        "generated": attr.label_list(allow_files = True),
         # The libraries whose headers these are.
         "deps": attr.label_list(providers = [CcInfo]),
+        "_expand": attr.label(default = "//bazel:expand_headers.py", allow_single_file = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

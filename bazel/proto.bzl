@@ -44,7 +44,8 @@ def cc_grpc_library(name, srcs, deps = [], grpc = False, **kwargs):
         cmd = " ".join([command] + ["$(location %s)" % src for src in srcs]) +
               _MOVE_OPTIONS.format(headers = " ".join(["$(location %s)" % h for h in headers])),
         tools = srcs,
-        visibility = ["//visibility:private"],
+        # For what is precompiled.
+        visibility = ["//bazel:__pkg__"],
     )
     cc_library(
         name = name,

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
 
@@ -47,10 +48,6 @@ uint32_t Big16(absl::string_view bytes, size_t at) {
   return Byte(bytes, at) << 8 | Byte(bytes, at + 1);
 }
 
-bool StartsWith(absl::string_view bytes, absl::string_view prefix) {
-  return bytes.substr(0, prefix.size()) == prefix;
-}
-
 struct Component {
   uint32_t id = 0;
   uint32_t sampling = 0;  // horizontal << 4 | vertical
@@ -64,7 +61,7 @@ constexpr size_t kMaxComponents = 3;
 class Header {
  public:
   Refusal Application0(absl::string_view payload) {
-    if (payload.size() < 14 || !StartsWith(payload, {"JFIF", 5})) {
+    if (payload.size() < 14 || !absl::StartsWith(payload, {"JFIF", 5})) {
       return Refusal::kNone;
     }
     jfif_ = true;
@@ -73,11 +70,12 @@ class Header {
   }
 
   Refusal Application2(absl::string_view payload) {
-    return StartsWith(payload, {"MPF", 4}) ? Refusal::kMarkers : Refusal::kNone;
+    return absl::StartsWith(payload, {"MPF", 4}) ? Refusal::kMarkers
+                                                 : Refusal::kNone;
   }
 
   Refusal Application14(absl::string_view payload) {
-    if (payload.size() < 12 || !StartsWith(payload, "Adobe")) {
+    if (payload.size() < 12 || !absl::StartsWith(payload, "Adobe")) {
       return Refusal::kNone;
     }
     adobe_ = true;

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <simdjson.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

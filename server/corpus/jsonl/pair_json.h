@@ -5,11 +5,14 @@
 #include <optional>
 #include <string>
 
-#include <simdjson.h>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
+// Its header takes a second to read.
+namespace simdjson::dom {
+class object;
+}
 
 namespace ballast {
 
