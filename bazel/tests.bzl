@@ -1,6 +1,6 @@
 """Rules for tests: python_test, trainers_test, ballast_benchmark and ballast_fuzz."""
 
-load("//bazel:cc.bzl", "cc_binary", "cc_test")
+load("//bazel:cc.bzl", "cc_binary", "cc_library", "cc_test")
 
 # The package `ballast` and its library.
 _SHIM = [
@@ -77,23 +77,28 @@ def ballast_benchmark(name, srcs, deps, data = [], measured_only = None, size = 
     none rots, except those whose names match `measured_only`: sizes of minutes beside
     smaller ones of the same code.
     """
-    cc_binary(
-        name = name,
+    cc_library(
+        name = name + "_runs",
         srcs = srcs,
-        data = data,
         tags = ["benchmark"],
         deps = deps + ["//third_party:benchmark"],
+        alwayslink = True,
+    )
+    cc_binary(
+        name = name,
+        data = data,
+        tags = ["benchmark"],
+        deps = [":" + name + "_runs"],
     )
     cc_test(
         name = name + "_smoke_test",
         size = size,
-        srcs = srcs,
         args = ["--benchmark_min_time=0"] + (
             ["--benchmark_filter=-" + measured_only] if measured_only else []
         ),
         data = data,
         tags = ["benchmark"],
-        deps = deps + ["//third_party:benchmark"],
+        deps = [":" + name + "_runs"],
     )
 
 def ballast_fuzz(name, deps, seeds, runs = 4000, max_len = 65536, size = "small", srcs = None, **kwargs):
