@@ -35,7 +35,7 @@ inline std::vector<EngineFile> MadeEngineFiles() {
 inline std::vector<EngineFile> EngineFilesOf(const std::string& folder) {
   std::vector<EngineFile> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::string bytes = ReadFileOrFail(entry.path());
+    std::string bytes = ReadFile(entry.path());
     const auto judged = JudgeForEngines(bytes);
     if (!judged.ok() || judged->refusal != EngineRefusal::kNone ||
         !HasJpegEnd(bytes)) {

@@ -23,6 +23,7 @@
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/read_file.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/integration/video_job.h"
 #include "tests/server/audio/golden_audio.h"
@@ -118,8 +119,7 @@ const DataSet& Data(bool has_images) {
       // The stream of a FLAC file after its first frames is damaged, where the
       // headers say nothing of it.
       RunFfmpeg(absl::StrCat("-i ", folder, "/b.wav ", folder, "/torn.flac"));
-      std::ifstream file(folder + "/torn.flac", std::ios::binary);
-      std::string bytes{std::istreambuf_iterator<char>(file), {}};
+      std::string bytes = ReadFile(folder + "/torn.flac");
       std::fill(bytes.begin() + bytes.size() / 2, bytes.end() - 9000, '\x55');
       WriteAll(folder + "/torn.flac", bytes);
       add(R"("audio": "torn.flac", )",

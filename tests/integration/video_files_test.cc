@@ -28,6 +28,7 @@
 #include "server/job/job_setup.h"
 #include "server/video/model_videos.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/read_file.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
 #include "tests/integration/video_job.h"
@@ -217,11 +218,6 @@ using ::testing::EndsWith;
 constexpr uint64_t kDamaged = 500;
 constexpr uint64_t kBatch = 32;
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 LoadedConfig ConfigIn(const std::string& folder) {
   TestJob job;
   job.sources =
@@ -260,7 +256,7 @@ TEST(DamagedVideosTest, FiveHundredEndWithAReasonAndTheRestIsServed) {
   std::vector<std::string> files;
   std::ofstream lines(folder + "/clips.jsonl");
   for (uint64_t i = 0; i < kDamaged + sound.size(); ++i) {
-    const std::string bytes = ReadAll(sound[i % sound.size()]);
+    const std::string bytes = ReadFile(sound[i % sound.size()]);
     files.push_back(absl::StrCat(folder, "/", i, ".mp4"));
     std::ofstream(files.back(), std::ios::binary)
         << (i < kDamaged ? Damaged(bytes, &random) : bytes);

@@ -14,6 +14,7 @@
 #include "server/corpus/tar/tar_reader.h"
 #include "server/video/model_videos.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/read_file.h"
 #include "tests/fakes/test_job.h"
 #include "tests/server/video/made_videos.h"
 
@@ -22,11 +23,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 void WriteAll(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -34,7 +30,7 @@ void WriteAll(const std::string& path, const std::string& bytes) {
 // A copy of the video whose header is sound, and the beginning of its one key
 // frame; the other bytes are not.
 void WriteTorn(const std::string& from, const std::string& to) {
-  std::string bytes = ReadAll(from);
+  std::string bytes = ReadFile(from);
   const size_t data = bytes.find("mdat");
   const size_t header = bytes.find("moov");
   ASSERT_LT(data, header);
@@ -123,9 +119,9 @@ const VideoDataSet& VideoData() {
     const auto add = [&](const std::string& name, const std::string& bytes) {
       EXPECT_TRUE(tar->Add(name, bytes).ok());
     };
-    add("0.webm", ReadAll(made->folder + "/b.webm"));
+    add("0.webm", ReadFile(made->folder + "/b.webm"));
     add("0.json", "{" + Turns("<video>") + "}");
-    add("1.mp4", ReadAll(a));
+    add("1.mp4", ReadFile(a));
     add("1.json", R"({"messages": [
         {"role": "user", "content": [
             {"type": "video", "start": 0.5, "end": 2.5},
@@ -133,7 +129,7 @@ const VideoDataSet& VideoData() {
         {"role": "assistant", "content": "A."}]})");
     for (int i = 0; i < 3; ++i) {
       add(absl::StrCat("2.0.", i, ".png"),
-          ReadAll(absl::StrCat(made->folder, "/frames/", i + 1, ".png")));
+          ReadFile(absl::StrCat(made->folder, "/frames/", i + 1, ".png")));
     }
     add("2.json", "{" + Turns("<video>") + "}");
     EXPECT_TRUE(tar->Finish().ok());

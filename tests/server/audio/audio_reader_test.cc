@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
 #include "server/corpus/data_fault.h"
+#include "tests/fakes/read_file.h"
 #include "tests/server/audio/golden_audio.h"
 #include "tests/server/video/made_videos.h"
 
@@ -41,11 +42,6 @@ std::string WriteFile(const std::string& name, const std::string& bytes) {
   const std::string path = absl::StrCat(testing::TempDir(), "/", name);
   std::ofstream(path, std::ios::binary) << bytes;
   return path;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 struct OpenAudio {
@@ -78,7 +74,7 @@ std::vector<float> ReadWithFfmpeg(const std::string& path) {
                          "c1,aresample=16000:resampler=soxr:precision=20' -f "
                          "f32le ",
                          raw));
-  const std::string bytes = ReadAll(raw);
+  const std::string bytes = ReadFile(raw);
   std::vector<float> samples(bytes.size() / sizeof(float));
   std::memcpy(samples.data(), bytes.data(), samples.size() * sizeof(float));
   return samples;
@@ -256,7 +252,7 @@ TEST(AudioReaderTest, CutFilesAreDataFaults) {
   AudioReader reader;
   for (const std::string name :
        {"cut.wav", "cut.flac", "cut.mp3", "cut.ogg", "cut.opus", "cut.m4a"}) {
-    const std::string whole = ReadAll(Encode(name, ""));
+    const std::string whole = ReadFile(Encode(name, ""));
     for (const double share : {0.02, 0.5, 0.9}) {
       SCOPED_TRACE(absl::StrCat(name, " ", share));
       const OpenAudio file(WriteFile(
@@ -282,7 +278,7 @@ TEST(AudioReaderTest, DamagedFilesCostAtMostThemselves) {
   int refused = 0;
   for (const std::string name :
        {"bad.wav", "bad.flac", "bad.mp3", "bad.ogg", "bad.opus", "bad.m4a"}) {
-    const std::string whole = ReadAll(Encode(name, "-t 0.5"));
+    const std::string whole = ReadFile(Encode(name, "-t 0.5"));
     for (int i = 0; i < 12; ++i) {
       std::string damaged = whole;
       for (int k = 0; k < 1 + i; ++k) {

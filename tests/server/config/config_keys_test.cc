@@ -16,6 +16,7 @@
 #include "server/config/config_loader.h"
 #include "server/config/config_yaml.h"
 #include "tests/docs/proto_reference.h"
+#include "tests/fakes/read_file.h"
 #include "tests/server/config/example.pb.h"
 
 namespace ballast {
@@ -255,14 +256,8 @@ TEST(ConfigKeysTest, DefaultsOfTheConfigurationAreWithinItsRules) {
 
 // The example in docs/configuration.md loads.
 
-std::string ReadPage() {
-  std::ifstream file("docs/configuration.md");
-  EXPECT_TRUE(file.is_open());
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 TEST(ConfigurationPage, ItsExampleLoads) {
-  const std::string page = ReadPage();
+  const std::string page = ReadFile("docs/configuration.md");
   const std::string fence = "```yaml\n";
   const size_t begin = page.find(fence);
   ASSERT_NE(begin, std::string::npos);

@@ -18,6 +18,7 @@
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_tables.h"
 #include "server/storage/storage.h"
+#include "tests/fakes/read_file.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {
@@ -43,11 +44,6 @@ std::string GetImage(uint64_t sample) {
 // Of the sample's text, so that it can be found in an entry.
 std::string MarkOf(uint64_t sample) {
   return absl::StrCat("the text of sample ", sample);
-}
-
-std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
@@ -177,7 +173,7 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
   std::vector<fs::path> EntriesWith(const std::string& bytes) {
     std::vector<fs::path> found;
     for (const fs::path& entry : Entries()) {
-      if (ReadAll(entry).find(bytes) != std::string::npos) {
+      if (ReadFile(entry).find(bytes) != std::string::npos) {
         found.push_back(entry);
       }
     }
@@ -196,7 +192,7 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
     const std::vector<fs::path> entries = EntriesWith(bytes);
     ASSERT_FALSE(entries.empty());
     for (const fs::path& entry : entries) {
-      ChangeByte(entry, ReadAll(entry).find(bytes) + bytes.size() / 2);
+      ChangeByte(entry, ReadFile(entry).find(bytes) + bytes.size() / 2);
     }
   }
   // Changes a byte of each block of each entry.
@@ -334,7 +330,7 @@ TEST_P(CachedSourceTest, KnowsWhatIsHere) {
 // that is read.
 TEST_P(CachedSourceTest, ReadsAnObjectThatWasRestored) {
   const std::string path = folder_ + "/docs." + Ending();
-  const std::string bytes = ReadAll(path);
+  const std::string bytes = ReadFile(path);
   const fs::file_time_type time = fs::last_write_time(path);
   const ReadParts images = {.text = false, .images = true};
   for (const bool has_other_text : {false, true}) {

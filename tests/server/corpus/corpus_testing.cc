@@ -38,12 +38,6 @@ std::string TestFolder() {
   return folder.string();
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.is_open()) << path;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 void WriteFile(const std::string& path, absl::string_view bytes) {
   std::filesystem::create_directories(
       std::filesystem::path(path).parent_path());

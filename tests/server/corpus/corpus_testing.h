@@ -14,14 +14,14 @@
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/sample_source.h"
+#include "tests/fakes/read_file.h"
 
 namespace ballast {
 
 // An empty folder of the running test.
 std::string TestFolder();
 
-// Reads or writes a whole file; the test fails if that is impossible.
-std::string ReadFile(const std::string& path);
+// Writes a whole file; the test fails if that is impossible.
 void WriteFile(const std::string& path, absl::string_view bytes);
 
 // A tar header block made by hand. `size` is the text of the size field; the

@@ -17,6 +17,7 @@
 #include "server/config/model_profile.h"
 #include "server/corpus/file.h"
 #include "server/video/model_videos.h"
+#include "tests/fakes/read_file.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {
@@ -122,8 +123,7 @@ TEST_F(SampleVideoReaderTest, AnotherVideoThanWasIndexedIsADataFault) {
 }
 
 TEST_F(SampleVideoReaderTest, DamageIsADataFaultWithItsReason) {
-  std::ifstream file(path_, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::string bytes = ReadFile(path_);
   const size_t data = bytes.find("mdat"), header = bytes.find("moov");
   ASSERT_LT(data + 1000, header);
   std::fill(bytes.begin() + data + 900, bytes.begin() + header - 4, '\x55');

@@ -38,7 +38,7 @@ std::vector<Job> Jobs(absl::string_view extension) {
     if (name.find(std::string(extension)) == std::string::npos) continue;
     for (const nlohmann::json& resized : file["resized"]) {
       Job job;
-      job.bytes = ReadFileOrFail(TestDataPath(name));
+      job.bytes = ReadFile(TestDataPath(name));
       job.header = ReadImageHeader(job.bytes).value();
       job.width = resized["width"];
       job.height = resized["height"];
@@ -85,7 +85,7 @@ TEST(ImageDecoderTest, AnErrorDoesNotAffectTheNextImage) {
 // An abbreviated JPEG, without tables of its own, must not be decoded with
 // those of the previous image.
 TEST(ImageDecoderTest, DoesNotUseTablesOfThePreviousImage) {
-  const std::string whole = ReadFileOrFail(TestDataPath("444.jpg"));
+  const std::string whole = ReadFile(TestDataPath("444.jpg"));
   std::string abbreviated = whole;
   while (true) {
     const size_t at = abbreviated.find("\xff\xdb");
@@ -227,7 +227,7 @@ TEST(ImageMemoryTest, FollowsFromTheHeader) {
 TEST(ImageMemoryTest, CountsWhatIsKeptAndTurned) {
   ImageOptions turning;
   turning.apply_exif_orientation = true;
-  const std::string bytes = ReadFileOrFail(TestDataPath("orientation_6.png"));
+  const std::string bytes = ReadFile(TestDataPath("orientation_6.png"));
   const ImageHeader header = ReadImageHeader(bytes).value();
   const uint64_t pixels = uint64_t{header.width} * header.height * 3;
   const uint64_t decoder = ReadDecoderBytes(bytes, header).value();
@@ -238,8 +238,7 @@ TEST(ImageMemoryTest, CountsWhatIsKeptAndTurned) {
 TEST(ImageMemoryTest, IsBoundedByTheFormat) {
   const nlohmann::json vectors = ReadJsonOrFail(TestDataPath("vectors.json"));
   for (const nlohmann::json& file : vectors["files"]) {
-    const std::string bytes =
-        ReadFileOrFail(TestDataPath(std::string(file["file"])));
+    const std::string bytes = ReadFile(TestDataPath(std::string(file["file"])));
     const ImageHeader header = ReadImageHeader(bytes).value();
     EXPECT_LE(ReadDecoderBytes(bytes, header).value(), MostDecoderBytes(header))
         << file["file"];
@@ -248,10 +247,9 @@ TEST(ImageMemoryTest, IsBoundedByTheFormat) {
 
 TEST(ImageWarningsTest, AreCountedForTheLastImage) {
   ImageDecoder decoder;
-  ASSERT_TRUE(
-      decoder.Decode(ReadFileOrFail(TestDataPath("early_end.jpg"))).ok());
+  ASSERT_TRUE(decoder.Decode(ReadFile(TestDataPath("early_end.jpg"))).ok());
   EXPECT_GT(decoder.warnings(), 0u);
-  ASSERT_TRUE(decoder.Decode(ReadFileOrFail(TestDataPath("444.jpg"))).ok());
+  ASSERT_TRUE(decoder.Decode(ReadFile(TestDataPath("444.jpg"))).ok());
   EXPECT_EQ(decoder.warnings(), 0u);
 }
 
@@ -285,7 +283,7 @@ class HostileImageTest : public ::testing::Test {
   HostileImageTest() {
     const nlohmann::json vectors = ReadJsonOrFail(TestDataPath("vectors.json"));
     for (const nlohmann::json& file : vectors["files"]) {
-      files_.push_back(ReadFileOrFail(TestDataPath(file["file"])));
+      files_.push_back(ReadFile(TestDataPath(file["file"])));
     }
   }
 
@@ -332,7 +330,7 @@ TEST_F(HostileImageTest, SurvivesGarbageAfterAGoodStart) {
 
 // libjpeg would process the image once for each scan.
 TEST(HostileJpegTest, RefusesTooManyScans) {
-  const std::string file = ReadFileOrFail(TestDataPath("420_progressive.jpg"));
+  const std::string file = ReadFile(TestDataPath("420_progressive.jpg"));
   const size_t scan = file.rfind("\xff\xda");
   const size_t end = file.rfind("\xff\xd9");
   ASSERT_NE(scan, std::string::npos);
@@ -345,7 +343,7 @@ TEST(HostileJpegTest, RefusesTooManyScans) {
 
 // The largest size that is accepted, claimed in a few bytes.
 TEST(HostilePngTest, RefusesALargeClaimWithoutData) {
-  const std::string small = ReadFileOrFail(TestDataPath("one_pixel.png"));
+  const std::string small = ReadFile(TestDataPath("one_pixel.png"));
   std::string large = small;
   large.replace(16, 8, std::string("\0\0\x40\0\0\0\x40\0", 8));
   EXPECT_EQ(ImageDecoder().Decode(large).status().code(),
@@ -353,7 +351,7 @@ TEST(HostilePngTest, RefusesALargeClaimWithoutData) {
 }
 
 TEST(DecodeResizedTest, RefusesAFileOfAnotherSizeThanIndexed) {
-  const std::string file = ReadFileOrFail(TestDataPath("width_1.png"));
+  const std::string file = ReadFile(TestDataPath("width_1.png"));
   std::vector<uint8_t> out(2 * 2 * 3);
   const auto code = [&](uint32_t width, uint32_t height) {
     return DecodeResized(file, {ImageFormat::kPng, width, height}, 2, 2,

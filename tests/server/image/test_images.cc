@@ -7,18 +7,8 @@
 
 namespace ballast {
 
-std::string ReadFileOrFail(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    ADD_FAILURE() << path << " cannot be read";
-    return "";
-  }
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 nlohmann::json ReadJsonOrFail(const std::string& path) {
-  nlohmann::json json =
-      nlohmann::json::parse(ReadFileOrFail(path), nullptr, false);
+  nlohmann::json json = nlohmann::json::parse(ReadFile(path), nullptr, false);
   if (json.is_discarded()) ADD_FAILURE() << path << " is not JSON";
   return json;
 }

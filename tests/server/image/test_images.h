@@ -7,12 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/string_view.h"
+#include "tests/fakes/read_file.h"
 
 namespace ballast {
-
-// Reads a whole file. Fails the running test, and returns an empty string, if
-// it cannot be read.
-std::string ReadFileOrFail(const std::string& path);
 
 // Reads a JSON file. Fails the running test if it cannot be read.
 nlohmann::json ReadJsonOrFail(const std::string& path);

@@ -47,7 +47,7 @@ TEST_F(ImageVectorsTest, HeaderAndPixelsMatchPillow) {
   ASSERT_FALSE(vectors_["files"].empty());
   for (const nlohmann::json& expected : vectors_["files"]) {
     SCOPED_TRACE(expected["file"]);
-    const std::string bytes = ReadFileOrFail(TestDataPath(expected["file"]));
+    const std::string bytes = ReadFile(TestDataPath(expected["file"]));
     const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
     ASSERT_TRUE(header.ok()) << header.status();
     EXPECT_EQ(header->width, expected["width"]);
@@ -62,7 +62,7 @@ TEST_F(ImageVectorsTest, HeaderAndPixelsMatchPillow) {
 
 TEST_F(ImageVectorsTest, ResizedPixelsMatchPillow) {
   for (const nlohmann::json& expected : vectors_["files"]) {
-    const std::string bytes = ReadFileOrFail(TestDataPath(expected["file"]));
+    const std::string bytes = ReadFile(TestDataPath(expected["file"]));
     const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
     ASSERT_TRUE(header.ok()) << header.status();
     ImageDecoder decoder;
@@ -77,7 +77,7 @@ TEST_F(ImageVectorsTest, OrientedPixelsMatchPillow) {
   ImageDecoder decoder(options);
   size_t turned = 0;
   for (const nlohmann::json& file : vectors_["files"]) {
-    const std::string bytes = ReadFileOrFail(TestDataPath(file["file"]));
+    const std::string bytes = ReadFile(TestDataPath(file["file"]));
     const absl::StatusOr<ImageHeader> size = ReadImageSize(bytes, options);
     ASSERT_TRUE(size.ok()) << size.status();
     // A file without an orientation is unchanged.
@@ -100,7 +100,7 @@ TEST_F(ImageVectorsTest, JudgesDamagedFilesLikePillow) {
   ImageDecoder decoder;
   for (const nlohmann::json& damaged : cases) {
     SCOPED_TRACE(damaged.dump());
-    std::string bytes = ReadFileOrFail(TestDataPath(damaged["file"]));
+    std::string bytes = ReadFile(TestDataPath(damaged["file"]));
     for (const nlohmann::json& change : damaged["changes"]) {
       bytes[change[0].get<size_t>()] = static_cast<char>(change[1].get<int>());
     }
@@ -117,18 +117,16 @@ TEST_F(ImageVectorsTest, JudgesDamagedFilesLikePillow) {
 TEST_F(ImageVectorsTest, RefusesWhatPillowRefuses) {
   ASSERT_FALSE(vectors_["refused"].empty());
   for (const std::string file : vectors_["refused"]) {
-    EXPECT_EQ(ImageDecoder()
-                  .Decode(ReadFileOrFail(TestDataPath(file)))
-                  .status()
-                  .code(),
-              absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(
+        ImageDecoder().Decode(ReadFile(TestDataPath(file))).status().code(),
+        absl::StatusCode::kInvalidArgument)
         << file;
   }
 }
 
 TEST_F(ImageVectorsTest, AcceptsThePrefixesThatPillowAccepts) {
   for (const nlohmann::json& expected : vectors_["files"]) {
-    const std::string bytes = ReadFileOrFail(TestDataPath(expected["file"]));
+    const std::string bytes = ReadFile(TestDataPath(expected["file"]));
     const size_t shortest = expected["shortest_accepted"];
     // For larger files, some of all lengths and those around the border.
     const size_t step = bytes.size() < 6000 ? 1 : 101;
@@ -166,8 +164,7 @@ TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
   for (const nlohmann::json& expected : golden["images"]) {
     const std::string name = expected["file"];
     SCOPED_TRACE(name);
-    const std::string bytes =
-        ReadFileOrFail(*shared + "/corpus/images/" + name);
+    const std::string bytes = ReadFile(*shared + "/corpus/images/" + name);
     const absl::StatusOr<RgbImage> image = ImageDecoder().Decode(bytes);
     ASSERT_TRUE(image.ok()) << image.status();
     EXPECT_EQ(image->width, expected["width"]);

@@ -26,6 +26,7 @@
 #include "server/image/crop_maker.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"
+#include "tests/fakes/read_file.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/job/family_job.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
@@ -89,11 +90,6 @@ std::string WriteVectors(const std::string& family,
   }
   WriteConversations(directory, samples);
   return directory;
-}
-
-std::string GetFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 // The head of an interlaced PNG, grey of 8 bits.
@@ -161,7 +157,7 @@ TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
       std::vector<RgbImage> wanted;
       std::vector<uint32_t> numbers;
       for (size_t k = 0; k < sizes.size(); ++k) {
-        const auto image = ImageDecoder().Decode(GetFile(
+        const auto image = ImageDecoder().Decode(ReadFile(
             absl::StrCat(directory, "/", vision->view().samples()[i].ordinal,
                          "_", k, ".png")));
         ASSERT_TRUE(image.ok()) << image.status();
@@ -215,7 +211,7 @@ TEST(FamilyBlocksTest, ABadImageMakesAPlaceholderOfTheFamilysSizes) {
     const auto whole = (*good)->Build(v1::MODULE_LANGUAGE);
     ASSERT_TRUE(whole.ok()) << whole.status();
     // The header stays, the pixels are damaged.
-    std::string file = GetFile(directory + "/d.png");
+    std::string file = ReadFile(directory + "/d.png");
     std::fill(file.begin() + 60, file.end() - 20, '\x55');
     // Bit rot keeps the file's time; another time would be another file.
     const auto time = std::filesystem::last_write_time(directory + "/d.png");

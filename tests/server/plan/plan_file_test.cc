@@ -13,6 +13,7 @@
 #include "server/corpus/parquet/parquet_tables.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
+#include "tests/fakes/read_file.h"
 
 namespace ballast {
 namespace {
@@ -223,8 +224,7 @@ TEST(StepTableTest, DamageIsNoTable) {
   EXPECT_TRUE(LoadStepTable(path + ".absent").empty());
   ASSERT_TRUE(SaveStepTable(path, starts).ok());
   EXPECT_EQ(LoadStepTable(path), starts);
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const std::string bytes = ReadFile(path);
   ASSERT_EQ(bytes.size(), 8u * 7);
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;

@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "server/storage/span_checksum.h"
+#include "tests/fakes/read_file.h"
 
 namespace ballast {
 namespace {
@@ -181,11 +182,7 @@ TEST_F(EntryFileTest, ABlockOfAnotherPlaceDoesNotFit) {
   // Equal blocks: only their places differ.
   const std::string bytes(2 * kBlock, 'x');
   Write(bytes);
-  std::string file;
-  {
-    std::ifstream in(dir_ + "/entry", std::ios::binary);
-    file.assign(std::istreambuf_iterator<char>(in), {});
-  }
+  std::string file = ReadFile(dir_ + "/entry");
   std::swap_ranges(file.begin() + 32, file.begin() + 40, file.begin() + 40);
   std::ofstream(dir_ + "/entry", std::ios::binary) << file;
   std::string out(kBlock, '?');

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/video/decoder/decoder_process.h"
 #include "server/video/video_reader.h"
+#include "tests/fakes/read_file.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {
@@ -26,11 +27,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // The ends that were counted, by their names.
 std::map<std::string, uint64_t> EndsOf(const HelperCounters& counters) {

@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "tests/fakes/read_file.h"
 
 namespace ballast {
 
@@ -44,8 +45,7 @@ std::vector<std::string> DecodeAll(const std::string& path, uint32_t width,
                          " -vf scale=flags=bilinear -pix_fmt rgb24 "
                          "-vsync passthrough -f rawvideo ",
                          raw));
-  std::ifstream file(raw, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string bytes = ReadFile(raw);
   const size_t frame = size_t{width} * height * 3;
   EXPECT_EQ(bytes.size() % frame, 0u) << path;
   std::vector<std::string> frames;

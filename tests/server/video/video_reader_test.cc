@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/image/image.h"
 #include "server/video/decoder/ffmpeg_version.h"
+#include "tests/fakes/read_file.h"
 #include "tests/server/video/made_videos.h"
 
 namespace ballast {
@@ -278,8 +279,7 @@ TEST_F(VideoReaderTest, TurnsAndResizesAsImagesAre) {
 TEST_F(VideoReaderTest, ReadsAVideoWithinAFile) {
   const std::string path =
       MakeVideo("inner.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p");
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string bytes = ReadFile(path);
   const std::string outer = VideoPath("outer.tar");
   std::ofstream(outer, std::ios::binary)
       << std::string(1000, 'x') << bytes << std::string(1000, 'x');

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/image/image.h"
+#include "tests/fakes/read_file.h"
 #include "tests/fakes/shared_dir.h"
 #include "trainer_shim/host/patchify.h"
 
@@ -33,11 +34,6 @@ const Profile kProfiles[] = {
      {0.26862954, 0.26130258, 0.27577711}},
     {"qwen3_vl", 16, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}},
 };
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 class PatchifyGoldenTest : public ::testing::Test {
  protected:

@@ -16,6 +16,7 @@
 #include "server/config/config_loader.h"
 #include "server/corpus/file.h"
 #include "server/corpus/parquet/parquet_file.h"
+#include "tests/fakes/read_file.h"
 
 namespace ballast {
 namespace {
@@ -56,11 +57,6 @@ TEST(DatasetConfigTest, HoldsEverySampleThatCanBeDrawn) {
 namespace fs = std::filesystem;
 
 using ::testing::HasSubstr;
-
-std::string ReadFile(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Maps file names to contents.
 std::map<std::string, std::string> ReadDirectory(const fs::path& directory) {

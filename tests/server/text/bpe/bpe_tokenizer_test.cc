@@ -124,8 +124,7 @@ TEST(GoldenTextTest, IdsEqualHuggingFaces) {
   const std::optional<std::string> shared = SharedDirWith(kGolden);
   if (!shared) GTEST_SKIP() << NotShared(kGolden);
   const std::string golden = *shared + "/golden/";
-  const auto tokenizer =
-      MakeBpeTokenizer(ReadFileOrFail(golden + "tokenizer.json"));
+  const auto tokenizer = MakeBpeTokenizer(ReadFile(golden + "tokenizer.json"));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const nlohmann::json cases = ReadJsonOrFail(golden + "text.json")["cases"];
   ASSERT_FALSE(cases.empty());
@@ -152,7 +151,7 @@ class BpeVectorsTest : public ::testing::TestWithParam<Vectors> {
       : texts_(ReadJsonOrFail(TestDataPath("texts.json"))),
         ids_(ReadJsonOrFail(
             TestDataPath(std::string(GetParam().name) + ".ids.json"))),
-        tokenizer_(MakeBpeTokenizer(ReadFileOrFail(
+        tokenizer_(MakeBpeTokenizer(ReadFile(
             TestDataPath(std::string(GetParam().name) + ".tokenizer.json")))) {}
 
   const nlohmann::json texts_;

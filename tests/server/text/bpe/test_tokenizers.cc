@@ -13,14 +13,8 @@ std::string TestDataPath(const std::string& name) {
   return "tests/server/text/bpe/testdata/" + name;
 }
 
-std::string ReadFileOrFail(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 nlohmann::json ReadJsonOrFail(const std::string& path) {
-  return nlohmann::json::parse(ReadFileOrFail(path));
+  return nlohmann::json::parse(ReadFile(path));
 }
 
 nlohmann::json SmallTokenizerJson(

@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "server/text/tokenizer.h"
+#include "tests/fakes/read_file.h"
 
 namespace ballast {
 
 // The path of a file of testdata.
 std::string TestDataPath(const std::string& name);
-std::string ReadFileOrFail(const std::string& path);
 nlohmann::json ReadJsonOrFail(const std::string& path);
 
 // A tokenizer.json for tests to modify: all 256 bytes as tokens whose ids are

@@ -35,8 +35,7 @@ std::string Path(const std::string& name) {
 }
 
 std::unique_ptr<Tokenizer> Make(const std::string& name) {
-  auto tokenizer =
-      MakeSentencePieceTokenizer(ReadFileOrFail(Path(name + ".model")));
+  auto tokenizer = MakeSentencePieceTokenizer(ReadFile(Path(name + ".model")));
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
@@ -183,7 +182,7 @@ TEST(SentencePieceTokenizerTest, RefusesUnsupportedSettings) {
   // Appended to a model, a trainer_spec with treat_whitespace_as_suffix = true
   // overrides the model's own.
   const std::string model =
-      ReadFileOrFail(Path("llama.model")) + "\x12\x03\xc0\x01\x01";
+      ReadFile(Path("llama.model")) + "\x12\x03\xc0\x01\x01";
   const absl::Status status = MakeSentencePieceTokenizer(model).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
@@ -245,8 +244,8 @@ bool Survives(const std::string& model, const std::string& text) {
 class HostileModelTest : public ::testing::TestWithParam<const char*> {
  protected:
   const std::string model_ =
-      ReadFileOrFail(std::string("tests/server/text/sentencepiece/testdata/") +
-                     GetParam() + ".model");
+      ReadFile(std::string("tests/server/text/sentencepiece/testdata/") +
+               GetParam() + ".model");
   std::mt19937 random_{5};
 };
 
@@ -298,7 +297,7 @@ TEST(HostileBytesTest, AreNotAModel) {
 
 TEST(HostileTextTest, SurvivesLongTextsOfOneCharacter) {
   const std::string model =
-      ReadFileOrFail("tests/server/text/sentencepiece/testdata/llama.model");
+      ReadFile("tests/server/text/sentencepiece/testdata/llama.model");
   for (const char* unit : {"a", " ", "😀", "<s>", "▁"}) {
     std::string text;
     while (text.size() < 200'000) text += unit;
@@ -314,7 +313,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string ModelBytes() {
-  return ReadFileOrFail("tests/server/text/sentencepiece/testdata/llama.model");
+  return ReadFile("tests/server/text/sentencepiece/testdata/llama.model");
 }
 
 // The processes whose parent is `parent`.
