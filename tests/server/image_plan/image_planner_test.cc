@@ -219,10 +219,12 @@ ImageTextCounts CountImageText(absl::Span<const ImageTextPiece> pieces) {
 // As in make_plan_vectors.py.
 RgbImage Picture(uint32_t width, uint32_t height) {
   RgbImage image{width, height, {}};
+  image.pixels.resize(size_t{width} * height * 3);
+  uint8_t* next = image.pixels.data();
   uint32_t state = width * 65536 + height;
   for (uint32_t i = 0; i < width * height * 3; ++i) {
     state = state * 1664525 + 1013904223;
-    image.pixels.push_back(i / 97 % 3 == 0 ? (i / 17 % 2) * 255 : state >> 24);
+    *next++ = i / 97 % 3 == 0 ? (i / 17 % 2) * 255 : state >> 24;
   }
   return image;
 }
