@@ -127,7 +127,8 @@ def ballast_fuzz(name, deps, seeds, runs = 4000, max_len = 65536, size = "small"
         testonly = True,
         srcs = [seeds],
         outs = [name + "_seeds.txt"],
-        cmd = "echo $(rootpaths %s) | tr ' ' ',' > $@" % seeds,
+        # Without a newline, which libFuzzer takes as part of the last file's name.
+        cmd = "echo -n $(rootpaths %s) | tr ' ' ',' > $@" % seeds,
     )
     cc_test(
         name = name,
