@@ -21,7 +21,7 @@ a header that was compiled with other options. Whatever is in tests/ is testonly
 # A target that names one of them among its deps reads bazel/message_headers.h.
 _MESSAGES = ["//proto:messages", "//proto:services"]
 
-# .cc files that are compiled as one.
+# A joined file for each so many .cc files, and one more: most stay empty.
 _JOINED = 8
 
 def _compiled(args, wanted, apart):
@@ -68,7 +68,7 @@ def _joined(args, apart):
         visibility = ["//visibility:private"],
         **options
     )
-    # One more, which is seldom used: for files that have names in common.
+    # All but the first are for files that have names in common with others.
     outs = ["%s_joined_%d.cc" % (name, i + 1) for i in range(-(-len(files) // _JOINED) + 1)]
     native.genrule(
         name = name + "_joined_files",

@@ -127,7 +127,7 @@ def ballast_fuzz(name, deps, seeds, runs = 4000, max_len = 65536, size = "small"
         testonly = True,
         srcs = [seeds],
         outs = [name + "_seeds.txt"],
-        # Without a newline, which libFuzzer takes as part of the last file's name.
+        # Without a newline: libFuzzer takes it as part of the last name, and says nothing.
         cmd = "echo -n $(rootpaths %s) | tr ' ' ',' > $@" % seeds,
     )
     cc_test(
