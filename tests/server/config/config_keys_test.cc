@@ -8,9 +8,6 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "absl/strings/str_cat.h"
 #include "proto/config.pb.h"
 #include "server/config/config_loader.h"

@@ -1,8 +1,5 @@
 #include "tests/server/image/test_images.h"
 
-#include <fstream>
-#include <iterator>
-
 #include <gtest/gtest.h>
 
 namespace ballast {

@@ -1,7 +1,6 @@
 #include "server/plan/plan_file.h"
 
 #include <fstream>
-#include <iterator>
 #include <tuple>
 #include <utility>
 

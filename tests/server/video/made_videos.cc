@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "tests/fakes/read_file.h"

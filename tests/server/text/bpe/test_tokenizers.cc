@@ -1,8 +1,5 @@
 #include "tests/server/text/bpe/test_tokenizers.h"
 
-#include <fstream>
-#include <iterator>
-
 #include <gtest/gtest.h>
 
 #include "server/text/bpe/bpe_model.h"
