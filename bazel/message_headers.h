@@ -1,5 +1,5 @@
-// What files that read messages include, after system_headers.h: compiled once for
-// all of them (cc.bzl).
+// Our messages and the JSON library, compiled once for all files that read messages
+// (cc.bzl). Follows system_headers.h.
 #ifndef BALLAST_BAZEL_MESSAGE_HEADERS_H_
 #define BALLAST_BAZEL_MESSAGE_HEADERS_H_
 

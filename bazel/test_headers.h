@@ -1,5 +1,5 @@
-// System headers that most test files include, compiled once for all of them: they
-// are most of what a test's compilation reads. A file still includes what it needs.
+// System headers of most test files, compiled once for all of them (cc.bzl). Follows
+// message_headers.h.
 #ifndef BALLAST_BAZEL_TEST_HEADERS_H_
 #define BALLAST_BAZEL_TEST_HEADERS_H_
 
