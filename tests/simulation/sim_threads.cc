@@ -15,7 +15,9 @@ namespace {
 constexpr size_t kStackBytes = size_t{256} << 10;
 constexpr size_t kGuardBytes = 4096;
 
-SimThreads* current = nullptr;
+// One a thread of the system: a thread that a library started itself (Arrow's
+// allocator has one) is none of the simulation's.
+thread_local SimThreads* current = nullptr;
 
 // Stacks of ended threads, for later ones.
 std::vector<void*>& FreeStacks() {

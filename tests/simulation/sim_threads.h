@@ -72,7 +72,9 @@ class SimThreads {
   // threads wait for ever); threads that have not ended are then abandoned.
   static absl::Status Run(const Options& options, std::function<void()> body);
 
-  // Null unless Run is running.
+  // Null unless Run is running in this thread of the system. Its other threads
+  // go on as they are, in real time; none may share a mutex with a simulated
+  // one.
   static SimThreads* Current();
 
   absl::Time Now() const { return now_; }

@@ -1,5 +1,6 @@
 #include "tests/simulation/sim_threads.h"
 
+#include <atomic>
 #include <set>
 #include <string>
 #include <thread>
@@ -110,6 +111,31 @@ TEST(SimThreadsTest, AFrozenNodeStandsStill) {
   });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(steps_while_frozen, 0);
+}
+
+// A library's own thread, as Arrow's allocator starts one with the program.
+TEST(SimThreadsTest, LeavesThreadsOfTheSystemAlone) {
+  std::atomic<bool> stop = false;
+  std::atomic<int64_t> locked = 0;
+  std::thread real([&] {
+    Mutex mutex;
+    while (!stop) {
+      MutexLock lock(&mutex);
+      ++locked;
+    }
+  });
+  while (locked == 0) std::this_thread::yield();
+  std::set<std::string> orders;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const int64_t before = locked;
+    const std::string order = Interleave(seed, 20);
+    EXPECT_EQ(order, Interleave(seed, 20));
+    orders.insert(order);
+    while (locked == before) std::this_thread::yield();
+  }
+  EXPECT_GT(orders.size(), 10u);
+  stop = true;
+  real.join();
 }
 
 TEST(SimThreadsTest, EndsARunThatIsStuckInALoop) {
