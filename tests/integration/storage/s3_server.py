@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 KEYS = {"AWS_ACCESS_KEY_ID": "KEYOFTESTS", "AWS_SECRET_ACCESS_KEY": "hidden/SECRET+1"}
 
@@ -36,11 +37,13 @@ def skip_without_rclone():
 
 
 class S3Server:
-    """Serves the folders within `root` as buckets."""
+    """Serves the folders within `root` as buckets. Keeps the hash of each file, its ETag,
+    until its size or time changes; rclone alone reads the whole file at each request."""
 
     def __init__(self, root, *more):
         """`more`: options of rclone, instead of seeing at once what a test writes."""
-        self._root = root
+        self._root = f":hasher,remote='{root}',hashes=md5,auto_size=1G,max_age=off:"
+        self._hashes = tempfile.TemporaryDirectory(prefix="rclone.")
         self._more = more or ("--dir-cache-time", "0s")
         self._address = "127.0.0.1:0"
         self._process = None
@@ -59,7 +62,8 @@ class S3Server:
             [
                 rclone(), "serve", "s3", "--addr", self._address,
                 "--auth-key", ",".join(KEYS.values()),
-                *self._more, "--vfs-read-wait", "0s", "--config", "/dev/null", self._root,
+                *self._more, "--vfs-read-wait", "0s", "--config", "/dev/null",
+                "--cache-dir", self._hashes.name, self._root,
             ],
             stderr=subprocess.PIPE,
             text=True,

@@ -254,17 +254,16 @@ class S3Test(S3Job):
         self.index(config)
         _, local = self.local_batches("webdataset", 4)
         with self.server(config, "127.0.0.1:0") as (address,):
-            first = self.pull(address, 1)
+            # Before the first pull, which may read all of so small a data set ahead.
             self.s3.stop()
             done = tools.run(
                 "ballastctl", "--server", address, "pull", "--module", "vision",
-                "--dp-rank", 0, "--step", 2, "--steps", 2, "--give-up-after", 8,
+                "--dp-rank", 0, "--steps", 2, "--give-up-after", 8,
             )  # fmt: skip
             self.assertNotEqual(done.returncode, 0)
             self.assertNotIn(SECRET, done.stderr.decode())
             self.s3.start()
             self.assertEqual(self.pull(address, 4), local)
-            self.assertEqual(first, [b for b in local if b["step"] == 0])
             status = json.loads(
                 self.ok("ballastctl", "--server", address, "status", "--json"))
             self.assertEqual(status["bad_samples"], [])
