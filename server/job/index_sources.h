@@ -117,10 +117,11 @@ struct IndexSourcesOptions {
   // Scans this shard of every source whose index is not up to date, and writes
   // no index. Another call, with `merge`, writes it once all shards are
   // scanned. At most one of the two may be set.
-  std::optional<Shard> shard;
+  std::optional<Shard> shard = std::nullopt;
   bool merge = false;
   // May be empty. `source`: the source's name.
-  std::function<void(const std::string& source, const IndexProgress&)> progress;
+  std::function<void(const std::string& source, const IndexProgress&)>
+      progress = nullptr;
 };
 
 // Builds or refreshes the index of every source of `config`, one after the
