@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "proto/checkpoint.pb.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
@@ -13,6 +12,7 @@
 #include "proto/model_profile.pb.h"
 #include "proto/order_service.pb.h"
 #include "proto/revision_service.pb.h"
+#include "proto/schedule.pb.h"
 #include "proto/schedule_service.pb.h"
 
 #endif  // BALLAST_BAZEL_MESSAGE_HEADERS_H_

@@ -15,7 +15,6 @@
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/timing.pb.h"
 
 namespace ballast {
 

@@ -11,7 +11,6 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/loader_service.pb.h"
-#include "proto/revision.pb.h"
 #include "proto/schedule.pb.h"
 
 namespace ballast {

@@ -13,7 +13,7 @@
 #include "client/loader_client.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "proto/timing.pb.h"
+#include "proto/job.pb.h"
 
 namespace ballast {
 

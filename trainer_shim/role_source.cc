@@ -7,10 +7,10 @@
 #include "client/attach_all.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
+#include "proto/job.pb.h"
 #include "proto/schedule/fingerprint.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "proto/timing.pb.h"
 
 namespace ballast {
 

@@ -36,7 +36,7 @@
 namespace ballast {
 
 // Time spent in each phase between a micro-batch's block and its packed batch
-// (StepTiming in proto/timing.proto). Absent: there is no such phase, or its
+// (StepTiming in proto/job.proto). Absent: there is no such phase, or its
 // time is unknown.
 struct BatchTimes {
   uint64_t step = 0;

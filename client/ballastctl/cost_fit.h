@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/timing.pb.h"
 
 namespace ballast {
 

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
-#include "proto/split.pb.h"
+#include "proto/schedule.pb.h"
 
 namespace ballast {
 

@@ -18,7 +18,6 @@
 #include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/timing.pb.h"
 
 namespace ballast {
 

@@ -12,7 +12,6 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/order_service.pb.h"
-#include "proto/revision.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/corpus/index/source_index.h"
 #include "server/recipe/image_recipe.h"

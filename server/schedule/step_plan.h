@@ -16,7 +16,6 @@
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/split.h"
-#include "proto/split.pb.h"
 #include "server/schedule/sample_order.h"
 
 namespace ballast {

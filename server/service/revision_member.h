@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "proto/job.pb.h"
-#include "proto/revision.pb.h"
 #include "proto/revision_service.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/delivery/schedule_cache.h"

@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/loader_client.h"
+#include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/timing.pb.h"
 #include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {

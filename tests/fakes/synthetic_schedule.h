@@ -5,7 +5,6 @@
 
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/timing.pb.h"
 
 namespace ballast {
 

@@ -13,7 +13,7 @@
 #include "client/loader_client.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "proto/timing.pb.h"
+#include "proto/job.pb.h"
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
 #include "tests/gpu/device_testing.h"

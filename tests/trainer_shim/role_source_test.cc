@@ -9,7 +9,7 @@
 
 #include "absl/time/time.h"
 #include "client/loader_client.h"
-#include "proto/timing.pb.h"
+#include "proto/job.pb.h"
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
 #include "tests/fakes/synthetic_schedule.h"

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "common/message_fields.h"
 #include "common/status_macros.h"
-#include "proto/checkpoint.pb.h"
+#include "proto/schedule.pb.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "proto/transport.h"

@@ -7,7 +7,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/failover.h"
-#include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/c_api/c_api.h"

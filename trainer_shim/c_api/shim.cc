@@ -10,7 +10,7 @@
 #include "client/loader_client.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "proto/checkpoint.pb.h"
+#include "proto/schedule.pb.h"
 #include "proto/schedule/schedule_table.h"
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"

@@ -10,7 +10,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/schedule.pb.h"
-#include "proto/split.pb.h"
 #include "server/command/preview/sample_view.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
