@@ -217,7 +217,7 @@ void ForEachSequence(uint32_t tokens, uint32_t first_tokens, F f) {
 }
 
 // Offsets of a sequence's arrays from the first byte of its payload. A language
-// sample's payload is that of its sequence, or of its two one after the other.
+// sample's payload consists of one sequence payload, or of two in a row.
 //   ids        int32 [tokens]
 //   labels     int32 [tokens], already shifted; -100 where unsupervised
 //   positions  int32 [axes, tokens]; version 7: float32

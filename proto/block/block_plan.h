@@ -40,7 +40,7 @@ struct PayloadRow {
   // For each clip of audio: its rows of features, and how many of them count.
   absl::Span<const uint32_t> clip_rows = {};
   absl::Span<const uint32_t> clip_frames = {};
-  // Of `tokens`, those of the first of two sequences; 0: there is one.
+  // Tokens of the first of two sequences; 0: there is one sequence.
   uint32_t first_tokens = 0;
 };
 

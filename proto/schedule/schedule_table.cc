@@ -67,7 +67,7 @@ absl::Status CheckPackRanks(const v1::ModuleSchedule& module) {
     if (r < end) {
       return absl::InvalidArgumentError(absl::StrCat(
           "schedule: ", ModuleName(module.module()), ".pack_ranks: rank ", r,
-          " has a pack of its own and shares one that ends at rank ", end,
+          " has its own pack and shares one that ends at rank ", end,
           " exclusive; wanted one pack a rank"));
     }
     end = r + ranks[r];

@@ -117,7 +117,7 @@ void ForEachSegment(const v1::MicroBatchSchedule& micro_batch,
 // Frames of all clips of audio of each sample.
 std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch);
 
-// Their placeholders; 0 from a server that does not tell.
+// Their placeholders; 0 from an older server.
 std::vector<uint64_t> SampleClipTokens(
     const v1::MicroBatchSchedule& micro_batch);
 

@@ -77,9 +77,9 @@ absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step) {
     if (steps == 0) return range.first_position();
     return absl::UnimplementedError(
         absl::StrCat("step ", step,
-                     ": only its schedule tells its positions, since steps "
+                     ": only its schedule gives its positions, since steps "
                      "from ",
-                     range.first_step(), " on have sizes of their own"));
+                     range.first_step(), " on differ in size"));
   }
   if (steps >= (kUnbounded - range.first_position()) / range.samples()) {
     return absl::OutOfRangeError(

@@ -16,20 +16,20 @@ namespace ballast {
 
 // Steps and positions of a job's split (Job.step_ranges), the same for server
 // and client. Pure; O(log ranges) unless stated otherwise. A job's global_batch
-// is not 0. Of steps with sizes of their own (StepRange.samples 0) only the
-// server knows positions (server/schedule/step_plan.h): what is said of
-// positions below holds for the steps before them, and the first one.
+// is not 0. Steps of differing sizes (StepRange.samples 0) have positions known
+// only to the server (server/schedule/step_plan.h); statements about positions
+// below hold for earlier steps and the first such step.
 
-// Samples of the step. 0: its schedule tells them.
+// Samples of the step. 0: its schedule has the number.
 uint32_t SamplesOfStep(const v1::Job& job, uint64_t step);
 
-// Samples of the largest step, or of steps with sizes of their own the job's
+// Samples of the largest step; a range of differing sizes counts as the job's
 // global_batch. O(ranges).
 uint32_t MostSamplesOfAStep(const v1::Job& job);
 
 // The first of the step's positions, which are consecutive. Errors:
-// OUT_OF_RANGE (they do not fit 64 bits); UNIMPLEMENTED (a step of a size of
-// its own).
+// OUT_OF_RANGE (they do not fit 64 bits); UNIMPLEMENTED (a step of differing
+// size).
 absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step);
 
 // The step that consumes the position; nullopt if order.skips leaves it out.

@@ -229,7 +229,7 @@ TEST(ScheduleColumnsTest, PacksThatRanksShareDoNotOverlap) {
   EXPECT_THAT(fault(4, 7, 2), testing::HasSubstr("is 2 from rank 7 on"));
   EXPECT_THAT(fault(1, 0, 2), testing::HasSubstr("the same, 4"));
   EXPECT_THAT(fault(3, 5, 1),
-              testing::HasSubstr("rank 5 has a pack of its own and shares one "
+              testing::HasSubstr("rank 5 has its own pack and shares one "
                                  "that ends at rank 6"));
   module.mutable_pack_ranks()->RemoveLast();
   EXPECT_THAT(
