@@ -63,8 +63,8 @@ def _cuda_configure_impl(ctx):
     if wanted == "1" and not found:
         fail("BALLAST_CUDA=1, but there is no {}/bin/nvcc; set CUDA_PATH".format(root))
     if found:
-        # The resolved path has the version, so that another toolkit behind the
-        # same link rebuilds nvcc's outputs.
+        # The resolved path has the version, so that a link to another toolkit
+        # rebuilds nvcc's outputs.
         root = str(ctx.path(root).realpath)
         ctx.symlink(root + "/include", "include")
         ctx.file("BUILD.bazel", _BUILD_WITH_CUDA.format(root = root))

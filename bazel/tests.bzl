@@ -74,8 +74,8 @@ def ballast_benchmark(name, srcs, deps, data = [], measured_only = None, size = 
         bazel run --config=opt //tests/benchmarks:NAME
 
     measures; the test NAME_smoke_test runs every benchmark for an instant, so that
-    none rots, except those whose names match `measured_only`: sizes of minutes beside
-    smaller ones of the same code.
+    it keeps working. Names that match `measured_only` are left out: sizes that take
+    minutes, of code that smaller sizes also run.
     """
     cc_library(
         name = name + "_runs",

@@ -91,7 +91,7 @@ class BufferPools {
 // Counts the bytes of a stream's live blocks. The stream's fetchers use it one
 // after the other. Each grants its server the bound minus the bytes of its own
 // blocks; the account also keeps a new fetcher from starting while too many
-// blocks of the one before are held. Thread-safe.
+// blocks of the previous fetcher are held. Thread-safe.
 class HeldBytes {
  public:
   // The bytes of one block, held until this is destroyed or released.

@@ -163,7 +163,7 @@ absl::Status CheckAttached(const v1::AttachResponse& response) {
   }
   for (int i = 0; i < job.step_ranges_size(); ++i) {
     const v1::StepRange& range = job.step_ranges(i);
-    // 0: sizes of their own, in the last range alone.
+    // 0: a size for each step, in the last range alone.
     if (range.samples() == 0 ? i + 1 < job.step_ranges_size()
                              : range.samples() % job.micro_batch() != 0) {
       return absl::InternalError(

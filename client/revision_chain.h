@@ -30,8 +30,8 @@ class RevisionChain {
   // The rank has taken a schedule of `step`.
   void Note(uint64_t step);
 
-  // Adds the changes that a server tells. Errors: FAILED_PRECONDITION (it is of
-  // another job; it has another change where the rank knows one; a new one
+  // Adds the changes that a server reports. Errors: FAILED_PRECONDITION (it is
+  // of another job; it has another change where the rank knows one; a new one
   // begins at a step that the rank has taken). Then nothing is added.
   absl::Status Extend(const v1::AttachResponse& told);
 

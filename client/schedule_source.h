@@ -17,9 +17,9 @@
 namespace ballast {
 
 // The schedules of one split of a job, step after step, from any server that
-// answers: all servers have the same ones. Where a schedule has a fingerprint
-// that the rank has not been told of, the server is asked for the changes of
-// the running job, and the schedule is taken only if it is that of one
+// answers: all servers have the same ones. If a schedule has a fingerprint that
+// the rank does not know, the server is asked for the changes of the running
+// job, and the schedule is taken only if it matches one of them
 // (RevisionChain). Get must be called from one thread; Cancel may be called
 // from any.
 class ScheduleSource {

@@ -54,16 +54,15 @@ absl::StatusOr<ChannelSecurity> LoadChannelSecurity(
     const SecurityFiles& files) {
   ChannelSecurity security;
   if (files.tls_cert.empty() != files.tls_key.empty()) {
-    return absl::InvalidArgumentError(
-        files.tls_key.empty() ? "--tls-cert needs --tls-key beside it"
-                              : "--tls-key needs --tls-cert beside it");
+    return absl::InvalidArgumentError(files.tls_key.empty()
+                                          ? "--tls-cert needs --tls-key"
+                                          : "--tls-key needs --tls-cert");
   }
   if (files.tls_ca.empty() &&
       (!files.tls_cert.empty() || !files.tls_server_name.empty())) {
     return absl::InvalidArgumentError(absl::StrCat(
         files.tls_cert.empty() ? "--tls-server-name" : "--tls-cert",
-        " needs --tls-ca beside it: by whom a server's certificate must be "
-        "signed"));
+        " needs --tls-ca: the CAs that may sign a server's certificate"));
   }
   if (!files.tls_ca.empty()) {
     BALLAST_ASSIGN_OR_RETURN(security.ca,

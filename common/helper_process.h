@@ -92,11 +92,10 @@ struct HelperProgram {
   std::vector<std::string> variables = {};
 };
 
-// The folder of the libraries that a package brings for its helpers:
-// lib/ballast/helpers beside the folder of `program`, as in the wheel and the
-// tarball. The loader of helpers looks there first; nothing else does, so no
-// other process meets these libraries. "" if there is none: the system's are
-// taken.
+// The folder of a package's libraries for its helpers: ../lib/ballast/helpers
+// from the folder of `program`, as in the wheel and the tarball. Only the
+// loader of helpers looks there, and it looks there first. "" if there is no
+// such folder: helpers then use the system's libraries.
 std::string GetHelperLibraries(absl::string_view program);
 
 // Options::libraries of a program that comes as bytes: `what` cannot be done,

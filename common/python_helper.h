@@ -38,8 +38,8 @@ struct PythonModule {
 };
 
 // Starts `python`, an interpreter of FindPythons, with the order of its sets
-// and the threads of its libraries fixed. The files beside it are not on its
-// path, nor are packages of the user's home. Errors: as StartHelper.
+// and the threads of its libraries fixed. The files in its folder are not on
+// its path, nor are packages of the user's home. Errors: as StartHelper.
 absl::StatusOr<HelperChild> StartPython(const std::string& python);
 
 // Gives a new process its modules, after `ballast_helper` (python_helper.py).
@@ -49,7 +49,7 @@ absl::Status SendModules(HelperProcess* helper,
                          absl::Span<const PythonModule> modules);
 
 // Has the process close its box (helper_program.h) around itself and all its
-// threads, with `memory` bytes of address space beside what it has. Errors: as
+// threads, limited to `memory` more bytes of address space. Errors: as
 // HelperProcess::Receive.
 absl::Status CloseBox(HelperProcess* helper, uint64_t memory);
 

@@ -92,6 +92,6 @@ options=(--config=clang --config=noarrow --config=nocuda --platform_suffix=-aarc
   --experimental_convenience_symlinks=ignore
   "--repo_env=CC=$root/bin/clang" "--action_env=PATH=$root/bin:/usr/local/bin:/usr/bin:/bin")
 [[ $command != test ]] || options+=("--run_under=$root/bin/qemu-aarch64-static -L $root/root")
-# A Bazel of its own: the other's results of a build stay as they are.
+# A separate output base: the build results of the native machine are kept.
 exec bazel "--output_base=${AARCH64_OUTPUT:-${XDG_CACHE_HOME:-$HOME/.cache}/ballast-aarch64}" \
   "$command" "${options[@]}" "$@"

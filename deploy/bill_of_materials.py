@@ -4,7 +4,7 @@
     deploy/bill_of_materials.py --version 1.0.0 --date SECONDS FILE...
 
 FILE is a wheel, a tarball or a .deb. Each holds a list VERSIONS of what it brings,
-one "NAME VERSION" a line, beside the licences (deploy/licences.sh).
+one "NAME VERSION" a line, in the folder of the licences (deploy/licences.sh).
 """
 
 import argparse

@@ -110,7 +110,7 @@ for library in "$work"/tree/lib/*.a; do
   objcopy "--redefine-sym=hypot=hypot@$base" "$library"
 done
 cp "$work/ffmpeg-$version/COPYING.LGPLv2.1" "$work/tree/LICENSE"
-# A release brings it along: the LGPL wants the source beside the programs.
+# A release includes it: the LGPL requires the source along with the programs.
 cp "$archive" "$work/tree/"
 echo "$version" >"$work/tree/VERSION"
 echo "${recipe%% *}" >"$work/tree/recipe_sha256"

@@ -195,13 +195,13 @@ deb() {
     echo "Copyright: 2026 The Ballast authors"
     echo "License: Apache-2.0"
     echo " On Debian systems the licence is in /usr/share/common-licenses/Apache-2.0."
-    echo "Comment: The licences of what is compiled in or brought along are beside this"
-    echo " file, in licences/."
+    echo "Comment: The licences of compiled-in and bundled software are in licences/, in"
+    echo " the folder of this file."
   } >"$root/usr/share/doc/$name/copyright"
   {
     echo "$name ($version) unstable; urgency=medium"
     echo
-    echo "  * Release $version: README.md and docs/ beside this file say what it does."
+    echo "  * Release $version: see README.md and docs/ in the folder of this file."
     echo
     echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@$SOURCE_DATE_EPOCH")"
   } | gzip -9n >"$root/usr/share/doc/$name/changelog.gz"

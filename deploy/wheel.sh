@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Builds the wheel for distribution, into dist/: the Python package, the server and
-# the tools, with every library that they need but those that each machine with
-# Python has, video, audio and SentencePiece included. auditwheel copies the libraries
-# in under names of their own, so that another gRPC or OpenSSL in the process stays
-# separate, and tags the wheel by the oldest C library that it runs with
-# (manylinux_2_34). The licences of what it brings and of what is compiled in go into
-# its .dist-info/licenses.
+# the tools, with every library that they need, video, audio and SentencePiece included,
+# except the libraries of every machine with Python. auditwheel copies the libraries in
+# under unique names, so that another gRPC or OpenSSL in the process stays separate, and
+# tags the wheel by the oldest C library that it runs with (manylinux_2_34). The licences
+# of bundled and compiled-in software go into its .dist-info/licenses.
 #
 #   deploy/wheel.sh [--out DIR] [--wheel FILE] [--auditwheel PROGRAM]
 #
@@ -58,8 +57,8 @@ if [[ -z $auditwheel ]]; then
   auditwheel=$work/tools/bin/auditwheel
 fi
 
-# Our programs and the helpers' libraries, and beside them Gloo, which auditwheel takes
-# from where the loader finds it: all of them content with the oldest libstdc++.
+# Our programs, the helpers' libraries, and Gloo, which auditwheel takes from where the
+# loader finds it: all of them run with the oldest libstdc++.
 python3 -m zipfile --extract "$wheel" "$work/before"
 mkdir -p "$work/tree/ballast" "$work/lowered"
 binaries=("$work"/tree/ballast/lib/libballast_shim.so)

@@ -1,3 +1,3 @@
-"""Options to compile what includes OpenCV's headers, which lie in a folder of their own."""
+"""Options to compile code that includes OpenCV's headers, which have a separate folder."""
 
 OPENCV_COPTS = ["-isystem/usr/include/opencv4"]

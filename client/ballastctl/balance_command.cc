@@ -179,9 +179,9 @@ void AddBalance(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   auto given = std::make_shared<Given>();
   Command* command = line->AddCommand(
       line->program(), "balance",
-      "Shows how evenly the load of steps lies on the ranks, as read and as\n"
+      "Shows how evenly the ranks share the load of steps, as read and as\n"
       "trained, and what is moved for it within and between servers. Without\n"
-      "--step: of the step that training is at.",
+      "--step: the step that training is at.",
       kBalanceExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         BalanceOptions options = given->options;

@@ -124,10 +124,10 @@ struct NodeFacts {
   bool clock_is_kept = false;
   // The glibc that runs this.
   std::string c_library;
-  // Whether the processor has SSE 4.2, which Arrow's code is made of on x86-64.
+  // Whether the processor has SSE 4.2, which Arrow's code needs on x86-64.
   bool has_sse42 = true;
-  // What `ballast-server inspect helpers` beside this program wrote, and its
-  // status of wait(2); -1: there is no such program here.
+  // Output of `ballast-server inspect helpers` of this program's folder, and
+  // its status of wait(2); -1: there is no such program in the folder.
   int helpers_status = -1;
   std::string helpers;
 };

@@ -160,13 +160,13 @@ std::string AdviceOnLoading(const std::string& line) {
          "package is of Debian 12 alone";
 }
 
-// The helpers by what the server's own look at them wrote.
+// The helpers, from the server's report on them.
 void HelperPrograms(const NodeFacts& node, std::vector<Finding>* findings) {
   constexpr char kSubject[] = "video, audio, SentencePiece";
   if (node.helpers_status == -1) {
     findings->push_back({Grade::kGood, kSubject,
-                         "no ballast-server beside this program: no server of "
-                         "this machine was looked at",
+                         "no ballast-server in this program's folder: checked "
+                         "no server of this machine",
                          ""});
     return;
   }
@@ -280,7 +280,7 @@ bool Loads(std::initializer_list<const char*> names) {
   });
 }
 
-// Runs the server beside this program, and fills in what it says of its
+// Runs the server in this program's folder, and fills in its report on
 // helpers.
 void AskForHelpers(NodeFacts* node) {
   std::error_code error;

@@ -30,9 +30,8 @@ constexpr char kFitCostExamples[] =
     "{vision|language: {n (\"patches\" or \"tokens\"), observations, linear\n"
     "(milliseconds a unit of n), quadratic (of n*n), constant (milliseconds a\n"
     "micro-batch), rms_ms (of the residuals), r_squared (null where all times\n"
-    "are equal), left_out [terms], confounded [terms that the data cannot "
-    "tell\n"
-    "apart]}, or {n, observations, error} where it cannot be fitted}, cost\n"
+    "are equal), left_out [terms], confounded [terms that the data cannot\n"
+    "separate]}, or {n, observations, error} where it cannot be fitted}, cost\n"
     "{vision|language: {linear, quadratic}} (for balance.cost).";
 
 struct ModuleFit {
@@ -193,11 +192,11 @@ std::string Warnings(v1::Module module, const ModuleFit& of_module) {
   const CostFit& fit = *of_module.fit;
   if (!fit.confounded.empty()) {
     absl::StrAppend(
-        &text, name, ": the data cannot tell these terms apart: ",
+        &text, name, ": the data cannot separate these terms: ",
         absl::StrJoin(Names(fit.confounded), ", "),
         ".\n  The times are explained as well without any one of them, so each "
-        "alone\n  means little. Ranks that own more unlike samples would tell: "
-        "take more\n  steps, or steps of balance.delivery `off`.\n");
+        "alone\n  means little. Ranks that own less similar samples separate "
+        "them: take more\n  steps, or steps of balance.delivery `off`.\n");
   }
   if (!fit.left_out.empty()) {
     absl::StrAppend(&text, name,

@@ -422,8 +422,8 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
   AddRest(status.stalls_size(), view);
 }
 
-// "64", or with steps of several sizes "32 in step 7, 16 to 64", or with sizes
-// of their own "up to 64, each step its own number of".
+// "64"; with ranges of several sizes "32 in step 7, 16 to 64"; with a size for
+// each step "up to 64, each step its own number of".
 std::string SamplesText(const ServerReport& report) {
   const v1::Job& job = report.attach.job();
   if (job.step_ranges().empty()) return absl::StrCat(job.global_batch());

@@ -14,7 +14,7 @@ RUN deploy/package.sh --only server --out /dist
 
 FROM debian:12-slim
 COPY --from=build /dist/*.deb /tmp/
-# hadolint ignore=DL3008 # versions are those of Debian 12, as the package wants
+# hadolint ignore=DL3008 # the package needs the versions of Debian 12
 RUN apt-get update \
     && apt-get install -y --no-install-recommends /tmp/ballast-server_*.deb \
     && rm -rf /var/lib/apt/lists/* /tmp/*.deb \

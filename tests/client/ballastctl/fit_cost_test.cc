@@ -145,9 +145,8 @@ TEST_F(FitCostCommandTest, WarnsWhatTheDataCannotTell) {
   }
   server_->SetTimings(timings_);
   ASSERT_TRUE(Run({}).ok());
-  EXPECT_THAT(out_.str(), HasSubstr("language: the data cannot tell these "
-                                    "terms apart: linear, quadratic, "
-                                    "constant."));
+  EXPECT_THAT(out_.str(), HasSubstr("language: the data cannot separate these "
+                                    "terms: linear, quadratic, constant."));
   EXPECT_THAT(out_.str(),
               HasSubstr("vision: found 2 timings, wanted at least 8"));
   EXPECT_THAT(out_.str(), HasSubstr("# vision: not fitted"));
