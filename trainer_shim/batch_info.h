@@ -264,7 +264,7 @@ struct BatchInfo {
   ClipLayout clips;
 
   // For either module, with placement `split`: the same in both batches of a
-  // process. Of modules on ranks of their own, each has its side.
+  // process. With modules on separate ranks, each batch has its module's side.
   EmbeddingPlans embeddings;
 
   // The number of sequences of `text`, n.

@@ -40,7 +40,7 @@ absl::StatusOr<std::shared_ptr<const FieldTable>> MakeFieldTable(
       return absl::InvalidArgumentError(absl::StrCat(
           "job: field ", i, " \"", field.name(), "\" has type ", field.type(),
           " and per ", field.per(),
-          ", wanted a name of its own and what this release knows; is the "
+          ", wanted a unique name and values that this release knows; is the "
           "server newer?"));
     }
     table->fields.push_back({absl::StrCat("fields.", field.name()),
@@ -67,8 +67,8 @@ TensorTable GetFieldRows(const FieldTable& fields) {
       row.shape = "[1, L]";
       row.join = Join::kTokens;
       row.contents = field.per_turn
-                         ? "of sources[].fields, that of the token's turn; 0 "
-                           "in padding"
+                         ? "of sources[].fields, for the token's turn; 0 in "
+                           "padding"
                          : "of sources[].fields; 0 in padding";
       row.value = [](const BatchInfo& info) { return GetTokens(info); };
     } else {

@@ -304,9 +304,9 @@ absl::Status CheckNext(const ImageRecord& before, const ImageRecord& frame,
   }
   if (frame.data != before.data + GetStride(before)) {
     return OfFrame(number,
-                   absl::StrCat("lies at byte ", frame.data, ", wanted ",
+                   absl::StrCat("begins at byte ", frame.data, ", wanted ",
                                 before.data + GetStride(before),
-                                ", behind the one before in its video"));
+                                ", after the one before in its video"));
   }
   return absl::OkStatus();
 }

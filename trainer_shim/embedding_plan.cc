@@ -121,7 +121,7 @@ void AddRuns(uint32_t rank, uint32_t encoder, uint32_t language, int64_t rows,
 }
 
 // EmbeddingPlan::send_order: the rows of each pack, once for each of its ranks.
-// `samples`: those of SamplesOf.
+// `samples`: the result of SamplesOf.
 void RepeatRows(const std::vector<uint32_t>& samples,
                 const std::vector<int64_t>& rows,
                 const v1::ModuleSchedule& encoder,

@@ -14,7 +14,7 @@ namespace ballast {
 // How an encoder's embeddings of one micro-batch move from the encoder's
 // owners to their language owners (balance.placement `split`), as one rank of
 // both modules sees it: an all-to-all, then a permutation. Rows are tokens of
-// its medium, one embedding each. Where the modules have ranks of their own, an
+// its medium, one embedding each. Where the modules have separate ranks, an
 // encoder's rank sends only, and a language rank receives only. A plain value.
 //
 // The rows of a rank's tower are in the order in which they are sent: an
@@ -59,7 +59,7 @@ struct EmbeddingPlan {
   std::vector<Run> received_runs;
 
   bool planned() const { return !send.empty() || !receive.empty(); }
-  // The modules have ranks of their own.
+  // The modules have separate ranks.
   bool apart() const { return send.empty() != receive.empty(); }
 };
 

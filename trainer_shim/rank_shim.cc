@@ -136,7 +136,7 @@ absl::Status RankShim::CheckEmbeddingGroup(const BatchInfo& batch) const {
   const Communicator* group = options_.communicator.get();
   if (plan.apart()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "embeddings move between modules on ranks of their own "
+        "embeddings move between modules on separate ranks "
         "(topology.colocated: false), which this shim's communicator does not "
         "join: move them over the trainer's own by ",
         PlanTensorName(encoder, "send_host"), " of the encoder's batches, ",

@@ -63,7 +63,7 @@ absl::Status RoleSource::Open(const Options& options) {
   if (attached_.job().split() != role_.split()) {
     return absl::FailedPreconditionError(
         absl::StrCat("split ", SplitName(role_.split()),
-                     " was asked for, and the servers answer with that of ",
+                     " was asked for, and the servers answer with split ",
                      SplitName(attached_.job().split()),
                      "; they are of a version without splits"));
   }

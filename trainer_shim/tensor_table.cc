@@ -103,7 +103,7 @@ TensorTable BuiltInRows() {
        }},
       {"position_ids", E::kFloat32, "[3, 1, L]", kText, Join::kTokens,
        Memory::kPacked,
-       "of Qwen3-Omni, in place of int64: videos stand at fractions",
+       "of Qwen3-Omni, in place of int64: videos have fractional positions",
        [](const BatchInfo& info) {
          return info.float_positions ? GetTokens(info, info.position_axes)
                                      : std::nullopt;

@@ -318,7 +318,7 @@ TEST(VideoLayoutTest, RefusesFramesThatAreNoVideo) {
   EXPECT_THAT(spoiled(0, [](ImageRecord* f) { f->encoded_bytes = 9; }),
               HasSubstr("travels encoded, in 9 bytes"));
   EXPECT_THAT(spoiled(2, [](ImageRecord* f) { f->data += 256; }),
-              HasSubstr("lies at byte 1280, wanted 1024"));
+              HasSubstr("begins at byte 1280, wanted 1024"));
   EXPECT_THAT(spoiled(5, [](ImageRecord* f) { f->grid_t = 2; }),
               HasSubstr("begins a video of 1 frames and 2 temporal patches, "
                         "wanted 1"));

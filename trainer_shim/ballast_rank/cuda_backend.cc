@@ -164,8 +164,8 @@ absl::Status RunCudaWorld(const v1::AttachResponse& attached,
                           const OnBatch& on_batch) {
   if (options.report_timings) {
     return absl::UnimplementedError(
-        "--report: what packing took stands for training, and batches on a GPU "
-        "are handed out before they are packed; use --backend host");
+        "--report: packing time is reported as training time, and batches on a "
+        "GPU are handed out before they are packed; use --backend host");
   }
   BALLAST_ASSIGN_OR_RETURN(
       std::vector<Place> places,

@@ -140,8 +140,8 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   WorldOptions& world = arguments.world;
   CommandLine line("ballast-rank",
-                   "Stands in for trainer ranks: pulls, exchanges and packs "
-                   "batches, and trains on\nnothing.",
+                   "Replaces trainer ranks: pulls, exchanges and packs "
+                   "batches, without\ntraining.",
                    kExamples);
   line.SetBuildOptions(CudaSupport());
   line.SetAction([&arguments] { return Run(arguments); });

@@ -298,8 +298,8 @@ BALLAST_API int ballast_checkpoint_read(const void* checkpoint, size_t size,
  * balance.placement `split`.
  *
  * These calls are for `topology.colocated: true`, where a process has a shim of
- * each module. With modules on ranks of their own they are refused: a trainer
- * moves the rows over a communicator of its own, by embedding_send_host of the
+ * each module. With modules on separate ranks they are refused: a trainer moves
+ * the rows over its own communicator, by embedding_send_host of the
  * encoder's batch, and embedding_receive_host and embedding_order of the
  * language batch (docs/thd_format.md; of audio audio_embedding_send_host …).
  * They are refused, too, where ranks share packs (packing.dynamic_cp), whose
@@ -371,7 +371,7 @@ typedef struct ballast_embedding_rows {
  *
  * Errors. INVALID_ARGUMENT (numbers of rows that are not the batch's, a batch
  * of language, a type or memory that cannot be) and FAILED_PRECONDITION (no
- * communicator; modules on ranks of their own) change nothing on this rank, but
+ * communicator; modules on separate ranks) change nothing on this rank, but
  * the others wait for it: call ballast_shim_cancel. Every other error is final,
  * as in ballast_shim_next: UNAVAILABLE (a peer left), CANCELLED,
  * INVALID_ARGUMENT (peers whose rows have another width), INTERNAL. */

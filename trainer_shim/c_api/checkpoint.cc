@@ -127,7 +127,7 @@ absl::Status ReadCheckpoint(const ballast_shim_options& options,
   if (checkpoint.split() != source->role.split()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "options.checkpoint is of split ", SplitName(checkpoint.split()),
-        ", wanted that of options.split, ", SplitName(source->role.split())));
+        ", wanted options.split, ", SplitName(source->role.split())));
   }
   source->start_step = checkpoint.next_step();
   source->checkpoint.Swap(checkpoint.mutable_fingerprint());

@@ -242,7 +242,7 @@ absl::Status CudaPinner::Pin(const MemoryRegion& region) {
   const absl::Status status = CudaStatus(
       cudaHostRegister(GetAddress(region), region.bytes().size(), flags),
       absl::StrCat("pinning the ", region.bytes().size(),
-                   " bytes that blocks lie in"));
+                   " bytes that hold blocks"));
   if (!status.ok()) cudaGetLastError();  // the caller handles it: clear it
   return status;
 }

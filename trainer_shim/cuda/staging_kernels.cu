@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
          check.expected.payload_bytes);
 }
 
-// The fields of a sample: LanguagePayload::values, and the rows behind them.
+// The fields of a sample: LanguagePayload::values, and the rows after them.
 __device__ inline const uint32_t* FieldValues(const PackTextArguments& a,
                                               const TextSource& source) {
   const uint64_t positions = a.position_axes * source.tokens;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
     if (a.input_ids != nullptr) a.input_ids[t] = id;
     if (a.labels != nullptr) {
       a.labels[t] = label;
-      // A label is the token behind it.
+      // A label is the next token.
       float weight = 1.0f;
       if (a.weight_row >= 0 && i + 1 < source.tokens) {
         weight = __uint_as_float(rows[a.weight_row * source.tokens + 1]);

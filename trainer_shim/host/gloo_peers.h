@@ -14,8 +14,8 @@
 #include "absl/types/span.h"
 #include "trainer_shim/communicator.h"
 
-// What the ranks of a group over Gloo tell each other before bytes move:
-// addresses, ports and headers. No Gloo.
+// What the ranks of a group over Gloo exchange before bytes move: addresses,
+// ports and headers. No Gloo.
 
 namespace ballast {
 

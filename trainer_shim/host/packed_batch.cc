@@ -346,7 +346,7 @@ void PackText(absl::Span<const TextPiece> pieces, int32_t pad_id,
         CopyRun(labels, run, kUnsupervised, out_labels.data());
         for (uint64_t t = 0; t < run.tokens; ++t) {
           const int64_t label = out_labels[run.out + t];
-          // A label is the token behind it.
+          // A label is the next token.
           const uint64_t behind = run.place + t + 1;
           const float weight =
               weights != nullptr && behind < tokens ? weights[behind] : 1.0f;

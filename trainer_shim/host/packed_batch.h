@@ -104,8 +104,8 @@ struct ImagePiece {
 void PackVision(absl::Span<const ImagePiece> pieces,
                 const NormaliseTable& table, PackedBatch* batch);
 
-// Fills the features of audio, if `batch` has them, from those of each clip of
-// batch->clips; those of a dummy clip, the last, are zeroed.
+// Fills the features of audio, if `batch` has them. `clips` are the features of
+// each clip of batch->clips; a dummy clip, the last, gets zeros.
 void PackClips(absl::Span<const uint8_t* const> clips, PackedBatch* batch);
 
 // Fills the pixels of batch->videos, if `batch` has them. `frames[i]` are the

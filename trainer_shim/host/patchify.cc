@@ -223,11 +223,10 @@ absl::Status CheckGrid(const PatchifyImage& image, const PatchShape& shape) {
   if (image.height < uint64_t{image.grid_h} * shape.patch ||
       image.width < uint64_t{image.grid_w} * shape.patch ||
       std::max(image.height, image.width) > kMaxSide) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sides of ", image.height, "x", image.width,
-                     " pixels, wanted those of ", image.grid_h, "x",
-                     image.grid_w, " patches of ", shape.patch,
-                     " pixels, or more, and at most ", kMaxSide));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sides of ", image.height, "x", image.width,
+        " pixels, wanted at least ", image.grid_h, "x", image.grid_w,
+        " patches of ", shape.patch, " pixels, and at most ", kMaxSide));
   }
   return absl::OkStatus();
 }
@@ -240,8 +239,9 @@ uint32_t MostFrames(const PatchShape& shape) {
 absl::Status CheckFrames(const PatchifyImage& image, const PatchShape& shape) {
   const uint32_t most = MostFrames(shape);
   if (image.frames < 1 || image.frames > most) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        image.frames, " frames, wanted 1 to ", most, ", those of a patch"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(image.frames, " frames, wanted 1 to ", most,
+                     ", the frames of a patch"));
   }
   const uint64_t bytes = uint64_t{3} * image.height * image.width;
   if (image.frames > 1 && image.frame_stride < bytes) {

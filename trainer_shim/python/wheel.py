@@ -12,8 +12,8 @@ the programs to ballast/bin, both without their symbols; each program gets a con
 script of its name. The models' files go to ballast/models. The wheel uses the libraries
 of the machine that it was built on: deploy/wheel.sh makes one for other machines of it.
 
-With --wheel it copies that wheel and adds the files of the one DIR as licences, and those
-of the other at their places below it, instead of files that are there.
+With --wheel it copies that wheel, adds the files of --licences as licences, and puts the
+files of --tree at their relative paths, replacing files that are there.
 
 Equal inputs give equal bytes.
 """

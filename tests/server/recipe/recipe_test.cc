@@ -162,7 +162,7 @@ TEST_F(RecipeTest, GivesFields) {
   EXPECT_EQ((*document)->fields, R"({"advantage":0.1,"reward":[1,null]})");
   EXPECT_THAT(Refusal("    if 'sound' in record.json(): return None\n"
                       "    return recipe.Sample([], fields={'messages': 1})\n"),
-              HasSubstr("field 'messages' beside another key of this name"));
+              HasSubstr("field 'messages' has the name of another key"));
 }
 
 // A document has no object that would hold them: a field would have become its
@@ -170,10 +170,10 @@ TEST_F(RecipeTest, GivesFields) {
 TEST_F(RecipeTest, RefusesKeysBesideADocument) {
   for (const auto& [given, named] :
        std::vector<std::pair<std::string, std::string>>{
-           {"advantage=0.5", "'advantage' beside text"},
+           {"advantage=0.5", "'advantage' with text"},
            {"system='Be brief.', tools=[{'name': 'f'}]",
-            "'system', 'tools' beside text"},
-           {"rejected_messages=[]", "'rejected_messages' beside text"}}) {
+            "'system', 'tools' with text"},
+           {"rejected_messages=[]", "'rejected_messages' with text"}}) {
     EXPECT_THAT(Refusal(absl::StrCat(kIfSound,
                                      "    return recipe.Sample(text='x', ",
                                      given, ")\n")),

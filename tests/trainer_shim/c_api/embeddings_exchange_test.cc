@@ -405,7 +405,7 @@ TEST_F(EmbeddingsErrorTest, ModulesOnRanksOfTheirOwnAreRefused) {
   });
   First first = Take(0, true);
   EXPECT_EQ(Exchange(first, first.rows), BALLAST_FAILED_PRECONDITION);
-  EXPECT_THAT(ballast_last_error(), HasSubstr("modules on ranks of their own"));
+  EXPECT_THAT(ballast_last_error(), HasSubstr("modules on separate ranks"));
   Drop(&first);
 }
 

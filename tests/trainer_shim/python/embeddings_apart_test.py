@@ -213,7 +213,7 @@ def run_refused(rank, folder):
         refuses(second, "no rank twice", lambda: ballast.ModuleGroups([0, 1], [1]))
         sent = [exchange(rows, vision(number), groups) for number in range(4)]
         # A backward pass out of turn, as one pass over the sum of losses would be.
-        refuses(first, "backward pass of step 7 micro-batch 1; wanted that of step 7 micro-batch 0",
+        refuses(first, "backward pass of step 7 micro-batch 1; wanted step 7 micro-batch 0",
                 lambda: sent[1].sum().backward())
         sent[0].sum().backward()
         assert rows.grad.tolist() == [[1, 1], [2, 2]], rows.grad

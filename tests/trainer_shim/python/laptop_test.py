@@ -168,7 +168,7 @@ class LaptopTest(tools.CorpusTest):
             ({"tp_rank": 1.5}, "tp_rank: found 1.5; wanted a whole number"),
             ({"start_step": -1}, "start_step: found -1; wanted"),
             ({"steps": -1}, "steps: found -1; wanted"),
-            ({"start_step": 2, "state_dict": {}}, "start_step: found 2 beside a state_dict"),
+            ({"start_step": 2, "state_dict": {}}, "start_step: found 2 with a state_dict"),
             ({"max_bytes": -1}, "max_bytes: found -1; wanted"),
             ({"device": "mps"}, 'take device="cpu" and move the tensors'),
             ({"device": "gpu"}, 'wanted "cuda", "cuda:N" or "cpu"'),

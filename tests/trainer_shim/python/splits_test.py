@@ -95,7 +95,7 @@ class SplitsTest(tools.CorpusTest):
             next(loader)
             next(loader)
         self.assertEqual(valid.state_dict()["next_step"], 1)
-        with self.assertRaisesRegex(ballast.InvalidArgument, "found that of split train"):
+        with self.assertRaisesRegex(ballast.InvalidArgument, "found a state of split train"):
             self.loader("valid").load_state_dict(train.state_dict())
         resumed = self.loader("valid", state_dict=valid.state_dict())
         self.assertEqual(next(resumed).step, 1)

@@ -45,7 +45,7 @@ class Plan:
         return received
 
     def give_back(self, grad: Any) -> Any:
-        """The gradient of the argument of `start`, from that of its result."""
+        """The gradient of the argument of `start`, from the gradient of its result."""
         back = grad.new_empty((sum(self.send), *grad.shape[1:]))
         dist.all_to_all_single(
             back, grad.contiguous(), self.send, self.receive, group=self.group
@@ -99,7 +99,7 @@ class _Finish(torch.autograd.Function):
         return torch.empty_like(grad).index_copy_(0, order, grad), None
 
 
-# ---- modules on ranks of their own
+# ---- modules on separate ranks
 
 # Sends that are under way on a rank, at most: then it waits for the oldest.
 _MOST_SENDS = 64
@@ -140,7 +140,7 @@ class Lanes:
         """Raises FailedPrecondition unless `place` is the first whose gradients are due."""
         if not self._unreturned or self._unreturned[0] != place:
             raise FailedPrecondition(
-                "embeddings: found the backward pass of step %d micro-batch %d; wanted that of %s: "
+                "embeddings: found the backward pass of step %d micro-batch %d; wanted %s: "
                 "backward passes run in the order of the forward passes, one for each micro-batch"
                 % (*place, "step %d micro-batch %d" % self._unreturned[0]
                    if self._unreturned else "none")
@@ -187,7 +187,7 @@ class ApartPlan:
         return self._receive(rows, self.lanes.forward)
 
     def give_back(self, grad: Any) -> Any:
-        """The gradient of the argument of `start`, from that of its result."""
+        """The gradient of the argument of `start`, from the gradient of its result."""
         self.lanes.give_back(self.place)
         if not self.sends:
             self._send(grad, self.lanes.backward)

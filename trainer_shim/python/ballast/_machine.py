@@ -43,7 +43,7 @@ def advice(message: str, machine: str = "", c_library: str | None = None) -> str
     if "cannot open shared object file" in message:
         return (
             "a library that it needs is not where the wheel has it: install the wheel with "
-            "pip, since it finds its libraries only beside itself"
+            "pip, since it finds its libraries only in the wheel's own folders"
         )
     return ""
 

@@ -20,7 +20,7 @@ _FETCHES_AHEAD = ("lightning.", "pytorch_lightning.")
 def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
     """Micro-batches, as they are read, of the steps from `first` to before `end`.
 
-    TypeError if only the schedules of these steps tell.
+    TypeError if only the schedules of these steps have the number.
     """
     ranges = job["step_ranges"] or [{"first_step": 0, "samples": job["global_batch"]}]
     total = 0
@@ -29,7 +29,7 @@ def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
         stop = min(end, ranges[i + 1]["first_step"]) if i + 1 < len(ranges) else end
         if stop > begin and not steps["samples"]:
             raise TypeError(
-                "steps from %d on have sizes of their own (order.plan, batch.tokens, "
+                "steps from %d on differ in size (order.plan, batch.tokens, "
                 "batch.packs), so this loader's length is known only at its end: ask "
                 "num_micro_batches(step)" % steps["first_step"]
             )
@@ -64,7 +64,7 @@ class Progress(ABC):
 
         A loader that continues from a `state_dict` starts there. TypeError, as for any
         iterator without a length, if neither `steps` nor the data end it, or if steps
-        have sizes of their own (`order.plan`, `batch.tokens`, `batch.packs`). With
+        differ in size (`order.plan`, `batch.tokens`, `batch.packs`). With
         `packing.mode: scheduled`, where the number of batches of a step depends on its
         samples, this is an estimate: the number of micro-batches as they are read.
         Waits for a server if the loader is not open yet.
@@ -197,7 +197,7 @@ def data_of(state: Mapping[str, Any], split: str) -> bytes:
     if number != _structs.SPLITS[split]:
         names = {value: name for name, value in _structs.SPLITS.items()}
         raise InvalidArgument(
-            "state_dict: found that of split %s; wanted %s, the loader's split: keep a state "
+            "state_dict: found a state of split %s; wanted %s, the loader's split: keep a state "
             "for each split's loader, and give each its own"
             % (names.get(number, number), split)
         )

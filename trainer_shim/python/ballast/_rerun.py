@@ -29,7 +29,7 @@ def batches_held(job: Mapping[str, Any]) -> int:
     sizes = [each["samples"] for each in job.get("step_ranges") or ()]
     samples = max([job["global_batch"], *sizes])
     if 0 in sizes:
-        # Of steps with sizes of their own `global_batch` is the largest in the first epoch.
+        # If steps differ in size, `global_batch` is the largest in the first epoch.
         samples *= 2
     grid = min(module["dp"] for module in job["modules"])
     group = job.get("virtual_pipeline_group") or 1

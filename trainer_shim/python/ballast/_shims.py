@@ -153,7 +153,7 @@ class Shims:
             self._asking = Call(lambda: self._collect(stream))
         elif self._stream != stream:
             raise FailedPrecondition(
-                "stream: found %s; wanted %s, that of the `next` which was interrupted and "
+                "stream: found %s; wanted %s, the stream of the interrupted `next`, which "
                 "is still to be completed" % (stream or 0, self._stream or 0)
             )
         call = self._asking

@@ -12,11 +12,11 @@ from .tensor import Tensor, check_same_samples
 #: Of each encoder the prefix of its plan's keys, its medium and what says that its batch has
 #: a dummy.
 _MEDIA = {"vision": ("", "image", "dummy_image"), "audio": ("audio_", "audio", "dummy_clip")}
-#: What `group` is for each kind of batch: modules on ranks of their own, on the same ranks
-#: with an embedding plan, and without one.
+#: The `group` for each kind of batch: modules on separate ranks, on the same ranks with an
+#: embedding plan, and without one.
 _WANTED: Dict[Any, Tuple[str, str]] = {
-    "apart": ("ballast.ModuleGroups", "has one side of an embedding plan, of modules on ranks of "
-              "their own"),
+    "apart": ("ballast.ModuleGroups", "has one side of an embedding plan, of modules on "
+              "separate ranks"),
     True: ("the process group of the data-parallel ranks", "is of modules on the same ranks"),
     False: ("none", "has no embedding plan: its job has balance.placement `paired`"),
 }  # fmt: skip
@@ -44,7 +44,7 @@ def exchange_embeddings(
     and the result must take part in the loss on each of them, also where it has no row:
     `masked_scatter` and `hidden + rows.sum() * 0` do. Otherwise the other ranks wait for
     its gradient. The tower's output for a dummy image (`Batch.dummy_image`) is its last
-    row, that for a dummy clip its last rows; they are multiplied by zero here.
+    row; for a dummy clip, its last rows. Both are multiplied by zero here.
 
     To look up the embeddings of the text meanwhile, use `EmbeddingExchange`.
 
@@ -52,7 +52,7 @@ def exchange_embeddings(
     the order of the placeholders in `pack_input_ids`, and the gradients of all of them are
     added up. `adapters.megatron_core.ContextImages` picks the rows of a rank's part.
 
-    With modules on ranks of their own (`topology.colocated: false`) vision ranks send and
+    With modules on separate ranks (`topology.colocated: false`) vision ranks send and
     language ranks receive, over `ModuleGroups`:
 
         groups = ballast.ModuleGroups(vision=[0, 1], language=[2, 3])   # once
@@ -66,7 +66,7 @@ def exchange_embeddings(
     A vision rank gets an empty tensor, whose backward pass waits for the gradients of its
     rows. No call waits for a send, so the ranks of either module run any schedule, such as
     1F1B, in which forward passes are in the order of the micro-batches, and backward
-    passes in that of the forward passes. Every receipt is checked for the micro-batch that
+    passes in the order of the forward passes. Every receipt is checked for the micro-batch that
     it belongs to; it waits as long as the groups' timeout.
 
     Args:
@@ -77,13 +77,13 @@ def exchange_embeddings(
         batch: this rank's batch, of vision, language or both.
         group: the process group of the data-parallel ranks, in which rank r is rank r of
             both modules; one for each tensor or context rank. None: the default group.
-            With modules on ranks of their own, their ModuleGroups.
+            With modules on separate ranks, their ModuleGroups.
         frozen: no rank needs a gradient of its tower. Otherwise all take part in the
             reverse exchange, whether or not their own rows need a gradient.
-        module: the encoder, "vision" or "audio"; with ranks of their own each has its
+        module: the encoder, "vision" or "audio"; with separate ranks each has its
             ModuleGroups.
         videos: in a job with videos the tokens of images and of videos. Of a sample with both,
-            the rows of its images are sent before those of its videos, since the encoder's
+            the rows of its images are sent before the rows of its videos, since the encoder's
             rank does not know its text; they arrive in the order of the text.
 
     Raises InvalidArgument if the numbers of rows or ranks are not the plan's, and
@@ -129,7 +129,7 @@ class EmbeddingExchange:
             )
         if apart and group.encoder != module:
             raise InvalidArgument(
-                "group: found ModuleGroups of %s; wanted those of %s" % (group.encoder, module)
+                "group: found ModuleGroups of %s; wanted %s" % (group.encoder, module)
             )
         if dummy and module == "audio" and not planned:
             raise FailedPrecondition(
@@ -182,7 +182,7 @@ class EmbeddingExchange:
 
 
 class ModuleGroups:
-    """The ranks between which embeddings move where each module has ranks of its own.
+    """The ranks between which embeddings move where modules have separate ranks.
 
         groups = ballast.ModuleGroups(vision=[0, 1], language=[2, 3, 4])
         heard = ballast.ModuleGroups(audio=[5], language=[2, 3, 4])
@@ -225,7 +225,7 @@ class ModuleGroups:
         self._lanes = functions.Lanes(sorted(everyone), timeout)
 
     def forget(self) -> None:
-        """Expects no gradients of the exchanges so far: those of a pass without a backward
+        """Expects no gradients of the exchanges so far: for a forward pass without a backward
         pass."""
         self._lanes.forget()
 
@@ -277,8 +277,8 @@ def order_of(
 
 
 def _in_text(order: Any, batch: Mapping[str, Any], tokens: Tuple[int, int]) -> Any:
-    """`order`, whose rows of a sample are those of images and then those of videos, in the
-    order of the text. Nothing waits for a device."""
+    """`order`, which has a sample's image rows before its video rows, in the order of the
+    text. Nothing waits for a device."""
     import torch
 
     ids = _torch(batch["input_ids"]).to(order.device)

@@ -184,7 +184,7 @@ class Loader(Progress, Iterator[Batch]):
         self._renew()
         if state_dict is not None:
             if start_step:
-                raise InvalidArgument("start_step: found %d beside a state_dict" % start_step)
+                raise InvalidArgument("start_step: found %d with a state_dict" % start_step)
             self.load_state_dict(state_dict)
 
     def _renew(self) -> None:

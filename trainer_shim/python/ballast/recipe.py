@@ -213,7 +213,7 @@ class Sample:
       tools: functions that the conversation may call, as OpenAI writes them.
       fields: numbers of `sources[].fields`, by name: one, or a list with one for each turn or
         token. The numbers of turns may also be keys of the turns.
-      beside: further keys beside the turns, such as `system`. A document has none.
+      beside: further keys of the sample, such as `system`. A document has none.
     """
 
     __slots__ = ("turns", "key", "images", "videos", "tools", "fields", "beside")
@@ -248,7 +248,7 @@ class Sample:
         lost = [*beside, *(["tools"] if tools is not None else [])] if text is not None else []
         if lost:
             raise TypeError(
-                f"{', '.join(map(repr, lost))} beside text would not be read: a document has no keys; wanted "
+                f"{', '.join(map(repr, lost))} with text would not be read: a document has no keys; wanted "
                 "numbers of sources[].fields as fields={...}, and all else in messages or in the text"
             )
         self.key, self.turns = given[0]
@@ -269,7 +269,7 @@ class Sample:
             root.update(self.beside)
         for name, value in (self.fields or {}).items():
             if name in root:
-                raise TypeError(f"field {name!r} beside another key of this name; wanted one of the two")
+                raise TypeError(f"field {name!r} has the name of another key; wanted one of the two")
             root[name] = value
         return _DUMPS(root).encode()
 
@@ -370,8 +370,8 @@ class ImagePlan:
 
     Args:
       crops: at least one Crop, or (height, width).
-      tokens: placeholders of the image. Default: one for each merged patch of the crops, or those
-        of `text`.
+      tokens: placeholders of the image. Default: one for each merged patch of the crops, or the
+        placeholders of `text`.
       text: the text in place of the image: texts, with special tokens spelled out, and numbers of
         placeholders. Default: the placeholders between marks.before and marks.after of the
         model's family.

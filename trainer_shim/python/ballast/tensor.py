@@ -232,7 +232,7 @@ class Tensor:
 
         if not self.on_host:
             raise InvalidArgument(
-                '%s lies on a GPU; NumPy arrays need a loader with device="cpu"' % self.name
+                '%s is on a GPU; NumPy arrays need a loader with device="cpu"' % self.name
             )
         kind = numpy.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
         if 0 in self.shape:

@@ -20,7 +20,7 @@ NAMES = {
     "apart": "(f') the same, modules apart",
     "bound": "(g) data on the GPU, perfectly balanced",
 }
-#: Those of Megatron-Bridge #4608's table.
+#: The quantiles of Megatron-Bridge #4608's table.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 COLOURS = {
     "slice": "#999999", "shards": "#c08a3e", "off": "#8856a7", "sync": "#3182bd",

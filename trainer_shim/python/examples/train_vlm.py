@@ -378,7 +378,7 @@ def main():
     parser.add_argument("--patch-cost", type=float, default=1.0)
     parser.add_argument("--token-cost", type=float, default=0.11)
     # Attention over whole images and texts: per patch and token 4·n·d and 2·n·d operations a
-    # layer, beside the 24·d² of its weights.
+    # layer, in addition to the 24·d² of its weights.
     parser.add_argument("--patch-pair-cost", type=float, default=0.0)
     parser.add_argument("--token-pair-cost", type=float, default=0.0)
     parser.add_argument("--memory", default="2GiB", help="serve.memory of each server")

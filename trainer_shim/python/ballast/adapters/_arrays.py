@@ -125,7 +125,7 @@ def require_paired(batch: Mapping[str, Any]) -> None:
     keys = ("embedding_send_host", "embedding_receive_host")
     if any(batch.get(of + key) is not None for of in ("", "audio_") for key in keys):
         raise FailedPrecondition(
-            "found a batch of balance.placement `split`, whose media are not those of its "
+            "found a batch of balance.placement `split`, whose media do not belong to its "
             "text; the models that this adapter feeds put a rank's own images into its text: "
             "take huggingface_split.SplitPlacement or megatron_bridge.accept_split_placement, "
             "run the tower yourself and call ballast.exchange_embeddings, or set placement: "
@@ -135,7 +135,7 @@ def require_paired(batch: Mapping[str, Any]) -> None:
 
 
 def require_images(batch: Mapping[str, Any], consumer: str, audio: bool = False) -> None:
-    """Refuses the text of samples with images from a loader without the images, and that
+    """Refuses the text of samples with images from a loader without the images, and the text
     of samples with clips, unless `consumer` takes `audio`."""
     totals = getattr(batch, "totals", None)
     if totals is not None and not audio and getattr(totals, "clips", 0):

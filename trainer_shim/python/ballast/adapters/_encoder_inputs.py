@@ -250,7 +250,7 @@ def _order(
             order.append(kinds[place])
     if [order.count(0), order.count(1)] != [images, len(grids[1])]:
         raise InvalidArgument(
-            "found placeholders of %d images and %d videos beside pixels of %d and %d: the "
+            "found placeholders of %d images and %d videos, but pixels of %d and %d: the "
             "text is of another model" % (order.count(0), order.count(1), images, len(grids[1]))
         )
     return order + [0] * dummy

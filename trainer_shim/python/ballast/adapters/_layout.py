@@ -53,7 +53,7 @@ class Layout:
 
     @property
     def apart(self) -> bool:
-        """Whether embeddings move by plans between modules on ranks of their own."""
+        """Whether embeddings move by plans between modules on separate ranks."""
         return self.split and not self.colocated
 
     def peers(self, consumer: str, encoder: Optional[Module]) -> Tuple[int, int]:
@@ -68,7 +68,7 @@ class Layout:
         name, own, language = encoder.name, encoder.dp, self.language.dp
         if language % own != 0 and own % language != 0:
             raise FailedPrecondition(
-                "topology.modules.%s.dp: found %d beside language.dp %d; %s sends media "
+                "topology.modules.%s.dp: found %d with language.dp %d; %s sends media "
                 "between whole ranks: choose a %s.dp that divides language.dp, or that "
                 "language.dp divides" % (name, own, language, consumer, name)
             )
@@ -76,6 +76,6 @@ class Layout:
             raise FailedPrecondition(
                 "topology.modules: found %s.dp %d and language.dp %d with colocated: "
                 "true; %s cuts a process's media into equal parts: give both modules "
-                "the same dp, or processes of their own" % (name, own, language, consumer)
+                "the same dp, or separate processes" % (name, own, language, consumer)
             )
         return max(1, own // language), max(1, language // own)

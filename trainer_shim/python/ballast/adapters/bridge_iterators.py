@@ -51,8 +51,8 @@ def data_iterators(
 
     It raises FailedPrecondition, before the first step, if
     - the trainer's modules or their parallel sizes are not the job's,
-    - the trainer's batch sizes, of training or of validation, are not those of the
-      split's loader,
+    - the trainer's batch sizes, of training or of validation, differ from the split's
+      loader,
     - the vision encoder is not prepared for dummy images
       (`megatron_bridge.accept_dummy_images`),
     - the dataset's `megatron_mimo_scalable_dp` is off, its `enable_in_batch_packing` is
@@ -358,7 +358,7 @@ def check_sizes(
     sizes = _sizes_from(job, step)
     if 0 in sizes and cfg is not None:
         raise FailedPrecondition(
-            "split %s: found steps of sizes of their own (order.plan, batch.tokens, batch.packs); "
+            "split %s: found steps that differ in size (order.plan, batch.tokens, batch.packs); "
             "wanted one size, since Bridge's loop takes as many micro-batches of every step: set "
             "batch.global, or take a loop that asks num_micro_batches(step)" % split
         )

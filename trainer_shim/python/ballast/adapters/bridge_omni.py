@@ -39,8 +39,7 @@ class OmniStep:
     Opens the loader. Raises FailedPrecondition for a layout that the model cannot run, for
     `model.video.use_audio_in_video`, which the step does not hand on, and for a batch whose
     number of samples is not `micro_batch_size`. With "qwen3_omni" every sample of a micro-batch
-    has one clip, or none has: Bridge's model counts the placeholders of each row as those of a
-    clip.
+    has one clip, or none has: Bridge's model takes the placeholders of each row for one clip.
 
     Args:
         model: "qwen3_omni", or "qwen2_5_omni": Bridge's model of it takes the same arguments,
@@ -73,8 +72,8 @@ class OmniStep:
         job = loader.job["model"]
         if (job.get("video") or {}).get("use_audio_in_video"):
             raise FailedPrecondition(
-                "model.video.use_audio_in_video: found true; qwen3_omni_step does not tell the "
-                "model, whose positions would be others: leave it out, or train by "
+                "model.video.use_audio_in_video: found true; qwen3_omni_step does not pass it to "
+                "the model, whose positions would differ: leave it out, or train by "
                 "ballast.adapters.huggingface_audio or megatron_bridge.Mimo"
             )
         self._hears = layout.audio is not None

@@ -31,7 +31,7 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     times of videos (`second_per_grid_ts`) are in the positions and in the text.
 
     The first axis of `position_ids` counts each sample's tokens from 0: these models
-    use it to tell the samples of a row apart (with attention "sdpa", "eager" or
+    use it to separate the samples of a row (with attention "sdpa", "eager" or
     "flex_attention"), but only without a cache, hence `use_cache`. The other three axes
     are the rotary positions. `labels` are moved one to the right, since these models
     shift them themselves. A dummy image is left out, since these models refuse an image
@@ -65,7 +65,7 @@ def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
         "position_ids": concatenate([_counted(batch, positions), _three(positions)], 0),
         "labels": _moved_right(batch["labels"]),
         "use_cache": False,
-        # Linear attention and its convolution have no other way to tell the samples apart.
+        # Linear attention and its convolution have no other way to separate samples.
         "cu_seq_lens_q": places,
         "cu_seq_lens_k": places,
         "max_length_q": longest,

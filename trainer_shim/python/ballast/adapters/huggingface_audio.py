@@ -61,7 +61,7 @@ def _clips(
     split: bool = False,
     dummy: bool = False,
 ) -> Optional[Tuple[Any, Any]]:
-    """Rows of features [N, T, M], 0 behind each clip's, and the frames of each that count.
+    """Rows of features [N, T, M], 0 after each clip's, and the frames of each that count.
     None without clips."""
     import numpy
 
@@ -177,8 +177,8 @@ def phi4_multimodal(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, 
     Of clips: `audio_input_features` [N, T, 80], `audio_embed_sizes` [N] and, of several,
     `audio_attention_mask` bool [N, T].
 
-    The model's encoder lets the padding of a clip into its embeddings, also that of its
-    own processor. So clips of unequal length are refused.
+    The model's encoder lets the padding of a clip into its embeddings, also the padding of
+    its own processor. So clips of unequal length are refused.
 
     Args:
         mixed: take them, padded with zeros: embeddings then depend on the longest clip.

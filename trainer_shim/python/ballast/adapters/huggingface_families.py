@@ -50,9 +50,9 @@ class Family:
             `image_token_index`) and what the model's file names are read; for ERNIE the
             tokens around an image, for Gemma 4, Llama 4 and MiniCPM-V how `text_config`
             attends.
-        profile: `model.profile` of a job, where the model's configuration does not tell
-            it: the path of a file like those of models/, or a name of these. Default: the
-            released model whose checkpoints have this configuration.
+        profile: `model.profile` of a job, where it does not follow from the model's
+            configuration: the path of a file as in models/, or a name of one there. Default:
+            the released model whose checkpoints have this configuration.
     """
 
     def __init__(self, config: Any, profile: Optional[str] = None) -> None:
@@ -88,7 +88,7 @@ class Family:
 
         Raises Unimplemented for models that see across the samples of a row, or mix up
         their images, in transformers 5.23, without an error: Gemma 3; Gemma 4 whose
-        images' tokens see each other; HunyuanVL, which does not tell samples apart by
+        images' tokens see each other; HunyuanVL, which does not separate samples by
         its four axes; MiniCPM-V, whose language model has linear attention; models with
         a language model that leaves samples together (GPT-OSS) or is unknown; and Llama 4
         for rows of several samples in which a token's place, rather than its position,
@@ -150,7 +150,7 @@ class Family:
             videos_per_sample = list(getattr(batch, "videos_per_sample", []))
         if images_per_sample is None:
             images_per_sample = list(batch.images_per_sample)  # type: ignore[attr-defined]
-            if batch.get("pixel_values_videos") is None:  # tiles among those of images
+            if batch.get("pixel_values_videos") is None:  # tiles among the images' tiles
                 for i, videos in enumerate(videos_per_sample):
                     images_per_sample[i] += videos
         real = host_values(batch, "cu_seqlens").tolist()
@@ -287,8 +287,8 @@ class Family:
 
 
 #: model_type -> the argument that separates image tokens from text: for Gemma, since the
-#: tokens of an image see each other; for ERNIE, since they have experts of their own,
-#: as have the tokens around an image.
+#: tokens of an image see each other; for ERNIE, since they have separate experts, as have
+#: the tokens around an image.
 _TYPES = {
     "ernie4_5_vl_moe": "moe_mm_token_type_ids",
     "gemma3": "token_type_ids",
@@ -349,7 +349,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Images:
-    """Where the crops of a batch's images lie, without a dummy image's."""
+    """Where the crops of a batch's images begin, without a dummy image's."""
 
     crops: List[int]  #: [images + 1]: first crop of each
     patches: List[int]  #: [crops + 1]: first patch of each

@@ -67,8 +67,8 @@ class Mimo:
     docs/megatron.md says how to configure such a job).
 
     An encoder's rank that feeds k > 1 language ranks gets `input_ids` [k, S], from which
-    MimoModel learns how many of its rows go to each. Each row holds the image tokens, or
-    those of audio, of one peer's samples, and no text. Where k > 1 ranks of an encoder feed
+    MimoModel learns how many of its rows go to each. Each row holds the image tokens or
+    audio tokens of one peer's samples, and no text. Where k > 1 ranks of an encoder feed
     one language rank, a step in which they have other numbers of tokens raises
     FailedPrecondition on all ranks.
 
@@ -76,11 +76,11 @@ class Mimo:
     of the text, and `input_ids` has the image token for both: the encoder's arguments
     have the same names. A vision rank without text refuses a sample with both.
 
-    In a job with the module `audio`, clips are a modality of their own, beside images or
-    alone. Each encoder may have ranks of its own. A job whose samples have clips and which has
+    In a job with the module `audio`, clips are a separate modality, with images or alone.
+    Each encoder may have separate ranks. A job whose samples have clips and which has
     no module `audio` raises FailedPrecondition: its text would be trained without them.
 
-    In a job with `balance.placement: split` and modules on ranks of their own, any dp sizes
+    In a job with `balance.placement: split` and modules on separate ranks, any dp sizes
     go together, and `megatron_split.pipeline_communicator` moves the rows.
 
     Args:
@@ -114,7 +114,7 @@ class Mimo:
         if batches is not None and not layout.apart:
             raise FailedPrecondition(
                 "batches: found them in a job without balance.placement `split` of modules on "
-                "ranks of their own; wanted none"
+                "separate ranks; wanted None"
             )
         self._batches = batches
         self._names: Dict[str, Any] = {
@@ -256,9 +256,9 @@ def forward_inputs(
             equal. Likewise for a dummy clip (`Batch.dummy_clip`), which is the only clip.
         audio_modality: the name of the modality of clips.
         audio_encoders: its encoders, as `encoders`. Without arguments an encoder gets
-            `input_features` [N, M, T], zeros behind each of the N clips, and `seq_lengths` int64
+            `input_features` [N, M, T], zeros after each of the N clips, and `seq_lengths` int64
             [N], the frames that count; a mapping may also name `feature_attention_mask`
-            [N, T]. It returns the rows of all clips, one behind another, without padding.
+            [N, T]. It returns the rows of all clips, one after another, without padding.
     """
     return _inputs(
         batch, modality, encoders, dummy_image, None,
@@ -426,7 +426,7 @@ def _encoders(model: Any) -> Dict[str, Dict[str, Any]]:
 
 def _accepts(encoder: Any) -> bool:
     """Whether an encoder takes the argument `dummy_image`: by our hook, on itself or on the
-    module in a wrapper, or as a parameter of its own."""
+    module in a wrapper, or as its own parameter."""
     for module in _unwrapped(encoder):
         if _take_dummy in getattr(module, "_forward_pre_hooks", {}).values():
             return True

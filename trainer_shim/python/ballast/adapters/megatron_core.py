@@ -156,11 +156,11 @@ def context_batches(
     (`calculate_per_token_loss`), divided by `batch.step_totals.label_tokens`: a rank's share
     of a sample says nothing of its mean.
 
-    With images (`ContextImages`) the positions of a shared pack's passes are those of the
+    With images (`ContextImages`) the passes of a shared pack have the positions of the
     whole sample: Megatron-Core cuts rotary embeddings of several axes by `cp_group` itself.
 
-    Raises FailedPrecondition, beside what `get_batch` raises it for, if the batch is none of
-    `packing.dynamic_cp`, or of a job with images and `images` is not given, or if the group has
+    Raises FailedPrecondition as `get_batch` does, and also if the batch is not of
+    `packing.dynamic_cp`, if its job has images and `images` is not given, or if the group has
     another size or gives this rank another number.
 
     Args:
@@ -169,7 +169,7 @@ def context_batches(
             context parallelism.
         cls, padded_only: as of `packed_seq_params`; padded_only is of packs that the rank
             has alone.
-        images: of this batch; its `put` is that of the pass that was given last.
+        images: of this batch; its `put` is for the pass that was given last.
     """
     consumer = "megatron_core.context_batches"
     refuse_pairs(batch, consumer)
@@ -177,7 +177,7 @@ def context_batches(
     share = pack_share(batch)
     if share is None or is_padded(batch):
         raise FailedPrecondition(
-            "found a batch whose packs have one context-parallel size; %s takes those of "
+            "found a batch whose packs have one context-parallel size; %s takes batches of "
             "packing.dynamic_cp: take megatron_core.get_batch" % consumer
         )
     if cls is not None and not {"local_cp_size", "cp_group"} <= set(
@@ -204,8 +204,8 @@ def context_batches(
     if (group.size(), group.rank()) != (ranks, rank):
         raise FailedPrecondition(
             "group_of(%d): found a group of %d ranks in which this one is number %d; wanted %d "
-            "ranks and number %d: the loader's dp_rank is the rank among those of data and "
-            "context parallelism together" % (ranks, group.size(), group.rank(), ranks, rank)
+            "ranks and number %d: the loader's dp_rank is the rank in data and context "
+            "parallelism together" % (ranks, group.size(), group.rank(), ranks, rank)
         )
     places = host_values(batch, "cu_seqlens_padded").tolist()
     for number, (begin, end) in enumerate(zip(places, places[1:])):
@@ -276,8 +276,8 @@ class ContextImages:
         share, ids = pack_share(batch), batch.get("pack_input_ids")
         if share is None or ids is None:
             raise FailedPrecondition(
-                "found a batch without pack_input_ids; ContextImages takes those of language with "
-                "packing.dynamic_cp and an encoder"
+                "found a batch without pack_input_ids; ContextImages takes batches of language "
+                "with packing.dynamic_cp and an encoder"
             )
         if rows.dim() not in (2, 3):
             raise InvalidArgument(
@@ -311,8 +311,8 @@ class ContextImages:
         self._row_of = self._passes[number]
 
     def put(self, hidden: Any) -> Any:
-        """The embeddings of a pass's tokens, [tokens, 1, width], with those of the images in
-        place of their placeholders'. Raises InvalidArgument for other shapes, such as those
+        """The embeddings of a pass's tokens, [tokens, 1, width], with image embeddings in
+        place of placeholders. Raises InvalidArgument for other shapes, such as tensors
         that are cut for sequence parallelism."""
         import torch
 

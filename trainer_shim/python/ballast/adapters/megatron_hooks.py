@@ -163,8 +163,8 @@ class Batches(Iterator[Any]):
         return dict(self._metrics)
 
     def shutdown(self) -> None:
-        """Closes the loader, as Bridge's trainer does when its loop is over, and those
-        of the other splits."""
+        """Closes the loader and the loaders of other splits, as Bridge's trainer does when
+        its loop is over."""
         self._held.clear()
         self._loader.close()
         for of_split in self._splits.values():

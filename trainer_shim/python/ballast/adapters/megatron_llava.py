@@ -82,7 +82,7 @@ def padded_inputs(
     image_token_index: int = -200,
     pad: int = 0,
 ) -> Dict[str, Any]:
-    """`forward_inputs` with a row for each sample: [B, S], S that of the row that has most
+    """`forward_inputs` with a row for each sample: [B, S], S the length of the row with most
     tokens once images are one token each. Shorter rows end with `pad`, unsupervised; under
     causal attention no token of a sample sees it."""
     rows = padded.rows(batch, pad=pad)

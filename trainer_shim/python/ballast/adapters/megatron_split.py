@@ -30,7 +30,7 @@ class Batches(Iterator[Any]):
     To run over other batches, such as validation's, set `communicator.batches` to theirs.
 
     Raises FailedPrecondition unless the job has `balance.placement: split` and modules on
-    ranks of their own.
+    separate ranks.
     """
 
     def __init__(self, loader: Loader) -> None:

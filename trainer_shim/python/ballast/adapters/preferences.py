@@ -37,9 +37,9 @@ def rows(
     twice, for the chosen rows and for the rejected ones: servers decode and ranks
     receive it once. Also `position_ids` [3, 2P, S] or [2P, S].
 
-    Learnt are the texts of the assistant's turns behind the prompt, and their ends. TRL
-    counts all tokens behind the prompt, also those that a template writes between and
-    behind the answers.
+    The model learns the texts of the assistant's turns after the prompt, and their ends. TRL
+    counts all tokens after the prompt, also tokens that a template writes between and
+    after the answers.
 
     A batch of which a sample is no pair is refused. The number of pairs differs between
     ranks unless the configuration has `balance.equal_count: true`.
@@ -64,7 +64,7 @@ def rows(
             "pipeline stage"
         )
     labels = found["labels"]
-    # A label is of the token behind it.
+    # A label is the next token.
     behind = _ones(labels[:, :-1] != -100, labels)
     learnt = concatenate([full(labels, (labels.shape[0], 1), 0), behind], 1)
     order = numpy.argsort(host_values(batch, "pair"), kind="stable").astype(numpy.int64)
@@ -89,8 +89,8 @@ def _ones(condition: Any, like: Any) -> Any:
 
 
 def _images_twice(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """The images of the rows: those of the chosen answers are the samples' in order, and so
-    are those of the rejected ones."""
+    """The images of the rows: once for the chosen answers and once for the rejected ones,
+    both in the order of the samples."""
     require_images(batch, "preferences.rows")
     require_patches(batch, "preferences.rows")
     pixels: Any = batch.get("pixel_values")

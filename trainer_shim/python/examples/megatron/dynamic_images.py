@@ -34,7 +34,7 @@ from ballast.adapters import megatron_core
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import job as jobs
 
-RANKS, LAYERS = 4, 3  # of language: one behind those that take deepstack features
+RANKS, LAYERS = 4, 3  # of language: the last layer takes no deepstack features
 CONFIG = """
     sources:
       - name: documents

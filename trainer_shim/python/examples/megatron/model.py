@@ -189,7 +189,7 @@ class Tower(nn.Module):
 
 @contextlib.contextmanager
 def deepstack(language, is_image, features):
-    """Lets a GPTModel add features of the vision tower to the hidden states behind its first
+    """Lets a GPTModel add features of the vision tower to the hidden states after its first
     layers, as Qwen3-VL does, until the block ends. Arguments: as
     `megatron_core.ContextImages.deepstack` returns them; one entry of `features` a layer."""
 
