@@ -82,7 +82,7 @@ precompiled_header = rule(
         # Headers that include system headers and `generated`, in order.
         "srcs": attr.label_list(allow_files = [".h"], mandatory = True),
         "generated": attr.label_list(allow_files = True),
-        # The libraries whose headers these are.
+        # The libraries of these headers.
         "deps": attr.label_list(providers = [CcInfo]),
         "_expand": attr.label(default = "//bazel:expand_headers.py", allow_single_file = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),

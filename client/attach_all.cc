@@ -119,8 +119,7 @@ absl::Status CheckAskAlike(absl::Span<LoaderClient* const> servers,
   return absl::OkStatus();
 }
 
-// The first error that waiting cannot fix; UNAVAILABLE with every cause if
-// there is none.
+// The first error that waiting cannot fix; else UNAVAILABLE with every cause.
 absl::Status NoneAnswers(absl::Span<LoaderClient* const> servers,
                          const std::vector<Answer>& answers) {
   for (const Answer& answer : answers) {

@@ -16,7 +16,7 @@
 namespace ballast {
 
 // The fingerprints that a rank accepts: of the job's own configuration, and of
-// the changes of the running job that its servers have told it, each from a
+// the changes of the running job that its servers have reported, each from a
 // step on (docs/changes.md). Thread-safe.
 class RevisionChain {
  public:

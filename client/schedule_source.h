@@ -28,7 +28,7 @@ class ScheduleSource {
     // Fingerprint.hash of the job's own configuration, which every schedule
     // must carry up to the first change of `chain`.
     std::string fingerprint;
-    // The changes that the rank has been told; all sources of the rank share
+    // The changes that the rank knows; all sources of the rank share
     // it. Null: one of this source, without changes.
     std::shared_ptr<RevisionChain> chain;
     v1::Split split = v1::SPLIT_TRAIN;

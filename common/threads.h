@@ -16,14 +16,14 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 
-// std::thread's constructor throws where the system gives no thread, as in a
+// std::thread's constructor throws where it cannot create a thread, as in a
 // container with a limit of processes. Nothing else here starts threads.
 
 namespace ballast {
 
-// Starts a thread that runs `work`, which is destroyed if there is none.
+// Starts a thread that runs `work`, which is destroyed if no thread starts.
 // `purpose` says what for: "ask the other servers". Errors: RESOURCE_EXHAUSTED
-// (the system gives none).
+// (cannot create a thread).
 template <typename Work>
 absl::StatusOr<std::thread> StartThread(absl::string_view purpose,
                                         Work&& work) {
@@ -52,7 +52,7 @@ absl::Status AddThreads(absl::string_view purpose, size_t wanted,
 
 // Runs `work` for the numbers 0 to `count`, in order, on up to `threads`
 // threads of which the caller's is one, until one fails. Fewer threads do the
-// same where the system gives no more. Blocks until all that began have ended.
+// same where no more can be created. Blocks until all that began have ended.
 // Every number before one that failed was run. Returns the error of the first
 // number that has one.
 inline absl::Status RunAll(size_t count, size_t threads,

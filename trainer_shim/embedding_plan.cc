@@ -22,7 +22,7 @@ uint32_t RanksOf(const v1::ModuleSchedule* module) {
   return module == nullptr ? 0 : module->load_after_size();
 }
 
-// The encoder of which there is one, and language.
+// The columns of the encoder, which must occur once, and of language.
 absl::StatusOr<Modules> FindModules(const v1::MicroBatchSchedule& micro_batch,
                                     const EmbeddingRank& of) {
   Modules found;

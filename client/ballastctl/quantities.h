@@ -87,9 +87,8 @@ struct Snapshot {
 absl::StatusOr<Snapshot> TakeSnapshot(QueryClient* client, Clock* clock,
                                       bool ranks);
 
-// The changes of the running job that the server has, of which there is one at
-// least: "1 of 2, from step 8000 on; number 2 begins at step 12000, in 380
-// steps". Pure.
+// The changes of the running job that the server has, at least one: "1 of 2,
+// from step 8000 on; number 2 begins at step 12000, in 380 steps". Pure.
 std::string ChangesText(const v1::GetStatusResponse& status);
 
 // Per second, between two snapshots.

@@ -83,7 +83,7 @@ absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step) {
   }
   if (steps >= (kUnbounded - range.first_position()) / range.samples()) {
     return absl::OutOfRangeError(
-        absl::StrCat("step ", step, ": its positions do not fit 64 bits at ",
+        absl::StrCat("step ", step, ": its positions overflow uint64 at ",
                      range.samples(), " samples a step"));
   }
   return range.first_position() + steps * range.samples();

@@ -28,7 +28,7 @@ uint32_t SamplesOfStep(const v1::Job& job, uint64_t step);
 uint32_t MostSamplesOfAStep(const v1::Job& job);
 
 // The first of the step's positions, which are consecutive. Errors:
-// OUT_OF_RANGE (they do not fit 64 bits); UNIMPLEMENTED (a step of differing
+// OUT_OF_RANGE (they overflow uint64); UNIMPLEMENTED (a step of differing
 // size).
 absl::StatusOr<uint64_t> FirstPosition(const v1::Job& job, uint64_t step);
 

@@ -115,7 +115,7 @@ TEST_F(OrderServiceTest, RefusesStepsAndSplitsThatDoNotExist) {
   for (const grpc::Status& status : {GetSamples(~uint64_t{0}, 0, &samples),
                                      GetMixture(~uint64_t{0}, &mixture)}) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::OUT_OF_RANGE);
-    EXPECT_THAT(status.error_message(), HasSubstr("do not fit 64 bits"));
+    EXPECT_THAT(status.error_message(), HasSubstr("overflow uint64"));
   }
   for (const grpc::Status& status :
        {GetSamples(0, 0, &samples, v1::SPLIT_VALID),
