@@ -210,7 +210,9 @@ TEST(AudioReaderTest, ReadsTheAudioOfAVideo) {
         reader.ReadSamples(file.bytes, *facts, {0, facts->samples});
     ASSERT_TRUE(found.ok()) << found.status();
     ASSERT_EQ(found->size(), facts->samples);
-    if (is_mp4) EXPECT_EQ(*found, samples);
+    if (is_mp4) {
+      EXPECT_EQ(*found, samples);
+    }
   }
   const OpenAudio mute(pictures);
   const auto none = reader.ReadFacts(mute.bytes, /*in_video=*/true);

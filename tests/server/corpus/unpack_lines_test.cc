@@ -185,14 +185,14 @@ TEST_F(UnpackLinesTest, NamesDamageAndLeavesNothing) {
     WriteZst(bytes);
     const auto report = Run();
     EXPECT_EQ(report.status().code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(report.status().message(), StartsWith(reason));
+    EXPECT_THAT(std::string(report.status().message()), StartsWith(reason));
     EXPECT_TRUE(Unpacked().empty());
   }
   // zstd --long=31.
   WriteZst(FrameHeader(kNoSize, 31) + Bytes(1, 3));
   EXPECT_EQ(Run().status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
-      Run().status().message(),
+      std::string(Run().status().message()),
       AllOf(StartsWith("chat.jsonl.zst: the frame at byte 0 has a window "
                        "of more than 128 MiB"),
             HasSubstr("zstd -dc --long=31 chat.jsonl.zst | zstd")));

@@ -248,7 +248,9 @@ TEST(StagingPlanTest, FeaturesOfClipsGoToTheirRows) {
       EXPECT_EQ(p.plan.silence.offset + p.plan.silence.bytes, bytes);
       EXPECT_EQ(p.plan.silence.bytes, dummy ? 2 * row : 0);
       // Rows of 512 bytes have no padding between samples.
-      if (width == 128) EXPECT_LT(p.plan.features.size(), clip);
+      if (width == 128) {
+        EXPECT_LT(p.plan.features.size(), clip);
+      }
       // Nothing lands beside what arrives; the lists are uploaded.
       EXPECT_EQ(p.plan.landing.bytes, p.plan.landing.grey);
       EXPECT_TRUE(p.plan.encoded.empty());
