@@ -218,7 +218,7 @@ PatchBytes ArrangePatches(absl::Span<const RgbImage> crops,
 struct InspectVideoOptions {
   VideoModel model;
   VideoClip clip;
-  // Where frames are drawn; empty: that of a job, from the video's facts.
+  // Draws the frames; empty: derived from the video's facts, as in a job.
   std::optional<uint64_t> seed;
   ResampleLibrary library = ResampleLibrary::kPillow12;
   bool apply_rotation = true;
@@ -233,8 +233,8 @@ void AddInspectVideo(CommandLine* line, Command* inspect);
 // codec, width, height, rotation, frames, fps, seconds_in_header,
 // variable_rate, scan, key_frames, sampled, packets_to_decode, resized_h,
 // resized_w, grid_thw, video_tokens, seconds, second_per_grid_ts,
-// frames_sha256}, or {file, error}. A folder stands for a video whose frames
-// are its images (JPEG, PNG, WebP), by name, all of which are used. Errors:
+// frames_sha256}, or {file, error}. A folder is a video whose frames are its
+// images (JPEG, PNG, WebP), by name, all of which are used. Errors:
 // INVALID_ARGUMENT after all files, with how many of them failed; UNAVAILABLE
 // at once if `out` fails.
 absl::Status InspectVideos(const InspectVideoOptions& options,
@@ -256,8 +256,8 @@ void AddInspectAudio(CommandLine* line, Command* inspect);
 
 // Writes one JSON object a line for each file, in order: {file, format, rate,
 // channels, samples, scan, frames, audio_tokens, features_sha256}, or {file,
-// error}. `samples` are those of the clip at 16 kHz; the hash is that of the
-// frames that count, float32, row by row. Errors: INVALID_ARGUMENT at once for
+// error}. `samples` counts the clip at 16 kHz; the hash covers the frames that
+// count, float32, row by row. Errors: INVALID_ARGUMENT at once for
 // an unknown model, or after all files with how many of them failed;
 // UNAVAILABLE at once if `out` fails.
 absl::Status InspectAudio(const InspectAudioOptions& options,
@@ -379,7 +379,7 @@ void AddInspectRecipe(CommandLine* line, Command* inspect);
 
 // What `inspect image`, `video` and `audio` print: one JSON object a line for
 // each file, in order, {file} and what `inspect` adds, and `error` if it fails.
-// `noun` stands for the files in the error: "videos". Errors: INVALID_ARGUMENT
+// `noun` names the files in the error: "videos". Errors: INVALID_ARGUMENT
 // after all files, with how many of them failed; UNAVAILABLE at once if `out`
 // fails.
 absl::Status InspectFiles(

@@ -56,7 +56,7 @@ absl::Status Fetch(const FetchOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<AheadFetcher> ahead,
                            MakeAheadFetcher(job, identity));
   if (ahead == nullptr) {
-    std::cout << "no source lies in a store: nothing to fetch\n";
+    std::cout << "no source is in a store: nothing to fetch\n";
     return absl::OkStatus();
   }
   const bool is_terminal = isatty(STDERR_FILENO) != 0;

@@ -83,7 +83,7 @@ void PrintShared(const SharedFile& file) {
 }
 
 void PrintBad(const std::vector<BadSample>& all) {
-  // Kinds stand for themselves; "other" is worth a line only beside them.
+  // Counts by kind; "other" is printed only if there are kinds.
   std::map<std::string, uint64_t> kinds;
   uint64_t others = 0;
   for (const BadSample& bad : all) {
@@ -197,7 +197,7 @@ absl::Status Check(const LoadedConfig& config,
 }
 
 // Builds the indexes, or with index_options.merge merges their shards.
-// `all_fresh` tells whether there was nothing to do.
+// Sets `all_fresh` if there was nothing to do.
 absl::Status Build(const LoadedConfig& config,
                    const IndexCommandOptions& options,
                    const IndexSourcesOptions& index_options, bool* all_fresh) {
@@ -314,18 +314,18 @@ void AddIndex(CommandLine* line) {
   auto options = std::make_shared<IndexCommandOptions>();
   Command* command = line->AddCommand(
       line->program(), "index",
-      R"(Builds or refreshes the index of every source: where each sample lies, its
+      R"(Builds or refreshes the index of every source: each sample's place, its
 image sizes, its text length. An out-of-date index is rebuilt from the parts
 that are still valid: unchanged files are not read again, and texts are measured
 again only if the tokenizer, the template or the limits have changed.
 
 Damaged samples are left out and listed with file, offset and reason. Warns of
-data files that occur twice, in one source or in two, and where files beside the
-tokenizer state another mean or std of images than the model's. Fails if samples
+data files that occur twice, in one source or in two, and where files next to
+the tokenizer have another mean or std than the model. Fails if samples
 are too long and batch.on_too_long is `error`.
 
 Lines compressed by zstd or gzip (chat.jsonl.zst, .gz) are unpacked first, once,
-into the folder INDEX.lines beside the index, and are read there from then on.
+into the folder INDEX.lines next to the index, and are read there from then on.
 
 An index knows an image by its length and its first 4096 bytes. --hash reads
 whole images and videos and keeps a hash of each, which servers compare: a bit
@@ -333,7 +333,7 @@ that has flipped elsewhere is then a bad sample, not another pixel.
 
 To spread it over machines or processes, run --shard 1/N to N/N anywhere that
 sees the files, then --merge: the index is the same, byte for byte. A shard that
-was ended goes on behind the files that it has read when it is run again.
+was ended continues after the files that it has read when it is run again.
 
 A recipe must be pure: --verify-recipe N runs it again for N samples of each
 source, and fails if it makes another sample of a record (docs/recipes.md).

@@ -113,7 +113,7 @@ void AddStoreOptions(SeenStore* store, Command* command) {
   if (store->section == "azure") {
     command
         ->AddText(option + "account", &store->account,
-                  key + "account (default: that of the credentials)")
+                  key + "account (default: from the credentials)")
         .TypeName("NAME");
   }
   command
@@ -153,7 +153,7 @@ void AddInit(CommandLine* line) {
       R"(Looks at a folder, or at a prefix of an object store, and writes a configuration
 for it that runs as it is, with a comment on each line: sources of WebDataset
 tars, JSON lines, Parquet files and folders of Energon, the model's profile and
-tokenizer, a rank for each GPU. Prints what it found and what it could not tell.
+tokenizer, a rank for each GPU. Prints what it found and what is unclear.
 For records that it does not know, it writes a recipe to complete
 (docs/recipes.md); likewise for a model (docs/unknown_model.md).
 Reads the first samples of each source only; `ballast-server index` reads all.
@@ -181,7 +181,7 @@ Never overwrites a file.)",
       ->AddText("--model-dir", &options->look.model_folder,
                 "folder of the Hugging Face model to train: config.json, "
                 "preprocessor_config.json, tokenizer.json (default: DIR, if "
-                "they lie there)")
+                "it has them)")
       .TypeName("DIR");
   for (SeenStore& store : options->look.stores)
     AddStoreOptions(&store, command);
@@ -209,7 +209,7 @@ void AddInspectFamily(CommandLine* line, Command* inspect) {
   Command* command = line->AddCommand(
       inspect, "family",
       R"(Prints the image family of a released model, its mean and its deviation as YAML.
-It can stand below `model:` in a configuration, as the start of your own family;
+Paste it below `model:` in a configuration to start your own family;
 `inspect image --config` shows what that makes of images.)",
       R"(  ballast-server inspect family --model internvl3)",
       [name]() -> absl::Status {

@@ -46,8 +46,7 @@ absl::Status AskVideo() {
   return process.ReadFacts({file.get(), 0, bytes.size()}).status();
 }
 
-// Facts of an MP4 file come from a process, those of others from this one, so
-// that samples are asked for.
+// Asks for samples: of all facts only an MP4 file's are read by a process.
 absl::Status AskAudio(AudioFormat format) {
   const absl::string_view bytes = "no audio";
   BALLAST_ASSIGN_OR_RETURN(const OwnedFd file, MakeFile(bytes));
@@ -103,7 +102,7 @@ void AddInspectHelpers(CommandLine* line, Command* inspect) {
   line->AddCommand(
       inspect, "helpers",
       R"(Says whether the programs run here that decode video and audio and read
-SentencePiece models, each with libraries of its own. One JSON object a line:
+SentencePiece models, each with its own libraries. One JSON object a line:
 helper, reads, FFmpeg's version, and error if it cannot run. Needs no
 configuration. Exits with status 1 if one cannot run.)",
       "  ballast-server inspect helpers",

@@ -458,7 +458,7 @@ Vorbis, Ogg Opus and M4A. Exits with status 1 if any failed.)",
   flags->end_option =
       command->AddReal("--end", &flags->end, "where it ends, in seconds");
   command->AddFlag("--plan-only", &flags->plan_only,
-                   "decode nothing that headers tell");
+                   "decode only what headers do not give");
   command->AddTexts("FILE", &flags->files, "audio files").Required();
 }
 

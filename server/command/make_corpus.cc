@@ -195,9 +195,9 @@ void AddRepack(CommandLine* line) {
       line->program(), "repack",
       R"(Writes the samples of a source as WebDataset tars, in the order of its index,
 which must be up to date. Text, images and videos stay as they are. Rows of
-Parquet are shuffled within a window of row groups; those of tars among all.
+Parquet are shuffled within a window of row groups; rows of tars among all.
 
-A run that was ended goes on behind the tars that it has written when it is run
+A run that was ended continues after the tars that it has written when run
 again. To spread it over machines, run --shard 1/N to N/N with one directory.)",
       "  ballast-server repack --config ballast.yaml --source web --out out\n"
       "  ballast-server repack --config ballast.yaml --source web --out out "

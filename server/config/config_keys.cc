@@ -27,7 +27,7 @@ using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
 
-// The bounds of a field's numbers: those of its options within its type.
+// The bounds of a field's numbers, by its options and its type.
 struct Bounds {
   double min = 0;
   double max = 0;
@@ -191,7 +191,7 @@ void CheckMessage(const Message& message, const std::string& parent,
       const FieldDescriptor& deciding = DecidingField(field);
       report->AddFault(
           key,
-          absl::StrCat("found beside ", deciding.name(), ": ",
+          absl::StrCat("found with ", deciding.name(), ": ",
                        ValueText(FieldElements(message, deciding)[0].value),
                        "; wanted it for ", deciding.name(), ": ",
                        JoinWords(SplitOnly(setting).second), " alone"));

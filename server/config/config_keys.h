@@ -24,11 +24,11 @@ const v1::Setting& GetSetting(const google::protobuf::FieldDescriptor& field);
 
 // The values that a file may give the field, or each element of it: "a whole
 // number from 1 to 4096", "one of error, skip", "true or false", "text".
-// `setting` are the options of the field; for a map's value, those of the map.
+// `setting` has the options of the field, or of the map for a map's value.
 std::string DescribeValue(const google::protobuf::FieldDescriptor& field,
                           const v1::Setting& setting);
 
-// The value that a file's text stands for; nullopt unless the field takes it.
+// The value of a file's text; nullopt unless the field takes it.
 // `is_plain`: the text is not in quotes, within which only texts, sizes and
 // durations are read. `setting`: as for DescribeValue.
 std::optional<FieldValue> ParseValue(
@@ -39,7 +39,7 @@ std::optional<FieldValue> ParseValue(
 std::string WriteValue(const google::protobuf::FieldDescriptor& field,
                        const FieldValue& value);
 
-// Whether the field of `message` has a meaning beside its neighbours
+// Whether the field of `message` has a meaning given its neighbours
 // (Setting.only).
 bool IsUsed(const google::protobuf::Message& message,
             const google::protobuf::FieldDescriptor& field);
@@ -50,8 +50,8 @@ std::optional<bool> IsUsed(const google::protobuf::Message& message,
                            const google::protobuf::FieldDescriptor& field,
                            absl::string_view parent, const KeyReport& report);
 
-// Adds the faults of keys that are required and missing, and of those that have
-// no meaning beside their neighbours. Defaults are filled in.
+// Adds the faults of keys that are required and missing, and of keys that have
+// no meaning given their neighbours. Fills in defaults.
 void CheckKeys(const google::protobuf::Message& message, KeyReport* report);
 
 // Resolves every path of the message against `directory`.

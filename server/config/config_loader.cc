@@ -171,8 +171,8 @@ void DefaultBalance(const KeyReport& report, const v1::Config& config,
   }
 }
 
-// Steps of so many tokens or packs have no `global`: in its place stands the
-// smallest number of samples that any check takes.
+// Steps of so many tokens or packs have no `global`: sets it to the smallest
+// number of samples that any check takes.
 void DefaultBatch(const v1::Packing& packing, KeyReport* report,
                   v1::Batch* batch) {
   constexpr char kGlobal[] = "batch.global";
@@ -198,17 +198,17 @@ void DefaultBlends(const v1::Config& config, KeyReport* report) {
     if (!report->Has(path)) {
       report->AddKey(path, report->Locate(blend));
     } else if (!report->IsFaulty(blend)) {
-      report->AddFault(blend, "found beside path; wanted one of the two");
+      report->AddFault(blend, "found with path; wanted one of the two");
     }
   }
 }
 
-// Refuses the `global` of a file beside what takes its place.
+// Refuses batch.global together with the keys that replace it.
 void RefuseGlobal(KeyReport* report) {
   for (const char* const key : {"batch.tokens", "batch.packs"}) {
     if (!report->Has(key) || report->IsFaulty(key)) continue;
     report->AddFault(key,
-                     "found beside batch.global; wanted one of them, since it "
+                     "found with batch.global; wanted one of them, since it "
                      "takes the place of global");
   }
 }

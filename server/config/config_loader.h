@@ -26,8 +26,8 @@ struct LoadedConfig {
 // contradictions are faults; settings that a particular program does not
 // support are not. Of the files that the configuration names, only the
 // config.json of a balance.cost.model and the metadatasets of Energon are
-// opened, the latter also in stores; a source for each folder or prefix stands
-// in place of a metadataset or of a blend of token files.
+// opened, the latter also in stores. A metadataset, or a blend of token files,
+// is replaced by a source for each of its folders or prefixes.
 //
 // Also INVALID_ARGUMENT for more than 1 MiB; NOT_FOUND or PERMISSION_DENIED if
 // the file cannot be read. Blocks on the disk, and on the store of a
@@ -44,9 +44,9 @@ absl::StatusOr<LoadedConfig> ParseConfig(
     absl::string_view yaml, absl::string_view name, absl::string_view directory,
     const std::vector<std::string>& listen = {});
 
-// Why training with the loaded `config` teaches no released model its text:
-// model.tokenizer is `bytes`, which is also what a configuration without the
-// key has, and a source has a text of its own. Empty otherwise. Pure.
+// A warning that training with the loaded `config` teaches no released model
+// its text: model.tokenizer is `bytes`, the default, and a source has a text.
+// Empty otherwise. Pure.
 std::string TrialTokenizerWarning(const v1::Config& config);
 
 }  // namespace ballast

@@ -66,7 +66,7 @@ class SourceCheck {
     if (!IsSound(name) || !IsSound(other)) return;
     report_.AddFault(
         ChildKey(key_, name),
-        absl::StrCat("found beside ", other, "; wanted one of the two"));
+        absl::StrCat("found with ", other, "; wanted one of the two"));
   }
 
   void CheckName() {
@@ -148,17 +148,17 @@ class SourceCheck {
   KeyReport& report_;
 };
 
-// Checks the step of entry `item`, and raises `before`, that of the entry
-// before, to it.
+// Checks the step of entry `item` and raises `before`, the step of the previous
+// entry, to it.
 void CheckStep(const std::string& item, uint64_t step, uint64_t* before,
                KeyReport* report) {
   const std::string key = ChildKey(item, "step");
   if (report->IsFaulty(key)) return;
   if (step <= *before) {
     return report->AddFault(
-        key, absl::StrCat("found ", step,
-                          "; wanted a step after that of the preceding entry, ",
-                          *before));
+        key,
+        absl::StrCat("found ", step,
+                     "; wanted a step after the preceding entry's, ", *before));
   }
   *before = step;
 }
@@ -227,7 +227,7 @@ void CheckSourceWeights(const v1::Config& config, KeyReport* report) {
     }
     if (source.split() != v1::SPLIT_TRAIN) {
       report->AddFault(key,
-                       "found 0 beside another split than train; wanted a "
+                       "found 0 with a split other than train; wanted a "
                        "weight above 0");
       continue;
     }

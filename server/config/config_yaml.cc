@@ -90,8 +90,8 @@ class Reader {
   }
 
  private:
-  // Reads a section of the field `options`, or what stands for one of its keys
-  // (Setting.shorthand).
+  // Reads a section of the field `options`, or its shorthand, the value of one
+  // of its keys (Setting.shorthand).
   void ReadSection(const YAML::Node& node, const std::string& key,
                    const FieldDescriptor& options, Message* section) {
     const std::string& name = GetSetting(options).shorthand();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::string_view kKey = "model.image_family";
 
-// The enumerations of the configuration are those of ImageFamily after
+// The enumerations of the configuration have the values of ImageFamily's after
 // UNSPECIFIED.
 template <typename Config, typename Own>
 constexpr Config GetConfig(Own value) {
@@ -79,7 +79,7 @@ void RefuseUnread(const v1::ImageFamily& config, ImageRule rule,
     if (report->HasFaultWithin(key)) continue;
     report->AddFault(
         key,
-        absl::StrCat("found it beside rule ",
+        absl::StrCat("found it with rule ",
                      YamlValue(config, *descriptor->FindFieldByName("rule")),
                      ", which does not read it; wanted it omitted"));
   }

@@ -18,7 +18,7 @@ ImageFamily FamilyOfConfig(const v1::ImageFamily& config);
 // The inverse: fields with their defaults stay unset.
 v1::ImageFamily ConfigOfFamily(const ImageFamily& family);
 
-// The family as YAML that can stand below `model:` in a configuration:
+// The family as YAML to put below `model:` in a configuration:
 // `image_family:` and one line for each field that is not at its default.
 std::string FamilyYaml(const ImageFamily& family);
 

@@ -50,7 +50,8 @@ const char* GetReplacement(absl::string_view key) {
   return found == reasons->end() ? nullptr : found->second;
 }
 
-// The object `path` beside the object `url`. Steps of `..` stay in its bucket.
+// The object `path` relative to the folder of the object `url`. Steps of `..`
+// stay in its bucket.
 std::string BesideObject(const std::string& url, absl::string_view path) {
   const size_t root = url.find('/', url.find("://") + 3);
   if (root == std::string::npos) return absl::StrCat(url, "/", path);

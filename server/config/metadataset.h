@@ -54,9 +54,9 @@ absl::StatusOr<std::vector<BlendedPath>> ParseTokenBlend(
 // Replaces each source of format energon whose path is a metadataset (a file
 // .yaml), and each with a `blend`, by one source for each of its folders or
 // prefixes: named NAME-FOLDER or NAME-PREFIX by the last name of its path, with
-// its part of the weight, here and in order.mixture_changes, and an index of
-// its own. Paths of metadatasets start at `directory`; prefixes stay as they
-// are, like the path of another source. Faults go to `report`.
+// its part of the weight, here and in order.mixture_changes, and its index.
+// Paths of metadatasets start at `directory`; prefixes stay as they are, like
+// the path of another source. Faults go to `report`.
 void ExpandBlends(absl::string_view directory, const ReadText& read,
                   v1::Config* config, KeyReport* report);
 

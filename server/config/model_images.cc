@@ -55,7 +55,7 @@ absl::StatusOr<ModelImages> ModelImages::Create(
   if (!images.has_plan()) return images;
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("model.recipe: its image_plan beside the family ",
+        absl::StrCat("model.recipe: its image_plan with the family ",
                      images.family().name, ", ", why));
   };
   if (images.wants_sides_) {

@@ -29,7 +29,7 @@ class ModelImages {
  public:
   // `model` is a complete one, `recipe` the one that it names. Errors:
   // INVALID_ARGUMENT naming the number of its images that their rule cannot
-  // take, or what beside the recipe's plans is not possible.
+  // take, or what is not possible with the recipe's plans.
   static absl::StatusOr<ModelImages> Create(
       const v1::Model& model,
       std::shared_ptr<const ImageRecipe> recipe = nullptr);

@@ -185,7 +185,7 @@ absl::Status ApplyModelProfile(v1::Model* model) {
   }
   if (model->has_image_family()) FillNumbers(model);
   if (profile != nullptr && profile->has_token_ids()) {
-    // Also beside other images without bounds: fingerprints have them.
+    // Also with other images without bounds: fingerprints have them.
     FillBounds(*profile, model);
     if (!has_own_images) FillQwen(*profile, model);
   }

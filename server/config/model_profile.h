@@ -15,7 +15,7 @@
 
 namespace ballast {
 
-// What a rank must know of a complete model's crops beside the model itself.
+// The crops' numbers of a complete model that a rank needs besides the model.
 v1::Job::CropShape GetCropShape(const v1::Model& model);
 
 // The form of a batch's pixels that comes nearest to what the family's
@@ -24,11 +24,11 @@ v1::Model::ImageForm GetImageForm(const ImageFamily& family);
 
 // Sets every unset (zero or empty) field of `model` from its profile
 // (profiles.h); without a profile, checks that no field is missing. Where the
-// model's numbers are not all of its images (those of Qwen's models are), sets
+// model's numbers do not describe its images (only Qwen's numbers do), sets
 // image_family, too, and patch, merge, temporal_patch and the bounds of pixels
 // from it: a given bound of pixels overrides the profile's. Token ids that
 // neither the model nor the profile gives become -1: the tokenizer has them
-// (OpenModelTokenizer). Beside an image_family of one's own, a profile of
+// (OpenModelTokenizer). With an image_family of one's own, a profile of
 // Qwen's gives neither mean, deviation and axes of positions nor ids.
 //
 // Errors: INVALID_ARGUMENT naming the unknown profile or the missing keys.

@@ -91,8 +91,8 @@ void CompareMarks(const v1::Model& model, std::vector<std::string>* warnings) {
       "\": the model knows images between these; write them for it"));
 }
 
-// What a checkpoint's file says; of processor_config.json, its `part`. No
-// object if the text is none.
+// The JSON of a checkpoint's file; of processor_config.json, its `part`. Not an
+// object if the text is not one.
 Json ReadProcessor(absl::string_view json, const char* part) {
   Json processor =
       Json::parse(json, /*cb=*/nullptr, /*allow_exceptions=*/false);

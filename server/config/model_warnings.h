@@ -15,7 +15,7 @@ namespace ballast {
 // the key, what was found and what to write.
 //
 // - The checkpoint states another mean or std than the model: by
-//   preprocessor_config.json, or processor_config.json, beside the tokenizer.
+//   preprocessor_config.json, or processor_config.json, next to the tokenizer.
 // - The checkpoint's audio extractor has other numbers than the model's file
 //   (AudioDifferences).
 // - A family of one's own has no marks before and after an image, and the
@@ -30,8 +30,8 @@ std::vector<std::string> NormWarnings(absl::string_view json,
                                       absl::string_view file,
                                       const v1::Model& model);
 
-// The second: where the numbers of features in that text are not those of
-// profile `profile`, the clips would become other features, or other tokens.
+// The second: the features for which that text and profile `profile` have
+// different numbers, so that clips become other features or other tokens.
 // Pure.
 std::vector<std::string> AudioDifferences(absl::string_view json,
                                           absl::string_view file,

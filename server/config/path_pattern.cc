@@ -52,7 +52,7 @@ class BraceExpander {
         // Globs would take it for `*`, and leave out the files of other depths.
         if (part != "**") continue;
         return Fault(
-            "has a part **, which would stand for one folder, not for all "
+            "has a part **, which would match one folder, not all "
             "below it; wanted a glob for each depth, such as "
             "{*,*/*}.parquet");
       }
@@ -176,7 +176,7 @@ class BraceExpander {
 
   absl::Status TooMany() const {
     return Fault(
-        absl::StrCat("stands for too many names; wanted at most ", kMaxNames));
+        absl::StrCat("expands to too many names; wanted at most ", kMaxNames));
   }
 
   const absl::string_view pattern_;

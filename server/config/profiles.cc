@@ -306,7 +306,7 @@ class Checker {
               audio.features().window_length() <= transform,
           "2 to audio.features.transform");
     check("audio.features.floor", audio.features().floor() > 0,
-          "more than 0, whose logarithm is none");
+          "more than 0, since its logarithm is taken");
     check("audio.features.max_hertz",
           audio.features().min_hertz() >= 0 &&
               audio.features().min_hertz() < audio.features().max_hertz() &&

@@ -12,7 +12,7 @@
 
 namespace ballast {
 
-// Models as files (v1::ModelProfile, docs/families.md): those of models/, which
+// Models as files (v1::ModelProfile, docs/families.md): files of models/, which
 // are compiled in, and the user's.
 
 // models/NAME.textproto with what it takes from its base, or the user's file
@@ -30,11 +30,11 @@ inline const v1::ModelProfile* GetProfile(const v1::Model& model) {
   return FindProfile(model.profile());
 }
 
-// Whether the profile has a chat template of its own, not `chatml` or `llama3`.
+// Whether the profile has its own chat template, not `chatml` or `llama3`.
 bool HasChat(const v1::ModelProfile& profile);
 
-// The chat template of the profile of this name, nullptr if it has none of its
-// own. `chatml`, `llama3` and `custom` are no profiles.
+// The chat template of the profile of this name; nullptr if it has none.
+// `chatml`, `llama3` and `custom` are no profiles.
 const v1::Chat* FindChat(absl::string_view name);
 
 // Whether the model takes images.
@@ -51,14 +51,14 @@ inline const v1::AudioFamily* GetAudioFamily(const v1::Model& model) {
 // The names of models/ that take audio, in alphabetical order.
 std::vector<std::string> AudioFamilyNames();
 
-// Whether the model is an encoder, whose images stand in no text.
+// Whether the model is an encoder, whose images are not part of a text.
 bool IsEncoder(const v1::ModelProfile& profile);
 
 // The rule of the model's videos; unspecified if it takes none: it has no such
 // profile, or other images than the rule reads.
 v1::Videos::Rule GetVideoRule(const v1::Model& model);
 
-// Whether position ids are float32: videos stand at fractions of a position
+// Whether position ids are float32: videos have fractional positions
 // (audio.in_video of RULE_MERGE, Qwen3-Omni).
 bool HasFloatPositions(const v1::Model& model);
 
@@ -80,8 +80,8 @@ std::string AddProfile(v1::ModelProfile profile);
 // that takes none Qwen2-VL's numbers, without marks.
 const ImageFamily* FindImageFamily(absl::string_view name);
 
-// The images of a model: model.image_family; without it those of its profile,
-// with the model's numbers (patch, merge, temporal_patch and bounds of pixels);
+// The images of a model: model.image_family; without it the profile's, with
+// the model's numbers (patch, merge, temporal_patch and bounds of pixels);
 // without a profile Qwen2.5-VL's, likewise.
 ImageFamily GetImageFamily(const v1::Model& model);
 

@@ -60,7 +60,7 @@ void CheckField(const FieldSpec& spec, const std::string& key,
        std::abs(*spec.missing) > std::numeric_limits<int32_t>::max())) {
     report->AddFault(ChildKey(key, "default"),
                      absl::StrCat("found ", *spec.missing,
-                                  "; wanted a whole number of 32 bits beside "
+                                  "; wanted a whole number of 32 bits with "
                                   "type: int32"));
   }
   if (spec.name == kWeightField &&
@@ -157,7 +157,7 @@ void ValidateFields(const v1::Config& config, KeyReport* report) {
     if (!HasKeys(source.format())) {
       if (report->IsFaulty(ChildKey(ItemKey("sources", i), "format"))) continue;
       report->AddFault(key,
-                       "found beside a format whose records have no keys; "
+                       "found with a format whose records have no keys; "
                        "wanted it for format: webdataset, jsonl, parquet or "
                        "energon alone");
       continue;
@@ -180,7 +180,7 @@ void ValidateFields(const v1::Config& config, KeyReport* report) {
     report->AddFault(
         ChildKey(ItemKey("sources", i), "fields"),
         absl::StrCat("found ", Describe(other),
-                     "; wanted those of sources[0], ", Describe(first),
+                     "; wanted the same as sources[0], ", Describe(first),
                      ": a batch holds samples of all sources, so give a field "
                      "that one of them lacks a default there"));
   }
@@ -268,8 +268,8 @@ absl::StatusOr<RowFilter> ParseRowFilter(absl::string_view filter) {
                            parsed.op == RowFilter::Operator::kUnequal;
   if (is_equality && std::abs(parsed.number) >= kMaxExact) {
     return wanted(
-        "a number of less than 2^53 behind == and !=, as others are not told "
-        "apart from their neighbours");
+        "a number of less than 2^53 after == and !=, as doubles do not "
+        "distinguish larger ones");
   }
   return parsed;
 }

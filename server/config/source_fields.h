@@ -26,7 +26,7 @@ struct FieldSpec {
 // The fields of `source`, in the order of their names.
 std::vector<FieldSpec> GetFieldSpecs(const v1::Source& source);
 
-// The fields of a job, which are those of each of its sources.
+// The fields of a job; all of its sources have the same ones.
 std::vector<v1::Job::Field> GetJobFields(const v1::Config& config);
 
 // All that decides what a record's fields are: one line each, "" without any.

@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<BatchSize>> BatchSizes(const v1::Batch& batch) {
           by_samples
               ? absl::StrCat("samples ", change.samples(), ", reached at step ")
               : "step ",
-          step, "; wanted a point after that of the preceding entry, step ",
+          step, "; wanted a point after the preceding entry's, step ",
           last_step));
     }
     last_step = step;
@@ -197,7 +197,7 @@ absl::StatusOr<std::vector<uint32_t>> ParseRankList(absl::string_view text) {
     for (uint32_t rank = first; rank <= last; ++rank) {
       if (seen[rank]) {
         return absl::InvalidArgumentError(
-            absl::StrCat("rank ", rank, " stands twice"));
+            absl::StrCat("rank ", rank, " occurs twice"));
       }
       seen[rank] = true;
       ranks.push_back(rank);
@@ -333,7 +333,7 @@ absl::StatusOr<size_t> FindServer(const v1::Config& config,
   if (!match.has_value()) {
     return absl::NotFoundError(absl::StrCat(
         "this server listens on ", absl::StrJoin(listen, ", "),
-        ", which is none of topology.servers (", absl::StrJoin(addresses, ", "),
+        ", which is not in topology.servers (", absl::StrJoin(addresses, ", "),
         "); wanted the address of one of them"));
   }
   return *match;

@@ -25,12 +25,12 @@ struct BatchSize {
 
 // The sizes of the steps of train, which batch.global, batch.rampup and
 // batch.changes give, in ascending order of step; the first begins at step 0.
-// Pure. Sizes by samples are those of megatron-core's
+// Pure. Sizes by samples equal, to the step, megatron-core's
 // RampupBatchsizeNumMicroBatchesCalculator and
-// StepBatchsizeNumMicroBatchesCalculator, to the step. `batch` is within the
+// StepBatchsizeNumMicroBatchesCalculator. `batch` is within the
 // rules of its fields. Errors: INVALID_ARGUMENT without a key, of the last
-// entry of `changes` if the others are right (a point that is not after that of
-// the entry before), or of `rampup` if it has no increment or too many.
+// entry of `changes` if the others are right (a point that is not after the
+// previous entry's), or of `rampup` if it has no increment or too many.
 absl::StatusOr<std::vector<BatchSize>> BatchSizes(const v1::Batch& batch);
 
 // The last of `sizes` that begins at `step` or before.

@@ -21,12 +21,12 @@
 #include "server/config/topology.h"
 #include "server/image_plan/image_family.h"
 
-// Checks of a model's image family beside its other settings.
+// Checks of a model's image family against its other settings.
 
 namespace ballast {
 namespace {
 
-// Numbers beside a family that has its own.
+// Numbers of a model with a family that has its own.
 void CheckFamilyNumbers(const v1::Model& model, KeyReport* report) {
   if (HasImageKeys(model)) return;
   const bool is_own = report->Has("model.image_family");
@@ -34,8 +34,8 @@ void CheckFamilyNumbers(const v1::Model& model, KeyReport* report) {
   const auto refuse = [&](const char* name, absl::string_view why) {
     const std::string key = ChildKey("model", name);
     if (!report->Has(key) || report->IsFaulty(key)) return;
-    report->AddFault(key, absl::StrCat("found it beside the family ",
-                                       family.name, ", ", why));
+    report->AddFault(
+        key, absl::StrCat("found it with the family ", family.name, ", ", why));
   };
   for (const char* name : {"patch", "merge", "temporal_patch"}) {
     refuse(name,
@@ -109,7 +109,7 @@ void CheckDevice(const v1::Model& model, KeyReport* report) {
   if (IsResizedOnce(family)) return;
   report->AddFault(
       "model.decode",
-      absl::StrCat("found device beside the family ", family.name,
+      absl::StrCat("found device with the family ", family.name,
                    ", whose images are cut, padded or resized more than once; "
                    "wanted host"));
 }
@@ -134,7 +134,7 @@ void CheckOwnNorm(KeyReport* report) {
     if (report->Has(key) || report->IsFaulty(key)) continue;
     report->AddMissing(
         key,
-        absl::StrCat("three numbers, for R, G and B in [0, 1], beside a "
+        absl::StrCat("three numbers, for R, G and B in [0, 1], with a "
                      "family of one's own: image_",
                      name, " of its checkpoint's preprocessor_config.json; ",
                      name == std::string("mean") ? "[0, 0, 0]" : "[1, 1, 1]",
@@ -164,7 +164,7 @@ bool CheckProfile(const v1::Model& model, KeyReport* report) {
       "model.profile",
       absl::StrCat(
           "found ", Shown(model.profile()),
-          is_encoder ? ", an encoder whose images stand in no text" : "",
+          is_encoder ? ", an encoder without text" : "",
           "; wanted a model of docs/families.md, such as qwen2_5_vl or "
           "internvl3, the path of a file that ends in .textproto, or \"\""));
   return false;
@@ -177,18 +177,18 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
   const bool is_checkpoint = name == "checkpoint";
   if (is_checkpoint && model.tokenizer() == "bytes") {
     report->AddFault("model.chat_template",
-                     "found checkpoint beside tokenizer: bytes; wanted the "
-                     "path of the checkpoint's tokenizer, beside which its "
+                     "found checkpoint with tokenizer: bytes; wanted the "
+                     "path of the checkpoint's tokenizer, in whose folder its "
                      "template is");
   }
   if (!is_checkpoint && report->Has("model.template_date")) {
     report->AddFault("model.template_date",
-                     absl::StrCat("found it beside chat_template ", name,
+                     absl::StrCat("found it with chat_template ", name,
                                   "; wanted chat_template: checkpoint"));
   }
   if (!is_checkpoint && model.reasoning() > v1::Model::REASONING_TEMPLATE) {
     report->AddFault("model.reasoning",
-                     absl::StrCat("found it beside chat_template ", name,
+                     absl::StrCat("found it with chat_template ", name,
                                   ", which writes reasoning as the text has "
                                   "it; wanted chat_template: checkpoint"));
   }
@@ -212,7 +212,7 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
                        "it where chat_template is custom");
   } else if (!is_custom && report->Has("model.custom_template")) {
     report->AddFault("model.custom_template",
-                     absl::StrCat("found it beside chat_template ", name,
+                     absl::StrCat("found it with chat_template ", name,
                                   "; wanted chat_template: custom"));
   }
 }
@@ -223,23 +223,22 @@ void CheckDecode(const v1::Model& model, KeyReport* report) {
     if (model.device_unchecked() &&
         !report->IsFaulty("model.device_unchecked")) {
       report->AddFault("model.device_unchecked",
-                       "found true beside decode: host; wanted decode: device");
+                       "found true with decode: host; wanted decode: device");
     }
     if (report->Has("model.device_share") &&
         !report->IsFaulty("model.device_share")) {
       report->AddFault(
           "model.device_share",
           absl::StrCat("found ", model.device_share(),
-                       " beside decode: host; wanted decode: device"));
+                       " with decode: host; wanted decode: device"));
     }
     return;
   }
   if (report->IsFaulty("model.resample")) return;
   if (model.resample() != v1::Model::RESAMPLE_FAST) return;
-  report->AddFault(
-      "model.resample",
-      "found fast beside decode: device; wanted pillow12, pillow13 "
-      "or torchvision, since the GPU decodes at full scale");
+  report->AddFault("model.resample",
+                   "found fast with decode: device; wanted pillow12, pillow13 "
+                   "or torchvision, since the GPU decodes at full scale");
 }
 
 // An image token differs from all others only by its id.
@@ -375,7 +374,7 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
     if (by_class && !report->IsFaulty("model.video.sampling")) {
       report->AddFault("model.video.sampling",
                        "found transformers, which has no LLaVA-Video; wanted "
-                       "qwen_vl_utils, which stands for its training code, or "
+                       "qwen_vl_utils, which is its training code's rule, or "
                        "to leave it out");
     }
     CheckUse("model.video.force_sample",
@@ -406,7 +405,7 @@ void ValidateAudio(const v1::Config& config, KeyReport* report) {
   }
   if (report->Has("balance.cost.model") && !report->Has("balance.cost.audio")) {
     report->AddMissing("balance.cost.audio",
-                       "it beside balance.cost.model, which computes no cost "
+                       "it with balance.cost.model, which computes no cost "
                        "of audio; {linear, quadratic} of frames");
   }
 }

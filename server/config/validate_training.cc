@@ -132,7 +132,7 @@ void CheckEmbeddings(const v1::Model& model, KeyReport* report) {
   report->AddFault(
       kPlacement,
       absl::StrCat("found split with the family ", GetImageFamily(model).name,
-                   ", whose placeholders also stand for newlines; wanted "
+                   ", whose placeholders include newlines; wanted "
                    "paired, or a family with one for each merged patch"));
 }
 
@@ -233,7 +233,7 @@ void ValidateDynamic(const v1::Config& config,
   for (const v1::Module module : Modules(config)) {
     if (GetMedia(module) == Media::kAudio) {
       refuse(
-          " with the module audio; wanted images beside language, or "
+          " with the module audio; wanted images and language, or "
           "language alone: embeddings of audio do not go to the ranks that "
           "share a pack. Set dynamic_cp: 1, and language cp for long "
           "samples");
@@ -258,7 +258,7 @@ void ValidateDynamic(const v1::Config& config,
   }
   for (const char* const key : {"order.plan", "batch.packs"}) {
     if (!report->Has(key)) continue;
-    refuse(" beside ", key, "; wanted dynamic_cp: 1, since ", key,
+    refuse(" with ", key, "; wanted dynamic_cp: 1, since ", key,
            " counts packs of one size");
   }
 }
@@ -327,8 +327,8 @@ void ValidateCostChanges(const v1::Balance& balance, KeyReport* report) {
     const uint64_t step = balance.cost_changes(i).step();
     if (step <= before) {
       report->AddFault(key, absl::StrCat("found ", step,
-                                         "; wanted a step after that of the "
-                                         "preceding entry, ",
+                                         "; wanted a step after the "
+                                         "preceding entry's, ",
                                          before));
       continue;
     }
@@ -372,7 +372,7 @@ void CheckOwnSteps(const v1::Config& config, KeyReport* report) {
   const bool has_plan = report->Has("order.plan");
   if (has_plan && report->Has("order.epochs") && config.order().epochs() > 0) {
     report->AddFault("order.epochs",
-                     "found beside order.plan; wanted one of them, since the "
+                     "found with order.plan; wanted one of them, since the "
                      "data end with the plan's last step");
   }
   if (!by_packs && !report->Has("batch.tokens")) return;
@@ -380,7 +380,7 @@ void CheckOwnSteps(const v1::Config& config, KeyReport* report) {
   if (report->IsFaulty(key)) return;
   const auto refuse = [&](const char* other, absl::string_view why) {
     if (!report->Has(other)) return;
-    report->AddFault(key, absl::StrCat("found beside ", other,
+    report->AddFault(key, absl::StrCat("found with ", other,
                                        "; wanted one of them, since ", why));
   };
   if (by_packs) refuse("batch.tokens", "each gives a step its size");
@@ -506,12 +506,12 @@ void ValidatePairs(const v1::Config& config, KeyReport* report) {
     if (source.has_columns() ||
         source.preset() != v1::Source::PRESET_UNSPECIFIED) {
       refuse(
-          "beside `columns` or `preset`, which name the columns of one "
+          "with `columns` or `preset`, which name the columns of one "
           "conversation; wanted neither: a pair's are found by their names");
     }
     for (const auto& [name, field] : source.fields()) {
       if (field.per() != v1::Source::Field::PER_TOKEN) continue;
-      refuse("beside the field ", Shown(name),
+      refuse("with the field ", Shown(name),
              ", of one number a token: a pair has two texts; wanted fields of "
              "samples and turns");
     }

@@ -40,7 +40,7 @@ std::optional<double> ParseSeconds(absl::string_view text);
 std::optional<bool> ParseBool(absl::string_view text);
 
 // ---- Small files that other programs wrote. Values are found by value: an
-// alias costs no more than what it stands for, since only keys that are asked
+// alias costs no more than its value, since only keys that are asked
 // for are followed.
 
 // Parses one document. Errors: INVALID_ARGUMENT (not YAML, with the line).
@@ -51,7 +51,7 @@ absl::StatusOr<YAML::Node> ParseYaml(const std::string& text);
 // if the first is broken, which reading it will report.
 std::optional<KeyLocation> FindSecondDocument(const std::string& text);
 
-// The value of `key` in a map; an undefined node if there is none or `node` is
+// The value of `key` in a map; an undefined node if it is missing or `node` is
 // no map.
 YAML::Node FindKey(const YAML::Node& node, const std::string& key);
 

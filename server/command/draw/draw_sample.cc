@@ -616,7 +616,7 @@ Clip DrawClip(Random* random) {
   std::vector<int16_t> samples;
   std::vector<int> pitches;
   for (int tone = 0; tone < tones; ++tone) {
-    // Hertz, not near those of the tone before.
+    // Hertz, not near the pitch of the previous tone.
     int pitch = random->Between(2, 30) * 100;
     if (!pitches.empty() && pitches.back() == pitch) pitch += 100;
     pitches.push_back(pitch);

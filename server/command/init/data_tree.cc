@@ -103,7 +103,7 @@ absl::Status DataTree::LookInFolder() {
 }
 
 absl::Status DataTree::LookInStore() {
-  // By depth, so that what is cut off lies deepest.
+  // By depth, so that the deepest entries are cut off.
   std::deque<std::pair<std::string, int>> waiting = {{root_, 0}};
   uint64_t entries = 0;
   while (!waiting.empty()) {

@@ -14,7 +14,7 @@
 
 namespace ballast {
 
-// What lies below a folder of a file system, or below a prefix of a store
+// The entries below a folder of a file system, or below a prefix of a store
 // ("s3://bucket/prefix"): without hidden names, six folders deep, at most
 // 200,000 entries. Of a store at most 1,000 folders are listed, each as a
 // whole. Thread-compatible; blocks on the disk or the store.
@@ -45,8 +45,8 @@ class DataTree {
   // Whether a bound was reached: there is more.
   bool cut() const { return cut_; }
 
-  // Whether a file lies at `path`, below the root. Of a store it makes at most
-  // 64 requests in all, for what was not listed; nullopt: it cannot tell.
+  // Whether a file exists at `path`, below the root. Of a store it makes at
+  // most 64 requests in all, for what was not listed; nullopt: unknown.
   std::optional<bool> HasFile(const std::string& path);
 
  private:

@@ -345,7 +345,7 @@ class Decider {
         setup_.unsure.push_back(absl::StrCat(
             name,
             ": its cooker is Python, which is not run: samples are taken "
-            "as KEY.json or KEY.txt with images beside it"));
+            "as KEY.json or KEY.txt with images next to it"));
       }
       if (files.bad > 0 && files.record.empty()) {
         setup_.unsure.push_back(absl::StrCat(Counted(files.bad, "bad sample"),

@@ -24,7 +24,7 @@ absl::StatusOr<v1::Storage> StoreSettings(const SeenStore& store,
 struct Setup {
   // The file, with a comment on each line.
   std::string yaml;
-  // Files beside it that it names, such as recipes.
+  // Files next to it that it names, such as recipes.
   std::vector<OwnFile> files;
   // Sentences for the user: the facts found, and the guesses to check.
   std::vector<std::string> found;

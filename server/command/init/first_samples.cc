@@ -49,7 +49,7 @@ std::string PairForm(absl::string_view json) {
   }
   for (const char* key : {"prompt", "conversations", "messages"}) {
     if (absl::StrContains(json, absl::StrCat("\"", key, "\""))) {
-      return absl::StrCat("`chosen` and `rejected` beside `", key, "`");
+      return absl::StrCat("`chosen` and `rejected` with `", key, "`");
     }
   }
   return "`chosen` and `rejected`, with the prompt in both";
@@ -275,8 +275,8 @@ class Looker {
     return index.stamp().size;
   }
 
-  // Counts below which candidates the images and clips of the sample at `place`
-  // lie.
+  // Counts, for each candidate, the images and clips of the sample at `place`
+  // below it.
   void FindMedia(const std::vector<std::string>& files,
                  absl::string_view place) {
     for (const std::string& file : files) {
@@ -291,7 +291,7 @@ class Looker {
       for (const size_t i : at) ++found_[i];
       if (at.empty() && missing_.empty()) {
         missing_ = absl::StrCat(path_, ": ", place, ": there is no ", file,
-                                " beside the file, in the folder or in one of "
+                                " next to the file, in the folder or in one of "
                                 "its folders; set media_root to the folder "
                                 "that paths of media begin at");
       }
@@ -309,7 +309,7 @@ class Looker {
         seen_->first_fault =
             missing_.empty()
                 ? absl::StrCat(path_, ": of ", media_, " files of media ",
-                               *best, " lie below ", seen_->media_root,
+                               *best, " are below ", seen_->media_root,
                                ", and others below another folder; set "
                                "media_root to the folder that holds all")
                 : missing_;
@@ -402,7 +402,7 @@ absl::StatusOr<RawRecord> FindRecord(const v1::Source& source,
     if (first.is_cut) {
       return absl::NotFoundError(absl::StrCat(
           each.name, ": record ", number,
-          ", counted from 0, is behind the first lines, which alone are looked "
+          ", counted from 0, is after the first lines, which alone are looked "
           "at in a compressed file; ask for an earlier one"));
     }
   }

@@ -185,7 +185,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMaxJsonOfStore = 100;
 constexpr size_t kMaxModelFile = 64 << 20;
 constexpr char kGpus[] = "/proc/driver/nvidia/gpus";
-constexpr char kIsUnpacked[] = "its lines are unpacked beside it";
+constexpr char kIsUnpacked[] = "its lines are unpacked next to it";
 constexpr char kNoOffsets[] =
     "samples are read at their offsets, and a compressed stream has none; "
     "unpack it, or write Parquet with compression zstd";
@@ -198,7 +198,7 @@ std::optional<SeenFiles::Format> GetFormat(const fs::path& file) {
     return SeenFiles::Format::kJsonl;
   }
   if (extension == ".parquet") return SeenFiles::Format::kParquet;
-  // Beside a .bin, which may hold anything. NAME.tar.idx is Energon's.
+  // Next to a .bin, which may hold anything. NAME.tar.idx is Energon's.
   if (extension == ".idx" && file.stem().extension() != ".tar") {
     return SeenFiles::Format::kMegatron;
   }
@@ -214,7 +214,7 @@ std::string Named(const std::string& path, const fs::path& config_folder) {
   return relative.string();
 }
 
-// Makes sources of what lies in a tree.
+// Makes sources of the files in a tree.
 class TreeLooker {
  public:
   TreeLooker(DataTree tree, fs::path config_folder, Seen* seen)
@@ -459,18 +459,18 @@ std::string Plain(const std::string& folder) {
   return (path.has_filename() ? path : path.parent_path()).string();
 }
 
-// Refuses settings of stores other than that of `section` ("": of any).
+// Refuses settings of any store but `section`'s ("": of all stores).
 absl::Status CheckOptions(const LookOptions& options,
                           absl::string_view section) {
   for (const SeenStore& store : options.stores) {
     if (store.section == section || StoreSettingsText(store).empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         options.folder, ": found ",
-        section.empty() ? "a folder beside options --" : "options --",
+        section.empty() ? "a folder with options --" : "options --",
         store.section,
         section.empty() ? "-…; wanted an address, s3://BUCKET/PREFIX"
                         : "-… for a store of another kind; wanted the options "
-                          "of its own kind",
+                          "of its kind",
         ", or none of them"));
   }
   return absl::OkStatus();

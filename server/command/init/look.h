@@ -13,8 +13,8 @@
 namespace ballast {
 
 // The parts (train, val, test) of an Energon folder that have shards, each as a
-// source of its own at `path`, the folder as the configuration shall name it;
-// `tree` holds the folder.
+// separate source at `path`, the folder as the configuration names it; `tree`
+// holds the folder.
 // Reads the first samples of each. Blocks on the disk. Errors: as
 // OpenEnergonFolder, also if only one of the parts cannot be read, so that none
 // is left out unsaid.
@@ -31,7 +31,7 @@ struct NameGroup {
 };
 
 // Groups the names of files of one folder. docs-000.tar and docs-001.tar make
-// `docs-[0-9]*.tar`; a single file stands for itself, with the characters of
+// `docs-[0-9]*.tar`; a single file is its own pattern, with the characters of
 // patterns escaped. In a fixed order. Pure.
 std::vector<NameGroup> GroupNames(std::vector<std::string> names);
 
@@ -46,7 +46,7 @@ struct LookOptions {
   // Of the configuration: paths below it are named relative to it, all others
   // absolute.
   std::string config_folder = ".";
-  // "" takes `folder` if a model lies there.
+  // "" takes `folder` if it holds a model.
   std::string model_folder;
   // Settings of each kind of store, of which at most the folder's is given.
   // Paths in them are of this process.

@@ -339,7 +339,7 @@ class Chooser {
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder,
           ": found no chat template like ChatML or Llama 3's, and ", profile_,
-          " has none of its own; write it as model.custom_template "
+          " has no template; write it as model.custom_template "
           "(docs/text.md)"));
     }
     AddText();
@@ -354,8 +354,8 @@ class Chooser {
         "FOLDER) writes one; or name a folder that has it with --model-dir"));
   }
 
-  // A model that is not Qwen's: its profile has all but what stands in its
-  // files.
+  // A model other than Qwen's: its profile has all that its files do not
+  // state.
   absl::Status AddFamily(const Json& config, const Json& processor) {
     const ImageFamily& family = *FindImageFamily(profile_);
     BALLAST_RETURN_IF_ERROR(CheckNumbers(config, processor, family));
@@ -371,7 +371,7 @@ class Chooser {
     BALLAST_ASSIGN_OR_RETURN(choice_.most_image_tokens,
                              MostPlaceholders(profile_));
     choice_.unsure.push_back(absl::StrCat(
-        "the crops of images: they are those of the released checkpoints of ",
+        "the crops of images: taken from the released checkpoints of ",
         profile_, "; `ballast-server inspect family --model ", profile_,
         "` prints their numbers"));
     return absl::OkStatus();
@@ -428,8 +428,9 @@ class Chooser {
                 : absl::StrCat(" is not the model's own, which ", fault);
     if (known.empty() && !own.empty()) {
       Add("chat_template", "checkpoint", "the model's own, rendered by jinja2");
-      choice_.found.push_back(absl::StrCat(
-          "chat_template: checkpoint, since that of ", profile_, fault));
+      choice_.found.push_back(
+          absl::StrCat("chat_template: checkpoint, since the template of ",
+                       profile_, fault));
       return absl::OkStatus();
     }
     if (known.empty()) {
@@ -441,7 +442,7 @@ class Chooser {
     }
     Add("chat_template", known, "by the model's chat template");
     choice_.unsure.push_back(absl::StrCat(
-        "the chat template: that of ", profile_, fault,
+        "the chat template: the one of ", profile_, fault,
         ", so it was guessed from the model's files; compare `ballast-server "
         "inspect conversation` with the model's own"));
     return absl::OkStatus();
@@ -524,14 +525,14 @@ class Chooser {
     }
     const std::string known = KnownTemplate(seen_.chat_template);
     if (known.empty()) {
-      Add("chat_template", "chatml", "that of the Qwen models");
+      Add("chat_template", "chatml", "as the Qwen models have it");
     } else {
       Add("chat_template", known, "by the model's chat template");
     }
     constexpr char kPrompt[] = "You are a helpful assistant.";
     if (known != "llama3" && absl::StrContains(seen_.chat_template, kPrompt)) {
       Add("system_prompt", Json(kPrompt).dump(),
-          "as the template adds where there is none");
+          "as the template adds if the text has none");
     }
   }
 

@@ -61,7 +61,7 @@ struct ModelChoice {
   uint64_t clip_tokens = 0;
   // config.json gives costs: balance.cost.model may name the folder.
   bool has_costs = false;
-  // Files beside the configuration that the lines name.
+  // Files next to the configuration that the lines name.
   std::vector<OwnFile> files;
   std::vector<std::string> found;
   std::vector<std::string> unsure;
@@ -73,8 +73,9 @@ struct ModelChoice {
 // Errors: INVALID_ARGUMENT (not JSON; a model_type without a profile and
 // without images, tokenizer.json and chat template; a number of another type;
 // for families other than Qwen's: numbers that make other crops than the
-// profile's, no tokenizer.json, no chat template that is covered and none of
-// its own). `has_clips`: samples have audio, which decides where no file does.
+// profile's, no tokenizer.json, no known chat template in the model's files or
+// the profile). `has_clips`: samples have audio, which decides where no file
+// does.
 absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen,
                                         bool has_clips = false);
 

@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// A file beside the configuration that its owner completes.
+// A file next to the configuration that its owner completes.
 struct OwnFile {
   std::string name;
   std::string text;

@@ -27,8 +27,8 @@ struct SeenFiles {
   uint64_t looked_at = 0;
   uint64_t bad = 0;
   std::string first_fault;
-  // Those of them whose form is not known; and the first record, for a recipe
-  // to be written (ShowRecord): "" if the source needs none.
+  // Samples of an unknown form; and the first record, for a recipe to be
+  // written (ShowRecord): "" if the source needs none.
   uint64_t unknown = 0;
   std::string record;
   // Samples among those read that only the checkpoint's own template writes,

@@ -76,12 +76,12 @@ PAIRS = {
     "pairs": (
         {"pairs.jsonl": [{"prompt": [ASK], "chosen": [SAY], "rejected": [NO]}]},
         "pairs: jsonl pairs.jsonl",
-        "`chosen` and `rejected` beside `prompt`",
+        "`chosen` and `rejected` with `prompt`",
     ),
     "pairs_of_texts": (
         {"pairs.jsonl": [{"prompt": "Rain?", "chosen": "Yes.", "rejected": "No."}]},
         "pairs: jsonl pairs.jsonl",
-        "`chosen` and `rejected` beside `prompt`",
+        "`chosen` and `rejected` with `prompt`",
     ),
     "pairs_without_prompt": (
         {"pairs.json": json.dumps([{"chosen": [ASK, SAY], "rejected": [ASK, NO]}] * SAMPLES)},
@@ -101,7 +101,7 @@ PAIRS = {
     "pairs_parquet": (
         {"pairs.parquet": None},
         "pairs: parquet pairs.parquet",
-        "`chosen` and `rejected` beside `prompt`",
+        "`chosen` and `rejected` with `prompt`",
     ),
 }
 AGENTS = ("openai_tools", "sharegpt_tools")
@@ -367,7 +367,7 @@ class InitTest(tools.ToolTest):
         self.assertIn(f"llava: jsonl llava.json.gz, {SAMPLES} samples", said)
         self.assertIn("page: jsonl page.jsonl, 1 sample ", said)
         self.assertRegex(said, "left out .*/page.jsonl.gz: compressed, as 1 file of its folder: "
-                               "its lines are unpacked beside it")  # fmt: skip
+                               "its lines are unpacked next to it")  # fmt: skip
         indexed = self.ok("ballast-server", "index", "--config", out)
         self.assertIn("chat: unpacked 3 files", indexed)
         self.assertIn(f"chat: {3 * SAMPLES} samples, 0 images, 0 skipped, 0 bad", indexed)

@@ -170,7 +170,7 @@ class S3InitTest(tools.ToolTest):
         )
         self.assertIn("unknown scheme", refused("http://bucket/webdataset"))
         self.assertIn("another kind", refused("gs://bucket/webdataset", *here))
-        self.assertIn("a folder beside options --s3-", refused(self.bucket, *here))
+        self.assertIn("a folder with options --s3-", refused(self.bucket, *here))
         self.assertFalse(os.path.exists(out))
 
 

@@ -125,7 +125,7 @@ wait: 2h
             "F:7: main.count: found 0; wanted a whole number from 1 to 9\n"
             "F:7: main.kind: found light; wanted one of heavy, very_light\n"
             "F:8: parts[0].depth: missing; wanted a depth\n"
-            "F:8: parts[1].depth: found beside kind: heavy; wanted it for "
+            "F:8: parts[1].depth: found with kind: heavy; wanted it for "
             "kind: very_light alone\n"
             "F:8: parts[2]: found 3; wanted a map of keys and values\n"
             "F:9: weights.x: found 5.1; wanted a number from 0 to 5\n"

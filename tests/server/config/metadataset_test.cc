@@ -228,7 +228,7 @@ TEST(TokenBlendTest, FaultsNameTheEntry) {
       {"blend: \"  \"", "sources[0].blend: found no prefix"},
       {"blend: \"1 a{b\"", "entry 0: found a{b; wanted a path: "},
       {"blend: 1 a, path: b",
-       "sources[0].blend: found beside path; wanted one of the two"},
+       "sources[0].blend: found with path; wanted one of the two"},
       {"weight: 1", "sources[0].path: missing; wanted the source's files"}};
   for (const auto& [source, message] : refused) {
     EXPECT_THAT(LoadSource(source), HasSubstr(message)) << source;
@@ -241,7 +241,7 @@ TEST(TokenBlendTest, FaultsNameTheEntry) {
   EXPECT_THAT(std::string(other.status().message()),
               HasSubstr("sources[0].path: missing"));
   EXPECT_THAT(std::string(other.status().message()),
-              HasSubstr("sources[0].blend: found beside format: jsonl"));
+              HasSubstr("sources[0].blend: found with format: jsonl"));
 }
 
 // In a store: paths start at the object, and `..` stays in its bucket.

@@ -135,8 +135,8 @@ TEST(BatchSizesTest, RefusesPointsThatDoNotAscend) {
   AddAtStep(10, 16, &steps);
   AddAtStep(10, 8, &steps);
   EXPECT_THAT(std::string(BatchSizes(steps).status().message()),
-              HasSubstr("found step 10; wanted a point after that of the "
-                        "preceding entry, step 10"));
+              HasSubstr("found step 10; wanted a point after the "
+                        "preceding entry's, step 10"));
   // Step 10 begins after 80 samples.
   for (const uint64_t threshold : {3, 73, 80}) {
     v1::Batch samples = GetBatch(8);
@@ -302,7 +302,7 @@ TEST(ParseRankList, NamesTheFault) {
        {Case{"0-3,x", "\"x\""}, Case{"1,", "\"\""}, Case{",", "\"\""},
         Case{"-1", "\"\""}, Case{"+1", "\"+1\""}, Case{"1-", "\"\""},
         Case{"1-2-3", "\"2-3\""}, Case{"1.5", "\"1.5\""},
-        Case{"3-1", "3-1 falls"}, Case{"0-3,2", "rank 2 stands twice"},
+        Case{"3-1", "3-1 falls"}, Case{"0-3,2", "rank 2 occurs twice"},
         Case{"1048576", "1048576"}, Case{"0-99999999999", "99999999999"},
         Case{"a\nb", "a\\nb"}}) {
     const auto ranks = ParseRankList(c.text);

@@ -411,8 +411,8 @@ TEST(ChooseModelTest, ACheckpointWithAnotherTemplateThanItsFamilys) {
   seen.model.own_template = "{{ '[INST] ' }}<image>\n{{ ' [/INST]' }}";
   EXPECT_EQ(Loaded(seen).model().chat_template(), "checkpoint");
   EXPECT_THAT(ChooseModel(seen.model)->found,
-              Contains(HasSubstr("since that of llava_next is not the model's "
-                                 "own, which lacks \".upper()\"")));
+              Contains(HasSubstr("since the template of llava_next is not the "
+                                 "model's own, which lacks \".upper()\"")));
 }
 
 TEST(ChooseModelTest, AFamilyNeedsItsTokenizer) {
