@@ -20,7 +20,7 @@ absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
 
 // The parser of source `source`, whose records `raw` finds and `recipe` makes
 // to samples. Scan cooks many records at a time; Read blocks while
-// Python runs, and is ABORTED from memory. Errors of Read, beside
+// Python runs, and is ABORTED from memory. Errors of Read, in addition to
 // RecordParser's: a data fault of kind kByRecipe (Recipe::Cook; the recipe gave
 // another answer than when the record was indexed).
 std::unique_ptr<RecordParser> MakeCookedParser(

@@ -41,7 +41,7 @@ bool OpensAlone(int descriptor);
 // A file of a mounted file system: a descriptor that closes itself. Or an
 // object of a store, which Storage::Open opens and which can only be read.
 // Movable. ReadAt and State are thread-safe, the rest thread-compatible.
-// All calls block on the disk or the store; errors of an object are those of
+// All calls block on the disk or the store. An object's errors are listed in
 // object_store.h.
 class File {
  public:
@@ -87,7 +87,7 @@ class File {
 
   // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS (the
   // file ends before that), UNAVAILABLE (as FileError), ABORTED (not all of it
-  // is in memory, or the file system cannot tell).
+  // is known to be in memory).
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out,
                       ReadFrom from = ReadFrom::kDisk) const;
   // Reads `size` bytes at `offset` into a string. Checks the file's end before
@@ -127,7 +127,7 @@ class File {
   std::shared_ptr<const StoredObject> object_;
 };
 
-// Bytes of a file, or of other bytes that are kept beside it.
+// Bytes of a file, or of other bytes that are kept with it.
 struct FilePiece {
   uint64_t offset = 0;
   uint64_t size = 0;
@@ -202,7 +202,7 @@ absl::Status ReadPieces(const FileView& file,
                         absl::string_view others, char* out);
 
 // Replaces `path` with what `write` writes to an empty file: writes a file
-// beside it, syncs it to the disk and renames it. Creates missing folders.
+// next to it, syncs it to the disk and renames it. Creates missing folders.
 // After an error `path` is as it was. Two concurrent writers do not disturb
 // each other; the last one's file stays. The unfinished file is called
 // `PATH.writing.XXXXXX` and is locked while its process lives. Blocks on the

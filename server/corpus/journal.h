@@ -26,22 +26,23 @@ struct Shard {
 // Reads "3/8". Errors: INVALID_ARGUMENT.
 absl::StatusOr<Shard> ParseShard(absl::string_view text);
 
-// The units [begin, end) of a shard. Those of all shards follow one another.
+// The units [begin, end) of a shard. The shards' ranges follow one another.
 struct UnitRange {
   uint64_t begin = 0;
   uint64_t end = 0;
 };
 UnitRange GetUnits(const Shard& shard, uint64_t num_units);
 
-// Kinds of work whose results wait in journals beside the index.
+// Kinds of work whose results wait in journals next to the index.
 inline constexpr absl::string_view kScanJournal = "scan";
 inline constexpr absl::string_view kCheckJournal = "check";
 
-// The journal of a shard beside the index of that path:
+// The journal of a shard next to the index of that path:
 // "docs.index.scan-3-of-8".
 std::string JournalPath(absl::string_view index_path, absl::string_view kind,
                         const Shard& shard);
-// The numbers of shards of the journals beside the index. Errors: as FileError.
+// The numbers of shards of the journals next to the index. Errors: as
+// FileError.
 absl::StatusOr<std::set<uint32_t>> FindShardCounts(
     const std::string& index_path, absl::string_view kind);
 // Removes the journals of these numbers of shards. One that stays, because it

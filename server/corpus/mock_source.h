@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text);
 //
 // This is MT19937 seeded with 0, two 32-bit draws per double, and the polar
 // Box-Muller method. The first n lengths are the same for every n. Pure;
-// thread-compatible. A length whose exact value lies within an ulp of a whole
+// thread-compatible. A length whose exact value is within an ulp of a whole
 // number could differ under a C library whose `exp` and `log` round
 // differently.
 class MockLengths {

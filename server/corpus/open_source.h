@@ -21,7 +21,7 @@
 
 namespace ballast {
 
-// The rule by which the images of a job travel encoded: that of model.decode
+// The rule by which the images of a job travel encoded, from model.decode
 // and model.device_unchecked.
 EncodedRule GetEncodedRule(const v1::Model& model);
 

@@ -39,9 +39,9 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
 absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
                                        const std::string& name);
 
-// OK if the mounted file is in that state; also if there is none. Call it after
-// the last byte was read: what was read before is of that version. Errors:
-// UNAVAILABLE.
+// OK if the mounted file is in that state, or if no file is mounted. Call it
+// after the last byte was read: what was read before is of that version.
+// Errors: UNAVAILABLE.
 absl::Status CheckUnchanged(const RawVideo& video);
 
 // The content hash of the video: XXH3-64 of its file, or PicturesHash. Reads
@@ -54,8 +54,8 @@ struct JsonVideo {
   std::string path;
   // The pictures that are its frames, in order, instead of a path.
   std::vector<std::string> frames = {};
-  // The clip, in seconds: `start` or `video_start`, `end` or `video_end` beside
-  // the path in a part.
+  // The clip, in seconds: `start` or `video_start`, `end` or `video_end` next
+  // to the path in a part.
   std::optional<double> start = {};
   std::optional<double> end = {};
   // `fps` there: frames sampled a second. Of pictures `sample_fps`: taken a

@@ -39,7 +39,7 @@ struct MediumPath {
 };
 
 // The file of an image, of a video or of a picture of one: a range of the data
-// file, bytes in memory, pieces, or a file of its own.
+// file, bytes in memory, pieces, or a separate file.
 struct Medium {
   std::string name;  // for messages: its member or number; of a path, empty
   std::variant<ByteRange, absl::string_view, MediumPieces, MediumPath> place;
@@ -120,7 +120,7 @@ class RecordParser : public RecordPlaces {
                                       bool lists) const = 0;
 
   // Paths of media in a store that the record names, as far as it can be read;
-  // from memory also none, if a recipe has to tell them. `file_name` as for
+  // from memory also none, if a recipe has to name them. `file_name` as for
   // Read. Errors: as FileView.
   virtual absl::StatusOr<std::vector<std::string>> StoredMedia(
       const IndexSampleRecord& /*entry*/, FileView /*file*/,
@@ -163,8 +163,9 @@ class RawRecordParser : public RecordPlaces {
                                          absl::string_view file_name) const = 0;
 };
 
-// A format of sources, as its folder describes it. `directory` is that of the
-// configuration. Functions may be null where the comment says what then holds.
+// A format of sources, as its folder describes it. `directory` is the
+// configuration's. Functions may be null where the comment says what then
+// holds.
 struct RecordFormat {
   v1::Source::Format format;
   // OK if this build reads it. Null: it does.

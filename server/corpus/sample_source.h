@@ -23,8 +23,8 @@ struct RawSample {
     kPlain,         // a document
     kPackedBytes,   // token ids, as little-endian int32
     kPackedJson,    // token ids, as a JSON array or an object with `tokens`
-    // A preference pair: the turns of both conversations, and what stands
-    // beside them (jsonl/pair_json.h).
+    // A preference pair: the turns of both conversations, and the other keys
+    // (jsonl/pair_json.h).
     kPair,
   };
   // For messages: "docs-000003.tar: 000123" or "chat.jsonl:17".
@@ -35,7 +35,7 @@ struct RawSample {
   // and `text` is not that object.
   std::string fields;
   // Of token ids, only while an index is built: their number, if the source's
-  // own index says it; then `text` is empty. 0: `text` tells.
+  // own index says it; then `text` is empty. 0: count `text`.
   uint64_t known_tokens = 0;
   // Encoded image files, in the order in which the text refers to them; nothing
   // in place of those that ReadParts::places took.
@@ -54,7 +54,7 @@ struct RawSample {
   std::vector<IndexedVideo> video_facts;
   std::vector<IndexedVideo> clip_facts;
 
-  // The file of image `i`, wherever it lies.
+  // The file of image `i`, from `placed` or `images`.
   absl::string_view image(size_t i) const {
     return i < placed.size() && placed[i].data() != nullptr ? placed[i]
                                                             : images[i];
@@ -71,7 +71,7 @@ using ImagePlaces =
 struct SampleLocation {
   std::string file;     // as the index calls it
   uint64_t offset = 0;  // bytes from its start; of a row, of its row group
-  // Of its line, array element or row, from 1; 0: it is none of these.
+  // Of its line, array element or row, from 1; 0: no such place.
   uint64_t number = 0;
 };
 
@@ -118,7 +118,7 @@ class SampleSource {
 
   // Makes a later Read of the sample find its bytes in the cache of
   // server/storage, or in memory without one. Returns the bytes that came from
-  // a store: 0 if all were there, or the source does not lie in a store.
+  // a store: 0 if all were there, or the source is not in a store.
   // `make_room` as in StoredObject::FetchAhead. Blocks on the store. Errors: as
   // Read's status; NOT_FOUND (an object is gone); RESOURCE_EXHAUSTED (no room).
   virtual absl::StatusOr<uint64_t> FetchAhead(
@@ -126,11 +126,11 @@ class SampleSource {
     return 0;
   }
   // Whether FetchAhead would find all of the sample's bytes there. False also
-  // where only a store, or a file that is not open yet, can tell.
+  // where it takes a store, or a file that is not open yet, to know.
   virtual bool IsHere(uint64_t /*ordinal*/) const { return false; }
   // Adds the owners of the sample's bytes in that cache: numbers that name it,
   // or its row group or block of lines, on every server alike. Adds nothing if
-  // the source does not lie in a store.
+  // the source is not in a store.
   virtual void AddOwners(uint64_t /*ordinal*/,
                          std::vector<uint64_t>* /*owners*/) const {}
   // Whether it has bytes in a store.

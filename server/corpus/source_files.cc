@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// `path` relative to `directory` if it lies inside; empty if they are equal.
+// `path` relative to `directory` if it is inside; empty if they are equal.
 std::string RelativeName(absl::string_view directory, absl::string_view path) {
   absl::ConsumeSuffix(&directory, "/");
   absl::string_view name = path;

@@ -16,7 +16,7 @@
 #include "server/corpus/source_files.h"
 
 // Lines of compressed files: a compressed stream has no offsets to read samples
-// at, so the lines are unpacked once, beside the index, and read there.
+// at, so the lines are unpacked once, next to the index, and read there.
 
 namespace ballast {
 
@@ -49,7 +49,7 @@ absl::StatusOr<uint64_t> RemoveOldLines(const v1::Source& source,
 
 // A file to look at, without an index.
 struct FirstLines {
-  // The file; or the first 16 MiB of a compressed one, cut behind a line, in a
+  // The file; or the first 16 MiB of a compressed one, cut after a line, in a
   // file that has no name any more.
   File file;
   // Compressed bytes that these are of; 0 of a file that is not compressed.

@@ -66,7 +66,7 @@ struct EnergonShard {
 // The part of an Energon folder that a source reads, from its .nv-meta.
 struct EnergonFolder {
   std::string folder;
-  // Those of the split, in its order, without those excluded.
+  // The split's shards, in its order, without excluded ones.
   std::vector<EnergonShard> shards;
   // Samples to leave out: "SHARD/KEY".
   absl::flat_hash_set<std::string> excluded;

@@ -22,8 +22,8 @@ constexpr int kMaxTextOfRow = 4096;
 // Operations of SQLite's between two calls of the handler below.
 constexpr int kOperationsPerStep = 1000;
 
-// The name of a file as a URI; `immutable` tells SQLite that nobody writes it,
-// so that it takes no locks and looks for no journal.
+// The name of a file as a URI; with `immutable` SQLite assumes that nobody
+// writes it, so that it takes no locks and looks for no journal.
 std::string GetUri(const std::string& path) {
   std::string uri = "file:";
   for (const char c : path) {
@@ -268,7 +268,7 @@ absl::Status EnergonIndex::NextParts(uint64_t sample, EnergonTarSample* found) {
 absl::StatusOr<std::optional<ImageSize>> EnergonIndex::GetSize(
     const std::string& part) {
   if (media_ == nullptr) return std::nullopt;
-  // A look-up of its own: not counted with the rows of samples.
+  // A separate look-up: not counted with the rows of samples.
   steps_left_ += 10;
   sqlite3_reset(media_.get());
   sqlite3_bind_text(media_.get(), 1, part.data(), static_cast<int>(part.size()),

@@ -77,7 +77,7 @@ class EnergonIndex {
   Statement parts_;
   Statement media_;
   uint64_t steps_left_ = 0;    // thousands of operations of the database's
-  bool part_pending_ = false;  // parts_ stands at a row not yet taken
+  bool part_pending_ = false;  // parts_ is at a row not yet taken
   uint64_t last_sample_ = 0;
   bool any_sample_ = false;
 };

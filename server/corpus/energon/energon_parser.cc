@@ -101,8 +101,8 @@ class EnergonScan {
     return absl::OkStatus();
   }
 
-  // The last sample before damage has all its parts, as far as one can tell, if
-  // they are called as those of the sample before it.
+  // The last sample before damage is taken as complete if its parts have the
+  // names of the previous sample's.
   absl::Status AddDamage(const EnergonTarReader& tar,
                          const absl::Status& damage) {
     const EnergonTarSample& last = tar.pending();

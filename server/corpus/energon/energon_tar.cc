@@ -157,7 +157,7 @@ class IndexWriter {
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
     database_.reset(opened);
     if (code != SQLITE_OK) return Failed();
-    // The file is new and has a name of its own until it is whole.
+    // The file is new and has another name until it is whole.
     BALLAST_RETURN_IF_ERROR(
         Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = NORMAL;"));
     BALLAST_RETURN_IF_ERROR(Execute(kTables));

@@ -98,7 +98,7 @@ inline constexpr char kCrudeDataset[] =
 
 // Writes .nv-meta as `energon prepare` would, so that Energon reads the folder:
 // dataset.yaml, split.yaml, .info.json, index.sqlite and index.uuid, and
-// TAR.idx beside each tar. Replaces older files. Equal tars give equal bytes.
+// TAR.idx next to each tar. Replaces older files. Equal tars give equal bytes.
 // Blocks on the disk. Errors: INVALID_ARGUMENT (two samples with one key, which
 // Energon refuses); DATA_LOSS (a damaged tar); as the file system.
 absl::Status WriteEnergonMeta(const EnergonMeta& meta);

@@ -65,7 +65,7 @@ bool EndsScan(const absl::Status& status) {
   }
 }
 
-// Makes the record that of a preference pair, if it is one.
+// Makes the record a preference pair's, if it is one.
 absl::Status TakePair(bool takes_pairs, Record* record) {
   bool is_pair = false;
   if (record->text_format == RawSample::TextFormat::kConversation) {

@@ -81,8 +81,8 @@ class FileScanner {
   void SetKnown(KnownSample known) { known_ = std::move(known); }
 
   // Probes the media of `record`, of `file`, and adds it; or returns why it is
-  // bad. `media` and `check_size` as in MediaProbe. A failure of the machine is
-  // returned, too, which Listed tells apart.
+  // bad. `media` and `check_size` as in MediaProbe. Also returns failures of
+  // the machine, which Listed distinguishes.
   absl::Status AddRecord(Record record, const File& file,
                          const MediaRoot* media,
                          const CheckImageSize& check_size = nullptr);
@@ -122,7 +122,7 @@ class FileScanner {
   FileScan Finish() &&;
 
  private:
-  // Sets where the videos stand among the images of the sample's text.
+  // Sets the places of the videos among the images of the sample's text.
   void OrderVideos(const RawSample& sample, size_t images,
                    std::vector<IndexedVideo>* videos) const;
   // As Add, with the videos in their order.

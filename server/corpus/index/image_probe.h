@@ -29,7 +29,7 @@ using ImageJudge =
 // The refusal of JudgeForEngines, with its errors.
 absl::StatusOr<EngineRefusal> JudgeHeader(absl::string_view bytes);
 
-// The facts of an image that its header tells.
+// The facts in an image's header.
 struct ProbedImage {
   ImageSize size;
   ImageMark mark;

@@ -22,7 +22,7 @@ namespace {
 // Files of a store that are scanned at the same time.
 constexpr uint32_t kStoreThreads = 32;
 
-// Where a record stands in its file.
+// The place of a record in its file.
 std::pair<uint64_t, uint32_t> GetPlace(const IndexSampleRecord& record) {
   return {record.offset, record.line};
 }
@@ -139,7 +139,7 @@ std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
 std::optional<TextLengths> IndexReuse::FindSample(
     uint64_t number, const IndexSampleRecord& record, ImageFacts* facts) const {
   Range range = GetRecords(number, 0, index_->size());
-  // Narrows the range to the first record at or behind the wanted place.
+  // Narrows the range to the first record at or after the wanted place.
   const uint64_t end = range.end;
   const auto place = [](const IndexSampleRecord& each) {
     return std::pair(each.offset, each.line);
@@ -283,8 +283,8 @@ struct AssembledIndex {
   IndexReport report;
 };
 
-// Appends a file's scan to the contents of the index. Images are collected
-// separately, as are those of samples that are left out.
+// Appends a file's scan to the contents of the index. Collects images
+// separately, and apart from them the images of samples that are left out.
 void Append(FileScan scan, IndexContents& contents, ImageFacts& images,
             ImageFacts& left_out_images, IndexReport& report) {
   const auto file = static_cast<uint32_t>(contents.files.size());
@@ -318,7 +318,7 @@ void Append(FileScan scan, IndexContents& contents, ImageFacts& images,
             std::back_inserter(report.bad));
 }
 
-// The first samples of the row groups, each at an offset of its own.
+// The first samples of the row groups, each at its own offset.
 std::vector<uint64_t> GroupStarts(
     const std::vector<IndexSampleRecord>& samples) {
   std::vector<uint64_t> starts;

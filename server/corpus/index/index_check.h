@@ -83,7 +83,7 @@ struct CheckReport {
 };
 
 // Reads the images of a shard that the index of `source` has marked and that
-// have not been checked. Records what it finds in the shard's journal, beside
+// have not been checked. Records what it finds in the shard's journal, next to
 // the index, unit by unit; units that the journal has already are not checked
 // again. Does not change the index: MergeChecks does. Blocks until all is
 // checked. Errors: UNAVAILABLE (some samples could not be read: how many, and
@@ -96,7 +96,7 @@ absl::StatusOr<CheckReport> CheckImages(const FileSource& source,
 // Writes the results in the journals of all shards to the index at `path`, as
 // WriteIndex does, and removes its journals. The index is the same, byte for
 // byte, whatever the number of shards. An index whose images are all checked is
-// left as it is. `size` is that of the checks. Returns the marks of the index.
+// left as it is. `size` is a check's size. Returns the marks of the index.
 // Blocks on the disk. Errors: FAILED_PRECONDITION (no journal of this index; a
 // shard is missing or not at its end, naming it); as IndexFile::Open,
 // IndexFile::Verify and WriteIndex.

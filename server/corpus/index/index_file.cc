@@ -206,7 +206,7 @@ bool HeadFits(const IndexHeader& header, const IndexHashesHeader* hashes) {
              TablePages(header);
 }
 
-// Returns whether the tables lie one after another inside total_bytes, as the
+// Returns whether the tables follow one another inside total_bytes, as the
 // format wants it. `hashes` is null in a file of version 6. Any values are
 // safe.
 bool TablesFit(const IndexHeader& header, const IndexMarksHeader& marks,
@@ -363,7 +363,7 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
 }
 
 bool IndexFile::HeadIsSame() const {
-  // The header's checksum covers that of the head, and so all contents.
+  // The header's checksum covers the head's checksum, and so all contents.
   return header_->header_checksum == checksum_ &&
          Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum))) ==
              checksum_ &&

@@ -44,8 +44,8 @@ class CheckedPages {
   CheckedPages(absl::string_view bytes, absl::Span<const uint64_t> checksums);
 
   absl::string_view bytes() const { return bytes_; }
-  // Returns whether all pages of [offset, offset + size), which lies inside,
-  // have been checked. Does not read them.
+  // Returns whether all pages of [offset, offset + size), which is inside, have
+  // been checked. Does not read them.
   bool IsChecked(uint64_t offset, uint64_t size) const {
     if (size == 0) return true;
     const uint64_t last = (offset + size - 1) / kIndexPageBytes;
@@ -78,7 +78,7 @@ class IndexPages {
   IndexPages() = default;
   // `file` begins at a page of memory. Its records are the whole pages of
   // [records, table); the rest is the table, 8 bytes per page. `checksums` are
-  // those of the table's pages. Both must outlive this.
+  // the checksums of its pages. Both must outlive this.
   IndexPages(absl::string_view file, uint64_t records, uint64_t table,
              absl::Span<const uint64_t> checksums);
 
@@ -328,7 +328,7 @@ class IndexFile final : public SourceIndex {
         static_cast<uint64_t>(begin - mapped_.data()) - header_->sample_table,
         entries.size() * sizeof(Entry)};
   }
-  // Tells the system how the mapping will be used from now on (madvise).
+  // Advises the system how the mapping will be used from now on (madvise).
   void Advise(int advice) const;
   absl::Status Damaged(absl::string_view reason) const;
 

@@ -38,16 +38,16 @@ struct IndexHeader {
   uint64_t num_files;
   uint64_t num_samples;
   // Samples with known sizes that are bad or skipped because of their text.
-  // Their records follow those of the samples.
+  // Their records follow the samples' records.
   uint64_t num_left_out;
   uint64_t num_images;  // of samples and those left out
-  // Offsets of the sections. They, and those of IndexMarksHeader, follow one
+  // Offsets of the sections. They, and the ones in IndexMarksHeader, follow one
   // another without a gap, except that zeros fill the pages before
   // `sample_table` and `page_checksums`.
   uint64_t file_table;
   uint64_t table_checksums;  // XXH3-64 of each page of page_checksums
-  // The first sample of each group (u64) stands between the table's checksums
-  // and the names; only Parquet sources have any.
+  // The first sample of each group (u64) is between the table's checksums and
+  // the names; only Parquet sources have any.
   uint64_t names;
   uint64_t sample_table;
   uint64_t image_table;
@@ -138,7 +138,7 @@ struct IndexSampleRecord {
   uint64_t text_check;
   uint64_t image_check;
   uint64_t first_image : 40;
-  // Of a preference pair: of `text_tokens`, those of the chosen answer's
+  // Of a preference pair: the tokens in `text_tokens` of the chosen answer's
   // sequence, above 0. Else 0.
   uint64_t first_text_tokens : 24;
   uint32_t length;

@@ -66,8 +66,8 @@ using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
     const RawSample& sample, absl::Span<const ImageSize> images)>;
 
 // Whether lengths that were found under other limits, and are not `limited`, as
-// those beside a video are, also hold under the limits of this build. Called
-// from several threads at once.
+// lengths of samples with a video are, also hold under the limits of this
+// build. Called from several threads at once.
 using LengthsHold = std::function<bool(const TextLengths& lengths,
                                        absl::Span<const ImageSize> images)>;
 
@@ -76,15 +76,15 @@ using LengthsHold = std::function<bool(const TextLengths& lengths,
 using VideoProbe =
     std::function<absl::StatusOr<IndexedVideo>(const RawVideo& video)>;
 
-// For each video of a sample, the images that stand behind it in its text, of a
-// model that takes both in the order of the text; fewer entries stand for 0.
-// Text that is not understood, on which SampleMeasure fails, has none. Called
-// as SampleMeasure.
+// For each video of a sample, the images after it in its text, of a model that
+// takes both in the order of the text; missing entries count as 0. Text that is
+// not understood, on which SampleMeasure fails, has none. Called as
+// SampleMeasure.
 using VideoOrder = std::function<std::vector<uint32_t>(const RawSample& sample,
                                                        size_t images)>;
 
 // For each of `clips` of audio, the videos before it in the sample's text;
-// fewer entries stand for clips behind all. Otherwise as VideoOrder.
+// clips without an entry are after all. Otherwise as VideoOrder.
 using ClipOrder = std::function<std::vector<uint32_t>(
     const RawSample& sample, size_t images, size_t videos, size_t clips)>;
 
@@ -111,13 +111,13 @@ struct IndexOptions {
   VideoProbe read_audio;
   // Of the audio of videos. If empty, it is not read.
   VideoProbe read_audio_in_video;
-  // Then the places of other clips. If empty, they are behind all videos.
+  // Then the places of other clips. If empty, they are after all videos.
   ClipOrder order_clips;
   // Every record is a preference pair (sources[].pairs).
   bool pairs = false;
   // Why samples with images are bad; "": they are not.
   std::string no_images = "";
-  // If empty, all images stand before all videos.
+  // If empty, all images are before all videos.
   VideoOrder order_videos;
   // An index built with another key is stale.
   IndexKey key;
@@ -174,8 +174,8 @@ struct IndexReport {
   // Tar members that belong to no sample, by extension
   // (WebDatasetReader::ignored).
   std::map<std::string, uint64_t> ignored;
-  // Rows of Parquet files that did not pass the filters. Those of reused files
-  // are not counted.
+  // Rows of Parquet files that did not pass the filters, without the rows of
+  // reused files.
   uint64_t filtered = 0;
   // Ordered by file, then by offset.
   std::vector<BadSample> bad;

@@ -26,15 +26,15 @@ struct IndexContents {
   IndexDigests digests;
   std::vector<DataFile> files;
   std::vector<IndexSampleRecord> samples;
-  // Samples left out; their images follow those of all samples.
+  // Samples left out; their images follow the images of all samples.
   std::vector<IndexSampleRecord> left_out;
   std::vector<ImageSize> images;
   // SourceIndex::group_starts().
   std::vector<uint64_t> group_starts;
   // One for each image, or empty: none has been judged.
   std::vector<ImageMark> marks;
-  // One for each image, or empty: none is clean. Unless is_hashed, those of
-  // images that are not clean are ignored.
+  // One for each image, or empty: no image is clean. Unless is_hashed, hashes
+  // of images that are not clean are ignored.
   std::vector<uint64_t> content_hashes;
   // Every image and every video has its hash.
   bool is_hashed = false;

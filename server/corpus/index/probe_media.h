@@ -37,7 +37,7 @@ struct ImageFactsView {
 struct ImageFacts {
   std::vector<ImageSize> sizes;
   std::vector<ImageMark> marks;
-  // As long as the others, or shorter: 0 stands for the rest.
+  // As long as the others, or shorter: the rest are 0.
   std::vector<uint64_t> content_hashes;
   std::vector<IndexedVideo> videos;
   std::vector<uint64_t> video_samples;  // as in ImageFactsView
@@ -144,7 +144,7 @@ absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
 // Adds the audio of each video of a record to its media, as clips with the
 // video's own start and end (model.video.use_audio_in_video), among its other
 // clips: encoders take all in the order of the text. `videos_before`: of each
-// other clip, the videos before it; without an entry it is behind all. Errors:
+// other clip, the videos before it; without an entry it is after all. Errors:
 // INVALID_ARGUMENT (a list of pictures).
 absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
                               std::vector<VideoMedia>* media);

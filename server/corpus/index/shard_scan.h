@@ -25,7 +25,7 @@ struct ShardScanReport {
 };
 
 // Scans a shard's share of the files of `source`, as BuildIndex would, and
-// records each file in the shard's journal beside the index; files that the
+// records each file in the shard's journal next to the index; files that the
 // journal has and that have not changed are not scanned again. Shards may run
 // at the same time, on machines that see the files at the same paths. Does not
 // change the index: MergeScans does. Blocks until all is scanned. Errors: as

@@ -34,7 +34,7 @@ enum class ImageCheckResult : uint8_t {
 
 // An image's fitness for JPEG engines, in 32 bits: why its header rules it out,
 // or its file's length and the result of its check. The index maps an array of
-// them. A mark of 0 is that of an image that nobody has judged, which travels
+// them. The mark 0 belongs to an image that nobody has judged, which travels
 // as pixels.
 struct ImageMark {
   // Length of the longest file that travels encoded. A picture of
@@ -47,7 +47,7 @@ struct ImageMark {
   static constexpr ImageMark Refused(EngineRefusal refusal) {
     return {static_cast<uint32_t>(refusal) << 26};
   }
-  // For engines, as far as its header tells. `bytes`, the file's length, is 1
+  // For engines, as far as its header shows. `bytes`, the file's length, is 1
   // to kMaxBytes.
   static constexpr ImageMark Marked(
       uint32_t bytes, ImageCheckResult check = ImageCheckResult::kUnchecked) {
@@ -186,8 +186,8 @@ struct IndexedSample {
   EncodedRule rule = EncodedRule::kNone;
   absl::Span<const IndexedVideo> videos = {};
   absl::Span<const IndexedVideo> clips = {};  // of audio
-  // Of a preference pair: of `text_tokens`, those of its first sequence, above
-  // 0. Each of its two sequences has the placeholders of all images.
+  // Of a preference pair: the tokens in `text_tokens` of its first sequence,
+  // above 0. Each of its two sequences has the placeholders of all images.
   uint32_t first_text_tokens = 0;
 
   // Length in bytes of the file of image `i` if it may travel encoded, the
@@ -233,9 +233,9 @@ class SourceIndex {
   // Whether every image and video has a content hash (`index --hash`).
   virtual bool is_hashed() const { return false; }
 
-  // XXH3-64 of the files of the sample's images, one for each; that of image i
+  // XXH3-64 of the files of the sample's images, one for each; an image's hash
   // is valid if is_hashed() or the image is clean (its mark's check() is
-  // kClean). Empty: none is. Otherwise as sample().
+  // kClean). Empty: no image's is. Otherwise as sample().
   virtual absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
       uint64_t /*ordinal*/) const {
     return absl::Span<const uint64_t>();
@@ -263,10 +263,10 @@ class SourceIndex {
   virtual ImageMarkCounts mark_counts() const { return {}; }
 };
 
-// The number of images that stand behind a video in its sample's text, in bits
-// 8 to 31 of IndexedVideo.flags. 0 but for models that take images and videos
-// in the order of the text (InternVL), and in indexes from before: all images
-// then stand before all videos.
+// The number of images after a video in its sample's text, in bits 8 to 31 of
+// IndexedVideo.flags. 0 but for models that take images and videos in the order
+// of the text (InternVL), and in indexes from before: all images are then
+// before all videos.
 inline constexpr uint32_t kImagesBehindShift = 8;
 
 inline uint32_t ImagesBehind(const IndexedVideo& video) {
@@ -288,7 +288,7 @@ class MediaOrder {
   MediaOrder(uint64_t images, absl::Span<const IndexedVideo> videos)
       : images_(images), videos_(videos) {}
 
-  // Moves to the next, at first to the first. False: there is none.
+  // Moves to the next, at first to the first. False: there is no next one.
   bool Next() {
     is_video_ = video_ < videos_.size() &&
                 uint64_t{ImagesBehind(videos_[video_])} >= images_ - image_;

@@ -275,8 +275,8 @@ absl::StatusOr<std::optional<std::vector<std::string>>> ReadImageKeys(
   return images;
 }
 
-// Compares what parts name with what keys do, where each part stands for an
-// image or a video. How many there are is compared with the text later.
+// Compares what parts name with what keys do, where each part is one image or
+// video. How many there are is compared with the text later.
 absl::Status CheckNamed(absl::string_view medium,
                         const std::vector<std::string>& parts,
                         const std::vector<std::string>& keys) {
@@ -389,7 +389,7 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
   std::optional<JsonDocument> document;
   if (mentioned.is_pair) {
-    // Neither, whatever stands beside its answers.
+    // Neither, whatever keys are next to its answers.
   } else if (root.at_key("tokens").get(tokens) == SUCCESS) {
     sample.text_format = RawSample::TextFormat::kPackedJson;
   } else {

@@ -19,9 +19,9 @@ namespace ballast {
 // if one of its objects has a key twice (simdjson takes the first, Python the
 // last), or if what it says of its media would be passed over: bounds or a size
 // of a part of an image, which qwen-vl-utils reads there (`max_pixels`,
-// `resized_height`, …), and `video_start` or `video_end` beside the turns.
+// `resized_height`, …), and `video_start` or `video_end` next to the turns.
 // Turns are `conversations`, `messages` or `conversation`, a list or the text
-// of one in JSON; of a preference pair (pair_json.h) those of both answers,
+// of one in JSON; of a preference pair (pair_json.h) the turns of both answers,
 // which name the same images. Other errors then: as ReadPair; videos or audio.
 
 // INVALID_ARGUMENT also if the object mentions a video: a key `video` or
@@ -29,7 +29,7 @@ namespace ballast {
 // `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
 
-// The parts of type video, in order; those of a sample whose videos are members
+// The parts of type video, in order; parts of a sample whose videos are members
 // of a tar file need no path. Other keys that qwen-vl-utils reads there
 // (`nframes`, `max_pixels`, …) are refused by name.
 absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json);

@@ -29,7 +29,7 @@ absl::StatusOr<std::optional<absl::string_view>> GetText(const element& value,
                                      " neither a string nor null"));
 }
 
-// Refuses images beside those that have places.
+// Refuses images without places where others have some.
 absl::Status CheckNoOthers(const object& root, const char* key) {
   element value;
   array list;

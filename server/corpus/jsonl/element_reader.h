@@ -55,10 +55,10 @@ class ElementReader {
   // `max_length` is dropped.
   ElementReader(const File* file, uint64_t max_length);
 
-  // The next element, as a Line whose number is that of the element, from 1;
-  // nullopt after the array's end. Errors: DATA_LOSS (the array is cut off, or
-  // there is something else than a comma or the end behind an element; names
-  // the byte; there is nothing to read behind it); as File::ReadAt.
+  // The next element, as a Line with the element's number, from 1; nullopt
+  // after the array's end. Errors: DATA_LOSS (the array is cut off, or another
+  // character than a comma or the end follows an element; names the byte;
+  // nothing after it can be read); as File::ReadAt.
   absl::StatusOr<std::optional<Line>> Next();
 
   // Bytes read so far.

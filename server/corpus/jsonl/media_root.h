@@ -13,7 +13,7 @@
 namespace ballast {
 
 // Refuses a path of an "image" or a "video" (`medium`) that fails
-// CheckDataPath, or that names something else than a file of its own, a URL or
+// CheckDataPath, or that names something else than a separate file, a URL or
 // a member of a zip archive, by its kind (data_fault.h): INVALID_ARGUMENT.
 absl::Status CheckMediaPath(absl::string_view medium, absl::string_view path);
 

@@ -47,7 +47,7 @@ struct Turn {
   std::string role;
   bool is_from = false;    // its keys are `from` and `value`
   std::string content;     // JSON; empty: it has none
-  std::string rest;        // Entry of the other keys but those of `weights`
+  std::string rest;        // Entry of the other keys, without `weights`
   std::string weights;     // likewise `weight`, `loss` and `train`
   bool is_marked = false;  // has a mark or a part of an image
 

@@ -40,20 +40,20 @@ struct PairJson {
 //
 // A turn has `role` or `from`. A text is the turn of a user or an assistant.
 // Answers in the prompt get `weight: 0`. If `images` is above 0 and the prompt
-// has no mark or part of an image, as many marks stand before its first turn of
+// has no mark or part of an image, as many marks go before its first turn of
 // a user, as TRL puts them. Errors: a data fault (half a pair; keys that say
 // different things; no prompt, no answer, or the same one twice; another
 // shape).
 absl::StatusOr<std::optional<PairJson>> ReadPair(
     const simdjson::dom::object& root, size_t images);
 
-// Replaces `text`, the JSON of an object, by that of RawSample's kPair, if it
-// is a pair; returns whether it was one. Errors: as ReadPair; a data fault (a
-// pair that is not UTF-8).
+// Replaces `text`, the JSON of an object, by the text of kPair (RawSample), if
+// it is a pair; returns whether it was one. Errors: as ReadPair; a data fault
+// (a pair that is not UTF-8).
 absl::StatusOr<bool> SplitPair(size_t images, std::string* text);
 
 // A text of kPair as the two conversations, each an object with `messages` and
-// all that stands beside them.
+// the other keys.
 struct PairTexts {
   std::string chosen;
   std::string rejected;
@@ -68,7 +68,7 @@ std::string GetPairRecord(absl::string_view text);
 // "key" or "column", `name` its name.
 absl::Status PairFault(absl::string_view place, absl::string_view name);
 
-// A data fault: a source has `pairs: true`, and a record is none.
+// A data fault: a source has `pairs: true`, and a record is not one.
 absl::Status NoPairFault();
 
 }  // namespace ballast

@@ -34,7 +34,7 @@ enum class TokenType : uint8_t {
 // Bytes of a token; 0: not one of these.
 uint32_t TokenBytes(TokenType type);
 
-// A document: tokens that stand together in the .bin.
+// A document: contiguous tokens in the .bin.
 struct TokenDocument {
   uint64_t number = 0;  // from 0
   uint64_t offset = 0;  // in bytes

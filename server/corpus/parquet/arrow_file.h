@@ -13,9 +13,9 @@
 
 namespace ballast {
 
-// One of our files as Arrow reads files. Remembers the first error, so that a
-// caller can tell a failing disk from a damaged file. Does not own the file.
-// Thread-compatible: for readers without threads of their own.
+// One of our files as Arrow reads files. Remembers the first error, to
+// distinguish a failing disk from a damaged file. Does not own the file.
+// Thread-compatible: for readers without their own threads.
 class ArrowFile final : public arrow::io::RandomAccessFile {
  public:
   // Buffers of its reads come from `pool`. Reads that begin within the range of

@@ -355,8 +355,8 @@ class ArrowParquetFile final : public ParquetFile {
 
   std::vector<ByteRange> GetRanges(size_t number,
                                    const std::vector<int>& leaves) const {
-    // Readers look behind chunks of old writers for what those left out of the
-    // footer.
+    // Readers look after chunks of old writers for what the writers left out
+    // of the footer.
     constexpr uint64_t kBehind = 128;
     std::vector<ByteRange> ranges;
     const auto group = metadata_->RowGroup(numbers_[number]);
@@ -443,7 +443,7 @@ class ArrowParquetFile final : public ParquetFile {
                             reader->ReadRowGroup(numbers_[number], leaves));
       ARROW_ASSIGN_OR_RAISE(table, table->CombineChunks(&memory.pool));
       // Not ValidateFull, which refuses all rows for a text that is not UTF-8.
-      // The reader makes offsets of its own, and BytesAt checks the indices of
+      // The reader makes its own offsets, and BytesAt checks the indices of
       // dictionaries, which it takes from the file.
       return table->Validate();
     }));

@@ -33,8 +33,8 @@ class PageHeaderStream final : public arrow::io::InputStream {
   uint64_t position() const { return range_.offset + position_; }
 
   // What the last page's header says its body takes before compression, which
-  // Arrow does not tell of dictionaries: field 2 of a struct in Thrift's
-  // compact protocol, behind field 1, each a zigzag number. nullopt: written
+  // Arrow does not report for dictionaries: field 2 of a struct in Thrift's
+  // compact protocol, after field 1, each a zigzag number. nullopt: written
   // otherwise.
   std::optional<uint64_t> BodyBefore() const {
     uint64_t number = 0;

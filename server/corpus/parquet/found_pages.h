@@ -32,8 +32,8 @@ struct ImageChunk {
   ByteRange range;
 };
 
-// A value of a column where it lies: in memory, or in pieces of a file. Null if
-// it has neither.
+// A value of a column in place: in memory, or in pieces of a file. Null if it
+// has neither.
 struct FoundValue {
   const char* bytes = nullptr;
   uint64_t size = 0;
@@ -83,7 +83,7 @@ std::unique_ptr<parquet::PageReader> PlacePages(const FileView& file,
                                                 FoundValues* found);
 
 // The pages of a chunk, of which those with values stay in memory. Their
-// values, and those of a dictionary, are views of them. `found` is not owned.
+// values and a dictionary's are views of them. `found` is not owned.
 std::unique_ptr<parquet::PageReader> KeepPages(std::shared_ptr<ArrowFile> file,
                                                const ImageChunk& chunk,
                                                arrow::MemoryPool* pool,

@@ -139,7 +139,7 @@ absl::StatusOr<std::optional<uint64_t>> KeepLevels(
   return static_cast<uint64_t>(levels);
 }
 
-// Where the PLAIN values of a page lie, what is before them being kept; nullopt
+// The ranges of a page's PLAIN values, whose preceding bytes are kept; nullopt
 // if the page has to be read as a whole.
 absl::StatusOr<std::optional<ByteRange>> FindValues(
     const parquet::Page& page, ByteRange body,

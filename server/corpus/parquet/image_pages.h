@@ -25,8 +25,8 @@
 
 namespace ballast {
 
-// The images of a row group where they lie: in pages, which it keeps, or in the
-// file. Nothing is copied out of a page. Immutable.
+// The images of a row group in place: in pages, which it keeps, or in the file.
+// Nothing is copied out of a page. Immutable.
 class ImagePages {
  public:
   // What a row has: its items if the column is a list, else one item. An item
@@ -57,7 +57,7 @@ class ImagePages {
   std::vector<FilePiece> pieces_;
   std::string others_;
   std::shared_ptr<arrow::Buffer> items_;
-  // For each row its first item, and their number behind them.
+  // For each row its first item, then their number.
   std::shared_ptr<arrow::Buffer> starts_;
 };
 
@@ -76,7 +76,7 @@ arrow::Result<std::optional<ImagePages>> ReadImagePages(
     std::shared_ptr<ArrowFile> file, const ImageChunk& chunk,
     arrow::MemoryPool* pool);
 
-// Finds where the images lie in the file, without reading them: headers of
+// Finds the places of the images in the file, without reading them: headers of
 // pages, levels, the length of each image, and the marks of Snappy. nullopt: a
 // page has another encoding, a codec that does not leave images as they are, or
 // a checksum, which is only known to be right if all is read; or its images are
@@ -89,7 +89,7 @@ arrow::Result<std::optional<ImagePages>> PlaceImages(const FileView& file,
 // The images of the rows of a group. Immutable; thread-safe.
 class RowImages {
  public:
-  // `column` is null if there are no images, or nothing is in it beside the
+  // `column` is null if there are no images, or nothing is in it besides the
   // bytes that `pages` has, which FitPages it.
   RowImages(std::shared_ptr<arrow::Array> column,
             std::optional<ImagePages> pages)
@@ -109,7 +109,7 @@ class RowImages {
   // Whether some images have pieces of the file.
   bool InFile() const { return pages_.has_value() && pages_->InFile(); }
 
-  // The path beside the bytes of image `number` of the row, counted from 0.
+  // The path next to the bytes of image `number` of the row, counted from 0.
   std::optional<absl::string_view> PathAt(uint64_t row, uint64_t number) const;
 
  private:

@@ -126,7 +126,7 @@ class MappedRows final : public ParquetRows {
                                                           : values->chunk(0);
   }
 
-  // Gives what columns beside the turns say, as JSON.
+  // Gives the values of columns next to the turns, as JSON.
   void AddBeside(
       uint64_t row,
       absl::FunctionRef<void(const std::string& name, const std::string& value)>
@@ -161,7 +161,7 @@ class MappedRows final : public ParquetRows {
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }
 
-  // A preference pair as JSON, which is read as that of a line (SplitPair).
+  // A preference pair as JSON, which is read like a line's (SplitPair).
   absl::StatusOr<std::string> PairText(uint64_t row) const {
     std::string text = "{";
     AddBeside(row, [&](const std::string& name, const std::string& value) {
@@ -263,7 +263,7 @@ class MappedRows final : public ParquetRows {
   }
 
   // Compares what parts name with the images that the row has, where each part
-  // stands for an image. How many there are is compared with the text later.
+  // is one image. How many there are is compared with the text later.
   absl::Status CheckNamed(uint64_t row,
                           const std::vector<std::optional<std::string>>& named,
                           const std::vector<ParquetImage>& images) const {
@@ -515,10 +515,10 @@ class MappedRows final : public ParquetRows {
   const std::shared_ptr<arrow::Array> audios_;  // likewise
   const std::shared_ptr<arrow::Array> turns_;
   const TableFilters filters_;
-  // Columns whose values stand beside the turns.
+  // Columns whose values go next to the turns.
   struct Beside {
     std::string name;
-    std::shared_ptr<arrow::Array> values;  // null: there is none
+    std::shared_ptr<arrow::Array> values;  // null: no such column
   };
   std::vector<Beside> beside_;
 };

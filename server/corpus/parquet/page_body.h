@@ -23,13 +23,13 @@ struct ParquetImage {
   absl::string_view others;  // of pieces that are not in the file
 };
 
-// Adds an image to those of a sample. Errors: INVALID_ARGUMENT (over kMaxImages
+// Adds an image to a sample's. Errors: INVALID_ARGUMENT (over kMaxImages
 // or kMaxSampleBytes).
 absl::Status AppendImage(const ParquetImage& image,
                          std::vector<ParquetImage>* images);
 
-// The body of a page, as it is before compression, where it lies in a file.
-// Snappy writes bytes that it cannot shrink, such as those of JPEGs, as they
+// The body of a page, as it is before compression, in place in a file.
+// Snappy writes bytes that it cannot shrink, such as JPEGs, as they
 // are, 64 KiB at a time: only the marks between them are read. All reads are of
 // `file`, which it does not own. Thread-compatible.
 class PageBody {
@@ -49,7 +49,7 @@ class PageBody {
 
   // Copies bytes that are within the body. Errors: as FileView::ReadAt.
   absl::Status Read(uint64_t offset, uint64_t size, char* out) const;
-  // Appends where bytes lie that are within the body.
+  // Appends the places of bytes within the body.
   void AddPieces(uint64_t offset, uint64_t size,
                  std::vector<FilePiece>* pieces) const;
 

@@ -27,7 +27,7 @@ enum class TurnShape {
   kConversations,  // a list of {from, value}
   kMessages,       // a list of {role, content}
   kTexts,          // a list of {user, assistant}
-  kPlaces,         // a document: a list of texts and nulls, beside images
+  kPlaces,         // a document: a list of texts and nulls, with images
   kText,           // a document
 };
 
@@ -77,7 +77,7 @@ struct ParquetVideo {
 struct ParquetRow {
   // A conversation: {"messages": [...]} with the turns of the row, and an
   // `<image>` mark for each image in the first user turn if the row has images
-  // but its turns do not say where they stand; likewise for videos and audio.
+  // but its turns do not give their places; likewise for videos and audio.
   // In addition to "messages" the row's columns of kBeside, and its turns if
   // they are a text.
   // Of a document: its text, with an `<image>` mark at the place of each image
@@ -116,7 +116,7 @@ class ParquetRows : public ParquetPart {
   // Errors: INVALID_ARGUMENT (a null, an image without bytes, over a bound of
   // limits.h), naming turn or image, counted from 1.
   virtual absl::StatusOr<ParquetRow> Row(uint64_t row) const = 0;
-  // Whether images lie in the file, in pieces, instead of in memory.
+  // Whether images are in the file, in pieces, instead of in memory.
   virtual bool ImagesInFile() const = 0;
 };
 
@@ -165,7 +165,7 @@ class ParquetFile : public ParquetPart {
 
 // Reads the footer of `file`. Errors: DATA_LOSS (not Parquet, damaged);
 // FAILED_PRECONDITION (a column of `columns` is missing or has another type, or
-// the schema does not tell which columns make a sample: the message lists the
+// the schema does not show which columns make a sample: the message lists the
 // columns); UNIMPLEMENTED (this build has no Parquet); as File::ReadAt.
 absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
     FileView file, const ParquetColumns& columns);

@@ -29,7 +29,7 @@ class PartialBytes {
   uint64_t bytes() const { return bytes_; }
 
   // Reads from the file and keeps what it read. Reads ascend: each begins
-  // behind all gaps that the ones before have left. Errors: INTERNAL (not so),
+  // after all gaps that earlier ones have left. Errors: INTERNAL (not so),
   // DATA_LOSS (not within the range); as File::ReadAt.
   absl::Status Read(uint64_t offset, uint64_t size, char* out);
   // Reads it only to keep it.

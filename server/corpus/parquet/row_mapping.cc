@@ -138,7 +138,7 @@ absl::StatusOr<const arrow::DataType*> GetType(const arrow::Schema& schema,
                    Printable(column), "; the file has ", Listed(schema)));
 }
 
-// The only column of `names` whose type fits, "" if there is none.
+// The only column of `names` whose type fits, "" if none fits.
 absl::StatusOr<std::string> Recognise(
     const arrow::Schema& schema, std::initializer_list<const char*> names,
     bool (*fits)(const std::string& name, const arrow::DataType& type)) {
@@ -224,7 +224,7 @@ absl::Status CheckNoOtherImages(const arrow::Schema& schema,
     const arrow::DataType* item = ItemType(*field->type());
     const bool is_file =
         FieldType(item == nullptr ? *field->type() : *item, "bytes") != nullptr;
-    // Beside images, bytes alone are more often something else.
+    // With images, bytes alone are more often something else.
     const bool may_be_file =
         !has_images && FitsImages(*field->type()) && !is_filtered(name);
     if (!is_file && !may_be_file) continue;
@@ -238,7 +238,7 @@ absl::Status CheckNoOtherImages(const arrow::Schema& schema,
   return absl::OkStatus();
 }
 
-// The columns beside the turns that would change the text.
+// The columns next to the turns that would change the text.
 absl::Status FindBeside(const arrow::Schema& schema, RowMapping* mapping) {
   for (const std::string name : kBeside) {
     const std::vector<int> found = schema.GetAllFieldIndices(name);

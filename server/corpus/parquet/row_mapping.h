@@ -69,7 +69,7 @@ inline constexpr const char* kPairColumns[] = {
     "chosen",   "rejected",      "rejected_response", "rejected_messages",
     "messages", "conversations", "conversation",      "prompt"};
 
-// The columns of texts, lists and structs beside the turns.
+// The columns of texts, lists and structs next to the turns.
 inline constexpr const char* kBeside[] = {"system", "tools", "documents"};
 
 // Finds the columns. Pure. Errors: FAILED_PRECONDITION, as OpenParquetFile.

@@ -35,7 +35,7 @@ class TurnsJson {
   };
   // Adds keys to the last turn, such as `weight`.
   void AddSettings(absl::Span<const Setting> settings);
-  // Adds a key with its JSON to the last turn, or beside the turns.
+  // Adds a key with its JSON to the last turn, or next to the turns.
   void AddKey(absl::string_view key, absl::string_view json);
   void AddBeside(absl::string_view key, absl::string_view json);
   // A part whose key `type` is a text, such as a thought.
@@ -48,9 +48,9 @@ class TurnsJson {
   bool TooLong() const;
 
   // The conversation of a sample of `images` images and `videos` videos. If no
-  // turn has an image part or an `<image>` mark, marks stand at the beginning
+  // turn has an image part or an `<image>` mark, marks go to the beginning
   // of the first turn of user or human, or else of the first turn; then,
-  // likewise, those of videos, and of clips. In a sample without images
+  // likewise, marks of videos, and of clips. In a sample without images
   // `<image>` marks a video. Where a user asks, marks in the text of an
   // assistant do not count: an answer may spell them out. Errors:
   // INVALID_ARGUMENT (no turns; over kMaxTextBytes).

@@ -74,7 +74,7 @@ std::optional<uint64_t> ParseDecimal(absl::string_view digits) {
 
 // Reads records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. The
 // last of several records with the same key holds. Other keys are ignored,
-// except those of sparse files, which change the meaning of the member's bytes.
+// except keys of sparse files, which change the meaning of the member's bytes.
 // Errors: DATA_LOSS (malformed records, a size that is no number, a sparse
 // file).
 absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes) {

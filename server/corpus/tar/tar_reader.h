@@ -75,8 +75,8 @@ struct TarMember {
 
 // Reads the headers of a tar file: ustar, GNU (long names, base-256 numbers)
 // and pax (path, size). Members' bytes are skipped, not read. Strict, since the
-// file is untrusted: checksums are compared, numbers are digits, sizes lie
-// inside the file, extended headers have at most 1 MiB, names at most 4096
+// file is untrusted: checksums are compared, numbers are digits, sizes are
+// within the file, extended headers have at most 1 MiB, names at most 4096
 // bytes. Sparse members are refused. Thread-compatible; blocks on the disk.
 class TarReader {
  public:
@@ -102,7 +102,7 @@ class TarReader {
   absl::StatusOr<TarHeader> ReadHeader();
   absl::StatusOr<std::string> ReadExtension(uint64_t size);
   absl::Status CheckZerosToEnd();
-  // False if `type` is not that of an extended header.
+  // False if `type` does not mark an extended header.
   absl::StatusOr<bool> ReadExtended(char type, uint64_t size,
                                     Extension& extension);
   absl::StatusOr<TarMember> TakeMember(const TarHeader& header, uint64_t size,

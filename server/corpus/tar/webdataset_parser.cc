@@ -58,9 +58,9 @@ absl::StatusOr<Record> GetRecord(const FileView& file, WebDatasetSample sample,
   return record;
 }
 
-// Whether the last sample before damage has all its members, as far as one can
-// tell: as many as the sample before it. Measuring its text compares its images
-// with their marks.
+// Whether the last sample before damage seems to have all its members: as many
+// as the sample before it. Measuring its text compares its images with their
+// marks.
 bool IsWhole(const WebDatasetSample& last,
              const std::optional<WebDatasetSample>& before) {
   return before.has_value() && last.fault.ok() && before->fault.ok() &&
@@ -159,7 +159,7 @@ class WebDatasetParser final : public RecordParser {
   }
 };
 
-// All members of each sample for a recipe, grouped as those of WebDataset are.
+// All members of each sample for a recipe, grouped as in WebDataset.
 class RawTarParser final : public RawRecordParser {
  public:
   absl::Status Scan(const File& file, RawRecordSink& sink) const override {

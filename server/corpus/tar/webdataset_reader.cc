@@ -207,7 +207,7 @@ class WebDatasetReader::Grouper {
     return absl::OkStatus();
   }
 
-  // The first picture of a list stands for it among the videos.
+  // The first picture of a list represents it among the videos.
   absl::Status AddPicture(const MemberName& name, TarMember member) {
     if (pictures_ == kMaxImages || name.picture >= kMaxImages) {
       return Fault("videos of over ", kMaxImages, " pictures in all");

@@ -53,8 +53,8 @@ struct WebDatasetVideo {
 // The places of one sample's parts in a tar file.
 struct WebDatasetSample {
   std::string key;
-  // [begin, end): its members' headers and bytes. Nothing of another sample
-  // lies between them.
+  // [begin, end): its members' headers and bytes. Nothing of another sample is
+  // between them.
   uint64_t begin = 0;
   uint64_t end = 0;
   // Set if `fault` is OK.
@@ -80,7 +80,7 @@ struct WebDatasetSample {
 //   KEY.0.0.jpg, KEY.0.1.jpg, …        pictures that are video 0, likewise
 //   KEY.wav, .flac, .mp3, .ogg, .opus, .m4a, KEY.0.wav, …
 //                                      audio, likewise
-// Other members are ignored, wherever they stand. Thread-compatible.
+// Other members are ignored, wherever they are. Thread-compatible.
 class WebDatasetReader {
  public:
   // As TarReader. Without `lists` pictures of videos are ignored: so they were

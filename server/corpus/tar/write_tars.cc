@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxTars = 1'000'000;
-// Enough of a video to tell its container.
+// Enough of a video to recognise its container.
 constexpr uint64_t kVideoHead = 64;
 
 absl::string_view TextExtension(RawSample::TextFormat format) {
@@ -190,7 +190,7 @@ class Repacking {
                            tar);
   }
 
-  // What the tars hold, in a file beside them.
+  // What the tars hold, in a file next to them.
   absl::Status CheckManifest() const {
     const std::string path =
         absl::StrCat(options_.directory, "/", options_.name, ".repack.json");

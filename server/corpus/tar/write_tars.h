@@ -23,8 +23,8 @@ struct RepackOptions {
   Shard shard;
   // Tars written at the same time. At least 1.
   uint32_t threads = 1;
-  // May be empty. Called from any thread, one call at a time, with the samples
-  // written or found so far, of those of the shard.
+  // May be empty. Called from any thread, one call at a time, with the number
+  // of the shard's samples written or found so far.
   std::function<void(uint64_t done, uint64_t all)> progress;
 };
 
@@ -47,7 +47,7 @@ struct RepackReport {
 // samples_per_tar alone.
 //
 // A tar appears under its name when it is complete and on the disk; one that is
-// there is kept, so that a run that was killed goes on behind it.
+// there is kept, so that a run that was killed continues after it.
 // NAME.repack.json says what the tars hold: shards and later runs must agree.
 // Blocks until all is written. Errors: FAILED_PRECONDITION (the directory holds
 // a repack of other samples, or another process works on the shard); DATA_LOSS
