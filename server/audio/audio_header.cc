@@ -168,7 +168,7 @@ struct Mp3Frame {
   uint32_t samples = 0;
 };
 
-// The header of a frame of layer III at `at`; nothing if there is none.
+// The header of a frame of layer III at `at`; nullopt: there is none.
 std::optional<Mp3Frame> ParseMp3Frame(absl::string_view bytes, size_t at) {
   constexpr uint32_t kRates[] = {44100, 48000, 32000};
   constexpr uint32_t kKilobits1[] = {0,   32,  40,  48,  56,  64,  80, 96,
@@ -266,7 +266,7 @@ struct OggPage {
   uint64_t serial = 0;
 };
 
-// The page at `at`; nothing if there is none, or it goes beyond `bytes`.
+// The page at `at`; nullopt: there is none, or it exceeds `bytes`.
 std::optional<OggPage> ParseOggPage(absl::string_view bytes, size_t at) {
   constexpr size_t kHead = 27;
   if (at + kHead > bytes.size() || bytes.substr(at, 4) != "OggS" ||

@@ -24,7 +24,7 @@ struct AudioHeader {
   // libsndfile. 0 for M4A.
   uint32_t rate = 0;
   uint32_t channels = 0;  // 0 for M4A
-  // Of each channel. Empty: only reading the whole stream tells.
+  // Per channel. Empty: known only once the whole stream is read.
   std::optional<uint64_t> samples;
   std::string scan;  // why, in words
 };
@@ -35,7 +35,7 @@ using ReadAudioBytes = absl::FunctionRef<absl::StatusOr<std::string>(
     uint64_t offset, uint64_t bytes)>;
 
 // Reads the headers of a file of `length` bytes: some kilobytes at its start,
-// and of Ogg its end. FFmpeg reads those of M4A (audio_reader.h). Errors: a
+// and of Ogg its end. FFmpeg reads M4A headers (audio_reader.h). Errors: a
 // data fault (another format, damage, a file that was cut short); as `read`.
 absl::StatusOr<AudioHeader> ReadAudioHeader(uint64_t length,
                                             ReadAudioBytes read);

@@ -28,7 +28,7 @@ constexpr uint64_t kSamplesASecond = 1'000'000;
 constexpr uint64_t kBytesASecond = 100'000;
 constexpr uint64_t kMaxSeconds = 4 * 3600;
 
-// Beside a reason, in an answer.
+// The most bytes of an answer in addition to its reason.
 constexpr uint64_t kMaxContext = 256;
 
 HelperProcess::Options MakeOptions(const AudioReader::Options& options,

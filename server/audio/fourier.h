@@ -11,7 +11,7 @@
 namespace ballast {
 
 // Discrete Fourier transforms of real numbers, several side by side: lane l of
-// point i lies at [i * kLanes + l], so that one instruction does the same for
+// point i is at [i * kLanes + l], so that one instruction does the same for
 // many. A lane's result does not depend on the others. Immutable; thread-safe.
 class Fourier {
  public:

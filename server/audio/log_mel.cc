@@ -374,8 +374,8 @@ absl::StatusOr<std::vector<float>> LogMel::Compute(
   return values;
 }
 
-// Rows from 0 up to the last that sees a sample of the clip; the others are
-// those of silence.
+// Rows from 0 up to the last that sees a sample of the clip; the other rows
+// are silence.
 uint64_t LogMel::CountSounding(const AudioPlan& plan) const {
   const Family::Frames& frames = family_.frames();
   // What is mirrored at the end may sound.
@@ -384,7 +384,7 @@ uint64_t LogMel::CountSounding(const AudioPlan& plan) const {
   return std::min(plan.rows, (plan.samples + before - 1) / frames.hop() + 1);
 }
 
-// Samples from `first` on of the padded clip with what stands before it;
+// Samples from `first` on of the padded clip with its left padding;
 // later ones are 0.
 void LogMel::CopySamples(const AudioPlan& plan, absl::Span<const float> clip,
                          uint64_t first, absl::Span<float> to) const {

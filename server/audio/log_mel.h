@@ -48,9 +48,9 @@ class LogMel {
   size_t width() const;
 
   // The first `frames` frames of the clip's tensor, row by row: width() numbers
-  // each. `samples` are those of the clip, of which plan.samples are read;
-  // `frames` is at most plan.shape. Errors: INVALID_ARGUMENT (fewer samples
-  // than planned, more frames than there are).
+  // each. `samples` is the clip, of which plan.samples are read; `frames` is at
+  // most plan.shape. Errors: INVALID_ARGUMENT (fewer samples than planned, more
+  // frames than there are).
   absl::StatusOr<std::vector<float>> Compute(const AudioPlan& plan,
                                              absl::Span<const float> samples,
                                              uint64_t frames);
@@ -60,10 +60,10 @@ class LogMel {
 
   LogMel(const v1::AudioFamily& family, Fourier fourier);
 
-  // Rows from 0 up to the last that sees a sample of the clip; the others are
-  // those of silence.
+  // Rows from 0 up to the last that sees a sample of the clip; the other rows
+  // are silence.
   uint64_t CountSounding(const AudioPlan& plan) const;
-  // Samples from `first` on of the padded clip with what stands before it.
+  // Samples from `first` on of the padded clip with its left padding.
   void CopySamples(const AudioPlan& plan, absl::Span<const float> clip,
                    uint64_t first, absl::Span<float> to) const;
   // Computes `count` rows from `row` on, up to the logarithm.

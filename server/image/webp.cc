@@ -73,7 +73,7 @@ absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
   if (left < 0 || top < 0 || frame.width <= 0 || frame.height <= 0 ||
       uint64_t(left) + uint64_t(frame.width) > canvas.width ||
       uint64_t(top) + uint64_t(frame.height) > canvas.height) {
-    return Damaged("a frame lies outside its canvas");
+    return Damaged("a frame is outside its canvas");
   }
   // The first frame of an animation may be smaller than the canvas; the rest is
   // then black.
@@ -208,7 +208,7 @@ class Bits {
 // bits.
 class PrefixCode {
  public:
-  // False: `lengths` are those of no code.
+  // False: no code has these `lengths`.
   bool Set(const std::vector<uint8_t>& lengths) {
     std::array<uint32_t, kMaxCodeBits + 2> counts = {};
     uint32_t last = 0, used = 0;
@@ -425,8 +425,8 @@ uint32_t Blocks(uint32_t side, uint32_t bits) {
   return (side + (uint32_t{1} << bits) - 1) >> bits;
 }
 
-// Bytes of the small pictures of all transforms. *width becomes that of the
-// picture that is stored: a palette puts several pixels into one.
+// Bytes of the small pictures of all transforms. *width becomes the width of
+// the stored picture: a palette puts several pixels into one.
 absl::StatusOr<uint64_t> ReadTransforms(Bits* bits, uint32_t* width,
                                         uint32_t height) {
   enum : uint32_t { kPredictor, kCrossColour, kSubtractGreen, kPalette };

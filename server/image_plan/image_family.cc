@@ -157,7 +157,7 @@ Fault CheckMarks(const ImageFamily& f) {
   if (f.rule == kPinpoints && MarksParts(marks)) {
     return Wrong("marks", "marks of views or tiles",
                  "only placeholder, before and after for this rule, whose "
-                 "placeholders stand in one run");
+                 "placeholders form one run");
   }
   return std::nullopt;
 }

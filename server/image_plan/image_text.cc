@@ -112,7 +112,7 @@ void AddParts(const ImageFamily& family, const ImagePlan& plan,
   }
 }
 
-// The length of the special token at the start of `text`; 0 if there is none.
+// The length of the special token at the start of `text`; 0 if it has none.
 size_t SpecialTokenLength(absl::string_view text) {
   const char close = text[0] == '<' ? '>' : text[0] == '[' ? ']' : '\0';
   if (close == '\0') return 0;

@@ -38,8 +38,8 @@ std::vector<ImageTextPiece> ImageText(const ImageFamily& family,
 // The special tokens that a text spells out, in order. They point into `text`.
 std::vector<absl::string_view> SpecialTokensIn(absl::string_view text);
 
-// What the random numbers of a sample's images follow from, beside its source
-// and their number.
+// The inputs of the random numbers of a sample's images, besides its source and
+// their number.
 struct ImageDraw {
   uint64_t seed = 0;     // order.seed
   uint64_t epoch = 0;    // completed passes through the source
@@ -83,7 +83,7 @@ struct SampleImages {
   std::optional<ImageDraw> draw;
 };
 
-// What a recipe gave as an image's plan, beside its crops.
+// What a recipe gave as an image's plan, without its crops.
 struct RecipePlan {
   // As the recipe gave it: what it must give again.
   std::string json;

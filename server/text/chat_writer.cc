@@ -83,7 +83,7 @@ std::vector<std::string> TemplateWarnings(const v1::Model& model) {
   if (fault.empty()) return {};
   return {absl::StrCat(
       "model.chat_template: found ", model.chat_template(),
-      ", where the template beside ", model.tokenizer(), " ", fault,
+      ", where the template next to ", model.tokenizer(), " ", fault,
       ": the checkpoint writes conversations otherwise than the one that this "
       "template is of; compare `ballast-server inspect conversation` with it, "
       "and name another template or give a custom one (docs/families.md, "
@@ -200,7 +200,7 @@ absl::string_view WantedOfSystem(const v1::Chat& chat, size_t index,
   return has_image ? "a system turn without images" : "";
 }
 
-// The same for a turn of the assistant. `after_answer`: behind another.
+// The same for a turn of the assistant. `after_answer`: it follows another.
 std::string WantedOfAnswer(const v1::Chat& chat, absl::string_view text,
                            bool after_answer) {
   if (chat.answers_apart() && after_answer) {
@@ -229,7 +229,7 @@ std::string WantedOfTurn(const v1::Chat& chat, size_t index,
   }
   const size_t place = index - (turns[0].role == Role::kSystem ? 1 : 0);
   if (chat.one_answer() && place > 1) {
-    return "one question and its answer, since what stands between two rounds "
+    return "one question and its answer, since the text between two rounds "
            "is not known for certain: make each round a sample, or use "
            "chat_template: custom";
   }
@@ -271,7 +271,7 @@ class ConversationWriter {
 
   void AddTurns(absl::Span<const Turn> turns) {
     writer_.AddTemplateText(chat_.begin(), Kind::kContext);
-    size_t answers = 0;  // the first turn behind the last question
+    size_t answers = 0;  // the first turn after the last question
     for (size_t i = 0; i < turns.size(); ++i) {
       if (IsQuestion(turns[i])) answers = i + 1;
     }
@@ -287,7 +287,7 @@ class ConversationWriter {
   }
 
  private:
-  // `before`: the turn before; null: there is none.
+  // `before`: the turn before; null: no turn.
   void AddTurn(const Turn& turn, const Turn* before, bool answers,
                absl::string_view system) {
     const bool is_first = before == nullptr;
@@ -415,9 +415,9 @@ absl::Status WriteConversation(absl::Span<const Turn> turns,
 
 absl::Status CheckMarks(size_t marks, size_t images) {
   if (marks == images) return absl::OkStatus();
-  return DataFaultError(absl::StrCat(
-      "text has ", marks, " ", kImageMark, " marks, the sample has ", images,
-      " images; each mark stands for one image"));
+  return DataFaultError(absl::StrCat("text has ", marks, " ", kImageMark,
+                                     " marks, the sample has ", images,
+                                     " images; each mark is one image"));
 }
 
 }  // namespace ballast

@@ -23,9 +23,9 @@ struct TemplateFiles {
   std::string tokenizer_config;  // tokenizer_config.json
 };
 
-// The checkpoint's template: that of the first of these files that has one, ""
-// if none has. Of several templates of a file it is the one of that name; ""
-// if the first file with a default lacks it. Pure.
+// The checkpoint's template, from the first of these files that has one; "" if
+// none has. If a file has several templates, the one of that name; "" if the
+// first file with a default lacks it. Pure.
 std::string OwnTemplate(const TemplateFiles& files,
                         absl::string_view name = "default");
 
@@ -35,7 +35,7 @@ std::string OwnTemplate(const TemplateFiles& files,
 // prove that the templates are equal. Pure.
 std::string TemplateFault(const v1::Chat* chat, absl::string_view own);
 
-// A warning, with what to do, if the template beside `model.tokenizer` shows
+// A warning, with what to do, if the template next to `model.tokenizer` shows
 // that it is not the one that model.chat_template names. A missing file,
 // or one that is not such a file, warns of nothing. `model` is a loaded one.
 // Blocks on the disk.

@@ -19,7 +19,7 @@
 namespace ballast {
 namespace {
 
-// Debian's absl::string_view is a type of its own.
+// Debian's absl::string_view is not std::string_view.
 absl::string_view View(std::string_view text) {
   return absl::string_view(text.data(), text.size());
 }
@@ -195,7 +195,7 @@ absl::Status CheckBeside(element root,
     if (!says_something) continue;
     return ForOwnTemplate(
         "`", key,
-        "` beside the turns is not read, so the text would be another; ",
+        "` next to the turns is not read, so the text would be another; ",
         kUseOwn, "write it into a first turn of role system");
   }
   return absl::OkStatus();

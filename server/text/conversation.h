@@ -37,7 +37,7 @@ struct Turn {
 //
 // The list may also be `conversation`, or its JSON as a text. Other keys are
 // ignored, but for those that make it another text than it says: `system` and
-// `tools` beside the turns, and of an assistant's turn `tool_calls`,
+// `tools` next to the turns, and of an assistant's turn `tool_calls`,
 // `function_call` and `reasoning_content`. Such a conversation is invalid here,
 // and so are turns of tools: the status is of the kind kForOwnTemplate, since a
 // checkpoint's own template may write it.
@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
 
 // INVALID_ARGUMENT, of the kind kForOwnTemplate, if a conversation that
 // ParseConversation takes has more that would be left out: `functions` or
-// `documents` beside the turns, `thinking` or `reasoning` of a turn. New
+// `documents` next to the turns, `thinking` or `reasoning` of a turn. New
 // indexes lack such samples; indexes of earlier releases may have them.
 absl::Status CheckAllIsRead(absl::string_view json);
 

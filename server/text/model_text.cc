@@ -220,7 +220,7 @@ absl::Status ModelText::CheckTakesAudio() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "audio, and the tokenizer ", model_.tokenizer(), " has no token ",
         marks.placeholder(),
-        " to stand for it; give the tokenizer of the model's checkpoint, or "
+        " for it; give the tokenizer of the model's checkpoint, or "
         "model.token_ids.audio"));
   }
   if (model_.tokenizer() == "bytes") return absl::OkStatus();  // spelled out
@@ -253,11 +253,11 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
         "conversation or a document");
   }
   if (!videos.empty() && videos_have_own_id_ && video_placeholder() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a video, and the tokenizer ", model_.tokenizer(), " has no token ",
-        VideoPlaceholder(model_),
-        " to stand for its frames; give the tokenizer of the model's "
-        "checkpoint, or model.token_ids.video"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a video, and the tokenizer ", model_.tokenizer(),
+                     " has no token ", VideoPlaceholder(model_),
+                     " for its frames; give the tokenizer of the model's "
+                     "checkpoint, or model.token_ids.video"));
   }
   const bool in_video = !videos.empty() && !videos[0].with_audio.empty();
   if (audios != 0 || in_video) {

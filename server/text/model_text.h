@@ -31,9 +31,10 @@ namespace ballast {
 enum class TextForm {
   // JSON, as ParseConversation reads it, rendered with the model's chat
   // template (chat_writer.h). Every `<image>` becomes the text of the next
-  // image, every `<video>` that of the next video; in a sample of videos alone
-  // `<image>` stands for a video, too, as LLaVA's data have it. Supervised: the
-  // assistant's text and the end of its turn (docs/text.md has the exact rule).
+  // image, every `<video>` the text of the next video; in a sample of videos
+  // alone `<image>` is a video's mark, too, as LLaVA's data have it.
+  // Supervised: the assistant's text and the end of its turn (docs/text.md has
+  // the exact rule).
   kConversation,
   // Plain text: images come first unless `<image>` marks place them, then the
   // text, then end-of-text. The text and the end are supervised.
@@ -91,8 +92,8 @@ class ModelText {
   absl::StatusOr<std::string> WholeText(absl::string_view json,
                                         size_t images) const;
 
-  // The order of a sample's media in its text, `clips` those of audio that have
-  // marks. Errors: as Tokenize, as far as texts and marks go.
+  // The order of a sample's media in its text; `clips` counts the audio that
+  // has marks. Errors: as Tokenize, as far as texts and marks go.
   absl::StatusOr<std::vector<MarkOf>> FindOrder(absl::string_view text,
                                                 TextForm form, size_t images,
                                                 size_t videos,
@@ -106,7 +107,7 @@ class ModelText {
                      absl::Span<const GridThw> videos,
                      absl::Span<int32_t> out) const;
 
-  // The id that stands for a video: its own, or that of images.
+  // A video's placeholder: its own, or the one of images.
   int32_t video_placeholder() const;
 
   const v1::Model& model() const { return model_; }
@@ -130,7 +131,7 @@ class ModelText {
   absl::Status CheckTokens() const;
   // INVALID_ARGUMENT if the model takes no audio, or nobody knows its tokens.
   absl::Status CheckTakesAudio() const;
-  // Whether the tokenizer or the model's ids have a special token that stands
+  // Whether the tokenizer or the model's ids have a special token that occurs
   // in an image's text.
   bool HasToken(absl::string_view token) const;
 

@@ -208,7 +208,7 @@ absl::Status ReplaceIds(const Tokenizer& tokenizer,
   return absl::OkStatus();
 }
 
-// The id that `model` gives, or that of the tokenizer's token `content`.
+// The id that `model` gives, or the tokenizer's for token `content`.
 absl::StatusOr<int32_t> FamilyId(const char* key, int32_t given,
                                  absl::string_view content,
                                  const Tokenizer& tokenizer,
@@ -224,7 +224,7 @@ absl::StatusOr<int32_t> FamilyId(const char* key, int32_t given,
                    "; give the tokenizer of its checkpoint, or the id"));
 }
 
-// The id that stands for audio, of a model that takes it: its own, else the
+// The id of audio's placeholder, of a model that takes it: its own, else the
 // tokenizer's. A model whose marks or ids nobody knows has none, and samples
 // with audio are refused.
 void FindAudioId(const Tokenizer& tokenizer, v1::Model* model) {
@@ -249,8 +249,8 @@ absl::Status FindIds(const Tokenizer& tokenizer, v1::Model* model) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model.image_family.marks.placeholder: found none, so images of ",
         model->image_family().name(),
-        " would stand in no text; wanted the token that the model replaces by "
-        "an image's features"));
+        " would not be in any text; wanted the token that the model replaces "
+        "by an image's features"));
   }
   if (has_images) {
     BALLAST_ASSIGN_OR_RETURN(
@@ -339,7 +339,7 @@ absl::StatusOr<std::unique_ptr<const TemplateRenderer>> OpenTemplate(
   if (!renderer.ok()) {
     return Annotate(
         renderer.status(),
-        absl::StrCat("model.chat_template: beside ", model->tokenizer()));
+        absl::StrCat("model.chat_template: next to ", model->tokenizer()));
   }
   model->set_chat_template(
       CheckpointTemplateName(source, (*renderer)->jinja_version()));

@@ -74,7 +74,7 @@ void WriteGrid(const MergedGrid& grid, const GridThw& times, T start,
 
 // Writes the positions of a video with its audio, whose first placeholder is
 // token `at`, and of the two marks before and after, to the three axes of
-// `out`. Returns the first token behind them.
+// `out`. Returns the first token after them.
 template <typename T>
 absl::StatusOr<size_t> WriteAudioInVideo(absl::Span<const int32_t> ids,
                                          size_t at, const MergedGrid& grid,
@@ -179,7 +179,7 @@ absl::Status WritePositions(absl::Span<const int32_t> ids,
   Runs images = {"image", model.token_ids().image(), grids};
   // A model of one's own may have no video token.
   Runs of_videos = {"video", model.token_ids().video(), videos};
-  // The position of token i is base + i - first: behind a medium both are new,
+  // The position of token i is base + i - first: after a medium both are new,
   // so that fractions are rounded once.
   T base = 0;
   size_t first = 0;
@@ -220,7 +220,7 @@ absl::Status WritePositions(absl::Span<const int32_t> ids,
       return DataFaultError(
           absl::StrCat(runs->kind, " ", runs->next, " has ", grid.tokens(),
                        " tokens, but only ", k - i,
-                       " placeholders stand from token ", i, " on"));
+                       " placeholders follow from token ", i, " on"));
     }
     if (axes == 1) {
       for (size_t k = i; k < end; ++k) out[k] = cursor(k);

@@ -9,8 +9,8 @@
 
 namespace ballast {
 
-// The size in patches of what one run of placeholders stands for, as the
-// Hugging Face processors return it.
+// The size in patches of the medium of one run of placeholders, as the Hugging
+// Face processors return it.
 struct GridThw {
   uint32_t t = 1;
   uint32_t h = 0;
@@ -20,10 +20,10 @@ struct GridThw {
   float interval = 1;
   // Of a video of Qwen2.5-Omni's or Qwen3-Omni's: positions a second, in place
   // of `interval`, and the seconds between temporal patches. Text goes on
-  // behind the last time.
+  // after the last time.
   uint32_t ids_per_second = 0;
   double seconds = 0;
-  // Placeholders of the video's audio, which stand among its own
+  // Placeholders of the video's audio, which are among its own
   // (OrderAudioInVideo), with the marks of both around them; 0: of the video
   // alone.
   uint64_t audio_tokens = 0;

@@ -94,7 +94,7 @@ class Reader {
     }
     if (fields_.of_pair && given.has_value()) {
       return DataFaultError(
-          "a list beside a preference pair, whose two conversations have turns "
+          "a list for a preference pair, whose two conversations have turns "
           "of their own; wanted the number in each turn");
     }
     if (spec.per == Field::PER_TURN) return ReadTurns(spec, given);
@@ -234,7 +234,7 @@ absl::Status CheckFields(absl::Span<const FieldSpec> specs,
     if (specs[i].per != Field::PER_TOKEN || values[i].size() == tokens) {
       continue;
     }
-    // The default stands for all.
+    // The default applies to all.
     if (values[i].empty() && specs[i].missing.has_value()) continue;
     return DataFaultError(absl::StrCat(
         "field ", specs[i].name, ": found ", values[i].size(),
@@ -347,7 +347,7 @@ class RunFolder {
         folded_.back().id != ids_.vision_start() || end == tokens_.size() ||
         tokens_[end].id != ids_.vision_end()) {
       return Fault("image tokens ", first, " to ", end - 1,
-                   " do not stand between vision start (", ids_.vision_start(),
+                   " are not between vision start (", ids_.vision_start(),
                    ") and vision end (", ids_.vision_end(), ")");
     }
     if (next_ == runs_.lengths.size()) {

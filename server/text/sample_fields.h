@@ -36,7 +36,7 @@ uint32_t MissingBits(const FieldSpec& spec);
 // of them. The numbers of turns may be in the turns instead, under that key.
 // A null is missing. Errors: a data fault (a value that is missing, without a
 // default; one that its type does not hold; another number than turns; a list
-// beside a pair).
+// for a pair).
 absl::StatusOr<SampleFields> ReadFields(const TextFields& fields);
 
 // OK unless a field `token` has another number of values than the text has
@@ -66,7 +66,7 @@ struct PackedRuns {
   absl::Span<const int32_t> marks;
 };
 
-// Parses 32-bit little-endian ids. All are supervised except those of images.
+// Parses 32-bit little-endian ids. All are supervised except image ids.
 absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
     absl::string_view bytes, const PackedRuns& runs,
     const v1::TokenIds& token_ids);

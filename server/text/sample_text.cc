@@ -33,7 +33,7 @@ std::string OneLine(const v1::ChatTemplate& chat) {
   return absl::StrJoin(fields, "|");
 }
 
-// What stands for a clip of audio.
+// The part of a text's key on audio: its placeholder and marks.
 std::string AudioKey(const v1::Model& model) {
   const v1::AudioFamily* const audio = GetAudioFamily(model);
   if (audio == nullptr || !model.token_ids().has_audio()) return "";

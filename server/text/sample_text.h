@@ -49,14 +49,14 @@ absl::StatusOr<std::array<TextSample, 2>> BuildPair(
 struct MeasuredText {
   uint32_t text_tokens = 0;   // all but placeholders; of a pair, of both
   uint32_t label_tokens = 0;  // labels that are not -100
-  // True if building this text returns OUT_OF_RANGE; the counts are then those
-  // of the whole text, before any truncation.
+  // True if building this text returns OUT_OF_RANGE; the counts then cover
+  // the whole text, before any truncation.
   bool too_long = false;
   // True if other pixel bounds or limits may change the counts even if this
   // text fits them: it was truncated, its ids are checked against its images,
   // or it has videos, whose sampling is one of the limits.
   bool limited = false;
-  uint32_t first_text_tokens = 0;  // of `text_tokens`, those of a pair's first
+  uint32_t first_text_tokens = 0;  // in `text_tokens`, of a pair's first
 };
 
 // Measures the sample that BuildText would build from the same arguments,
@@ -74,7 +74,7 @@ absl::StatusOr<MeasuredText> MeasurePair(absl::string_view chosen,
                                          const TextOptions& options,
                                          const TextFields& fields = {});
 
-// The measure of as many token ids as they stand (TextForm::kPackedBytes), in a
+// The measure of so many unchanged token ids (TextForm::kPackedBytes), in a
 // sample without images, all but the first supervised as labels.
 MeasuredText MeasureTokenIds(uint64_t tokens, const TextOptions& options);
 

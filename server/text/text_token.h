@@ -50,11 +50,11 @@ static_assert(sizeof(TextToken) == 8);
 struct TextTokens {
   std::vector<TextToken> tokens;
   // Placeholders of each run, which the entries of kind kImage name: runs of
-  // images in order, and from `first_video` on those of videos that have an id
-  // of their own.
+  // images in order, and from `first_video` on runs of videos that have their
+  // own id.
   std::vector<uint32_t> runs;
   size_t first_video = SIZE_MAX;
-  // Likewise those of audio, after the videos'.
+  // Likewise the runs of audio, after the videos'.
   size_t first_audio = SIZE_MAX;
   // The first weight of a message between 0 and 1, as "turn 3: 0.5"; "" without
   // one.
@@ -75,7 +75,7 @@ TextCounts CountTokens(const TextTokens& text);
 // needed from the end, but no images. Errors: OUT_OF_RANGE (too long under
 // another `policy`; with truncate_text, the images alone are too long), with
 // the counts and what to change. `places`, if not null, has a number for each
-// entry, and keeps those of the entries that stay.
+// entry, and keeps the numbers of entries that stay.
 absl::Status LimitTokens(uint32_t max_tokens, v1::Batch::OnTooLong policy,
                          TextTokens* text,
                          std::vector<uint32_t>* places = nullptr);

@@ -137,7 +137,7 @@ void TokenWriter::EncodePending() {
     if (ids_[i] == token_ids_->image() || ids_[i] == token_ids_->video()) {
       status_ = DataFaultError(absl::StrCat(
           "the text spells out token ", ids_[i],
-          ", which stands for a part of an image or a video; the mark of an "
+          ", which is a token of an image or a video; the mark of an "
           "image is ",
           kImageMark, ", of a video ", kVideoMark));
       return;
@@ -145,8 +145,7 @@ void TokenWriter::EncodePending() {
     if (token_ids_->has_audio() && ids_[i] == token_ids_->audio()) {
       status_ = DataFaultError(absl::StrCat(
           "the text spells out token ", ids_[i],
-          ", which stands for a part of a clip; the mark of one is ",
-          kAudioMark));
+          ", which is a token of a clip; the mark of one is ", kAudioMark));
       return;
     }
     const Stretch& stretch =

@@ -188,7 +188,7 @@ absl::Status CheckLlavaVideos(size_t images, size_t videos,
   };
   if (videos == 0) return absl::OkStatus();
   if (videos > 1) return fault(videos, " videos");
-  if (images > 0) return fault("a video beside ", images, " images");
+  if (images > 0) return fault("a video with ", images, " images");
   if (!is_conversation) return fault("a video in a document");
   return absl::OkStatus();
 }
@@ -263,7 +263,7 @@ absl::StatusOr<std::vector<MarkOf>> MarkFrames(
       count(MarkOf::kVideo), " ", kVideoMark, of_audio,
       " marks, the sample has ", images, " images and ", videos, " videos",
       clips.has_value() ? absl::StrCat(" and ", audios, " clips of audio") : "",
-      "; each mark stands for one"));
+      "; each mark is one"));
 }
 
 std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order) {

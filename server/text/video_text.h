@@ -22,19 +22,19 @@
 
 namespace ballast {
 
-// What stands for a video in the text: runs of placeholders, each between
-// vision start and vision end. Qwen2's and Qwen2.5's is one run; Qwen3's is one
-// a temporal patch, each after its time, as "<0.8 seconds>"; InternVL's is one
-// a frame, after its number, as "Frame1: ", on a line of its own;
-// LLaVA-OneVision's is one run of pooled frames and a newline, LLaVA-Video's
-// one run of pooled frames and their newlines.
+// A video in the text: runs of placeholders, each between vision start and
+// vision end. Qwen2's and Qwen2.5's is one run; Qwen3's is one a temporal
+// patch, each after its time, as "<0.8 seconds>"; InternVL's is one a frame,
+// after its number, as "Frame1: ", on a separate line; LLaVA-OneVision's is one
+// run of pooled frames and a newline, LLaVA-Video's one run of pooled frames
+// and their newlines.
 struct VideoText {
   uint32_t runs = 1;
   uint32_t run_tokens = 0;  // placeholders of each run
   // Before each run; empty: nothing.
   std::vector<std::string> before;
-  // LLaVA-Video: what tells the times of its frames, behind the run and a line
-  // feed; empty: nothing.
+  // LLaVA-Video: the sentence with the times of its frames, after the run and a
+  // line feed; empty: nothing.
   std::string times = "";
   // It is a clip of audio: one run between the model's marks of it.
   bool is_audio = false;
@@ -45,7 +45,7 @@ struct VideoText {
 
 // What the videos of a sample, then its clips of audio are in its text.
 struct MediaText {
-  std::vector<VideoText> texts;  // audio of a video has none of its own
+  std::vector<VideoText> texts;  // audio of a video has none
   std::vector<GridThw> grids;    // one for each run of videos' placeholders
   uint64_t placeholders = 0;
 };
@@ -61,7 +61,7 @@ absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
 // The text of a planned video, as the processor of `rule` writes it.
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
 
-// What stands for a clip of audio of so many tokens.
+// The text of a clip of audio of so many tokens.
 VideoText TextOfClip(uint64_t tokens);
 // Its pieces. `number`: of the clip in its sample, from 1.
 ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
@@ -93,12 +93,12 @@ absl::Status CheckLlavaVideos(size_t images, size_t videos,
 // system turn before it, or none).
 absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns);
 
-// What a mark in a text stands for.
+// What a mark in a text represents.
 enum class MarkOf : uint8_t { kImage, kVideo, kAudio };
 
 // Replaces the marks of videos and of audio in the texts of one sample by image
 // marks, and returns for each mark in order what it was. In a sample of videos
-// alone `<image>` stands for a video, too. Texts without any mark stay as they
+// alone `<image>` marks a video, too. Texts without any mark stay as they
 // are: images come first, then videos, then audio. `clips`, of audio; nullopt:
 // their marks are text. Errors: INVALID_ARGUMENT (another number of marks than
 // images, videos or clips).
@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<MarkOf>> MarkFrames(
     std::optional<size_t> clips = std::nullopt);
 
 // For each video of an order that MarkFrames returned, the number of images
-// behind it; for each clip of audio, the number of videos before it.
+// after it; for each clip of audio, the number of videos before it.
 std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order);
 std::vector<uint32_t> VideosBeforeClips(const std::vector<MarkOf>& order);
 

@@ -33,7 +33,7 @@ struct FrameTable {
   std::vector<VideoFrame> frames;
   // Whether the packets' times give the order. If not, some packet has none:
   // `frames` are in the order of decoding, every start is 0, and only decoding
-  // from the first packet on tells which frame is which.
+  // from the first packet on shows which frame is which.
   bool is_timed = true;
 };
 

@@ -177,7 +177,7 @@ absl::Status SampleLlava(const VideoModel& model, const VideoLength& video,
     return absl::InvalidArgumentError(absl::StrCat(
         model.name, " takes each round(", video.fps, " / ",
         GetFps(model, kLlavaFps),
-        ")-th frame, which is none; lower fps, or leave the video out"));
+        ")-th frame, which is not a frame; lower fps, or leave the video out"));
   }
   const double total = video.frames;
   const double count = std::ceil(total / every);
@@ -266,7 +266,7 @@ absl::StatusOr<SampledFrames> SampleFrames(const VideoModel& model,
   BALLAST_ASSIGN_OR_RETURN(const FrameRange range, GetRange(video, clip));
   SampledFrames sampled;
   sampled.clip_frames = range.count();
-  // transformers has no clips: a clip is a video of its own.
+  // transformers has no clips: a clip is a separate video.
   const VideoLength length = {range.count(), video.fps};
   const bool is_own = model.sampling == VideoSampling::kOwn;
   absl::StatusOr<std::vector<uint32_t>> frames;
@@ -354,7 +354,7 @@ absl::StatusOr<TileShape> UtilsResize(uint32_t height, uint32_t width,
   return ResizeWithin(height, width, smart);
 }
 
-// smart_resize of transformers' Qwen3-VL: its budget is that of all frames.
+// smart_resize of transformers' Qwen3-VL: its budget is for all frames.
 absl::StatusOr<TileShape> Qwen3Resize(uint32_t height, uint32_t width,
                                       double frames, double temporal,
                                       double factor, double min_pixels,

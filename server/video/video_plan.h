@@ -58,7 +58,7 @@ struct VideoModel {
   uint32_t temporal = 1;      // frames that a patch spans
   uint32_t side = 0;          // of a square frame; 0: the rule decides
   uint32_t frame_tokens = 0;  // of such a frame
-  uint32_t end_tokens = 0;    // behind the frames of a video
+  uint32_t end_tokens = 0;    // after the frames of a video
   // Whether the model takes frames as it takes an image's tiles, among them and
   // without their times (InternVL).
   bool frames_are_crops = false;
@@ -69,7 +69,7 @@ struct VideoModel {
   uint32_t ids_per_second = 0;
 
   // LLaVA-Video: whether max_frames are sampled of shorter videos, too, and
-  // whether a sentence tells the times of frames.
+  // whether a sentence gives the times of frames.
   bool force_sample = false;
   bool tells_times = false;
 };
@@ -120,7 +120,7 @@ struct VideoPlan {
   uint64_t tokens = 0;
   // Of each temporal patch: the mean time of its first and last frame.
   std::vector<double> seconds;
-  // What LLaVA-Video's sentence of times tells: the length of the clip and the
+  // LLaVA-Video's sentence of times: the length of the clip and the
   // time of each frame, in its arithmetic. Empty: there is no sentence.
   double told_length = 0;
   std::vector<double> told_seconds;
@@ -143,8 +143,8 @@ absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
 
 // Plans a video given as `count` pictures of one size, all of which are used,
 // that were taken `fps` a second (0: 2, the default of qwen-vl-utils, or 24,
-// that of transformers). `frames` repeats the last where qwen-vl-utils does, in
-// pairs. Errors: as PlanVideo.
+// the default of transformers). `frames` repeats the last where qwen-vl-utils
+// does, in pairs. Errors: as PlanVideo.
 absl::StatusOr<VideoPlan> PlanFrameList(const VideoModel& model, uint32_t count,
                                         double fps, uint32_t height,
                                         uint32_t width);

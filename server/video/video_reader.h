@@ -62,7 +62,7 @@ class VideoReader {
                           absl::Span<const uint32_t> wanted,
                           const FrameForm& form, absl::Span<uint8_t> out);
 
-  // As above, into places apart: `place(i)` is that of wanted[i]. Places may be
+  // As above, into separate places: `place(i)` is for wanted[i]. Places may be
   // one and the same, where only the errors are wanted.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
   absl::Status ReadFrames(const VideoBytes& video, const VideoFacts& facts,
@@ -95,7 +95,7 @@ class VideoReader {
   Workers workers_;
 };
 
-// Decodes a picture of a list that stands for a video, which must have `width`
+// Decodes a picture of a list that forms a video, which must have `width`
 // x `height` pixels, and resizes it to the plan's frames: with the resampling
 // of the decoder's options, and before that with Pillow's where the plan has a
 // first size. `out` holds a frame, height*width*3 bytes. Errors: as

@@ -142,7 +142,7 @@ absl::Status AddedTokenMatcher::Split(absl::string_view text,
     const AddedToken& token = tokens_[found];
     size_t begin = i;
     size_t end = i + token.content.size();
-    // The search continues behind the content even if the match is rejected.
+    // The search continues after the content even if the match is rejected.
     i = end;
     if (token.single_word) {
       BALLAST_ASSIGN_OR_RETURN(const bool alone,

@@ -15,9 +15,9 @@
 
 namespace ballast {
 
-// Byte-level vocabularies write each byte as one printable character: those of
-// Latin-1 that are printable stand for themselves, the others are numbered from
-// U+0100 on in order of byte, so that a space is "Ġ" and a line feed "Ċ".
+// Byte-level vocabularies write each byte as one printable character: printable
+// ones of Latin-1 are written as they are, the others are numbered from U+0100
+// on in order of byte, so that a space is "Ġ" and a line feed "Ċ".
 
 // Converts `bytes` to that alphabet, as UTF-8.
 std::string ToByteAlphabet(absl::string_view bytes);

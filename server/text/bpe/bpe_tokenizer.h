@@ -23,7 +23,7 @@ class PreTokenizer {
     // Cuts pieces at its matches; empty: pieces are not cut.
     std::vector<Regex> pattern;  // none or one
     // If set, text that the pattern does not match is dropped; otherwise it
-    // becomes pieces of its own.
+    // becomes separate pieces.
     bool drop_others = false;
     // If set, a piece that does not begin with a space first gets one.
     bool add_prefix_space = false;
@@ -49,7 +49,7 @@ class PreTokenizer {
 };
 
 // Creates the tokenizer of a Hugging Face tokenizer.json with byte-level BPE.
-// Its ids are those of encode(text, add_special_tokens=False). `json` is the
+// Its ids equal encode(text, add_special_tokens=False). `json` is the
 // file's content. Errors: as ParseTokenizerJson.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeBpeTokenizer(
     absl::string_view json);

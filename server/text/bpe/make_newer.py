@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes newer_characters.inc and newer_marks.inc: what other libraries do not know.
 
-characters: those of Unicode 15, 15.1 and 16. The regular expressions of Hugging
+characters: the ones of Unicode 15, 15.1 and 16. The regular expressions of Hugging
 Face tokenizers know Unicode 16, Debian 12's PCRE2 knows Unicode 14. Wants a Python
 whose own unicodedata is of Unicode 14.
 

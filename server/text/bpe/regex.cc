@@ -149,7 +149,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // The character of an escape that stands for one; 0 if it does not.
+  // The character that an escape denotes; 0 if none.
   uint32_t EscapedCharacter() {
     if (rest().size() < 2) return 0;
     switch (const char c = rest()[1]) {

@@ -243,7 +243,7 @@ struct SentencePieceModel {
   };
   struct Piece {
     Kind kind = Kind::kText;
-    // The text that the piece stands for, with real spaces; for kByte the byte.
+    // The text of the piece, with real spaces; for kByte the byte.
     std::string text;
   };
   std::vector<Piece> pieces;  // by id
@@ -257,7 +257,7 @@ struct SentencePieceModel {
 using Kind = SentencePieceModel::Kind;
 using sentencepiece::ModelFile;
 
-// U+2581, which stands for a space in pieces.
+// U+2581, which represents a space in pieces.
 constexpr absl::string_view kSpace = "\xE2\x96\x81";
 
 Kind GetKind(ModelFile::Piece::Type type) {

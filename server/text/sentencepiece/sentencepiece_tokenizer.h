@@ -80,7 +80,7 @@ class SentencePieceHelper {
 };
 
 // Creates the tokenizer of a SentencePiece model; `file` is the file's content.
-// Its ids are those of SentencePieceProcessor.encode, with two differences
+// Its ids equal SentencePieceProcessor.encode's, with two differences
 // (docs/text.md): control symbols spelled out in a text are matched first, as
 // Hugging Face does; and the space that the model puts before a text is put
 // nowhere else, neither after such a symbol nor before a user-defined one. Runs

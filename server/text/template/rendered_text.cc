@@ -19,8 +19,8 @@ namespace {
 using Span = RenderedConversation::Span;
 using Kind = TextToken::Kind;
 
-// Where `span` goes on behind an empty thought at its beginning, of which what
-// asks for an answer may have written a part: "<think>\n".
+// Where `span` goes on after an empty thought at its beginning, of which the
+// prompt for an answer may have written a part: "<think>\n".
 size_t AfterEmptyThought(absl::string_view text, const Span& span) {
   constexpr absl::string_view kBegin = "<think>";
   constexpr absl::string_view kEnd = "</think>";
@@ -93,7 +93,7 @@ absl::Status KeepLearnt(const RenderedConversation& rendered,
     }
     return DataFaultError(absl::StrCat(
         "the chat template writes ", spans.size(), " ", what, " for ",
-        answers.size(), " messages of the assistant, so nobody can tell ",
+        answers.size(), " messages of the assistant, so it is unclear ",
         is_whole ? "what is learnt; is a mark of a turn spelled out in a text?"
                  : "which of them `weight` or `train` is of"));
   }
@@ -284,7 +284,7 @@ absl::StatusOr<TextTokens> TokenizeRendered(
   if (notes_turns && rendered.turns.empty() && !rendered.supervised.empty()) {
     return DataFaultError(
         "the chat template marks other spans by {% generation %} than the "
-        "assistant's messages, so nobody can tell which token is of which "
+        "assistant's messages, so it is unclear which token is of which "
         "turn, as a field `per: turn` wants");
   }
   TokenWriter writer(&tokenizer, &token_ids, &marks);

@@ -32,7 +32,7 @@ struct SupervisedText {
   std::vector<RenderedConversation::Span> supervised;
   std::string left_out;  // as RenderedConversation
   // What each message of the assistant wrote, in order, and the number of its
-  // turn; empty if nobody can tell, since the template marks other spans.
+  // turn; empty if that is unknown, since the template marks other spans.
   struct Turn {
     RenderedConversation::Span span;
     uint32_t number = 0;
@@ -72,8 +72,8 @@ absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
 
 // Encodes the text with the texts of images and videos in place of `media`,
 // which are as many. `notes_turns`: tokens of the assistant's turns name them.
-// Errors: as TokenWriter::Finish; a data fault (turns to note, and nobody can
-// tell them).
+// Errors: as TokenWriter::Finish; a data fault (turns to note, and they are
+// unknown).
 absl::StatusOr<TextTokens> TokenizeRendered(
     const SupervisedText& rendered, absl::Span<const MediaMark> media,
     absl::Span<const ImagePieces> images, absl::Span<const ImagePieces> videos,

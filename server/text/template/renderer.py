@@ -48,8 +48,8 @@ ANSWER = struct.Struct("=IIf")
 # A token that templates write where a turn ends or begins.
 TURN_TOKEN = re.compile(r"\s*(<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\])")
 GENERATION = re.compile(r"\{\%-?\s*generation\s*-?\%\}")
-# Marks of media, by what a sample has of them. Beside videos alone an image's
-# mark is one of a video.
+# Marks of media, by what a sample has of them. With videos alone an image's
+# mark is a video's.
 MARKS = {
     HAS_IMAGES: re.compile(r"(<image>)"),
     HAS_VIDEOS: re.compile(r"(<image>|<video>)"),
@@ -124,7 +124,7 @@ class TemplateNamespace(jinja2.utils.Namespace):
 
 
 class Renderer:
-    """A template and what it is given beside conversations."""
+    """A template and its inputs besides conversations."""
 
     def __init__(self, settings):
         self.variables = settings["variables"]
@@ -192,7 +192,7 @@ class Renderer:
         return self.switches if keeps or leaves_out else {}
 
     def try_thoughts(self):
-        """Which of two thoughts a text has, beside the content and within it."""
+        """Which of two thoughts a text has, next to the content and within it."""
         found = []
         for within in (False, True):
             messages = []
@@ -239,7 +239,7 @@ class Renderer:
             self.date = date
 
     def writes(self, kind, name=""):
-        """Whether a trial shows that the template writes such a thing; it does where no trial can tell."""
+        """Whether a trial shows that the template writes such a thing; assumes so where no trial works."""
         key = (kind, name)
         if key in self.written:
             return self.written[key]
@@ -500,7 +500,7 @@ def has_own_thought(message):
 
 
 class Conversation:
-    """Messages and what is beside them, of a sample's JSON."""
+    """Messages and the other keys of a sample's JSON."""
 
     def __init__(self, text, flags, system_prompt):
         root = json.loads(text)
@@ -525,13 +525,13 @@ class Conversation:
         first = self.messages[0]
         beside = root.get("system")
         if beside and (not isinstance(beside, str) or is_system(first) and first.get("content") != beside):
-            raise Refusal("`system` beside the turns is no text, or another than the first turn; wanted one of the two")
+            raise Refusal("`system` next to the turns is no text, or another than the first turn; wanted one of the two")
         system = beside or system_prompt
         self.inserted = bool(system) and not is_system(first)
         if self.inserted:
             self.messages.insert(0, {"role": "system", "content": system})
         if root.get("functions"):
-            raise Refusal("`functions` beside the turns is read by no template; wanted `tools`")
+            raise Refusal("`functions` next to the turns is read by no template; wanted `tools`")
         self.beside = {key: parse_text(root.get(key), key) for key in ("tools", "documents")}
 
     def number(self, index):

@@ -66,7 +66,7 @@ absl::StatusOr<JinjaTemplate> ReadJinjaTemplate(const std::string& tokenizer) {
           : ReadBeside(tokenizer, "additional_chat_templates/tool_use.jinja");
   if (read.text.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        "model.chat_template: found checkpoint, and no chat template beside ",
+        "model.chat_template: found checkpoint, and no chat template next to ",
         tokenizer,
         "; wanted chat_template.jinja there, or the key chat_template of "
         "chat_template.json or tokenizer_config.json: copy it from the "
@@ -115,7 +115,7 @@ namespace {
 // answers, as frames of common/helper_program.h. A new process first says which
 // Python and jinja2 it has, as JSON, in a kDone.
 //
-//   kTemplate  JSON: the template, and what it is given beside conversations
+//   kTemplate  JSON: the template, and its inputs besides conversations
 //              -> kDone and JSON {"generation": whether it has such spans}, or
 //              kRefused and why
 //   kRender    the number of conversations (uint32_t), a Head for each, their

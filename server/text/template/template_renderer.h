@@ -32,12 +32,12 @@ struct JinjaTemplate {
   std::string hash() const;
 };
 
-// The template beside the tokenizer's file. Errors: NOT_FOUND (no file there
+// The template next to the tokenizer's file. Errors: NOT_FOUND (no file there
 // has one). Blocks on the disk.
 absl::StatusOr<JinjaTemplate> ReadJinjaTemplate(const std::string& tokenizer);
 
 // The special tokens' names, as ReadJinjaTemplate takes them from the files
-// beside the tokenizer.
+// next to the tokenizer.
 std::string ReadTemplateVariables(const std::string& tokenizer);
 
 // Whether model.chat_template has the checkpoint's own template rendered:
@@ -106,7 +106,7 @@ class TemplateRenderer {
     // An object with `messages` or `conversations`, and perhaps `tools`,
     // `documents` and `system` (docs/text.md).
     absl::string_view json;
-    // Marks `<image>` in texts are parts, and likewise `<video>`. Beside videos
+    // Marks `<image>` in texts are parts, and likewise `<video>`. With videos
     // alone both mark a video.
     bool has_images = false;
     bool by_prefixes = false;

@@ -72,7 +72,7 @@ CONTENT_KEYS = frozenset(("tool_calls", "reasoning_content", "function_call", "r
 
 
 def make_trials(kind, name):
-    """Conversations, with what is beside them, that show whether a template writes such a thing."""
+    """Conversations, with their other keys, that show whether a template writes such a thing."""
     ask = {"role": "user", "content": "Why?"}
     say = {"role": "assistant", "content": "So."}
     tool = {
@@ -142,7 +142,7 @@ class Shape:
         content = message.get("content")
         calls = message.get("tool_calls")
         if isinstance(content, str):
-            what = "its text" + (" beside `tool_calls`" if calls else "")
+            what = "its text" + (" next to `tool_calls`" if calls else "")
             message["content"] = self.shorten_text(index, what, content, message["role"] == "assistant")
         elif isinstance(content, list):
             message["content"] = [self.shorten_part(index, number, part) for number, part in enumerate(content, 1)]

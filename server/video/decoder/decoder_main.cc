@@ -29,7 +29,7 @@ namespace ballast::video_decoder {
 namespace {
 
 // The processor time of a request, after which the kernel ends the process; 0:
-// no limit. FrameDecoder limits that of a packet.
+// no limit. FrameDecoder limits the time of a packet.
 void LimitTime(uint32_t seconds) {
   itimerval limit = {};
   limit.it_value.tv_sec = seconds;
@@ -97,7 +97,7 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
   }
   if (!table.is_timed) {
     if (!scan.empty()) scan += "; ";
-    scan += "frames without times: decoding tells their order";
+    scan += "frames without times: decoding gives their order";
   }
   const std::string container = Cut(input->format()->iformat->name);
   const std::string name = Cut(avcodec_get_name(codec.codec_id));
@@ -179,7 +179,7 @@ class SlotWriter {
   uint64_t taken_ = 0;
 };
 
-// `known`: the listing of the request before; null if there is none.
+// `known`: the listing of the request before; null without one.
 bool AnswerDecode(int file, int memory, const Request& request,
                   const std::vector<uint32_t>& wanted, Listing* known,
                   Fault* fault) {
@@ -219,8 +219,8 @@ bool AnswerDecode(int file, int memory, const Request& request,
   return is_decoded && is_finished;
 }
 
-// Returns false at the end of the stream. `kept` is the listing of the request
-// before, if that was of facts, and becomes that of this one.
+// Returns false at the end of the stream. `kept` is the listing of the previous
+// request, if that was of facts, and becomes this request's.
 bool AnswerNext(std::unique_ptr<Listing>* kept) {
   uint32_t task = 0;
   std::string body;

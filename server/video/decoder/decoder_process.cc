@@ -99,7 +99,7 @@ constexpr uint64_t kMaxAnswer = sizeof(video_decoder::FactsHead) +
                                 uint64_t{video_decoder::kMaxVideoFrames} *
                                     sizeof(video_decoder::FactsFrame);
 
-// Beside a reason, in an answer.
+// The most bytes of an answer in addition to its reason.
 constexpr uint64_t kMaxContext = 256;
 
 // Processor time of a request: generous, since it only has to end what would

@@ -15,7 +15,7 @@
 //   memory;
 //            `frames` numbers of frames (uint32_t, ascending) -> for each
 //            frame, in any order, kOk and its place in the request (uint32_t):
-//            its pixels lie in the next slot, in rows of `stride` bytes, and
+//            its pixels are in the next slot, in rows of `stride` bytes, and
 //            the server sends kTaken once it has read them
 //
 // An answer other than kOk holds a reason and ends the request. Slots are used
@@ -90,7 +90,8 @@ inline constexpr uint64_t kMaxMemory = uint64_t{4} << 30;
 // The libraries refuse a larger allocation: a frame of kMaxFramePixels with 16
 // bits a component takes half of it.
 inline constexpr uint64_t kLargestAllocation = uint64_t{1} << 30;
-// Beside a row and a frame in a slot: vector units write beyond the end.
+// Alignment of rows, and bytes after a frame, in a slot: vector units write
+// beyond the end.
 inline constexpr uint32_t kRowAlignment = 64;
 inline constexpr uint32_t kSlotMargin = 4096;
 

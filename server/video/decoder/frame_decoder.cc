@@ -107,7 +107,7 @@ bool FrameDecoder::DecodeOnce() {
     if (!MoveTo(start)) return fault_->outcome == Outcome::kOk && !is_ended_;
     uint32_t end = targets_[i].packet;
     while (true) {
-      // Targets whose start lies in what is decoded anyway.
+      // Targets whose start is in what is decoded anyway.
       while (i < targets_.size() && targets_[i].start <= end + 1) {
         end = std::max(end, targets_[i++].packet);
       }

@@ -110,7 +110,7 @@ class RgbConverter {
   RgbConverter& operator=(const RgbConverter&) = delete;
 
   // Writes frame->height rows of `stride` bytes, a multiple of kRowAlignment
-  // and at least 3 bytes a pixel; kSlotMargin bytes behind them may be
+  // and at least 3 bytes a pixel; kSlotMargin bytes after them may be
   // overwritten. Returns false after a fault.
   bool Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
                Fault* fault);

@@ -184,7 +184,7 @@ bool MediaInput::HasFragments() {
     uint8_t head[16];
     if (pread(fd_, head, sizeof(head), static_cast<off_t>(offset_ + at)) !=
         static_cast<ssize_t>(sizeof(head))) {
-      return true;  // reading it all will tell
+      return true;  // reading it all will show
     }
     uint64_t length = 0;
     for (int i = 0; i < 4; ++i) length = length << 8 | head[i];

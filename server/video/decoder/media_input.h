@@ -41,8 +41,8 @@ struct MediaKind {
   const char* name;        // for messages
   const char* containers;  // of libavformat
   const char* codecs;      // of libavcodec
-  // Whether times and durations follow an edit list, which counts in units of
-  // its own.
+  // Whether times and durations follow an edit list, which counts in separate
+  // units.
   bool follow_edits;
 };
 extern const MediaKind kVideo;

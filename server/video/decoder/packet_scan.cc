@@ -28,8 +28,8 @@ bool IsShown(const AVPacket& packet, AVCodecID codec, bool has_payload) {
 // Bytes of a packet that are read to see whether decoding can begin with it.
 constexpr size_t kPeekedBytes = 4096;
 
-// The type of the first slice in the packet of H.264 or HEVC; -1 if there is
-// none in these bytes.
+// The type of the first slice in the packet of H.264 or HEVC; -1 if these bytes
+// have no slice.
 int FirstSliceType(const AVCodecParameters& codec, const uint8_t* data,
                    size_t size) {
   const bool is_hevc = codec.codec_id == AV_CODEC_ID_HEVC;
@@ -66,7 +66,7 @@ int FirstSliceType(const AVCodecParameters& codec, const uint8_t* data,
 
 // Whether decoding can begin with a packet that its container calls a key.
 // Containers also call those keys from which the picture recovers after a
-// while, or after which frames refer to what lies before.
+// while, or after which frames refer to earlier ones.
 bool CanBegin(MediaInput* input, const AVPacket& packet, bool has_payload) {
   const AVCodecParameters& codec = *input->stream()->codecpar;
   const bool is_hevc = codec.codec_id == AV_CODEC_ID_HEVC;

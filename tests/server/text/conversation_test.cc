@@ -169,9 +169,9 @@ TEST(ParseConversationTest, RefusesWhatStandsBesideTheTurns) {
         .status();
   };
   EXPECT_THAT(std::string(parse(R"("system": "Be kind.")").message()),
-              HasSubstr("`system` beside the turns is not read"));
+              HasSubstr("`system` next to the turns is not read"));
   EXPECT_THAT(std::string(parse(R"("tools": [{"name": "x"}])").message()),
-              HasSubstr("`tools` beside the turns is not read"));
+              HasSubstr("`tools` next to the turns is not read"));
   EXPECT_FALSE(parse(R"("tools": "[1]")").ok());
   for (const char* key :
        {R"("system": "")", R"("system": null)", R"("tools": [])",

@@ -265,10 +265,10 @@ TEST(FamilyConversationTest, RefusesWhatATemplateDoesNotRender) {
               HasSubstr("only before the first turn of the user"));
   EXPECT_EQ(message("internvl3", {{Role::kUser, "<image>"}}, {}),
             "text has 1 <image> marks, the sample has 0 images; each mark "
-            "stands for one image");
+            "is one image");
   EXPECT_EQ(message("internvl3", {{Role::kUser, "<image>"}}, {{9, 9}, {9, 9}}),
             "text has 1 <image> marks, the sample has 2 images; each mark "
-            "stands for one image");
+            "is one image");
   EXPECT_THAT(message("internvl3", {{Role::kUser, "<IMG_CONTEXT>"}}, {}),
               HasSubstr("spells out token"));
   EXPECT_EQ(message("minicpmv4_6", {{Role::kAssistant, "a"}}, {}),

@@ -215,7 +215,7 @@ TEST_F(LlavaVideosTest, RefusesWhatItsTrainingCodeDoesNotTake) {
   EXPECT_THAT(GetFault(chat, 0, 2),
               HasSubstr("2 videos; LLaVA-Video's training code takes one video "
                         "a sample"));
-  EXPECT_THAT(GetFault(chat, 1, 1), HasSubstr("a video beside 1 images"));
+  EXPECT_THAT(GetFault(chat, 1, 1), HasSubstr("a video with 1 images"));
   EXPECT_THAT(GetFault("<video> words", 0, 1, TextForm::kDocument),
               HasSubstr("a video in a document"));
   // Its training code would train on the text alone.

@@ -166,8 +166,8 @@ TEST_F(PackedTokensTest, RefusesPlaceholdersThatDoNotFitTheImages) {
                 "image 0 (from 0) has 2 image tokens from token 1 on");
   ExpectRefused("[5, 9, 6]", {}, "token 1 begins image 0");
   ExpectRefused("[1]", {1}, "the tokens hold 0 images, the sample has 1");
-  ExpectRefused("[9, 6]", {1}, "image tokens 0 to 0 do not stand between");
-  ExpectRefused("[5, 9]", {1}, "image tokens 1 to 1 do not stand between");
+  ExpectRefused("[9, 6]", {1}, "image tokens 0 to 0 are not between");
+  ExpectRefused("[5, 9]", {1}, "image tokens 1 to 1 are not between");
   ExpectRefused("[5, 9, 6, 9, 6]", {1, 1}, "image tokens 3 to 3");
   ExpectRefused("[8]", {}, "videos are not supported");
 }

@@ -241,7 +241,7 @@ TEST(MeasureTextTest, APairIsItsTwoTexts) {
   const auto listed = BuildPair(yes, no, Sides{grid}, {text->get(), 1000},
                                 {{&parts, 1}, R"({"part": [1, 2]})"});
   EXPECT_TRUE(absl::StrContains(listed.status().message(),
-                                "field part: a list beside a preference pair"))
+                                "field part: a list for a preference pair"))
       << listed.status();
 }
 

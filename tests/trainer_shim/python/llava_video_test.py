@@ -142,7 +142,7 @@ class LlavaVideoTest(base.VideosTest):
         turns = [{"from": "human", "value": "<video>"}, {"from": "gpt", "value": "A."}]
         bad = [
             ({"videos": ["a.mp4", "b.webm"]}, "2 videos; LLaVA-Video's training code"),
-            ({"video": "a.mp4", "image": "image.png"}, "a video beside 1 images"),
+            ({"video": "a.mp4", "image": "image.png"}, "a video with 1 images"),
             ({"video": ["image.png", "image.png"]}, "a list of pictures, which LLaVA-Video"),
         ]
         with open(self.path("chat.jsonl"), "a", encoding="utf-8") as file:

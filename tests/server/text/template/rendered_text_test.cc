@@ -246,7 +246,7 @@ TEST_F(RenderedTextTest, TheNameIsInWhatServersCompare) {
   std::ofstream(folder + "/chat_template.jinja") << "{% if";
   model.set_chat_template("checkpoint");
   EXPECT_THAT(std::string(OpenModelTokenizer(&model).status().message()),
-              HasSubstr("model.chat_template: beside"));
+              HasSubstr("model.chat_template: next to"));
 }
 
 // As with the model's built-in template, whose tokens are the same.
@@ -315,7 +315,7 @@ TEST_F(RenderedTextTest, TokensOfAnswersHaveTheNumbersOfTheirTurns) {
                                  {other->get(), 4096}, {}, {specs, plain});
   EXPECT_TRUE(IsDataFault(refused.status()));
   EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("nobody can tell which token is of which turn"));
+              HasSubstr("it is unclear which token is of which turn"));
 }
 
 TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {

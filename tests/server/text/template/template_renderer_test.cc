@@ -208,7 +208,7 @@ TEST_F(TemplateRendererTest, SaysWhatATemplateLeavesOutOfAConversation) {
                      absl::StrCat(R"({"role": "assistant", "content": "I look.",
                                       "tool_calls": [)",
                                   call, "]}")),
-            "turn 2: its text beside `tool_calls`");
+            "turn 2: its text next to `tool_calls`");
   EXPECT_EQ(left_out(calls, absl::StrCat(R"({"role": "assistant",
                                             "tool_calls": [)",
                                          call, ", ", call, "]}")),
