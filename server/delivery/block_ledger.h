@@ -42,7 +42,7 @@ struct BlockKey {
 //
 // A block is recorded once, however many streams want it: the first stream to
 // ask has it built, the others share it. When its last holder releases it, it
-// stays as an idle block, for a peer that is behind or a rank that reconnects.
+// stays as an idle block, for a peer that lags or a rank that reconnects.
 // When its place is needed, the block that has been idle longest is evicted
 // first.
 //

@@ -203,8 +203,8 @@ class BuilderOfSteps final : public SampleBuilder {
   explicit BuilderOfSteps(std::unique_ptr<Builder> own)
       : own_(std::move(own)) {}
 
-  // Steps from `first_step` on, which is above that of each Add before, are
-  // built by `builder`.
+  // Steps from `first_step` on, which is above any earlier Add's, are built by
+  // `builder`.
   void Add(uint64_t first_step, std::unique_ptr<Builder> builder) {
     MutexLock lock(&mutex_);
     revisions_.emplace_back(first_step, std::move(builder));

@@ -158,7 +158,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // Whether Drain has been called.
   bool draining() const;
 
-  // The shared memory that holds the blocks; null if there is none.
+  // The shared memory that holds the blocks; null without shared memory.
   const ArenaIdentity* arena() const { return arena_->identity(); }
 
   // Bytes of blocks that are held or being built; number of open streams.

@@ -91,8 +91,8 @@ struct LanguageArrays {
   absl::Span<uint32_t> rows;      // [fields that a token has one of, tokens]
 };
 
-// Zeroes the bytes between and after the arrays. Returns those of the sample's
-// sequence, or of its two.
+// Zeroes the bytes between and after the arrays. Returns the arrays of the
+// sample's sequence, or of its two.
 std::vector<LanguageArrays> OpenLanguagePayload(const SampleRequest& request,
                                                 uint32_t position_axes,
                                                 FieldCounts fields = {});
@@ -121,7 +121,7 @@ class MediaChecks {
   // Remembers what an encoder of `media` found.
   void Put(const SampleRequest& request, Media media,
            std::optional<DataFault> fault);
-  // The fault of the sample's media, but for those of `built`. Media that no
+  // The fault of the sample's media, except media in `built`. Media that no
   // encoder has read are read and decoded, or compared with their hash, into
   // memory that is dropped. Blocks on the disk. Non-OK statuses are transient
   // faults.

@@ -153,7 +153,7 @@ function modules(json) {
     const moved = m.within_servers.bytes + m.between_servers.bytes;
     if (!(m.spread_before > 0)) {
       parts.push(el('section', {}, el('h2', {}, title(m.module)), el('p', {class: 'facts'},
-        'No load in this step: its cost coefficients are 0. Its samples go where those of the other module go: ',
+        'No load in this step: its cost coefficients are 0. Its samples follow the other module: ',
         el('b', {}, bytes(moved)), ' of ', bytes(m.bytes), ' moved.')));
       continue;
     }

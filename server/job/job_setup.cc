@@ -98,7 +98,7 @@ absl::StatusOr<std::shared_ptr<const ImageRecipe>> OpenModelRecipe(
     if (source.format() != v1::Source::FORMAT_MOCK) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "sources: found format mock of ", source.name(),
-        " beside model.recipe, and what it draws knows no recipe; wanted "
+        " with model.recipe, and what it draws knows no recipe; wanted "
         "sources of data files"));
   }
   auto recipe = Recipes::OfProcess().GetForImages(model->recipe());
@@ -106,13 +106,13 @@ absl::StatusOr<std::shared_ptr<const ImageRecipe>> OpenModelRecipe(
   if ((*recipe)->has_plan() &&
       config->balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
     return absl::InvalidArgumentError(
-        "balance.placement: found split beside an image_plan of model.recipe, "
+        "balance.placement: found split with an image_plan of model.recipe, "
         "whose tokens need not be its merged patches; wanted paired");
   }
   if ((*recipe)->draws() &&
       config->batch().on_too_long() == v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
     return absl::InvalidArgumentError(
-        "batch.on_too_long: found truncate_text beside a model.recipe whose "
+        "batch.on_too_long: found truncate_text with a model.recipe whose "
         "image_plan takes rng: a text would lose another end in each epoch; "
         "wanted error or skip");
   }
@@ -137,7 +137,7 @@ absl::StatusOr<std::shared_ptr<const PlanRows>> OpenPlan(const OpenedJob& job) {
   return std::shared_ptr<const PlanRows>(*std::move(rows));
 }
 
-// Keeps tables of steps beside the index file.
+// Keeps tables of steps next to the index file.
 void KeepStarts(const std::string& index_file, SchedulerInputs* inputs) {
   const std::filesystem::path folder =
       std::filesystem::path(index_file).parent_path();

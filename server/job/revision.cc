@@ -229,8 +229,8 @@ absl::Status ComposeBatch(const v1::Batch& running, const v1::Batch& offered,
                            BatchSizes(offered));
   const auto sizes = SizesFrom(wanted, first_step);
   if (sizes == SizesFrom(before, first_step)) return absl::OkStatus();
-  // What counts samples of training would count those of a run that had the
-  // offered sizes from its start.
+  // Keys that count samples of training would count the samples of a run that
+  // had the offered sizes from its start.
   const bool counts_samples =
       offered.has_rampup() ||
       std::any_of(

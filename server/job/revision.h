@@ -17,12 +17,12 @@ namespace ballast {
 
 // The configuration of the steps from `first_step` on, when `offered` is
 // offered to a job whose configuration is `running`; both are loaded. From
-// there on the steps are those of `offered`. Weights, sizes and skips become
+// there on the steps follow `offered`. Weights, sizes and skips become
 // entries at steps in order.mixture_changes, batch.changes and order.skips,
-// beside those of `running`, so the order goes on where it is, and no step
-// before is altered. The sources of `running` keep their numbers; an ended one
-// stays, with weight 0. The keys of one server (serve, storage, security) stay
-// those of `running`.
+// added to the entries of `running`, so the order goes on where it is, and no
+// step before is altered. The sources of `running` keep their numbers; an ended
+// one stays, with weight 0. The keys of one server (serve, storage, security)
+// stay as in `running`.
 //
 // Errors: INVALID_ARGUMENT, naming the key and both values: one that cannot be
 // changed, or an entry for a step before `first_step` that `running` lacks.
@@ -31,7 +31,7 @@ absl::StatusOr<v1::Config> ComposeRevision(const v1::Config& running,
                                            uint64_t first_step);
 
 // Checks what shows only when the sources are open: `next` is the scheduler of
-// a composed configuration, `running` that of the one before. Errors:
+// a composed configuration, `running` the previous one. Errors:
 // INVALID_ARGUMENT: nothing changes; ranks lay out their batches by something
 // that does; a step before `first_step` would be another one; the data would
 // end at another step (order.epochs). INTERNAL: the steps before would draw

@@ -85,7 +85,7 @@ std::string TemplateComparison::TakeDifference() {
   const v1::Model& model = built_in_.model();
   return absl::StrCat(
       "model.chat_template: ", model.chat_template(), " writes ",
-      std::exchange(name_, ""), " otherwise than the template beside ",
+      std::exchange(name_, ""), " otherwise than the template next to ",
       model.tokenizer(), ": ", std::exchange(difference_, ""),
       "; name chat_template: checkpoint for the checkpoint's, or keep it if "
       "that is meant");

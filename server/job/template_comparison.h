@@ -19,12 +19,12 @@ namespace ballast {
 // are equal. Pure.
 std::string FirstDifference(absl::string_view own, absl::string_view built_in);
 
-// Compares what a built-in template and the template beside the tokenizer make
+// Compares what a built-in template and the template next to the tokenizer make
 // of a source's samples. Thread-safe.
 class TemplateComparison {
  public:
-  // Null if there is nothing to compare: `built_in` is of the checkpoint's own
-  // template, there is none beside the tokenizer, or no jinja2 renders it.
+  // Null if there is nothing to compare: `built_in` is the checkpoint's own
+  // template, there is none next to the tokenizer, or no jinja2 renders it.
   // Nothing is owned. Starts a process of Python.
   static std::unique_ptr<TemplateComparison> Create(const ModelText* built_in,
                                                     const Tokenizer* tokenizer);

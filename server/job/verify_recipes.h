@@ -10,7 +10,7 @@
 
 namespace ballast {
 
-// The outcome for one source: of its own recipe, or of the model's for its
+// The outcome for one source: of its recipe, or of the model's for its
 // images.
 struct RecipeCheck {
   std::string source;

@@ -51,7 +51,7 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
                                               const BlockGeometry& geometry,
                                               uint64_t pack_room = 0);
 
-  // The kept balance of `step`; null if there is none.
+  // The kept balance of `step`; null if it was not kept.
   Shared Find(uint64_t step) const;
 
   // Makes a worker compute the balance of `step`, with columns by rank, and

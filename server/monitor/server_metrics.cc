@@ -112,7 +112,7 @@ void AddBuilding(const BuildInstruments& build, uint64_t warnings,
   AddVideos(build, list);
   AddPythonHelpers(list);
   list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
-              "Bytes of these images, videos and clips, as they lie in their "
+              "Bytes of these images, videos and clips, as stored in their "
               "files.");
   list->Add(build.image_bytes.value());
   list->Begin("ballast_tokens_total", FamilyList::kCounter,
@@ -253,7 +253,7 @@ void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,
       "serve.stall_after or longer.");
   list->Add(status.stalls_size());
   list->Begin("ballast_stall_seconds", FamilyList::kGauge,
-              "How long the longest of them has lasted; 0: there is none.");
+              "How long the longest of them has lasted; 0: no stall.");
   list->Add(longest);
 }
 

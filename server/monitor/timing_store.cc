@@ -46,7 +46,7 @@ absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
                      "passes, and other splits have no backward pass"));
   }
   uint64_t samples = SamplesOfStep(job, timing.step());
-  if (samples == 0) {  // only its schedule tells
+  if (samples == 0) {  // only its schedule has it
     samples = MostSamplesOfAStep(job);
   } else if (!FirstPosition(job, timing.step()).ok()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -20,7 +20,7 @@
 namespace ballast {
 
 // Writes the rows of a plan file in groups of kGroupRows. Until Finish has
-// returned OK they are in a file beside `path`, which then replaces it.
+// returned OK they are in a file next to `path`, which then replaces it.
 // Thread-compatible; blocks on the disk.
 class PlanRowWriter {
  public:
@@ -38,7 +38,7 @@ class PlanRowWriter {
   // Errors: as PlanTableWriter::Create.
   static absl::StatusOr<std::unique_ptr<PlanRowWriter>> Create(
       const std::string& path, const v1::Config& config);
-  // Removes the file beside `path` unless Finish has succeeded.
+  // Removes the file next to `path` unless Finish has succeeded.
   ~PlanRowWriter();
 
   // Errors: UNAVAILABLE.
@@ -52,7 +52,7 @@ class PlanRowWriter {
   absl::Status Flush();
 
   std::string path_;
-  std::string part_;  // the file beside it; empty: there is none
+  std::string part_;  // the file next to it; empty: no file
   std::unique_ptr<PlanTableWriter> table_;
   PlanColumns columns_;
   uint64_t rows_ = 0;

@@ -36,7 +36,7 @@ constexpr uint64_t kMaxSamplesOfAStep = uint64_t{1} << 24;
 constexpr int64_t kMaxStep = 9999999999;
 
 // The samples of a source by their keys: the names that messages give them, and
-// what follows the file in those of members.
+// for members what follows the file.
 class KeyTable {
  public:
   static absl::StatusOr<KeyTable> Make(const PlanSource& source) {
@@ -138,7 +138,7 @@ class StepChecker {
       return Wrong(next.number, "sample ", next.row.ordinal,
                    " of its source is in step ", step_, " for a second time, ",
                    "first in row ", first->second,
-                   "; wanted it once, or each time with a number of its own in "
+                   "; wanted it once, or each time with another number in "
                    "the column repeat");
     }
     return has_pack ? AddToPack(next) : AddToMicroBatch(next);
@@ -329,7 +329,7 @@ class PlanFile final : public PlanRows {
         BALLAST_RETURN_IF_ERROR(FindKeys(columns, first));
         BALLAST_ASSIGN_OR_RETURN(const std::vector<PlanRow> rows,
                                  Resolve(columns, first));
-        std::vector<uint64_t> numbers;  // of `names`, by those of the group
+        std::vector<uint64_t> numbers;  // of `names`, by the group's
         for (const std::string& name : columns.names) {
           const auto found = seen.try_emplace(name, names.size());
           if (found.second) names.push_back(name);
@@ -497,7 +497,7 @@ class PlanFile final : public PlanRows {
   std::vector<uint64_t> starts_;
   std::vector<bool> packed_;
   std::string digest_;
-  // By row group; the counts are of the rows before it, and of all behind them.
+  // By row group; the counts cover the rows before it, the last ones all rows.
   std::vector<uint64_t> first_rows_;
   std::vector<uint64_t> checksums_;
   std::vector<std::vector<uint64_t>> counts_;

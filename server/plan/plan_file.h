@@ -29,7 +29,7 @@ struct PlanSource {
 // group, and row groups that were read last, at 16 bytes a row, as
 // RowGroupCache bounds them. Errors: as PlanTable::Open and Read;
 // INVALID_ARGUMENT, naming the row, counted from 0:
-//   a step that is below that of the row before, or leaves one out; a source
+//   a step that is below the previous row's, or leaves one out; a source
 //   that the configuration or its split train does not have; a number that the
 //   index does not have, a key that no sample has, or several; a sample that is
 //   twice in a step under one `repeat`; a step of rows with and without packs;
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<const PlanRows>> OpenPlanFile(
 // Blocks on the disk.
 std::vector<uint64_t> LoadStepTable(const std::string& path);
 
-// Writes the file, beside `path` first. Blocks on the disk. Errors:
+// Writes the file, next to `path` first. Blocks on the disk. Errors:
 // UNAVAILABLE.
 absl::Status SaveStepTable(const std::string& path,
                            const std::vector<uint64_t>& starts);

@@ -98,8 +98,8 @@ class CallCount {
   int64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// The reason why a server serves no rank, if there is one. Thread-safe;
-// status() takes no lock while there is none.
+// The reason why a server serves no rank, if any. Thread-safe; status() takes
+// no lock while there is no reason.
 class Refusal {
  public:
   // OK means that ranks are served from now on.

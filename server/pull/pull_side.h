@@ -190,7 +190,7 @@ class PullSide final : public CallSide,
   void OnStreamNews() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the writes that are due, or ends the call.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the next block from the stream. Returns false if there is none now or
+  // Takes the next block from the stream. Returns false if no block is ready or
   // the call has ended.
   bool TakeBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes pending_. Returns false while its lane has not joined or is busy.

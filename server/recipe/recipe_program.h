@@ -90,8 +90,8 @@ struct Outcome {
   uint32_t media;  // bytes; of kPixels the crops
 };
 
-// The most processor time of a record or an image, beside kBaseSeconds, and of
-// the recipe's own beginning.
+// The most processor time of a record or an image: kBaseSeconds and the time of
+// its bytes. The recipe's own beginning may take kBaseSeconds.
 inline constexpr double kBaseSeconds = 20;
 inline constexpr double kBytesPerSecond = 100'000;
 inline constexpr double kPixelBytesPerSecond = 10'000'000;
@@ -115,7 +115,7 @@ class RecipeProgram {
   struct Options {
     // Most processes; at least 1.
     size_t processes = 1;
-    // Of a record or an image, beside its share by its bytes.
+    // Of a record or an image, without its share by its bytes.
     double seconds = 20;
     absl::Duration patience = absl::Seconds(60);
   };
@@ -135,7 +135,7 @@ class RecipeProgram {
   static absl::StatusOr<std::unique_ptr<RecipeProgram>> Open(
       const std::string& path, const Kind& kind, const Options& options);
 
-  // Runs jobs with those of other threads. Blocks.
+  // Runs jobs together with other threads' jobs. Blocks.
   void Run(absl::Span<HelperPool::Job* const> jobs) const { pool_->Run(jobs); }
   // Ends the processes, so that the next jobs meet new ones.
   void Restart() const { pool_->Restart(); }

@@ -1,6 +1,6 @@
-"""A user's recipe in a process of its own: its file, its limits, and what is said of its errors.
+"""A user's recipe in a separate process: its file, its limits, and what is said of its errors.
 
-The server starts it (recipe_program.cc) beside a program that runs the recipe's functions, cooker.py or
+The server starts it (recipe_program.cc) with a program that runs the recipe's functions, cooker.py or
 imager.py. recipe_program.h says what the frames hold. The recipe's own imports run before the box closes.
 """
 

@@ -205,7 +205,7 @@ class Filler {
 
   // Fills a micro-batch with samples, in their order; the first gets 2^first
   // ranks. Each of the others gets as many as it needs for its tokens, and for
-  // its load to be about that of the first or less; it goes into a new pack, or
+  // its load to be at most about the first's; it goes into a new pack, or
   // the lightest one of so many ranks that has room.
   Filled FillOne(const std::vector<uint32_t>& samples, uint32_t first) const {
     Filled filled;
@@ -306,7 +306,7 @@ class Filler {
   bool Split(uint32_t m, Draft* draft) const {
     // (load, the opposites of micro-batch and pack): the first of the heaviest
     // is the largest. Room only becomes less: a pack without a sample that
-    // fits is none that will have one.
+    // fits will not get one.
     std::priority_queue<std::tuple<int64_t, int64_t, int64_t>> donors;
     const auto add = [&](int64_t micro_batch, int64_t p) {
       const Pack& pack = draft->micro_batches[micro_batch][p];

@@ -37,7 +37,7 @@ struct ContextLimits {
 // divided by its ranks. Of the plans that are found within 5 % of the least
 // time, the one of which the fewest keys move between ranks
 // (GetContextFigures). PackStatic's plan is one of them, so the time is at most
-// 1.05 times that of static context parallelism, where that is possible.
+// 1.05 times the time of static context parallelism, where that is possible.
 // Deterministic.
 //
 // `lengths`: tokens with padding. `costs`: finite, not negative. Errors:

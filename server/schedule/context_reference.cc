@@ -209,7 +209,7 @@ class Reference {
     }
   }
 
-  // Doubles the first of the smallest groups, and moves the ranks behind it.
+  // Doubles the first of the smallest groups, and moves the ranks after it.
   absl::Status FillEmpty() {
     uint32_t chosen = 0;
     for (uint32_t g = 1; g < groups_.size(); ++g) {

@@ -26,7 +26,7 @@ struct SampleSize {
   uint64_t patches = 0;
   uint32_t tokens = 0;  // real tokens, image placeholders included
   uint32_t label_tokens = 0;
-  // Of `tokens`, those of the first of two sequences; 0: it is one.
+  // The tokens among `tokens` of the first of two sequences; 0: it is one.
   uint32_t first_tokens = 0;
   std::vector<ImageGrid> grids;  // one for each crop
   // For each crop: the length of its image's file if it passes through encoded,
@@ -52,8 +52,8 @@ struct SampleSize {
   std::vector<uint32_t> clip_tokens;
 };
 
-// Computes a sample's size from its entry in the index. `images`: those of the
-// entry, with what a recipe's plans depend on beside their sides. Errors:
+// Computes a sample's size from its entry in the index. `images` has the
+// entry's images, and what a recipe's plans depend on besides sides. Errors:
 // INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens;
 // an image of several crops that the index lets pass through encoded; a video
 // or a clip of audio that cannot be planned, or of a model that takes none).

@@ -71,7 +71,7 @@ namespace {
 // A rank with less room than 1/2^10 of the limit is not worth a search.
 constexpr int kMinRoomShift = 10;
 // Number of lightest ranks that are always tried as takers of a rank's samples,
-// and number of ranks of its own server that are tried in addition.
+// and number of ranks of the same server that are tried in addition.
 constexpr size_t kFirstTakers = 3;
 constexpr uint32_t kMaxNeighbours = 16;
 // Other light ranks are tried until the tries without success exceed the

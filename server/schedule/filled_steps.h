@@ -107,7 +107,7 @@ bool AreFilled(const v1::Config& config);
 // Name of the starts of a job's steps, of those with the same rules and data.
 std::string StartsName(const v1::Fingerprint& fingerprint);
 
-// Where the samples of train lie in order, and how long they are.
+// The places of train's samples in the order, and their lengths.
 struct FilledSources {
   // The order with changes of the mixture.
   std::function<SampleOrder(const std::vector<SampleOrder::Change>&)> order;

@@ -121,7 +121,7 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
   std::vector<ModuleShards> shards;
   for (const ModuleRanks& ranks : shape.modules) {
     // With split placement most images stay with their text, and their pixels
-    // are far larger than the text. On ranks of its own, only text counts.
+    // are far larger than the text. On separate ranks, only text counts.
     if (IsSplit(shape) && (ranks.media == Media::kText) != IsApart(shape)) {
       continue;
     }
@@ -168,7 +168,7 @@ void AlignEncoders(const std::vector<double>& costs,
 
 // Where an encoder's placement begins with a sample that `reader` reads and
 // language rank `owner` trains on, if the modules are split apart: a rank at
-// the owner's server, the reader if it is one or if there is none.
+// the owner's server, the reader if it is one or if the server has none.
 uint32_t FindHome(uint32_t reader, uint32_t owner, const ModuleRanks& encoder,
                   const ServerOfRank& language) {
   const ServerOfRank& servers = encoder.server_of_rank;

@@ -109,7 +109,7 @@ struct PackShape {
 // the packs' lengths: ranks without an image get a dummy. With
 // balance.placement `split` the packs are language's, and the encoders' owners
 // are chosen in each micro-batch, images for every rank included.
-// With packs.dynamic_cp above 1 packs are those of PackByContext, by
+// With packs.dynamic_cp above 1 packs come from PackByContext, by
 // balance.cost.language, or squared lengths where that is 0. Encoders, with
 // placement `split` alone, begin with the ranks of a pack in turn.
 // Errors: as PackInOrder or PackByContext, naming samples by position.
@@ -120,7 +120,7 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
 // AssignPackedOwners for packs that are given: sample i is in pack
 // `pack_of[i]`, and pack p is group p % grid of micro-batch p / grid. Nothing
 // is balanced but the encoders' owners, as there. Every number up to the
-// largest is that of a pack. Errors: INVALID_ARGUMENT (the number of packs is
+// largest has a pack. Errors: INVALID_ARGUMENT (the number of packs is
 // no multiple of the grid times packs.micro_batch_multiple; a pack holds more
 // than packs.capacity).
 absl::StatusOr<std::vector<Ownership>> AssignGivenPacks(

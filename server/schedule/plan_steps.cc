@@ -27,7 +27,7 @@ class PlanStarts final : public StepStarts {
     if (n < starts.size()) return plan_.first_position + starts[n];
     return absl::OutOfRangeError(
         absl::StrCat("step ", plan_.rows->first_step() + n,
-                     " is behind the last one of "
+                     " is after the last one of "
                      "order.plan, ",
                      plan_.rows->first_step() + starts.size() - 2));
   }

@@ -40,7 +40,7 @@ class PlanRows {
 
   // The first step. Its steps are consecutive.
   virtual uint64_t first_step() const = 0;
-  // The first row of each step, and the number of rows behind them.
+  // The first row of each step, then the number of rows.
   virtual absl::Span<const uint64_t> starts() const = 0;
   // Whether every row of the step has a pack; else none has.
   virtual bool HasPacks(uint64_t step) const = 0;
@@ -59,7 +59,7 @@ class PlanRows {
       uint64_t rows) const = 0;
 };
 
-// The rows of a plan file; null rows: there is none.
+// The rows of a plan file; null rows: no plan.
 struct PlanData {
   std::shared_ptr<const PlanRows> rows;
   uint64_t first_position = 0;  // of the first row
@@ -71,9 +71,9 @@ std::shared_ptr<const StepStarts> MakePlanStarts(PlanData plan);
 // Samples of a plan's largest step.
 uint64_t LargestStep(const PlanRows& plan);
 
-// Puts the steps of a plan in place of those of `steps` from its first on: by
-// their sizes if these are few and whole micro-batches, else as steps with
-// sizes of their own.
+// Puts the steps of a plan in place of the ones in `steps` from its first on:
+// by their sizes if these are few and whole micro-batches, else as steps with
+// separate sizes.
 void AddPlanRanges(const PlanData& plan, uint32_t micro,
                    std::vector<v1::StepRange>* steps);
 

@@ -77,7 +77,7 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
   BALLAST_RETURN_IF_ERROR(
       CheckPackMultiple("batch.global", config.batch().global(), multiple));
   for (const v1::StepRange& range : job.step_ranges()) {
-    if (range.samples() == 0) continue;  // a size of its own
+    if (range.samples() == 0) continue;  // each step has its own size
     BALLAST_RETURN_IF_ERROR(
         CheckPackMultiple(absl::StrCat("the batch of step ", range.first_step(),
                                        " (batch.rampup, batch.changes)"),

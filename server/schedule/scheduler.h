@@ -27,10 +27,10 @@ namespace ballast {
 absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
                                                        const v1::Job& job);
 
-// What a scheduler takes beside configuration and indexes.
+// A scheduler's inputs besides configuration and indexes.
 struct SchedulerInputs {
-  // The rows of order.plan, whose sources are those of the configuration; null:
-  // it is not set.
+  // The rows of order.plan, with the sources of the configuration; null: it is
+  // not set.
   std::shared_ptr<const PlanRows> plan = nullptr;
   // model.recipe; null: none.
   std::shared_ptr<const ImageRecipe> recipe = nullptr;

@@ -41,8 +41,8 @@ v1::Config ConfigOfSplit(v1::Config config, v1::Split split);
 // hashes of every other seed.
 uint64_t SeedOfSplit(uint64_t seed, v1::Split split);
 
-// The first positions of steps of sizes of their own, numbered from 0, one
-// behind the other: of a plan file, or of so many tokens or packs. Thread-safe.
+// The first positions of steps with separate sizes, numbered from 0, in order:
+// of a plan file, or of so many tokens or packs. Thread-safe.
 class StepStarts {
  public:
   virtual ~StepStarts() = default;
@@ -68,9 +68,8 @@ class StepPositions {
     uint64_t steps = 0;
   };
 
-  // The steps of `job`'s ranges; from `first_step` on those of `starts`, if
-  // there are any, without the data of `skips`, which are ascending and of
-  // these steps.
+  // The steps of `job`'s ranges; from `first_step` on the ones of `starts`, if
+  // any, without the data of `skips`, which are ascending and of these steps.
   explicit StepPositions(v1::Job job, uint64_t first_step = 0,
                          std::shared_ptr<const StepStarts> starts = nullptr,
                          std::vector<Skip> skips = {})
@@ -139,7 +138,7 @@ struct WeightsFrom {
   std::vector<double> weights;
 };
 
-// The weights of a configuration by step; the first entry is that of step 0.
+// The weights of a configuration by step; the first entry is for step 0.
 std::vector<WeightsFrom> GetWeights(const v1::Config& config);
 
 // Computes the plan of a loaded configuration. Splits other than train have no
@@ -169,7 +168,7 @@ uint64_t PackRoom(const v1::Config& config);
 // encoders' owners itself. Elsewhere 0.
 double EncoderSlack(const v1::Config& config);
 
-// Samples of which a step of batch.tokens has whole multiples: those of
+// A step of batch.tokens has a multiple of this many samples, which are
 // packing.virtual_pipeline_group micro-batches.
 uint32_t StepUnit(const v1::Config& config);
 

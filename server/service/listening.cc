@@ -190,7 +190,7 @@ absl::Status CheckNobodyAnswers(const std::string& path,
   }
   errno = reason;
   if (reason == ECONNREFUSED || reason == ENOENT) return absl::OkStatus();
-  return SystemError(path, "cannot tell whether a server answers");
+  return SystemError(path, "cannot find out whether a server answers");
 }
 
 absl::StatusOr<NetAddress> Parse(absl::string_view address) {
@@ -294,7 +294,7 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   const absl::Status silent = CheckNobodyAnswers(path, address);
   if (!silent.ok()) return silent;
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-    return SystemError(path, "cannot remove the socket that was left behind");
+    return SystemError(path, "cannot remove the stale socket");
   }
   return absl::OkStatus();
 }

@@ -68,8 +68,8 @@ absl::Status CheckListen(absl::string_view address,
 // messages name serve.listen and the address.
 absl::Status TryListen(absl::string_view address);
 
-// Removes the socket file at `path` that a killed server left. OK if there is
-// none. Errors: ALREADY_EXISTS (a server answers there, or the file is no
+// Removes the socket file at `path` that a killed server left. OK if it does
+// not exist. Errors: ALREADY_EXISTS (a server answers there, or the file is no
 // socket), PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
 absl::Status RemoveStaleSocket(const std::string& path);
 

@@ -79,7 +79,7 @@ class GrpcPeerCaller final : public PeerCaller {
   const ChannelSecurity security_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  // Context of the Attach in progress; null if there is none.
+  // Context of the Attach in progress; null without one.
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 

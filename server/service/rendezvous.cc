@@ -296,8 +296,8 @@ absl::Status Rendezvous::Check(const v1::RendezvousRequest& request) const {
       "rank ", request.rank(), " says that group ", request.group(), " has ",
       request.size(), " members; ", group.waiting.size(), " waiting ranks say ",
       group.size,
-      ". Do ranks of an earlier start still wait? Give each start of the job a "
-      "run of its own"));
+      ". Do ranks of an earlier start still wait? Give each start of the job "
+      "its own run"));
 }
 
 }  // namespace ballast

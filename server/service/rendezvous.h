@@ -126,7 +126,7 @@ class Rendezvous {
   // Returns Join's errors, before it changes anything.
   absl::Status Check(const v1::RendezvousRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The answer already given to this member; null if there is none.
+  // The answer already given to this member; null if not answered.
   const v1::RendezvousResponse* FindAnswered(
       const v1::RendezvousRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

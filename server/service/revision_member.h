@@ -23,17 +23,16 @@
 namespace ballast {
 
 // The scheduler of train of a job that is changed while it runs: each step
-// comes from the scheduler of its revision. Other splits are those of the job's
-// own configuration, which is also that of fingerprint() and job().
-// Thread-safe.
+// comes from the scheduler of its revision. Other splits, fingerprint() and
+// job() follow the job's own configuration. Thread-safe.
 class RevisedScheduler final : public Scheduler {
  public:
-  // `own` is that of the job's own configuration. Neither it nor the others are
+  // `own` follows the job's own configuration. Neither it nor the others are
   // owned, and all outlive this.
   explicit RevisedScheduler(const Scheduler* own) : own_(own) {}
 
-  // Steps from `first_step` on, which is above that of each Add before, come
-  // from `scheduler`.
+  // Steps from `first_step` on, which is above any earlier Add's, come from
+  // `scheduler`.
   void Add(uint64_t first_step, const Scheduler* scheduler);
 
   absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override {

@@ -113,9 +113,9 @@ absl::Status StoreFault(absl::string_view action, absl::string_view url,
                         absl::string_view message, bool missing);
 
 // The field that distinguishes an object's versions, from the fields (name,
-// value) of a store's answer: the ETag; if there is none, or the empty one
-// (`""`) of servers that make none, the time of the last change. Empty if there
-// is neither.
+// value) of a store's answer: the ETag; without one, or with the empty one
+// (`""`) of servers that make none, the time of the last change. Empty if the
+// answer has neither.
 std::string VersionOfFields(
     absl::Span<const std::pair<std::string, std::string>> fields);
 

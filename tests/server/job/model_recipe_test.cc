@@ -472,7 +472,7 @@ TEST_F(ModelRecipeTest, RefusesWhatDoesNotGoTogether) {
            "batch: {global: 6, micro: 6, on_too_long: truncate_text}");
   if (LacksNumpy(drawn.status())) GTEST_SKIP() << drawn.status();
   EXPECT_THAT(std::string(drawn.status().message()),
-              HasSubstr("batch.on_too_long: found truncate_text beside a "
+              HasSubstr("batch.on_too_long: found truncate_text with a "
                         "model.recipe"));
   EXPECT_THAT(std::string(Open(", recipe: none.py").status().message()),
               HasSubstr("none.py"));
