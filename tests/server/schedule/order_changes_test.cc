@@ -403,6 +403,19 @@ TEST(OrderCheckpointTest, AnAddedSourceCountsFromItsStepOn) {
   EXPECT_EQ(drawn.size(), kSizes[2]);  // 3/6 of 32 samples are more than 11
 }
 
+// A running job takes a source although its weights have changed before.
+TEST(OrderCheckpointTest, AnAddedSourceAltersNoEarlierChange) {
+  v1::Config three = Unchanged();
+  AddWeights(5, {{"docs", 4}}, &three);
+  v1::Config two = three;
+  two.mutable_sources()->RemoveLast();
+  EXPECT_EQ(FirstAlteredStep(two, three), std::nullopt);
+  AddWeights(10, {{"new", 3}}, &three);
+  EXPECT_EQ(FirstAlteredStep(two, three), 10);
+  AddWeights(7, {{"docs", 1}}, &two);
+  EXPECT_EQ(FirstAlteredStep(two, three), 7);
+}
+
 // Releases before rule 2 gave a job another order where a source is not drawn
 // and the weights of the others do not fit the table.
 TEST(OrderCheckpointTest, TellsTheRuleOfRoundedWeights) {
