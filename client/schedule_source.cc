@@ -65,7 +65,8 @@ absl::StatusOr<v1::StepSchedule> ScheduleSource::Ask(LoaderClient* server,
         server->Attach(v1::Role(), v1::Fingerprint());
     extended = told.ok() ? chain_->Extend(*told) : told.status();
   }
-  if (absl::IsUnavailable(extended)) return extended;
+  // It may say so when it is asked again.
+  if (GetFault(extended) == Fault::kPassing) return extended;
   if (extended.ok() && schedule->fingerprint() == chain_->HashAt(step)) {
     LogInfo("the job has been changed: step ", step, " has fingerprint ",
             schedule->fingerprint());

@@ -22,24 +22,34 @@ uint64_t AtLeastOne(double weight, double integer) {
   return weight > 0 ? std::max<int64_t>(1, integer) : 0;
 }
 
-std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights,
-                                     uint64_t max_pattern) {
-  std::vector<uint64_t> integers;
+// The weights with six decimals; none if the pattern does not fit.
+std::vector<uint64_t> ExactWeights(absl::Span<const double> weights,
+                                   uint64_t max_pattern) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   // Doubles hold integers below 2^53 exactly.
-  if (sum * kDecimals < 9e15) {
-    uint64_t divisor = 0;
-    for (const double weight : weights) {
-      integers.push_back(AtLeastOne(weight, std::round(weight * kDecimals)));
-      divisor = std::gcd(divisor, integers.back());
-    }
-    uint64_t total = 0;
-    for (uint64_t& weight : integers) total += weight /= divisor;
-    if (total <= max_pattern) return integers;
-    integers.clear();
+  if (sum * kDecimals >= 9e15) return {};
+  std::vector<uint64_t> integers;
+  uint64_t divisor = 0;
+  for (const double weight : weights) {
+    integers.push_back(AtLeastOne(weight, std::round(weight * kDecimals)));
+    divisor = std::gcd(divisor, integers.back());
   }
-  // Rounding down leaves room for raising weights that would become 0.
-  const double scale = static_cast<double>(max_pattern - weights.size()) / sum;
+  uint64_t total = 0;
+  for (uint64_t& weight : integers) total += weight /= divisor;
+  if (total > max_pattern) return {};
+  return integers;
+}
+
+std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights,
+                                     uint64_t max_pattern) {
+  std::vector<uint64_t> integers = ExactWeights(weights, max_pattern);
+  if (!integers.empty()) return integers;
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  // Rounding down leaves room for raising weights that would become 0. A source
+  // that is not drawn must not count: it may join a job that has begun.
+  const auto drawn = std::count_if(weights.begin(), weights.end(),
+                                   [](double weight) { return weight > 0; });
+  const double scale = static_cast<double>(max_pattern - drawn) / sum;
   for (const double weight : weights) {
     integers.push_back(AtLeastOne(weight, std::floor(weight * scale)));
   }
@@ -47,6 +57,10 @@ std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights,
 }
 
 }  // namespace
+
+bool Mixture::IsExact(absl::Span<const double> weights, uint64_t max_pattern) {
+  return !ExactWeights(weights, max_pattern).empty();
+}
 
 Mixture::Mixture(absl::Span<const double> weights, uint64_t max_pattern)
     : weights_(IntegerWeights(weights, max_pattern)) {
@@ -104,9 +118,6 @@ namespace {
 
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 
-// Bounds the tables of all changes together.
-constexpr uint64_t kMaxPatternOfChange = uint64_t{1} << 16;
-
 std::vector<double> Weights(const std::vector<SampleOrder::Source>& sources) {
   std::vector<double> weights;
   for (const auto& source : sources) weights.push_back(source.weight);
@@ -136,7 +147,8 @@ SampleOrder::SampleOrder(std::vector<Source> sources,
   for (const Change& change : changes) {
     const auto [mixture, is_new] =
         known.emplace(change.weights, mixtures_.size());
-    if (is_new) mixtures_.emplace_back(change.weights, kMaxPatternOfChange);
+    if (is_new)
+      mixtures_.emplace_back(change.weights, Mixture::kMaxPatternOfChange);
     const Range& last = ranges_.back();
     Range next = {change.first_position, mixture->second, last.drawn};
     const std::vector<uint64_t> draws = mixtures_[last.mixture].DrawsBefore(

@@ -25,18 +25,23 @@ namespace ballast {
 class Mixture {
  public:
   static constexpr uint64_t kMaxPattern = uint64_t{1} << 20;
+  // Of the weights of a change: bounds the tables of all changes together.
+  static constexpr uint64_t kMaxPatternOfChange = uint64_t{1} << 16;
 
   struct Draw {
     uint32_t source;
     uint64_t number;  // draws of this source before this one
   };
 
-  // At least one of `weights` is above 0; sources of weight 0 are not drawn.
-  // There are fewer weights than `max_pattern`. Six decimals of each are exact
-  // as long as the pattern fits the table; otherwise they are rounded to shares
-  // of 1 / max_pattern.
+  // At least one of `weights` is above 0; sources of weight 0 are not drawn,
+  // and have no effect on the draws of the others. There are fewer weights than
+  // `max_pattern`. Six decimals of each are exact as long as the pattern fits
+  // the table; otherwise they are rounded to shares of 1 / max_pattern.
   explicit Mixture(absl::Span<const double> weights,
                    uint64_t max_pattern = kMaxPattern);
+
+  // Whether six decimals of `weights` fit the table.
+  static bool IsExact(absl::Span<const double> weights, uint64_t max_pattern);
 
   // O(1).
   Draw At(uint64_t position) const;

@@ -20,6 +20,7 @@
 #include "server/config/profiles.h"
 #include "server/config/source_fields.h"
 #include "server/config/topology.h"
+#include "server/schedule/sample_order.h"
 #include "server/schedule/step_plan.h"
 #include "server/video/model_videos.h"
 
@@ -123,6 +124,10 @@ constexpr int kScheduleRules = 2;
 constexpr int kSplitRules = 2;
 // The rules by which packs that ranks share are made (context_packs.h).
 constexpr int kDynamicRules = 1;
+// The rule by which mixtures round weights that do not fit their table, where a
+// source is not drawn.
+//   2: such a source has no effect on the others
+constexpr int kMixtureRules = 2;
 // The last version of the rules of texts that fingerprints leave out.
 constexpr int kUntoldTextVersion = 3;
 
@@ -173,6 +178,25 @@ void AddChanges(const v1::Config& config,
     }
     (*entries)[FromStepKey(
         from, absl::StrCat("order.mixture_changes.", change.step()))] = text;
+  }
+  // A source counts from the step on that first draws it: a configuration that
+  // lacks it has the same mixtures before.
+  const std::vector<WeightsFrom> mixtures = GetWeights(config);
+  for (const WeightsFrom& at : mixtures) {
+    const uint64_t table =
+        at.step == 0 ? Mixture::kMaxPattern : Mixture::kMaxPatternOfChange;
+    if (Mixture::IsExact(at.weights, table)) continue;
+    const auto known = std::find_if(
+        mixtures.begin(), mixtures.end(), [&](const WeightsFrom& other) {
+          for (size_t s = 0; s < sources.size(); ++s) {
+            if (at.weights[s] == 0 && other.weights[s] > 0) return true;
+          }
+          return false;
+        });
+    if (known == mixtures.end()) continue;
+    (*entries)[FromStepKey(AltersFrom(order, std::max(at.step, known->step)),
+                           "order.mixture_rules")] =
+        absl::StrCat(kMixtureRules);
   }
 }
 

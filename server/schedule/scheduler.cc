@@ -294,7 +294,7 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
   }
   BALLAST_ASSIGN_OR_RETURN(const PositionRange positions, steps_.Of(step));
   BALLAST_ASSIGN_OR_RETURN(const Ordered ordered, SamplesAt(positions));
-  const uint32_t samples = ordered.samples.size();
+  const uint64_t samples = ordered.samples.size();
   v1::StepSchedule schedule;
   schedule.set_step(step);
   schedule.set_split(job_.split());
@@ -309,9 +309,9 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
       CostAt(config_.balance(), job_.split() == v1::SPLIT_TRAIN ? step : 0));
   // Each window of micro-batches is balanced together; the last of a step may
   // be shorter.
-  const uint32_t micro = config_.batch().micro();
-  const uint32_t window = packs_ ? samples : WindowSize() * micro;
-  for (uint32_t done = 0; done < samples; done += window) {
+  const uint64_t window =
+      packs_ ? samples : uint64_t{WindowSize()} * config_.batch().micro();
+  for (uint64_t done = 0; done < samples; done += window) {
     std::vector<ScheduledSample> part(std::min(window, samples - done));
     for (uint32_t i = 0; i < part.size(); ++i) {
       part[i].position = positions.first + done + i;

@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
+#include "server/config/config_keys.h"
 #include "server/config/topology.h"
 #include "server/schedule/group_order.h"
 
@@ -365,11 +365,17 @@ std::set<std::pair<uint64_t, std::string>> GetChanges(
   for (const v1::Order::Skip& skip : order.skips()) {
     changes.insert({skip.step(), absl::StrCat("skip ", skip.steps())});
   }
+  const std::vector<uint32_t> sources = SourcesOfSplit(config, v1::SPLIT_TRAIN);
   for (const WeightsFrom& each : GetWeights(config)) {
     if (each.step == 0) continue;
-    changes.insert({AltersFrom(order, each.step),
-                    absl::StrCat("weights ", each.step, " ",
-                                 absl::StrJoin(each.weights, " "))});
+    std::string text = absl::StrCat("weights ", each.step);
+    // Without a source that is not drawn: it may have joined since.
+    for (size_t s = 0; s < sources.size(); ++s) {
+      if (each.weights[s] == 0) continue;
+      absl::StrAppend(&text, " ", config.sources(sources[s]).name(), " ",
+                      FingerprintNumber(each.weights[s]));
+    }
+    changes.insert({AltersFrom(order, each.step), std::move(text)});
   }
   return changes;
 }

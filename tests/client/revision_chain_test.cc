@@ -83,6 +83,7 @@ absl::Status GetSteps(FakeLoader loader, uint64_t end) {
   LoaderClient* const servers[] = {client.get()};
   ScheduleSource::Options options;
   options.fingerprint = kSyntheticFingerprint;
+  options.failover.first_backoff = absl::Nanoseconds(1);
   ScheduleSource source(servers, options);
   for (uint64_t step = 0; step < end; ++step) {
     const auto schedule = source.Get(step);
@@ -93,6 +94,20 @@ absl::Status GetSteps(FakeLoader loader, uint64_t end) {
 
 TEST(RevisionChainTest, ARankLearnsOfAChangeWithItsFirstSchedule) {
   EXPECT_TRUE(GetSteps(Changed("one"), 6).ok());
+}
+
+// Its only server is too slow, or too busy, to tell of the change at once.
+TEST(RevisionChainTest, ARankAsksAgainForAChange) {
+  for (const absl::Status& passing : {absl::UnavailableError("restarting"),
+                                      absl::DeadlineExceededError("slow"),
+                                      absl::ResourceExhaustedError("busy")}) {
+    FakeLoader loader = Changed("one");
+    int calls = 0;
+    loader.on_attach = [&] { return calls++ < 2 ? passing : absl::OkStatus(); };
+    const absl::Status status = GetSteps(loader, 6);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(calls, 3);
+  }
 }
 
 TEST(RevisionChainTest, ARankRefusesAScheduleThatIsOfNoChange) {

@@ -132,6 +132,7 @@ class FakeClient : public LoaderClient {
     if (!expected.hash().empty() && expected.hash() != loader_.fingerprint) {
       return absl::FailedPreconditionError("fingerprints differ");
     }
+    if (loader_.on_attach) BALLAST_RETURN_IF_ERROR(loader_.on_attach());
     v1::AttachResponse response;
     response.mutable_fingerprint()->set_hash(loader_.fingerprint);
     *response.mutable_job() = SyntheticJobMessage(loader_.job);

@@ -25,6 +25,8 @@ struct FakeLoader {
   std::string fingerprint = kSyntheticFingerprint;
   // The changes of the running job that Attach tells.
   std::vector<v1::Revision> revisions;
+  // An error becomes Attach's result.
+  std::function<absl::Status()> on_attach;
   // Called before each Fetch with its arguments; an error becomes its result.
   std::function<absl::Status(const v1::Role&, uint64_t step,
                              uint32_t micro_batch)>

@@ -397,6 +397,35 @@ TEST(TensorBroadcastTest, RankZerosFailureEndsItsPeersWithItsCause) {
   }
 }
 
+// All batches have one size, so sizes do not show it.
+TEST(TensorBroadcastTest, ABatchThatRankZeroDidNotSendIsFound) {
+  FakeLoader loader;
+  loader.job = Job();
+  loader.job.tp = 2;
+  loader.job.padded = true;
+  loader.job.row_length = 96;
+  auto group = InProcessGroup(2);
+  absl::Status received;
+  std::thread peer([&] {
+    TrainerShim::Options options =
+        GetOptions(kTrainerPlaceLanguage, GetPlace(1, 0, 0));
+    options.tensor_communicator = std::move(group[1]);
+    received =
+        ShimOf(loader, std::move(options))->ReceiveFromTensorPeer().status();
+  });
+  TrainerShim::Options options =
+      GetOptions(kTrainerPlaceLanguage, GetPlace(0, 0, 0));
+  options.tensor_communicator = std::move(group[0]);
+  const auto shim = ShimOf(loader, std::move(options));
+  EXPECT_TRUE(shim->Next().ok());
+  EXPECT_TRUE(shim->Next().ok());
+  EXPECT_TRUE(shim->SendToTensorPeers().ok());
+  peer.join();
+  EXPECT_EQ(received.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(received.message(),
+              HasSubstr("sent micro-batch 1 of step 3, wanted micro-batch 0"));
+}
+
 TEST(TensorBroadcastTest, TheWrongCallIsRefusedWithoutEndingTheShim) {
   FakeLoader loader;
   loader.job = Job();

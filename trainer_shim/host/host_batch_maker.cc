@@ -1,6 +1,7 @@
 #include "trainer_shim/host/host_batch_maker.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -19,6 +20,9 @@
 namespace ballast {
 
 absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch) {
+  // Batches of other steps may have the same sizes.
+  const std::array<uint64_t, 2> place = {batch->step, batch->micro_batch};
+  std::array<uint64_t, 2> sent = place;
   std::vector<uint8_t> placeholders;
   for (const PackedSample& sample : batch->samples) {
     placeholders.push_back(sample.placeholder);
@@ -26,11 +30,19 @@ absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch) {
   // One region has all data that do not follow from the schedule.
   std::vector<absl::Span<uint8_t>> slices;
   for (const absl::Span<uint8_t> slice :
-       {absl::MakeSpan(batch->packed).first(batch->packed_bytes),
+       {absl::MakeSpan(reinterpret_cast<uint8_t*>(sent.data()), sizeof(sent)),
+        absl::MakeSpan(batch->packed).first(batch->packed_bytes),
         absl::MakeSpan(placeholders)}) {
     if (!slice.empty()) slices.push_back(slice);
   }
   BALLAST_RETURN_IF_ERROR(peers->Broadcast(0, slices, nullptr));
+  if (sent != place) {
+    return absl::DataLossError(absl::StrCat(
+        "tensor rank 0 sent micro-batch ", sent[1], " of step ", sent[0],
+        ", wanted micro-batch ", place[1], " of step ", place[0],
+        "; all tensor ranks start at one step, and rank 0 sends each batch "
+        "that Next returns"));
+  }
   for (size_t i = 0; i < placeholders.size(); ++i) {
     batch->samples[i].placeholder = placeholders[i] != 0;
   }

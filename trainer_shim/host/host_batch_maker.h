@@ -31,7 +31,7 @@ namespace ballast {
 // the tensors that the batch's fields name and the placeholder flags move. Rank
 // 0 only reads `batch`, the others fill it. Blocks until this rank's part is
 // done. Errors: as Communicator::Broadcast; INVALID_ARGUMENT (a peer's sizes
-// differ).
+// differ), DATA_LOSS (rank 0's batch is of another step or micro-batch).
 absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch);
 
 // Makes a rank's packed batches from its blocks in host memory: plan, verify,

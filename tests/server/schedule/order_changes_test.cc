@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/schedule/fingerprint.h"
 #include "proto/schedule/split.h"
@@ -236,7 +237,9 @@ TEST(OrderChangesTest, MicroBatchesFollowTheSize) {
 }
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Which checkpoints go on when order and batch change by step.
 
@@ -398,6 +401,52 @@ TEST(OrderCheckpointTest, AnAddedSourceCountsFromItsStepOn) {
     }
   }
   EXPECT_EQ(drawn.size(), kSizes[2]);  // 3/6 of 32 samples are more than 11
+}
+
+// A running job takes a source although its weights have changed before.
+TEST(OrderCheckpointTest, AnAddedSourceAltersNoEarlierChange) {
+  v1::Config three = Unchanged();
+  AddWeights(5, {{"docs", 4}}, &three);
+  v1::Config two = three;
+  two.mutable_sources()->RemoveLast();
+  EXPECT_EQ(FirstAlteredStep(two, three), std::nullopt);
+  AddWeights(10, {{"new", 3}}, &three);
+  EXPECT_EQ(FirstAlteredStep(two, three), 10);
+  AddWeights(7, {{"docs", 1}}, &two);
+  EXPECT_EQ(FirstAlteredStep(two, three), 7);
+}
+
+// Releases before rule 2 gave a job another order where a source is not drawn
+// and the weights of the others do not fit the table.
+TEST(OrderCheckpointTest, TellsTheRuleOfRoundedWeights) {
+  const auto steps_of_rule = [](const v1::Config& config) {
+    std::vector<uint64_t> steps;
+    const v1::Fingerprint fingerprint = MakeChanged(config)->fingerprint();
+    for (const auto& entry : fingerprint.entries()) {
+      if (!absl::EndsWith(entry.key(), ".order.mixture_rules")) continue;
+      EXPECT_EQ(entry.value(), "2");
+      steps.push_back(StepOfKey(entry.key()).value_or(0));
+    }
+    return steps;
+  };
+  const auto weighted = [](double docs, double chat) {
+    v1::Config config = Unchanged();
+    config.mutable_sources(0)->set_weight(docs);
+    config.mutable_sources(1)->set_weight(chat);
+    return config;
+  };
+  v1::Config exact = weighted(0.351273, 0.648727);  // a million entries fit
+  AddWeights(10, {{"new", 1}}, &exact);
+  EXPECT_THAT(steps_of_rule(exact), IsEmpty());
+  // From the first step on that draws it: a checkpoint of a job without the
+  // source goes on until then.
+  v1::Config joins = weighted(0.351273, 0.748738);
+  AddWeights(5, {{"docs", 0.351274}}, &joins);
+  EXPECT_THAT(steps_of_rule(joins), IsEmpty());
+  AddWeights(10, {{"new", 1}}, &joins);
+  EXPECT_THAT(steps_of_rule(joins), ElementsAre(10));
+  AddWeights(20, {{"docs", 0}}, &joins);
+  EXPECT_THAT(steps_of_rule(joins), ElementsAre(10, 20));
 }
 
 }  // namespace

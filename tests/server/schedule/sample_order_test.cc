@@ -120,6 +120,27 @@ TEST(MixtureTest, SourcesOfWeightZeroAreNotDrawn) {
   EXPECT_EQ(mixture.GetPosition(0, 0), UINT64_MAX);
 }
 
+// Also where the others' weights do not fit the table, so that a source can
+// join a job that has begun.
+TEST(MixtureTest, SourcesOfWeightZeroDoNotMoveTheOthers) {
+  for (const std::vector<double>& weights :
+       {std::vector<double>{0.351273, 0.748738}, {0.5, 0.333333, 0.123457}}) {
+    for (const uint64_t table : {101, 1000, 65536}) {
+      const Mixture without(weights, table);
+      std::vector<double> more = weights;
+      for (int zeros = 1; zeros < 4; ++zeros) {
+        more.push_back(0);
+        const Mixture mixture(more, table);
+        for (uint64_t p = 0; p < 2 * table; ++p) {
+          ASSERT_EQ(mixture.At(p).source, without.At(p).source)
+              << zeros << " sources, table " << table << ", position " << p;
+          ASSERT_EQ(mixture.At(p).number, without.At(p).number);
+        }
+      }
+    }
+  }
+}
+
 TEST(MixtureTest, CountsDraws) {
   const Mixture mixture({5, 0, 2, 2});
   std::vector<uint64_t> drawn(4, 0);

@@ -73,6 +73,15 @@ TEST(PackShapeTest, RefusesDeliveryOffAndAJobWithoutLanguage) {
               HasSubstr("topology.modules has no language"));
 }
 
+// The largest window at the micro-batch of 16,384 ranks with four samples each.
+TEST(WindowTest, AWindowOfMoreSamplesThan32BitsCountIsTheWholeStep) {
+  v1::Config config = JobConfig(0, 2, 65536, 65536);
+  config.mutable_balance()->set_algorithm(v1::Balance::ALGORITHM_LPT);
+  config.mutable_balance()->set_scope(v1::Balance::SCOPE_WINDOW);
+  config.mutable_balance()->set_window(65536);
+  EXPECT_EQ(ScheduleOf(config, 0).micro_batches_size(), 1);
+}
+
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
