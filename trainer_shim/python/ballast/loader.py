@@ -177,7 +177,7 @@ class Loader(Progress, Iterator[Batch]):
         options.max_batches_held = max_batches_held
         self._split = split
         self._checkpoint = b""
-        self._next_step = whole("start_step", start_step)
+        self._next_step = self._begin = whole("start_step", start_step)
         self._restart(start_step)
         self._job: Optional[Dict[str, Any]] = None
         self._closed = False
