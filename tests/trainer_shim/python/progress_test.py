@@ -62,6 +62,19 @@ class ProgressTest(tools.ToolTest):
                     self.assertEqual(len(second), length)
                     self.assertEqual(next(second).step, 5)
 
+    def test_one_that_has_ended_is_not_gone_through_again(self):
+        config = self.write("ends.yaml", CONFIG % 1)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                state = loader.state_dict()
+                self.assertEqual(sum(1 for _ in zip(range(2), loader)), 2)
+                self.assertEqual(sum(1 for _ in loader), 12 - 2)
+                with self.assertRaisesRegex(ballast.FailedPrecondition, "another pass"):
+                    iter(loader)
+                self.assertIsNone(next(loader, None))
+                loader.load_state_dict(state)
+                self.assertEqual(sum(1 for _ in loader), 12)
+
     def test_packs_of_their_own_number_have_no_length(self):
         """As they are read, the 6 micro-batches of an epoch are fewer than the packs."""
         text = CONFIG.replace("micro: 8", "micro: 16")
