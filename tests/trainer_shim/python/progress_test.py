@@ -41,15 +41,55 @@ class ProgressTest(tools.ToolTest):
                 with self.subTest(options), self.loader(address, **options) as loader:
                     self.assertEqual(len(loader), length)
                     self.assertEqual(sum(1 for _ in loader), length)
-            # One that continues has what is left.
+
+    def test_one_that_continues_counts_the_whole_run(self):
+        """Lightning and the Trainer take off the batches that they have had: by a length of
+        those that are left they would leave out as many of the last."""
+        config = self.write("ends.yaml", CONFIG % 2)
+        with self.server(config, "127.0.0.1:0") as (address,):
             with self.loader(address) as first:
                 while first.next_step < 5:
                     next(first)
                 state = first.state_dict()
             with self.loader(address, state_dict=state) as second:
-                self.assertEqual(len(second), 14)
+                self.assertEqual(len(second), 24)
                 self.assertEqual(second.step, 5)
                 self.assertEqual(sum(1 for _ in second), 14)
+            for options, length in [({}, 24), ({"steps": 7}, 14), ({"start_step": 2}, 20)]:
+                with self.subTest(options), self.loader(address, **options) as second:
+                    self.assertEqual(len(second), length)
+                    second.load_state_dict(state)
+                    self.assertEqual(len(second), length)
+                    self.assertEqual(next(second).step, 5)
+
+    def test_one_that_has_ended_is_not_gone_through_again(self):
+        config = self.write("ends.yaml", CONFIG % 1)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                state = loader.state_dict()
+                self.assertEqual(sum(1 for _ in zip(range(2), loader)), 2)
+                self.assertEqual(sum(1 for _ in loader), 12 - 2)
+                with self.assertRaisesRegex(ballast.FailedPrecondition, "another pass"):
+                    iter(loader)
+                self.assertIsNone(next(loader, None))
+                loader.load_state_dict(state)
+                self.assertEqual(sum(1 for _ in loader), 12)
+
+    def test_packs_of_their_own_number_have_no_length(self):
+        """As they are read, the 6 micro-batches of an epoch are fewer than the packs."""
+        text = CONFIG.replace("micro: 8", "micro: 16")
+        text += "packing: {mode: scheduled, max_tokens_per_rank: 256}\n"
+        config = self.write("scheduled.yaml", text % 1)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                for _ in range(2):
+                    with self.assertRaisesRegex(TypeError, r"num_micro_batches\(step\)"):
+                        len(loader)
+                wanted = sum(map(loader.num_micro_batches, range(6)))
+                self.assertGreater(wanted, 6)
+                self.assertEqual(sum(1 for _ in loader), wanted)
+                with self.assertRaises(TypeError):
+                    len(loader)
 
     def test_a_loader_without_end_has_no_length(self):
         config = self.write("endless.yaml", CONFIG % 0)
@@ -77,7 +117,7 @@ class ProgressTest(tools.ToolTest):
                         self.assertLessEqual(batch.step_totals.tokens, 900)
                 self.assertEqual(counts, wanted)
 
-    def test_lightning_gets_no_state_of_a_loader_without_end(self):
+    def test_lightning_gets_no_state_of_a_loader_without_length(self):
         """It has fetched a batch by then that no step has trained on."""
         asks = {"__name__": "lightning.pytorch.utilities.combined_loader"}
         exec("def state_of(loader): return [each.state_dict() for each in [loader]][0]", asks)
@@ -87,6 +127,14 @@ class ProgressTest(tools.ToolTest):
                 with self.assertRaisesRegex(ballast.FailedPrecondition, r"Lightning.*steps=\.\.\."):
                     asks["state_of"](loader)
                 self.assertEqual(loader.state_dict()["next_step"], 0)
+        config = self.write("tokens.yaml", CONFIG.replace("global: 16", "tokens: 900") % 1)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                with self.assertRaisesRegex(ballast.FailedPrecondition, "Lightning.*batch.tokens"):
+                    asks["state_of"](loader)
+                self.assertEqual(loader.state_dict()["next_step"], 0)
+        config = self.write("endless.yaml", CONFIG % 0)
+        with self.server(config, "127.0.0.1:0") as (address,):
             with self.loader(address, steps=4) as loader:
                 self.assertEqual(asks["state_of"](loader)["next_step"], 0)
                 self.assertEqual(loader.step, 0)

@@ -15,6 +15,7 @@ from .errors import FailedPrecondition, InvalidArgument
 Figure = Union[int, float]
 _KEY = "ballast_checkpoint"
 _FETCHES_AHEAD = ("lightning.", "pytorch_lightning.")
+_STEPS_LOOKED_AT = 8
 
 
 def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
@@ -40,11 +41,13 @@ def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
 class Progress(ABC):
     """The progress that `Loader` reports."""
 
-    _first_step: int = 0  # where the loader began
+    _begin: int = 0  # the run's first step, from which its length counts
+    _first_step: int = 0  # where the loader began or continued
     _steps: int = 0  # as the option
     _step: Optional[int] = None
 
     def __init__(self) -> None:
+        self._as_read: Optional[bool] = None  # whether steps are trained as they are read
         self._sums: Dict[str, int] = {}
         self._waited = 0.0
         self._last_wait = 0.0
@@ -55,36 +58,72 @@ class Progress(ABC):
     def job(self) -> Dict[str, Any]:
         """The job as the servers describe it."""
 
+    @property
+    @abstractmethod
+    def next_step(self) -> int:
+        """The first step that still has batches to return."""
+
+    @abstractmethod
+    def num_micro_batches(self, step: Optional[int] = None) -> int:
+        """Number of micro-batches of a step."""
+
     @abstractmethod
     def schedule(self) -> Dict[str, Any]:
         """The schedule of the last batch's step."""
 
     def __len__(self) -> int:
-        """Batches from the loader's start to its end: `tqdm(loader)` shows them.
+        """Batches from the run's start to its end, as Lightning and Hugging Face's Trainer
+        count them: a loader that continues from a `state_dict` includes those before it.
 
-        A loader that continues from a `state_dict` starts there. TypeError, as for any
-        iterator without a length, if neither `steps` nor the data end it, or if steps
-        differ in size (`order.plan`, `batch.tokens`, `batch.packs`). With
-        `packing.mode: scheduled`, where the number of batches of a step depends on its
-        samples, this is an estimate: the number of micro-batches as they are read.
-        Waits for a server if the loader is not open yet.
+        Starts at `start_step`, and with a `state_dict` at step 0; `load_state_dict` changes
+        nothing. TypeError, as for any iterator without a length, if neither `steps` nor the
+        data end it, or if only the schedules have the number: if steps differ in size
+        (`order.plan`, `batch.tokens`, `batch.packs`) or are packed by
+        `packing.mode: scheduled`. Waits for a server if the loader is not open yet.
         """
         end = self.job["end_step"] or None
         if self._steps:
-            stop = self._first_step + self._steps
+            stop = self._begin + self._steps
             end = stop if end is None else min(end, stop)
         if end is None:
             raise TypeError(
                 "this loader has no end, so no length: set Loader(steps=...) or, in the "
                 "configuration, order.epochs or order.plan"
             )
-        return batches_between(self.job, self._first_step, end)
+        found = batches_between(self.job, self._begin, end)
+        if not self._trains_as_read(end):
+            raise TypeError(
+                "packing.mode: scheduled packs each step into a number of batches of its own, so "
+                "this loader's length is known only at its end: ask num_micro_batches(step)"
+            )
+        return found
+
+    def _trains_as_read(self, end: int) -> bool:
+        """Whether the next steps before `end` have as many micro-batches as are read, which
+        packing.mode `scheduled` alone changes. The first answer holds."""
+        steps = range(self.next_step, min(end, self.next_step + _STEPS_LOOKED_AT))
+        if self._as_read is None and steps:
+            self._as_read = all(
+                self.num_micro_batches(step) == batches_between(self.job, step, step + 1)
+                for step in steps
+            )
+        return self._as_read is not False
 
     def _check_asker(self, next_step: Optional[int], frame: FrameType) -> None:
-        """Refuses some callers (`check_asker`) the state after the last
-        batch returned, if the loader has no end."""
-        if next_step is None and not self._steps and not self.job["end_step"]:
-            check_asker(frame)
+        """Refuses Lightning's functions the state after the last batch returned, if the
+        loader has no length: Lightning then holds a batch that no step has trained on yet,
+        and a run that continued from the state would skip that batch."""
+        if next_step is not None or not _is_lightning(frame):
+            return
+        try:
+            len(self)
+        except TypeError as error:
+            raise FailedPrecondition(
+                "state_dict: Lightning fetches a batch ahead of a loader without a length, and its "
+                "checkpoint would leave that batch out (%s). Or give Lightning the batches alone, "
+                "fit(model, iter(loader.next, None)), and keep loader.state_dict(next_step=...) in "
+                "on_save_checkpoint, with the step after the last one trained" % error
+            ) from None
 
     def __bool__(self) -> bool:
         return True  # not whether __len__ is 0, which asks a server
@@ -163,16 +202,8 @@ def step_of(data: bytes) -> int:
     return int(_info(data).next_step)
 
 
-def check_asker(frame: FrameType) -> None:
-    """Refuses Lightning's functions the state of a loader without an end: Lightning
-    holds a batch of it that no step has trained on yet, and a run that continued from
-    the state would skip that batch."""
-    if frame.f_globals.get("__name__", "").startswith(_FETCHES_AHEAD):
-        raise FailedPrecondition(
-            "state_dict: Lightning fetches a batch ahead of a loader without an end, and its "
-            "checkpoint would leave that batch out: set Loader(steps=...), or order.epochs in "
-            "the configuration"
-        )
+def _is_lightning(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_FETCHES_AHEAD)
 
 
 def _info(data: bytes) -> _structs.CheckpointInfo:

@@ -177,7 +177,8 @@ class Loader(Progress, Iterator[Batch]):
         options.max_batches_held = max_batches_held
         self._split = split
         self._checkpoint = b""
-        self._next_step = whole("start_step", start_step)
+        self._next_step = self._begin = whole("start_step", start_step)
+        self._ended = False
         self._restart(start_step)
         self._job: Optional[Dict[str, Any]] = None
         self._closed = False
@@ -273,6 +274,17 @@ class Loader(Progress, Iterator[Batch]):
     # ---- Batches ----
 
     def __iter__(self) -> Loader:
+        """The loader itself, which returns its batches once.
+
+        FailedPrecondition once it has returned StopIteration: another epoch would train, or
+        evaluate, on nothing, and Lightning would run epochs without batches for ever.
+        """
+        if self._ended:
+            raise FailedPrecondition(
+                "this loader has returned all its batches, and another pass would be over none: "
+                "set order.epochs or Loader(steps=...) to all that are wanted, or make another "
+                "loader for each pass, also for each validation"
+            )
         return self
 
     def __next__(self) -> Batch:
@@ -296,6 +308,7 @@ class Loader(Progress, Iterator[Batch]):
         raw_stream = current_stream(self._device) if stream is None else stream
         parts = self._shims.next(raw_stream or None)
         if parts is None:
+            self._ended = True
             raise StopIteration
         batch = batch_of(parts, self._to_array, self._shims.schedule)
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
@@ -400,6 +413,7 @@ class Loader(Progress, Iterator[Batch]):
         self._finalizer()
         self._checkpoint = data
         self._next_step = step_of(data)
+        self._ended = False
         self._restart(self._next_step)
         self._renew()
 
