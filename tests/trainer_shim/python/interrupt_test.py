@@ -1,6 +1,7 @@
 """Interrupting a loader: signal handlers that raise, Ctrl-C, cancel and close."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -194,6 +195,22 @@ class InterruptTest(tools.TwoServersTest):
             loader.cancel()
             closer.join()
         self.assertEqual(order, ["cancel", "cancel", "destroy", "destroy"])
+
+    def test_a_fork_of_a_process_with_a_loader_opens_none(self):
+        """Neither the parent's loader nor one that it makes: connections have no threads there."""
+        def in_a_fork():
+            for each in (loader, self.both()):
+                with self.assertRaisesRegex(ballast.FailedPrecondition, "fork"):
+                    next(each)
+
+        with self.both() as loader:
+            first = identity(next(loader))
+            fork = multiprocessing.get_context("fork").Process(target=in_a_fork, daemon=True)
+            fork.start()
+            self.addCleanup(fork.kill)
+            fork.join(tools.TIMEOUT_S / 4)
+            self.assertEqual(fork.exitcode, 0)
+            self.assertLess(first[:2], identity(next(loader))[:2])
 
 
 class WorkerTest(unittest.TestCase):

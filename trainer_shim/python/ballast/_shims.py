@@ -15,6 +15,9 @@ from ._waiting import Call, Worker
 from .errors import BallastError, Cancelled, FailedPrecondition, Internal, ResourceExhausted
 from .tensor import Part
 
+# The process that first opened a shim here; others share its memory, and not its threads.
+_connected: Optional[int] = None
+
 GetOptions = Callable[[str], _structs.ShimOptions]
 
 
@@ -66,10 +69,11 @@ class Shims:
         After an exception in the waiting thread a further call continues the wait.
         After an error it tries again.
         """
+        global _connected
         self._check_process()
         if self.opened:
             return
-        self._process = os.getpid()
+        self._process = _connected = os.getpid()
         if self._opening is None:
             self._opening = Call(lambda: self._create(options_of))
         call = self._opening
@@ -88,6 +92,13 @@ class Shims:
         if self._process not in (None, os.getpid()):
             raise FailedPrecondition(
                 "the loader was opened before fork(); open one in each process that uses it"
+            )
+        if _connected not in (None, os.getpid()):
+            raise FailedPrecondition(
+                "found a process forked from one that had opened a loader, whose connections have "
+                "no threads here and would wait without end: start processes before the first "
+                "loader is opened, or by spawn or forkserver (DataLoader(multiprocessing_context="
+                '"spawn"))'
             )
 
     def _check_not_cancelled(self) -> None:
