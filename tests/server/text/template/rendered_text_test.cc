@@ -387,6 +387,19 @@ TEST_F(RenderedTextTest, MarksOfMediaAreFoundByTheirNames) {
                   .view_before = "<|image|>"},
                  ""),
             "I[<|image|>]");
+  // A text that spells out another of the names: nobody can tell which one is
+  // the template's.
+  for (const char* text : {"a<start_of_image>b<image_soft_token>c",
+                           "a<image_soft_token>b<start_of_image>c"}) {
+    EXPECT_EQ(find(text, 1, 0,
+                   {.placeholder = "<image_soft_token>",
+                    .view_before = "\n\n<start_of_image>"},
+                   ""),
+              "the text has <image_soft_token> and <start_of_image> apart from "
+              "each other, and either marks an image; wanted texts that spell "
+              "out neither")
+        << text;
+  }
   EXPECT_EQ(find("a<image><video>b", 1, 1, {.placeholder = "<IMG>"}, ""),
             "I[<image>]V[<video>]");
   EXPECT_EQ(find("a", 0, 0, qwen, "<|video_pad|>"), "");
