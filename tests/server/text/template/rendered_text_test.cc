@@ -241,6 +241,10 @@ TEST_F(RenderedTextTest, TheNameIsInWhatServersCompare) {
     keys.push_back(TextLengthKey(named, **tokenizer));
     named.set_reasoning(v1::Model::REASONING_DROP);
     EXPECT_NE(TextLengthKey(named, **tokenizer), keys.back());
+    // The profile names the turns to learn.
+    named.clear_reasoning();
+    named.clear_profile();
+    EXPECT_NE(TextLengthKey(named, **tokenizer), keys.back());
   }
   EXPECT_NE(keys[0], keys[1]);
   std::ofstream(folder + "/chat_template.jinja") << "{% if";
