@@ -107,9 +107,10 @@ class WebDatasetParser final : public RecordParser {
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& /*parts*/,
-                              bool lists) const override {
+                              const IndexedKinds& kinds) const override {
     const uint64_t end = entry.offset + entry.length;
-    WebDatasetReader reader(file, entry.offset, end, /*whole=*/false, lists);
+    WebDatasetReader reader(file, entry.offset, end, /*whole=*/false,
+                            kinds.lists, kinds.audio);
     BALLAST_ASSIGN_OR_RETURN(std::optional<WebDatasetSample> found,
                              reader.Next());
     if (!found || found->begin != entry.offset || found->end != end) {

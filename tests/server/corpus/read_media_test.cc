@@ -155,6 +155,33 @@ TEST(ReadMediaTest, ClipsAreReadWithoutTheirImages) {
             absl::StatusCode::kDataLoss);
 }
 
+// Members of audio are none of a model without audio, whatever their numbers,
+// and wherever they are.
+TEST(ReadMediaTest, AudioThatTheIndexLeavesOutIsNotRead) {
+  const std::string folder = TestFolder();
+  const std::string image = FakeImage(1, 2, 9000);
+  WriteFile(folder + "/docs-0.tar",
+            TarEntry("a.txt", "x") + TarEntry("a.wav", "1") +
+                TarEntry("a.flac", "2") + TarEntry("a.jpg", image) +
+                TarEntry("b.txt", "y") + TarEntry("other.wav", "3") +
+                TarEntry("b.jpg", image) + TarEntry("c.txt", "z") +
+                TarEntry("c.3.wav", "4") + TarEntry("c.jpg", image) + TarEnd());
+  const v1::Source source =
+      MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar");
+  const auto report = BuildIndex(source, folder, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->samples, 3u);
+  const auto opened = OpenSource(source, folder, FakeKey());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  for (uint64_t i = 0; i < 3; ++i) {
+    const auto sample = ReadSample(**opened, i, ReadParts());
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->text, std::string(1, static_cast<char>('x' + i)));
+    EXPECT_EQ(sample->images[0], image);
+    EXPECT_TRUE(sample->clips.empty());
+  }
+}
+
 // A clip of each video, of the same file and in the same seconds, among the
 // other clips.
 TEST(ReadMediaTest, VideosBringTheirAudio) {
