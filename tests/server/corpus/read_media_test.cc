@@ -182,6 +182,43 @@ TEST(ReadMediaTest, AudioThatTheIndexLeavesOutIsNotRead) {
   }
 }
 
+// Parts name members in the order of their numbers, or paths that are none.
+TEST(ReadMediaTest, PartsMayNotNameMembersInAnotherOrder) {
+  const std::string folder = TestFolder();
+  std::string tar;
+  const auto add = [&](absl::string_view key, absl::string_view first,
+                       absl::string_view second) {
+    absl::StrAppend(
+        &tar,
+        TarEntry(absl::StrCat(key, ".json"),
+                 absl::StrCat(R"({"messages": [{"role": "user", "content": [)",
+                              first, ",", second, "]}]}")));
+    for (const char* end : {".0.jpg", ".1.jpg"}) {
+      absl::StrAppend(&tar, TarEntry(absl::StrCat(key, end), FakeImage(1, 2)));
+    }
+  };
+  const auto part = [](absl::string_view name) {
+    return absl::StrCat(R"({"type": "image", "image": ")", name, R"("})");
+  };
+  const std::string mark = R"({"type": "text", "text": "<image>"})";
+  add("a", part("a.0.jpg"), part("a.1.jpg"));
+  add("b", part("b.1.jpg"), part("b.0.jpg"));
+  add("c", part("photos/2.jpg"), part("photos/1.jpg"));
+  add("d", part("d.1.jpg"), mark);
+  add("e", mark, part("e.1.jpg"));
+  WriteFile(folder + "/docs-0.tar", tar + TarEnd());
+  const auto report =
+      BuildIndex(MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar"),
+                 folder, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 3u);
+  std::vector<std::string> bad;
+  for (const BadSample& one : report->bad) bad.push_back(one.reason);
+  EXPECT_THAT(bad, ElementsAre(HasSubstr("names b.1.jpg in place 1, and image "
+                                         "1 is b.0.jpg"),
+                               HasSubstr("names d.1.jpg in place 1")));
+}
+
 // A clip of each video, of the same file and in the same seconds, among the
 // other clips.
 TEST(ReadMediaTest, VideosBringTheirAudio) {
