@@ -249,7 +249,7 @@ class CookedParser final : public RecordParser {
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& parts,
-                              bool /*lists*/) const override {
+                              const IndexedKinds& /*kinds*/) const override {
     if (file.from() == ReadFrom::kMemory) {
       return absl::AbortedError("its recipe has to run");
     }

@@ -100,19 +100,23 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
                                       "have not"));
 }
 
-absl::StatusOr<bool> FileSource::HasList(uint64_t number) const {
+absl::StatusOr<IndexedKinds> FileSource::GetKinds(uint64_t number) const {
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
                            index_->videos(number));
-  return std::any_of(videos.begin(), videos.end(), [](const auto& video) {
-    return (video.flags & IndexedVideo::kIsList) != 0;
-  });
+  IndexedKinds kinds;
+  kinds.audio = CountVideos(videos) < videos.size();
+  kinds.lists =
+      std::any_of(videos.begin(), videos.end(), [](const auto& video) {
+        return (video.flags & IndexedVideo::kIsList) != 0;
+      });
+  return kinds;
 }
 
 absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
                                                  FileView* file,
                                                  const ReadParts& parts) const {
   const IndexSampleRecord& record = index_->record(number);
-  BALLAST_ASSIGN_OR_RETURN(const bool lists, HasList(number));
+  BALLAST_ASSIGN_OR_RETURN(const IndexedKinds kinds, GetKinds(number));
   if (file->object() != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
                              parser_->Ranges(record, *file, parts.images));
@@ -120,7 +124,7 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
   }
   BALLAST_ASSIGN_OR_RETURN(
       Record found, parser_->Read(record, *file, index_->file_name(record.file),
-                                  parts, lists));
+                                  parts, kinds));
   RawSample sample;
   sample.name = std::move(found.name);
   sample.text_format = found.text_format;
@@ -157,7 +161,6 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
   }
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> indexed,
                            index_->videos(number));
-  const bool has_audio = CountVideos(indexed) < indexed.size();
   std::vector<VideoMedia> with_audio;
   const std::vector<VideoMedia>* videos = &found.videos;
   if (HaveAudioInVideo(indexed)) {
@@ -177,8 +180,6 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
       BALLAST_RETURN_IF_ERROR(media.AddImage(image));
     }
     for (const VideoMedia& video : *videos) {
-      // A tar's, which the index of a model without audio leaves out.
-      if (video.is_audio && !has_audio) continue;
       BALLAST_RETURN_IF_ERROR(media.AddVideo(video));
     }
     if (media.image_check() == record.image_check) return absl::OkStatus();

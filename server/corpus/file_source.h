@@ -65,9 +65,8 @@ class FileSource final : public SampleSource {
   absl::Status ReadMedia(const Record& found, uint64_t number,
                          const FileView& file, const ReadParts& parts,
                          RawSample* sample) const;
-  // Whether a video of the record is a list of pictures. Errors: DATA_LOSS (the
-  // index is damaged).
-  absl::StatusOr<bool> HasList(uint64_t number) const;
+  // Errors: DATA_LOSS (the index is damaged).
+  absl::StatusOr<IndexedKinds> GetKinds(uint64_t number) const;
 
   // The owners of the sample's images in other files and of its bytes in this.
   uint64_t SampleOwner(const IndexSampleRecord& record) const;

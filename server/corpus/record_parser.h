@@ -25,6 +25,13 @@ namespace ballast {
 
 class FileScanner;
 
+// Kinds of members of a tar that the index has of a record. Others are not
+// read: the index was built for a model that does not take them.
+struct IndexedKinds {
+  bool lists = true;  // of pictures, which are videos
+  bool audio = true;
+};
+
 // A medium in pieces of the data file, which follow each other, and of
 // `others`.
 struct MediumPieces {
@@ -110,14 +117,13 @@ class RecordParser : public RecordPlaces {
   virtual absl::Status Scan(const File& file, FileScanner& scanner) const = 0;
 
   // Reads the record whose place is `entry`. `file_name` is for its name.
-  // `lists`: the index has a video of it that is a list of pictures. Errors: a
-  // data fault (no such record there); as FileView; ABORTED (`parts.from` is
-  // memory, and not all is there).
+  // Errors: a data fault (no such record there); as FileView; ABORTED
+  // (`parts.from` is memory, and not all is there).
   virtual absl::StatusOr<Record> Read(const IndexSampleRecord& entry,
                                       FileView file,
                                       absl::string_view file_name,
                                       const ReadParts& parts,
-                                      bool lists) const = 0;
+                                      const IndexedKinds& kinds) const = 0;
 
   // Paths of media in a store that the record names, as far as it can be read;
   // from memory also none, if a recipe has to name them. `file_name` as for

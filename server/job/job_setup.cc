@@ -37,7 +37,9 @@ namespace {
 //   4: preference pairs
 //   5: clips of audio
 //   6: preference pairs of a source that says so
-constexpr int kConversationRules = 6;
+//   7: parts that name images in other places, counting marks in texts, in
+//      tars and as text in Parquet; texts that spell out another mark
+constexpr int kConversationRules = 7;
 
 }  // namespace
 

@@ -147,9 +147,10 @@ std::vector<NamedId> NamedIds(const v1::Model& model) {
       {"end_of_text", end_of_text, &Ids::end_of_text, &Ids::set_end_of_text},
       {"pad", end_of_text, &Ids::pad, &Ids::set_pad},
   };
-  if (model.token_ids().has_audio()) {
-    names.push_back({"audio", GetAudioFamily(model)->marks().placeholder(),
-                     &Ids::audio, &Ids::set_audio});
+  const v1::AudioFamily* audio = GetAudioFamily(model);
+  if (audio != nullptr && model.token_ids().has_audio()) {
+    names.push_back(
+        {"audio", audio->marks().placeholder(), &Ids::audio, &Ids::set_audio});
   }
   return names;
 }

@@ -33,6 +33,15 @@ std::string OneLine(const v1::ChatTemplate& chat) {
   return absl::StrJoin(fields, "|");
 }
 
+// The marks around the turns that a checkpoint's own template teaches, which
+// the profile names.
+std::string TurnsKey(const v1::Model& model) {
+  if (!IsCheckpointTemplate(model.chat_template())) return "";
+  const TurnMarks marks = GetTurnMarks(model);
+  return absl::StrCat("\nturns=", absl::CHexEscape(marks.begin), "|",
+                      absl::CHexEscape(marks.end));
+}
+
 // The part of a text's key on audio: its placeholder and marks.
 std::string AudioKey(const v1::Model& model) {
   const v1::AudioFamily* const audio = GetAudioFamily(model);
@@ -200,8 +209,15 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
   measured.text_tokens = Saturated(counts.text_tokens);
   measured.label_tokens = Saturated(counts.label_tokens);
   measured.too_long = !fits.ok();
+  // Ids, and numbers of tokens, are checked against the sample's placeholders.
+  const bool has_places =
+      is_packed ||
+      std::any_of(fields.specs.begin(), fields.specs.end(),
+                  [](const FieldSpec& spec) {
+                    return spec.per == v1::Source::Field::PER_TOKEN;
+                  });
   measured.limited = built.tokens.size() != whole || !videos.empty() ||
-                     (is_packed && images.size() > 0);
+                     (has_places && images.size() > 0);
   return measured;
 }
 
@@ -245,7 +261,7 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       model.reasoning() > v1::Model::REASONING_TEMPLATE
           ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
           : "",
-      AudioKey(model),
+      TurnsKey(model), AudioKey(model),
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
       family,
       // A recipe that only makes pixels changes no text.

@@ -266,12 +266,12 @@ class EnergonParser final : public RecordParser {
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& /*parts*/,
-                              bool lists) const override {
+                              const IndexedKinds& kinds) const override {
     BALLAST_ASSIGN_OR_RETURN(
         const EnergonTarSample found,
         ReadEnergonSample(file, entry.offset, entry.offset + entry.length));
-    absl::StatusOr<EnergonContent> content =
-        ReadEnergonContent(file, found, tars_.fields(), lists);
+    absl::StatusOr<EnergonContent> content = ReadEnergonContent(
+        file, found, tars_.fields(), kinds.lists, kinds.audio);
     if (!content.ok()) {
       return Annotate(content.status(),
                       absl::StrCat("key ", Printable(found.key)));

@@ -35,15 +35,33 @@ absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   return absl::OkStatus();
 }
 
+// The place of a medium in the turns: a part, or a mark in a text.
+struct Place {
+  absl::string_view medium;  // "image", "video" or "audio"
+  std::string path;          // that the part names; ""
+};
+
 // What the turns of an object mention.
 struct Mentioned {
   std::vector<std::string> images;
-  std::vector<std::string> image_parts;  // the path of each, "" without one
+  std::vector<Place> places;  // in order
   std::vector<JsonVideo> videos;
   std::vector<JsonVideo> clips;
   bool has_video_mark = false;
   bool is_pair = false;  // a preference pair
 };
+
+void AddMarks(absl::string_view text, Mentioned* mentioned) {
+  constexpr absl::string_view kMarks[] = {"<image>", "<video>", "<audio>"};
+  for (size_t at = text.find('<'); at != text.npos;
+       at = text.find('<', at + 1)) {
+    for (const absl::string_view mark : kMarks) {
+      if (!absl::StartsWith(text.substr(at), mark)) continue;
+      mentioned->places.push_back({mark.substr(1, mark.size() - 2), ""});
+      mentioned->has_video_mark |= mark == "<video>";
+    }
+  }
+}
 
 // qwen-vl-utils resizes an image as its part says.
 absl::Status CheckImagePart(const element& part) {
@@ -65,11 +83,13 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   if (part["type"].get(type) != SUCCESS) return absl::OkStatus();
   if (type == "video" || type == "video_url") {
     BALLAST_ASSIGN_OR_RETURN(JsonVideo video, ReadVideoPart(part));
+    mentioned->places.push_back({"video", video.path});
     mentioned->videos.push_back(std::move(video));
     return absl::OkStatus();
   }
   if (type == "audio") {
     BALLAST_ASSIGN_OR_RETURN(JsonVideo clip, ReadAudioPart(part));
+    mentioned->places.push_back({"audio", clip.path});
     mentioned->clips.push_back(std::move(clip));
     return absl::OkStatus();
   }
@@ -81,14 +101,14 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
                            part["path"].get(path) == SUCCESS)) ||
       (type == "image_url" && (part["image_url"]["url"].get(path) == SUCCESS ||
                                part["image_url"].get(path) == SUCCESS))) {
-    mentioned->image_parts.emplace_back(path);
+    mentioned->places.push_back({"image", std::string(path)});
     return AddPath(View(path), &mentioned->images);
   }
   if (type == "image" || type == "image_url") {
-    mentioned->image_parts.emplace_back();
+    mentioned->places.push_back({"image", ""});
   }
   if (type == "text" && part["text"].get(path) == SUCCESS) {
-    mentioned->has_video_mark |= absl::StrContains(View(path), "<video>");
+    AddMarks(View(path), mentioned);
   }
   return absl::OkStatus();
 }
@@ -117,7 +137,7 @@ absl::Status AddMentioned(const array& turns, Mentioned* mentioned) {
     array parts;
     if (turn["value"].get(said) == SUCCESS ||
         turn["content"].get(said) == SUCCESS) {
-      mentioned->has_video_mark |= absl::StrContains(View(said), "<video>");
+      AddMarks(View(said), mentioned);
     } else if (turn["content"].get(parts) == SUCCESS) {
       for (const element part : parts) {
         BALLAST_RETURN_IF_ERROR(ReadPart(part, mentioned));
@@ -275,18 +295,25 @@ absl::StatusOr<std::optional<std::vector<std::string>>> ReadImageKeys(
   return images;
 }
 
-// Compares what parts name with what keys do, where each part is one image or
-// video. How many there are is compared with the text later.
-absl::Status CheckNamed(absl::string_view medium,
-                        const std::vector<std::string>& parts,
-                        const std::vector<std::string>& keys) {
-  for (size_t i = 0; parts.size() == keys.size() && i < parts.size(); ++i) {
-    if (parts[i].empty() || IsSameFile(parts[i], keys[i])) continue;
+// Compares what parts name with what keys do in their places. How many there
+// are is compared with the text later. `or_images`: a mark of an image is one
+// of `medium`, too.
+absl::Status CheckNamed(absl::string_view medium, const Mentioned& mentioned,
+                        const std::vector<std::string>& keys,
+                        bool or_images = false) {
+  std::vector<absl::string_view> paths;
+  for (const Place& place : mentioned.places) {
+    if (place.medium == medium || (or_images && place.medium == "image")) {
+      paths.push_back(place.path);
+    }
+  }
+  for (size_t i = 0; paths.size() == keys.size() && i < paths.size(); ++i) {
+    if (paths[i].empty() || IsSameFile(paths[i], keys[i])) continue;
     return DataFaultError(absl::StrCat(
-        "part ", i + 1, " of type ", medium, " names ", Printable(parts[i]),
-        ", and ", medium, " ", i + 1, " of key `", medium, "` or `", medium,
-        "s` is ", Printable(keys[i]), "; wanted the ", medium,
-        "s in the order in which the parts name them"));
+        "a part of type ", medium, " names ", Printable(paths[i]), " in place ",
+        i + 1, ", and ", medium, " ", i + 1, " of key `", medium, "` or `",
+        medium, "s` is ", Printable(keys[i]), "; wanted the ", medium,
+        "s in the order of their parts and marks"));
   }
   return absl::OkStatus();
 }
@@ -343,6 +370,18 @@ absl::Status CheckConversation(absl::string_view json) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> ReadImagePlaces(
+    absl::string_view json) {
+  simdjson::dom::parser parser;
+  BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
+  BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
+  std::vector<std::string> paths;
+  for (Place& place : mentioned.places) {
+    if (place.medium == "image") paths.push_back(std::move(place.path));
+  }
+  return paths;
+}
+
 absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
@@ -360,14 +399,13 @@ absl::StatusOr<std::vector<JsonVideo>> ReadAudioParts(absl::string_view json) {
 namespace {
 
 // The clips of audio of an object.
-absl::Status ReadClips(const object& root, std::vector<JsonVideo> parts,
+absl::Status ReadClips(const object& root, Mentioned* mentioned,
                        std::vector<JsonVideo>* clips) {
   BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, clips));
   if (has_keys) {
-    BALLAST_RETURN_IF_ERROR(
-        CheckNamed("audio", GetPaths(parts), GetPaths(*clips)));
+    BALLAST_RETURN_IF_ERROR(CheckNamed("audio", *mentioned, GetPaths(*clips)));
   }
-  for (JsonVideo& part : parts) {
+  for (JsonVideo& part : mentioned->clips) {
     if (!has_keys) {
       BALLAST_RETURN_IF_ERROR(AddClip(std::move(part), clips));
     } else if (part.start.has_value() || part.end.has_value()) {
@@ -400,13 +438,25 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
     sample.document = std::move(document->text);
     mentioned.has_video_mark = absl::StrContains(sample.document, "<video>");
   }
-  BALLAST_RETURN_IF_ERROR(
-      ReadClips(root, std::move(mentioned.clips), &sample.clips));
+  if (document.has_value() && document->images.has_value()) {
+    for (const std::string& path : *document->images) {
+      BALLAST_RETURN_IF_ERROR(AddPath(path, &sample.images));
+    }
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> images,
+                             ReadImageKeys(root));
+    if (images.has_value()) {
+      BALLAST_RETURN_IF_ERROR(CheckNamed("image", mentioned, *images));
+    }
+    sample.images = std::move(images).value_or(std::move(mentioned.images));
+  }
+  BALLAST_RETURN_IF_ERROR(ReadClips(root, &mentioned, &sample.clips));
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
                            ReadVideoKeys(root, &sample.videos));
   if (has_videos) {
-    BALLAST_RETURN_IF_ERROR(CheckNamed("video", GetPaths(mentioned.videos),
-                                       GetPaths(sample.videos)));
+    BALLAST_RETURN_IF_ERROR(CheckNamed("video", mentioned,
+                                       GetPaths(sample.videos),
+                                       /*or_images=*/sample.images.empty()));
   }
   for (JsonVideo& video : mentioned.videos) {
     if (!has_videos) {
@@ -424,19 +474,6 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
   }
-  if (document.has_value() && document->images.has_value()) {
-    for (const std::string& path : *document->images) {
-      BALLAST_RETURN_IF_ERROR(AddPath(path, &sample.images));
-    }
-    return sample;
-  }
-  BALLAST_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> images,
-                           ReadImageKeys(root));
-  if (images.has_value()) {
-    BALLAST_RETURN_IF_ERROR(
-        CheckNamed("image", mentioned.image_parts, *images));
-  }
-  sample.images = std::move(images).value_or(std::move(mentioned.images));
   return sample;
 }
 

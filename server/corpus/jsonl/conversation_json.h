@@ -29,6 +29,11 @@ namespace ballast {
 // `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
 
+// The paths of images in the turns, in order: a part's, "" where it names none,
+// and "" for each mark `<image>` in a text.
+absl::StatusOr<std::vector<std::string>> ReadImagePlaces(
+    absl::string_view json);
+
 // The parts of type video, in order; parts of a sample whose videos are members
 // of a tar file need no path. Other keys that qwen-vl-utils reads there
 // (`nframes`, `max_pixels`, …) are refused by name.
@@ -44,7 +49,8 @@ struct JsonSample {
   std::string document = {};  // of kPlain
   // Paths in order: from a document's places; or from `image` or `images`, each
   // a string, a list of strings, null or absent, which may not name others than
-  // parts do or than each other; otherwise from the parts of `messages`, as
+  // parts do in their places (ReadImagePlaces), or than each other; otherwise
+  // from the parts of `messages`, as
   // {"type": "image", "image": PATH}, or `path` for the second key, or {"type":
   // "image_url", "image_url": {"url": PATH}}. At most kMaxImages; each passes
   // CheckDataPath. URLs and members of zip archives are refused by their kind

@@ -142,7 +142,7 @@ class JsonlParser final : public RecordParser {
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& /*parts*/,
-                              bool /*lists*/) const override {
+                              const IndexedKinds& /*kinds*/) const override {
     BALLAST_ASSIGN_OR_RETURN(std::string line, ReadLine(entry, file));
     if (Checksum(line) != entry.text_check) {
       return DataFaultError(absl::StrCat("line ", entry.line, " is another"));

@@ -287,7 +287,7 @@ class MegatronParser final : public RecordParser {
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& /*parts*/,
-                              bool /*lists*/) const override {
+                              const IndexedKinds& /*kinds*/) const override {
     const auto type = static_cast<TokenType>(entry.text_check & 0xFF);
     const uint64_t tokens = entry.text_check >> 8;
     Record record = PlaceRecord(entry.line, file_name);

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/limits.h"
@@ -27,7 +28,8 @@ namespace {
 
 // What parts of the turns of a row name.
 struct NamedMedia {
-  std::vector<std::optional<std::string>> images;  // one for each such part
+  // One for each such part, "" without a name; nullopt: a mark in a text.
+  std::vector<std::optional<std::string>> images;
   std::vector<std::string> videos;
 };
 
@@ -100,7 +102,15 @@ class MappedRows final : public ParquetRows {
     if (IsBytes(*turns_->type())) {
       BALLAST_ASSIGN_OR_RETURN(sample.text, WholeText(row));
       sample.is_document = mapping_.shape == TurnShape::kText;
-      if (sample.is_document) sample.fields = Fields(row);
+      if (sample.is_document) {
+        sample.fields = Fields(row);
+        return sample;
+      }
+      // What reads the text says what is wrong with it.
+      std::vector<std::optional<std::string>> named;
+      const auto places = ReadImagePlaces(sample.text);
+      if (places.ok()) named.assign(places->begin(), places->end());
+      BALLAST_RETURN_IF_ERROR(CheckNamed(row, named, sample.images));
       return sample;
     }
     TurnsJson json;
@@ -262,12 +272,16 @@ class MappedRows final : public ParquetRows {
     return Append(std::move(video), videos);
   }
 
-  // Compares what parts name with the images that the row has, where each part
-  // is one image. How many there are is compared with the text later.
+  // Compares what parts name with the images that the row has in their places,
+  // among which marks in texts have no name. How many there are is compared
+  // with the text later.
   absl::Status CheckNamed(uint64_t row,
                           const std::vector<std::optional<std::string>>& named,
                           const std::vector<ParquetImage>& images) const {
-    if (!named.empty() && images.empty() && mapping_.parts_hold_images) {
+    const bool has_part =
+        std::any_of(named.begin(), named.end(),
+                    [](const auto& place) { return place.has_value(); });
+    if (has_part && images.empty() && mapping_.parts_hold_images) {
       return DataFaultError(
           "a part of type image, and the row has no images: those inside parts "
           "are not read; write them into a column `images`, in the order of "
@@ -287,10 +301,10 @@ class MappedRows final : public ParquetRows {
         continue;
       }
       return DataFaultError(absl::StrCat(
-          "part ", i + 1, " of type image names ", Printable(*named[i]),
-          ", and image ", i + 1, " of column ", Printable(mapping_.images),
-          " is ", Printable(*path),
-          "; wanted the images in the order in which the parts name them"));
+          "a part of type image names ", Printable(*named[i]), " in place ",
+          i + 1, ", and image ", i + 1, " of column ",
+          Printable(mapping_.images), " is ", Printable(*path),
+          "; wanted the images in the order of their parts and marks"));
     }
     return absl::OkStatus();
   }
@@ -460,7 +474,10 @@ class MappedRows final : public ParquetRows {
       }
       const bool is_image = *type == "image" || *type == "image_url";
       const bool is_video = *type == "video" || *type == "video_url";
-      if (is_image) named->images.push_back(NameAt(*parts->values, "image", k));
+      if (is_image) {
+        named->images.emplace_back(
+            NameAt(*parts->values, "image", k).value_or(""));
+      }
       if (is_video) {
         std::optional<std::string> path = NameAt(*parts->values, "video", k);
         if (path.has_value()) named->videos.push_back(*std::move(path));
@@ -501,6 +518,11 @@ class MappedRows final : public ParquetRows {
             absl::StrCat("content part ", number, ": `text` is null"));
       }
       json->AddText(*text);
+      constexpr absl::string_view kMark = "<image>";
+      for (size_t at = text->find(kMark); at != text->npos;
+           at = text->find(kMark, at + 1)) {
+        named->images.emplace_back();
+      }
     }
     return absl::OkStatus();
   }

@@ -364,7 +364,7 @@ class ParquetParser final : public RowParser<RecordParser> {
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& parts,
-                              bool /*lists*/) const override {
+                              const IndexedKinds& /*kinds*/) const override {
     BALLAST_ASSIGN_OR_RETURN(const RowReader::Place place,
                              reader_.ReadRow(entry, file, parts.images));
     auto record = GetRecord(place, file_name);

@@ -14,6 +14,8 @@
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/tar/webdataset_reader.h"
 
@@ -70,6 +72,31 @@ bool IsWhole(const WebDatasetSample& last,
          last.clips.size() == before->clips.size();
 }
 
+// Compares the members that parts name with their places. Other names, such as
+// paths before the tar was written, say nothing.
+absl::Status CheckPlaces(const Record& record) {
+  const std::vector<Medium>& images = record.images;
+  if (record.text_format != RawSample::TextFormat::kConversation ||
+      images.size() < 2) {
+    return absl::OkStatus();
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> places,
+                           ReadImagePlaces(record.text));
+  if (places.size() != images.size()) return absl::OkStatus();
+  for (size_t i = 0; i < images.size(); ++i) {
+    const std::string& name = places[i];
+    if (name.empty() || IsSameFile(name, images[i].name)) continue;
+    for (const Medium& other : images) {
+      if (!IsSameFile(name, other.name)) continue;
+      return DataFaultError(absl::StrCat(
+          "a part of type image names ", Printable(name), " in place ", i + 1,
+          ", and image ", i + 1, " is ", Printable(images[i].name),
+          "; wanted members numbered in the order of parts and marks"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Adds the sample to the scan, or returns why it is bad.
 absl::Status AddSample(const File& file, const WebDatasetSample& sample,
                        FileScanner& scanner) {
@@ -77,6 +104,7 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
   BALLAST_ASSIGN_OR_RETURN(Record record,
                            GetRecord(&file, sample, scanner.name()));
   BALLAST_RETURN_IF_ERROR(Annotate(CheckMarks(record), sample.text.name));
+  BALLAST_RETURN_IF_ERROR(Annotate(CheckPlaces(record), sample.text.name));
   const uint64_t span = sample.end - sample.begin;
   if (span > kMaxSampleSpan) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -107,9 +135,10 @@ class WebDatasetParser final : public RecordParser {
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& /*parts*/,
-                              bool lists) const override {
+                              const IndexedKinds& kinds) const override {
     const uint64_t end = entry.offset + entry.length;
-    WebDatasetReader reader(file, entry.offset, end, /*whole=*/false, lists);
+    WebDatasetReader reader(file, entry.offset, end, /*whole=*/false,
+                            kinds.lists, kinds.audio);
     BALLAST_ASSIGN_OR_RETURN(std::optional<WebDatasetSample> found,
                              reader.Next());
     if (!found || found->begin != entry.offset || found->end != end) {

@@ -175,13 +175,36 @@ class PieceWriter {
   TokenWriter& writer_;
 };
 
+// Refuses a text that has, outside of `media`, one of `names`, each of which
+// may mark an image: the template or a message wrote it, and nobody can tell.
+absl::Status CheckOthers(absl::string_view text, absl::string_view name,
+                         absl::Span<const absl::string_view> names,
+                         absl::Span<const MediaMark> media) {
+  size_t begin = 0;
+  for (size_t i = 0; i <= media.size(); ++i) {
+    const size_t end = i < media.size() ? media[i].begin : text.size();
+    for (const absl::string_view other : names) {
+      if (other.empty() || other == name ||
+          !absl::StrContains(text.substr(begin, end - begin), other)) {
+        continue;
+      }
+      return DataFaultError(absl::StrCat(
+          "the text has ", name, " and ", other,
+          " apart from each other, and either marks an image; wanted texts "
+          "that spell out neither"));
+    }
+    if (i < media.size()) begin = media[i].end;
+  }
+  return absl::OkStatus();
+}
+
 // Adds the marks of `wanted` images or videos: the first of `names` that is in
-// the text.
-absl::Status AddMarks(absl::string_view text, absl::string_view medium,
-                      size_t wanted,
-                      const std::vector<absl::string_view>& names,
-                      const ImageMarks& marks, std::vector<MediaMark>* media) {
-  if (wanted == 0) return absl::OkStatus();
+// the text, which is returned.
+absl::StatusOr<absl::string_view> AddMarks(
+    absl::string_view text, absl::string_view medium, size_t wanted,
+    const std::vector<absl::string_view>& names, const ImageMarks& marks,
+    std::vector<MediaMark>* media) {
+  if (wanted == 0) return "";
   const auto named =
       std::find_if(names.begin(), names.end(), [text](absl::string_view name) {
         return !name.empty() && absl::StrContains(text, name);
@@ -204,7 +227,7 @@ absl::Status AddMarks(absl::string_view text, absl::string_view medium,
     media->push_back(mark);
     done = at = mark.end;
   }
-  if (found == wanted) return absl::OkStatus();
+  if (found == wanted) return name;
   return DataFaultError(absl::StrCat(
       "the chat template writes ", found, " marks ", name, " of ", medium,
       "s, the sample has ", wanted, " ", medium, "s; wanted one part of type ",
@@ -264,15 +287,21 @@ absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
       if (!absl::StrContains(token, '{')) names.push_back(token);
     }
   }
+  const std::vector<absl::string_view> own = names;
   names.push_back(kImageMark);
   std::vector<MediaMark> media;
-  BALLAST_RETURN_IF_ERROR(
+  BALLAST_ASSIGN_OR_RETURN(
+      const absl::string_view name,
       AddMarks(text, "image", images, names, marks, &media));
   BALLAST_RETURN_IF_ERROR(
-      AddMarks(text, "video", videos, {video, kVideoMark}, marks, &media));
+      AddMarks(text, "video", videos, {video, kVideoMark}, marks, &media)
+          .status());
   std::sort(
       media.begin(), media.end(),
       [](const MediaMark& a, const MediaMark& b) { return a.begin < b.begin; });
+  if (images > 0) {
+    BALLAST_RETURN_IF_ERROR(CheckOthers(text, name, own, media));
+  }
   return media;
 }
 

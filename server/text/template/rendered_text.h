@@ -64,7 +64,8 @@ struct MediaMark {
 // `before` and `after` if they surround it; or else the special token with
 // which its text begins, as Gemma 3's <start_of_image> and Llama 4's <|image|>;
 // or else <image>. A video's is `video`, likewise, or else <video>. Pure.
-// Errors: a data fault (another number of marks than images or videos).
+// Errors: a data fault (another number of marks than images or videos; beside
+// images, two of these names, as where a message spells one out).
 absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
                                                  size_t images, size_t videos,
                                                  const ImageMarks& marks,

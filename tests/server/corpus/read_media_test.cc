@@ -9,10 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/python_helper.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
-#include "server/storage/storage.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
 #include "tests/server/corpus/fake_videos.h"
@@ -157,6 +155,70 @@ TEST(ReadMediaTest, ClipsAreReadWithoutTheirImages) {
             absl::StatusCode::kDataLoss);
 }
 
+// Members of audio are none of a model without audio, whatever their numbers,
+// and wherever they are.
+TEST(ReadMediaTest, AudioThatTheIndexLeavesOutIsNotRead) {
+  const std::string folder = TestFolder();
+  const std::string image = FakeImage(1, 2, 9000);
+  WriteFile(folder + "/docs-0.tar",
+            TarEntry("a.txt", "x") + TarEntry("a.wav", "1") +
+                TarEntry("a.flac", "2") + TarEntry("a.jpg", image) +
+                TarEntry("b.txt", "y") + TarEntry("other.wav", "3") +
+                TarEntry("b.jpg", image) + TarEntry("c.txt", "z") +
+                TarEntry("c.3.wav", "4") + TarEntry("c.jpg", image) + TarEnd());
+  const v1::Source source =
+      MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar");
+  const auto report = BuildIndex(source, folder, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->samples, 3u);
+  const auto opened = OpenSource(source, folder, FakeKey());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  for (uint64_t i = 0; i < 3; ++i) {
+    const auto sample = ReadSample(**opened, i, ReadParts());
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->text, std::string(1, static_cast<char>('x' + i)));
+    EXPECT_EQ(sample->images[0], image);
+    EXPECT_TRUE(sample->clips.empty());
+  }
+}
+
+// Parts name members in the order of their numbers, or paths that are none.
+TEST(ReadMediaTest, PartsMayNotNameMembersInAnotherOrder) {
+  const std::string folder = TestFolder();
+  std::string tar;
+  const auto add = [&](absl::string_view key, absl::string_view first,
+                       absl::string_view second) {
+    absl::StrAppend(
+        &tar,
+        TarEntry(absl::StrCat(key, ".json"),
+                 absl::StrCat(R"({"messages": [{"role": "user", "content": [)",
+                              first, ",", second, "]}]}")));
+    for (const char* end : {".0.jpg", ".1.jpg"}) {
+      absl::StrAppend(&tar, TarEntry(absl::StrCat(key, end), FakeImage(1, 2)));
+    }
+  };
+  const auto part = [](absl::string_view name) {
+    return absl::StrCat(R"({"type": "image", "image": ")", name, R"("})");
+  };
+  const std::string mark = R"({"type": "text", "text": "<image>"})";
+  add("a", part("a.0.jpg"), part("a.1.jpg"));
+  add("b", part("b.1.jpg"), part("b.0.jpg"));
+  add("c", part("photos/2.jpg"), part("photos/1.jpg"));
+  add("d", part("d.1.jpg"), mark);
+  add("e", mark, part("e.1.jpg"));
+  WriteFile(folder + "/docs-0.tar", tar + TarEnd());
+  const auto report =
+      BuildIndex(MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar"),
+                 folder, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 3u);
+  std::vector<std::string> bad;
+  for (const BadSample& one : report->bad) bad.push_back(one.reason);
+  EXPECT_THAT(bad, ElementsAre(HasSubstr("names b.1.jpg in place 1, and image "
+                                         "1 is b.0.jpg"),
+                               HasSubstr("names d.1.jpg in place 1")));
+}
+
 // A clip of each video, of the same file and in the same seconds, among the
 // other clips.
 TEST(ReadMediaTest, VideosBringTheirAudio) {
@@ -239,102 +301,6 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(GetBytes(heard->clips[i]), FakeVideo(clips[i].first));
   }
-}
-
-// Videos of objects in a store: fetched once, ahead of their use, and in one
-// version.
-
-constexpr uint64_t kVideoBytes = 3'000'000;
-constexpr uint64_t kMemory = 8 << 20;
-
-class StoredVideosTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    v1::Storage settings;
-    settings.set_memory(kMemory);
-    settings.set_connections(4);
-    ASSERT_TRUE(Storage::OfProcess().Configure(settings).ok());
-  }
-
-  std::unique_ptr<FileSource> Open(v1::Source source) {
-    source.set_path(absl::StrCat("file://", folder_, "/", source.path()));
-    const auto report = BuildIndex(source, folder_, FakeVideoOptions());
-    EXPECT_TRUE(report.ok()) << report.status();
-    EXPECT_EQ(report->videos, 1u);
-    ForgetWhatWasIndexed();
-    auto opened = OpenSource(source, folder_, FakeKey());
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    return opened.ok() ? *std::move(opened) : nullptr;
-  }
-
-  // Fills the memory of objects with another one.
-  void ForgetWhatWasIndexed() {
-    WriteFile(folder_ + "/other", std::string(kMemory, 'o'));
-    const auto other =
-        Storage::OfProcess().Open(absl::StrCat("file://", folder_, "/other"));
-    ASSERT_TRUE(other.ok()) << other.status();
-    EXPECT_TRUE(other->object()->Fetch({0, kMemory}, 0, ReadFrom::kDisk).ok());
-  }
-
-  // Fetches the only sample ahead and reads it: nothing is left to fetch.
-  void ExpectFetchedOnce(const FileSource& source) {
-    const StorageCounters& counters = Storage::OfProcess().counters();
-    const uint64_t before = counters.fetched_bytes.value();
-    const auto ahead = source.FetchAhead(0, [](uint64_t) { return true; });
-    ASSERT_TRUE(ahead.ok()) << ahead.status();
-    EXPECT_GE(*ahead, kVideoBytes);
-    EXPECT_LE(counters.fetched_bytes.value() - before, kVideoBytes + 200'000);
-    const uint64_t requests = counters.requests.value();
-    const auto sample = ReadSample(source, 0, {});
-    ASSERT_TRUE(sample.ok()) << sample.status();
-    ASSERT_EQ(sample->videos.size(), 1u);
-    EXPECT_EQ(GetBytes(sample->videos[0]), FakeVideo(7, kVideoBytes));
-    EXPECT_EQ(counters.requests.value(), requests);
-  }
-
-  const std::string folder_ = TestFolder();
-};
-
-TEST_F(StoredVideosTest, OfTars) {
-  WriteFile(folder_ + "/docs.tar",
-            TarEntry("a.json", R"({"messages": []})") +
-                TarEntry("a.mp4", FakeVideo(7, kVideoBytes)) + TarEnd());
-  const auto source =
-      Open(MakeSource(v1::Source::FORMAT_WEBDATASET, "docs.tar"));
-  ASSERT_NE(source, nullptr);
-  ExpectFetchedOnce(*source);
-}
-
-TEST_F(StoredVideosTest, NamedByLines) {
-  WriteFile(folder_ + "/a.mp4", FakeVideo(7, kVideoBytes));
-  WriteFile(folder_ + "/chat.jsonl", R"({"video": "a.mp4", "messages": []})");
-  v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-  lines.set_media_root(absl::StrCat("file://", folder_));
-  const auto source = Open(lines);
-  ASSERT_NE(source, nullptr);
-  ExpectFetchedOnce(*source);
-}
-
-// The names are known once the record is cooked.
-TEST_F(StoredVideosTest, NamedByRecipes) {
-  if (FindPythons().empty()) GTEST_SKIP() << "there is no python3";
-  WriteFile(folder_ + "/a.mp4", FakeVideo(7, kVideoBytes));
-  WriteFile(folder_ + "/chat.jsonl", R"({"clip": "a"})");
-  WriteFile(folder_ + "/my_recipe.py",
-            "import ballast.recipe as recipe\n"
-            "@recipe.cook\n"
-            "def cook(record):\n"
-            "    if not record.name.endswith('chat.jsonl:1'): raise "
-            "ValueError(record.name)\n"
-            "    return recipe.Sample([{'role': 'user', 'content': '<video>'}],"
-            " videos=[record.json()['clip'] + '.mp4'])\n");
-  v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-  lines.set_media_root(absl::StrCat("file://", folder_));
-  lines.set_recipe("my_recipe.py");
-  const auto source = Open(lines);
-  ASSERT_NE(source, nullptr);
-  ExpectFetchedOnce(*source);
-  EXPECT_TRUE(source->IsHere(0));
 }
 
 }  // namespace

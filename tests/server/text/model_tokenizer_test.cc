@@ -61,6 +61,12 @@ TEST_F(ModelTokenizerTest, KeepsIdsThatAreSet) {
   EXPECT_EQ(model.token_ids().im_start(), 151644);
 }
 
+TEST_F(ModelTokenizerTest, AModelWithoutAudioReadsNoIdOfIt) {
+  v1::Model model = MakeModel({"<|image_pad|>"});
+  model.mutable_token_ids()->set_audio(7);
+  EXPECT_TRUE(OpenModelTokenizer(&model).ok());
+}
+
 TEST_F(ModelTokenizerTest, TheImagesIdMustBeUnique) {
   v1::Model model = MakeModel({"<|image_pad|>"});
   model.mutable_token_ids()->set_pad(256);

@@ -182,6 +182,18 @@ TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
       MeasureText(packed, TextForm::kPackedJson, Sides{grid}, options);
   ASSERT_TRUE(with_image.ok()) << with_image.status();
   EXPECT_TRUE(with_image->limited);
+  // So must given numbers of tokens.
+  FieldSpec numbers = {.name = "lp"};
+  numbers.per = v1::Source::Field::PER_TOKEN;
+  numbers.missing = 0;
+  const TextFields fields = {absl::MakeConstSpan(&numbers, 1), "{}"};
+  options.max_tokens = 100;
+  for (const Sides& sides : {Sides{}, Sides{grid}}) {
+    const auto with_numbers =
+        MeasureText(kText, TextForm::kDocument, sides, options, {}, fields);
+    ASSERT_TRUE(with_numbers.ok()) << with_numbers.status();
+    EXPECT_EQ(with_numbers->limited, !sides.empty());
+  }
 }
 
 // Each of a pair's texts is what it is alone, and both have one bound.

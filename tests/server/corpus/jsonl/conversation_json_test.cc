@@ -84,9 +84,9 @@ TEST(ConversationJsonTest, RefusesKeysAndPartsThatNameDifferentFiles) {
   const std::string parts = R"({"type": "image", "image": "a.jpg"},
       {"type": "image_url", "image_url": {"url": "b.jpg"}})";
   EXPECT_EQ(parse(R"("images": ["b.jpg", "a.jpg"])", parts).status().message(),
-            "part 1 of type image names a.jpg, and image 1 of key `image` or "
-            "`images` is b.jpg; wanted the images in the order in which the "
-            "parts name them");
+            "a part of type image names a.jpg in place 1, and image 1 of key "
+            "`image` or `images` is b.jpg; wanted the images in the order of "
+            "their parts and marks");
   EXPECT_THAT(parse(R"("images": ["x/a.jpg", "b.jpg"])", parts)->images,
               ElementsAre("x/a.jpg", "b.jpg"));
   // A part without a name says nothing.
@@ -96,7 +96,7 @@ TEST(ConversationJsonTest, RefusesKeysAndPartsThatNameDifferentFiles) {
                                 R"({"type": "video", "video": "a.mp4"})")
                               .status()
                               .message()),
-              HasSubstr("part 1 of type video names a.mp4, and video 1"));
+              HasSubstr("names a.mp4 in place 1, and video 1 of key"));
   EXPECT_THAT(std::string(parse(R"("image": "a.jpg", "images": ["b.jpg"])", "")
                               .status()
                               .message()),
@@ -112,6 +112,49 @@ TEST(ConversationJsonTest, RefusesKeysAndPartsThatNameDifferentFiles) {
                               .message()),
               HasSubstr("keys `video` and `videos`; wanted one"));
   EXPECT_EQ(parse(R"("video": "a.mp4", "videos": [])", "")->videos.size(), 1u);
+}
+
+// Each mark in a text is the next of its kind, as each part is.
+TEST(ConversationJsonTest, ComparesThePlacesOfPartsAmongMarks) {
+  const auto parse = [](absl::string_view keys, absl::string_view first,
+                        absl::string_view then) {
+    const auto sample = ParseJsonSample(absl::StrCat(
+        "{", keys, R"(, "messages": [{"role": "user", "content": [)", first,
+        R"(]}, {"role": "user", "content": )", then, "}]}"));
+    return sample.ok() ? "" : std::string(sample.status().message());
+  };
+  const std::string keys[] = {R"("images": ["a", "b"])",
+                              R"("videos": ["a", "b"])",
+                              R"("audios": ["a", "b"])"};
+  const std::string types[] = {"image", "video", "audio"};
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string& type = types[i];
+    const std::string mark = absl::StrCat("<", type, ">");
+    const std::string text = absl::StrCat("\"x", mark, "y\"");
+    const auto part = [&](absl::string_view path) {
+      return absl::StrCat(R"({"type": ")", type, R"(", ")", type, R"(": ")",
+                          path, R"("})");
+    };
+    EXPECT_THAT(parse(keys[i], part("b"), text),
+                HasSubstr(absl::StrCat("a part of type ", type,
+                                       " names b in place 1, and ", type,
+                                       " 1 of key `", type, "`")));
+    EXPECT_EQ(parse(keys[i], part("a"), text), "");
+    // Among parts, and in a text before one.
+    const std::string text_part =
+        absl::StrCat(R"({"type": "text", "text": )", text, "},");
+    EXPECT_THAT(parse(keys[i], text_part + part("a"), R"("q")"),
+                HasSubstr("names a in place 2"));
+    EXPECT_EQ(parse(keys[i], text_part + part("b"), R"("q")"), "");
+    // How many there are is compared with the text later.
+    EXPECT_EQ(parse(keys[i], text_part + part("a"), text), "");
+  }
+  // In a sample without images <image> marks a video, too.
+  EXPECT_THAT(
+      parse(keys[1], R"({"type": "video", "video": "b"})", R"("<image>")"),
+      HasSubstr("names b in place 1, and video 1"));
+  EXPECT_EQ(
+      parse(keys[1], R"({"type": "video", "video": "a"})", R"("<image>")"), "");
 }
 
 // They would be trained on in another size than their data say.
@@ -382,7 +425,7 @@ TEST(ConversationJsonTest, ReadsClipsOfAudio) {
               HasSubstr("is a URL"));
   EXPECT_THAT(Clips(R"({"audio": "a.wav", "messages": [{"content": [
       {"type": "audio", "audio": "b.wav"}]}]})"),
-              HasSubstr("part 1 of type audio names b.wav"));
+              HasSubstr("a part of type audio names b.wav in place 1"));
   EXPECT_THAT(Clips(R"({"audio": "a.wav", "messages": [{"content": [
       {"type": "audio", "start": 1}]}]})"),
               HasSubstr("has a clip beside a key `audio`"));

@@ -217,24 +217,35 @@ TEST_F(ParquetSourceTest, ListsBadRows) {
 }
 
 TEST_F(ParquetSourceTest, ComparesImagesWithThePartsThatNameThem) {
-  const v1::Source source = GetSource("image_parts.parquet");
-  const IndexReport report = Build(source);
-  EXPECT_EQ(report.samples, 4u);
-  std::vector<std::string> bad;
-  for (const BadSample& row : report.bad) {
-    bad.push_back(absl::StrCat(row.key, ": ", row.reason));
-  }
+  const auto build = [&](const char* file, uint64_t samples) {
+    const IndexReport report = Build(GetSource(file));
+    EXPECT_EQ(report.samples, samples);
+    std::vector<std::string> bad;
+    for (const BadSample& row : report.bad) {
+      bad.push_back(absl::StrCat(row.key, ": ", row.reason));
+    }
+    return bad;
+  };
+  const auto differs = [](int row, absl::string_view named, int place,
+                          absl::string_view found) {
+    return absl::StrCat(row, ": a part of type image names ", named,
+                        " in place ", place, ", and image ", place,
+                        " of column images is ", found,
+                        "; wanted the images in the order of their parts and "
+                        "marks");
+  };
   EXPECT_THAT(
-      bad,
+      build("image_parts.parquet", 5),
       ElementsAre(
-          "5: part 1 of type image names b.jpg, and image 1 of column images "
-          "is a.jpg; wanted the images in the order in which the parts name "
-          "them",
-          "6: part 1 of type image names a.jpg, and image 1 of column images "
-          "is aa.jpg; wanted the images in the order in which the parts name "
-          "them",
+          differs(5, "b.jpg", 1, "a.jpg"), differs(6, "a.jpg", 1, "aa.jpg"),
           "7: a part of type image names a.jpg, and the row has no images; "
-          "images outside of the file are not read"));
+          "images outside of the file are not read",
+          // Behind a mark in a text.
+          differs(9, "a.jpg", 2, "b.jpg")));
+  // Turns that are text.
+  EXPECT_THAT(build("image_turns.parquet", 1),
+              ElementsAre(differs(2, "b.jpg", 1, "a.jpg"),
+                          differs(3, "a.jpg", 2, "b.jpg")));
 }
 
 TEST_F(ParquetSourceTest, NamesImagesInsideOfParts) {

@@ -518,8 +518,9 @@ def image_parts():
                       ("image", pa.string()), ("path", pa.string())])
     message = pa.struct([("role", pa.string()), ("content", pa.list_(part))])
 
-    def row(images, *names):
-        parts = [{"type": "image", **name} for name in names]
+    def row(images, *names, first=()):
+        parts = [{"type": "text", "text": text} for text in first]
+        parts += [{"type": "image", **name} for name in names]
         return ([{"bytes": image(1, i + 1), "path": p} for i, p in enumerate(images)],
                 [{"role": "user", "content": parts + [{"type": "text", "text": "q"}]},
                  {"role": "assistant", "content": [{"type": "text", "text": "a"}]}])
@@ -532,10 +533,16 @@ def image_parts():
         row(["a.jpg", "b.jpg"], {"image": "b.jpg"}, {"image": "a.jpg"}),
         row(["aa.jpg"], {"image": "a.jpg"}),
         row([], {"path": "a.jpg"}),
+        row(["a.jpg", "b.jpg"], {"image": "b.jpg"}, first=["<image>"]),
+        row(["a.jpg", "b.jpg"], {"image": "a.jpg"}, first=["<image>"]),
     ]
     write("image_parts.parquet", pa.table({
         "images": pa.array([r[0] for r in rows], pa.list_(IMAGE)),
         "messages": pa.array([r[1] for r in rows], pa.list_(message))}), None, None)
+    rows = [rows[0], rows[4], rows[8]]
+    write("image_turns.parquet", pa.table({
+        "images": pa.array([r[0] for r in rows], pa.list_(IMAGE)),
+        "messages": [json.dumps(r[1]) for r in rows]}), None, None)
     for name, type in (("struct", IMAGE), ("bytes", pa.binary())):
         part = pa.struct([("type", pa.string()), ("text", pa.string()), ("image", type)])
         message = pa.struct([("role", pa.string()), ("content", pa.list_(part))])

@@ -241,6 +241,10 @@ TEST_F(RenderedTextTest, TheNameIsInWhatServersCompare) {
     keys.push_back(TextLengthKey(named, **tokenizer));
     named.set_reasoning(v1::Model::REASONING_DROP);
     EXPECT_NE(TextLengthKey(named, **tokenizer), keys.back());
+    // The profile names the turns to learn.
+    named.clear_reasoning();
+    named.clear_profile();
+    EXPECT_NE(TextLengthKey(named, **tokenizer), keys.back());
   }
   EXPECT_NE(keys[0], keys[1]);
   std::ofstream(folder + "/chat_template.jinja") << "{% if";
@@ -387,6 +391,19 @@ TEST_F(RenderedTextTest, MarksOfMediaAreFoundByTheirNames) {
                   .view_before = "<|image|>"},
                  ""),
             "I[<|image|>]");
+  // A text that spells out another of the names: nobody can tell which one is
+  // the template's.
+  for (const char* text : {"a<start_of_image>b<image_soft_token>c",
+                           "a<image_soft_token>b<start_of_image>c"}) {
+    EXPECT_EQ(find(text, 1, 0,
+                   {.placeholder = "<image_soft_token>",
+                    .view_before = "\n\n<start_of_image>"},
+                   ""),
+              "the text has <image_soft_token> and <start_of_image> apart from "
+              "each other, and either marks an image; wanted texts that spell "
+              "out neither")
+        << text;
+  }
   EXPECT_EQ(find("a<image><video>b", 1, 1, {.placeholder = "<IMG>"}, ""),
             "I[<image>]V[<video>]");
   EXPECT_EQ(find("a", 0, 0, qwen, "<|video_pad|>"), "");
