@@ -61,6 +61,11 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
   if (!GetVideoModel(config.model()).has_value()) {
     absl::StrAppend(&key.sizes, "\nvideos=none");
   }
+  // Likewise samples with images.
+  const v1::ModelProfile* profile = GetProfile(config.model());
+  if (profile != nullptr && !TakesImages(*profile)) {
+    absl::StrAppend(&key.sizes, "\nimages=none");
+  }
   key.lengths = TextLengthKey(config.model(), tokenizer);
   key.limits = TextLimitKey(config);
   key.videos = VideoPlanKey(config.model());

@@ -16,7 +16,9 @@
 
 #include "common/small_file.h"
 #include "server/config/model_profile.h"
+#include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
+#include "server/job/job_setup.h"
 #include "server/job/template_comparison.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/template/template_renderer.h"
@@ -199,6 +201,20 @@ TEST(TemplateComparisonTest, SaysWhereTheCheckpointWritesOtherwise) {
             HasSubstr("the built-in \"user\\n<image>Why?"),
             HasSubstr("name chat_template: checkpoint")));
   EXPECT_THAT(difference("{{ raise_exception('No.') }}"), HasSubstr("No."));
+}
+
+// A model of audio alone leaves out samples with images, which one of both
+// takes.
+TEST(IndexKeyTest, SaysWhetherTheModelTakesImages) {
+  v1::ModelProfile both = *FindProfile("qwen2_audio");
+  *both.mutable_images() = FindProfile("llava1_5")->images();
+  const auto tokenizer = MakeTokenizer("bytes");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  v1::Config config;
+  config.mutable_model()->set_profile("qwen2_audio");
+  const IndexKey without = GetIndexKey(config, **tokenizer);
+  config.mutable_model()->set_profile(AddProfile(both));
+  EXPECT_NE(GetIndexKey(config, **tokenizer).sizes, without.sizes);
 }
 
 }  // namespace
