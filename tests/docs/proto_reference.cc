@@ -307,8 +307,7 @@ std::vector<ReferencePage> MakeReference() {
   std::vector<const FileDescriptor*> files;
   for (const char* name :
        {"loader_service", "schedule_service", "order_service",
-        "metrics_service", "revision_service", "revision", "job", "schedule",
-        "timing", "balance"}) {
+        "metrics_service", "revision_service", "job", "schedule", "balance"}) {
     files.push_back(
         pool.FindFileByName(absl::StrCat("proto/", name, ".proto")));
   }
