@@ -103,7 +103,7 @@ TEST_F(LoaderTest, AStepThatTheScheduleRefusesIsAnErrorInOrder) {
   EXPECT_TRUE(stream.Next().ok());
   const absl::Status status = stream.Next().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("64 bits"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("overflow uint64"));
 }
 
 TEST_F(LoaderTest, PrefetchesExactlyTheConfiguredSteps) {

@@ -298,7 +298,7 @@ TEST(LlavaVideoTest, RefusesWhatItDoesNotTake) {
   list.flags = IndexedVideo::kIsList;
   EXPECT_THAT(fault(model, list), HasSubstr("LLaVA-Video does not take"));
   EXPECT_THAT(fault(model, VideoOf(8, 0.25)),
-              HasSubstr("each round(0.25 / 1)-th frame, which is none"));
+              HasSubstr("each round(0.25 / 1)-th frame, which is not a frame"));
   // Memory for a list of frames, whatever the configuration says.
   model.mutable_video()->set_max_frames(4'000'000'000u);
   model.mutable_video()->set_force_sample(true);

@@ -259,7 +259,7 @@ TEST(DecideSetupTest, ClipsBringTheModuleAudio) {
   seen.model.config = R"({"model_type": "voxtral"})";
   seen.model.chat_template = "";
   EXPECT_THAT(std::string(DecideSetup(seen).status().message()),
-              HasSubstr("voxtral has none of its own"));
+              HasSubstr("voxtral has no template"));
 }
 
 TEST(ChooseModelTest, NumbersOfTheProcessorReplaceTheProfiles) {
