@@ -22,6 +22,8 @@
 namespace ballast {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr uint64_t kSteps = 3;
 
 // A job with two data-parallel ranks per module, each with `tp`, `pp` and `cp`
@@ -185,6 +187,50 @@ TEST(TrainerPlaceGpuTest, TensorPeersGetWhatRankZeroGot) {
       ExpectSame(got[rank], want);
     }
   }
+}
+
+// All rows have one length, so sizes do not show it.
+TEST(TrainerPlaceGpuTest, ABatchThatRankZeroDidNotSendIsFound) {
+  const auto config = OrDie(ParseConfig(
+      "sources: [{name: mock, format: mock, lengths: {mode: lognormal, min: "
+      "20, max: 90, mean: 50, sigma: 0.5, count: 400}}]\n"
+      "model: {profile: qwen2_5_vl}\n"
+      "batch: {global: 16, micro: 8, max_tokens: 96}\n"
+      "packing: {mode: padded, row_length: 96}\n"
+      "topology: {modules: {vision: {dp: 2}, language: {dp: 2, tp: 2}}}\n"
+      "balance: {delivery: direct, equal_count: true}\n"
+      "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
+      "test.yaml", ::testing::TempDir()));
+  const auto cluster = OrDie(TestCluster::Start(config, 1));
+  auto group = InProcessDeviceGroup(2);
+  const auto make = [&](uint32_t tp_rank) {
+    CudaTrainerShim::Options options;
+    options.servers.addresses = cluster->addresses();
+    options.source.role = RoleOf(v1::MODULE_LANGUAGE);
+    options.source.place = GetPlace(tp_rank, 0, 0);
+    options.tensor_communicator = std::move(group[tp_rank]);
+    options.timeout = absl::Seconds(20);
+    return OrDie(CudaTrainerShim::Create(std::move(options)));
+  };
+  absl::Status end;
+  std::thread peer([&] {
+    const auto shim = make(1);
+    const CudaStream stream = OrDie(CudaStream::Create());
+    while (end.ok()) {
+      end = shim->ReceiveFromTensorPeer(stream.get()).status();
+      stream.Synchronize().IgnoreError();
+    }
+  });
+  const auto shim = make(0);
+  const CudaStream stream = OrDie(CudaStream::Create());
+  OrDie(shim->Next(stream.get()).status());
+  OrDie(shim->Next(stream.get()).status());
+  OrDie(shim->SendToTensorPeers(stream.get()));
+  peer.join();
+  EXPECT_TRUE(absl::IsDataLoss(end)) << end;
+  EXPECT_THAT(std::string(end.message()),
+              HasSubstr("tensor rank 0 sent step 0 micro-batch 1, wanted step "
+                        "0 micro-batch 0"));
 }
 
 TEST(TrainerPlaceGpuTest, ARankThatReceivesNothingRunsTheSameSteps) {

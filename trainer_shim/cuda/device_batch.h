@@ -88,7 +88,9 @@ class DeviceEntry : public BatchEntry {
 
  public:
   DeviceBatch batch;
-  OutputLayout layout;  // of `output`
+  OutputLayout layout;    // of `output`
+  ExchangeHeader header;  // of the batch; its copy is in `upload`
+  uint64_t header_in_upload = 0;
   StreamBuffer upload;
   StreamBuffer output;
   PinnedBuffer placeholders;

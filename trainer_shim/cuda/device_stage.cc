@@ -49,6 +49,8 @@ absl::Status DeviceStage::Launch(DeviceEntry* entry, StagedBatch* staged) {
   BALLAST_RETURN_IF_ERROR(Reserve(staged, entry));
   std::swap(entry->batch, staged->batch);
   entry->layout = staged->plan.output;
+  entry->header = GetHeader(staged->exchange.block.header);
+  entry->header_in_upload = staged->plan.upload.header;
   Point(staged->plan, entry);
   cudaStream_t stream = stream_->get();
   if (staged->block_bytes == nullptr) {
@@ -96,16 +98,24 @@ absl::Status DeviceStage::Broadcast(DeviceEntry* entry, Communicator* peers,
   if (layout.bytes == 0) return absl::OkStatus();
   const uint64_t samples = entry->batch.samples.size();
   uint8_t* placeholders = At<uint8_t>(entry->output, layout.placeholders);
+  auto* header = At<ExchangeHeader>(entry->output, layout.header);
   const bool sends = peers->rank() == 0;
   if (sends) {
     BALLAST_RETURN_IF_ERROR(
         CudaStatus(cudaMemcpyAsync(placeholders, entry->placeholders.data(),
                                    samples, cudaMemcpyHostToDevice, stream),
                    "copy of which samples are placeholders"));
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(header, entry->upload.data() + entry->header_in_upload,
+                        sizeof(*header), cudaMemcpyDeviceToDevice, stream),
+        "copy of a batch's header"));
   }
   const absl::Span<uint8_t> bytes(entry->output.data(), layout.bytes);
   BALLAST_RETURN_IF_ERROR(peers->Broadcast(0, {bytes}, stream));
   if (!sends) {
+    // Batches of other steps may have the same sizes.
+    BALLAST_RETURN_IF_ERROR(LaunchCheckHeaders(
+        header, 1, entry->header, finding_, stream, Finding::kSent));
     BALLAST_RETURN_IF_ERROR(
         CudaStatus(cudaMemcpyAsync(entry->placeholders.data(), placeholders,
                                    samples, cudaMemcpyDeviceToHost, stream),

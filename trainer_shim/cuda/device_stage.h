@@ -58,8 +58,9 @@ class DeviceStage {
 
   // Makes `stream` wait for the batch in `entry`, and enqueues on it the
   // sending of its tensors to the tensor peers, or, on ranks of `peers` other
-  // than 0, their receiving. Records entry->packed again. Errors: as CudaStatus
-  // and Communicator::Broadcast.
+  // than 0, their receiving, where a batch of another step or micro-batch
+  // becomes a Finding. Records entry->packed again. Errors: as CudaStatus and
+  // Communicator::Broadcast.
   absl::Status Broadcast(DeviceEntry* entry, Communicator* peers,
                          cudaStream_t stream);
 

@@ -41,6 +41,12 @@ absl::Status ToStatus(const Finding& finding, const std::string& batch) {
           batch, finding.found[0] & kHeaderRankMask, GetPlace(finding.found[1]),
           finding.found[0] >> kHeaderRankBits, GetPlace(finding.wanted[1]),
           finding.wanted[0] >> kHeaderRankBits));
+    case Finding::kSent:
+      return absl::DataLossError(absl::StrCat(
+          batch, ": tensor rank 0 sent ", GetPlace(finding.found[1]),
+          ", wanted ", GetPlace(finding.wanted[1]),
+          "; all tensor ranks start at one step of the same job, and rank 0 "
+          "sends each batch that Next returns"));
     default:
       return absl::DataLossError(absl::StrCat(
           batch, ": sample ", finding.index, " of the batch is position ",

@@ -69,12 +69,13 @@ __device__ inline uint64_t ArrayBytes(uint64_t tokens) {
 // Runs as one thread: a rank has few peers, and the first peer's finding must
 // be reported.
 __global__ void CheckHeaders(const ExchangeHeader* received, uint32_t count,
-                             const ExchangeHeader own, Finding* finding) {
+                             const ExchangeHeader own, Finding* finding,
+                             Finding::Kind kind) {
   for (uint32_t i = 0; i < count; ++i) {
     const ExchangeHeader& header = received[i];
     const uint64_t other = header.fingerprint ^ own.fingerprint;
     if (other >> kHeaderRankBits == 0 && header.place == own.place) continue;
-    Report(finding, Finding::kHeader, i, header.fingerprint, header.place,
+    Report(finding, kind, i, header.fingerprint, header.place,
            own.fingerprint, own.place);
     return;
   }
@@ -207,11 +208,11 @@ absl::Status LoadStagingKernels() {
 
 absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
                                 const ExchangeHeader& own, Finding* finding,
-                                cudaStream_t stream) {
+                                cudaStream_t stream, Finding::Kind kind) {
   if (count == 0) return absl::OkStatus();
   if (received == nullptr) return Missing("received");
   if (finding == nullptr) return Missing("finding");
-  CheckHeaders<<<1, 1, 0, stream>>>(received, count, own, finding);
+  CheckHeaders<<<1, 1, 0, stream>>>(received, count, own, finding, kind);
   return CudaStatus(cudaGetLastError(), "launch of the check of headers");
 }
 

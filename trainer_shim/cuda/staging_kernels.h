@@ -24,6 +24,7 @@ struct Finding {
     kNothing = 0,
     kHeader = 1,  // a peer is at another step or follows another schedule
     kRecord = 2,  // a sample is not the one that the schedule says
+    kSent = 3,    // tensor rank 0 sent another micro-batch
   };
   uint32_t kind = kNothing;  // written last
   uint32_t index = 0;        // of the sample
@@ -37,9 +38,11 @@ struct Finding {
 absl::Status LoadStagingKernels();
 
 // Compares the headers that came from `count` peers with the rank's own.
+// `kind`: of the finding where one differs.
 absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
                                 const ExchangeHeader& own, Finding* finding,
-                                cudaStream_t stream);
+                                cudaStream_t stream,
+                                Finding::Kind kind = Finding::kHeader);
 
 // Compares each sample's record in the landing buffer with the schedule, and
 // marks in `placeholders` [count], in host or device memory, the samples that

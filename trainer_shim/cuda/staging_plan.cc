@@ -126,6 +126,7 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
   Arrays output;
   output.Add<uint8_t>(info.packed_bytes);
   plan.output.placeholders = output.Add<uint8_t>(plan.samples);
+  if (output.bytes() > 0) plan.output.header = output.Add<ExchangeHeader>(1);
   plan.output.bytes = output.bytes();
   return plan;
 }

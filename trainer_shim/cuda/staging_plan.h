@@ -96,7 +96,9 @@ struct UploadLayout {
 struct OutputLayout {
   // uint8 [samples]: device copy of DeviceBatch::placeholders.
   uint64_t placeholders = 0;
-  uint64_t bytes = 0;
+  // ExchangeHeader, which tensor rank 0 sends with the tensors to its peers.
+  uint64_t header = 0;
+  uint64_t bytes = 0;  // 0: no tensors
 };
 
 struct StagingPlan {

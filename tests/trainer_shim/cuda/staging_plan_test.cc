@@ -258,7 +258,8 @@ TEST(StagingPlanTest, FeaturesOfClipsGoToTheirRows) {
       ExpectApart({p.Place("audio_feature_lengths"), p.Place("audio_cu_rows")},
                   p.plan.upload.bytes);
       ExpectApart({p.Place("input_features"),
-                   {p.plan.output.placeholders, p.plan.samples}},
+                   {p.plan.output.placeholders, p.plan.samples},
+                   {p.plan.output.header, sizeof(ExchangeHeader)}},
                   p.plan.output.bytes);
     }
     EXPECT_GT(received, 0u);
@@ -295,14 +296,16 @@ TEST(StagingPlanTest, TensorsOfTheBatchDoNotOverlap) {
                text.Place("labels"),
                text.Place("loss_mask"),
                text.Place("position_ids"),
-               {at.placeholders, text.plan.samples}},
+               {at.placeholders, text.plan.samples},
+               {at.header, sizeof(ExchangeHeader)}},
               at.bytes);
 
   const Planned pixels = Plan(v1::MODULE_VISION, 0, PixelType::kBfloat16);
   const uint64_t values = pixels.plan.rows * pixels.shape.crops.rows.row();
   EXPECT_EQ(pixels.Place("pixel_values").second, 2 * values);
   ExpectApart({pixels.Place("pixel_values"),
-               {pixels.plan.output.placeholders, pixels.plan.samples}},
+               {pixels.plan.output.placeholders, pixels.plan.samples},
+               {pixels.plan.output.header, sizeof(ExchangeHeader)}},
               pixels.plan.output.bytes);
   EXPECT_EQ(
       Plan(v1::MODULE_VISION, 0, PixelType::kFloat32).plan.output.placeholders,
@@ -323,7 +326,8 @@ TEST(StagingPlanTest, RowsOfPaddedBatchesHaveAMask) {
                p.Place("loss_mask"),
                p.Place("position_ids"),
                p.Place("attention_mask"),
-               {at.placeholders, p.plan.samples}},
+               {at.placeholders, p.plan.samples},
+               {at.header, sizeof(ExchangeHeader)}},
               at.bytes);
 }
 
@@ -336,7 +340,7 @@ TEST(StagingPlanTest, ARankThatReceivesNothingLaysOutNothing) {
   EXPECT_EQ(plan.samples, p.plan.samples);
   EXPECT_EQ(plan.images, 0u);
   EXPECT_EQ(plan.output.placeholders, 0u);
-  EXPECT_LE(plan.output.bytes, 256u);
+  EXPECT_LE(plan.output.bytes, 512u);
   std::vector<uint8_t> upload(plan.upload.bytes);
   FillUpload(plan, p.exchange, nothing, empty, absl::MakeSpan(upload));
 }
