@@ -45,7 +45,8 @@ class Loader(Progress, Iterator[Batch]):
     ranks and packed.
 
     The loader opens at `open`, `with` or the first batch, and must be opened after
-    fork(): a fork of a process that has opened any loader is refused. One thread uses it; `cancel` may be called from any.
+    fork(): a fork of a process that has opened any loader is refused. One thread uses it;
+    `cancel` may be called from any.
 
     Ctrl-C and signal handlers that raise interrupt a waiting `next` or `open`. The
     loader stays usable: the following `next` returns the batch that was waited for,
