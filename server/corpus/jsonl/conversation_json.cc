@@ -52,14 +52,9 @@ struct Mentioned {
 };
 
 void AddMarks(absl::string_view text, Mentioned* mentioned) {
-  constexpr absl::string_view kMarks[] = {"<image>", "<video>", "<audio>"};
-  for (size_t at = text.find('<'); at != text.npos;
-       at = text.find('<', at + 1)) {
-    for (const absl::string_view mark : kMarks) {
-      if (!absl::StartsWith(text.substr(at), mark)) continue;
-      mentioned->places.push_back({mark.substr(1, mark.size() - 2), ""});
-      mentioned->has_video_mark |= mark == "<video>";
-    }
+  for (const absl::string_view medium : FindMarks(text)) {
+    mentioned->places.push_back({medium, ""});
+    mentioned->has_video_mark |= medium == "video";
   }
 }
 
@@ -368,6 +363,19 @@ absl::Status CheckConversation(absl::string_view json) {
   if (mentioned.has_video_mark) return NoVideo("mark `<video>`");
   if (!mentioned.videos.empty()) return NoVideo("part of type video");
   return absl::OkStatus();
+}
+
+std::vector<absl::string_view> FindMarks(absl::string_view text) {
+  constexpr absl::string_view kMarks[] = {"<image>", "<video>", "<audio>"};
+  std::vector<absl::string_view> media;
+  for (size_t at = text.find('<'); at != text.npos;
+       at = text.find('<', at + 1)) {
+    for (const absl::string_view mark : kMarks) {
+      if (!absl::StartsWith(text.substr(at), mark)) continue;
+      media.push_back(mark.substr(1, mark.size() - 2));
+    }
+  }
+  return media;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadImagePlaces(

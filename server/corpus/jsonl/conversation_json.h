@@ -29,6 +29,10 @@ namespace ballast {
 // `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
 
+// The media of the marks `<image>`, `<video>` and `<audio>` in a text, in
+// order: "image", "video" or "audio".
+std::vector<absl::string_view> FindMarks(absl::string_view text);
+
 // The paths of images in the turns, in order: a part's, "" where it names none,
 // and "" for each mark `<image>` in a text.
 absl::StatusOr<std::vector<std::string>> ReadImagePlaces(

@@ -518,10 +518,8 @@ class MappedRows final : public ParquetRows {
             absl::StrCat("content part ", number, ": `text` is null"));
       }
       json->AddText(*text);
-      constexpr absl::string_view kMark = "<image>";
-      for (size_t at = text->find(kMark); at != text->npos;
-           at = text->find(kMark, at + 1)) {
-        named->images.emplace_back();
+      for (const absl::string_view medium : FindMarks(*text)) {
+        if (medium == "image") named->images.emplace_back();
       }
     }
     return absl::OkStatus();
