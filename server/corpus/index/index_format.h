@@ -138,8 +138,8 @@ struct IndexSampleRecord {
   uint64_t text_check;
   uint64_t image_check;
   uint64_t first_image : 40;
-  // Of a preference pair: the tokens in `text_tokens` of the chosen answer's
-  // sequence, above 0. Else 0.
+  // The tokens in `text_tokens` of a preference pair's chosen sequence, above
+  // 0. 0: the sample is no pair.
   uint64_t first_text_tokens : 24;
   uint32_t length;
   // The number of the line or array element (jsonl) or row (parquet), from 1.

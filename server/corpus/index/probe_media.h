@@ -37,7 +37,7 @@ struct ImageFactsView {
 struct ImageFacts {
   std::vector<ImageSize> sizes;
   std::vector<ImageMark> marks;
-  // As long as the others, or shorter: the rest are 0.
+  // May be shorter than the others: missing hashes are 0.
   std::vector<uint64_t> content_hashes;
   std::vector<IndexedVideo> videos;
   std::vector<uint64_t> video_samples;  // as in ImageFactsView

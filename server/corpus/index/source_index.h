@@ -186,8 +186,8 @@ struct IndexedSample {
   EncodedRule rule = EncodedRule::kNone;
   absl::Span<const IndexedVideo> videos = {};
   absl::Span<const IndexedVideo> clips = {};  // of audio
-  // Of a preference pair: the tokens in `text_tokens` of its first sequence,
-  // above 0. Each of its two sequences has the placeholders of all images.
+  // The tokens in `text_tokens` of a preference pair's first sequence, above 0.
+  // Each of its two sequences has the placeholders of all images. 0: no pair.
   uint32_t first_text_tokens = 0;
 
   // Length in bytes of the file of image `i` if it may travel encoded, the
