@@ -355,28 +355,48 @@ LoaderStats Loader::stats() const {
   return stats;
 }
 
-void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
-  {
-    // The schedule is not computed for a stream that has ended meanwhile.
-    MutexLock lock(&mutex_);
-    const LoaderStream* stream = Find(stream_id);
-    if (stream == nullptr || !stream->end.ok()) return;
+std::vector<Loader::PlanRequest> Loader::TakePlanRequests(v1::Split split,
+                                                          uint64_t step) {
+  MutexLock lock(&mutex_);
+  const auto found = to_plan_.find({split, step});
+  // The schedule is not computed for streams that have ended meanwhile.
+  std::vector<PlanRequest> requests;
+  for (PlanRequest& request : std::exchange(found->second, {})) {
+    const LoaderStream* stream = Find(request.stream);
+    if (stream == nullptr || !stream->end.ok()) continue;
+    requests.push_back(std::move(request));
   }
-  absl::StatusOr<PlannedBlock> planned = [&]() -> absl::StatusOr<PlannedBlock> {
-    BALLAST_ASSIGN_OR_RETURN(
-        const std::shared_ptr<const v1::StepSchedule> schedule,
-        splits_[role.split()]->schedules.Get(id.step));
-    return PlanForBuilding(*schedule, id.micro_batch, role,
-                           AsksDirect(role) ? DeliveryRule(v1::DELIVERY_DIRECT)
-                                            : settings_.delivery[role.module()],
-                           settings_.geometry);
-  }();
-  // Every rank is stuck here, and its trainer may be the last to know why.
-  if (absl::IsDataLoss(planned.status())) {
-    LogError("no schedule of ", SplitWord(role.split()), "step ", id.step, ": ",
-             planned.status().message());
-  }
+  if (requests.empty()) to_plan_.erase(found);
+  return requests;
+}
 
+void Loader::PlanStep(v1::Split split, uint64_t step) {
+  absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> schedule;
+  while (true) {
+    const std::vector<PlanRequest> requests = TakePlanRequests(split, step);
+    if (requests.empty()) return;
+    if (!schedule.ok()) schedule = splits_[split]->schedules.Get(step);
+    // Every rank is stuck here, and its trainer may be the last to know why.
+    if (absl::IsDataLoss(schedule.status())) {
+      LogError("no schedule of ", SplitWord(split), "step ", step, ": ",
+               schedule.status().message());
+    }
+    for (const PlanRequest& request : requests) {
+      OnPlanned(
+          request.stream,
+          schedule.ok()
+              ? PlanForBuilding(**schedule, request.micro_batch, request.role,
+                                AsksDirect(request.role)
+                                    ? DeliveryRule(v1::DELIVERY_DIRECT)
+                                    : settings_.delivery[request.role.module()],
+                                settings_.geometry)
+              : schedule.status());
+    }
+  }
+}
+
+void Loader::OnPlanned(uint64_t stream_id,
+                       absl::StatusOr<PlannedBlock> planned) {
   Deferred deferred;
   MutexLock lock(&mutex_);
   LoaderStream* stream = Find(stream_id);
@@ -625,10 +645,7 @@ void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
       case StreamProgress::Action::kNothing:
         return;
       case StreamProgress::Action::kPlan:
-        deferred->calls.push_back([this, id = stream->id, role = stream->role,
-                                   block = next.block] {
-          workers_->AddTask([this, id, role, block] { Plan(id, role, block); });
-        });
+        AddPlanRequest(*stream, next.block, deferred);
         break;
       case StreamProgress::Action::kBegin:
         if (!GetGate(*stream).MayBegin(*stream)) {
@@ -642,6 +659,17 @@ void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
         break;
     }
   }
+}
+
+void Loader::AddPlanRequest(const LoaderStream& stream, const BlockId& block,
+                            Deferred* deferred) {
+  const v1::Split split = stream.role.split();
+  const auto [requests, is_new] = to_plan_.try_emplace({split, block.step});
+  requests->second.push_back({stream.id, stream.role, block.micro_batch});
+  if (!is_new) return;
+  deferred->calls.push_back([this, split, step = block.step] {
+    workers_->AddTask([this, split, step] { PlanStep(split, step); });
+  });
 }
 
 void Loader::AdvanceWaiting(Deferred* deferred) {

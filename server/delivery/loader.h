@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -170,6 +171,13 @@ class Loader : public std::enable_shared_from_this<Loader> {
   class Stream;  // the BlockStream that OpenStream returns
   using BlockOr = absl::StatusOr<std::unique_ptr<Block>>;
 
+  // A block of a step whose schedule is needed.
+  struct PlanRequest {
+    uint64_t stream;  // its number
+    v1::Role role;
+    uint32_t micro_batch;
+  };
+
   // Work deferred until the lock is released. The destructor does it, so
   // declare it before taking the lock.
   struct Deferred {
@@ -242,8 +250,18 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void NoteStep(v1::Split split, uint64_t step, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Makes a worker plan the stream's block together with the other requested
+  // blocks of its step: streams at ever other steps would otherwise displace
+  // each other's schedules from the cache, which then would be computed once
+  // for each stream.
+  void AddPlanRequest(const LoaderStream& stream, const BlockId& block,
+                      Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Empty if no stream waits any more; the next request then adds a task.
+  std::vector<PlanRequest> TakePlanRequests(v1::Split split, uint64_t step);
+  void OnPlanned(uint64_t stream_id, absl::StatusOr<PlannedBlock> planned);
+
   // The workers' tasks.
-  void Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id);
+  void PlanStep(v1::Split split, uint64_t step);
   void Build(const std::shared_ptr<LoaderBlock>& block, PlannedBlock planned,
              uint64_t distance);
 
@@ -303,6 +321,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   std::map<uint64_t, std::shared_ptr<LoaderBlock>> blocks_
       ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::unique_ptr<LoaderStream>> streams_
+      ABSL_GUARDED_BY(mutex_);
+  // Each step has one task, PlanStep, which waits or runs.
+  std::map<std::pair<v1::Split, uint64_t>, std::vector<PlanRequest>> to_plan_
       ABSL_GUARDED_BY(mutex_);
 
   const std::unique_ptr<Workers> workers_;  // their threads use all the above

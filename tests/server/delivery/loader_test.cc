@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "proto/block/block_view.h"
 #include "server/delivery/block_stream.h"
 #include "tests/server/delivery/loader_testing.h"
@@ -382,6 +383,27 @@ TEST_F(LoaderTest, TheRankWithTheMostStreamsGivesWay) {
   for (uint32_t i = 0; i < 64; ++i) {
     EXPECT_EQ(idle[i]->status().ok(), i % 8 != 0) << i;
   }
+}
+
+// Streams at more steps than the cache has places for schedules.
+TEST_F(LoaderTest, ComputesAScheduleOnceForAllThatWaitForIt) {
+  v1::Config config = JobConfig(2, 2, kGlobal, kMicro);
+  config.mutable_serve()->set_threads(1);
+  Start(config);
+  absl::Notification opened;
+  loader_->GetSchedule(
+      0, [&opened](const auto&) { opened.WaitForNotification(); });
+  std::vector<BlockingStream> streams;
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    for (const uint32_t rank : {0, 1}) {
+      for (uint64_t step = 1; step <= 8; ++step) {
+        streams.emplace_back(loader_.get(), module, rank, step, 0, 1);
+      }
+    }
+  }
+  opened.Notify();
+  for (BlockingStream& stream : streams) EXPECT_TRUE(stream.Next().ok());
+  EXPECT_EQ(loader_->stats().schedules_computed, 1 + 8);
 }
 
 TEST_F(LoaderTest, ReturnsSchedules) {
