@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/failover.h"
-#include "client/revision_chain.h"
+#include "client/schedule_source.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "common/threads.h"

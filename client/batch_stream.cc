@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/block_assembler.h"
 #include "client/buffer_pool.h"
 #include "common/log.h"
 #include "common/mutex.h"

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/block_assembler.h"
 #include "client/buffer_pool.h"
 #include "client/pull_stream.h"
 #include "common/status_macros.h"

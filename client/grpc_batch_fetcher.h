@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "client/arena_mapping.h"
 #include "client/batch_fetcher.h"
 #include "client/buffer_pool.h"
 #include "client/pull_channel.h"

@@ -13,7 +13,7 @@
 #include "proto/image/resample_weights.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "trainer_shim/batch_info.h"
 #include "trainer_shim/exchange_plan.h"
 

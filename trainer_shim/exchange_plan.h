@@ -10,7 +10,7 @@
 #include "proto/block/block_plan.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "trainer_shim/communicator.h"
 
 namespace ballast {

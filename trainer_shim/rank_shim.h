@@ -21,7 +21,7 @@ namespace ballast {
 
 // Hands out the packed batches of one role (a data-parallel rank of one
 // module), in order. Each batch has the fields that a rank at its place
-// receives (role_fields.h). A trainer links TrainerShim (host/trainer_shim.h)
+// receives (batch_info.h). A trainer links TrainerShim (host/trainer_shim.h)
 // for batches in host memory, or CudaTrainerShim (cuda/cuda_trainer_shim.h) for
 // batches on a GPU; this class holds the rules of the calls for both. A process
 // that holds ranks of several modules creates one shim for each module. Every

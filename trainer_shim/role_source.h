@@ -20,7 +20,6 @@
 #include "client/batch_stream.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
-#include "client/revision_chain.h"
 #include "client/schedule_source.h"
 #include "client/timing_reporter.h"
 #include "common/channel_security.h"
@@ -29,9 +28,9 @@
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
-#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 

@@ -21,7 +21,6 @@
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
 #include "proto/block/block_view.h"
-#include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 

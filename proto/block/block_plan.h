@@ -10,7 +10,6 @@
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 

@@ -27,7 +27,7 @@
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"
 #include "server/job/index_sources.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 #include "server/video/video_plan.h"
 
 // The commands of ballast-server, each in a file of its name. server/main.cc

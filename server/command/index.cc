@@ -20,7 +20,6 @@
 #include "server/corpus/source_files.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
-#include "server/job/verify_recipes.h"
 #include "server/text/chat_writer.h"
 
 namespace ballast {

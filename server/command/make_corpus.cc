@@ -24,7 +24,7 @@
 #include "server/corpus/tar/write_tars.h"
 #include "server/job/job_setup.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 

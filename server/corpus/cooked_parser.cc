@@ -16,7 +16,6 @@
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/media_root.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

@@ -14,7 +14,7 @@ namespace ballast {
 // them, or below `root`. `text_check` is RecipeRecord::hash in the upper half,
 // and CookedSample::hash in the lower. Pure. Errors: a data fault (a medium
 // that is not there; a path without a `root`, or that CheckMediaPath refuses;
-// over the bounds of limits.h).
+// over the bounds of data_fault.h).
 absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
                                         const MediaRoot* root);
 

@@ -9,7 +9,7 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/cooked_parser.h"
-#include "server/corpus/limits.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/mock_source.h"
 #include "server/corpus/parquet/parquet_parser.h"
 #include "server/corpus/parquet/row_group_cache.h"

@@ -16,7 +16,6 @@
 #include "server/corpus/file_source.h"
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/index/source_index.h"
-#include "server/corpus/open_file_cache.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/raw_video.h"
 #include "server/storage/storage.h"
 

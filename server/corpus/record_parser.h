@@ -18,7 +18,7 @@
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/sample_source.h"
 #include "server/recipe/recipe.h"
-#include "server/storage/span.h"
+#include "server/storage/object_store.h"
 #include "server/storage/store_reader.h"
 
 namespace ballast {

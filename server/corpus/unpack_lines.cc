@@ -16,8 +16,8 @@
 #include "common/status_macros.h"
 #include "common/threads.h"
 #include "server/config/path_pattern.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/index/file_scan.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/unpack.h"
 #include "server/storage/storage.h"
 

@@ -16,7 +16,7 @@
 #include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/worker_pool.h"
 #include "server/schedule/scheduler.h"

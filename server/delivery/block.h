@@ -18,7 +18,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "server/config/model_profile.h"
 #include "server/delivery/worker_pool.h"
 

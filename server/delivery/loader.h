@@ -20,7 +20,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "server/delivery/arena.h"
 #include "server/delivery/block.h"
 #include "server/delivery/block_ledger.h"

@@ -10,7 +10,7 @@
 #include "proto/image/resample_weights.h"
 #include "server/image/image.h"
 #include "server/image/image_header.h"
-#include "server/image/scratch_arena.h"
+#include "server/image/row_sink.h"
 #include "server/image/strip_resampler.h"
 #include "server/image_plan/tile_grid.h"
 

@@ -12,7 +12,6 @@
 #include "absl/strings/string_view.h"
 #include "server/image/image_header.h"
 #include "server/image/row_sink.h"
-#include "server/image/scratch_arena.h"
 
 namespace ballast {
 

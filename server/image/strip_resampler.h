@@ -13,7 +13,6 @@
 #include "server/image/quad_kernels.h"
 #include "server/image/quad_table.h"
 #include "server/image/row_sink.h"
-#include "server/image/scratch_arena.h"
 
 namespace ballast {
 

@@ -7,7 +7,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/image/row_sink.h"
-#include "server/image/scratch_arena.h"
 
 namespace ballast {
 

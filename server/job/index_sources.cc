@@ -41,7 +41,7 @@
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
 #include "server/text/template/template_renderer.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 #include "server/text/video_text.h"
 #include "server/video/model_videos.h"
 #include "server/video/video_reader.h"

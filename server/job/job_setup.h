@@ -21,7 +21,7 @@
 #include "server/recipe/image_recipe.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/model_text.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 
@@ -97,6 +97,23 @@ absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
 // (LoaderService.Rendezvous): topology.meeting, else the first of
 // topology.servers.
 std::string RendezvousAddress(const v1::Config& config);
+
+// The outcome for one source: of its recipe, or of the model's for its
+// images.
+struct RecipeCheck {
+  std::string source;
+  bool of_images = false;
+  uint64_t samples = 0;  // made again
+};
+
+// Cooks `samples` samples of each source with a recipe, spread over its index,
+// twice more: in two processes, backwards and forwards. Likewise with
+// model.recipe the plans and pixels of two epochs. Every index must be up to
+// date. Errors: FAILED_PRECONDITION (a sample is another than the indexed one,
+// or has other plans or pixels the second time, with its place); as OpenSource,
+// OpenModelRecipe and OpenModelTokenizer.
+absl::StatusOr<std::vector<RecipeCheck>> VerifyRecipes(
+    const LoadedConfig& config, uint64_t samples);
 
 }  // namespace ballast
 

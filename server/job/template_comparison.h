@@ -11,7 +11,7 @@
 #include "common/mutex.h"
 #include "server/corpus/sample_source.h"
 #include "server/text/model_text.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 

@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/corpus/limits.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/parquet/parquet_tables.h"
 #include "server/corpus/parquet/row_group_cache.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 

@@ -10,7 +10,6 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "server/schedule/balance.h"
 

@@ -14,7 +14,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "server/schedule/sample_order.h"
 

@@ -14,7 +14,6 @@
 #include "absl/types/span.h"
 #include "server/storage/entry_file.h"
 #include "server/storage/object_store.h"
-#include "server/storage/span.h"
 
 namespace ballast {
 

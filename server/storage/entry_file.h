@@ -23,7 +23,7 @@
 #include "common/instruments.h"
 #include "common/mutex.h"
 #include "server/corpus/file.h"
-#include "server/storage/span.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 

@@ -19,7 +19,6 @@
 #include "server/storage/disk_cache.h"
 #include "server/storage/entry_file.h"
 #include "server/storage/object_store.h"
-#include "server/storage/span.h"
 #include "server/storage/store_reader.h"
 
 namespace ballast {

@@ -15,7 +15,6 @@
 #include "server/storage/disk_cache.h"
 #include "server/storage/entry_file.h"
 #include "server/storage/object_store.h"
-#include "server/storage/span.h"
 
 namespace ballast {
 

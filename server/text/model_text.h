@@ -22,7 +22,6 @@
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
 #include "server/text/token_writer.h"
-#include "server/text/tokenizer.h"
 #include "server/text/video_text.h"
 
 namespace ballast {

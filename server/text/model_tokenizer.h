@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 

@@ -12,7 +12,6 @@
 #include "server/text/model_text.h"
 #include "server/text/sample_fields.h"
 #include "server/text/text_token.h"
-#include "server/text/tokenizer.h"
 #include "server/text/video_text.h"
 
 namespace ballast {

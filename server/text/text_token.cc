@@ -1,13 +1,11 @@
 #include "server/text/text_token.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "server/corpus/data_fault.h"
 
 namespace ballast {
-
 namespace {
 
 using Kind = TextToken::Kind;

@@ -13,7 +13,6 @@
 #include "proto/config.pb.h"
 #include "server/image_plan/image_text.h"
 #include "server/text/text_token.h"
-#include "server/text/tokenizer.h"
 
 namespace ballast {
 

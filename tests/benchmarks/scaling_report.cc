@@ -21,7 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/block/block_layout.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"

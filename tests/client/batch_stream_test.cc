@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/block_assembler.h"
 #include "tests/fakes/fake_batch_fetcher.h"
 #include "tests/fakes/formula_block.h"
 #include "tests/fakes/manual_clock.h"

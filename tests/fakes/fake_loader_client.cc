@@ -8,7 +8,7 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_plan.h"
-#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "tests/fakes/formula_block.h"
 
 namespace ballast {

@@ -12,8 +12,8 @@
 #include "proto/config.pb.h"
 #include "server/config/config_loader.h"
 #include "trainer_shim/ballast_rank/world.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/host/packed_batch.h"
-#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "tests/fuzz/memory_file.h"
 

@@ -16,7 +16,7 @@
 #include "tests/fakes/test_cluster.h"
 #include "tests/integration/encoded_job.h"
 #include "tests/integration/resized_models.h"
-#include "trainer_shim/role_fields.h"
+#include "trainer_shim/batch_info.h"
 
 namespace ballast {
 namespace {

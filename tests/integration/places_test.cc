@@ -19,7 +19,7 @@
 #include "tests/fakes/edit_batch.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
-#include "trainer_shim/role_fields.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/thd_layout.h"
 
 namespace ballast {

@@ -14,7 +14,6 @@
 #include "server/corpus/parquet/parquet_tables.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
-#include "server/job/verify_recipes.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"

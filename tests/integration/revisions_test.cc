@@ -15,7 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/ballastctl/query_client.h"
 #include "client/loader_client.h"
-#include "client/revision_chain.h"
+#include "client/schedule_source.h"
 #include "common/mutex.h"
 #include "common/python_helper.h"
 #include "proto/revision_service.grpc.pb.h"

@@ -13,7 +13,6 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
-#include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/world.h"
 #include "trainer_shim/communicator.h"

@@ -8,12 +8,12 @@
 #include "common/status_macros.h"
 #include "common/threads.h"
 #include "proto/schedule/module.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/trainer_shim.h"
-#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 namespace {

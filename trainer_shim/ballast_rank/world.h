@@ -21,9 +21,9 @@
 #include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/jpeg_engine.h"
-#include "trainer_shim/role_fields.h"
 
 namespace ballast {
 

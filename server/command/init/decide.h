@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
+#include "server/command/init/data_tree.h"
 #include "server/command/init/own_files.h"
-#include "server/command/init/seen.h"
 
 namespace ballast {
 

@@ -18,7 +18,6 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
 #include "server/corpus/jsonl/pair_json.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/megatron/token_index.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/unpack.h"

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
 #include "server/command/init/data_tree.h"
-#include "server/command/init/seen.h"
 #include "server/corpus/record_parser.h"
 
 namespace ballast {

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/command/init/data_tree.h"
-#include "server/command/init/seen.h"
 
 namespace ballast {
 

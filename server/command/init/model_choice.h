@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/command/init/data_tree.h"
 #include "server/command/init/own_files.h"
-#include "server/command/init/seen.h"
 #include "server/image_plan/image_family.h"
 
 namespace ballast {

@@ -18,7 +18,7 @@
 #include "server/delivery/file_sample_builder.h"
 #include "server/image/image_header.h"
 #include "server/job/job_setup.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 

@@ -17,7 +17,6 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/energon/pickled_list.h"
 #include "server/corpus/jsonl/conversation_json.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/turns_json.h"
 #include "server/corpus/tar/webdataset_reader.h"
 

@@ -32,7 +32,7 @@ struct EnergonContent {
 // Reads the text of `sample`, whose parts are in `file`. `lists` and `audios`
 // as in WebDatasetReader, for crude samples. Errors: INVALID_ARGUMENT (a field
 // without a part, a part that is not what the field wants, JSON without the
-// key, a mark of a video without one, over the bounds of limits.h); as
+// key, a mark of a video without one, over the bounds of data_fault.h); as
 // File::ReadAt.
 absl::StatusOr<EnergonContent> ReadEnergonContent(
     FileView file, const EnergonTarSample& sample, const EnergonFields& fields,

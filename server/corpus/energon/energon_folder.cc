@@ -19,8 +19,8 @@
 #include "server/config/metadataset.h"
 #include "server/config/path_pattern.h"
 #include "server/config/yaml.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
-#include "server/corpus/limits.h"
 #include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
 

@@ -12,8 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

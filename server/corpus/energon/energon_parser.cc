@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/energon/energon_content.h"
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
@@ -19,7 +20,6 @@
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/probe_media.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

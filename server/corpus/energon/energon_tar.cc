@@ -16,7 +16,6 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/digest.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

@@ -105,7 +105,7 @@ absl::Status WriteEnergonMeta(const EnergonMeta& meta);
 
 // A sample of a tar file for a recipe: all its members, with the bytes of those
 // that are no image, video or audio by their names. Blocks on the disk. Errors:
-// a data fault (two members of one name; over the bounds of limits.h); as
+// a data fault (two members of one name; over the bounds of data_fault.h); as
 // FileView::ReadAt.
 absl::StatusOr<RawRecord> ReadRawMembers(FileView file, EnergonTarSample sample,
                                          absl::string_view file_name);

@@ -11,7 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

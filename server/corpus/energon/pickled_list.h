@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/corpus/file.h"
-#include "server/storage/span.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 

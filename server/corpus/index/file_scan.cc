@@ -9,7 +9,6 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/jsonl/pair_json.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

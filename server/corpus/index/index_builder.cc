@@ -13,7 +13,6 @@
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/index_writer.h"
 #include "server/corpus/index/probe_media.h"
-#include "server/corpus/open_file_cache.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

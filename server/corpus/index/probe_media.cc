@@ -8,7 +8,6 @@
 #include "common/status_macros.h"
 #include "server/config/profiles.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/raw_video.h"
 
 namespace ballast {

@@ -16,7 +16,6 @@
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/jsonl/video_json.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

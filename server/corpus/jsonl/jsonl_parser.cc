@@ -15,7 +15,6 @@
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/element_reader.h"
-#include "server/corpus/limits.h"
 #include "server/storage/store_reader.h"
 
 namespace ballast {

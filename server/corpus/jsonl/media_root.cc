@@ -12,7 +12,6 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

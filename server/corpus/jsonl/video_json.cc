@@ -12,7 +12,6 @@
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/jsonl/media_root.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

@@ -16,7 +16,6 @@
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/file_scan.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/record_parser.h"
 #include "server/storage/local_copy.h"
 #include "server/storage/storage.h"

@@ -24,7 +24,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_file.h"
 #include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/image_heads.h"

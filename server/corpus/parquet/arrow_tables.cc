@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "server/corpus/limits.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/parquet_tables.h"
 

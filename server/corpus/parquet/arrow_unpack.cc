@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/limits.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/parquet/unpack.h"
 
 namespace ballast {

@@ -20,7 +20,7 @@
 #include "server/corpus/parquet/arrow_file.h"
 #include "server/corpus/parquet/page_body.h"
 #include "server/corpus/parquet/parquet_file.h"
-#include "server/storage/span.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 

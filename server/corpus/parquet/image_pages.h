@@ -21,7 +21,7 @@
 #include "server/corpus/parquet/found_pages.h"
 #include "server/corpus/parquet/page_body.h"
 #include "server/corpus/parquet/parquet_file.h"
-#include "server/storage/span.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 

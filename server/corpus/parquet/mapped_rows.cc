@@ -18,7 +18,6 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/document_json.h"
 #include "server/corpus/jsonl/media_root.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/image_pages.h"
 #include "server/corpus/parquet/turns_json.h"

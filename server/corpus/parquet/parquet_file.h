@@ -114,7 +114,7 @@ class ParquetRows : public ParquetPart {
   // Whether the row passes the filters.
   virtual bool Passes(uint64_t row) const = 0;
   // Errors: INVALID_ARGUMENT (a null, an image without bytes, over a bound of
-  // limits.h), naming turn or image, counted from 1.
+  // data_fault.h), naming turn or image, counted from 1.
   virtual absl::StatusOr<ParquetRow> Row(uint64_t row) const = 0;
   // Whether images are in the file, in pieces, instead of in memory.
   virtual bool ImagesInFile() const = 0;

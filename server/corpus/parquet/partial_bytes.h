@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "server/corpus/file.h"
-#include "server/storage/span.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/jsonl/pair_json.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
 
 namespace ballast {

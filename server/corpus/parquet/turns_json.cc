@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

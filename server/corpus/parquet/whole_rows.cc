@@ -15,7 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/mapped_rows.h"
 

@@ -15,7 +15,6 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

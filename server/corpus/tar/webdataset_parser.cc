@@ -16,7 +16,6 @@
 #include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/jsonl/media_root.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/tar/webdataset_reader.h"
 
 namespace ballast {

@@ -9,7 +9,6 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/limits.h"
 
 namespace ballast {
 namespace {

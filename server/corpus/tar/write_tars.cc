@@ -16,9 +16,9 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/pair_json.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/tar/tar_reader.h"
 
 namespace ballast {

@@ -38,7 +38,7 @@ namespace {
 using sentencepiece_helper::EncodeRequest;
 using sentencepiece_helper::LoadRequest;
 
-constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxRequestText = uint64_t{1} << 30;
 // Far above the ids of any sample's text.
 constexpr uint64_t kMaxAnswerBytes = uint64_t{8} << 29;
 constexpr uint64_t kMaxReasonBytes = 1 << 16;
@@ -194,9 +194,9 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
                                          Encoded* encoded) const {
   uint64_t bytes = 0;
   for (const Stretch& stretch : stretches) bytes += stretch.text.size();
-  if (bytes > kMaxTextBytes) {
+  if (bytes > kMaxRequestText) {
     return DataFaultError(absl::StrCat(
-        "text of ", bytes, " bytes, wanted at most ", kMaxTextBytes));
+        "text of ", bytes, " bytes, wanted at most ", kMaxRequestText));
   }
   Waiting text;
   text.stretches = stretches;

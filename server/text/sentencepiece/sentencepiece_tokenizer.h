@@ -14,7 +14,7 @@
 #include "common/helper_pool.h"
 #include "common/helper_process.h"
 #include "common/mutex.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 

@@ -11,7 +11,6 @@
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
 #include "server/text/token_writer.h"
-#include "server/text/tokenizer.h"
 
 namespace ballast {
 

@@ -1,4 +1,3 @@
-#include "server/corpus/limits.h"
 
 #include <string>
 

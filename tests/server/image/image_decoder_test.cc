@@ -13,7 +13,7 @@
 #include "common/sha256.h"
 #include "server/corpus/data_fault.h"
 #include "server/image/image.h"
-#include "server/image/scratch_arena.h"
+#include "server/image/row_sink.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/malloc_counter.h"
 #include "tests/server/image/test_images.h"

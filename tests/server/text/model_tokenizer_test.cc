@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "server/config/model_profile.h"
-#include "server/text/tokenizer.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {

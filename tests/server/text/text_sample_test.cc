@@ -10,7 +10,7 @@
 #include "server/config/model_profile.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 
 namespace ballast {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/index_builder.h"
-#include "server/corpus/limits.h"
 #include "server/corpus/parquet/partial_bytes.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"

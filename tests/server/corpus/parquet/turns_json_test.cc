@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "server/corpus/limits.h"
+#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/limits.h"
+#include "server/corpus/data_fault.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {

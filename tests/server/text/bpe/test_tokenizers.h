@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "server/text/tokenizer.h"
+#include "server/text/text_token.h"
 #include "tests/fakes/read_file.h"
 
 namespace ballast {

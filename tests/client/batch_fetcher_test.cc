@@ -1,4 +1,4 @@
-#include "client/block_assembler.h"
+#include "client/batch_fetcher.h"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "server/corpus/open_file_cache.h"
+#include "server/corpus/file_source.h"
 
 #include <sys/resource.h>
 

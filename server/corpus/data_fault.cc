@@ -1,4 +1,4 @@
-#include "server/corpus/limits.h"
+#include "server/corpus/data_fault.h"
 
 #include <simdjson.h>
 
@@ -6,9 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/corpus/data_fault.h"
 
 namespace ballast {
 namespace {

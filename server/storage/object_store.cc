@@ -1,4 +1,4 @@
-#include "server/storage/span.h"
+#include "server/storage/object_store.h"
 
 namespace ballast {
 

@@ -1,9 +1,7 @@
-#include "client/block_assembler.h"
+#include "client/batch_fetcher.h"
 
 #include <cstring>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
