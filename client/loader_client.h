@@ -1,17 +1,23 @@
 #ifndef BALLAST_CLIENT_LOADER_CLIENT_H_
 #define BALLAST_CLIENT_LOADER_CLIENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/batch_fetcher.h"
 #include "common/channel_security.h"
+#include "common/clock.h"
+#include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
@@ -133,6 +139,45 @@ bool AnswersWithoutServing(const absl::Status& status);
 
 // "server ADDRESS" for each, for messages.
 std::vector<std::string> ServerNames(absl::Span<LoaderClient* const> servers);
+
+// Reports a rank's timings to the first of its servers that takes them, and
+// keeps to that server. A server that has not answered kTolerated times in a
+// row is skipped for 10 s, doubled with each further failure up to 5 minutes: a
+// trainer's step waits for reports, and hung servers must not cost it a second
+// each time. Thread-safe.
+class TimingReporter {
+ public:
+  static constexpr int kTolerated = 3;
+
+  // `servers`: at least one, in order of preference. Nothing is owned.
+  TimingReporter(std::vector<LoaderClient*> servers, Clock* clock)
+      : servers_(std::move(servers)),
+        clock_(clock),
+        failures_(servers_.size()) {}
+
+  // Blocks for at most a second per server. Errors: as LoaderClient::Report;
+  // UNAVAILABLE or DEADLINE_EXCEEDED if no server took the timing, which is
+  // lost; UNAVAILABLE at once while all servers are skipped.
+  absl::Status Report(const v1::StepTiming& timing,
+                      const std::string& fingerprint);
+
+ private:
+  struct Failures {
+    int in_a_row = 0;
+    absl::Time not_before = absl::InfinitePast();
+  };
+
+  // The `i`th server to ask, unless it is skipped now.
+  std::optional<size_t> Choose(size_t i) const;
+  // Notes that `server` answered `status`.
+  void Note(size_t server, const absl::Status& status);
+
+  const std::vector<LoaderClient*> servers_;
+  Clock* const clock_;
+  mutable Mutex mutex_;
+  std::vector<Failures> failures_ ABSL_GUARDED_BY(mutex_);  // by server
+  size_t first_ ABSL_GUARDED_BY(mutex_) = 0;  // the server to ask first
+};
 
 }  // namespace ballast
 

@@ -3,7 +3,12 @@
 
 #include <cstdint>
 
-#include "trainer_shim/host_device.h"
+// Functions that host code and kernels share.
+#ifdef __CUDACC__
+#define BALLAST_HOST_DEVICE __host__ __device__
+#else
+#define BALLAST_HOST_DEVICE
+#endif
 
 // Arithmetic of pixels that host and kernels share. Pure.
 

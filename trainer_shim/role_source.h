@@ -21,7 +21,6 @@
 #include "client/failover.h"
 #include "client/loader_client.h"
 #include "client/schedule_source.h"
-#include "client/timing_reporter.h"
 #include "common/channel_security.h"
 #include "common/clock.h"
 #include "common/mutex.h"

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
-#include "trainer_shim/host_device.h"
+#include "trainer_shim/pixel_arithmetic.h"
 
 namespace ballast {
 

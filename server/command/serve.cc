@@ -26,7 +26,7 @@
 #include "common/status_macros.h"
 #include "common/threads.h"
 #include "server/config/config_loader.h"
-#include "server/config/exposure.h"
+#include "server/config/config_validate.h"
 #include "server/config/model_warnings.h"
 #include "server/job/revision.h"
 #include "server/service/server.h"

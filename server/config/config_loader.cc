@@ -25,7 +25,6 @@
 #include "server/config/path_pattern.h"
 #include "server/config/profiles.h"
 #include "server/config/topology.h"
-#include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

@@ -13,7 +13,6 @@
 #include "proto/image/job_images.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
-#include "server/config/exposure.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/config/path_pattern.h"

@@ -23,7 +23,7 @@
 #include "common/net_address.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/config/exposure.h"
+#include "server/config/config_validate.h"
 
 namespace ballast {
 namespace {

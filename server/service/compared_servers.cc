@@ -12,7 +12,7 @@
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/metrics_service.grpc.pb.h"
-#include "server/http/status_json.h"
+#include "server/http/pages.h"
 #include "server/service/peer_check.h"
 
 namespace ballast {

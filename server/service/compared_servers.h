@@ -41,7 +41,7 @@ class ComparedServers {
 
   // One object:
   //   addresses ["HOST:PORT"...]: all of them
-  //   history: of server number `server`, from 0 (status_json.h); null: none
+  //   history: of server number `server`, from 0 (HistoryJson); null: none
   //     is known yet
   //   age: seconds since it was fetched; null without it
   //   error: why the last call failed, "" if it did not

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_SERVICE_LISTENING_H_
 
 #include <grpcpp/grpcpp.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "proto/job.pb.h"
+#include "server/delivery/loader.h"
 #include "server/http/http_server.h"
 #include "server/monitor/balance_board.h"
 #include "server/monitor/server_state.h"
@@ -19,6 +22,20 @@
 #include "server/service/compared_servers.h"
 
 namespace ballast {
+
+// The roles to rehearse: `first_ranks`, roles of train, then the same roles of
+// the job's other splits. Pure.
+std::vector<v1::Role> RolesToRehearse(const std::vector<v1::Role>& first_ranks,
+                                      const v1::Job& job);
+
+// Builds the first block of each role, micro-batch 0 of step 0, as if a rank
+// had requested it, and releases it. This shows that the schedule can be made,
+// that the data can be read and decoded, and that there is memory for blocks. A
+// job that continues at a later step does not use these blocks; they are among
+// the first to be evicted. OK if the data have no step 0. Blocks until they are
+// built, which serve.read_timeout bounds if a disk hangs. Errors: as
+// Loader::OpenStream and the block, with the role.
+absl::Status Rehearse(Loader* loader, const std::vector<v1::Role>& roles);
 
 // A gRPC server that listens, with health checking and reflection.
 struct CallServer {

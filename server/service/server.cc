@@ -14,12 +14,11 @@
 #include "common/machine.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
-#include "server/config/exposure.h"
+#include "server/config/config_validate.h"
 #include "server/config/path_pattern.h"
 #include "server/job/revision.h"
 #include "server/schedule/step_plan.h"
 #include "server/service/listening.h"
-#include "server/service/rehearsal.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

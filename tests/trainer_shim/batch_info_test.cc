@@ -130,7 +130,6 @@ TEST(RoleFieldsTest, ARankThatDoesNotExistIsNamed) {
             absl::StatusCode::kInvalidArgument);
 }
 
-
 constexpr uint64_t kSteps = 2;
 
 SyntheticJob Job() {

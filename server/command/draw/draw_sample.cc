@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
-#include "server/command/draw/photo.h"
+#include "server/command/draw/canvas.h"
 
 namespace ballast {
 namespace {

@@ -21,7 +21,6 @@
 #include "server/config/yaml.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
-#include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

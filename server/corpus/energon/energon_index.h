@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "server/corpus/energon/energon_tar.h"
 #include "server/corpus/index/source_index.h"
-#include "server/storage/local_copy.h"
+#include "server/storage/storage.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

@@ -17,7 +17,6 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/record_parser.h"
-#include "server/storage/local_copy.h"
 #include "server/storage/storage.h"
 
 namespace ballast {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "server/corpus/file.h"
-#include "server/corpus/parquet/partial_bytes.h"
+#include "server/corpus/parquet/page_body.h"
 
 namespace ballast {
 

@@ -6,8 +6,8 @@
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
 
+#include "server/corpus/parquet/page_body.h"
 #include "server/corpus/parquet/parquet_file.h"
-#include "server/corpus/parquet/partial_bytes.h"
 
 namespace ballast {
 

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "server/storage/local_copy.h"
 
 namespace ballast {
 namespace {

@@ -10,7 +10,6 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/index_builder.h"
-#include "server/corpus/parquet/partial_bytes.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
 #include "tests/server/corpus/parquet/parquet_testing.h"

@@ -13,9 +13,9 @@
 namespace ballast {
 namespace {
 
+using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using nlohmann::json;
 
 struct Normalized {
   bool changed;
