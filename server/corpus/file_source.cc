@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/machine.h"
 #include "common/status_macros.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/index/probe_media.h"
 #include "server/corpus/jsonl/pair_json.h"
 #include "server/corpus/read_media.h"

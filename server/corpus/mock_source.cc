@@ -18,7 +18,7 @@
 #include "proto/image/job_images.h"
 #include "server/command/draw/encode.h"
 #include "server/command/draw/random.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 
 namespace ballast {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 
 namespace ballast {
 namespace {

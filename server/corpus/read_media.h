@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/sample_source.h"

@@ -14,7 +14,7 @@
 #include "server/config/path_pattern.h"
 #include "server/config/source_fields.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/parquet/unpack.h"
 #include "server/corpus/record_parser.h"
 #include "server/storage/storage.h"

@@ -11,7 +11,7 @@
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/audio/indexed_clip.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/raw_video.h"
 #include "server/image/crop_maker.h"

@@ -17,7 +17,7 @@
 #include "server/config/profiles.h"
 #include "server/config/topology.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"

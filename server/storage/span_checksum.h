@@ -8,7 +8,7 @@
 
 namespace ballast {
 
-// XXH3-64 of `bytes`, as Checksum of server/corpus/index/digest.h, but twice as
+// XXH3-64 of `bytes`, as Checksum of server/corpus/index/index_format.h, but twice as
 // fast on long ones where the processor has AVX2: Debian's library is built for
 // any x86-64.
 uint64_t SpanChecksum(absl::string_view bytes);

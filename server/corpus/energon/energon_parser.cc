@@ -17,8 +17,8 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/energon/energon_index.h"
 #include "server/corpus/energon/energon_tar.h"
-#include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/index/probe_media.h"
 
 namespace ballast {

@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/corpus/file.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/index/source_index.h"
 
 namespace ballast {

@@ -14,8 +14,8 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
-#include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/index/index_writer.h"
 
 namespace ballast {

@@ -15,7 +15,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/corpus/file.h"
-#include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/index/source_index.h"

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/corpus/index/digest.h"
 #include "server/corpus/index/image_probe.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/sample_source.h"
 

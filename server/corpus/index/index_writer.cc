@@ -7,7 +7,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
-#include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_file.h"
 
 namespace ballast {

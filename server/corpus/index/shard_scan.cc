@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
-#include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/scan_record.pb.h"

@@ -13,7 +13,7 @@
 
 #include "common/aligned_buffer.h"
 #include "proto/block/block_view.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "server/delivery/block.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/payload.h"

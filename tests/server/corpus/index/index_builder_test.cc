@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {

@@ -4,9 +4,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/index/digest.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/index/index_file.h"
+#include "server/corpus/index/index_format.h"
 #include "server/corpus/source_files.h"
 #include "tests/fakes/old_index.h"
 #include "tests/server/corpus/corpus_testing.h"

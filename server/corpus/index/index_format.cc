@@ -1,4 +1,4 @@
-#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
