@@ -2,8 +2,10 @@
 // batch byte for byte.
 
 #include <filesystem>
+#include <latch>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -214,14 +216,19 @@ TEST(NcclGpuTest, ARankAtAnotherStepStopsAll) {
   }
 }
 
-// A rank dies after a batch without notice. The others end in bounded time.
-TEST(NcclGpuTest, ARankThatDiesEndsTheOthers) {
+// Rank 0 hangs after some batches; 0: NCCL has not connected it yet. The others
+// end in bounded time.
+class NcclHangGpuTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(NcclHangGpuTest, ARankThatHangsEndsTheOthers) {
+  const int batches = GetParam();
   const uint32_t ranks = DeviceCount();
   if (ranks == 1) GTEST_SKIP() << "a rank without peers waits for none";
   const auto cluster =
       OrDie(TestCluster::Start(MakeConfig(ranks, ranks, "exchange"), 1));
   auto group = MakeGroup(Exchange::kNccl, ranks);
   std::vector<absl::Status> ends(ranks);
+  std::latch others_ended(ranks - 1);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
@@ -234,10 +241,12 @@ TEST(NcclGpuTest, ARankThatDiesEndsTheOthers) {
       shim.timeout = absl::Seconds(3);
       const auto made = OrDie(CudaTrainerShim::Create(std::move(shim)));
       const CudaStream stream = OrDie(CudaStream::Create());
-      for (int i = 0; ends[rank].ok() && (rank != 0 || i < 1); ++i) {
+      for (int i = 0; ends[rank].ok() && (rank != 0 || i < batches); ++i) {
         ends[rank] = made->Next(stream.get()).status();
         stream.Synchronize().IgnoreError();
       }
+      if (rank != 0) others_ended.count_down();
+      others_ended.wait();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -246,6 +255,8 @@ TEST(NcclGpuTest, ARankThatDiesEndsTheOthers) {
     EXPECT_FALSE(absl::IsOutOfRange(ends[rank])) << ends[rank];
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Batches, NcclHangGpuTest, ::testing::Values(0, 1));
 
 }  // namespace
 }  // namespace ballast

@@ -2,6 +2,7 @@
 // the first exchange.
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
+#include "trainer_shim/cuda/nccl_connect.h"
 
 namespace ballast {
 namespace {
@@ -59,9 +61,8 @@ TEST(NcclConnectGpuTest, TheNextGroupOfTheProcessConnects) {
 
 // Rank 1 connects and never exchanges: rank 0, whose first exchange waits for
 // it inside NCCL, ends when another thread aborts.
-TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
-  if (DeviceCount() == 1) GTEST_SKIP() << "needs two GPUs";
-  auto group = MakeGroup(Exchange::kNccl, 2);
+void ExpectAbortEndsAFirstExchange(
+    std::vector<std::unique_ptr<Communicator>> group) {
   const absl::Time start = absl::Now();
   std::promise<void> ended;
   std::thread trainer([&] {
@@ -82,12 +83,51 @@ TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
     EXPECT_EQ(ended.get_future().wait_for(std::chrono::seconds(3)),
               std::future_status::timeout)
         << "it does not wait for rank 1";
+    EXPECT_TRUE(group[0]->Check().ok());
     group[0]->Abort(absl::DeadlineExceededError("rank 1 is late"));
   });
   trainer.join();
   watch.join();
   EXPECT_LE(absl::Now() - start, kBound);
   group[1]->Abort(absl::CancelledError("the test ends"));
+}
+
+TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
+  if (DeviceCount() == 1) GTEST_SKIP() << "needs two GPUs";
+  ExpectAbortEndsAFirstExchange(MakeGroup(Exchange::kNccl, 2));
+}
+
+// The trainer's communicator, which blocks, is not aborted.
+TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeOfABorrowedGroup) {
+  if (DeviceCount() == 1) GTEST_SKIP() << "needs two GPUs";
+  const NcclApi* api = OrDie(LoadNccl());
+  ncclUniqueId id;
+  ASSERT_EQ(api->GetUniqueId(&id), ncclSuccess);
+  ncclComm_t trainers[2] = {};
+  std::vector<std::unique_ptr<Communicator>> group(2);
+  const auto on_both = [](const std::function<void(int rank)>& run) {
+    std::thread peer([&] { run(1); });
+    run(0);
+    peer.join();
+  };
+  on_both([&](int rank) {
+    OrDie(cudaSetDevice(rank), "choosing the device");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ASSERT_EQ(api->CommInitRankConfig(&trainers[rank], 2, id, rank, &config),
+              ncclSuccess);
+    group[rank] = OrDie(BorrowNcclCommunicator(trainers[rank], {}));
+  });
+  ExpectAbortEndsAFirstExchange(std::move(group));
+  on_both([&](int rank) {
+    OrDie(cudaSetDevice(rank), "choosing the device");
+    const CudaStream stream = OrDie(CudaStream::Create());
+    const DeviceBuffer byte = OrDie(DeviceBuffer::Create(1));
+    EXPECT_EQ(api->Broadcast(byte.data(), byte.data(), 1, ncclUint8, 0,
+                             trainers[rank], stream.get()),
+              ncclSuccess);
+    OrDie(stream.Synchronize());
+    EXPECT_EQ(api->CommDestroy(trainers[rank]), ncclSuccess);
+  });
 }
 
 }  // namespace

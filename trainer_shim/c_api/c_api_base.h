@@ -229,8 +229,9 @@ BALLAST_API int ballast_communicator_nccl_meet(
 
 /* Splits a communicator of the same ranks off the trainer's own, an ncclComm_t
  * of the NCCL described above. The original stays the trainer's: the shim only
- * ever aborts the split one. The wait for the other ranks is bounded, by 5
- * minutes, only if the original is non-blocking. */
+ * ever aborts the split one, and splitShare of the original must be 0, NCCL's
+ * default. The wait for the other ranks is bounded, by 5 minutes in each of two
+ * steps, but in the first only if the original is non-blocking. */
 BALLAST_API int ballast_communicator_nccl_borrow(
     void* nccl_comm, const ballast_nccl_options* options,
     ballast_communicator** communicator);

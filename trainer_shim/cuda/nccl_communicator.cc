@@ -23,8 +23,8 @@ class NcclCommunicator : public Communicator {
         communicator_(pair.exchange) {}
 
   ~NcclCommunicator() override {
+    MutexLock abort_lock(&abort_mutex_);
     MutexLock lock(&mutex_);
-    MutexLock parent_lock(&parent_mutex_);
     Leave(communicator_);
     Leave(parent_);
   }
@@ -39,8 +39,9 @@ class NcclCommunicator : public Communicator {
                          StreamHandle stream) override {
     BALLAST_RETURN_IF_ERROR(CheckPeers(sends));
     BALLAST_RETURN_IF_ERROR(CheckPeers(receives));
-    return InGroup([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return Enqueue(sends, receives, static_cast<cudaStream_t>(stream));
+    return InGroup([&](ncclComm_t communicator) {
+      return Enqueue(sends, receives, communicator,
+                     static_cast<cudaStream_t>(stream));
     });
   }
 
@@ -51,12 +52,12 @@ class NcclCommunicator : public Communicator {
       return absl::InvalidArgumentError(
           absl::StrCat("a broadcast from rank ", root, " of ", size_));
     }
-    return InGroup([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return InGroup([&](ncclComm_t communicator) {
       for (const absl::Span<uint8_t>& slice : slices) {
         BALLAST_RETURN_IF_ERROR(NcclStatus(
             *nccl_,
             nccl_->Broadcast(slice.data(), slice.data(), slice.size(),
-                             ncclUint8, root, communicator_,
+                             ncclUint8, root, communicator,
                              static_cast<cudaStream_t>(stream)),
             "ncclBroadcast"));
       }
@@ -75,16 +76,22 @@ class NcclCommunicator : public Communicator {
   }
 
   void Abort(const absl::Status& reason) override {
+    MutexLock abort_lock(&abort_mutex_);
     {
-      // Ends a call that waits for a peer with mutex_ held: NCCL connects ranks
-      // when they first exchange.
-      MutexLock lock(&parent_mutex_);
-      AbortNow(std::exchange(parent_, nullptr));
+      MutexLock lock(&mutex_);
+      if (communicator_ == nullptr) return;
+      end_ = reason;
     }
-    MutexLock lock(&mutex_);
-    if (communicator_ == nullptr) return;
-    end_ = reason;
-    AbortNow(std::exchange(communicator_, nullptr));
+    // Ends a call that waits inside NCCL for a peer.
+    AbortNow(std::exchange(parent_, nullptr));
+    ncclComm_t communicator = nullptr;
+    {
+      // NCCL would free the communicator during the call.
+      MutexLock lock(&mutex_);
+      while (calling_) changed_.Wait(&mutex_);
+      communicator = std::exchange(communicator_, nullptr);
+    }
+    AbortNow(communicator);
   }
 
  private:
@@ -101,16 +108,30 @@ class NcclCommunicator : public Communicator {
     Log(nccl_->CommAbort(communicator), "aborting the communicator");
   }
 
-  // Runs `enqueue` as one NCCL group, which is closed even if it fails.
+  // Runs `enqueue` as one NCCL group, which is closed even if it fails. NCCL
+  // connects ranks when they first exchange, and waits for them: neither Check
+  // nor the beginning of Abort may wait for that.
   template <typename Body>
   absl::Status InGroup(const Body& enqueue) {
-    // Abort takes this lock, so that it never frees the communicator during a
-    // call. Enqueueing waits for peers only to connect to them.
+    ncclComm_t communicator = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      BALLAST_RETURN_IF_ERROR(end_);
+      communicator = communicator_;
+      calling_ = true;
+    }
+    const absl::Status called = CallInGroup(enqueue, communicator);
     MutexLock lock(&mutex_);
-    BALLAST_RETURN_IF_ERROR(end_);
+    calling_ = false;
+    changed_.NotifyAll();
+    return end_.ok() ? called : end_;
+  }
+
+  template <typename Body>
+  absl::Status CallInGroup(const Body& enqueue, ncclComm_t communicator) {
     BALLAST_RETURN_IF_ERROR(
         NcclStatus(*nccl_, nccl_->GroupStart(), "ncclGroupStart"));
-    const absl::Status queued = enqueue();
+    const absl::Status queued = enqueue(communicator);
     const absl::Status closed =
         NcclStatus(*nccl_, nccl_->GroupEnd(), "ncclGroupEnd");
     return queued.ok() ? closed : queued;
@@ -128,14 +149,13 @@ class NcclCommunicator : public Communicator {
 
   absl::Status Enqueue(absl::Span<const SendSlice> sends,
                        absl::Span<const ReceiveSlice> receives,
-                       cudaStream_t stream)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                       ncclComm_t communicator, cudaStream_t stream) {
     for (const SendSlice& slice : sends) {
       if (slice.bytes.empty()) continue;
       BALLAST_RETURN_IF_ERROR(
           NcclStatus(*nccl_,
                      nccl_->Send(slice.bytes.data(), slice.bytes.size(),
-                                 ncclUint8, slice.peer, communicator_, stream),
+                                 ncclUint8, slice.peer, communicator, stream),
                      "ncclSend"));
     }
     for (const ReceiveSlice& slice : receives) {
@@ -143,7 +163,7 @@ class NcclCommunicator : public Communicator {
       BALLAST_RETURN_IF_ERROR(
           NcclStatus(*nccl_,
                      nccl_->Recv(slice.bytes.data(), slice.bytes.size(),
-                                 ncclUint8, slice.peer, communicator_, stream),
+                                 ncclUint8, slice.peer, communicator, stream),
                      "ncclRecv"));
     }
     return absl::OkStatus();
@@ -152,13 +172,14 @@ class NcclCommunicator : public Communicator {
   const NcclApi* const nccl_;
   const uint32_t rank_;
   const uint32_t size_;
-  // Lock order: mutex_, parent_mutex_.
-  Mutex parent_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
-  // Null once aborted, and if the group was borrowed.
-  ncclComm_t parent_ ABSL_GUARDED_BY(parent_mutex_);
-  Mutex mutex_;
+  Mutex abort_mutex_;  // held by the thread in Abort
+  // Null once aborted.
+  ncclComm_t parent_ ABSL_GUARDED_BY(abort_mutex_);
+  Mutex mutex_ ABSL_ACQUIRED_AFTER(abort_mutex_);
+  CondVar changed_;
   // Null once aborted.
   ncclComm_t communicator_ ABSL_GUARDED_BY(mutex_);
+  bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is inside NCCL
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -223,8 +244,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
                                      "ncclCommUserRank"));
   BALLAST_RETURN_IF_ERROR(
       NcclStatus(*nccl, nccl->CommCount(trainers, &size), "ncclCommCount"));
-  NcclPair pair;
-  BALLAST_ASSIGN_OR_RETURN(pair.exchange,
+  BALLAST_ASSIGN_OR_RETURN(const NcclPair pair,
                            SplitNccl(*nccl, trainers, rank, options));
   return NcclCommunicatorOver(nccl, pair, rank, size);
 }

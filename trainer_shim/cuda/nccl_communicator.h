@@ -52,7 +52,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
 // Splits a communicator off the trainer's own, which has the same ranks, stays
 // the trainer's and stays intact: the shim only ever aborts the split one. A
 // collective call, as it calls ncclCommSplit; bounded only if the trainer's
-// communicator is non-blocking. Further errors: as SplitNccl.
+// communicator is non-blocking. Its splitShare must be 0, NCCL's default.
+// Further errors: as SplitNccl.
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
     ncclComm_t trainers, const NcclOptions& options);
 

@@ -118,6 +118,14 @@ ncclConfig_t GetConfig(const NcclOptions& options, bool blocking) {
   return config;
 }
 
+// Of a pair's parent: non-blocking, and shares its abort with what is split
+// off.
+ncclConfig_t GetParentConfig(const NcclOptions& options) {
+  ncclConfig_t config = GetConfig(options, /*blocking=*/false);
+  config.splitShare = 1;
+  return config;
+}
+
 // Waits until the operation that `communicator`, which is non-blocking, has
 // begun is done: until NCCL reports it and `done` is true. Errors: as
 // ConnectNccl.
@@ -163,12 +171,10 @@ absl::Status OrAbort(const NcclApi& nccl, ncclComm_t communicator,
   return status;
 }
 
-}  // namespace
-
-absl::StatusOr<ncclComm_t> SplitNccl(const NcclApi& nccl, ncclComm_t from,
-                                     int rank, const NcclOptions& options) {
-  const std::string what = "splitting a communicator";
-  ncclConfig_t config = GetConfig(options, /*blocking=*/true);
+// Splits a communicator of the same ranks off `from`. Errors: as SplitNccl.
+absl::StatusOr<ncclComm_t> Split(const NcclApi& nccl, ncclComm_t from, int rank,
+                                 ncclConfig_t config, const std::string& what,
+                                 const NcclOptions& options) {
   // If `from` is non-blocking, a thread of NCCL writes it, also after this wait
   // has been given up: then it is kept until the process ends.
   auto own_it = std::make_unique<ncclComm_t>(nullptr);
@@ -188,29 +194,49 @@ absl::StatusOr<ncclComm_t> SplitNccl(const NcclApi& nccl, ncclComm_t from,
   return *own;
 }
 
+// The pair of `parent`, which was begun with GetParentConfig: waits until it is
+// ready, and splits the other one off it. Errors: as ConnectNccl.
+absl::StatusOr<NcclPair> Complete(const NcclApi& nccl, ncclComm_t parent,
+                                  int rank, const std::string& what,
+                                  const NcclOptions& options) {
+  NcclPair pair;
+  pair.parent = parent;
+  absl::Status status = Await(
+      nccl, parent, what, [] { return true; }, options);
+  if (status.ok()) {
+    const absl::StatusOr<ncclComm_t> exchange =
+        Split(nccl, parent, rank, GetConfig(options, /*blocking=*/true), what,
+              options);
+    status = exchange.status();
+    if (status.ok()) pair.exchange = *exchange;
+  }
+  BALLAST_RETURN_IF_ERROR(OrAbort(nccl, parent, status));
+  return pair;
+}
+
+}  // namespace
+
+absl::StatusOr<NcclPair> SplitNccl(const NcclApi& nccl, ncclComm_t from,
+                                   int rank, const NcclOptions& options) {
+  const std::string what = "splitting the trainer's communicator";
+  BALLAST_ASSIGN_OR_RETURN(
+      const ncclComm_t parent,
+      Split(nccl, from, rank, GetParentConfig(options), what, options));
+  return Complete(nccl, parent, rank, what, options);
+}
+
 absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
                                      const ncclUniqueId& id, uint32_t rank,
                                      uint32_t size,
                                      const NcclOptions& options) {
   const std::string what =
       absl::StrCat("making NCCL's communicator as rank ", rank, " of ", size);
-  ncclConfig_t config = GetConfig(options, /*blocking=*/false);
-  config.splitShare = 1;
-  NcclPair pair;
-  absl::Status status = NcclStatus(
-      nccl, nccl.CommInitRankConfig(&pair.parent, size, id, rank, &config),
-      what);
-  if (status.ok()) {
-    status = Await(
-        nccl, pair.parent, what, [] { return true; }, options);
-  }
-  BALLAST_RETURN_IF_ERROR(OrAbort(nccl, pair.parent, status));
-  const absl::StatusOr<ncclComm_t> exchange =
-      SplitNccl(nccl, pair.parent, rank, options);
-  BALLAST_RETURN_IF_ERROR(
-      OrAbort(nccl, pair.parent, Annotate(exchange.status(), what)));
-  pair.exchange = *exchange;
-  return pair;
+  ncclConfig_t config = GetParentConfig(options);
+  ncclComm_t parent = nullptr;
+  const absl::Status begun = NcclStatus(
+      nccl, nccl.CommInitRankConfig(&parent, size, id, rank, &config), what);
+  BALLAST_RETURN_IF_ERROR(OrAbort(nccl, parent, begun));
+  return Complete(nccl, parent, rank, what, options);
 }
 
 }  // namespace ballast

@@ -79,11 +79,12 @@ absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
                                      const ncclUniqueId& id, uint32_t rank,
                                      uint32_t size, const NcclOptions& options);
 
-// Splits a blocking communicator of the same ranks off `from`. If `from` is
-// blocking, blocks inside NCCL until all ranks have called it; otherwise for at
-// most options.connect_timeout. `from` is not aborted. Errors: as ConnectNccl.
-absl::StatusOr<ncclComm_t> SplitNccl(const NcclApi& nccl, ncclComm_t from,
-                                     int rank, const NcclOptions& options);
+// Splits a pair of the same ranks off `from`, which is never aborted and shares
+// nothing with it. If `from` is blocking, blocks inside NCCL until all ranks
+// have called it; all further waits are as ConnectNccl's. Errors: as
+// ConnectNccl.
+absl::StatusOr<NcclPair> SplitNccl(const NcclApi& nccl, ncclComm_t from,
+                                   int rank, const NcclOptions& options);
 
 }  // namespace ballast
 

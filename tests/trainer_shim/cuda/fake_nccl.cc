@@ -1,6 +1,7 @@
 #include "tests/trainer_shim/cuda/fake_nccl.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ballast {
 namespace {
@@ -45,9 +46,10 @@ void FakeNccl::Note(const std::string& call) {
 }
 
 std::string FakeNccl::GetName(ncclComm_t communicator) {
-  return communicator == parent()  ? "parent"
-         : communicator == child() ? "child"
-                                   : "unknown";
+  return communicator == trainers() ? "trainers"
+         : communicator == parent() ? "parent"
+         : communicator == child()  ? "child"
+                                    : "unknown";
 }
 
 ncclResult_t FakeNccl::Init(ncclComm_t* communicator, int, ncclUniqueId, int,
@@ -57,16 +59,20 @@ ncclResult_t FakeNccl::Init(ncclComm_t* communicator, int, ncclUniqueId, int,
   return ncclInProgress;
 }
 
-ncclResult_t FakeNccl::Split(ncclComm_t, int, int, ncclComm_t* communicator,
-                             ncclConfig_t* config) {
-  fake->Note(config->blocking == 1 ? "split blocking" : "split non-blocking");
-  if (fake->split_blocks) {
-    *communicator = fake->child();
+ncclResult_t FakeNccl::Split(ncclComm_t from, int, int,
+                             ncclComm_t* communicator, ncclConfig_t* config) {
+  const bool of_trainers = from == fake->trainers();
+  fake->Note(std::string("split ") + fake->GetName(from) +
+             (config->blocking == 1 ? " blocking" : " non-blocking"));
+  const ncclComm_t made = of_trainers ? fake->parent() : fake->child();
+  if (of_trainers && fake->trainers_blocks) {
+    *communicator = made;
     return fake->split;
   }
   MutexLock lock(&fake->mutex_);
   *communicator = nullptr;
   fake->splitting_ = communicator;
+  fake->made_ = made;
   return ncclInProgress;
 }
 
@@ -83,7 +89,7 @@ ncclResult_t FakeNccl::GetAsyncError(ncclComm_t, ncclResult_t* state) {
   }
   *state = fake->split;
   // The state may be known before the new communicator is.
-  if (*fake->splitting_ == nullptr) *fake->splitting_ = fake->child();
+  *std::exchange(fake->splitting_, nullptr) = fake->made_;
   return ncclSuccess;
 }
 

@@ -19,6 +19,8 @@ class FakeNccl {
   ~FakeNccl();
 
   NcclApi api() const;
+  // The trainer's communicator, of which `parent` is split off.
+  ncclComm_t trainers() { return reinterpret_cast<ncclComm_t>(&trainers_); }
   ncclComm_t parent() { return reinterpret_cast<ncclComm_t>(&parent_); }
   ncclComm_t child() { return reinterpret_cast<ncclComm_t>(&child_); }
 
@@ -28,8 +30,8 @@ class FakeNccl {
   ncclResult_t connected = ncclSuccess;
   int looks_to_split = 0;
   ncclResult_t split = ncclSuccess;
-  // ncclCommSplit ends at once, as with a blocking communicator.
-  bool split_blocks = false;
+  // The trainer's ncclCommSplit ends at once, as that of a blocking one.
+  bool trainers_blocks = false;
   // ncclGroupEnd waits until the parent is aborted.
   bool group_waits = false;
 
@@ -51,12 +53,15 @@ class FakeNccl {
   void Note(const std::string& call);
   std::string GetName(ncclComm_t communicator);
 
+  int trainers_ = 0;
   int parent_ = 0;
   int child_ = 0;
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  // Where the last split goes that is not done, and what it makes.
   ncclComm_t* splitting_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  ncclComm_t made_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -2,6 +2,8 @@
 // that comes late. NCCL is played; tests/gpu has the real one.
 #include "trainer_shim/cuda/nccl_connect.h"
 
+#include <chrono>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -66,7 +68,7 @@ TEST_F(NcclConnectTest, WaitsForPeersThatComeLate) {
   EXPECT_EQ(pair->parent, nccl_.parent());
   EXPECT_EQ(pair->exchange, nccl_.child());
   EXPECT_THAT(nccl_.calls(),
-              ElementsAre("init non-blocking", "split blocking"));
+              ElementsAre("init non-blocking", "split parent blocking"));
 }
 
 TEST_F(NcclConnectTest, APeerThatNeverComesEndsItAtTheTimeout) {
@@ -84,8 +86,9 @@ TEST_F(NcclConnectTest, APeerThatLeavesBetweenTheTwoEndsItToo) {
   nccl_.looks_to_split = -1;
   const absl::Status status = Connect().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(nccl_.calls(), ElementsAre("init non-blocking", "split blocking",
-                                         "abort parent"));
+  EXPECT_THAT(nccl_.calls(),
+              ElementsAre("init non-blocking", "split parent blocking",
+                          "abort parent"));
 }
 
 TEST_F(NcclConnectTest, NcclsErrorsEndIt) {
@@ -98,28 +101,47 @@ TEST_F(NcclConnectTest, NcclsErrorsEndIt) {
   nccl_.split = ncclSystemError;
   status = Connect().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-  EXPECT_THAT(nccl_.calls(), ElementsAre("init non-blocking", "abort parent",
-                                         "init non-blocking", "split blocking",
-                                         "abort parent"));
+  EXPECT_THAT(
+      nccl_.calls(),
+      ElementsAre("init non-blocking", "abort parent", "init non-blocking",
+                  "split parent blocking", "abort parent"));
 }
 
 TEST_F(NcclConnectTest, SplitsATrainersCommunicatorThatBlocks) {
-  nccl_.split_blocks = true;
-  const auto own = SplitNccl(nccl_.api(), nccl_.parent(), 1, options_);
-  ASSERT_TRUE(own.ok()) << own.status();
-  EXPECT_EQ(*own, nccl_.child());
+  nccl_.trainers_blocks = true;
+  const auto pair = SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_);
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  EXPECT_EQ(pair->parent, nccl_.parent());
+  EXPECT_EQ(pair->exchange, nccl_.child());
+  EXPECT_THAT(nccl_.calls(), ElementsAre("split trainers non-blocking",
+                                         "split parent blocking"));
 }
 
 // The trainer's communicator stays the trainer's, whatever happens.
 TEST_F(NcclConnectTest, SplitsATrainersCommunicatorThatDoesNotBlock) {
   nccl_.looks_to_split = 5;
-  const auto own = SplitNccl(nccl_.api(), nccl_.parent(), 1, options_);
-  ASSERT_TRUE(own.ok()) << own.status();
-  EXPECT_EQ(*own, nccl_.child());
+  const auto pair = SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_);
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  EXPECT_EQ(pair->parent, nccl_.parent());
+  EXPECT_EQ(pair->exchange, nccl_.child());
   nccl_.looks_to_split = -1;
-  EXPECT_EQ(SplitNccl(nccl_.api(), nccl_.parent(), 1, options_).status().code(),
-            absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(nccl_.calls(), ElementsAre("split blocking", "split blocking"));
+  EXPECT_EQ(
+      SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_).status().code(),
+      absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(nccl_.calls(), ElementsAre("split trainers non-blocking",
+                                         "split parent blocking",
+                                         "split trainers non-blocking"));
+}
+
+TEST_F(NcclConnectTest, APeerThatLeavesBetweenTheTwoSplitsEndsThemToo) {
+  nccl_.trainers_blocks = true;
+  nccl_.looks_to_split = -1;
+  EXPECT_EQ(
+      SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_).status().code(),
+      absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(nccl_.calls(),
+              ElementsAre("split trainers non-blocking",
+                          "split parent blocking", "abort parent"));
 }
 
 // NCCL connects two ranks when they first exchange: a peer that has died by
@@ -141,6 +163,24 @@ TEST_F(NcclConnectTest, AbortEndsAnExchangeThatWaitsInsideNccl) {
   EXPECT_EQ(communicator->Check().message(), "a peer is late");
   EXPECT_THAT(nccl_.calls(),
               ElementsAre("group end", "abort parent", "abort child"));
+}
+
+// The thread that aborts an exchange which lasts too long also checks it.
+TEST_F(NcclConnectTest, CheckDoesNotWaitForAnExchangeInsideNccl) {
+  nccl_.group_waits = true;
+  const NcclApi api = nccl_.api();
+  const auto communicator =
+      NcclCommunicatorOver(&api, {nccl_.parent(), nccl_.child()}, 1, 4);
+  std::thread trainer(
+      [&] { communicator->AllToAllV({}, {}, nullptr).IgnoreError(); });
+  nccl_.AwaitCall("group end");
+  auto checked =
+      std::async(std::launch::async, [&] { return communicator->Check(); });
+  EXPECT_EQ(checked.wait_for(std::chrono::seconds(10)),
+            std::future_status::ready);
+  communicator->Abort(absl::DeadlineExceededError("a peer is late"));
+  trainer.join();
+  checked.wait();
 }
 
 TEST_F(NcclConnectTest, LeavesTheExchangeBeforeItsParent) {
