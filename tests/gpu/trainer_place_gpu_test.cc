@@ -189,39 +189,58 @@ TEST(TrainerPlaceGpuTest, TensorPeersGetWhatRankZeroGot) {
   }
 }
 
-// All rows have one length, so sizes do not show it.
-TEST(TrainerPlaceGpuTest, ABatchThatRankZeroDidNotSendIsFound) {
-  const auto config = OrDie(ParseConfig(
-      "sources: [{name: mock, format: mock, lengths: {mode: lognormal, min: "
-      "20, max: 90, mean: 50, sigma: 0.5, count: 400}}]\n"
-      "model: {profile: qwen2_5_vl}\n"
-      "batch: {global: 16, micro: 8, max_tokens: 96}\n"
-      "packing: {mode: padded, row_length: 96}\n"
-      "topology: {modules: {vision: {dp: 2}, language: {dp: 2, tp: 2}}}\n"
-      "balance: {delivery: direct, equal_count: true}\n"
-      "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
-      "test.yaml", ::testing::TempDir()));
-  const auto cluster = OrDie(TestCluster::Start(config, 1));
-  auto group = InProcessDeviceGroup(2);
-  const auto make = [&](uint32_t tp_rank) {
+// Two tensor ranks. All rows have one length, so sizes do not show which batch
+// rank 0 sends. A step has two micro-batches.
+class TensorPeersGpuTest : public ::testing::Test {
+ protected:
+  TensorPeersGpuTest()
+      : cluster_(OrDie(TestCluster::Start(
+            OrDie(ParseConfig(
+                "sources: [{name: mock, format: mock, lengths: {mode: "
+                "lognormal, min: 20, max: 90, mean: 50, sigma: 0.5, count: "
+                "400}}]\n"
+                "model: {profile: qwen2_5_vl}\n"
+                "batch: {global: 16, micro: 8, max_tokens: 96}\n"
+                "packing: {mode: padded, row_length: 96}\n"
+                "topology: {modules: {vision: {dp: 2}, language: {dp: 2, tp: "
+                "2}}}\n"
+                "balance: {delivery: direct, equal_count: true}\n"
+                "serve: {threads: 2, memory: 64MiB, listen: "
+                "['unix:/replaced']}\n",
+                "test.yaml", ::testing::TempDir())),
+            1))) {}
+
+  std::unique_ptr<CudaTrainerShim> MakeShim(uint32_t tp_rank,
+                                            uint64_t steps = 0) {
     CudaTrainerShim::Options options;
-    options.servers.addresses = cluster->addresses();
+    options.servers.addresses = cluster_->addresses();
     options.source.role = RoleOf(v1::MODULE_LANGUAGE);
     options.source.place = GetPlace(tp_rank, 0, 0);
-    options.tensor_communicator = std::move(group[tp_rank]);
-    options.timeout = absl::Seconds(20);
+    options.source.steps = steps;
+    options.tensor_communicator = std::move(group_[tp_rank]);
+    options.timeout = absl::Seconds(10);
     return OrDie(CudaTrainerShim::Create(std::move(options)));
-  };
-  absl::Status end;
-  std::thread peer([&] {
-    const auto shim = make(1);
+  }
+  // How the batches of rank 1 end, which receives those of `steps`.
+  absl::Status Receive(uint64_t steps = 0) {
+    const auto shim = MakeShim(1, steps);
     const CudaStream stream = OrDie(CudaStream::Create());
-    while (end.ok()) {
-      end = shim->ReceiveFromTensorPeer(stream.get()).status();
+    while (true) {
+      const absl::Status end =
+          shim->ReceiveFromTensorPeer(stream.get()).status();
       stream.Synchronize().IgnoreError();
+      if (!end.ok()) return end;
     }
-  });
-  const auto shim = make(0);
+  }
+
+  const std::unique_ptr<TestCluster> cluster_;
+  std::vector<std::unique_ptr<Communicator>> group_ = InProcessDeviceGroup(2);
+};
+
+TEST_F(TensorPeersGpuTest, ABatchThatRankZeroDidNotSendIsFound) {
+  absl::Status end;
+  std::thread peer([&] { end = Receive(); });
+  const auto shim = MakeShim(0);
   const CudaStream stream = OrDie(CudaStream::Create());
   OrDie(shim->Next(stream.get()).status());
   OrDie(shim->Next(stream.get()).status());
@@ -231,6 +250,19 @@ TEST(TrainerPlaceGpuTest, ABatchThatRankZeroDidNotSendIsFound) {
   EXPECT_THAT(std::string(end.message()),
               HasSubstr("tensor rank 0 sent step 0 micro-batch 1, wanted step "
                         "0 micro-batch 0"));
+}
+
+TEST_F(TensorPeersGpuTest, ARankZeroThatHangsEndsItsPeers) {
+  absl::Status end;
+  std::thread peer([&] { end = Receive(); });
+  const auto shim = MakeShim(0);
+  const CudaStream stream = OrDie(CudaStream::Create());
+  OrDie(shim->Next(stream.get()).status());
+  OrDie(shim->SendToTensorPeers(stream.get()));
+  peer.join();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(end)) << end;
+  EXPECT_THAT(std::string(end.message()),
+              HasSubstr("step 0 micro-batch 1 among tensor peers"));
 }
 
 TEST(TrainerPlaceGpuTest, ARankThatReceivesNothingRunsTheSameSteps) {

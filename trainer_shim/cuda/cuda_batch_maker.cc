@@ -237,6 +237,10 @@ namespace {
 
 constexpr uint32_t kMaxPrepared = 64;  // entries of the pool
 
+std::string GetName(const BatchInfo& batch) {
+  return absl::StrCat("step ", batch.step, " micro-batch ", batch.micro_batch);
+}
+
 }  // namespace
 
 CudaBatchMaker::CudaBatchMaker(const Options& options)
@@ -344,10 +348,7 @@ absl::Status CudaBatchMaker::LaunchUntil(size_t count) {
 absl::Status CudaBatchMaker::Launch(StagedBatch* staged) {
   BALLAST_ASSIGN_OR_RETURN(BatchEntry * taken, setup_.pool->Take());
   auto* entry = static_cast<DeviceEntry*>(taken);
-  const DeviceBatch& batch = staged->batch;
-  watch_->Begin(
-      absl::StrCat("step ", batch.step, " micro-batch ", batch.micro_batch),
-      &entry->packed);
+  watch_->Begin(GetName(staged->batch), &entry->packed);
   BALLAST_RETURN_IF_ERROR(stage_->Launch(entry, staged));
   const bool decodes =
       staged->block_bytes != nullptr && !staged->plan.encoded.empty();
@@ -379,13 +380,17 @@ absl::Status CudaBatchMaker::FinishOldest() {
   return absl::OkStatus();
 }
 
-absl::Status CudaBatchMaker::Broadcast(BatchEntry* entry, StreamHandle stream) {
+absl::Status CudaBatchMaker::Broadcast(BatchEntry* taken, StreamHandle stream) {
   const CurrentDevice current(options_.device);
   BALLAST_RETURN_IF_ERROR(current.status());
+  auto* entry = static_cast<DeviceEntry*>(taken);
   BALLAST_RETURN_IF_ERROR(entry->RecordStream(stream));
-  return stage_->Broadcast(static_cast<DeviceEntry*>(entry),
-                           setup_.tensor_communicator,
-                           static_cast<cudaStream_t>(stream));
+  watch_->Begin(absl::StrCat(GetName(entry->batch), " among tensor peers"),
+                &entry->packed);
+  BALLAST_RETURN_IF_ERROR(stage_->Broadcast(entry, setup_.tensor_communicator,
+                                            static_cast<cudaStream_t>(stream)));
+  watch_->Given(&entry->packed);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<const Event*> CudaBatchMaker::FreeMoved() {
@@ -405,9 +410,7 @@ absl::Status CudaBatchMaker::Move(const BatchInfo& batch,
   BALLAST_RETURN_IF_ERROR(current.status());
   const auto stream = static_cast<cudaStream_t>(handle);
   BALLAST_ASSIGN_OR_RETURN(const Event* done, FreeMoved());
-  watch_->Begin(absl::StrCat("embeddings of step ", batch.step, " micro-batch ",
-                             batch.micro_batch),
-                done);
+  watch_->Begin(absl::StrCat("embeddings of ", GetName(batch)), done);
   for (const EmbeddingMoves::Copy& copy : moves.copies) {
     BALLAST_RETURN_IF_ERROR(
         CudaStatus(cudaMemcpyAsync(copy.to.data(), copy.from, copy.to.size(),

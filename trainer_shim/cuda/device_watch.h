@@ -49,7 +49,7 @@ class DeviceWatch {
 
   // Call before work is enqueued, on any stream. `name` describes the work, and
   // `done` will be recorded at its end. `done` outlives the watchdog and may be
-  // reused for later work once its work is done.
+  // reused for later work once its work is done, or for work that waits for it.
   void Begin(std::string name, const Event* done);
   // Call once `done` has been recorded for its latest work. Until then it is
   // not looked at, and the work counts as unfinished.
