@@ -252,6 +252,25 @@ TEST_F(TensorPeersGpuTest, ABatchThatRankZeroDidNotSendIsFound) {
                         "0 micro-batch 0"));
 }
 
+// It is also found in the last batch, though the next call only reports the
+// end.
+TEST_F(TensorPeersGpuTest, ALastBatchThatRankZeroDidNotSendIsFound) {
+  absl::Status end;
+  std::thread peer([&] { end = Receive(/*steps=*/1); });
+  const auto shim = MakeShim(0);
+  const CudaStream stream = OrDie(CudaStream::Create());
+  OrDie(shim->Next(stream.get()).status());
+  OrDie(shim->SendToTensorPeers(stream.get()));
+  OrDie(shim->Next(stream.get()).status());
+  OrDie(shim->Next(stream.get()).status());
+  OrDie(shim->SendToTensorPeers(stream.get()));
+  peer.join();
+  EXPECT_TRUE(absl::IsDataLoss(end)) << end;
+  EXPECT_THAT(std::string(end.message()),
+              HasSubstr("tensor rank 0 sent step 1 micro-batch 0, wanted step "
+                        "0 micro-batch 1"));
+}
+
 TEST_F(TensorPeersGpuTest, ARankZeroThatHangsEndsItsPeers) {
   absl::Status end;
   std::thread peer([&] { end = Receive(); });

@@ -321,14 +321,12 @@ absl::StatusOr<BatchEntry*> CudaBatchMaker::Next(StreamHandle handle) {
   BALLAST_RETURN_IF_ERROR(LaunchUntil(std::max<size_t>(ahead_, 1)));
   BALLAST_RETURN_IF_ERROR(FinishOldest());
   if (launched_.empty()) {
-    // The last blocks must have stayed intact until the device had read them.
-    if (absl::IsOutOfRange(after_)) {
-      BALLAST_RETURN_IF_ERROR(stager_->CheckRest());
-    }
+    if (absl::IsOutOfRange(after_)) BALLAST_RETURN_IF_ERROR(CheckRest());
     return after_;
   }
   DeviceEntry* entry = launched_.front().entry;
   launched_.pop_front();
+  last_ = entry;
   BALLAST_RETURN_IF_ERROR(entry->RecordStream(stream));
   BALLAST_RETURN_IF_ERROR(StreamWait(stream, entry->packed.get()));
   BALLAST_RETURN_IF_ERROR(LaunchUntil(ahead_));
@@ -378,6 +376,14 @@ absl::Status CudaBatchMaker::FinishOldest() {
     stager_->Return(std::exchange(oldest.staged, nullptr));
   }
   return absl::OkStatus();
+}
+
+absl::Status CudaBatchMaker::CheckRest() {
+  // The last blocks must have stayed intact until the device had read them.
+  BALLAST_RETURN_IF_ERROR(stager_->CheckRest());
+  // The last batch may have come from a tensor peer.
+  if (last_ != nullptr) BALLAST_RETURN_IF_ERROR(last_->packed.Wait());
+  return watch_->Look();
 }
 
 absl::Status CudaBatchMaker::Broadcast(BatchEntry* taken, StreamHandle stream) {

@@ -77,6 +77,9 @@ class CudaBatchMaker : public BatchMaker {
   // Waits for the JPEG engines if the oldest launched batch has encoded images,
   // until all its device work is enqueued. OK if none is launched.
   absl::Status FinishOldest();
+  // Call once all batches are handed out, before the end of the steps is
+  // reported: waits for the device, and returns what it has found in them.
+  absl::Status CheckRest();
   // An event whose recorded work is done. Makes one if there is none: there are
   // as many as exchanges that the device has not finished.
   absl::StatusOr<const Event*> FreeMoved();
@@ -97,6 +100,7 @@ class CudaBatchMaker : public BatchMaker {
   std::unique_ptr<DecodeStage> decode_;  // null: no image passes through
                                          // encoded
   std::deque<Launched> launched_;        // not handed out; in order
+  DeviceEntry* last_ = nullptr;          // handed out last
   // The error to return after these, once launching has failed.
   absl::Status after_;
 };

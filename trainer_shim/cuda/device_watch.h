@@ -57,6 +57,9 @@ class DeviceWatch {
 
   // The first error found; OK if there is none.
   absl::Status status() const;
+  // Looks now, as the thread does at each interval. Returns the first error, of
+  // which the caller aborts. The current device must be `device`.
+  absl::Status Look();
 
   // Aborts the communicators, as if `reason` had been found.
   void Abort(const absl::Status& reason);
@@ -70,7 +73,6 @@ class DeviceWatch {
   };
 
   void Run();
-  absl::Status Look();
 
   const std::vector<Communicator*> communicators_;
   const volatile Finding* const finding_;
