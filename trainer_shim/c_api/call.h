@@ -27,6 +27,10 @@ struct ballast_bytes {
 };
 
 struct ballast_communicator {
+  // Aborts an end that no shim has taken: over NCCL, leaving in good order
+  // waits until the other ranks leave, and they would wait for this one.
+  ~ballast_communicator();
+
   std::unique_ptr<ballast::Communicator> end;
 };
 

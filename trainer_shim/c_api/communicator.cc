@@ -158,6 +158,12 @@ absl::Status Borrow(void* nccl_comm, const ballast_nccl_options* given,
 }  // namespace
 }  // namespace ballast
 
+ballast_communicator::~ballast_communicator() {
+  if (end == nullptr) return;
+  end->Abort(absl::UnavailableError(
+      absl::StrCat("rank ", end->rank(), " left the exchange")));
+}
+
 void ballast_communicator_destroy(ballast_communicator* communicator) {
   delete communicator;
 }

@@ -68,8 +68,11 @@ absl::StatusOr<std::unique_ptr<RankShim>> MakeCudaShim(ShimOptions options) {
   shim.overlap = options.overlap;
   shim.timeout = options.timeout;
   const CurrentDevice current(options.device);
+  // Also without such a device, since the error aborts the communicators.
+  absl::StatusOr<std::unique_ptr<RankShim>> made =
+      CudaTrainerShim::Create(std::move(shim));
   BALLAST_RETURN_IF_ERROR(current.status());
-  return CudaTrainerShim::Create(std::move(shim));
+  return made;
 }
 
 }  // namespace ballast

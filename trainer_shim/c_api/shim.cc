@@ -40,18 +40,15 @@ absl::Status QueryJob(const ballast_connection* connection,
   return absl::OkStatus();
 }
 
-// Moves the communicator out of `given`, which may be null.
-absl::StatusOr<std::unique_ptr<Communicator>> TakeEnd(
-    ballast_communicator* given, ballast_backend backend, const char* name) {
-  if (given == nullptr) return nullptr;
+absl::Status CheckEnd(const ballast_communicator* given,
+                      ballast_backend backend, const char* name) {
+  if (given == nullptr) return absl::OkStatus();
   const ballast_backend of =
       given->end->on_device() ? BALLAST_BACKEND_CUDA : BALLAST_BACKEND_HOST;
-  if (of != backend) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options.", name, " is of backend ", of,
-                     ", wanted one of options.backend, ", backend));
-  }
-  return std::move(given->end);
+  if (of == backend) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("options.", name, " is of backend ", of,
+                   ", wanted one of options.backend, ", backend));
 }
 
 absl::StatusOr<std::unique_ptr<RankShim>> MakeHostShim(ShimOptions options) {
@@ -71,12 +68,15 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   const std::unique_ptr<ballast_communicator> tensor(known.tensor_communicator);
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
   BALLAST_ASSIGN_OR_RETURN(ShimOptions options, GetShimOptions(known));
-  BALLAST_ASSIGN_OR_RETURN(
-      options.shim.communicator,
-      TakeEnd(data.get(), options.backend, "communicator"));
-  BALLAST_ASSIGN_OR_RETURN(
-      options.shim.tensor_communicator,
-      TakeEnd(tensor.get(), options.backend, "tensor_communicator"));
+  BALLAST_RETURN_IF_ERROR(
+      CheckEnd(data.get(), options.backend, "communicator"));
+  BALLAST_RETURN_IF_ERROR(
+      CheckEnd(tensor.get(), options.backend, "tensor_communicator"));
+  // The shim's errors abort them.
+  if (data != nullptr) options.shim.communicator = std::move(data->end);
+  if (tensor != nullptr) {
+    options.shim.tensor_communicator = std::move(tensor->end);
+  }
   // A tensor peer that receives its batches pulls none, so it does not request
   // direct delivery.
   const bool receives = options.shim.tensor_communicator != nullptr &&

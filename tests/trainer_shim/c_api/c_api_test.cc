@@ -15,6 +15,7 @@
 #include "tests/fakes/edit_batch.h"
 #include "tests/trainer_shim/c_api/c_api_fixture.h"
 #include "trainer_shim/c_api/c_api.h"
+#include "trainer_shim/c_api/call.h"
 
 namespace ballast {
 namespace {
@@ -230,6 +231,49 @@ TEST_F(CApiTest, ADifferentFingerprintIsRefused) {
   ballast_shim* shim = nullptr;
   EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_FAILED_PRECONDITION);
   EXPECT_THAT(ballast_last_error(), HasSubstr(options.fingerprint));
+}
+
+// Over NCCL, an end that is destroyed without an abort waits for the others.
+TEST_F(CApiTest, AnEndThatNoShimTakesIsAborted) {
+  class End : public Communicator {
+   public:
+    End(bool on_device, int* aborts) : on_device_(on_device), aborts_(aborts) {}
+    uint32_t rank() const override { return 1; }
+    uint32_t size() const override { return 2; }
+    bool on_device() const override { return on_device_; }
+    absl::Status AllToAllV(absl::Span<const SendSlice>,
+                           absl::Span<const ReceiveSlice>,
+                           StreamHandle) override {
+      return absl::OkStatus();
+    }
+    absl::Status Check() override { return absl::OkStatus(); }
+    void Abort(const absl::Status& reason) override {
+      EXPECT_EQ(reason.message(), "rank 1 left the exchange");
+      ++*aborts_;
+    }
+
+   private:
+    const bool on_device_;
+    int* const aborts_;
+  };
+  int aborts = 0;
+  const auto end = [&aborts](bool on_device) {
+    return new ballast_communicator{std::make_unique<End>(on_device, &aborts)};
+  };
+  ballast_communicator_destroy(end(false));
+  EXPECT_EQ(aborts, 1);
+  ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
+  options.split = 3;
+  options.communicator = end(false);
+  ballast_shim* shim = nullptr;
+  EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
+  EXPECT_EQ(aborts, 2);
+  options.split = BALLAST_SPLIT_TRAIN;
+  options.communicator = end(false);
+  options.tensor_communicator = end(true);
+  EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
+  EXPECT_THAT(ballast_last_error(), HasSubstr("options.tensor_communicator"));
+  EXPECT_EQ(aborts, 4);
 }
 
 TEST_F(CApiTest, WithoutCommunicatorsServersDeliverDirect) {
