@@ -65,6 +65,11 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
                            ReadStruct(given, "options"));
   // From here on this call owns the communicators, even if it fails.
   const std::unique_ptr<ballast_communicator> data(known.communicator);
+  if (data != nullptr && known.tensor_communicator == data.get()) {
+    return absl::InvalidArgumentError(
+        "options.communicator and options.tensor_communicator are one end, "
+        "wanted ends of two groups");
+  }
   const std::unique_ptr<ballast_communicator> tensor(known.tensor_communicator);
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
   BALLAST_ASSIGN_OR_RETURN(ShimOptions options, GetShimOptions(known));

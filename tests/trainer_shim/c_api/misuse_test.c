@@ -199,6 +199,13 @@ static void TestCommunicators(void) {
   /* The failed call took it over, so it is not destroyed here. */
   options.communicator = ends[0];
   EXPECT(ballast_shim_create(&options, &shim), BALLAST_UNAVAILABLE, "nowhere");
+  EXPECT(ballast_communicator_in_process(BALLAST_BACKEND_HOST, 1, ends),
+         BALLAST_OK, "");
+  options.communicator = ends[0];
+  options.tensor_communicator = ends[0];
+  EXPECT(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT,
+         "are one end");
+  options.tensor_communicator = NULL;
 
   if (!ballast_has_backend(BALLAST_BACKEND_CUDA)) {
     options.communicator = NULL;
