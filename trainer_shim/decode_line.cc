@@ -2,12 +2,19 @@
 
 #include <utility>
 
+#include "common/status_macros.h"
+#include "common/threads.h"
+
 namespace ballast {
 
-DecodeLine::DecodeLine(Steps* steps)
-    : steps_(steps),
-      feeder_([this] { Feed(); }),
-      completer_([this] { Complete(); }) {}
+absl::StatusOr<std::unique_ptr<DecodeLine>> DecodeLine::Create(Steps* steps) {
+  std::unique_ptr<DecodeLine> line(new DecodeLine(steps));
+  BALLAST_RETURN_IF_ERROR(AddThreads(
+      "decode images of batches", 2,
+      [raw = line.get()](size_t i) { i == 0 ? raw->Feed() : raw->Complete(); },
+      &line->threads_));
+  return line;
+}
 
 DecodeLine::~DecodeLine() {
   {
@@ -15,8 +22,7 @@ DecodeLine::~DecodeLine() {
     ending_ = true;
     changed_.NotifyAll();
   }
-  feeder_.join();
-  completer_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 size_t DecodeLine::next() const {

@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/mutex.h"
 
 namespace ballast {
@@ -35,7 +38,8 @@ class DecodeLine {
     virtual absl::Status Complete(size_t place) = 0;
   };
 
-  explicit DecodeLine(Steps* steps);  // not owned; outlives the line
+  // `steps` is not owned and outlives the line. Errors: as StartThread.
+  static absl::StatusOr<std::unique_ptr<DecodeLine>> Create(Steps* steps);
   // Waits for the batches that are begun: both steps are taken.
   ~DecodeLine();
   DecodeLine(const DecodeLine&) = delete;
@@ -52,6 +56,7 @@ class DecodeLine {
   absl::Status Finish();
 
  private:
+  explicit DecodeLine(Steps* steps) : steps_(steps) {}
   void Feed();
   void Complete();
 
@@ -65,8 +70,7 @@ class DecodeLine {
   uint64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status statuses_[kBatches] ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread feeder_;
-  std::thread completer_;
+  std::vector<std::thread> threads_;  // that feed and complete
 };
 
 }  // namespace ballast

@@ -4,18 +4,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/status_macros.h"
+#include "common/threads.h"
 
 namespace ballast {
 
 RegionPins::RegionPins(MemoryPinner* pinner, const Options& options)
     : pinner_(pinner),
       interval_(options.interval),
-      sleeper_(options.clock->NewSleeper()),
-      thread_([this] { Run(); }) {}
+      sleeper_(options.clock->NewSleeper()) {}
+
+absl::StatusOr<std::unique_ptr<RegionPins>> RegionPins::Create(
+    MemoryPinner* pinner, const Options& options) {
+  std::unique_ptr<RegionPins> pins(new RegionPins(pinner, options));
+  BALLAST_ASSIGN_OR_RETURN(
+      pins->thread_,
+      StartThread("unpin blocks", [raw = pins.get()] { raw->Run(); }));
+  return pins;
+}
 
 RegionPins::~RegionPins() {
   sleeper_->Wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   MutexLock lock(&mutex_);
   for (const auto& [region, state] : regions_) {
     if (state == State::kPinned) Unpin(*region);

@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/buffer_pool.h"
 #include "common/clock.h"
@@ -43,8 +44,9 @@ class RegionPins {
     Clock* clock = Clock::Real();  // outlives this
   };
 
-  // `pinner` is not owned and outlives this.
-  RegionPins(MemoryPinner* pinner, const Options& options);
+  // `pinner` is not owned and outlives the pins. Errors: as StartThread.
+  static absl::StatusOr<std::unique_ptr<RegionPins>> Create(
+      MemoryPinner* pinner, const Options& options);
   // Joins the thread and unpins every region; before this, all device copies
   // from the regions must have ended.
   ~RegionPins();
@@ -59,6 +61,8 @@ class RegionPins {
   size_t regions() const;
 
  private:
+  RegionPins(MemoryPinner* pinner, const Options& options);
+
   enum class State { kPinned, kRefused, kChanging };
 
   void Run();

@@ -98,7 +98,7 @@ class TwoGenerationsTest : public ::testing::Test {
     auto next = source_->Next();
     ASSERT_TRUE(next.ok()) << next.status();
     EXPECT_EQ(next->block->step(), step_++) << "lost or repeated";
-    pins_.Pin(next->block->region());
+    pins_->Pin(next->block->region());
     blocks_.push_back(std::move(next->block));
     while (blocks_.size() > most) blocks_.pop_front();
   }
@@ -133,7 +133,8 @@ class TwoGenerationsTest : public ::testing::Test {
   std::string arenas_;
   std::unique_ptr<TestCluster> cluster_;
   NoPinner pinner_;
-  RegionPins pins_{&pinner_, {absl::Milliseconds(1), Clock::Real()}};
+  const std::unique_ptr<RegionPins> pins_ =
+      *RegionPins::Create(&pinner_, {absl::Milliseconds(1), Clock::Real()});
   uint64_t step_ = 0;
   std::deque<std::unique_ptr<FetchedBlock>> blocks_;
   std::unique_ptr<RoleSource> source_;
@@ -187,7 +188,7 @@ TEST_F(TwoGenerationsTest, ARankAtTheEndOfItsStepsKeepsNoDeadArena) {
     auto next = source_->Next();
     ASSERT_TRUE(next.ok()) << next.status();
     EXPECT_EQ(next->block->step(), step) << "lost or repeated";
-    EXPECT_TRUE(pins_.Pin(next->block->region()));
+    EXPECT_TRUE(pins_->Pin(next->block->region()));
     (*free)->block = std::move(next->block);
     queue.Return(*free);
   }

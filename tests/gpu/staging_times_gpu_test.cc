@@ -167,7 +167,7 @@ TEST(DeviceWatchGpuTest, EachLookCallsOnLook) {
   DeviceWatch::Options options;
   options.clock = &clock;
   options.on_look = [&] { ++looks; };
-  const DeviceWatch watch({}, &nothing, options);
+  const auto watch = OrDie(DeviceWatch::Create({}, &nothing, options));
   for (int look = 1; look <= 2; ++look) {
     clock.AwaitSleepers(1);
     clock.Advance(options.interval);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
+#include "tests/fakes/no_threads.h"
 
 namespace ballast {
 namespace {
@@ -71,20 +72,20 @@ class FakeSteps final : public DecodeLine::Steps {
 
 TEST(DecodeLineTest, NothingBegunIsFinished) {
   FakeSteps steps;
-  DecodeLine line(&steps);
-  EXPECT_TRUE(line.Finish().ok());
+  const auto line = *DecodeLine::Create(&steps);
+  EXPECT_TRUE(line->Finish().ok());
   EXPECT_TRUE(steps.begun().empty());
 }
 
 TEST(DecodeLineTest, BatchesTakePlacesInTurnAndBothSteps) {
   FakeSteps steps;
-  DecodeLine line(&steps);
+  const auto line = *DecodeLine::Create(&steps);
   std::vector<std::string> want;
   for (size_t batch = 0; batch < 7; ++batch) {
     const size_t place = batch % DecodeLine::kBatches;
-    EXPECT_EQ(line.next(), place);
-    line.Begin();
-    EXPECT_TRUE(line.Finish().ok());
+    EXPECT_EQ(line->next(), place);
+    line->Begin();
+    EXPECT_TRUE(line->Finish().ok());
     want.push_back(absl::StrCat("feed ", place));
     want.push_back(absl::StrCat("complete ", place));
   }
@@ -94,57 +95,57 @@ TEST(DecodeLineTest, BatchesTakePlacesInTurnAndBothSteps) {
 TEST(DecodeLineTest, FeedsTheNextBatchWhileOneIsCompleted) {
   FakeSteps steps;
   steps.HoldBack("complete 0");
-  DecodeLine line(&steps);
-  line.Begin();
+  const auto line = *DecodeLine::Create(&steps);
+  line->Begin();
   steps.BegunUntil("complete 0");
-  line.Begin();
+  line->Begin();
   EXPECT_EQ(steps.BegunUntil("feed 1"),
             (std::vector<std::string>{"feed 0", "complete 0", "feed 1"}));
   steps.Permit();
-  EXPECT_TRUE(line.Finish().ok());
-  EXPECT_TRUE(line.Finish().ok());
+  EXPECT_TRUE(line->Finish().ok());
+  EXPECT_TRUE(line->Finish().ok());
 }
 
 // A batch that waits for its files holds up nothing of the batch before it.
 TEST(DecodeLineTest, CompletesABatchWhileTheNextWaitsForItsFiles) {
   FakeSteps steps;
   steps.HoldBack("feed 1");
-  DecodeLine line(&steps);
-  line.Begin();
-  line.Begin();
-  EXPECT_TRUE(line.Finish().ok());
+  const auto line = *DecodeLine::Create(&steps);
+  line->Begin();
+  line->Begin();
+  EXPECT_TRUE(line->Finish().ok());
   steps.Permit();
-  EXPECT_TRUE(line.Finish().ok());
+  EXPECT_TRUE(line->Finish().ok());
 }
 
 TEST(DecodeLineTest, EachBatchHasItsOwnStatus) {
   FakeSteps steps;
   steps.FailAt("feed 0");
-  DecodeLine line(&steps);
-  line.Begin();
-  line.Begin();
-  EXPECT_EQ(line.Finish().message(), "feed 0");
-  EXPECT_TRUE(line.Finish().ok());
+  const auto line = *DecodeLine::Create(&steps);
+  line->Begin();
+  line->Begin();
+  EXPECT_EQ(line->Finish().message(), "feed 0");
+  EXPECT_TRUE(line->Finish().ok());
   // What could not be fed is not completed.
   for (const std::string& step : steps.begun()) EXPECT_NE(step, "complete 0");
   steps.FailAt("complete 2");
-  line.Begin();
-  EXPECT_EQ(line.Finish().message(), "complete 2");
+  line->Begin();
+  EXPECT_EQ(line->Finish().message(), "complete 2");
 }
 
 TEST(DecodeLineTest, NothingIsDoneInAThreadThatCouldNotBePrepared) {
   FakeSteps steps;
   steps.prepared_ = absl::InternalError("no device");
-  DecodeLine line(&steps);
-  line.Begin();
-  EXPECT_EQ(line.Finish().message(), "no device");
+  const auto line = *DecodeLine::Create(&steps);
+  line->Begin();
+  EXPECT_EQ(line->Finish().message(), "no device");
   EXPECT_TRUE(steps.begun().empty());
 }
 
 TEST(DecodeLineTest, EndsWithTheBatchesThatAreBegun) {
   FakeSteps steps;
   steps.HoldBack("feed 0");
-  auto line = std::make_unique<DecodeLine>(&steps);
+  auto line = *DecodeLine::Create(&steps);
   line->Begin();
   line->Begin();
   steps.BegunUntil("feed 0");
@@ -153,6 +154,12 @@ TEST(DecodeLineTest, EndsWithTheBatchesThatAreBegun) {
   const std::vector<std::string> begun = steps.begun();
   EXPECT_EQ(begun.size(), 4u);
   EXPECT_EQ(begun.back(), "complete 1");
+}
+
+TEST(DecodeLineTest, AProcessAtItsLimitOfThreadsIsAnError) {
+  FakeSteps steps;
+  const NoThreads none;
+  EXPECT_TRUE(absl::IsResourceExhausted(DecodeLine::Create(&steps).status()));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "client/buffer_pool.h"
 #include "common/mutex.h"
 #include "tests/fakes/manual_clock.h"
+#include "tests/fakes/no_threads.h"
 
 namespace ballast {
 namespace {
@@ -64,7 +65,7 @@ class RegionPinsTest : public ::testing::Test {
     RegionPins::Options options;
     options.interval = absl::Milliseconds(200);
     options.clock = &clock_;
-    pins_ = std::make_unique<RegionPins>(&pinner_, options);
+    pins_ = *RegionPins::Create(&pinner_, options);
   }
 
   // Lets the thread look at every region once.
@@ -137,6 +138,12 @@ TEST_F(RegionPinsTest, TheEndUnpinsWhatIsPinned) {
   ASSERT_TRUE(pins_->Pin(region));
   pins_ = nullptr;
   EXPECT_EQ(pinner_.unpins(region.get()), 1);
+}
+
+TEST_F(RegionPinsTest, AProcessAtItsLimitOfThreadsIsAnError) {
+  const NoThreads none;
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      RegionPins::Create(&pinner_, RegionPins::Options()).status()));
 }
 
 }  // namespace

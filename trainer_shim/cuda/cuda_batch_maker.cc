@@ -74,7 +74,7 @@ class DecodeStage {
   explicit DecodeStage(std::unique_ptr<Steps> steps);
 
   const std::unique_ptr<Steps> steps_;
-  const std::unique_ptr<DecodeLine> line_;  // destroyed first: joins
+  std::unique_ptr<DecodeLine> line_;  // destroyed first: joins
 };
 
 class DecodeStage::Steps final : public DecodeLine::Steps {
@@ -173,8 +173,7 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
 };
 
 DecodeStage::DecodeStage(std::unique_ptr<Steps> steps)
-    : steps_(std::move(steps)),
-      line_(std::make_unique<DecodeLine>(steps_.get())) {}
+    : steps_(std::move(steps)) {}
 
 DecodeStage::~DecodeStage() = default;
 
@@ -183,8 +182,11 @@ absl::StatusOr<std::unique_ptr<DecodeStage>> DecodeStage::Create(
     OnEnqueued on_enqueued) {
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<DeviceImageDecoder> decoder,
                            DeviceImageDecoder::Create(options));
-  return std::unique_ptr<DecodeStage>(new DecodeStage(std::make_unique<Steps>(
+  std::unique_ptr<DecodeStage> decodes(new DecodeStage(std::make_unique<Steps>(
       device, stage, std::move(decoder), std::move(on_enqueued))));
+  BALLAST_ASSIGN_OR_RETURN(decodes->line_,
+                           DecodeLine::Create(decodes->steps_.get()));
+  return decodes;
 }
 
 void DecodeStage::Begin(DeviceEntry* entry, StagedBatch* staged) {
@@ -292,7 +294,8 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
                  decode_->hardware().message());
     }
   }
-  regions_ = std::make_unique<RegionPins>(&pinner_, RegionPins::Options());
+  BALLAST_ASSIGN_OR_RETURN(regions_,
+                           RegionPins::Create(&pinner_, RegionPins::Options()));
   BatchStager::Options stager;
   stager.device = options_.device;
   stager.pixel_type = options_.pixel_type;
@@ -308,9 +311,10 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
     stager->NoteTimes();
     stager->DropReadBlocks();
   };
-  watch_ = std::make_unique<DeviceWatch>(
-      std::vector<Communicator*>{setup.communicator, setup.tensor_communicator},
-      finding, watch);
+  BALLAST_ASSIGN_OR_RETURN(
+      watch_,
+      DeviceWatch::Create({setup.communicator, setup.tensor_communicator},
+                          finding, watch));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/threads.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 
 namespace ballast {
@@ -62,12 +63,22 @@ DeviceWatch::DeviceWatch(std::vector<Communicator*> communicators,
     : communicators_(std::move(communicators)),
       finding_(finding),
       options_(options),
-      sleeper_(options.clock->NewSleeper()),
-      thread_([this] { Run(); }) {}
+      sleeper_(options.clock->NewSleeper()) {}
+
+absl::StatusOr<std::unique_ptr<DeviceWatch>> DeviceWatch::Create(
+    std::vector<Communicator*> communicators, const volatile Finding* finding,
+    const Options& options) {
+  std::unique_ptr<DeviceWatch> watch(
+      new DeviceWatch(std::move(communicators), finding, options));
+  BALLAST_ASSIGN_OR_RETURN(
+      watch->thread_,
+      StartThread("watch the device", [raw = watch.get()] { raw->Run(); }));
+  return watch;
+}
 
 DeviceWatch::~DeviceWatch() {
   sleeper_->Wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void DeviceWatch::Begin(std::string name, const Event* done) {

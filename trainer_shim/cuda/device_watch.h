@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -40,9 +41,11 @@ class DeviceWatch {
   };
 
   // Owns neither the communicators, any of which may be null, nor `finding`,
-  // pinned memory that the device writes to; all outlive the watch.
-  DeviceWatch(std::vector<Communicator*> communicators,
-              const volatile Finding* finding, const Options& options);
+  // pinned memory that the device writes to; all outlive the watch. Errors: as
+  // StartThread.
+  static absl::StatusOr<std::unique_ptr<DeviceWatch>> Create(
+      std::vector<Communicator*> communicators, const volatile Finding* finding,
+      const Options& options);
   ~DeviceWatch();  // joins
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
@@ -65,6 +68,9 @@ class DeviceWatch {
   void Abort(const absl::Status& reason);
 
  private:
+  DeviceWatch(std::vector<Communicator*> communicators,
+              const volatile Finding* finding, const Options& options);
+
   struct Work {
     std::string name;
     const Event* done;
