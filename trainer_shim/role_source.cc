@@ -282,6 +282,14 @@ absl::Status CheckTensorCommunicator(const JobShape& shape,
       shape.layout.tp));
 }
 
+absl::Status ForeignBatch(const BatchPlace& sent, const BatchPlace& wanted) {
+  return absl::DataLossError(absl::StrCat(
+      "tensor rank 0 sent step ", sent.step, " micro-batch ", sent.micro_batch,
+      ", wanted step ", wanted.step, " micro-batch ", wanted.micro_batch,
+      "; all tensor ranks start at one step of the same job, and rank 0 sends "
+      "each batch that Next returns"));
+}
+
 absl::Status NameRole(const absl::Status& status, const v1::Role& role) {
   const absl::StatusCode code =
       absl::IsOutOfRange(status) ? absl::StatusCode::kInternal : status.code();

@@ -243,6 +243,15 @@ absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
 absl::Status CheckTensorCommunicator(const JobShape& shape,
                                      const Communicator* communicator);
 
+// A micro-batch of a step.
+struct BatchPlace {
+  uint64_t step = 0;
+  uint64_t micro_batch = 0;
+};
+
+// DATA_LOSS: tensor rank 0 sent another batch than the one wanted.
+absl::Status ForeignBatch(const BatchPlace& sent, const BatchPlace& wanted);
+
 // Prefixes `status` with the role's name. OUT_OF_RANGE, which is reserved for
 // the end of the steps, becomes INTERNAL.
 absl::Status NameRole(const absl::Status& status, const v1::Role& role);

@@ -419,7 +419,8 @@ TEST(TensorBroadcastTest, ABatchThatRankZeroDidNotSendIsFound) {
   peer.join();
   EXPECT_EQ(received.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(received.message(),
-              HasSubstr("sent micro-batch 1 of step 3, wanted micro-batch 0"));
+              HasSubstr("tensor rank 0 sent step 3 micro-batch 1, wanted step "
+                        "3 micro-batch 0"));
 }
 
 TEST(TensorBroadcastTest, TheWrongCallIsRefusedWithoutEndingTheShim) {

@@ -9,12 +9,16 @@
 #include "common/status_macros.h"
 #include "common/threads.h"
 #include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/role_source.h"
 
 namespace ballast {
 namespace {
 
-std::string GetPlace(uint64_t place) {
-  return absl::StrCat("step ", place >> 24, " micro-batch ", place & 0xFFFFFF);
+// Of ExchangeHeader::place.
+BatchPlace GetPlace(uint64_t place) { return {place >> 24, place & 0xFFFFFF}; }
+
+std::string GetName(const BatchPlace& place) {
+  return absl::StrCat("step ", place.step, " micro-batch ", place.micro_batch);
 }
 
 Finding Read(const volatile Finding& from) {
@@ -39,15 +43,14 @@ absl::Status ToStatus(const Finding& finding, const std::string& batch) {
           "%s: rank %d is at %s with fingerprint %011x..., this rank at %s "
           "with %011x...; all ranks must start at the same step of the same "
           "job",
-          batch, finding.found[0] & kHeaderRankMask, GetPlace(finding.found[1]),
-          finding.found[0] >> kHeaderRankBits, GetPlace(finding.wanted[1]),
+          batch, finding.found[0] & kHeaderRankMask,
+          GetName(GetPlace(finding.found[1])),
+          finding.found[0] >> kHeaderRankBits,
+          GetName(GetPlace(finding.wanted[1])),
           finding.wanted[0] >> kHeaderRankBits));
     case Finding::kSent:
-      return absl::DataLossError(absl::StrCat(
-          batch, ": tensor rank 0 sent ", GetPlace(finding.found[1]),
-          ", wanted ", GetPlace(finding.wanted[1]),
-          "; all tensor ranks start at one step of the same job, and rank 0 "
-          "sends each batch that Next returns"));
+      return ForeignBatch(GetPlace(finding.found[1]),
+                          GetPlace(finding.wanted[1]));
     default:
       return absl::DataLossError(absl::StrCat(
           batch, ": sample ", finding.index, " of the batch is position ",

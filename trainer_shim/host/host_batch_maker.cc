@@ -37,11 +37,7 @@ absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch) {
   }
   BALLAST_RETURN_IF_ERROR(peers->Broadcast(0, slices, nullptr));
   if (sent != place) {
-    return absl::DataLossError(absl::StrCat(
-        "tensor rank 0 sent micro-batch ", sent[1], " of step ", sent[0],
-        ", wanted micro-batch ", place[1], " of step ", place[0],
-        "; all tensor ranks start at one step, and rank 0 sends each batch "
-        "that Next returns"));
+    return ForeignBatch({sent[0], sent[1]}, {place[0], place[1]});
   }
   for (size_t i = 0; i < placeholders.size(); ++i) {
     batch->samples[i].placeholder = placeholders[i] != 0;
