@@ -48,7 +48,7 @@ class BatchEntry {
   // States that work on `stream` reads the batch: its memory is not reused
   // before all work enqueued on `stream` by the time of release is done.
   // `stream` must exist until the release. Does nothing for host memory.
-  // Errors: as CudaStatus.
+  // Errors: as CudaStatus; INVALID_ARGUMENT (cudaStreamPerThread).
   virtual absl::Status RecordStream(StreamHandle stream) = 0;
 
   // Adds or removes one holder. The last Release returns the memory to the pool

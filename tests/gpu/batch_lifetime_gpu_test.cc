@@ -192,5 +192,16 @@ TEST_P(BatchLifetimeGpuTest, AReleaseAfterTheShimDoesNotWait) {
 
 INSTANTIATE_TEST_SUITE_P(Overlap, BatchLifetimeGpuTest, ::testing::Bool());
 
+// A release in another thread would not wait for the work of this one.
+TEST(BatchStreamGpuTest, AStreamOfEachThreadIsRefused) {
+  const CudaStream stream = OrDie(CudaStream::Create());
+  const auto shim = MakeShim(v1::MODULE_LANGUAGE, 4, /*overlap=*/true);
+  const Batch batch = OrDie(shim->Next(stream.get()));
+  EXPECT_TRUE(absl::IsInvalidArgument(batch.RecordStream(cudaStreamPerThread)));
+  EXPECT_TRUE(shim->Next(stream.get()).ok());
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(shim->Next(cudaStreamPerThread).status()));
+}
+
 }  // namespace
 }  // namespace ballast

@@ -35,7 +35,7 @@ BALLAST_API void ballast_batch_release(const ballast_batch* batch);
 /* Names a further stream whose work reads the batch (a cudaStream_t of the
  * shim's device; NULL: the default stream). That work must wait for the stream
  * of ballast_shim_next. BACKEND_HOST: does nothing. Errors: INTERNAL (from
- * CUDA). */
+ * CUDA), INVALID_ARGUMENT (cudaStreamPerThread). */
 BALLAST_API int ballast_batch_record_stream(const ballast_batch* batch,
                                             void* stream);
 

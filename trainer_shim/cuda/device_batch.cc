@@ -118,6 +118,11 @@ absl::StatusOr<std::string> DeviceEntry::Digest(StreamHandle stream) const {
 }
 
 absl::Status DeviceEntry::RecordStream(StreamHandle stream) {
+  if (stream == cudaStreamPerThread) {
+    return absl::InvalidArgumentError(
+        "the stream of a batch is cudaStreamPerThread, which is another one in "
+        "the thread that releases it; wanted one that all threads share");
+  }
   MutexLock lock(&mutex_);
   if (std::find(streams_.begin(), streams_.end(), stream) != streams_.end()) {
     return absl::OkStatus();
