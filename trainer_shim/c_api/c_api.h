@@ -167,7 +167,8 @@ BALLAST_API int ballast_shim_create(const ballast_shim_options* options,
 /* Stops and frees the shim. Other ranks that still exchange with this one end
  * with an error unless all steps are done. Held batches stay valid until
  * released. No other thread may be in a call of this shim. May wait for the
- * device. */
+ * device and, over NCCL once all steps are done, for the group's other ranks on
+ * this machine to do the same. */
 BALLAST_API void ballast_shim_destroy(ballast_shim* shim);
 
 /* Returns the batch of the next micro-batch, in order of (step, micro-batch),
@@ -180,7 +181,7 @@ BALLAST_API void ballast_shim_destroy(ballast_shim* shim);
  * BACKEND_CUDA: `stream` is a cudaStream_t of the shim's device (NULL: the
  * default stream; cudaStreamPerThread is not allowed). It waits until the batch
  * is packed. The calling thread waits only for blocks from the servers and,
- * before OUT_OF_RANGE, until the device has read the last blocks. Work on other
+ * before OUT_OF_RANGE, until the device has the last batch. Work on other
  * streams that reads the batch must wait for `stream`, and those streams must
  * be named with ballast_batch_record_stream. With several shims on one device
  * (vision and language), call them from one thread, in the same order in every

@@ -88,7 +88,7 @@ class CudaTrainerShim : public RankShim {
   // are already there. A vision rank with model.decode `device` needs the block
   // after that, too. With encoded images it also blocks until they are decoded:
   // with overlap, decoding began two calls before. Before it returns
-  // OUT_OF_RANGE it waits until the device has read the last blocks. Further
+  // OUT_OF_RANGE it waits until the device has the last batch. Further
   // errors: as DeviceStage::Launch and DeviceStage::Finish; DATA_LOSS (an image
   // that cannot be decoded); DEADLINE_EXCEEDED (Options::timeout). An error on
   // the device is noticed within a fraction of a second and returned by the
