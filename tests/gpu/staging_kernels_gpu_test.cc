@@ -288,6 +288,17 @@ TEST_F(FindingTest, HeadersOfOneMicroBatchDifferOnlyInTheRank) {
   EXPECT_EQ(place.wanted[1], 501u);
 }
 
+// CUDA keeps errors of a thread's calls, such as that an event is not done.
+TEST_F(FindingTest, AnEarlierErrorOfTheTrainersIsNotTheLaunchs) {
+  ASSERT_EQ(cudaSetDevice(-1), cudaErrorInvalidDevice);
+  const ExchangeHeader own = {0xABCDEF0000000000, 5};
+  const DeviceBuffer received = ToDevice(std::vector<ExchangeHeader>{own});
+  OrDie(LaunchCheckHeaders(
+      reinterpret_cast<const ExchangeHeader*>(received.data()), 1, own,
+      finding_, nullptr));
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+}
+
 TEST_F(FindingTest, AnotherFingerprintIsFound) {
   const std::vector<ExchangeHeader> headers = {{uint64_t{7} << 20, 1},
                                                {uint64_t{8} << 20 | 1, 1}};

@@ -57,6 +57,15 @@ absl::Status LoadKernels(std::initializer_list<const void*> kernels) {
   return absl::OkStatus();
 }
 
+absl::Status LaunchKernel(const void* kernel, const Grid& grid,
+                          cudaStream_t stream, void** arguments,
+                          absl::string_view what) {
+  return CudaStatus(
+      cudaLaunchKernel(kernel, dim3(static_cast<uint32_t>(grid.blocks)),
+                       dim3(grid.threads), arguments, grid.shared, stream),
+      what);
+}
+
 namespace {
 
 // A destructor cannot return an error. The call that first got the device's

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,30 @@ class CurrentDevice {
 // which may wait for all work on the device, and forever if that work waits for
 // a peer. Errors: as CudaStatus.
 absl::Status LoadKernels(std::initializer_list<const void*> kernels);
+
+// The shape of a launch: blocks, threads of each, and bytes of shared memory.
+struct Grid {
+  uint64_t blocks = 1;
+  uint32_t threads = 1;
+  uint64_t shared = 0;
+};
+
+absl::Status LaunchKernel(const void* kernel, const Grid& grid,
+                          cudaStream_t stream, void** arguments,
+                          absl::string_view what);
+
+// Enqueues a kernel of .cu code. CUDA's <<<>>> returns no error but the
+// thread's last one, which may be the trainer's. `what` names the launch.
+// Errors: as CudaStatus.
+template <typename... Parameters>
+absl::Status EnqueueKernel(absl::string_view what,
+                           void (*kernel)(Parameters...), const Grid& grid,
+                           cudaStream_t stream,
+                           std::type_identity_t<Parameters>... arguments) {
+  void* pointers[] = {&arguments...};
+  return LaunchKernel(reinterpret_cast<const void*>(kernel), grid, stream,
+                      pointers, what);
+}
 
 // RAII types for CUDA's events, streams and memory. All are movable; a
 // default-constructed one is empty. Errors: as CudaStatus.

@@ -173,16 +173,16 @@ absl::Status LaunchTiles(const PatchifyBatch& batch, const PatchShape& shape,
   const auto blocks_for = [most_blocks](uint64_t items) {
     return std::min(Blocks(items, kThreads), most_blocks);
   };
+  constexpr absl::string_view what = "launch of patchify for tiles";
   if (aligned && (flat || lines)) {
-    ChooseTiles<T>(computed)<<<blocks_for(arguments.rows * plane / 8), kThreads,
-                               0, stream>>>(arguments, flat ? 1 : shape.tile_h,
-                                            flat ? plane : shape.tile_w, flat);
-  } else {
-    PatchifyTileValues<T>
-        <<<blocks_for(arguments.rows * shape.row()), kThreads, 0, stream>>>(
-            arguments, shape.tile_h, shape.tile_w);
+    return EnqueueKernel(what, ChooseTiles<T>(computed),
+                         {blocks_for(arguments.rows * plane / 8), kThreads},
+                         stream, arguments, flat ? 1 : shape.tile_h,
+                         flat ? plane : shape.tile_w, flat);
   }
-  return CudaStatus(cudaGetLastError(), "launch of patchify for tiles");
+  return EnqueueKernel(what, PatchifyTileValues<T>,
+                       {blocks_for(arguments.rows * shape.row()), kThreads},
+                       stream, arguments, shape.tile_h, shape.tile_w);
 }
 
 template <typename T>
@@ -211,6 +211,7 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
   const auto blocks_for = [resident](uint64_t items) {
     return std::min(Blocks(items, kThreads), resident * 8);
   };
+  constexpr absl::string_view what = "launch of patchify";
   const bool fastest = batch.kernel == PatchifyKernel::kFastest;
   const TokenChoice<T> tokens_by =
       ChooseTokens<T>(shape, lines.has_value(), HasFrames(batch));
@@ -224,15 +225,17 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
       return absl::InvalidArgumentError(
           absl::StrCat(rows, " patches are more than a launch can hold"));
     }
-    tokens_by.kernel<<<blocks, kThreads, 0, stream>>>(arguments, each);
-  } else if (fastest && pixels_by != nullptr && InWords(batch)) {
-    pixels_by<<<blocks_for(rows * shape.row() / 4), kThreads, 0, stream>>>(
-        arguments);
-  } else {
-    PatchifyValues<T><<<blocks_for(rows * shape.row()), kThreads, 0, stream>>>(
-        arguments, shape);
+    return EnqueueKernel(what, tokens_by.kernel, {blocks, kThreads}, stream,
+                         arguments, each);
   }
-  return CudaStatus(cudaGetLastError(), "launch of patchify");
+  if (fastest && pixels_by != nullptr && InWords(batch)) {
+    return EnqueueKernel(what, pixels_by,
+                         {blocks_for(rows * shape.row() / 4), kThreads}, stream,
+                         arguments);
+  }
+  return EnqueueKernel(what, PatchifyValues<T>,
+                       {blocks_for(rows * shape.row()), kThreads}, stream,
+                       arguments, shape);
 }
 
 // The line through each channel's values, if it reproduces all of them in

@@ -211,14 +211,13 @@ absl::Status PlaneKernels::Launch(const PlaneBatch& batch,
   }
   const auto count = static_cast<uint32_t>(plan.images.size());
   const size_t shared = plan.most_width * sizeof(uchar4);
-  NarrowKernel<<<plan.rows, kThreads, shared, stream>>>(
-      batch.images, count, batch.taps, batch.weights, batch.planes,
-      batch.narrow);
   BALLAST_RETURN_IF_ERROR(
-      CudaStatus(cudaGetLastError(), "launch of the horizontal pass"));
-  ShortenKernel<<<plan.out_rows, kThreads, 0, stream>>>(
-      batch.images, count, batch.taps, batch.weights, batch.narrow, batch.out);
-  return CudaStatus(cudaGetLastError(), "launch of the vertical pass");
+      EnqueueKernel("launch of the horizontal pass", NarrowKernel,
+                    {plan.rows, kThreads, shared}, stream, batch.images, count,
+                    batch.taps, batch.weights, batch.planes, batch.narrow));
+  return EnqueueKernel("launch of the vertical pass", ShortenKernel,
+                       {plan.out_rows, kThreads}, stream, batch.images, count,
+                       batch.taps, batch.weights, batch.narrow, batch.out);
 }
 
 }  // namespace ballast

@@ -75,8 +75,8 @@ __global__ void CheckHeaders(const ExchangeHeader* received, uint32_t count,
     const ExchangeHeader& header = received[i];
     const uint64_t other = header.fingerprint ^ own.fingerprint;
     if (other >> kHeaderRankBits == 0 && header.place == own.place) continue;
-    Report(finding, kind, i, header.fingerprint, header.place,
-           own.fingerprint, own.place);
+    Report(finding, kind, i, header.fingerprint, header.place, own.fingerprint,
+           own.place);
     return;
   }
 }
@@ -212,8 +212,8 @@ absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
   if (count == 0) return absl::OkStatus();
   if (received == nullptr) return Missing("received");
   if (finding == nullptr) return Missing("finding");
-  CheckHeaders<<<1, 1, 0, stream>>>(received, count, own, finding, kind);
-  return CudaStatus(cudaGetLastError(), "launch of the check of headers");
+  return EnqueueKernel("launch of the check of headers", CheckHeaders, Grid(),
+                       stream, received, count, own, finding, kind);
 }
 
 absl::Status LaunchCheckRecords(const CheckRecordsArguments& arguments,
@@ -223,8 +223,8 @@ absl::Status LaunchCheckRecords(const CheckRecordsArguments& arguments,
   if (arguments.records == nullptr) return Missing("records");
   if (arguments.placeholders == nullptr) return Missing("placeholders");
   if (arguments.finding == nullptr) return Missing("finding");
-  CheckRecords<<<1, kThreads, 0, stream>>>(arguments);
-  return CudaStatus(cudaGetLastError(), "launch of the check of records");
+  return EnqueueKernel("launch of the check of records", CheckRecords,
+                       {1, kThreads}, stream, arguments);
 }
 
 absl::Status LaunchPackText(const PackTextArguments& arguments,
@@ -258,8 +258,8 @@ absl::Status LaunchPackText(const PackTextArguments& arguments,
   }
   const uint64_t blocks =
       std::min((arguments.tokens + kThreads - 1) / kThreads, kMaxBlocks);
-  PackTokens<<<static_cast<uint32_t>(blocks), kThreads, 0, stream>>>(arguments);
-  return CudaStatus(cudaGetLastError(), "launch of the packing of text");
+  return EnqueueKernel("launch of the packing of text", PackTokens,
+                       {blocks, kThreads}, stream, arguments);
 }
 
 }  // namespace ballast
