@@ -293,15 +293,17 @@ absl::StatusOr<FilledSteps> FindFilledSteps(const v1::Config& config,
         end, known);
   };
   find();
+  // Planned as steps of one sample, positions are the steps' numbers.
+  v1::Config numbered = config;
+  numbered.mutable_batch()->set_global(1);
+  BALLAST_ASSIGN_OR_RETURN(const StepPlan numbers,
+                           PlanSteps(numbered, v1::SPLIT_TRAIN));
   // Steps depend on the samples before them: the first position of a change is
   // found with the changes before it.
-  const std::vector<WeightsFrom> weights = GetWeights(config);
-  for (size_t i = 1; i < weights.size(); ++i) {
-    if (weights[i].weights == weights[i - 1].weights) continue;
-    const StepPositions steps(v1::Job(), 0, filled.steps, filled.skips);
+  for (const SampleOrder::Change& mixture : numbers.mixtures) {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t position,
-                             steps.First(weights[i].step));
-    filled.mixtures.push_back({position, weights[i].weights});
+                             filled.steps->Start(mixture.first_position));
+    filled.mixtures.push_back({position, mixture.weights});
     find();
   }
   BALLAST_ASSIGN_OR_RETURN(

@@ -20,6 +20,7 @@
 #include "server/config/profiles.h"
 #include "server/config/source_fields.h"
 #include "server/config/topology.h"
+#include "server/schedule/filled_steps.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/step_plan.h"
 #include "server/video/model_videos.h"
@@ -128,6 +129,10 @@ constexpr int kDynamicRules = 1;
 // source is not drawn.
 //   2: such a source has no effect on the others
 constexpr int kMixtureRules = 2;
+// The rule of changes of the mixture among skipped steps of batch.tokens or
+// batch.packs.
+//   2: the data of the steps after the change have its weights
+constexpr int kSkipRules = 2;
 // The last version of the rules of texts that fingerprints leave out.
 constexpr int kUntoldTextVersion = 3;
 
@@ -178,6 +183,15 @@ void AddChanges(const v1::Config& config,
     }
     (*entries)[FromStepKey(
         from, absl::StrCat("order.mixture_changes.", change.step()))] = text;
+    if (!AreFilled(config)) continue;
+    for (const v1::Order::Skip& skip : order.skips()) {
+      if (skip.step() > change.step() ||
+          change.step() - skip.step() >= skip.steps()) {
+        continue;
+      }
+      (*entries)[FromStepKey(skip.step(), "order.skip_rules")] =
+          absl::StrCat(kSkipRules);
+    }
   }
   // A source counts from the step on that first draws it: a configuration that
   // lacks it has the same mixtures before.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "proto/schedule/fingerprint.h"
 #include "server/schedule/group_order.h"
 #include "server/schedule/pack_schedule.h"
 #include "server/schedule/step_plan.h"
@@ -284,6 +286,40 @@ TEST(TokenScheduleTest, SkipsAndMixturesLeaveEarlierStepsAlone) {
   std::string after;
   for (const std::string& name : SamplesOf(*changed, 9)) after += name + " ";
   EXPECT_THAT(after, HasSubstr("new:"));
+}
+
+// Steps of one micro-batch each are those of batch.global.
+TEST(TokenScheduleTest, SkipsAndMixturesAreThoseOfOtherSteps) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 60; ++round) {
+    v1::Config config = TokenConfig(2, 4);
+    *config.mutable_order() = RandomConfig(&random).order();
+    config.mutable_batch()->set_tokens(1);
+    const auto filled = MakeChanged(config);
+    config.mutable_batch()->clear_tokens();
+    const auto plain = MakeChanged(config);
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      ASSERT_EQ(SamplesOf(*filled, step), SamplesOf(*plain, step))
+          << "step " << step << "\n"
+          << config.order().DebugString();
+    }
+  }
+}
+
+// Earlier releases had another order there, and none elsewhere.
+TEST(TokenScheduleTest, TellsTheRuleOfChangesAmongSkips) {
+  for (const auto& [step, tells] :
+       std::map<uint64_t, bool>{{4, false}, {5, true}, {7, true}, {8, false}}) {
+    v1::Config config = TokenConfig(2, 4);
+    AddSkip(5, 3, &config);
+    AddWeights(step, {{"new", 4}}, &config);
+    const v1::Fingerprint fingerprint = MakeChanged(config)->fingerprint();
+    bool told = false;
+    for (const auto& entry : fingerprint.entries()) {
+      told |= entry.key() == FromStepKey(5, "order.skip_rules");
+    }
+    EXPECT_EQ(told, tells) << step;
+  }
 }
 
 TEST(TokenScheduleTest, StartsAreSavedUnderTheData) {
