@@ -45,16 +45,18 @@ absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
                      ", wanted train: costs are fitted to forward and backward "
                      "passes, and other splits have no backward pass"));
   }
-  uint64_t samples = SamplesOfStep(job, timing.step());
-  if (samples == 0) {  // only its schedule has it
-    samples = MostSamplesOfAStep(job);
-  } else if (!FirstPosition(job, timing.step()).ok()) {
+  // 0: only its schedule has it.
+  const uint64_t samples = SamplesOfStep(job, timing.step());
+  if (samples != 0 && !FirstPosition(job, timing.step()).ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step is ", timing.step(), ", whose positions do not fit 64 bits"));
   }
-  // Each of the grid's groups has at least one sample in every micro-batch.
-  const uint64_t micro_batches = std::max<uint64_t>(samples / grid_, 1);
-  if (timing.micro_batch() >= micro_batches) {
+  // Each of the grid's groups, or of those that share a pack, has at least one
+  // sample in every micro-batch.
+  const uint64_t sharing = std::max(job.dynamic_cp(), 1u);
+  const uint64_t micro_batches =
+      std::max<uint64_t>(samples * sharing / grid_, 1);
+  if (samples != 0 && timing.micro_batch() >= micro_batches) {
     return absl::InvalidArgumentError(absl::StrCat(
         "micro_batch is ", timing.micro_batch(), ", wanted less than ",
         micro_batches, ", the most that a step of ", samples,

@@ -91,6 +91,23 @@ TEST(TimingStoreTest, MicroBatchesFollowTheSizeOfTheStep) {
               HasSubstr("a step of 24 samples"));
 }
 
+// Of batch.tokens only the schedule has a step's size, and ranks that share
+// packs train on fewer samples in each micro-batch.
+TEST(TimingStoreTest, TakesWhatSchedulesMayHave) {
+  const auto add = [](const v1::Job& job, uint32_t micro_batch) {
+    TimingStore store(job);
+    return Add(&store, {GetTiming(v1::MODULE_VISION, 0, 99, micro_batch, 1)});
+  };
+  v1::Job job = SomeJob();
+  job.add_step_ranges();
+  EXPECT_TRUE(add(job, 8).ok());
+  job = SomeJob();
+  EXPECT_FALSE(add(job, 8).ok());
+  job.set_dynamic_cp(2);
+  EXPECT_TRUE(add(job, 15).ok());
+  EXPECT_FALSE(add(job, 16).ok());
+}
+
 TEST(TimingStoreTest, ReplacesATimingOfTheSameMicroBatch) {
   TimingStore store(SomeJob());
   ASSERT_TRUE(Add(&store, {Vision(1, 10), Vision(2, 20)}).ok());

@@ -22,16 +22,17 @@ def batches_held(job: Mapping[str, Any]) -> int:
     """`max_batches_held` for a trainer that keeps the micro-batches of a step: the
     largest number in any step of the job, plus the pipeline's batches.
 
-    A scheduled step has at most a micro-batch for each sample of a language rank, in whole
-    groups of `packing.virtual_pipeline_group`. Only a bound: memory is taken for the
-    batches that are held.
+    A scheduled step has at most a micro-batch for each sample of a language rank, or of
+    ranks that share a pack, in whole groups of `packing.virtual_pipeline_group`. Only a bound:
+    memory is taken for the batches that are held.
     """
     sizes = [each["samples"] for each in job.get("step_ranges") or ()]
     samples = max([job["global_batch"], *sizes])
     if 0 in sizes:
         # If steps differ in size, `global_batch` is the largest in the first epoch.
         samples *= 2
-    grid = min(module["dp"] for module in job["modules"])
+    sharing = job.get("dynamic_cp") or 1
+    grid = max(min(module["dp"] for module in job["modules"]) // sharing, 1)
     group = job.get("virtual_pipeline_group") or 1
     scheduled = -(-samples // (grid * group)) * group
     stages = max(module.get("pp") or 1 for module in job["modules"])

@@ -157,6 +157,8 @@ class RerunTest(tools.CorpusTest):
         self.assertEqual(_rerun.batches_held(job(step_ranges=ranges)), 64 + ahead)
         self.assertEqual(_rerun.batches_held(job(virtual_pipeline_group=3)), 33 + ahead)
         self.assertEqual(_rerun.batches_held(job(micro_batch=1)), 64 + ahead)
+        # Two ranks share a pack of one sample.
+        self.assertEqual(_rerun.batches_held(job(dynamic_cp=2)), 64 + ahead)
 
 
 if __name__ == "__main__":
